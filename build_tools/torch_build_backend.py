@@ -1,0 +1,70 @@
+"""PEP 517 backend: setuptools' own, with the torch of the surrounding environment made visible.
+
+pip builds in an isolated environment, and a package compiled against torch must see the torch that it will run
+with, not a fresh copy of several gigabytes. The isolated interpreter still knows where its environment keeps
+packages, so that folder is appended to the path, behind everything that the isolated build brought along.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import sysconfig
+
+_MISSING = """
+pyg_batchgnn is compiled against the PyTorch that is installed, and {python} has none.
+Install one first, for instance the CPU build:
+
+    pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu
+
+and repeat the command. If torch is installed in another environment, use that environment's pip.
+"""
+
+
+def _show_installed_packages() -> None:
+    folders = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    for folder in dict.fromkeys(folders):
+        if folder and folder not in sys.path:
+            sys.path.append(folder)
+
+
+def _require_torch() -> None:
+    _show_installed_packages()
+    if importlib.util.find_spec("torch") is None:
+        sys.exit(_MISSING.format(python=sys.executable))
+
+
+from setuptools import build_meta as _setuptools  # noqa: E402
+
+get_requires_for_build_sdist = _setuptools.get_requires_for_build_sdist
+build_sdist = _setuptools.build_sdist
+
+
+def get_requires_for_build_wheel(config_settings=None):  # type: ignore[no-untyped-def]
+    _require_torch()
+    return _setuptools.get_requires_for_build_wheel(config_settings)
+
+
+def get_requires_for_build_editable(config_settings=None):  # type: ignore[no-untyped-def]
+    _require_torch()
+    return _setuptools.get_requires_for_build_editable(config_settings)
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):  # type: ignore[no-untyped-def]
+    _require_torch()
+    return _setuptools.prepare_metadata_for_build_wheel(metadata_directory, config_settings)
+
+
+def prepare_metadata_for_build_editable(metadata_directory, config_settings=None):  # type: ignore[no-untyped-def]
+    _require_torch()
+    return _setuptools.prepare_metadata_for_build_editable(metadata_directory, config_settings)
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):  # type: ignore[no-untyped-def]
+    _require_torch()
+    return _setuptools.build_wheel(wheel_directory, config_settings, metadata_directory)
+
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):  # type: ignore[no-untyped-def]
+    _require_torch()
+    return _setuptools.build_editable(wheel_directory, config_settings, metadata_directory)

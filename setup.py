@@ -1,0 +1,51 @@
+"""The compiled extension: torch-free kernels and thin bindings through torch's stable ABI."""
+
+import os
+
+from setuptools import setup
+from torch.utils.cpp_extension import BuildExtension, CppExtension
+
+SOURCES = [
+    "csrc/kernels/allocation.cpp",
+    "csrc/kernels/csc.cpp",
+    "csrc/kernels/gather.cpp",
+    "csrc/kernels/node_set.cpp",
+    "csrc/kernels/pages.cpp",
+    "csrc/kernels/parallel.cpp",
+    "csrc/kernels/sample.cpp",
+    "csrc/kernels/simd/copy.cpp",
+    "csrc/bindings/operators.cpp",
+    "csrc/bindings/graph_ops.cpp",
+    "csrc/bindings/memory_ops.cpp",
+    "csrc/bindings/sample_ops.cpp",
+]
+
+WARNINGS = ["-Wall", "-Wextra"]
+# Torch's headers are not ours to mend, so they are included as system headers and only our code may not warn.
+STRICT = ["-Werror"] if os.environ.get("PYG_BATCHGNN_WERROR") == "1" else []
+NATIVE = ["-march=native"] if os.environ.get("PYG_BATCHGNN_NATIVE") == "1" else []
+
+
+def _extension() -> CppExtension:
+    extension = CppExtension(
+        "pyg_batchgnn._C",
+        SOURCES,
+        py_limited_api=True,
+        define_macros=[
+            ("TORCH_TARGET_VERSION", "0x020d000000000000"),
+            ("Py_LIMITED_API", "0x030a0000"),
+        ],
+        extra_compile_args=["-std=c++20", "-O3", "-fvisibility=hidden", *WARNINGS, *STRICT, *NATIVE],
+        extra_link_args=["-Wl,--as-needed"],
+    )
+    system = [flag for folder in extension.include_dirs for flag in ("-isystem", folder)]
+    extension.extra_compile_args += system
+    extension.include_dirs = ["csrc"]
+    return extension
+
+
+setup(
+    ext_modules=[_extension()],
+    cmdclass={"build_ext": BuildExtension},
+    options={"bdist_wheel": {"py_limited_api": "cp310"}},
+)
