@@ -1,0 +1,143 @@
+"""Hypothesis strategies for graphs, plans and seed lists, from the empty graph to stars of degree 100,000."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import hypothesis.strategies as st
+import numpy as np
+import torch
+from hypothesis import HealthCheck, settings
+from torch import Tensor
+
+from pyg_batchgnn.sample import Replacement, SamplingPlan
+from pyg_batchgnn.store import CscGraph
+
+from .reference import reference_csc
+
+INDEX_DTYPES = (torch.int32, torch.int64)
+
+
+def fixed(max_examples: int) -> settings:
+    """Settings under which a test sees the same examples on every run and on every machine."""
+    return settings(
+        max_examples=max_examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
+@dataclass(frozen=True)
+class Csc:
+    """A graph in CSC form as the tests keep it: the tensors for the package, the lists for the reference."""
+
+    indptr: Tensor  # [N + 1] int64
+    indices: Tensor  # [E] int32 or int64
+    edge_ids: Tensor | None  # [E] int32 or int64, ascending in every adjacency list
+
+    @property
+    def num_nodes(self) -> int:
+        return self.indptr.numel() - 1
+
+    def graph(self) -> CscGraph:
+        return CscGraph.from_csc(self.indptr, self.indices, self.edge_ids)
+
+    def lists(self) -> tuple[list[int], list[int], list[int] | None]:
+        return (
+            self.indptr.tolist(),
+            self.indices.tolist(),
+            None if self.edge_ids is None else self.edge_ids.tolist(),
+        )
+
+
+@dataclass(frozen=True)
+class Coo:
+    """A list of edges as a user has it: [2, E] int32 or int64, in any order."""
+
+    edge_index: Tensor
+    num_nodes: int
+
+    def lists(self) -> tuple[list[int], list[int], list[int]]:
+        sources, destinations = self.edge_index.tolist()
+        return reference_csc(sources, destinations, self.num_nodes)
+
+
+@st.composite
+def small_coo(draw: st.DrawFn) -> Coo:
+    """Up to 12 nodes, every edge drawn: self loops, parallel edges and isolated nodes are common."""
+    num_nodes = draw(st.integers(0, 12))
+    node = st.integers(0, max(num_nodes - 1, 0))
+    edges = draw(st.lists(st.tuples(node, node), max_size=40 if num_nodes else 0))
+    dtype = draw(st.sampled_from(INDEX_DTYPES))
+    return Coo(torch.tensor(edges, dtype=dtype).reshape(-1, 2).t().contiguous(), num_nodes)
+
+
+@st.composite
+def random_coo(draw: st.DrawFn) -> Coo:
+    """Up to 300 nodes and 3,000 edges; squaring a uniform number makes hubs among the destinations."""
+    num_nodes, num_edges = draw(st.integers(1, 300)), draw(st.integers(0, 3000))
+    generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    sources = generator.integers(0, num_nodes, num_edges)
+    destinations = (generator.random(num_edges) ** 2 * num_nodes).astype(np.int64)
+    dtype = draw(st.sampled_from(INDEX_DTYPES))
+    return Coo(torch.from_numpy(np.stack([sources, destinations])).to(dtype), num_nodes)
+
+
+def coo_graphs() -> st.SearchStrategy[Coo]:
+    return st.one_of(small_coo(), random_coo())
+
+
+@st.composite
+def csc_graphs(draw: st.DrawFn) -> Csc:
+    """Graphs in CSC form without edge ids, with ids that are a permutation, or with ids that have gaps."""
+    coo = draw(coo_graphs())
+    indptr, indices, edge_ids = coo.lists()
+    stretch = draw(st.sampled_from([None, 1, 3, 700_000]))
+    ids = None
+    if stretch is not None:
+        ids = torch.tensor([5 + stretch * e for e in edge_ids], dtype=torch.int64)
+        ids = ids.to(torch.int32) if stretch < 10 and draw(st.booleans()) else ids
+    return Csc(torch.tensor(indptr), torch.tensor(indices, dtype=coo.edge_index.dtype), ids)
+
+
+def star(degree: int, dtype: torch.dtype = torch.int64) -> Csc:
+    """Node 0 has in-edges from nodes 1..degree; node 1 has one from node 0, so that traversals go on."""
+    indptr = torch.full((degree + 2,), degree + 1)
+    indptr[0], indptr[1] = 0, degree
+    indices = torch.cat([torch.arange(1, degree + 1), torch.zeros(1, dtype=torch.int64)]).to(dtype)
+    return Csc(indptr, indices, None)
+
+
+@st.composite
+def stars(draw: st.DrawFn) -> Csc:
+    degree = draw(st.one_of(st.integers(1, 1100), st.sampled_from([4096, 65_535, 65_536, 65_537, 100_000])))
+    return star(degree, draw(st.sampled_from(INDEX_DTYPES)))
+
+
+def fanouts(max_hops: int = 5) -> st.SearchStrategy[tuple[int, ...]]:
+    """Tuples of 1 to `max_hops` fanouts: none, one, all, some, and more than any node has."""
+    fanout = st.one_of(st.sampled_from([0, 1, -1, 2]), st.integers(1, 20), st.sampled_from([63, 64, 65, 200]))
+    return st.lists(fanout, min_size=1, max_size=max_hops).map(tuple)
+
+
+def big_fanouts() -> st.SearchStrategy[tuple[int, ...]]:
+    """One or two hops, the first of them large: for stars."""
+    first = st.one_of(st.sampled_from([1, 10, 200, 1000, -1]), st.integers(1, 1100))
+    return st.one_of(first.map(lambda k: (k,)), first.map(lambda k: (k, 2)))
+
+
+def plans(shapes: st.SearchStrategy[tuple[int, ...]]) -> st.SearchStrategy[SamplingPlan]:
+    return st.builds(SamplingPlan, shapes, st.sampled_from(list(Replacement)))
+
+
+def seed_lists(num_nodes: int, max_lists: int = 5, max_seeds: int = 8) -> st.SearchStrategy[list[Tensor]]:
+    """Lists of seed tensors [S] int64; duplicates and empty sets included."""
+    seeds = st.lists(st.integers(0, max(num_nodes - 1, 0)), max_size=max_seeds if num_nodes else 0)
+    return st.lists(seeds.map(lambda s: torch.tensor(s, dtype=torch.int64)), max_size=max_lists)
+
+
+random_seeds = st.one_of(st.integers(0, 9), st.integers(0, 2**63 - 1))
+epochs = st.one_of(st.integers(0, 9), st.integers(0, 2**31 - 1))
+thread_counts = st.sampled_from([None, 1, 2, 3, 4, 8, 16])

@@ -1,0 +1,189 @@
+"""A minibatch depends on nothing but its contract.
+
+Not on threads, not on grouping, not on earlier calls, not on what became of other batches.
+"""
+
+from __future__ import annotations
+
+import gc
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from torch import Tensor
+
+from pyg_batchgnn.sample import MacrobatchSampler, Minibatch, Replacement, SamplingPlan
+
+from .checks import assert_equals_reference, assert_same, expected_minibatches, fields
+from .strategies import Csc, fixed, star
+
+NUM_NODES = 2000
+PLAN = SamplingPlan((7, 4, 3))
+
+
+def dense_graph() -> Csc:
+    """2,000 nodes with in-degrees from 0 to 60."""
+    generator = np.random.default_rng(8)
+    indptr = np.concatenate([[0], generator.integers(0, 61, NUM_NODES).cumsum()])
+    indices = generator.integers(0, NUM_NODES, indptr[-1])
+    return Csc(torch.from_numpy(indptr), torch.from_numpy(indices), None)
+
+
+def random_lists(count: int, max_size: int, seed: int = 0) -> list[Tensor]:
+    """Seed lists of random sizes, empty ones and duplicate seeds included."""
+    generator = np.random.default_rng(seed)
+    sizes = generator.integers(0, max_size + 1, count)
+    return [torch.from_numpy(generator.integers(0, NUM_NODES, size)) for size in sizes]
+
+
+def one_by_one(lists: list[Tensor], epoch: int, plan: SamplingPlan = PLAN) -> list[Minibatch]:
+    """Each minibatch from a sampler of its own, on one thread."""
+    graph = dense_graph().graph()
+    return [MacrobatchSampler(graph, plan, seed=5, threads=1).sample([seeds], epoch)[0] for seeds in lists]
+
+
+def assert_all_same(first: list[Minibatch], second: list[Minibatch]) -> None:
+    assert len(first) == len(second)
+    for a, b in zip(first, second, strict=True):
+        assert_same(a, b)
+
+
+@pytest.mark.parametrize("replacement", list(Replacement))
+@pytest.mark.parametrize("threads", [1, 2, 3, 4, 8, 16])
+def test_threads(threads: int, replacement: Replacement) -> None:
+    lists = random_lists(40, 60)
+    plan = SamplingPlan((7, 4, 3), replacement)
+    sampler = MacrobatchSampler(dense_graph().graph(), plan, seed=5, threads=threads)
+    assert_all_same(sampler.sample(lists, 3), one_by_one(lists, 3, plan))
+
+
+def test_one_by_one_is_the_reference() -> None:
+    """What the other tests of this file compare with."""
+    lists = random_lists(6, 40)
+    expected = expected_minibatches(dense_graph().lists(), PLAN, 5, lists, 3)
+    for batch, right in zip(one_by_one(lists, 3), expected, strict=True):
+        assert_equals_reference(batch, right, PLAN)
+
+
+@fixed(30)
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=8), st.sampled_from([1, 2, 4]), st.randoms())
+def test_any_grouping_in_any_order(sizes: list[int], threads: int, random: Random) -> None:
+    """Cutting the same minibatches into macrobatches otherwise, or shuffling them, changes no minibatch."""
+    lists = random_lists(sum(sizes), 20, seed=sum(sizes))
+    order = list(range(len(lists)))
+    random.shuffle(order)
+    together = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=2).sample(lists, 1)
+    sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=threads)
+    start = 0
+    for size in sizes:
+        chosen = order[start : start + size]
+        assert_all_same(sampler.sample([lists[i] for i in chosen], 1), [together[i] for i in chosen])
+        start += size
+
+
+def test_the_same_minibatch_twice_in_a_macrobatch() -> None:
+    seeds = torch.tensor([3, 1, 4, 1, 5])
+    first, _, second = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5).sample(
+        [seeds, seeds[:2], seeds], 0
+    )
+    assert_same(first, second)
+
+
+def test_scratch_is_as_new_after_a_large_batch() -> None:
+    """Large, small, large on one thread: what the large batch left in the scratch memory must not be seen."""
+    small, large = [torch.tensor([1, 2])], [torch.arange(NUM_NODES)]
+    sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=1)
+    for lists in (small, large, small, small, large, [torch.tensor([], dtype=torch.int64)], large, small):
+        assert_all_same(sampler.sample(lists, 2), one_by_one(lists, 2))
+
+
+def test_scratch_over_many_batches_of_random_sizes() -> None:
+    sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=2)
+    lists = random_lists(300, 150, seed=1)
+    expected = one_by_one(lists, 0)
+    generator = np.random.default_rng(2)
+    for _ in range(60):
+        chosen = generator.integers(0, len(lists), generator.integers(0, 30))
+        assert_all_same(sampler.sample([lists[i] for i in chosen], 0), [expected[i] for i in chosen])
+
+
+def test_floyd_after_floyd_on_a_star() -> None:
+    """The set of picks of one node must be empty again for the next, whatever the sizes."""
+    csc = star(5000)
+    for fanout in (1000, 3, 65, 1000, 2, 64):
+        plan = SamplingPlan((fanout, 1))
+        sampler = MacrobatchSampler(csc.graph(), plan, seed=1, threads=1)
+        lists = [torch.tensor([0]), torch.tensor([0, 0, 1]), torch.tensor([2, 0])]
+        expected = expected_minibatches(csc.lists(), plan, 1, lists, 9)
+        for _ in range(3):
+            for batch, right in zip(sampler.sample(lists, 9), expected, strict=True):
+                assert_equals_reference(batch, right, plan)
+
+
+def test_epochs_in_any_order() -> None:
+    lists = random_lists(4, 30)
+    sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5)
+    for epoch in (4, 0, 4, 2**40, 1, 0):
+        assert_all_same(sampler.sample(lists, epoch), one_by_one(lists, epoch))
+
+
+def test_batches_that_are_kept_stay_as_they_were() -> None:
+    """Memory goes back to the pool only when the last tensor on it is gone, a slice of it included."""
+    sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=2)
+    lists = random_lists(60, 80, seed=3)
+    expected = one_by_one(lists, 0)
+    kept = [sampler.sample([seeds], 0)[0] for seeds in lists]
+    slices = [[t[t.numel() // 2 :] for t in fields(batch)] for batch in kept[::2]]
+    copies = [[t.clone() for t in slice_] for slice_ in slices]
+    del kept[::2]
+    gc.collect()
+    for _ in range(5):
+        sampler.sample(lists, 1)
+    assert_all_same(kept, expected[1::2])
+    for views, copy in zip(slices, copies, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(views, copy, strict=True))
+
+
+def test_batches_outlive_sampler_and_graph() -> None:
+    seeds = torch.arange(100)
+    sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5)
+    batch = sampler.sample([seeds], 0)[0]
+    del sampler
+    gc.collect()
+    assert_same(batch, one_by_one([seeds], 0)[0])
+
+
+def test_writing_into_a_batch_changes_no_later_one() -> None:
+    lists = random_lists(5, 50, seed=4)
+    sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=1)
+    for batch in sampler.sample(lists, 0):
+        for tensor in fields(batch):
+            tensor.fill_(-1)
+    assert_all_same(sampler.sample(lists, 0), one_by_one(lists, 0))
+
+
+def test_seeds_are_not_changed_and_may_be_changed_afterwards() -> None:
+    seeds = torch.tensor([5, 6, 5, 7])
+    batch = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5).sample([seeds], 0)[0]
+    assert seeds.tolist() == [5, 6, 5, 7]
+    seeds.zero_()
+    assert_same(batch, one_by_one([torch.tensor([5, 6, 5, 7])], 0)[0])
+
+
+def test_seeds_with_a_stride() -> None:
+    lists = [torch.arange(100)[::7], torch.arange(20).reshape(10, 2)[:, 1]]
+    batches = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5).sample(lists, 0)
+    assert_all_same(batches, one_by_one([t.contiguous() for t in lists], 0))
+
+
+def test_python_threads_share_a_sampler() -> None:
+    """A loader that prefetches samples on a thread of its own while the user calls the same sampler."""
+    sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=1)
+    lists = random_lists(64, 60, seed=5)
+    with ThreadPoolExecutor(4) as pool:
+        batches = list(pool.map(lambda seeds: sampler.sample([seeds], 0)[0], lists))
+    assert_all_same(batches, one_by_one(lists, 0))
