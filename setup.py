@@ -1,6 +1,7 @@
 """The compiled extension: torch-free kernels and thin bindings through torch's stable ABI."""
 
 import os
+from pathlib import Path
 
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
@@ -31,16 +32,13 @@ def _extension() -> CppExtension:
         "pyg_batchgnn._C",
         SOURCES,
         py_limited_api=True,
-        define_macros=[
-            ("TORCH_TARGET_VERSION", "0x020d000000000000"),
-            ("Py_LIMITED_API", "0x030a0000"),
-        ],
+        define_macros=[("TORCH_TARGET_VERSION", "0x020d000000000000")],
         extra_compile_args=["-std=c++20", "-O3", "-fvisibility=hidden", *WARNINGS, *STRICT, *NATIVE],
         extra_link_args=["-Wl,--as-needed"],
     )
     system = [flag for folder in extension.include_dirs for flag in ("-isystem", folder)]
     extension.extra_compile_args += system
-    extension.include_dirs = ["csrc"]
+    extension.include_dirs = [str(Path(__file__).resolve().parent / "csrc")]
     return extension
 
 

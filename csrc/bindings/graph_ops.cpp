@@ -1,0 +1,111 @@
+#include <algorithm>
+#include <numeric>
+
+#include "bindings/operators.h"
+#include "kernels/csc.h"
+#include "kernels/gather.h"
+#include "kernels/kept.h"
+#include "kernels/node_set.h"
+
+namespace pyg_batchgnn {
+namespace {
+
+constexpr int64_t kNarrow = int64_t{1} << 31;  // counts below this need 32 bits
+
+Kept<NodeSet>& node_sets() {
+  static auto* const kept = new Kept<NodeSet>();
+  return *kept;
+}
+
+template <class In, class Index, class EdgeId>
+std::tuple<Tensor, Tensor, Tensor> build(const In* sources, const In* destinations, int64_t edges, int64_t nodes) {
+  Buffer<int64_t> indptr;
+  Buffer<Index> indices;
+  Buffer<EdgeId> edge_ids;
+  count_destinations(destinations, edges, nodes, indptr.reserve(nodes + 1));
+  const bool sorted = is_ascending(destinations, edges);
+  EdgeId* const ids = sorted ? nullptr : edge_ids.reserve(edges);
+  fill_csc(sources, destinations, edges, nodes, indptr.data(), indices.reserve(edges), ids);
+  return {adopt(std::move(indptr), {nodes + 1}), adopt(std::move(indices), {edges}),
+          adopt(std::move(edge_ids), {sorted ? 0 : edges})};
+}
+
+template <class In, class Index>
+std::tuple<Tensor, Tensor, Tensor> build_for_edges(const Tensor& edge_index, int64_t nodes) {
+  const int64_t edges = edge_index.size(1);
+  const In* sources = data<In>(edge_index);
+  const In* destinations = sources + edge_index.stride(0);
+  if (edges < kNarrow) return build<In, Index, int32_t>(sources, destinations, edges, nodes);
+  return build<In, Index, int64_t>(sources, destinations, edges, nodes);
+}
+
+void collect(NodeSet& set, const std::vector<Tensor>& nodes, int64_t num_nodes) {
+  set.begin(num_nodes);
+  for (const Tensor& node : nodes) set.add(data<int64_t>(node), node.numel());
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor> build_csc(const Tensor& edge_index, int64_t num_nodes) {
+  return with_integer(edge_index, [&](auto in) {
+    using In = decltype(in);
+    return num_nodes < kNarrow ? build_for_edges<In, int32_t>(edge_index, num_nodes)
+                               : build_for_edges<In, int64_t>(edge_index, num_nodes);
+  });
+}
+
+std::tuple<int64_t, int64_t> extent_of(const Tensor& values, int64_t threads) {
+  const Extent found = with_integer(values, [&](auto type) {
+    return extent(data<decltype(type)>(values), values.numel(), threads);
+  });
+  return {found.low, found.high};
+}
+
+bool is_ascending_tensor(const Tensor& values) {
+  return with_integer(
+      values, [&](auto type) { return is_ascending(data<decltype(type)>(values), values.numel()); });
+}
+
+Tensor gather_table(const Tensor& table, const Tensor& index, int64_t threads) {
+  const int64_t rows = index.numel();
+  std::vector<int64_t> sizes(table.sizes().begin(), table.sizes().end());
+  sizes[0] = rows;
+  const auto item = static_cast<int64_t>(table.element_size());
+  const int64_t row_bytes = std::accumulate(sizes.begin() + 1, sizes.end(), item, std::multiplies<>());
+  void* block = allocate_block(static_cast<size_t>(std::max<int64_t>(1, rows * row_bytes)));
+  Tensor out = adopt_block(block, sizes, table.scalar_type());
+  const auto* from = static_cast<const char*>(table.const_data_ptr());
+  with_integer(index, [&](auto type) {
+    gather_rows(from, row_bytes, table.stride(0) * item, data<decltype(type)>(index), rows,
+                static_cast<char*>(block), threads);
+    return 0;
+  });
+  return out;
+}
+
+std::tuple<Tensor, std::vector<Tensor>> unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes) {
+  const auto loan = node_sets().borrow();
+  NodeSet& set = *loan;
+  collect(set, nodes, num_nodes);
+  const int64_t count = set.size();
+  Buffer<int64_t> unique;
+  set.list(unique.reserve(count + 1));
+  std::vector<Tensor> rows;
+  rows.reserve(nodes.size());
+  for (const Tensor& node : nodes) {
+    Buffer<int64_t> row;
+    set.rank(data<int64_t>(node), node.numel(), row.reserve(node.numel() + 1));
+    rows.push_back(adopt(std::move(row), {node.numel()}));
+  }
+  return {adopt(std::move(unique), {count}), std::move(rows)};
+}
+
+int64_t count_unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes) {
+  const auto loan = node_sets().borrow();
+  collect(*loan, nodes, num_nodes);
+  return (*loan).size();
+}
+
+void drop_graph_scratch() { node_sets().clear(); }
+
+}  // namespace pyg_batchgnn

@@ -1,0 +1,47 @@
+// Every operator's schema in one block. What the arguments mean stands in pyg_batchgnn/ops.py, beside the checks.
+
+#include "bindings/operators.h"
+
+namespace pyg_batchgnn {
+
+STABLE_TORCH_LIBRARY(pyg_batchgnn, m) {
+  m.def("build_csc(Tensor edge_index, int num_nodes) -> (Tensor, Tensor, Tensor)");
+  m.def("extent(Tensor values, int threads) -> (int, int)");
+  m.def("is_ascending(Tensor values) -> bool");
+  m.def("gather_rows(Tensor table, Tensor index, int threads) -> Tensor");
+  m.def("unique_nodes(Tensor[] nodes, int num_nodes) -> (Tensor, Tensor[])");
+  m.def("count_unique_nodes(Tensor[] nodes, int num_nodes) -> int");
+  m.def(
+      "sample(Tensor indptr, Tensor indices, Tensor? edge_ids, Tensor seeds, Tensor seed_ptr, int[] fanouts, "
+      "bool replace, bool return_edge, bool coo, int seed, int epoch, int threads) -> (Tensor[], Tensor)");
+  m.def("keyed_permutation(int n, int seed, int epoch) -> Tensor");
+  m.def("minibatch_key(Tensor seeds) -> int");
+  m.def("empty_cache() -> ()");
+  m.def("memory_stats() -> int[]");
+  m.def("reset_memory_peak() -> ()");
+  m.def("advise_huge_pages(Tensor tensor) -> ()");
+  m.def("simd_level() -> int");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) {
+  m.impl("build_csc", TORCH_BOX(&build_csc));
+  m.impl("extent", TORCH_BOX(&extent_of));
+  m.impl("is_ascending", TORCH_BOX(&is_ascending_tensor));
+  m.impl("gather_rows", TORCH_BOX(&gather_table));
+  m.impl("sample", TORCH_BOX(&sample));
+  m.impl("minibatch_key", TORCH_BOX(&key_of));
+  m.impl("advise_huge_pages", TORCH_BOX(&advise_huge));
+}
+
+// Without a tensor among the arguments (a list may be empty) there is nothing to dispatch on.
+STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CompositeExplicitAutograd, m) {
+  m.impl("unique_nodes", TORCH_BOX(&unique_nodes));
+  m.impl("count_unique_nodes", TORCH_BOX(&count_unique_nodes));
+  m.impl("keyed_permutation", TORCH_BOX(&permutation));
+  m.impl("empty_cache", TORCH_BOX(&empty_memory_cache));
+  m.impl("memory_stats", TORCH_BOX(&memory_stats));
+  m.impl("reset_memory_peak", TORCH_BOX(&reset_memory_peak));
+  m.impl("simd_level", TORCH_BOX(&simd_level));
+}
+
+}  // namespace pyg_batchgnn

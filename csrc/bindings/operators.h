@@ -1,0 +1,39 @@
+// Every operator's implementation, registered in operators.cpp.
+#pragma once
+
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "bindings/tensors.h"
+
+namespace pyg_batchgnn {
+
+// graph_ops.cpp
+std::tuple<Tensor, Tensor, Tensor> build_csc(const Tensor& edge_index, int64_t num_nodes);
+std::tuple<int64_t, int64_t> extent_of(const Tensor& values, int64_t threads);
+bool is_ascending_tensor(const Tensor& values);
+Tensor gather_table(const Tensor& table, const Tensor& index, int64_t threads);
+std::tuple<Tensor, std::vector<Tensor>> unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes);
+int64_t count_unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes);
+
+// sample_ops.cpp
+std::tuple<std::vector<Tensor>, Tensor> sample(const Tensor& indptr, const Tensor& indices,
+                                               const std::optional<Tensor>& edge_ids, const Tensor& seeds,
+                                               const Tensor& seed_ptr, std::vector<int64_t> fanouts, bool replace,
+                                               bool return_edge, bool coo, int64_t seed, int64_t epoch,
+                                               int64_t threads);
+Tensor permutation(int64_t n, int64_t seed, int64_t epoch);
+int64_t key_of(const Tensor& seeds);
+void drop_sampling_scratch();
+
+// memory_ops.cpp
+void empty_memory_cache();
+std::vector<int64_t> memory_stats();
+void reset_memory_peak();
+void advise_huge(const Tensor& tensor);
+int64_t simd_level();
+
+void drop_graph_scratch();
+
+}  // namespace pyg_batchgnn

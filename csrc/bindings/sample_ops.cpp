@@ -1,0 +1,104 @@
+#include <utility>
+
+#include "bindings/operators.h"
+#include "kernels/kept.h"
+#include "kernels/parallel.h"
+#include "kernels/permutation.h"
+#include "kernels/sample.h"
+
+namespace pyg_batchgnn {
+namespace {
+
+template <class Index>
+Kept<Scratch<Index>>& scratches() {
+  static auto* const kept = new Kept<Scratch<Index>>();
+  return *kept;
+}
+
+// The seed nodes of all minibatches, one behind the other.
+struct Seeds {
+  const int64_t* node;
+  const int64_t* ptr;  // [minibatches + 1]
+  int64_t minibatches;
+};
+
+// Threads work on different minibatches (BatchGNN, appendix D.3).
+template <class Index, class Local>
+std::vector<Sampled<Local>> sample_all(const Csc<Index>& graph, const Plan& plan, const Seeds& seeds, Layout layout,
+                                       int64_t threads) {
+  std::vector<Sampled<Local>> sampled(static_cast<size_t>(seeds.minibatches));
+  run_tasks(seeds.minibatches, threads, [&](int64_t task, int64_t) {
+    const auto scratch = scratches<Index>().borrow();
+    const int64_t first = seeds.ptr[task];
+    sampled[static_cast<size_t>(task)] =
+        sample_minibatch<Index, Local>(graph, plan, seeds.node + first, seeds.ptr[task + 1] - first, layout, *scratch);
+  });
+  return sampled;
+}
+
+// Per minibatch: node, indptr, edges, edge; and the counts [minibatches, 2 * hops + 1], nodes by hop before edges by hop.
+template <class Local>
+std::tuple<std::vector<Tensor>, Tensor> to_tensors(std::vector<Sampled<Local>> sampled, size_t hops, Layout layout,
+                                                   bool return_edge) {
+  std::vector<Tensor> arrays;
+  arrays.reserve(4 * sampled.size());
+  Buffer<int64_t> counts;
+  int64_t* count = counts.reserve(static_cast<int64_t>(sampled.size() * (2 * hops + 1)) + 1);
+  for (Sampled<Local>& one : sampled) {
+    for (int64_t nodes : one.nodes_per_hop) *count++ = nodes;
+    for (int64_t edges : one.edges_per_hop) *count++ = edges;
+    arrays.push_back(adopt(std::move(one.node), {one.nodes}));
+    arrays.push_back(adopt(std::move(one.indptr), {one.destinations + 1}));
+    arrays.push_back(layout == Layout::kCoo ? adopt(std::move(one.edges), {2, one.edge_count})
+                                            : adopt(std::move(one.edges), {one.edge_count}));
+    arrays.push_back(adopt(std::move(one.edge), {return_edge ? one.edge_count : 0}));
+  }
+  const std::vector<int64_t> sizes{static_cast<int64_t>(sampled.size()), static_cast<int64_t>(2 * hops + 1)};
+  return {std::move(arrays), adopt(std::move(counts), sizes)};
+}
+
+}  // namespace
+
+std::tuple<std::vector<Tensor>, Tensor> sample(const Tensor& indptr, const Tensor& indices,
+                                               const std::optional<Tensor>& edge_ids, const Tensor& seeds,
+                                               const Tensor& seed_ptr, std::vector<int64_t> fanouts, bool replace,
+                                               bool return_edge, bool coo, int64_t seed, int64_t epoch,
+                                               int64_t threads) {
+  const size_t hops = fanouts.size();
+  const Plan plan{std::move(fanouts), replace ? Replacement::kWith : Replacement::kWithout, return_edge,
+                  static_cast<uint64_t>(seed), static_cast<uint64_t>(epoch)};
+  const Seeds all{data<int64_t>(seeds), data<int64_t>(seed_ptr), seed_ptr.numel() - 1};
+  const Layout layout = coo ? Layout::kCoo : Layout::kCsc;
+  return with_integer(indices, [&](auto type) {
+    using Index = decltype(type);
+    const bool translated = edge_ids.has_value();
+    const Csc<Index> graph{data<int64_t>(indptr), data<Index>(indices),
+                           translated ? edge_ids->const_data_ptr() : nullptr, translated && is_wide(*edge_ids),
+                           indptr.numel() - 1};
+    // PyG's edge_index is int64; the native form spends half of that.
+    if (coo) {
+      return to_tensors(sample_all<Index, int64_t>(graph, plan, all, layout, threads), hops, layout, return_edge);
+    }
+    return to_tensors(sample_all<Index, int32_t>(graph, plan, all, layout, threads), hops, layout, return_edge);
+  });
+}
+
+Tensor permutation(int64_t n, int64_t seed, int64_t epoch) {
+  Buffer<int64_t> order;
+  int64_t* out = order.reserve(n + 1);
+  const KeyedPermutation permute(static_cast<uint64_t>(n), static_cast<uint64_t>(seed),
+                                 static_cast<uint64_t>(epoch));
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<int64_t>(permute(static_cast<uint64_t>(i)));
+  return adopt(std::move(order), {n});
+}
+
+int64_t key_of(const Tensor& seeds) {
+  return static_cast<int64_t>(minibatch_key(data<int64_t>(seeds), seeds.numel()));
+}
+
+void drop_sampling_scratch() {
+  scratches<int32_t>().clear();
+  scratches<int64_t>().clear();
+}
+
+}  // namespace pyg_batchgnn

@@ -1,0 +1,168 @@
+#include "kernels/allocation.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "kernels/pages.h"
+
+namespace pyg_batchgnn {
+namespace {
+
+// Four sizes to a doubling: a block is at most a quarter larger than what was asked for.
+constexpr int kStepBits = 2;
+constexpr int kClasses = 64 << kStepBits;
+constexpr size_t kSmallest = 1024;
+constexpr int kBorrow = 2;  // a kept block up to this many classes larger serves too
+constexpr int64_t kKeepFactor = 2;
+constexpr int64_t kAlwaysKept = int64_t{64} << 20;
+
+// Sits in front of the memory handed out, which so stays aligned to 64 bytes.
+struct alignas(64) Header {
+  size_t bytes;  // of the whole block, header included
+  int size_class;
+};
+
+int class_of(size_t bytes) {
+  const size_t rounded = std::max(bytes, kSmallest) - 1;
+  const int log = std::bit_width(rounded) - 1;
+  const size_t step = (rounded >> (log - kStepBits)) & ((1u << kStepBits) - 1);
+  return (log << kStepBits) + static_cast<int>(step) + 1;
+}
+
+size_t bytes_of(int size_class) {
+  const size_t base = size_t{1} << (size_class >> kStepBits);
+  const size_t step = static_cast<size_t>(size_class) & ((1u << kStepBits) - 1);
+  return base + (base >> kStepBits) * step;
+}
+
+// Small blocks come from malloc: a mapping each would run into the system's limit on their number.
+Header* new_block(size_t bytes) {
+  if (bytes >= kHugePage) return static_cast<Header*>(map_pages(bytes));
+  return static_cast<Header*>(::operator new(bytes, std::align_val_t{64}));
+}
+
+void delete_block(Header* block) noexcept {
+  if (block->bytes >= kHugePage) {
+    unmap_pages(block, block->bytes);
+  } else {
+    ::operator delete(static_cast<void*>(block), std::align_val_t{64});
+  }
+}
+
+class Cache {
+ public:
+  Header* take(size_t bytes) {
+    const int wanted = class_of(bytes);
+    const std::lock_guard<std::mutex> guard(lock_);
+    for (int size_class = wanted; size_class <= wanted + kBorrow && size_class < kClasses; ++size_class) {
+      if (kept_[size_class].empty()) continue;
+      Header* block = kept_[size_class].back();
+      kept_[size_class].pop_back();
+      move_bytes(block, 1);
+      return block;
+    }
+    return make(wanted);
+  }
+
+  void give(Header* block) noexcept {
+    const std::lock_guard<std::mutex> guard(lock_);
+    kept_[block->size_class].push_back(block);
+    move_bytes(block, -1);
+  }
+
+  void drop_all() noexcept {
+    const std::lock_guard<std::mutex> guard(lock_);
+    drop_until(0);
+    peak_live_ = live_;
+  }
+
+  AllocationStats stats() noexcept {
+    const std::lock_guard<std::mutex> guard(lock_);
+    return {live_, cached_, peak_, system_calls_};
+  }
+
+  void reset_peak() noexcept {
+    const std::lock_guard<std::mutex> guard(lock_);
+    peak_ = live_ + cached_;
+  }
+
+  std::mutex& lock() { return lock_; }
+
+ private:
+  Header* make(int size_class) {
+    const size_t bytes = bytes_of(size_class);
+    const auto more = static_cast<int64_t>(bytes);
+    // The list must be able to take the block back without allocating, because giving back may not fail.
+    ++made_[size_class];
+    kept_[size_class].reserve(made_[size_class]);
+    peak_live_ = std::max(peak_live_, live_ + more);
+    drop_until(std::max<int64_t>(0, kKeepFactor * peak_live_ + kAlwaysKept - live_ - more));
+    Header* block = new_block(bytes);
+    block->bytes = bytes;
+    block->size_class = size_class;
+    ++system_calls_;
+    live_ += more;
+    peak_ = std::max(peak_, live_ + cached_);
+    return block;
+  }
+
+  void move_bytes(const Header* block, int64_t direction) noexcept {
+    const auto bytes = direction * static_cast<int64_t>(block->bytes);
+    live_ += bytes;
+    cached_ -= bytes;
+    peak_live_ = std::max(peak_live_, live_);
+  }
+
+  void drop_until(int64_t allowed) noexcept {
+    for (int size_class = kClasses - 1; size_class >= 0 && cached_ > allowed; --size_class) {
+      while (!kept_[size_class].empty() && cached_ > allowed) {
+        Header* block = kept_[size_class].back();
+        kept_[size_class].pop_back();
+        --made_[size_class];
+        cached_ -= static_cast<int64_t>(block->bytes);
+        delete_block(block);
+      }
+    }
+  }
+
+  std::mutex lock_;
+  std::array<std::vector<Header*>, kClasses> kept_;
+  std::array<size_t, kClasses> made_{};
+  int64_t live_ = 0, cached_ = 0, peak_ = 0, peak_live_ = 0, system_calls_ = 0;
+};
+
+// Never destroyed: a tensor may be let go of after the static objects of this library are gone.
+Cache& cache() {
+  static Cache* const instance = [] {
+    auto* made = new Cache();
+    // A child forked while another thread holds the lock would wait for it for ever.
+    pthread_atfork([] { cache().lock().lock(); }, [] { cache().lock().unlock(); },
+                   [] { cache().lock().unlock(); });
+    return made;
+  }();
+  return *instance;
+}
+
+Header* header_of(const void* block) { return static_cast<Header*>(const_cast<void*>(block)) - 1; }
+
+}  // namespace
+
+void* allocate_block(size_t bytes) { return cache().take(bytes + sizeof(Header)) + 1; }
+
+void release_block(void* block) noexcept { cache().give(header_of(block)); }
+
+size_t block_capacity(const void* block) noexcept { return header_of(block)->bytes - sizeof(Header); }
+
+void empty_cache() noexcept { cache().drop_all(); }
+
+AllocationStats allocation_stats() noexcept { return cache().stats(); }
+
+void reset_peak() noexcept { cache().reset_peak(); }
+
+}  // namespace pyg_batchgnn

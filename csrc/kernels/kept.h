@@ -1,0 +1,51 @@
+// Scratch objects that are kept from call to call and shared by nobody.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace pyg_batchgnn {
+
+// As many objects exist as were ever in use at the same time. Thread-safe.
+template <class T>
+class Kept {
+ public:
+  // Lends an object for the lifetime of the loan.
+  class Loan {
+   public:
+    Loan(Kept& owner, std::unique_ptr<T> object) : owner_(owner), object_(std::move(object)) {}
+    Loan(const Loan&) = delete;
+    Loan& operator=(const Loan&) = delete;
+    ~Loan() { owner_.give(std::move(object_)); }
+    T& operator*() const { return *object_; }
+
+   private:
+    Kept& owner_;
+    std::unique_ptr<T> object_;
+  };
+
+  Loan borrow() {
+    const std::lock_guard<std::mutex> guard(lock_);
+    if (idle_.empty()) return Loan(*this, std::make_unique<T>());
+    std::unique_ptr<T> object = std::move(idle_.back());
+    idle_.pop_back();
+    return Loan(*this, std::move(object));
+  }
+
+  void clear() {
+    const std::lock_guard<std::mutex> guard(lock_);
+    idle_.clear();
+  }
+
+ private:
+  void give(std::unique_ptr<T> object) {
+    const std::lock_guard<std::mutex> guard(lock_);
+    idle_.push_back(std::move(object));
+  }
+
+  std::mutex lock_;
+  std::vector<std::unique_ptr<T>> idle_;
+};
+
+}  // namespace pyg_batchgnn

@@ -1,0 +1,97 @@
+"""Sampling the minibatches of a macrobatch together (BatchGNN, section 3 and appendix D.1)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.sample.minibatch import Minibatch
+from pyg_batchgnn.sample.plan import SamplingPlan
+from pyg_batchgnn.store import CscGraph
+
+
+class Layout(enum.Enum):
+    """What a minibatch's edges look like."""
+
+    CSC = "csc"  # int32 sources by destination: what native layers read
+    COO = "coo"  # int64 sources and destinations as well: what PyG's edge_index is
+
+
+class MacrobatchSampler:
+    """Samples minibatches, each a pure function of (graph, plan, seed, epoch, its seed nodes).
+
+    Args:
+        graph: the whole graph by destination.
+        plan: fanouts, replacement and whether edge ids are wanted.
+        seed: any integer, taken modulo 2**64.
+        threads: at most so many threads work, on different minibatches; torch's own number where None.
+        layout: form of the edges.
+    """
+
+    def __init__(
+        self,
+        graph: CscGraph,
+        plan: SamplingPlan,
+        seed: int = 0,
+        threads: int | None = None,
+        layout: Layout = Layout.COO,
+    ) -> None:
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads must be at least 1, got {threads}")
+        self.graph = graph
+        self.plan = plan
+        self.seed = seed
+        self.threads = threads
+        self.layout = layout
+
+    def sample(self, seed_lists: Sequence[Tensor], epoch: int) -> list[Minibatch]:
+        """Samples one minibatch for each list of seed nodes.
+
+        Args:
+            seed_lists: [S_b] int64 node ids each; duplicates and empty lists are allowed.
+            epoch: any integer, taken modulo 2**64.
+
+        Raises:
+            TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the graph.
+        """
+        for number, seeds in enumerate(seed_lists):
+            ops.check_vector(f"seeds of minibatch {number}", seeds, (torch.int64,))
+            ops.check_range(f"seeds of minibatch {number}", seeds, self.graph.num_nodes)
+        if not seed_lists:
+            return []
+        sizes = torch.tensor([0, *(seeds.numel() for seeds in seed_lists)])
+        arrays, counts = torch.ops.pyg_batchgnn.sample(
+            self.graph.indptr,
+            self.graph.indices,
+            self.graph.edge_ids,
+            torch.cat(list(seed_lists)),
+            sizes.cumsum(0),
+            list(self.plan.fanouts),
+            self.plan.replacement.value == "with",
+            self.plan.edge_ids,
+            self.layout is Layout.COO,
+            ops.to_signed(self.seed),
+            ops.to_signed(epoch),
+            self.threads or torch.get_num_threads(),
+        )
+        return [
+            self._minibatch(arrays[4 * b : 4 * b + 4], per_hop) for b, per_hop in enumerate(counts.tolist())
+        ]
+
+    def _minibatch(self, arrays: Sequence[Tensor], per_hop: list[int]) -> Minibatch:
+        node, indptr, edges, edge = arrays
+        coo = edges if self.layout is Layout.COO else None
+        split = self.plan.num_hops + 1
+        return Minibatch(
+            node=node,
+            indptr=indptr,
+            indices=edges if coo is None else coo[0],
+            edge=edge if self.plan.edge_ids else None,
+            nodes_per_hop=per_hop[:split],
+            edges_per_hop=per_hop[split:],
+            coo=coo,
+        )

@@ -1,0 +1,68 @@
+"""The sampler as a PyG `BaseSampler`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
+
+from pyg_batchgnn.sample.macrobatch import Layout, MacrobatchSampler
+from pyg_batchgnn.sample.minibatch import Minibatch
+from pyg_batchgnn.sample.plan import SamplingPlan
+from pyg_batchgnn.store import CscGraph
+
+
+class PygNeighborSampler(BaseSampler):
+    """For ``NodeLoader(node_sampler=...)`` and ``NeighborLoader(neighbor_sampler=...)``.
+
+    Args:
+        graph: the whole graph by destination; the loader's ``data`` must be the same graph.
+        num_neighbors: list of fanouts, one a hop; -1 for all neighbours.
+        replace: whether a neighbour may be picked more than once.
+        seed: key of every random choice.
+        threads: at most so many threads.
+
+    Samples depend on ``epoch`` as well, which PyG's loaders know nothing of: assign it between epochs, or the same
+    seed nodes get the same neighbours again.
+    """
+
+    def __init__(
+        self,
+        graph: CscGraph,
+        num_neighbors: Any,
+        replace: bool = False,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        self.num_neighbors = num_neighbors
+        self.epoch = 0
+        plan = SamplingPlan.from_pyg(num_neighbors, replace)
+        self.macrobatch = MacrobatchSampler(graph, plan, seed, threads, Layout.COO)
+
+    def sample_from_nodes(self, inputs: NodeSamplerInput, **_kwargs: Any) -> SamplerOutput:
+        """Samples one minibatch around ``inputs.node``."""
+        if inputs.time is not None:
+            raise NotImplementedError("temporal sampling (input_time) is still to come")
+        (minibatch,) = self.macrobatch.sample([inputs.node.long().contiguous()], self.epoch)
+        return to_sampler_output(minibatch, inputs.input_id)
+
+    @property
+    def edge_permutation(self) -> Tensor | None:
+        """None: the edges of a sample carry input edge ids already."""
+        return None
+
+
+def to_sampler_output(minibatch: Minibatch, input_id: Tensor | None) -> SamplerOutput:
+    """A minibatch in the form that PyG's loaders and their transforms know."""
+    row, col = minibatch.edge_index
+    return SamplerOutput(
+        node=minibatch.node,
+        row=row,
+        col=col,
+        edge=minibatch.edge,
+        batch=None,
+        num_sampled_nodes=list(minibatch.nodes_per_hop),
+        num_sampled_edges=list(minibatch.edges_per_hop),
+        metadata=(input_id, None),
+    )
