@@ -1,0 +1,1 @@
+"""The main job: models, trainer, evaluation, checkpoints, reports and the command line."""

@@ -1,0 +1,9 @@
+"""SAGE, GCN, GIN and GAT built from PyG's convolutions, applied to prefixes of a sampled minibatch."""
+
+from pyg_batchgnn.train.models.base import ModelOutput, PrefixModel
+from pyg_batchgnn.train.models.gat import GAT
+from pyg_batchgnn.train.models.gcn import GCN
+from pyg_batchgnn.train.models.gin import GIN
+from pyg_batchgnn.train.models.sage import SAGE
+
+__all__ = ["GAT", "GCN", "GIN", "SAGE", "ModelOutput", "PrefixModel"]
