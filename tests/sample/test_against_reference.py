@@ -74,7 +74,7 @@ def test_dtypes(indices_dtype: torch.dtype, ids_dtype: torch.dtype | None) -> No
     indptr = torch.from_numpy(np.concatenate([[0], generator.integers(0, 9, 50).cumsum()]))
     num_edges = int(indptr[-1])
     indices = torch.from_numpy(generator.integers(0, 50, num_edges)).to(indices_dtype)
-    ids = None if ids_dtype is None else torch.arange(7, 7 + num_edges, dtype=ids_dtype)
+    ids = None if ids_dtype is None else torch.arange(num_edges, dtype=ids_dtype) // 2
     check_graph(Csc(indptr, indices, ids), SamplingPlan((4, 3)), 9, [torch.arange(0, 50, 5)], epoch=1)
 
 

@@ -1,0 +1,127 @@
+"""The keyed permutation: equal to the reference, a bijection, and uniform over all permutations."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+from pyg_batchgnn.sample import keyed_permutation
+
+from . import reference
+from .biased import rotations, swap_with_an_earlier_place
+from .chi_square import Ints, assert_uniform, p_of_cells, p_of_permutations, p_of_whole_permutations, rejected
+from .reference import reference_permutation
+from .strategies import epochs, fixed, random_seeds
+
+
+def shuffles(n: int, seeds: range, epochs: range) -> Ints:
+    """Permutations [seeds, epochs, n]."""
+    rows = [torch.stack([keyed_permutation(n, seed, epoch) for epoch in epochs]) for seed in seeds]
+    return torch.stack(rows).numpy()
+
+
+def compositions(first: Ints, second: Ints) -> Ints:
+    """Where the second permutation sends what the first sends to 0, 1, ...: uniform if independent."""
+    return np.take_along_axis(second, first.argsort(axis=-1), axis=-1)
+
+
+@fixed(150)
+@given(st.one_of(st.integers(0, 30), st.integers(0, 400)), random_seeds, epochs)
+def test_equals_the_reference(n: int, seed: int, epoch: int) -> None:
+    permutation = keyed_permutation(n, seed, epoch)
+    assert permutation.dtype == torch.int64
+    assert permutation.tolist() == reference_permutation(n, seed, epoch)
+
+
+@pytest.mark.parametrize("n", [1023, 1024, 1025, 4096, 9999])
+def test_equals_the_reference_at_larger_sizes(n: int) -> None:
+    assert keyed_permutation(n, 3, n).tolist() == reference_permutation(n, 3, n)
+
+
+@fixed(200)
+@given(st.integers(0, 5000), random_seeds, epochs)
+def test_bijective(n: int, seed: int, epoch: int) -> None:
+    assert torch.equal(keyed_permutation(n, seed, epoch).sort().values, torch.arange(n))
+
+
+@pytest.mark.parametrize("n", [2**16 + 1, 1_000_000])
+def test_bijective_at_large_sizes(n: int) -> None:
+    assert torch.equal(keyed_permutation(n, 0, 0).sort().values, torch.arange(n))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
+def test_all_permutations_are_equally_likely(n: int) -> None:
+    """n = 5 and 6 live on Z_3 x Z_2, the domain on which a Feistel network mixes most slowly."""
+    table = shuffles(n, range(100), range(1000))
+    assert_uniform(p_of_whole_permutations(table.reshape(-1, n)))
+
+
+@pytest.mark.parametrize(
+    ("n", "blocks", "count"), [(7, 7, 5000), (100, 100, 1500), (1000, 20, 500), (1000, 500, 1500)]
+)
+def test_every_value_is_equally_likely_at_every_position(n: int, blocks: int, count: int) -> None:
+    table = shuffles(n, range(2), range(count)).reshape(-1, n)
+    assert_uniform(p_of_permutations(table, blocks))
+
+
+@pytest.mark.parametrize("n", [7, 8, 9, 12, 100])
+def test_pairs_of_positions(n: int) -> None:
+    """Values at positions that share a half of the network (0 and 1) and at others."""
+    table = shuffles(n, range(10), range(4000)).reshape(-1, n)
+    for other in (1, n // 2, n - 1):
+        assert_uniform(p_of_difference(table, other))
+
+
+def p_of_difference(permutations: Ints, other: int) -> float:
+    """p-value of the difference modulo n of the values at two positions: uniform over 1 .. n - 1."""
+    n = permutations.shape[1]
+    difference = (permutations[:, other] - permutations[:, 0]) % n
+    counts = np.bincount(difference, minlength=n)
+    assert counts[0] == 0
+    return p_of_cells(counts[1:], np.full(n - 1, 1 / (n - 1)))
+
+
+@pytest.mark.parametrize("axis", [0, 1], ids=["seeds", "epochs"])
+@pytest.mark.parametrize(("n", "blocks"), [(4, None), (7, 7), (100, 50)])
+def test_consecutive_permutations_are_independent(n: int, blocks: int | None, axis: int) -> None:
+    """Permutations of seeds s and s + 1, or of epochs e and e + 1, in disjoint pairs."""
+    table = shuffles(n, range(50), range(200))
+    first = table[::2] if axis == 0 else table[:, ::2]
+    second = table[1::2] if axis == 0 else table[:, 1::2]
+    composed = compositions(first, second).reshape(-1, n)
+    assert_uniform(
+        p_of_whole_permutations(composed) if blocks is None else p_of_permutations(composed, blocks)
+    )
+
+
+def test_seed_and_epoch_are_not_interchangeable() -> None:
+    table = shuffles(7, range(100), range(100))
+    low, high = np.triu_indices(100, k=1)
+    assert_uniform(p_of_permutations(compositions(table[low, high], table[high, low]), 7))
+
+
+class TestTheTestsCanFail:
+    def test_cyclic_permutations_only(self) -> None:
+        assert rejected(p_of_whole_permutations(swap_with_an_earlier_place(4, 10_000)))
+        assert rejected(p_of_permutations(swap_with_an_earlier_place(100, 3000), 100))
+
+    def test_rotations(self) -> None:
+        """Every position is uniform; whole permutations and pairs of positions are not."""
+        assert rejected(p_of_whole_permutations(rotations(4, 10_000)))
+        assert rejected(p_of_difference(rotations(100, 10_000), 1))
+
+    @pytest.mark.parametrize("n", [5, 6])
+    def test_a_feistel_network_with_six_rounds(self, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(reference, "FEISTEL_ROUNDS", 6)
+        permutations = np.array([reference.reference_permutation(n, 0, epoch) for epoch in range(5000)])
+        assert rejected(p_of_whole_permutations(permutations))
+
+    def test_every_epoch_a_rotation_of_the_last(self) -> None:
+        """Each permutation uniform by itself, consecutive ones not independent."""
+        first = shuffles(7, range(1), range(5000))[0]
+        second = np.roll(first, 1, axis=1)
+        assert_uniform(p_of_permutations(second, 7))
+        assert rejected(p_of_permutations(compositions(first, second), 7))
