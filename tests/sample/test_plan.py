@@ -1,0 +1,114 @@
+"""What the sampler refuses, and that the message gives the value and the remedy."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+import torch
+
+from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan, keyed_permutation, minibatch_key
+from pyg_batchgnn.store import CscGraph
+
+from .strategies import star
+
+NODES = 6
+
+
+def sample(seeds: Any, threads: int | None = None) -> None:
+    MacrobatchSampler(star(NODES - 1).graph(), SamplingPlan((2,)), threads=threads).sample([seeds], epoch=0)
+
+
+@pytest.mark.parametrize(
+    ("fanouts", "error", "says"),
+    [
+        ((), ValueError, "at least one fanout"),
+        ((-2,), ValueError, "-2"),
+        ((5, -7, 3), ValueError, "-7"),
+        ((2.5,), TypeError, "2.5"),
+        ((3.0,), TypeError, "3.0"),
+        (("5",), TypeError, "'5'"),
+        ((None,), TypeError, "None"),
+        ((True,), TypeError, "True"),
+        ((2**31,), ValueError, str(2**31)),
+    ],
+)
+def test_fanouts(fanouts: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        SamplingPlan(fanouts)
+
+
+def test_replacement_must_be_an_enum() -> None:
+    with pytest.raises(TypeError, match="'with'"):
+        SamplingPlan((2,), "with")  # type: ignore[arg-type]
+
+
+def test_plan_is_a_frozen_value() -> None:
+    plan = SamplingPlan((15, 10, 5))
+    assert plan == SamplingPlan((15, 10, 5), Replacement.WITHOUT, edge_ids=True)
+    assert hash(plan) == hash(SamplingPlan((15, 10, 5)))
+    assert plan != SamplingPlan((15, 10, 5), Replacement.WITH)
+    with pytest.raises(FrozenInstanceError):
+        plan.fanouts = (1,)  # type: ignore[misc]
+
+
+def test_fanouts_may_be_any_integers() -> None:
+    """A list, and integers of NumPy and torch, as configurations hold them."""
+    plan = SamplingPlan([torch.tensor(3), 2])  # type: ignore[arg-type, list-item]
+    assert plan.fanouts == (3, 2) and all(type(fanout) is int for fanout in plan.fanouts)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "error", "says"),
+    [
+        (torch.tensor([0, NODES]), IndexError, f"{NODES}.* 0 to {NODES - 1}"),
+        (torch.tensor([2, -1]), IndexError, f"-1.* 0 to {NODES - 1}"),
+        (torch.tensor([2**40]), IndexError, str(2**40)),
+        (torch.tensor([-(2**63)]), IndexError, str(-(2**63))),
+        (torch.tensor([1, 2], dtype=torch.int32), TypeError, r"torch.int32.*\.to\(torch.int64\)"),
+        (torch.tensor([1.0]), TypeError, r"torch.float32.*\.to\(torch.int64\)"),
+        (torch.tensor([True, False]), TypeError, "torch.bool"),
+        (torch.tensor([[1, 2]]), ValueError, r"\[1, 2\]"),
+        (torch.tensor(1), ValueError, r"\[\]"),
+        (torch.arange(NODES)[::2], ValueError, r"stride 2.*\.contiguous\(\)"),
+        ([1, 2], TypeError, "list.*torch.as_tensor"),
+    ],
+)
+def test_seeds(seeds: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        sample(seeds)
+
+
+def test_the_message_names_the_minibatch() -> None:
+    sampler = MacrobatchSampler(star(NODES - 1).graph(), SamplingPlan((2,)))
+    with pytest.raises(IndexError, match="minibatch 1"):
+        sampler.sample([torch.tensor([0]), torch.tensor([NODES])], epoch=0)
+
+
+def test_any_seed_on_an_empty_graph_is_out_of_range() -> None:
+    empty = CscGraph.from_csc(torch.tensor([0]), torch.tensor([], dtype=torch.int64))
+    with pytest.raises(IndexError):
+        MacrobatchSampler(empty, SamplingPlan((2,))).sample([torch.tensor([0])], epoch=0)
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_threads(threads: int) -> None:
+    with pytest.raises(ValueError, match=str(threads)):
+        sample(torch.tensor([0]), threads)
+
+
+def test_permutation_of_a_negative_number() -> None:
+    with pytest.raises(ValueError, match="-3"):
+        keyed_permutation(-3, 0, 0)
+
+
+def test_minibatch_key_wants_int64() -> None:
+    with pytest.raises(TypeError, match=r"torch\.int32"):
+        minibatch_key(torch.tensor([1], dtype=torch.int32))
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64 - 1, 2**64 + 7])
+def test_seeds_and_epochs_are_taken_modulo_two_to_the_64(seed: int) -> None:
+    same = seed % 2**64
+    assert torch.equal(keyed_permutation(50, seed, -2), keyed_permutation(50, same, 2**64 - 2))
