@@ -99,8 +99,7 @@ def build_csc(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tenso
         check_vector(name, row)
         check_range(name, row, num_nodes)
     indptr, indices, edge_ids = _ops.build_csc(edge_index, num_nodes)
-    in_order = edge_ids.numel() == 0 and (edge_index.size(1) == 0 or is_ascending(edge_index[1]))
-    return indptr, indices, None if in_order else edge_ids
+    return indptr, indices, edge_ids if edge_ids.numel() else None
 
 
 def gather_rows(table: Tensor, index: Tensor, threads: int | None = None) -> Tensor:

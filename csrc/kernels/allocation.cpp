@@ -19,8 +19,8 @@ constexpr int kStepBits = 2;
 constexpr int kClasses = 64 << kStepBits;
 constexpr size_t kSmallest = 1024;
 constexpr int kBorrow = 2;  // a kept block up to this many classes larger serves too
-constexpr int64_t kKeepFactor = 2;
-constexpr int64_t kAlwaysKept = int64_t{64} << 20;
+constexpr double kKeepFactor = 1.5;
+constexpr int64_t kAlwaysKept = int64_t{16} << 20;
 
 // Sits in front of the memory handed out, which so stays aligned to 64 bytes.
 struct alignas(64) Header {
@@ -102,7 +102,8 @@ class Cache {
     ++made_[size_class];
     kept_[size_class].reserve(made_[size_class]);
     peak_live_ = std::max(peak_live_, live_ + more);
-    drop_until(std::max<int64_t>(0, kKeepFactor * peak_live_ + kAlwaysKept - live_ - more));
+    const auto allowed = static_cast<int64_t>(kKeepFactor * static_cast<double>(peak_live_)) + kAlwaysKept;
+    drop_until(std::max<int64_t>(0, allowed - live_ - more));
     Header* block = new_block(bytes);
     block->bytes = bytes;
     block->size_class = size_class;

@@ -17,6 +17,7 @@ class KeyedPermutation {
     a_ = static_cast<uint64_t>(std::sqrt(static_cast<double>(n)));
     while (a_ * a_ < n) ++a_;
     while (a_ > 1 && (a_ - 1) * (a_ - 1) >= n) --a_;
+    a_ += a_ & 1;  // over an odd domain every round is an even permutation, and half of all orders could not occur
     b_ = a_ == 0 ? 0 : (n + a_ - 1) / a_;
     const uint64_t key = fold(epoch_key(seed, epoch), kShuffle);
     for (int round = 0; round < kRounds; ++round) round_keys_[round] = fold(key, static_cast<uint64_t>(round));
@@ -29,7 +30,7 @@ class KeyedPermutation {
   }
 
  private:
-  static constexpr int kRounds = 12;  // an even number; the smallest domains need this many to be uniform
+  static constexpr int kRounds = 24;  // an even number; n = 6 needs this many to be uniform over all 720 orders
   static constexpr uint64_t kShuffle = 0x53485546464C45u;  // "SHUFFLE": keeps these keys apart from minibatches'
 
   uint64_t step(uint64_t value) const {

@@ -48,12 +48,15 @@ class MacrobatchSampler:
         self.threads = threads
         self.layout = layout
 
-    def sample(self, seed_lists: Sequence[Tensor], epoch: int) -> list[Minibatch]:
+    def sample(
+        self, seed_lists: Sequence[Tensor], epoch: int, threads: int | None = None
+    ) -> list[Minibatch]:
         """Samples one minibatch for each list of seed nodes.
 
         Args:
             seed_lists: [S_b] int64 node ids each; duplicates and empty lists are allowed.
             epoch: any integer, taken modulo 2**64.
+            threads: overrides the sampler's own number for this call.
 
         Raises:
             TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the graph.
@@ -76,7 +79,7 @@ class MacrobatchSampler:
             self.layout is Layout.COO,
             ops.to_signed(self.seed),
             ops.to_signed(epoch),
-            self.threads or torch.get_num_threads(),
+            threads or self.threads or torch.get_num_threads(),
         )
         return [
             self._minibatch(arrays[4 * b : 4 * b + 4], per_hop) for b, per_hop in enumerate(counts.tolist())

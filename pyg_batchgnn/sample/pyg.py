@@ -47,6 +47,10 @@ class PygNeighborSampler(BaseSampler):
         (minibatch,) = self.macrobatch.sample([inputs.node.long().contiguous()], self.epoch)
         return to_sampler_output(minibatch, inputs.input_id)
 
+    def sample_from_edges(self, *_args: Any, **_kwargs: Any) -> SamplerOutput:
+        """Refused: link sampling is still to come."""
+        raise NotImplementedError("sampling around edges (LinkLoader) is still to come; use a NodeLoader")
+
     @property
     def edge_permutation(self) -> Tensor | None:
         """None: the edges of a sample carry input edge ids already."""

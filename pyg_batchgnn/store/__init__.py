@@ -1,5 +1,6 @@
 """What a process holds of a graph."""
 
 from pyg_batchgnn.store.graph import CscGraph
+from pyg_batchgnn.store.pyg import graph_from_pyg
 
-__all__ = ["CscGraph"]
+__all__ = ["CscGraph", "graph_from_pyg"]

@@ -1,0 +1,34 @@
+"""A fetch group: several minibatches whose attributes are fetched together, each distinct node's once.
+
+BatchGNN, appendix D.2.1. The block lists the distinct nodes in ascending order, so that a table on disk is read once from
+front to back; minibatches point into it through `Minibatch.row` and copy nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.sample import Minibatch
+
+#: Attributes by name, a row a node, of a vector of node ids.
+Fetch = Callable[[Tensor], dict[str, Tensor]]
+
+
+def fetch_group(minibatches: Sequence[Minibatch], fetch: Fetch, num_nodes: int) -> list[Minibatch]:
+    """The same minibatches with ``row`` and ``block`` set.
+
+    Args:
+        minibatches: F minibatches of one macrobatch.
+        fetch: called once, with the distinct nodes, [U] int64 ascending.
+        num_nodes: nodes of the graph.
+    """
+    unique, rows = ops.unique_nodes([minibatch.node for minibatch in minibatches], num_nodes)
+    block = fetch(unique)
+    return [
+        dataclasses.replace(minibatch, row=row, block=block)
+        for minibatch, row in zip(minibatches, rows, strict=True)
+    ]

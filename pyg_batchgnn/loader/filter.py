@@ -1,0 +1,139 @@
+"""PyG batches: a sample with every attribute of its nodes and edges.
+
+The semantics are those of ``torch_geometric.loader.utils``; rows are gathered straight from the user's tensors into
+memory that is used again, when the batch is made, so that a script may change ``data`` between batches.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import get_worker_info
+from torch_geometric.data import Data, FeatureStore
+from torch_geometric.loader.utils import index_select
+from torch_geometric.sampler import SamplerOutput
+
+from pyg_batchgnn import ops
+
+
+class Gatherer:
+    """Selects rows and counts the bytes that it copied."""
+
+    def __init__(self, threads: int | None) -> None:
+        self.threads = threads
+        self.bytes_gathered = 0
+
+    def __call__(self, value: Any, index: Tensor, dim: int = 0) -> Any:
+        """``value`` at ``index`` along ``dim``: a tensor, NumPy array or whatever else PyG can select from."""
+        out = ops.gather_rows(value, index, self.threads) if _is_ours(value, dim) else _select(value, index, dim)
+        self.bytes_gathered += out.nbytes if isinstance(out, Tensor) else 0
+        return out
+
+
+def _is_ours(value: Any, dim: int) -> bool:
+    """Not in a worker process, which writes into shared memory at once, and not where a gradient must flow back."""
+    return (
+        isinstance(value, Tensor)
+        and dim == 0
+        and value.dim() > 0
+        and value.layout is torch.strided
+        and value.device.type == "cpu"
+        and not value.requires_grad
+        and type(value) is Tensor
+        and get_worker_info() is None
+    )
+
+
+def _select(value: Any, index: Tensor, dim: int) -> Any:
+    device = value.device if hasattr(value, "device") and not isinstance(value, np.ndarray) else "cpu"
+    return index_select(value, index.to(device), dim)
+
+
+def filter_data(data: Data, out: SamplerOutput, gather: Gatherer) -> Data:
+    """A shallow copy of ``data`` with the nodes and edges of ``out``; graph-level attributes stay as they are."""
+    store = data._store
+    batch = copy.copy(data)
+    for key, value in store.items():
+        if key == "num_nodes":
+            batch._store.num_nodes = out.node.numel()
+        elif key == "edge_index":
+            batch._store.edge_index = edge_index_of(out).to(value.device)
+        elif key == "adj_t":
+            batch._store.adj_t = _sampled_adj_t(value, out, batch, gather)
+        elif store.is_node_attr(key):
+            batch._store[key] = gather(value, out.node, data.__cat_dim__(key, value, store))
+        elif store.is_edge_attr(key):
+            dim = data.__cat_dim__(key, value, store)
+            batch._store[key] = None if out.edge is None else gather(value, out.edge, dim)
+    return batch
+
+
+def edge_index_of(out: SamplerOutput) -> Tensor:
+    """[2, E]; the block that the sampler wrote where row and col are still its two rows, else a stacked copy."""
+    whole = out.row._base
+    if whole is not None and whole is out.col._base and whole.dim() == 2 and _are_rows(whole, out.row, out.col):
+        return whole
+    return torch.stack([out.row, out.col])
+
+
+def _are_rows(whole: Tensor, row: Tensor, col: Tensor) -> bool:
+    return (
+        whole.shape == (2, row.numel())
+        and row.data_ptr() == whole.data_ptr()
+        and col.data_ptr() == whole.data_ptr() + row.nbytes
+        and col.numel() == row.numel()
+        and whole.is_contiguous()
+    )
+
+
+def _sampled_adj_t(adj_t: Any, out: SamplerOutput, batch: Data, gather: Gatherer) -> Any:
+    size = (batch.num_nodes, batch.num_nodes)
+    if isinstance(adj_t, Tensor):
+        values = gather(adj_t.values(), out.edge) if out.edge is not None else torch.ones(out.row.numel())
+        order = torch.argsort(out.col * size[1] + out.row, stable=True)
+        indptr = torch._convert_indices_to_csr(out.col[order], size[0])
+        return torch.sparse_csr_tensor(indptr, out.row[order], values[order], size=size, check_invariants=False)
+    value = adj_t.storage.value()
+    if value is not None:
+        value = None if out.edge is None else gather(value, out.edge)
+    return type(adj_t)(
+        row=out.col, col=out.row, value=value, sparse_sizes=size, is_sorted=False, trust_data=True
+    )
+
+
+def filter_store(store: FeatureStore, out: SamplerOutput, gather: Gatherer, custom_cls: Any = None) -> Data:
+    """A new batch with every attribute of a feature store: those of a node group by node, those of an edge group
+    (a tuple as group name) by input edge."""
+    batch = custom_cls() if custom_cls is not None else Data()
+    batch.edge_index = edge_index_of(out)
+    batch.num_nodes = out.node.numel()
+    wanted = []
+    for attr in store.get_all_tensor_attrs():
+        of_edges = isinstance(attr.group_name, tuple)
+        if of_edges and out.edge is None:
+            continue
+        attr.index = out.edge if of_edges else out.node
+        wanted.append(attr)
+    for attr, tensor in zip(wanted, store.multi_get_tensor(wanted), strict=True):
+        batch[attr.attr_name] = tensor
+        gather.bytes_gathered += tensor.nbytes if isinstance(tensor, Tensor) else 0
+    return batch
+
+
+def add_sample_info(batch: Data, out: SamplerOutput) -> None:
+    """What PyG's loaders put beside the attributes. ``n_id`` and ``e_id`` give way to the user's of that name."""
+    if "n_id" not in batch:
+        batch.n_id = out.node
+    if out.edge is not None and "e_id" not in batch:
+        batch.e_id = out.edge.to(torch.long)
+    batch.batch = out.batch
+    batch.num_sampled_nodes = out.num_sampled_nodes
+    batch.num_sampled_edges = out.num_sampled_edges
+    if out.orig_row is not None and out.orig_col is not None:
+        batch._orig_edge_index = torch.stack([out.orig_row, out.orig_col])
+    batch.input_id, batch.seed_time = out.metadata[:2]
+    batch.batch_size = out.metadata[0].numel()

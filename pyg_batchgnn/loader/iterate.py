@@ -1,0 +1,57 @@
+"""Iterating in this process, with or without preparing macrobatches ahead on a thread."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from pyg_batchgnn.loader.options import Export
+from pyg_batchgnn.loader.order import WorkItem
+from pyg_batchgnn.loader.pipeline import Pipeline, outputs
+
+T = TypeVar("T")
+
+
+def iterate(
+    pipeline: Pipeline, items: Iterator[WorkItem], export: Export, fetch_size: int, prefetch: int
+) -> Iterator[Any]:
+    """Batches of all work items in order, before the user's transform.
+
+    Without prefetching a PyG batch's attributes are read when the batch is asked for. With it a thread samples and
+    fetches up to ``prefetch`` macrobatches beside what the user does with the current one.
+    """
+
+    def batches_of(item: WorkItem) -> Iterator[Any]:
+        sampled = pipeline.sample(item)
+        if export is Export.NATIVE:
+            return pipeline.natives(sampled, fetch_size)
+        return map(pipeline.to_pyg, outputs(sampled))
+
+    if prefetch == 0:
+        for item in items:
+            yield from batches_of(item)
+    else:
+        for batches in _ahead(items, lambda item: list(batches_of(item)), prefetch):
+            batches.reverse()
+            while batches:
+                yield batches.pop()
+
+
+def _ahead(items: Iterator[WorkItem], make: Callable[[WorkItem], T], depth: int) -> Iterator[T]:
+    """``make`` of every item, computed in order on one thread, ``depth`` of them ahead of the consumer.
+
+    Closing the iterator lets what has started run to its end and starts nothing more.
+    """
+    pending: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="macrobatch") as thread:
+        try:
+            for item in items:
+                pending.append(thread.submit(make, item))
+                if len(pending) > depth:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            thread.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,80 @@
+"""The arguments that `MacrobatchNeighborLoader` adds to PyG's, and PyG's that are still to come."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+Size: TypeAlias = int | Literal["auto"]
+
+
+class Export(enum.Enum):
+    """What the loader hands out."""
+
+    PYG = "pyg"  # torch_geometric.data.Data, as NeighborLoader does
+    NATIVE = "native"  # pyg_batchgnn.Minibatch, attributes in the fetch group's block
+
+
+@dataclass(frozen=True)
+class LoaderOptions:
+    """Checked once. ``memory_budget`` is in bytes; None means an eighth of the memory that is free at construction."""
+
+    macrobatch_size: Size
+    fetch_size: Size
+    memory_budget: int | None
+    prefetch: int
+    threads: int | None
+    export: Export
+
+    def __post_init__(self) -> None:
+        _check_size("macrobatch_size", self.macrobatch_size)
+        _check_size("fetch_size", self.fetch_size)
+        if self.macrobatch_size != "auto" and self.fetch_size != "auto":
+            if self.fetch_size > self.macrobatch_size:
+                raise ValueError(
+                    f"fetch_size ({self.fetch_size}) must not exceed macrobatch_size ({self.macrobatch_size}): "
+                    f"attributes are fetched for minibatches that have been sampled"
+                )
+        if self.memory_budget is not None and self.memory_budget <= 0:
+            raise ValueError(f"memory_budget must be a positive number of bytes, got {self.memory_budget}")
+        if isinstance(self.prefetch, bool) or self.prefetch < 0:
+            raise ValueError(f"prefetch must be 0 or a number of macrobatches, got {self.prefetch!r}")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads must be at least 1, got {self.threads}")
+
+
+def parse_export(export: str) -> Export:
+    try:
+        return Export(export)
+    except ValueError:
+        choices = ", ".join(repr(choice.value) for choice in Export)
+        raise ValueError(f"export must be one of {choices}, got {export!r}") from None
+
+
+def refuse_what_is_to_come(
+    subgraph_type: Any, disjoint: bool, input_time: Any, time_attr: str | None, weight_attr: str | None, directed: bool
+) -> None:
+    """Raises NotImplementedError for an option of PyG's NeighborLoader that this loader does not have yet."""
+    kind = str(getattr(subgraph_type, "value", subgraph_type))
+    if input_time is not None and time_attr is None:
+        raise ValueError("input_time is set while time_attr is not: name the attribute that holds the times")
+    asked = {
+        f"subgraph_type={kind!r}": kind != "directional",
+        "directed=False (an induced subgraph)": not directed,
+        "disjoint=True": disjoint,
+        f"temporal sampling (time_attr={time_attr!r})": time_attr is not None,
+        f"weighted sampling (weight_attr={weight_attr!r})": weight_attr is not None,
+    }
+    for option, is_asked in asked.items():
+        if is_asked:
+            raise NotImplementedError(
+                f"{option} is still to come in MacrobatchNeighborLoader; use torch_geometric.loader.NeighborLoader for it"
+            )
+
+
+def _check_size(name: str, size: Any) -> None:
+    if size == "auto":
+        return
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(f'{name} must be a positive number of minibatches or "auto", got {size!r}')

@@ -1,0 +1,66 @@
+"""In which order seeds are visited, cut into macrobatches, and how a resumed epoch finds its place."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils.data import Sampler
+
+from pyg_batchgnn.ops import keyed_permutation
+
+
+@dataclass(frozen=True)
+class WorkItem:
+    """One macrobatch to make: all that a worker process needs to know, epoch included."""
+
+    epoch: int
+    number: int  # of the macrobatch in the epoch
+    indices: list[list[int]]  # positions in the loader's input, a list a minibatch
+
+
+class KeyedShuffleSampler(Sampler[int]):
+    """Visits range(n) in an order that depends on (seed, epoch) alone, computed when it is asked for."""
+
+    def __init__(self, n: int, seed: int, epoch: int = 0) -> None:
+        self.n = n
+        self.seed = seed
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(keyed_permutation(self.n, self.seed, self.epoch).tolist())
+
+    def __len__(self) -> int:
+        return self.n
+
+
+def work_items(
+    batches: Iterable[list[int]], epoch: int, macrobatch_size: int, skip: int = 0
+) -> Iterator[WorkItem]:
+    """Cuts an epoch's minibatches into macrobatches, leaving out the first ``skip`` minibatches."""
+    left = itertools.islice(iter(batches), skip, None)
+    for number in itertools.count():
+        indices = [as_list(index) for index in itertools.islice(left, macrobatch_size)]
+        if not indices:
+            return
+        yield WorkItem(epoch, number, indices)
+
+
+def replay(batches: Iterable[list[int]], rng_state: Tensor) -> list[list[int]]:
+    """The minibatches of an order that torch's default generator decided when it was in ``rng_state``.
+
+    The generator is left as it was found.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(rng_state)
+        return list(batches)
+
+
+def as_list(index: object) -> list[int]:
+    """Positions as a list of integers, from a list or a tensor."""
+    if isinstance(index, Tensor):
+        return index.tolist()
+    return [int(position) for position in index]  # type: ignore[attr-defined]

@@ -1,0 +1,129 @@
+"""From a work item to batches: sample, fetch, export.
+
+The same code runs in the main process, on its prefetching thread and in worker processes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch.utils.data import get_worker_info
+from torch_geometric.data import Data
+from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.fetch import fetch_group
+from pyg_batchgnn.loader.filter import Gatherer, add_sample_info
+from pyg_batchgnn.loader.order import WorkItem
+from pyg_batchgnn.loader.source import DataSource, Source, StoreSource
+from pyg_batchgnn.loader.stats import Counters, StatsBook
+from pyg_batchgnn.sample import MacrobatchSampler, Minibatch
+from pyg_batchgnn.sample.pyg import to_sampler_output
+
+SamplerHook = Callable[[SamplerOutput], SamplerOutput]
+
+
+class Pipeline:
+    """Makes batches.
+
+    Args:
+        data: what the user gave the loader.
+        inputs: the loader's input nodes.
+        sampler: samples macrobatches.
+        transform_sampler_output: the user's hook between sampling and fetching, or None.
+        custom_cls: class of the batches made from a feature store, or None.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        inputs: NodeSamplerInput,
+        sampler: MacrobatchSampler,
+        transform_sampler_output: SamplerHook | None = None,
+        custom_cls: Any = None,
+    ) -> None:
+        self.inputs = inputs
+        self.sampler = sampler
+        self.transform_sampler_output = transform_sampler_output
+        self.custom_cls = custom_cls
+        self.book = StatsBook()
+        self.source = self.source_of(data)
+
+    def source_of(self, data: Any) -> Source:
+        return DataSource(data) if isinstance(data, Data) else StoreSource(data[0], self.custom_cls)
+
+    @property
+    def threads(self) -> int | None:
+        """One in a worker process: there are as many workers as the user wants to be busy."""
+        return self.sampler.threads if get_worker_info() is None else 1
+
+    def sample(self, item: WorkItem) -> list[Minibatch]:
+        """Samples a macrobatch and opens its account."""
+        begin = time.perf_counter()
+        inputs = [self.inputs[index] for index in item.indices]
+        nodes = [one.node.long().contiguous() for one in inputs]
+        sampled = self.sampler.sample(nodes, item.epoch, self.threads)
+        minibatches = [
+            dataclasses.replace(minibatch, input_id=one.input_id)
+            for minibatch, one in zip(sampled, inputs, strict=True)
+        ]
+        self.book.open(
+            Counters(
+                minibatches=len(minibatches),
+                nodes=sum(minibatch.num_nodes for minibatch in minibatches),
+                edges=sum(minibatch.num_edges for minibatch in minibatches),
+                unique_nodes=ops.count_unique_nodes(
+                    [minibatch.node for minibatch in minibatches], self.sampler.graph.num_nodes
+                ),
+                sample_seconds=time.perf_counter() - begin,
+            )
+        )
+        return minibatches
+
+    def to_pyg(self, out: SamplerOutput) -> Data:
+        """One PyG batch, before the user's transform."""
+        if self.transform_sampler_output is not None:
+            out = self.transform_sampler_output(out)
+        begin = time.perf_counter()
+        gather = Gatherer(self.threads)
+        batch = self.source.batch(out, gather)
+        fetched = time.perf_counter()
+        add_sample_info(batch, out)
+        exported = time.perf_counter()
+        self._book_fetch(gather, fetched - begin, exported - fetched)
+        return batch
+
+    def natives(self, minibatches: list[Minibatch], fetch_size: int) -> Iterator[Minibatch]:
+        """The minibatches with their attributes, fetched for ``fetch_size`` of them at a time."""
+        while minibatches:
+            group, minibatches[:fetch_size] = minibatches[:fetch_size], []
+            begin = time.perf_counter()
+            gather = Gatherer(self.threads)
+            ready = fetch_group(
+                group, lambda node, gather=gather: self.source.block(node, gather), self.sampler.graph.num_nodes
+            )
+            self._book_fetch(gather, time.perf_counter() - begin, 0.0)
+            yield from drain(ready)
+
+    def _book_fetch(self, gather: Gatherer, fetch_seconds: float, export_seconds: float) -> None:
+        self.book.add(
+            Counters(
+                bytes_gathered=gather.bytes_gathered, fetch_seconds=fetch_seconds, export_seconds=export_seconds
+            )
+        )
+
+
+def drain(minibatches: list[Minibatch]) -> Iterator[Minibatch]:
+    """Hands minibatches over one by one and keeps none, so that their memory returns when the user is done."""
+    minibatches.reverse()
+    while minibatches:
+        yield minibatches.pop()
+
+
+def outputs(minibatches: list[Minibatch]) -> Iterator[SamplerOutput]:
+    """The minibatches in PyG's form, keeping none."""
+    for minibatch in drain(minibatches):
+        yield to_sampler_output(minibatch, minibatch.input_id)
