@@ -1,7 +1,7 @@
 """Graphs with more than 2^31 and 2^32 edges and nodes, in arrays of which almost no page exists.
 
 Anonymous memory that nobody wrote to reads as zeros and takes no room: only the few pages are real in which a
-test wrote the ends of indptr, and some sources and edge ids. The graphs are given to the constructor of CscGraph,
+test wrote the ends of indptr, and some sources and edge ids. The graphs are given to CscGraph's constructor,
 because `from_csc` would read all of the 34 GB of zeros to check them.
 """
 
