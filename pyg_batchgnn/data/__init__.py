@@ -1,0 +1,34 @@
+"""Where the graph comes from: readers, a generator, and one way in to all of them (`load_dataset`)."""
+
+from pyg_batchgnn.data.bundle import read_bundle
+from pyg_batchgnn.data.check import check_dataset
+from pyg_batchgnn.data.dataset import Dataset
+from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
+from pyg_batchgnn.data.folder import read_folder, verify_folder
+from pyg_batchgnn.data.folder_write import write_folder
+from pyg_batchgnn.data.generator import GeneratorSpec, generate, generate_folder
+from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
+from pyg_batchgnn.data.ogb import read_ogb
+from pyg_batchgnn.data.pyg import from_pyg
+from pyg_batchgnn.data.undirected import ParallelEdges, make_undirected
+
+__all__ = [
+    "Dataset",
+    "DatasetError",
+    "DatasetNotFoundError",
+    "GeneratorSpec",
+    "ParallelEdges",
+    "available_datasets",
+    "check_dataset",
+    "default_dataset",
+    "from_pyg",
+    "generate",
+    "generate_folder",
+    "load_dataset",
+    "make_undirected",
+    "read_bundle",
+    "read_folder",
+    "read_ogb",
+    "verify_folder",
+    "write_folder",
+]

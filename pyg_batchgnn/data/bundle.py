@@ -1,0 +1,173 @@
+"""Reads the small real graphs kept as NAME.npz with NAME.json beside it (cora, amazon_photo, ...)."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyg_batchgnn.data.check import check_dataset
+from pyg_batchgnn.data.dataset import Dataset
+from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, broken
+from pyg_batchgnn.data.features import SparseRows, densify, project
+from pyg_batchgnn.data.meta import check_sha256, read_json
+from pyg_batchgnn.data.npy_read import to_features, to_index, to_labels
+from pyg_batchgnn.data.places import data_folders, say_where
+
+_RESTORE = "copy the .npz and its .json again from where they came from"
+_FEATURE_KEYS = ("x_indptr", "x_indices", "x_shape")
+
+
+def bundled_names(root: str | Path | None = None) -> list[str]:
+    """Names of the homogeneous bundled graphs that are present, sorted."""
+    names = set()
+    for folder in data_folders(root):
+        for path in folder.glob("*.json"):
+            if path.with_suffix(".npz").is_file() and not read_json(path).get("heterogeneous", False):
+                names.add(path.stem)
+    return sorted(names)
+
+
+def find_bundle(name: str, root: str | Path | None = None) -> Path | None:
+    """The .npz file of a bundled graph, or None."""
+    for folder in data_folders(root):
+        path = folder / f"{name}.npz"
+        if path.is_file() or path.with_suffix(".json").is_file():
+            return path
+    return None
+
+
+def read_bundle(
+    name: str, root: str | Path | None = None, *, feature_dim: int | None = None, projection_seed: int = 0
+) -> Dataset:
+    """Read a bundled graph.
+
+    Args:
+        name: file name without ending, such as "cora".
+        root: folder of the files; see `data_folders` for where they are looked for without it.
+        feature_dim: project sparse features at random to this many columns instead of making them dense.
+        projection_seed: seed of that projection.
+
+    Raises:
+        DatasetNotFoundError: a file is not there.
+        DatasetError: a truncated, altered, foreign or inconsistent file, or a heterogeneous graph.
+    """
+    path = find_bundle(name, root)
+    if path is None:
+        where = say_where(data_folders(root))
+        raise DatasetNotFoundError(f"{name}: no {name}.npz ({where}); put {name}.npz and {name}.json there")
+    about = _read_about(path)
+    arrays = _read_arrays(path, about)
+    dataset = Dataset(
+        name=name,
+        num_nodes=_count(path, about, "num_nodes"),
+        num_classes=_count(path, about, "num_classes"),
+        edge_index=to_index(arrays["edge_index"], path, "edge_index"),
+        x=_features(path, arrays, feature_dim, projection_seed),
+        y=to_labels(arrays["y"], path, "y"),
+        train_idx=_split(path, arrays, "train_idx"),
+        val_idx=_split(path, arrays, "val_idx"),
+        test_idx=_split(path, arrays, "test_idx"),
+        source=_sentence(path, about, feature_dim),
+    )
+    return check_dataset(dataset, dict.fromkeys((*arrays, "x"), path))
+
+
+def _read_about(path: Path) -> dict[str, Any]:
+    """Read and check NAME.json, and NAME.npz against the size and checksum in it."""
+    json_path = path.with_suffix(".json")
+    for file in (path, json_path):
+        if not file.is_file():
+            raise DatasetNotFoundError(f"{file}: the file does not exist; {_RESTORE}")
+    about = read_json(json_path)
+    for key in ("bytes", "sha256", "num_nodes", "num_classes", "arrays"):
+        if key not in about:
+            raise broken(json_path, key, "entry is missing", _RESTORE)
+    if about.get("heterogeneous", False):
+        raise DatasetError(
+            f"{path}: this graph has several node and edge types; heterogeneous graphs are still to come, "
+            "use a homogeneous one such as oewn"
+        )
+    size = path.stat().st_size
+    if size != about["bytes"]:
+        state = "truncated" if size < about["bytes"] else "too long"
+        raise broken(path, "all arrays", f"file is {state}: {size} bytes, not {about['bytes']}", _RESTORE)
+    check_sha256(path, "all arrays", about["sha256"], json_path.name, f"the file was altered: {_RESTORE}")
+    return about
+
+
+def _read_arrays(path: Path, about: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Read every array and compare it with what the JSON promises."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {key: _read_member(path, archive, key) for key in archive.files}
+    except (zipfile.BadZipFile, ValueError, EOFError, OSError) as error:
+        if isinstance(error, DatasetError):
+            raise
+        raise broken(path, "all arrays", f"not a .npz archive ({error})", _RESTORE) from error
+    for key in ("edge_index", "y", "train_idx", "val_idx", "test_idx"):
+        if key not in arrays:
+            raise broken(path, key, "array is missing", _RESTORE)
+    for key, (dtype, shape) in about["arrays"].items():
+        if key not in arrays:
+            raise broken(path, key, "array is missing", _RESTORE)
+        if (arrays[key].dtype.name, list(arrays[key].shape)) != (dtype, shape):
+            fact = f"is {arrays[key].dtype} {list(arrays[key].shape)}, the JSON says {dtype} {shape}"
+            raise broken(path, key, fact, _RESTORE)
+    return arrays
+
+
+def _read_member(path: Path, archive: Any, key: str) -> np.ndarray:
+    try:
+        return np.asarray(archive[key])
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError) as error:
+        raise broken(path, key, f"cannot be read ({error})", _RESTORE) from error
+
+
+def _features(path: Path, arrays: dict[str, np.ndarray], feature_dim: int | None, seed: int) -> Any:
+    if feature_dim is not None and feature_dim < 1:
+        raise broken(path, "x", f"feature_dim is {feature_dim}", "ask for 1 or more columns")
+    if "x" in arrays:
+        if feature_dim is not None:
+            raise broken(
+                path, "x", "features are dense, feature_dim projects sparse ones", "drop feature_dim"
+            )
+        return to_features(arrays["x"], path, "x")
+    for key in _FEATURE_KEYS:
+        if key not in arrays:
+            raise broken(
+                path, key, "array is missing (features are x, or x_indptr, x_indices, x_shape)", _RESTORE
+            )
+    shape = [int(size) for size in arrays["x_shape"]]
+    if len(shape) != 2 or min(shape) < 0 or shape[0] != len(arrays["x_indptr"]) - 1:
+        fact = f"is {shape}, x_indptr has {len(arrays['x_indptr'])} entries"
+        raise broken(path, "x_shape", fact, _RESTORE)
+    rows = SparseRows(arrays["x_indptr"], arrays["x_indices"], arrays.get("x_data"), shape[1])
+    if flaw := rows.flaw():
+        raise broken(path, *flaw, _RESTORE)
+    return densify(rows) if feature_dim is None else project(rows, feature_dim, seed)
+
+
+def _split(path: Path, arrays: dict[str, np.ndarray], array: str) -> Any:
+    return to_index(arrays[array].astype(np.int64, casting="safe"), path, array)
+
+
+def _count(path: Path, about: dict[str, Any], key: str) -> int:
+    value = about[key]
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise broken(path.with_suffix(".json"), key, f"is {value!r}, expected a whole number", _RESTORE)
+    return value
+
+
+def _sentence(path: Path, about: dict[str, Any], feature_dim: int | None) -> str:
+    source = about.get("source")
+    origin = source.get("repository", "") if isinstance(source, dict) else ""
+    text = f"Real graph {path.stem}, read from {path}"
+    if origin:
+        text += f", made from {about.get('upstream') or origin}"
+    if feature_dim is not None:
+        text += f"; features projected at random to {feature_dim} columns"
+    return text + "."

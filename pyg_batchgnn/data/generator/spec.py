@@ -1,0 +1,123 @@
+"""What graph to generate."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from pyg_batchgnn.data.errors import DatasetError
+
+MAX_NODES = 2**31  # two ids make one 64-bit sort key, and ids are stored as int32
+
+
+class Stream(enum.IntEnum):
+    """Independent streams of random numbers."""
+
+    COMMUNITIES = 1
+    PERMUTATION = 2
+    CLASS_MEANS = 3
+    EDGES = 4
+    NODES = 5
+
+
+@dataclass(frozen=True)
+class GeneratorSpec:
+    """Parameters of a generated graph; equal parameters give equal bytes.
+
+    Attributes:
+        nodes: number of nodes N, from 4 a class up to 2^31.
+        seed: seed of every random choice.
+        degree: mean number of neighbours aimed at; merging parallel edges loses about a tenth of it.
+        classes: number of classes C.
+        features: number of feature columns F.
+        exponent: exponent of the power law of degrees, above 2.
+        signal: distance of a class's mean feature vector from the origin, in standard deviations of the
+            noise.
+        label_noise: share of nodes whose label is replaced by a random class: a ceiling on any accuracy.
+        train: share of nodes in the training split.
+        val: share in the validation split.
+        test: share in the test split.
+        half: 1 stores features as float16, 0 as float32.
+    """
+
+    nodes: int = 100_000
+    seed: int = 0
+    degree: float = 16.0
+    classes: int = 16
+    features: int = 64
+    exponent: float = 2.5
+    signal: float = 1.5
+    label_noise: float = 0.05
+    train: float = 0.6
+    val: float = 0.2
+    test: float = 0.2
+    half: int = 0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+                raise DatasetError(f"generator: {field.name} is {value!r}; give a finite number")
+            if field.type == "int" and not isinstance(value, int):
+                raise DatasetError(f"generator: {field.name} is {value!r}; give a whole number")
+        bounds = {
+            "classes": (1, 1 << 20),
+            "nodes": (4 * self.classes, MAX_NODES),
+            "seed": (0, 2**63 - 1),
+            "degree": (0.0, 1000.0),
+            "features": (1, 1 << 16),
+            "exponent": (2.05, 10.0),
+            "signal": (0.0, 1e4),
+            "label_noise": (0.0, 1.0),
+            "train": (0.0, 1.0),
+            "val": (0.0, 1.0),
+            "test": (0.0, 1.0),
+            "half": (0, 1),
+        }
+        for name, (low, high) in bounds.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise DatasetError(f"generator: {name} is {value}; give a value from {low} to {high}")
+        share = self.train + self.val + self.test
+        if share > 1.0 + 1e-9:
+            raise DatasetError(
+                f"generator: train + val + test is {share:g}; give shares that add up to at most 1"
+            )
+
+    @property
+    def name(self) -> str:
+        """How `load_dataset` calls this graph: only what differs from the defaults."""
+        default = GeneratorSpec()
+        parts = [f"nodes={self.nodes}", f"seed={self.seed}"]
+        for field in fields(self)[2:]:
+            value = getattr(self, field.name)
+            if value != getattr(default, field.name):
+                parts.append(f"{field.name}={value}")
+        return "generated:" + ",".join(parts)
+
+    @property
+    def source(self) -> str:
+        """The sentence that tells where such a data set comes from."""
+        return (
+            f"Power-law graph with nested communities made by this package's generator "
+            f"({self.name.removeprefix('generated:')}); not real data."
+        )
+
+    @property
+    def feature_dtype(self) -> type:
+        """NumPy type of the stored features."""
+        return np.float16 if self.half else np.float32
+
+    @property
+    def estimated_bytes(self) -> int:
+        """About how much the finished arrays take."""
+        edges = int(self.nodes * self.degree) * 8
+        feature = np.dtype(self.feature_dtype).itemsize * self.features
+        return edges + self.nodes * (feature + 16)
+
+    def random(self, stream: Stream, block: int = 0) -> np.random.Generator:
+        """Random numbers of one stream and block; independent of the order in which blocks are made."""
+        return np.random.default_rng([self.seed, int(stream), block])

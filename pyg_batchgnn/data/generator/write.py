@@ -1,0 +1,172 @@
+"""Makes a generated graph in memory, or piece by piece in a folder."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pyg_batchgnn.data.check import check_dataset
+from pyg_batchgnn.data.dataset import Dataset
+from pyg_batchgnn.data.errors import DatasetError
+from pyg_batchgnn.data.folder_write import new_folder
+from pyg_batchgnn.data.generator.buckets import EdgeBuckets
+from pyg_batchgnn.data.generator.communities import Communities, make_communities
+from pyg_batchgnn.data.generator.edges import edge_keys, num_blocks, split_keys
+from pyg_batchgnn.data.generator.nodes import class_means, make_nodes
+from pyg_batchgnn.data.generator.permutation import IdPermutation
+from pyg_batchgnn.data.generator.spec import GeneratorSpec
+from pyg_batchgnn.data.meta import Meta, write_meta
+from pyg_batchgnn.data.npy_write import EdgeAppender, NpyAppender
+
+# The arrangement of random numbers: folders made by another one are not taken for this one's.
+GENERATOR_VERSION = 1
+PIECE_NODES = 1 << 19
+_BAR_NODES = 1_000_000
+
+Advance = Callable[[], None]
+
+
+class Progress(enum.Enum):
+    """Whether to show a progress bar; AUTO: from a million nodes on."""
+
+    AUTO = "auto"
+    SHOW = "show"
+    HIDE = "hide"
+
+
+def generate(spec: GeneratorSpec) -> Dataset:
+    """Make a graph in memory. The same bytes as `generate_folder` writes.
+
+    Edges come in both directions, sorted by source and then destination, without self loops or repeats.
+    """
+    communities, permutation, means = make_communities(spec), IdPermutation(spec), class_means(spec)
+    pieces = [
+        keys for block in range(num_blocks(spec)) for keys in edge_keys(spec, communities, permutation, block)
+    ]
+    all_keys = np.concatenate(pieces)
+    del pieces
+    all_keys.sort()
+    edge_index = np.stack(split_keys(all_keys))
+    del all_keys
+    blocks = [make_nodes(spec, communities, permutation, means, block) for block in range(num_blocks(spec))]
+    train_idx, val_idx, test_idx = (
+        torch.from_numpy(np.concatenate([block.splits[part] for block in blocks])) for part in range(3)
+    )
+    dataset = Dataset(
+        name=spec.name,
+        num_nodes=spec.nodes,
+        num_classes=spec.classes,
+        edge_index=torch.from_numpy(edge_index),
+        x=torch.from_numpy(np.concatenate([block.x for block in blocks])),
+        y=torch.from_numpy(np.concatenate([block.y for block in blocks])),
+        train_idx=train_idx,
+        val_idx=val_idx,
+        test_idx=test_idx,
+        source=spec.source,
+    )
+    return check_dataset(dataset)
+
+
+def generate_folder(
+    spec: GeneratorSpec,
+    path: str | Path,
+    *,
+    piece_nodes: int = PIECE_NODES,
+    progress: Progress = Progress.AUTO,
+) -> Path:
+    """Make a graph in a new folder that `read_folder` maps; memory is bounded by the piece, not by the graph.
+
+    Peak memory is about 32 * degree bytes a node of a piece, and on the way the folder takes about twice the
+    disk space of the finished edges.
+
+    Args:
+        spec: what to make.
+        path: folder to write; it must not exist, and appears only when it is complete.
+        piece_nodes: sources whose edges are sorted at once. It does not change the result.
+        progress: whether to show a bar.
+
+    Returns:
+        The folder.
+
+    Raises:
+        DatasetError: the folder exists or cannot be written, or `piece_nodes` is not positive.
+    """
+    if piece_nodes < 1:
+        raise DatasetError(f"generator: piece_nodes is {piece_nodes}; give 1 or more")
+    communities, permutation = make_communities(spec), IdPermutation(spec)
+    with new_folder(path) as folder, _progress_bar(spec, progress) as start_phase:
+        _write_edges(spec, communities, permutation, folder, piece_nodes, start_phase)
+        _write_nodes(spec, communities, permutation, folder, start_phase)
+        origin = {"generator": asdict(spec), "generator_version": GENERATOR_VERSION}
+        write_meta(folder, Meta(spec.name, spec.source, spec.nodes, spec.classes, origin=origin))
+    return Path(path).expanduser()
+
+
+def _write_edges(
+    spec: GeneratorSpec,
+    communities: Communities,
+    permutation: IdPermutation,
+    folder: Path,
+    piece_nodes: int,
+    start_phase: Callable[[str, int], Advance],
+) -> None:
+    with EdgeBuckets(folder, spec.nodes, piece_nodes) as buckets:
+        advance = start_phase("drawing edges", num_blocks(spec))
+        for block in range(num_blocks(spec)):
+            for keys in edge_keys(spec, communities, permutation, block):
+                buckets.add(keys)
+            advance()
+        advance = start_phase("sorting edges", len(buckets))
+        with EdgeAppender(folder / "edge_index.npy", np.int32) as out:
+            for keys in buckets.drain():
+                out.append(*split_keys(keys))
+                advance()
+
+
+def _write_nodes(
+    spec: GeneratorSpec,
+    communities: Communities,
+    permutation: IdPermutation,
+    folder: Path,
+    start_phase: Callable[[str, int], Advance],
+) -> None:
+    advance = start_phase("drawing features", num_blocks(spec))
+    means = class_means(spec)
+    with ExitStack() as stack:
+        x_out = stack.enter_context(NpyAppender(folder / "x.npy", spec.feature_dtype, (spec.features,)))
+        y_out = stack.enter_context(NpyAppender(folder / "y.npy", np.int64))
+        split_outs = [
+            stack.enter_context(NpyAppender(folder / f"{part}_idx.npy", np.int64))
+            for part in ("train", "val", "test")
+        ]
+        for block in range(num_blocks(spec)):
+            nodes = make_nodes(spec, communities, permutation, means, block)
+            x_out.append(nodes.x)
+            y_out.append(nodes.y)
+            for out, ids in zip(split_outs, nodes.splits, strict=True):
+                out.append(ids)
+            advance()
+
+
+@contextmanager
+def _progress_bar(spec: GeneratorSpec, progress: Progress) -> Iterator[Callable[[str, int], Advance]]:
+    """Gives a function that starts a phase of so many steps and returns what to call after each step."""
+    if progress is Progress.HIDE or (progress is Progress.AUTO and spec.nodes < _BAR_NODES):
+        yield lambda _phase, _steps: lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+
+        def start_phase(phase: str, steps: int) -> Advance:
+            task = bar.add_task(phase, total=steps)
+            return lambda: bar.advance(task)
+
+        yield start_phase

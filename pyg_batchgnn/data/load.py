@@ -1,0 +1,188 @@
+"""One way in for every kind of data set."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyg_batchgnn.data.bundle import bundled_names, find_bundle, read_bundle
+from pyg_batchgnn.data.dataset import Dataset
+from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
+from pyg_batchgnn.data.folder import read_folder
+from pyg_batchgnn.data.generator import GeneratorSpec, generate, generate_folder
+from pyg_batchgnn.data.generator.write import GENERATOR_VERSION
+from pyg_batchgnn.data.meta import read_meta
+from pyg_batchgnn.data.ogb import OGB_TABLES, read_ogb
+from pyg_batchgnn.data.ogb.read import Download, find_ogb
+from pyg_batchgnn.data.places import data_folders, say_where
+from pyg_batchgnn.data.undirected import ParallelEdges, undirected_dataset
+
+# A larger generated graph has to be written to a folder and mapped.
+IN_MEMORY_BYTES = 4 << 30
+_PREFERRED = ("amazon_photo", "coauthor_cs", "facebook_pages", "cora")
+_FALLBACK = GeneratorSpec(nodes=20_000)
+
+Options = Mapping[str, Any]
+
+
+def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **options: Any) -> Dataset:
+    """Load a data set by name or path.
+
+    Args:
+        name_or_path: one of
+            - "cora", "amazon_photo", ...: a bundled real graph; options `feature_dim`, `projection_seed`
+              (see `read_bundle`);
+            - "ogbn-arxiv", "ogbn-products", "ogbn-papers100M"; options `download`, `converted` (see
+            `read_ogb`); - "generated", with the fields of `GeneratorSpec` as options; with `root` it is
+            written to a folder
+              there and mapped, and found again the next time;
+            - a folder of arrays (see `read_folder`).
+            Options may follow a name after a colon, as in "generated:nodes=100000,seed=1".
+        root: folder in which to look for, or put, what has a name.
+        options: as above, and for all of them `undirected`: a `ParallelEdges` (or "keep", "merge") stores
+            every
+            edge in both directions.
+
+    Raises:
+        DatasetError: anything wrong with the request or the data; a ValueError, its message is one line.
+        DatasetNotFoundError: something is not there; also a FileNotFoundError.
+    """
+    name, options = _parse(name_or_path, options)
+    undirected = options.pop("undirected", None)
+    # A permission lacking, a full disk and the like: also one line, and the error names the file.
+    try:
+        dataset = _reader(name, options)(name, root, options)
+    except OSError as error:
+        if isinstance(error, DatasetError):
+            raise
+        raise DatasetError(f"{name_or_path}: {error}; check the file and its permissions") from error
+    if undirected is None:
+        return dataset
+    return undirected_dataset(dataset, _choice(ParallelEdges, "undirected", undirected))
+
+
+def available_datasets(root: str | Path | None = None) -> list[str]:
+    """Names that `load_dataset` can load without a download: real graphs found, then "generated"."""
+    ogb = [name for name in OGB_TABLES if find_ogb(name, root) is not None]
+    return [*bundled_names(root), *ogb, "generated"]
+
+
+def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
+    """A real graph where one is found (amazon_photo first), a generated one otherwise.
+
+    `Dataset.source` says which it is, and why where it is generated. `options` go to the real graph.
+    """
+    for name in _PREFERRED:
+        if find_bundle(name, root) is not None:
+            return load_dataset(name, root, **options)
+    dataset = generate(_FALLBACK)
+    reason = f"Generated because no real graph was found ({say_where(data_folders(root))}). {dataset.source}"
+    return dataclasses.replace(dataset, source=reason)
+
+
+def _parse(name_or_path: str | Path, options: Options) -> tuple[str, dict[str, Any]]:
+    """Split "name:key=value,key=value" and add the options; a path that exists is never split."""
+    text = os.fspath(name_or_path)
+    merged = dict(options)
+    head, colon, tail = text.partition(":")
+    if not colon or Path(text).expanduser().exists():
+        return text, merged
+    for part in filter(None, tail.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise DatasetError(f"{text}: option {part!r} has no value; write name:key=value,key=value")
+        if key in merged:
+            raise DatasetError(f"{text}: option {key!r} is given twice; give it once")
+        merged[key.strip()] = value.strip()
+    return head, merged
+
+
+def _reader(name: str, options: Options) -> Callable[[str, str | Path | None, dict[str, Any]], Dataset]:
+    """The function that reads what this name stands for, after its options have been checked."""
+    if name == "generated":
+        known = [field.name for field in dataclasses.fields(GeneratorSpec)]
+        reader: Callable[..., Dataset] = _load_generated
+    elif name in OGB_TABLES:
+        known, reader = ["download", "converted"], _load_ogb
+    elif os.sep in name or name in ("", ".", "..", "~") or Path(name).is_dir():
+        known, reader = [], _load_folder
+    else:
+        known, reader = ["feature_dim", "projection_seed"], _load_bundle
+    for option in options:
+        if option not in known:
+            allowed = ", ".join([*known, "undirected"])
+            raise DatasetError(f"{name}: no option {option!r} for this data set; it takes {allowed}")
+    return reader
+
+
+def _load_bundle(name: str, root: str | Path | None, options: dict[str, Any]) -> Dataset:
+    if find_bundle(name, root) is None:
+        choices = ", ".join([*bundled_names(root), *OGB_TABLES, "generated"])
+        raise DatasetNotFoundError(
+            f"{name}: no data set or folder of that name ({say_where(data_folders(root))}); "
+            f"choose among {choices}, or give the path of a folder"
+        )
+    dim = options.get("feature_dim")
+    return read_bundle(
+        name,
+        root,
+        feature_dim=None if dim is None else _number(int, "feature_dim", dim),
+        projection_seed=_number(int, "projection_seed", options.get("projection_seed", 0)),
+    )
+
+
+def _load_ogb(name: str, root: str | Path | None, options: dict[str, Any]) -> Dataset:
+    download = _choice(Download, "download", options.get("download", Download.IF_MISSING))
+    return read_ogb(name, root, download=download, converted=options.get("converted"))
+
+
+def _load_folder(name: str, root: str | Path | None, _options: dict[str, Any]) -> Dataset:
+    return read_folder(Path(root or "") / Path(name).expanduser())
+
+
+def _load_generated(_name: str, root: str | Path | None, options: dict[str, Any]) -> Dataset:
+    types = {field.name: int if field.type == "int" else float for field in dataclasses.fields(GeneratorSpec)}
+    spec = GeneratorSpec(**{key: _number(types[key], key, value) for key, value in options.items()})
+    if root is not None:
+        return _load_generated_folder(spec, Path(root).expanduser())
+    if spec.estimated_bytes > IN_MEMORY_BYTES:
+        raise DatasetError(
+            f"{spec.name}: about {spec.estimated_bytes / 2**30:.0f} GiB, too large to make in memory; "
+            "pass root=FOLDER to write it there in pieces and map it"
+        )
+    return generate(spec)
+
+
+def _load_generated_folder(spec: GeneratorSpec, root: Path) -> Dataset:
+    folder = root / spec.name.replace(":", "-").replace(",", "-")
+    origin = {"generator": dataclasses.asdict(spec), "generator_version": GENERATOR_VERSION}
+    if not folder.exists():
+        generate_folder(spec, folder)
+    elif dict(read_meta(folder).origin) != origin:
+        raise DatasetError(
+            f"{folder}: holds something else than {spec.name}; remove it or choose another root"
+        )
+    return read_folder(folder)
+
+
+def _number(kind: type[int] | type[float], name: str, value: Any) -> Any:
+    """A number from text, or unchanged; the receiver checks its range."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return kind(value)
+    except ValueError as error:
+        word = "whole number" if kind is int else "number"
+        raise DatasetError(f"option {name} is {value!r}; give a {word}") from error
+
+
+def _choice(kind: Any, name: str, value: Any) -> Any:
+    """An enum member, itself or named by its value."""
+    try:
+        return kind(value)
+    except ValueError as error:
+        names = ", ".join(member.value for member in kind)
+        raise DatasetError(f"option {name} is {value!r}; choose among {names}") from error

@@ -1,0 +1,132 @@
+"""Opens .npy files without trusting them: never unpickles, checks header and size, maps, does not read."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.data.errors import DatasetError, broken, missing
+
+# Python names this flag from 3.13 on. Without it Linux refuses to map privately a file larger than memory.
+_MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+
+
+@dataclass(frozen=True)
+class NpyHeader:
+    """What the header of a .npy file says.
+
+    Attributes:
+        dtype: type of the elements.
+        shape: sizes.
+        fortran_order: whether the first index varies fastest.
+        offset: bytes before the first element.
+    """
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    fortran_order: bool
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
+    """Read and check the header at the start of a .npy stream (a file, or a member of a .npz).
+
+    Raises:
+        DatasetError: not a .npy, a damaged header, or elements that could only be unpickled.
+    """
+    reread = "write the file again with numpy.save"
+    try:
+        version = np.lib.format.read_magic(stream)
+        if version == (1, 0):
+            shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(stream)
+        elif version == (2, 0):
+            shape, fortran_order, dtype = np.lib.format.read_array_header_2_0(stream)
+        else:
+            raise broken(file, array, f".npy format version is {version}, expected (1, 0) or (2, 0)", reread)
+    except DatasetError:
+        raise
+    # numpy parses the header as a Python literal: a damaged one can raise any of these.
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, EOFError) as error:
+        raise broken(file, array, f"not a .npy array ({_one_line(error)})", reread) from error
+    if dtype.hasobject:
+        fact = f"dtype is {dtype}: Python objects, which could only be unpickled"
+        raise broken(file, array, fact, "pickles are never read: save a plain numeric array")
+    if any(not isinstance(size, int) or size < 0 for size in shape):
+        raise broken(file, array, f"shape in the header is {shape}", reread)
+    return NpyHeader(dtype, tuple(shape), fortran_order, stream.tell())
+
+
+def open_npy(path: Path, array: str) -> np.ndarray:
+    """Map a .npy file; the array can be written to without changing the file (copy on write).
+
+    An array in Fortran order or with foreign byte order is copied into memory in C order instead.
+
+    Raises:
+        DatasetNotFoundError: no such file.
+        DatasetError: not a .npy file, truncated or too long, or an object array.
+    """
+    if not path.is_file():
+        raise missing(path, array, "write it or correct the folder")
+    with path.open("rb") as stream:
+        header = read_header(stream, path, array)
+        size, wanted = path.stat().st_size, header.offset + header.nbytes
+        if size != wanted:
+            state = "truncated" if size < wanted else "too long"
+            fact = f"file is {state}: {size} bytes, its header promises {wanted}"
+            raise broken(path, array, fact, "copy or write the file again")
+        flags = mmap.MAP_PRIVATE | _MAP_NORESERVE
+        mapped = mmap.mmap(stream.fileno(), size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    flat = np.frombuffer(mapped, header.dtype, math.prod(header.shape), header.offset)
+    values = flat.reshape(header.shape, order="F" if header.fortran_order else "C")
+    if not values.flags.c_contiguous or not header.dtype.isnative:
+        return np.ascontiguousarray(values, header.dtype.newbyteorder("="))
+    return values
+
+
+def to_index(values: np.ndarray, file: str | Path, array: str) -> Tensor:
+    """Node ids as an int32 or int64 tensor: shared where the type allows, converted from other integers."""
+    if values.dtype.kind not in "iu":
+        raise broken(file, array, f"dtype is {values.dtype}, expected int32 or int64", "store integers")
+    if values.dtype == np.uint64 and values.size and int(values.max()) > np.iinfo(np.int64).max:
+        raise broken(file, array, f"value {values.max()} does not fit int64", "store ids below 2^63")
+    kept = values.dtype in (np.dtype(np.int32), np.dtype(np.int64))
+    return torch.from_numpy(values if kept else values.astype(np.int64))
+
+
+def to_labels(values: np.ndarray, file: str | Path, array: str) -> Tensor:
+    """Labels as an int64 tensor [N]; [N, 1] is flattened, and NaN of a float array means no label, -1."""
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.dtype.kind == "f":
+        known = ~np.isnan(values)
+        rest = values[known]
+        if not (np.isfinite(rest).all() and (rest == np.floor(rest)).all()):
+            bad = rest[~(np.isfinite(rest) & (rest == np.floor(rest)))][0]
+            raise broken(file, array, f"label {bad} is not a whole number", "store class numbers 0..C-1")
+        return torch.from_numpy(np.where(known, values, -1).astype(np.int64))
+    return to_index(values, file, array).to(torch.int64)
+
+
+def to_features(values: np.ndarray, file: str | Path, array: str) -> Tensor:
+    """Features as a float16 or float32 tensor: shared where the type allows, else converted to float32."""
+    if values.dtype.kind not in "fiub":
+        raise broken(file, array, f"dtype is {values.dtype}, expected float16 or float32", "store numbers")
+    kept = values.dtype in (np.dtype(np.float16), np.dtype(np.float32))
+    return torch.from_numpy(values if kept else values.astype(np.float32))
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]

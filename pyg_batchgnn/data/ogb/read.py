@@ -1,0 +1,103 @@
+"""Finds an OGB data set's raw files, converts them the first time, and maps the result."""
+
+from __future__ import annotations
+
+import enum
+import os
+import shutil
+from pathlib import Path
+
+from pyg_batchgnn.data.dataset import Dataset
+from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
+from pyg_batchgnn.data.folder import read_folder
+from pyg_batchgnn.data.meta import read_meta
+from pyg_batchgnn.data.ogb.convert import convert, raw_files, raw_sizes
+from pyg_batchgnn.data.ogb.download import download_ogb
+from pyg_batchgnn.data.ogb.tables import OGB_TABLES, OgbTable
+from pyg_batchgnn.data.places import DATA_VARIABLE
+
+CONVERTED = "pyg_batchgnn"  # folder beside raw/ and split/
+
+
+class Download(enum.Enum):
+    """Whether a data set that is not on disk may be downloaded."""
+
+    IF_MISSING = "if_missing"
+    NEVER = "never"
+
+
+def read_ogb(
+    name: str,
+    root: str | Path | None = None,
+    *,
+    download: Download = Download.IF_MISSING,
+    converted: str | Path | None = None,
+) -> Dataset:
+    """Read an OGB data set from OGB's raw layout.
+
+    Args:
+        name: "ogbn-arxiv", "ogbn-products" or "ogbn-papers100M".
+        root: folder that holds (or shall hold) `ogbn_arxiv` and so on; that folder itself is accepted too.
+            Without it: the folder named by PYG_BATCHGNN_DATA, else `dataset` in the working directory,
+            which is where ogb puts things.
+        download: whether to download a data set that is not there (needs the package `ogb`).
+        converted: folder for the arrays made from the raw files; `pyg_batchgnn` beside them without it.
+
+    The edges of ogbn-products come in both directions, the other two as directed edges (citing, cited).
+
+    Raises:
+        DatasetNotFoundError: not there and not to be downloaded, or a raw file is missing.
+        DatasetError: damaged or inconsistent files, or the download failed.
+    """
+    table = OGB_TABLES[name]
+    root = _root(root)
+    folder = _find(table, root)
+    if folder is None:
+        if download is Download.NEVER:
+            raise DatasetNotFoundError(
+                f"{root / table.folder}: {name} is not there; put OGB's folder there or allow download"
+            )
+        folder = download_ogb(table, root)
+    target = folder / CONVERTED if converted is None else Path(converted).expanduser()
+    if not _is_current(table, folder, target):
+        for file in raw_files(table, folder):
+            if not file.is_file():
+                raise DatasetNotFoundError(f"{file}: the file does not exist; download {name} again")
+        _make_room(target)
+        convert(table, folder, target)
+    return read_folder(target)
+
+
+def find_ogb(name: str, root: str | Path | None = None) -> Path | None:
+    """Folder of an OGB data set on disk, or None."""
+    return _find(OGB_TABLES[name], _root(root))
+
+
+def _root(root: str | Path | None) -> Path:
+    return Path(root or os.environ.get(DATA_VARIABLE) or "dataset").expanduser()
+
+
+def _find(table: OgbTable, root: Path) -> Path | None:
+    if root.name in (table.folder, table.archive_folder) and (root / "raw").is_dir():
+        return root
+    folder = root / table.folder
+    return folder if (folder / "raw").is_dir() or (folder / CONVERTED).is_dir() else None
+
+
+def _is_current(table: OgbTable, folder: Path, target: Path) -> bool:
+    """Whether `target` was made from the raw files that are there (or these were deleted to save room)."""
+    if not target.is_dir():
+        return False
+    sizes = raw_sizes(table, folder)
+    return not sizes or read_meta(target).origin.get("raw_bytes") == sizes
+
+
+def _make_room(target: Path) -> None:
+    """Remove an outdated conversion, and only that: never a folder with anything else in it."""
+    if not target.exists():
+        return
+    if "raw_bytes" not in read_meta(target).origin:
+        raise DatasetError(
+            f"{target}: is not a converted OGB data set; remove it or choose another converted="
+        )
+    shutil.rmtree(target)

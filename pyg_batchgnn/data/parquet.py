@@ -1,0 +1,61 @@
+"""Reads edges from Parquet files (needs pyarrow)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyg_batchgnn.data.errors import DatasetError, broken
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    """The folder's edge files, `edges*.parquet`, in the order their edges are numbered."""
+    return sorted(folder.glob("edges*.parquet"))
+
+
+def read_parquet_edges(files: list[Path]) -> np.ndarray:
+    """Read the columns src and dst of all files, one after the other.
+
+    Returns:
+        [2, E] int32 where every file stores int32 (or less), int64 otherwise.
+
+    Raises:
+        DatasetError: pyarrow is not installed, or a file is damaged, lacks a column, or has one that is not
+            of integers or has missing values.
+    """
+    try:
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise DatasetError(f"{files[0]}: reading Parquet needs pyarrow; pip install pyarrow") from error
+    pieces = [_read_file(pq, path) for path in files]
+    narrow = all(piece.dtype.itemsize <= 4 and piece.dtype != np.uint32 for piece in pieces)
+    return np.concatenate(pieces, axis=1, dtype=np.int32 if narrow else np.int64)
+
+
+def _read_file(pq: Any, path: Path) -> np.ndarray:
+    import pyarrow as pa
+
+    try:
+        with pq.ParquetFile(path, memory_map=True) as file:
+            present = file.schema_arrow.names
+            for column in ("src", "dst"):
+                if column not in present:
+                    raise broken(
+                        path, column, f"no such column among {present}", "name the columns src and dst"
+                    )
+            table = file.read(columns=["src", "dst"])
+    except (pa.ArrowException, OSError) as error:
+        fact = f"not readable as Parquet ({error})"
+        raise broken(path, "src, dst", fact, "write the file again") from error
+    columns = [_column(pa, path, name, table.column(name)) for name in ("src", "dst")]
+    return np.stack(columns)
+
+
+def _column(pa: Any, path: Path, name: str, values: Any) -> np.ndarray:
+    if not pa.types.is_integer(values.type):
+        raise broken(path, name, f"type is {values.type}, expected int32 or int64", "store integers")
+    if values.null_count:
+        raise broken(path, name, f"{values.null_count} values are missing", "remove those edges")
+    return np.asarray(values.to_numpy())

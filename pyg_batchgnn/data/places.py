@@ -1,0 +1,35 @@
+"""Where data sets are looked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+DATA_VARIABLE = "PYG_BATCHGNN_DATA"
+
+
+def data_folders(root: str | Path | None) -> list[Path]:
+    """Folders to search, best first.
+
+    `root` alone where it is given. Otherwise the folder named by the environment variable PYG_BATCHGNN_DATA,
+    or `../shared/data` beside the project: the checkout this package was imported from, or the one that is
+    the working directory (a package installed from a checkout lies elsewhere).
+    """
+    if root is not None:
+        return [Path(root).expanduser()]
+    named = os.environ.get(DATA_VARIABLE)
+    if named:
+        return [Path(named).expanduser()]
+    found = []
+    for project in (Path(__file__).resolve().parents[2], Path.cwd()):
+        shared = project.parent / "shared" / "data"
+        if (project / "pyproject.toml").is_file() and shared.is_dir() and shared not in found:
+            found.append(shared)
+    return found
+
+
+def say_where(folders: list[Path]) -> str:
+    """The folders searched, for an error message."""
+    if not folders:
+        return f"no data folder was found (set {DATA_VARIABLE} or pass root=FOLDER)"
+    return "looked in " + ", ".join(map(str, folders))

@@ -1,0 +1,98 @@
+"""Makes a directed edge list undirected."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.data.dataset import Dataset
+from pyg_batchgnn.data.errors import broken
+
+
+class ParallelEdges(enum.Enum):
+    """What becomes of several edges between the same two nodes."""
+
+    KEEP = "keep"
+    MERGE = "merge"
+
+
+def make_undirected(
+    edge_index: Tensor, num_nodes: int, parallel: ParallelEdges = ParallelEdges.KEEP
+) -> Tensor:
+    """Store every edge in both directions.
+
+    KEEP appends the reverse of every edge, as BatchGNN does: edge e of E gets its reverse at E + e, parallel
+    edges stay, an edge already stored both ways is then there twice each way, and a self loop is there twice.
+    MERGE leaves one edge per ordered pair, sorted by source and then destination; a self loop is there once.
+
+    Args:
+        edge_index: [2, E] int32 or int64.
+        num_nodes: number of nodes; every id is below it.
+        parallel: keep or merge parallel edges.
+
+    Returns:
+        [2, 2E] (KEEP) or [2, at most 2E] (MERGE), of the input's type.
+
+    Raises:
+        TypeError: ids of another type.
+        ValueError: another shape, or an id outside [0, num_nodes).
+    """
+    _check(edge_index, num_nodes)
+    both = torch.cat([edge_index, edge_index.flip(0)], dim=1)
+    if parallel is ParallelEdges.KEEP:
+        return both
+    return _merge(both, num_nodes)
+
+
+def undirected_dataset(dataset: Dataset, parallel: ParallelEdges) -> Dataset:
+    """The same data set with every edge in both directions.
+
+    KEEP repeats the edge attributes for the reverse edges.
+
+    Raises:
+        DatasetError: MERGE with edge attributes, for which there is no one way to merge.
+    """
+    edge_attr = dataset.edge_attr
+    if edge_attr is not None:
+        if parallel is ParallelEdges.MERGE:
+            fact = "attributes of parallel edges cannot be merged without a rule"
+            raise broken(dataset.name, "edge_attr", fact, "use ParallelEdges.KEEP or drop edge_attr")
+        edge_attr = torch.cat([edge_attr, edge_attr])
+    edge_index = make_undirected(dataset.edge_index, dataset.num_nodes, parallel)
+    source = f"{dataset.source.rstrip('.')}; made undirected (parallel edges: {parallel.value})."
+    return replace(dataset, edge_index=edge_index, edge_attr=edge_attr, source=source)
+
+
+def _check(edge_index: Tensor, num_nodes: int) -> None:
+    if edge_index.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"edge_index is {edge_index.dtype}; convert it to torch.int32 or torch.int64")
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise ValueError(f"edge_index has shape {list(edge_index.shape)}; it must be [2, E]")
+    if edge_index.numel() == 0:
+        return
+    smallest, largest = (int(v) for v in torch.aminmax(edge_index))
+    if smallest < 0 or largest >= num_nodes:
+        value = smallest if smallest < 0 else largest
+        raise ValueError(
+            f"edge_index holds node id {value}, outside [0, {num_nodes}); correct num_nodes or the id"
+        )
+
+
+def _merge(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Sort by (source, destination) and drop repeats."""
+    source, destination = edge_index.numpy()
+    if num_nodes <= 3_037_000_499:  # num_nodes^2 fits int64: one sort of one number an edge
+        key = source.astype(np.int64)
+        key *= num_nodes
+        key += destination
+        key.sort()
+        if key.size:
+            key = key[np.concatenate(([True], key[1:] != key[:-1]))]
+        pairs = np.stack(np.divmod(key, max(num_nodes, 1)))
+    else:
+        pairs = np.unique(np.stack([source, destination]), axis=1)
+    return torch.from_numpy(pairs).to(edge_index.dtype)
