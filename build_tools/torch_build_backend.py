@@ -1,8 +1,9 @@
 """PEP 517 backend: setuptools' own, with the torch of the surrounding environment made visible.
 
-pip builds in an isolated environment, and a package compiled against torch must see the torch that it will run
-with, not a fresh copy of several gigabytes. The isolated interpreter still knows where its environment keeps
-packages, so that folder is appended to the path, behind everything that the isolated build brought along.
+pip builds in an isolated environment, and a package compiled against torch must see the torch that it will
+run with, not a fresh copy of several gigabytes. The isolated interpreter still knows where its environment
+keeps packages, so that folder is appended to the path, behind everything that the isolated build brought
+along.
 """
 
 from __future__ import annotations

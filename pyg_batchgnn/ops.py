@@ -1,7 +1,8 @@
 """The compiled operators, with their arguments checked before a kernel runs.
 
-Kernels trust what they are given: every shape, dtype, stride and range that could make one read or write out of
-bounds is checked here or, for what is checked once and used often (a graph's arrays), by the class that holds it.
+Kernels trust what they are given: every shape, dtype, stride and range that could make one read or write out
+of bounds is checked here or, for what is checked once and used often (a graph's arrays), by the class that
+holds it.
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ def _load() -> None:
     libraries = sorted(folder.glob("_C*.so"))
     if not libraries:
         raise ImportError(
-            f"pyg_batchgnn's compiled operators are missing from {folder}. Likely causes: the package is imported from "
-            f"its source tree without having been built (run `pip install -e .` there), or the build was "
-            f"interrupted (install it again)."
+            f"pyg_batchgnn's compiled operators are missing from {folder}. Likely causes: the package is "
+            f"imported from its source tree without having been built (run `pip install -e .` there), or the "
+            f"build was interrupted (install it again)."
         )
     try:
         torch.ops.load_library(str(libraries[0]))
     except OSError as error:
         raise ImportError(
-            f"{libraries[0]} does not load beside torch {torch.__version__}: {error}. Likely causes: torch is older than "
-            f"2.13, or the library was built on another kind of processor or system (install the package again)."
+            f"{libraries[0]} does not load beside torch {torch.__version__}: {error}. Likely causes: torch "
+            f"is older than 2.13, or the library was built on another kind of processor or system (install "
+            f"the package again)."
         ) from error
 
 
@@ -40,7 +42,8 @@ _ops = torch.ops.pyg_batchgnn
 
 
 def to_signed(value: int) -> int:
-    """The 64-bit signed integer with the same bits as ``value`` modulo 2**64, as operators take seeds and epochs."""
+    """The 64-bit signed integer with the same bits as ``value`` modulo 2**64, as operators take seeds and
+    epochs."""
     value &= _MASK64
     return value - (1 << 64) if value >> 63 else value
 
@@ -88,8 +91,8 @@ def build_csc(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tenso
         num_nodes: number of nodes N.
 
     Returns:
-        indptr [N + 1] int64; indices [E], int32 where N < 2**31, else int64; edge_ids [E] int32 or int64, or None where
-        the edges were sorted by destination already, so that an edge's position is its id.
+        indptr [N + 1] int64; indices [E], int32 where N < 2**31, else int64; edge_ids [E] int32 or int64, or
+        None where the edges were sorted by destination already, so that an edge's position is its id.
     """
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"edge_index must have shape [2, num_edges], got {list(edge_index.shape)}")
@@ -124,7 +127,8 @@ def gather_rows(table: Tensor, index: Tensor, threads: int | None = None) -> Ten
 
 
 def unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> tuple[Tensor, list[Tensor]]:
-    """Distinct entries of several int64 vectors of node ids, ascending, and where each vector's entries lie in them."""
+    """Distinct entries of several int64 vectors of node ids, ascending, and where each vector's entries lie
+    in them."""
     for node in nodes:
         check_vector("nodes", node, (torch.int64,))
     return _ops.unique_nodes(list(nodes), num_nodes)
@@ -136,7 +140,8 @@ def count_unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> int:
 
 
 def keyed_permutation(n: int, seed: int, epoch: int) -> Tensor:
-    """A permutation of range(n) that depends on ``(seed, epoch)`` alone, computed entry by entry. [n] int64."""
+    """A permutation of range(n) that depends on ``(seed, epoch)`` alone, computed entry by entry. [n]
+    int64."""
     if n < 0:
         raise ValueError(f"n must not be negative, got {n}")
     return _ops.keyed_permutation(n, to_signed(seed), to_signed(epoch))
@@ -155,8 +160,8 @@ def advise_huge_pages(tensor: Tensor) -> None:
 
 @dataclass(frozen=True)
 class MemoryStats:
-    """The package's own memory, in bytes: blocks in use, blocks kept for reuse, the peak of both since `reset_peak`,
-    and how often the system was asked for a block since the process began."""
+    """The package's own memory, in bytes: blocks in use, blocks kept for reuse, the peak of both since
+    `reset_peak`, and how often the system was asked for a block since the process began."""
 
     live: int
     cached: int
@@ -180,5 +185,6 @@ def empty_cache() -> None:
 
 
 def simd_level() -> int:
-    """Bits of the widest vector instructions in use: 512, 256, or 0. PYG_BATCHGNN_SIMD=avx2|baseline lowers it."""
+    """Bits of the widest vector instructions in use: 512, 256, or 0. PYG_BATCHGNN_SIMD=avx2|baseline lowers
+    it."""
     return _ops.simd_level()

@@ -18,7 +18,8 @@ Kept<NodeSet>& node_sets() {
 }
 
 template <class In, class Index, class EdgeId>
-std::tuple<Tensor, Tensor, Tensor> build(const In* sources, const In* destinations, int64_t edges, int64_t nodes) {
+std::tuple<Tensor, Tensor, Tensor> build(const In* sources, const In* destinations, int64_t edges,
+                                         int64_t nodes) {
   Buffer<int64_t> indptr;
   Buffer<Index> indices;
   Buffer<EdgeId> edge_ids;
@@ -55,15 +56,14 @@ std::tuple<Tensor, Tensor, Tensor> build_csc(const Tensor& edge_index, int64_t n
 }
 
 std::tuple<int64_t, int64_t> extent_of(const Tensor& values, int64_t threads) {
-  const Extent found = with_integer(values, [&](auto type) {
-    return extent(data<decltype(type)>(values), values.numel(), threads);
-  });
+  const Extent found = with_integer(
+      values, [&](auto type) { return extent(data<decltype(type)>(values), values.numel(), threads); });
   return {found.low, found.high};
 }
 
 bool is_ascending_tensor(const Tensor& values) {
-  return with_integer(
-      values, [&](auto type) { return is_ascending(data<decltype(type)>(values), values.numel()); });
+  return with_integer(values,
+                      [&](auto type) { return is_ascending(data<decltype(type)>(values), values.numel()); });
 }
 
 Tensor gather_table(const Tensor& table, const Tensor& index, int64_t threads) {

@@ -1,4 +1,5 @@
-// Every operator's schema in one block. What the arguments mean stands in pyg_batchgnn/ops.py, beside the checks.
+// Every operator's schema in one block. What the arguments mean stands in pyg_batchgnn/ops.py, beside the
+// checks.
 
 #include "bindings/operators.h"
 

@@ -20,9 +20,9 @@ int64_t count_unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes);
 // sample_ops.cpp
 std::tuple<std::vector<Tensor>, Tensor> sample(const Tensor& indptr, const Tensor& indices,
                                                const std::optional<Tensor>& edge_ids, const Tensor& seeds,
-                                               const Tensor& seed_ptr, std::vector<int64_t> fanouts, bool replace,
-                                               bool return_edge, bool coo, int64_t seed, int64_t epoch,
-                                               int64_t threads);
+                                               const Tensor& seed_ptr, std::vector<int64_t> fanouts,
+                                               bool replace, bool return_edge, bool coo, int64_t seed,
+                                               int64_t epoch, int64_t threads);
 Tensor permutation(int64_t n, int64_t seed, int64_t epoch);
 int64_t key_of(const Tensor& seeds);
 void drop_sampling_scratch();

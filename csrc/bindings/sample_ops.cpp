@@ -24,22 +24,23 @@ struct Seeds {
 
 // Threads work on different minibatches (BatchGNN, appendix D.3).
 template <class Index, class Local>
-std::vector<Sampled<Local>> sample_all(const Csc<Index>& graph, const Plan& plan, const Seeds& seeds, Layout layout,
-                                       int64_t threads) {
+std::vector<Sampled<Local>> sample_all(const Csc<Index>& graph, const Plan& plan, const Seeds& seeds,
+                                       Layout layout, int64_t threads) {
   std::vector<Sampled<Local>> sampled(static_cast<size_t>(seeds.minibatches));
   run_tasks(seeds.minibatches, threads, [&](int64_t task, int64_t) {
     const auto scratch = scratches<Index>().borrow();
     const int64_t first = seeds.ptr[task];
-    sampled[static_cast<size_t>(task)] =
-        sample_minibatch<Index, Local>(graph, plan, seeds.node + first, seeds.ptr[task + 1] - first, layout, *scratch);
+    sampled[static_cast<size_t>(task)] = sample_minibatch<Index, Local>(
+        graph, plan, seeds.node + first, seeds.ptr[task + 1] - first, layout, *scratch);
   });
   return sampled;
 }
 
-// Per minibatch: node, indptr, edges, edge; and the counts [minibatches, 2 * hops + 1], nodes by hop before edges by hop.
+// Per minibatch: node, indptr, edges, edge; and the counts [minibatches, 2 * hops + 1], nodes by hop before
+// edges by hop.
 template <class Local>
-std::tuple<std::vector<Tensor>, Tensor> to_tensors(std::vector<Sampled<Local>> sampled, size_t hops, Layout layout,
-                                                   bool return_edge) {
+std::tuple<std::vector<Tensor>, Tensor> to_tensors(std::vector<Sampled<Local>> sampled, size_t hops,
+                                                   Layout layout, bool return_edge) {
   std::vector<Tensor> arrays;
   arrays.reserve(4 * sampled.size());
   Buffer<int64_t> counts;
@@ -61,9 +62,9 @@ std::tuple<std::vector<Tensor>, Tensor> to_tensors(std::vector<Sampled<Local>> s
 
 std::tuple<std::vector<Tensor>, Tensor> sample(const Tensor& indptr, const Tensor& indices,
                                                const std::optional<Tensor>& edge_ids, const Tensor& seeds,
-                                               const Tensor& seed_ptr, std::vector<int64_t> fanouts, bool replace,
-                                               bool return_edge, bool coo, int64_t seed, int64_t epoch,
-                                               int64_t threads) {
+                                               const Tensor& seed_ptr, std::vector<int64_t> fanouts,
+                                               bool replace, bool return_edge, bool coo, int64_t seed,
+                                               int64_t epoch, int64_t threads) {
   const size_t hops = fanouts.size();
   const Plan plan{std::move(fanouts), replace ? Replacement::kWith : Replacement::kWithout, return_edge,
                   static_cast<uint64_t>(seed), static_cast<uint64_t>(epoch)};
@@ -73,13 +74,15 @@ std::tuple<std::vector<Tensor>, Tensor> sample(const Tensor& indptr, const Tenso
     using Index = decltype(type);
     const bool translated = edge_ids.has_value();
     const Csc<Index> graph{data<int64_t>(indptr), data<Index>(indices),
-                           translated ? edge_ids->const_data_ptr() : nullptr, translated && is_wide(*edge_ids),
-                           indptr.numel() - 1};
+                           translated ? edge_ids->const_data_ptr() : nullptr,
+                           translated && is_wide(*edge_ids), indptr.numel() - 1};
     // PyG's edge_index is int64; the native form spends half of that.
     if (coo) {
-      return to_tensors(sample_all<Index, int64_t>(graph, plan, all, layout, threads), hops, layout, return_edge);
+      return to_tensors(sample_all<Index, int64_t>(graph, plan, all, layout, threads), hops, layout,
+                        return_edge);
     }
-    return to_tensors(sample_all<Index, int32_t>(graph, plan, all, layout, threads), hops, layout, return_edge);
+    return to_tensors(sample_all<Index, int32_t>(graph, plan, all, layout, threads), hops, layout,
+                      return_edge);
   });
 }
 

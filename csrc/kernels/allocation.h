@@ -1,8 +1,10 @@
-// Blocks of memory that are used again: what the user is handed (tensors) and what kernels need for themselves.
+// Blocks of memory that are used again: what the user is handed (tensors) and what kernels need for
+// themselves.
 //
-// A block given back is kept for the next minibatch, so that the steady state maps no memory and takes no page
-// faults. What is kept is bounded by what was once in use at the same time (kKeepFactor), so one large minibatch or a user who
-// kept a whole epoch does not hold memory for ever beyond that; `empty_cache` gives all of it back.
+// A block given back is kept for the next minibatch, so that the steady state maps no memory and takes no
+// page faults. What is kept is bounded by what was once in use at the same time (kKeepFactor), so one large
+// minibatch or a user who kept a whole epoch does not hold memory for ever beyond that; `empty_cache` gives
+// all of it back.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +20,8 @@ struct AllocationStats {
   int64_t system_calls;  // how often the system was asked for memory
 };
 
-// Thread-safe; usable in a forked child, and from any thread until the process ends. Aligned to 64 bytes, contents
-// arbitrary. allocate_block(0) is valid. Throws std::bad_alloc.
+// Thread-safe; usable in a forked child, and from any thread until the process ends. Aligned to 64 bytes,
+// contents arbitrary. allocate_block(0) is valid. Throws std::bad_alloc.
 void* allocate_block(size_t bytes);
 void release_block(void* block) noexcept;
 
@@ -30,7 +32,8 @@ void empty_cache() noexcept;
 AllocationStats allocation_stats() noexcept;
 void reset_peak() noexcept;
 
-// A typed array on such a block that only grows. Growing keeps the first `keep` entries and leaves the rest arbitrary.
+// A typed array on such a block that only grows. Growing keeps the first `keep` entries and leaves the rest
+// arbitrary.
 template <class T>
 class Buffer {
  public:

@@ -49,8 +49,8 @@ class Chooser {
     return static_cast<int64_t>(words.bounded(static_cast<uint64_t>(n)));
   }
 
-  // Floyd's sampling without replacement (Bentley and Floyd 1987): the j-th draw is from [0, j], and where it hits a
-  // position that is taken, j itself is picked, which cannot be taken yet.
+  // Floyd's sampling without replacement (Bentley and Floyd 1987): the j-th draw is from [0, j], and where it
+  // hits a position that is taken, j itself is picked, which cannot be taken yet.
   void floyd_short(uint64_t node_key, int64_t first, int64_t degree, int64_t* out) const {
     WordStream words(node_key);
     for (int64_t i = 0; i < fanout_; ++i) {

@@ -35,8 +35,8 @@ void count_destinations(const T* destinations, int64_t count, int64_t num_nodes,
 }
 
 template <class In, class Index, class EdgeId>
-void fill_csc(const In* sources, const In* destinations, int64_t count, int64_t num_nodes, const int64_t* indptr,
-              Index* indices, EdgeId* edge_ids) {
+void fill_csc(const In* sources, const In* destinations, int64_t count, int64_t num_nodes,
+              const int64_t* indptr, Index* indices, EdgeId* edge_ids) {
   constexpr int64_t kAhead = 32;
   if (edge_ids == nullptr) {  // already by destination
     std::transform(sources, sources + count, indices, [](In source) { return static_cast<Index>(source); });
@@ -58,13 +58,13 @@ void fill_csc(const In* sources, const In* destinations, int64_t count, int64_t 
   }
 }
 
-#define PYG_BATCHGNN_FILL(In, Index)                                                                             \
-  template void fill_csc(const In*, const In*, int64_t, int64_t, const int64_t*, Index*, int32_t*);              \
+#define PYG_BATCHGNN_FILL(In, Index)                                                                \
+  template void fill_csc(const In*, const In*, int64_t, int64_t, const int64_t*, Index*, int32_t*); \
   template void fill_csc(const In*, const In*, int64_t, int64_t, const int64_t*, Index*, int64_t*);
-#define PYG_BATCHGNN_SCAN(In)                                                          \
-  template Extent extent(const In*, int64_t, int64_t);                                 \
-  template bool is_ascending(const In*, int64_t);                                      \
-  template void count_destinations(const In*, int64_t, int64_t, int64_t*);             \
+#define PYG_BATCHGNN_SCAN(In)                                              \
+  template Extent extent(const In*, int64_t, int64_t);                     \
+  template bool is_ascending(const In*, int64_t);                          \
+  template void count_destinations(const In*, int64_t, int64_t, int64_t*); \
   PYG_BATCHGNN_FILL(In, int32_t) PYG_BATCHGNN_FILL(In, int64_t)
 
 PYG_BATCHGNN_SCAN(int32_t)

@@ -20,10 +20,10 @@ bool is_ascending(const T* values, int64_t count);
 template <class T>
 void count_destinations(const T* destinations, int64_t count, int64_t num_nodes, int64_t* indptr);
 
-// Sources by destination and, where `edge_ids` is not null, the input edge each came from: stable, so that an adjacency list is
-// in ascending input edge id.
+// Sources by destination and, where `edge_ids` is not null, the input edge each came from: stable, so that an
+// adjacency list is in ascending input edge id.
 template <class In, class Index, class EdgeId>
-void fill_csc(const In* sources, const In* destinations, int64_t count, int64_t num_nodes, const int64_t* indptr,
-              Index* indices, EdgeId* edge_ids);
+void fill_csc(const In* sources, const In* destinations, int64_t count, int64_t num_nodes,
+              const int64_t* indptr, Index* indices, EdgeId* edge_ids);
 
 }  // namespace pyg_batchgnn

@@ -10,8 +10,8 @@ namespace pyg_batchgnn {
 namespace {
 
 constexpr int64_t kLine = 64;
-constexpr int64_t kStage = 16384;        // bytes collected in the first-level cache before they stream out
-constexpr int64_t kBytesAhead = 4096;    // of rows between prefetch and use
+constexpr int64_t kStage = 16384;         // bytes collected in the first-level cache before they stream out
+constexpr int64_t kBytesAhead = 4096;     // of rows between prefetch and use
 constexpr int64_t kGrainBytes = 1 << 20;  // below this much a thread costs more than it brings
 
 template <class Index>
@@ -95,8 +95,8 @@ void gather_range(const Rows<Index>& rows, int64_t begin, int64_t end, char* out
 }  // namespace
 
 template <class Index>
-void gather_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, const Index* index, int64_t count,
-                 char* out, int64_t threads) {
+void gather_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, const Index* index,
+                 int64_t count, char* out, int64_t threads) {
   const Rows<Index> rows{table, row_bytes, stride_bytes, index};
   const int64_t grain = kGrainBytes / std::max<int64_t>(row_bytes, 8);
   run_ranges(count, grain, threads, [&](int64_t begin, int64_t end) { gather_range(rows, begin, end, out); });

@@ -1,8 +1,9 @@
 // From node id to local id, for one minibatch at a time.
 //
-// Open addressing over a table that is bounded by the minibatch, not by the graph, and that is never cleared between
-// minibatches: a stored value is offset by the number of local ids given out before this minibatch began, so that
-// whatever an earlier minibatch left behind is smaller than any value of this one and counts as empty.
+// Open addressing over a table that is bounded by the minibatch, not by the graph, and that is never cleared
+// between minibatches: a stored value is offset by the number of local ids given out before this minibatch
+// began, so that whatever an earlier minibatch left behind is smaller than any value of this one and counts
+// as empty.
 #pragma once
 
 #include <bit>
@@ -13,7 +14,8 @@
 
 namespace pyg_batchgnn {
 
-// `Id` is uint32_t where the graph has fewer than 2^32 nodes (8 bytes an entry) and uint64_t beyond (16 bytes).
+// `Id` is uint32_t where the graph has fewer than 2^32 nodes (8 bytes an entry) and uint64_t beyond (16
+// bytes).
 template <class Id>
 class NodeMap {
  public:
@@ -32,7 +34,8 @@ class NodeMap {
     used_ = 0;
   }
 
-  // Makes room for local ids below `count`; to call before they are given. `nodes` are those given so far, in order.
+  // Makes room for local ids below `count`; to call before they are given. `nodes` are those given so far, in
+  // order.
   template <class Node>
   void reserve(int64_t count, const Node* nodes, int64_t given) {
     if (count * kInverseLoad2 > 2 * capacity_) grow(count, nodes, given);
@@ -43,9 +46,10 @@ class NodeMap {
   // The local id of `id`, which is `fresh` where the node was not known yet.
   uint32_t find_or_insert(Id id, uint32_t fresh) {
     Entry* entry = table_.data() + home(id);
-    // Known or empty at the first look covers most calls, and deciding between the two without a branch spares the
-    // processor a guess that it would get wrong half of the time.
-    if (entry->value >= base_ && entry->id != id) [[unlikely]] entry = probe(entry, id);
+    // Known or empty at the first look covers most calls, and deciding between the two without a branch
+    // spares the processor a guess that it would get wrong half of the time.
+    if (entry->value >= base_ && entry->id != id) [[unlikely]]
+      entry = probe(entry, id);
     const bool known = entry->value >= base_;
     const uint32_t value = known ? entry->value : base_ + fresh;
     entry->id = id;

@@ -1,7 +1,7 @@
 // The distinct nodes of several minibatches, in ascending order.
 //
-// One bit a node of the graph, kept from call to call. Ascending order costs nothing here and suits features that
-// lie on disk: a fetch group reads the table once, from front to back.
+// One bit a node of the graph, kept from call to call. Ascending order costs nothing here and suits features
+// that lie on disk: a fetch group reads the table once, from front to back.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Pages from the operating system, in huge pages where it has them. The only kernel that knows the system's calls.
+// Pages from the operating system, in huge pages where it has them. The only kernel that knows the system's
+// calls.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,8 @@ void* map_pages(size_t bytes);
 void unmap_pages(void* pages, size_t bytes) noexcept;
 
 // Asks the system to back the whole huge pages inside [data, data + bytes) by huge pages, now where it can
-// (MADV_COLLAPSE, Linux 6.1), else in time. Advice only: contents and addresses stay, and a refusal is no error.
+// (MADV_COLLAPSE, Linux 6.1), else in time. Advice only: contents and addresses stay, and a refusal is no
+// error.
 void advise_huge_pages(const void* data, size_t bytes) noexcept;
 
 }  // namespace pyg_batchgnn

@@ -38,9 +38,8 @@ void run_tasks(int64_t tasks, int64_t threads, const std::function<void(int64_t,
 void run_ranges(int64_t total, int64_t grain, int64_t threads,
                 const std::function<void(int64_t, int64_t)>& body) {
   const int64_t ranges = std::max<int64_t>(1, std::min(threads, total / std::max<int64_t>(grain, 1)));
-  run_tasks(ranges, ranges, [&](int64_t range, int64_t) {
-    body(total * range / ranges, total * (range + 1) / ranges);
-  });
+  run_tasks(ranges, ranges,
+            [&](int64_t range, int64_t) { body(total * range / ranges, total * (range + 1) / ranges); });
 }
 
 }  // namespace pyg_batchgnn

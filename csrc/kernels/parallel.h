@@ -1,13 +1,13 @@
 // The parallel runtime: the only kernel that starts threads.
 //
-// Contract: `run_tasks(tasks, threads, body)` calls body(task, slot) once for every task in [0, tasks), on at most
-// `threads` threads, the caller's among them, and returns when all calls have ended. Two calls that run at the same
-// time have different slots, and slots are below `threads`. Tasks are handed out in ascending order as threads become
-// free, so a result must not depend on the slot. The first exception of a body stops the handing out and is
-// thrown to the caller after all threads have ended; none crosses a thread.
+// Contract: `run_tasks(tasks, threads, body)` calls body(task, slot) once for every task in [0, tasks), on at
+// most `threads` threads, the caller's among them, and returns when all calls have ended. Two calls that run
+// at the same time have different slots, and slots are below `threads`. Tasks are handed out in ascending
+// order as threads become free, so a result must not depend on the slot. The first exception of a body stops
+// the handing out and is thrown to the caller after all threads have ended; none crosses a thread.
 //
-// Threads live for one call. A macrobatch takes many milliseconds and starting a thread takes some twenty microseconds,
-// and in exchange there is no pool to keep alive, to lose in a fork or to take down at exit.
+// Threads live for one call. A macrobatch takes many milliseconds and starting a thread takes some twenty
+// microseconds, and in exchange there is no pool to keep alive, to lose in a fork or to take down at exit.
 #pragma once
 
 #include <cstdint>

@@ -9,18 +9,20 @@
 
 namespace pyg_batchgnn {
 
-// An unbalanced Feistel network over Z_a x Z_b with a * b >= n; values that fall outside [0, n) walk on along their
-// cycle until they are back inside (Black and Rogaway 2002), which is less than two steps on average.
+// An unbalanced Feistel network over Z_a x Z_b with a * b >= n; values that fall outside [0, n) walk on along
+// their cycle until they are back inside (Black and Rogaway 2002), which is less than two steps on average.
 class KeyedPermutation {
  public:
   KeyedPermutation(uint64_t n, uint64_t seed, uint64_t epoch) : n_(n) {
     a_ = static_cast<uint64_t>(std::sqrt(static_cast<double>(n)));
     while (a_ * a_ < n) ++a_;
     while (a_ > 1 && (a_ - 1) * (a_ - 1) >= n) --a_;
-    a_ += a_ & 1;  // over an odd domain every round is an even permutation, and half of all orders could not occur
+    a_ += a_ &
+          1;  // over an odd domain every round is an even permutation, and half of all orders could not occur
     b_ = a_ == 0 ? 0 : (n + a_ - 1) / a_;
     const uint64_t key = fold(epoch_key(seed, epoch), kShuffle);
-    for (int round = 0; round < kRounds; ++round) round_keys_[round] = fold(key, static_cast<uint64_t>(round));
+    for (int round = 0; round < kRounds; ++round)
+      round_keys_[round] = fold(key, static_cast<uint64_t>(round));
   }
 
   uint64_t operator()(uint64_t position) const {
@@ -30,8 +32,10 @@ class KeyedPermutation {
   }
 
  private:
-  static constexpr int kRounds = 24;  // an even number; n = 6 needs this many to be uniform over all 720 orders
-  static constexpr uint64_t kShuffle = 0x53485546464C45u;  // "SHUFFLE": keeps these keys apart from minibatches'
+  static constexpr int kRounds =
+      24;  // an even number; n = 6 needs this many to be uniform over all 720 orders
+  static constexpr uint64_t kShuffle =
+      0x53485546464C45u;  // "SHUFFLE": keeps these keys apart from minibatches'
 
   uint64_t step(uint64_t value) const {
     uint64_t left = value / b_, right = value % b_;

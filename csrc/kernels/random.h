@@ -1,7 +1,7 @@
 // The counter-based generator behind every random choice (docs/sampling.md gives the definition).
 //
-// A choice is a pure function of (seed, epoch, minibatch key, hop, node, draw): there is no state to share between
-// threads or to ship between ranks, and any choice can be repeated from its key alone.
+// A choice is a pure function of (seed, epoch, minibatch key, hop, node, draw): there is no state to share
+// between threads or to ship between ranks, and any choice can be repeated from its key alone.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@ namespace pyg_batchgnn {
 
 constexpr uint64_t kGamma = 0x9E3779B97F4A7C15u;
 
-// SplitMix64's finaliser (Steele, Lea and Flood 2014): a bijection whose every output bit depends on every input bit.
+// SplitMix64's finaliser (Steele, Lea and Flood 2014): a bijection whose every output bit depends on every
+// input bit.
 inline uint64_t mix(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
@@ -31,8 +32,8 @@ class WordStream {
 
   uint64_t next() { return mix(counter_ += kGamma); }
 
-  // Uniform on [0, n), without bias: Lemire's multiplication with rejection (2019). The rejecting loop is entered
-  // with probability n / 2^64.
+  // Uniform on [0, n), without bias: Lemire's multiplication with rejection (2019). The rejecting loop is
+  // entered with probability n / 2^64.
   uint64_t bounded(uint64_t n) {
     unsigned __int128 product = static_cast<unsigned __int128>(next()) * n;
     if (static_cast<uint64_t>(product) < n) [[unlikely]] {

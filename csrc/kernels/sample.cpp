@@ -10,8 +10,8 @@
 namespace pyg_batchgnn {
 namespace {
 
-// Picks handled together: enough that the cache misses of one step overlap, few enough that what a step prefetched is
-// still in the first-level cache when the next one wants it.
+// Picks handled together: enough that the cache misses of one step overlap, few enough that what a step
+// prefetched is still in the first-level cache when the next one wants it.
 constexpr int64_t kBlock = 256;
 constexpr int64_t kPointerAhead = 32;  // destinations between the prefetch of a pointer and its use
 constexpr int64_t kMaxNodes = std::numeric_limits<int32_t>::max();
@@ -54,7 +54,8 @@ class Sampler {
     out_.indptr.reserve(1)[0] = 0;
   }
 
-  // Count and scan: where each destination's adjacency begins and where its edges go. Returns the hop's edges.
+  // Count and scan: where each destination's adjacency begins and where its edges go. Returns the hop's
+  // edges.
   int64_t count_picks(int64_t first, int64_t last, int64_t fanout) {
     const int64_t* node = out_.node.data();
     int64_t* begin = scratch_.first.reserve(2 * (last - first));
@@ -73,8 +74,8 @@ class Sampler {
     return total - indptr[first];
   }
 
-  // Room for `edges` more edges and the nodes that they may find. Only now is the size of the last hop known: the arrays
-  // of the hops before it, which are small, move into arrays that have exactly the final size.
+  // Room for `edges` more edges and the nodes that they may find. Only now is the size of the last hop known:
+  // the arrays of the hops before it, which are small, move into arrays that have exactly the final size.
   void make_room(int64_t edges, bool last_hop) {
     const int64_t total = out_.edge_count + edges;
     const int64_t nodes = std::min(out_.nodes + edges, out_.nodes_per_hop[0] + graph_.num_nodes);
@@ -97,7 +98,8 @@ class Sampler {
     if (count > 0) std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
   }
 
-  // Destinations in groups of about kBlock picks: choose, then look up. One huge adjacency is a group of its own.
+  // Destinations in groups of about kBlock picks: choose, then look up. One huge adjacency is a group of its
+  // own.
   void fill(int64_t first, int64_t last, uint64_t key, int64_t fanout, int64_t edges_before) {
     const Chooser choose(fanout, plan_.replacement, &scratch_.picked);
     const int64_t* indptr = out_.indptr.data();
@@ -197,8 +199,8 @@ class Sampler {
 }  // namespace
 
 template <class Index, class Local>
-Sampled<Local> sample_minibatch(const Csc<Index>& graph, const Plan& plan, const int64_t* seeds, int64_t count,
-                                Layout layout, Scratch<Index>& scratch) {
+Sampled<Local> sample_minibatch(const Csc<Index>& graph, const Plan& plan, const int64_t* seeds,
+                                int64_t count, Layout layout, Scratch<Index>& scratch) {
   return Sampler<Index, Local>(graph, plan, layout, scratch).run(seeds, count);
 }
 

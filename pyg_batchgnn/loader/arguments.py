@@ -14,6 +14,9 @@ from pyg_batchgnn.loader.budget import Ahead
 from pyg_batchgnn.loader.order import KeyedShuffleSampler, replay
 from pyg_batchgnn.loader.position import Run
 
+#: What holds a graph, not an attribute of its edges.
+_STRUCTURE = ("edge_index", "adj_t")
+
 
 class Order(enum.Enum):
     """Who decides in which order seeds are visited."""
@@ -43,7 +46,8 @@ def order_of(loader: DataLoader) -> Order:
 
 
 def batches_of(loader: Any, run: Run) -> Iterable[list[int]]:
-    """An epoch's minibatches as positions in the loader's input; notes in ``run`` what is needed to repeat them."""
+    """An epoch's minibatches as positions in the loader's input; notes in ``run`` what is needed to repeat
+    them."""
     order = order_of(loader)
     if order is Order.KEYED:
         # A sampler of its own, so that two iterators at a time do not disturb each other.
@@ -89,5 +93,5 @@ def worker_arguments(loader: DataLoader) -> dict[str, Any]:
 
 def has_edge_attributes(data: Any) -> bool:
     if isinstance(data, Data):
-        return any(data.is_edge_attr(key) for key in data.keys() if key not in ("edge_index", "adj_t"))
+        return any(data.is_edge_attr(key) for key in data._store if key not in _STRUCTURE)
     return any(isinstance(attr.group_name, tuple) for attr in data[0].get_all_tensor_attrs())

@@ -1,7 +1,7 @@
 """How many minibatches to sample and to fetch together, from a memory budget and a probe.
 
-The budget is for what the loader itself holds at its peak: sampled minibatches, gathered attributes and scratch memory. The
-graph and the user's features are not counted.
+The budget is for what the loader itself holds at its peak: sampled minibatches, gathered attributes and
+scratch memory. The graph and the user's features are not counted.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import psutil
 
-from pyg_batchgnn.loader.options import Export, LoaderOptions
+from pyg_batchgnn.loader.options import Export, LoaderOptions, Size
 from pyg_batchgnn.loader.order import WorkItem
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.ops import count_unique_nodes
 
-#: Beyond this many a larger macrobatch brings nothing on one machine; threads have enough minibatches to share.
+#: Beyond this many a larger macrobatch brings nothing on one machine: threads have enough to share.
 MAX_AUTO = 32
 #: Blocks are handed out in sizes up to a quarter larger than asked for and kept up to half again as long.
 OVERHEAD = 1.6
@@ -70,21 +70,20 @@ def choose_sizes(
         ahead: what is prepared beside the macrobatch in use.
     """
     most = max(1, min(MAX_AUTO, num_batches // ahead.makers))
-    if options.macrobatch_size != "auto" and options.fetch_size != "auto":
-        return Sizes(options.macrobatch_size, options.fetch_size)
+    wanted_b, wanted_f = _number(options.macrobatch_size), _number(options.fetch_size)
+    if not batches or (wanted_b and wanted_f):
+        return Sizes(wanted_b or wanted_f or 1, wanted_f or 1)
     budget = options.memory_budget or default_budget()
-    if not batches:
-        return Sizes(_or(options.macrobatch_size, 1), _or(options.fetch_size, 1))
     probe = _measure(pipeline, batches)
-    macrobatch = options.macrobatch_size
-    if macrobatch == "auto":
-        tried = range(most, 0, -1)
-        macrobatch = next((b for b in tried if _peak(probe, options, ahead, Sizes(b, 1)) <= budget), 1)
-        macrobatch = max(macrobatch, _or(options.fetch_size, 1))
-    fetch = options.fetch_size
-    if fetch == "auto":
-        tried = range(macrobatch, 0, -1)
-        fetch = next((f for f in tried if _peak(probe, options, ahead, Sizes(macrobatch, f)) <= budget), 1)
+    least = wanted_f or 1
+    tried = [wanted_b] if wanted_b else range(max(most, least), least - 1, -1)
+    macrobatch = next(
+        (b for b in tried if _peak(probe, options, ahead, Sizes(b, least)) <= budget), tried[-1]
+    )
+    tried = [wanted_f] if wanted_f else range(macrobatch, 0, -1)
+    fetch = next(
+        (f for f in tried if _peak(probe, options, ahead, Sizes(macrobatch, f)) <= budget), tried[-1]
+    )
     sizes = Sizes(macrobatch, fetch)
     _warn_if_over(_peak(probe, options, ahead, sizes), budget, sizes)
     return sizes
@@ -134,8 +133,8 @@ def _scratch_bytes(nodes: int, edges: int) -> int:
     return 16 * 3 * nodes + 16 * nodes + 8 * edges
 
 
-def _or(size: int | str, default: int) -> int:
-    return default if isinstance(size, str) else size
+def _number(size: Size) -> int | None:
+    return None if size == "auto" else size
 
 
 def _warn_if_over(peak: int, budget: int, sizes: Sizes) -> None:

@@ -1,7 +1,8 @@
 """PyG batches: a sample with every attribute of its nodes and edges.
 
-The semantics are those of ``torch_geometric.loader.utils``; rows are gathered straight from the user's tensors into
-memory that is used again, when the batch is made, so that a script may change ``data`` between batches.
+The semantics are those of ``torch_geometric.loader.utils``; rows are gathered straight from the user's
+tensors into memory that is used again, when the batch is made, so that a script may change ``data`` between
+batches.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 from torch_geometric.data import Data, FeatureStore
+from torch_geometric.index import index2ptr
 from torch_geometric.loader.utils import index_select
 from torch_geometric.sampler import SamplerOutput
 
@@ -28,14 +30,20 @@ class Gatherer:
         self.bytes_gathered = 0
 
     def __call__(self, value: Any, index: Tensor, dim: int = 0) -> Any:
-        """``value`` at ``index`` along ``dim``: a tensor, NumPy array or whatever else PyG can select from."""
-        out = ops.gather_rows(value, index, self.threads) if _is_ours(value, dim) else _select(value, index, dim)
+        """``value`` at ``index`` along ``dim``: a tensor, NumPy array or whatever else PyG can select
+        from."""
+        out = (
+            ops.gather_rows(value, index, self.threads)
+            if _is_ours(value, dim)
+            else _select(value, index, dim)
+        )
         self.bytes_gathered += out.nbytes if isinstance(out, Tensor) else 0
         return out
 
 
 def _is_ours(value: Any, dim: int) -> bool:
-    """Not in a worker process, which writes into shared memory at once, and not where a gradient must flow back."""
+    """Not in a worker process, which writes into shared memory at once, and not where a gradient must flow
+    back."""
     return (
         isinstance(value, Tensor)
         and dim == 0
@@ -54,7 +62,8 @@ def _select(value: Any, index: Tensor, dim: int) -> Any:
 
 
 def filter_data(data: Data, out: SamplerOutput, gather: Gatherer) -> Data:
-    """A shallow copy of ``data`` with the nodes and edges of ``out``; graph-level attributes stay as they are."""
+    """A shallow copy of ``data`` with the nodes and edges of ``out``; graph-level attributes stay as they
+    are."""
     store = data._store
     batch = copy.copy(data)
     for key, value in store.items():
@@ -73,9 +82,15 @@ def filter_data(data: Data, out: SamplerOutput, gather: Gatherer) -> Data:
 
 
 def edge_index_of(out: SamplerOutput) -> Tensor:
-    """[2, E]; the block that the sampler wrote where row and col are still its two rows, else a stacked copy."""
+    """[2, E]; the block that the sampler wrote where row and col are still its two rows, else a stacked
+    copy."""
     whole = out.row._base
-    if whole is not None and whole is out.col._base and whole.dim() == 2 and _are_rows(whole, out.row, out.col):
+    if (
+        whole is not None
+        and whole is out.col._base
+        and whole.dim() == 2
+        and _are_rows(whole, out.row, out.col)
+    ):
         return whole
     return torch.stack([out.row, out.col])
 
@@ -95,8 +110,10 @@ def _sampled_adj_t(adj_t: Any, out: SamplerOutput, batch: Data, gather: Gatherer
     if isinstance(adj_t, Tensor):
         values = gather(adj_t.values(), out.edge) if out.edge is not None else torch.ones(out.row.numel())
         order = torch.argsort(out.col * size[1] + out.row, stable=True)
-        indptr = torch._convert_indices_to_csr(out.col[order], size[0])
-        return torch.sparse_csr_tensor(indptr, out.row[order], values[order], size=size, check_invariants=False)
+        indptr = index2ptr(out.col[order], size[0])
+        return torch.sparse_csr_tensor(
+            indptr, out.row[order], values[order], size=size, check_invariants=False
+        )
     value = adj_t.storage.value()
     if value is not None:
         value = None if out.edge is None else gather(value, out.edge)
@@ -106,8 +123,8 @@ def _sampled_adj_t(adj_t: Any, out: SamplerOutput, batch: Data, gather: Gatherer
 
 
 def filter_store(store: FeatureStore, out: SamplerOutput, gather: Gatherer, custom_cls: Any = None) -> Data:
-    """A new batch with every attribute of a feature store: those of a node group by node, those of an edge group
-    (a tuple as group name) by input edge."""
+    """A new batch with every attribute of a feature store: those of a node group by node, those of an edge
+    group (a tuple as group name) by input edge."""
     batch = custom_cls() if custom_cls is not None else Data()
     batch.edge_index = edge_index_of(out)
     batch.num_nodes = out.node.numel()
@@ -125,7 +142,8 @@ def filter_store(store: FeatureStore, out: SamplerOutput, gather: Gatherer, cust
 
 
 def add_sample_info(batch: Data, out: SamplerOutput) -> None:
-    """What PyG's loaders put beside the attributes. ``n_id`` and ``e_id`` give way to the user's of that name."""
+    """What PyG's loaders put beside the attributes. ``n_id`` and ``e_id`` give way to the user's of that
+    name."""
     if "n_id" not in batch:
         batch.n_id = out.node
     if out.edge is not None and "e_id" not in batch:

@@ -19,8 +19,8 @@ def iterate(
 ) -> Iterator[Any]:
     """Batches of all work items in order, before the user's transform.
 
-    Without prefetching a PyG batch's attributes are read when the batch is asked for. With it a thread samples and
-    fetches up to ``prefetch`` macrobatches beside what the user does with the current one.
+    Without prefetching a PyG batch's attributes are read when the batch is asked for. With it a thread
+    samples and fetches up to ``prefetch`` macrobatches beside what the user does with the current one.
     """
 
     def batches_of(item: WorkItem) -> Iterator[Any]:

@@ -13,8 +13,6 @@ from torch_geometric.loader import NeighborLoader
 from torch_geometric.loader.utils import get_input_nodes
 from torch_geometric.sampler import SamplerOutput
 
-from pyg_batchgnn.loader.budget import Sizes, choose_sizes
-from pyg_batchgnn.loader.iterate import iterate
 from pyg_batchgnn.loader.arguments import (
     ahead_of,
     batches_of,
@@ -24,6 +22,8 @@ from pyg_batchgnn.loader.arguments import (
     with_keyed_shuffle,
     worker_arguments,
 )
+from pyg_batchgnn.loader.budget import Sizes, choose_sizes
+from pyg_batchgnn.loader.iterate import iterate
 from pyg_batchgnn.loader.options import (
     Export,
     LoaderOptions,
@@ -37,15 +37,17 @@ from pyg_batchgnn.loader.position import Position, Run
 from pyg_batchgnn.loader.stats import LoaderStats
 from pyg_batchgnn.loader.workers import MakeBatches, Stage, WorkerPool
 from pyg_batchgnn.ops import check_range
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, PygNeighborSampler, SamplingPlan
+from pyg_batchgnn.sample import Layout, MacrobatchSampler, PygNeighborSampler
 from pyg_batchgnn.store import graph_from_pyg
 
 
 class MacrobatchNeighborLoader(NeighborLoader):
-    """Neighbour sampling for minibatch training: PyG's `NeighborLoader`, made in macrobatches (BatchGNN, section 3).
+    """Neighbour sampling for minibatch training: PyG's `NeighborLoader`, made in macrobatches (BatchGNN,
+    section 3).
 
-    Takes what `NeighborLoader` takes and yields what it yields. A minibatch is a pure function of (graph, fanouts,
-    seed, epoch, its seed nodes): the number of threads, workers and the sizes below change speed and memory, never a bit.
+    Takes what `NeighborLoader` takes and yields what it yields. A minibatch is a pure function of (graph,
+    fanouts, seed, epoch, its seed nodes): the number of threads, workers and the sizes below change speed
+    and memory, never a bit.
 
     Args:
         data: a homogeneous ``Data``, or a ``(FeatureStore, GraphStore)`` pair.
@@ -54,25 +56,26 @@ class MacrobatchNeighborLoader(NeighborLoader):
         replace: sample with replacement.
         neighbor_sampler: a `PygNeighborSampler`, whose graph, plan and seed are then used.
         macrobatch_size: B, minibatches sampled together; "auto" fits the memory budget.
-        fetch_size: F, native minibatches whose attributes are fetched together, at most B; "auto" likewise. PyG batches
-            are gathered one by one, straight from ``data``, when they are asked for.
-        memory_budget: bytes that the loader may hold at its peak, graph and features not counted; None: an eighth of what is
-            free at construction. Decides what "auto" means, and nothing else.
-        prefetch: macrobatches to prepare beside training, on one thread (0: none). Attributes are then read when the
-            macrobatch is prepared.
+        fetch_size: F, native minibatches whose attributes are fetched together, at most B; "auto" likewise.
+            PyG batches are gathered one by one, straight from ``data``, when they are asked for.
+        memory_budget: bytes that the loader may hold at its peak, graph and features not counted; None: an
+            eighth of what is free at construction. Decides what "auto" means, and nothing else.
+        prefetch: macrobatches to prepare beside training, on one thread (0: none). Attributes are then read
+            when the macrobatch is prepared.
         seed: key of shuffling and sampling; None draws one from torch's default generator.
         threads: at most so many threads; torch's own number where None. Worker processes use one each.
         export: "pyg" for ``Data`` batches, "native" for `Minibatch`.
-        **kwargs: those of ``torch.utils.data.DataLoader``. Where ``generator``, ``sampler`` or ``batch_sampler`` is given, it
-            decides the order; else ``shuffle`` is a keyed permutation by (seed, epoch).
+        **kwargs: those of ``torch.utils.data.DataLoader``. Where ``generator``, ``sampler`` or
+            ``batch_sampler`` is given, it decides the order; else ``shuffle`` is a keyed permutation by
+            (seed, epoch).
 
     Raises:
-        NotImplementedError: an option that is still to come: heterogeneous graphs, temporal, weighted, disjoint,
-            bidirectional and induced sampling.
+        NotImplementedError: an option that is still to come: heterogeneous graphs, temporal, weighted,
+            disjoint, bidirectional and induced sampling.
         TypeError, ValueError, IndexError: arguments that do not fit; the message gives value and remedy.
 
-    Every ``iter(loader)`` starts the next epoch, the first is epoch 0; `set_epoch` overrides it; ``loader(index)`` uses the
-    current one.
+    Every ``iter(loader)`` starts the next epoch, the first is epoch 0; `set_epoch` overrides it;
+    ``loader(index)`` uses the current one.
     """
 
     def __init__(
@@ -108,7 +111,9 @@ class MacrobatchNeighborLoader(NeighborLoader):
             macrobatch_size, fetch_size, memory_budget, prefetch, threads, parse_export(export)
         )
         if prefetch and kwargs.get("num_workers", 0) > 0:
-            raise ValueError("prefetch works in this process; with num_workers > 0 use prefetch_factor instead")
+            raise ValueError(
+                "prefetch works in this process; with num_workers > 0 use prefetch_factor instead"
+            )
         sampler = _sampler_for(data, num_neighbors, replace, seed, threads, neighbor_sampler)
         _, nodes, _ = get_input_nodes(data, input_nodes, kwargs.get("input_id"))
         check_range("input_nodes", nodes.long().contiguous(), sampler.macrobatch.graph.num_nodes)
@@ -122,16 +127,18 @@ class MacrobatchNeighborLoader(NeighborLoader):
             transform=transform,
             transform_sampler_output=transform_sampler_output,
             filter_per_worker=filter_per_worker,
-            neighbor_sampler=sampler,  # type: ignore[arg-type]
+            neighbor_sampler=sampler,
             **with_keyed_shuffle(kwargs, nodes.numel(), sampler.macrobatch.seed),
         )
         if self.batch_sampler is None:
-            raise ValueError("batch_size=None is not possible: a minibatch is a list of seeds; use batch_size=1")
+            raise ValueError(
+                "batch_size=None is not possible: a minibatch is a list of seeds; use batch_size=1"
+            )
         self._pipeline = Pipeline(
             data, self.input_data, self._macrobatch_sampler(), transform_sampler_output, self.custom_cls
         )
 
-    # Epochs and resuming ##############################################################################################
+    # Epochs and resuming
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next ``iter(loader)`` and of ``loader(index)``."""
@@ -163,7 +170,7 @@ class MacrobatchNeighborLoader(NeighborLoader):
     def _settings(self) -> dict[str, Any]:
         plan = self._pipeline.sampler.plan
         return {
-            "num_seeds": len(self.dataset),  # type: ignore[arg-type]
+            "num_seeds": len(self.dataset),
             "batch_size": self.batch_size,
             "drop_last": self.drop_last,
             "fanouts": list(plan.fanouts),
@@ -171,15 +178,17 @@ class MacrobatchNeighborLoader(NeighborLoader):
             "order": order_of(self).value,
         }
 
-    # Iterating ########################################################################################################
+    # Iterating
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Any]:
         run = self._position.begin()
         items = work_items(batches_of(self, run), run.epoch, self.sizes.macrobatch, run.skip)
         return self._hand_out(run, items)
 
     def _hand_out(self, run: Run, items: Iterator[WorkItem]) -> Iterator[Any]:
-        made = self._from_workers(items) if self.num_workers > 0 else map(self._finish, self._from_here(items))
+        made = (
+            self._from_workers(items) if self.num_workers > 0 else map(self._finish, self._from_here(items))
+        )
         for batch in made:
             run.handed_out += 1
             yield batch.pin_memory() if self.pin_memory and torch.cuda.is_available() else batch
@@ -210,17 +219,20 @@ class MacrobatchNeighborLoader(NeighborLoader):
         """A sample with its attributes, transformed: what the main process does where workers only sample."""
         return self._finish(self._pipeline.to_pyg(out))
 
-    # What it decided and did ##########################################################################################
+    # What it decided and did
 
     @property
     def sizes(self) -> Sizes:
         """B and F, "auto" resolved at first use by sampling up to two minibatches."""
         if self._sizes is None:
-            self._sizes = choose_sizes(self._options, self._pipeline, probe_batches(self), len(self), ahead_of(self))
+            self._sizes = choose_sizes(
+                self._options, self._pipeline, probe_batches(self), len(self), ahead_of(self)
+            )
         return self._sizes
 
     def stats(self) -> LoaderStats:
-        """Nodes, edges, distinct nodes, bytes gathered and seconds by phase, of the last macrobatch and in total."""
+        """Nodes, edges, distinct nodes, bytes gathered and seconds by phase, of the last macrobatch and in
+        total."""
         return self._pipeline.book.snapshot()
 
     @property
@@ -235,7 +247,8 @@ class MacrobatchNeighborLoader(NeighborLoader):
             self._pipeline.source = self._pipeline.source_of(data)
 
     def _macrobatch_sampler(self) -> MacrobatchSampler:
-        """For native batches 32-bit CSC, with edge ids only where there is an edge attribute to use them on."""
+        """For native batches 32-bit CSC, with edge ids only where there is an edge attribute to use them
+        on."""
         made = self.node_sampler.macrobatch
         if self._options.export is Export.PYG:
             return made

@@ -18,7 +18,8 @@ class Export(enum.Enum):
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """Checked once. ``memory_budget`` is in bytes; None means an eighth of the memory that is free at construction."""
+    """Checked once. ``memory_budget`` is in bytes; None means an eighth of the memory that is free at
+    construction."""
 
     macrobatch_size: Size
     fetch_size: Size
@@ -30,12 +31,11 @@ class LoaderOptions:
     def __post_init__(self) -> None:
         _check_size("macrobatch_size", self.macrobatch_size)
         _check_size("fetch_size", self.fetch_size)
-        if self.macrobatch_size != "auto" and self.fetch_size != "auto":
-            if self.fetch_size > self.macrobatch_size:
-                raise ValueError(
-                    f"fetch_size ({self.fetch_size}) must not exceed macrobatch_size ({self.macrobatch_size}): "
-                    f"attributes are fetched for minibatches that have been sampled"
-                )
+        if "auto" not in (self.macrobatch_size, self.fetch_size) and self.fetch_size > self.macrobatch_size:  # type: ignore[operator]
+            raise ValueError(
+                f"fetch_size ({self.fetch_size}) must not exceed macrobatch_size ({self.macrobatch_size}): "
+                f"attributes are fetched for minibatches that have been sampled"
+            )
         if self.memory_budget is not None and self.memory_budget <= 0:
             raise ValueError(f"memory_budget must be a positive number of bytes, got {self.memory_budget}")
         if isinstance(self.prefetch, bool) or self.prefetch < 0:
@@ -53,7 +53,12 @@ def parse_export(export: str) -> Export:
 
 
 def refuse_what_is_to_come(
-    subgraph_type: Any, disjoint: bool, input_time: Any, time_attr: str | None, weight_attr: str | None, directed: bool
+    subgraph_type: Any,
+    disjoint: bool,
+    input_time: Any,
+    time_attr: str | None,
+    weight_attr: str | None,
+    directed: bool,
 ) -> None:
     """Raises NotImplementedError for an option of PyG's NeighborLoader that this loader does not have yet."""
     kind = str(getattr(subgraph_type, "value", subgraph_type))
@@ -69,7 +74,8 @@ def refuse_what_is_to_come(
     for option, is_asked in asked.items():
         if is_asked:
             raise NotImplementedError(
-                f"{option} is still to come in MacrobatchNeighborLoader; use torch_geometric.loader.NeighborLoader for it"
+                f"{option} is still to come in MacrobatchNeighborLoader; use "
+                f"torch_geometric.loader.NeighborLoader for it"
             )
 
 

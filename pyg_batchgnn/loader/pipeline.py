@@ -6,6 +6,7 @@ The same code runs in the main process, on its prefetching thread and in worker 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -102,22 +103,24 @@ class Pipeline:
             group, minibatches[:fetch_size] = minibatches[:fetch_size], []
             begin = time.perf_counter()
             gather = Gatherer(self.threads)
-            ready = fetch_group(
-                group, lambda node, gather=gather: self.source.block(node, gather), self.sampler.graph.num_nodes
-            )
+            fetch = functools.partial(self.source.block, gather=gather)
+            ready = fetch_group(group, fetch, self.sampler.graph.num_nodes)
             self._book_fetch(gather, time.perf_counter() - begin, 0.0)
             yield from drain(ready)
 
     def _book_fetch(self, gather: Gatherer, fetch_seconds: float, export_seconds: float) -> None:
         self.book.add(
             Counters(
-                bytes_gathered=gather.bytes_gathered, fetch_seconds=fetch_seconds, export_seconds=export_seconds
+                bytes_gathered=gather.bytes_gathered,
+                fetch_seconds=fetch_seconds,
+                export_seconds=export_seconds,
             )
         )
 
 
 def drain(minibatches: list[Minibatch]) -> Iterator[Minibatch]:
-    """Hands minibatches over one by one and keeps none, so that their memory returns when the user is done."""
+    """Hands minibatches over one by one and keeps none, so that their memory returns when the user is
+    done."""
     minibatches.reverse()
     while minibatches:
         yield minibatches.pop()

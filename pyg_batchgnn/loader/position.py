@@ -1,4 +1,5 @@
-"""Where a loader stands: its epoch, how many minibatches it has handed out, and what a checkpoint keeps of that."""
+"""Where a loader stands: its epoch, how many minibatches it has handed out, and what a checkpoint keeps of
+that."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class Position:
         return self.run
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch of the next run and of ``loader(index)``. What was loaded stays where it is of the same epoch."""
+        """The epoch of the next run and of ``loader(index)``. What was loaded stays where it is of the same
+        epoch."""
         if self._next.epoch != epoch or self._next.skip == 0:
             self._next = Run(epoch)
         if self.run.epoch != epoch:
@@ -55,7 +57,8 @@ class Position:
         }
 
     def load_state_dict(self, state: dict[str, Any], settings: dict[str, Any], num_batches: int) -> None:
-        """Lets the next run go on where ``state`` was saved; after the last minibatch that is the next epoch."""
+        """Lets the next run go on where ``state`` was saved; after the last minibatch that is the next
+        epoch."""
         _check(state, settings, num_batches)
         epoch, batches = state["epoch"], state["batches"]
         self.run = Run(epoch, handed_out=batches)
@@ -84,4 +87,6 @@ def _check(state: Any, settings: dict[str, Any], num_batches: int) -> None:
                 f"make the loader with the saved value to resume"
             )
     if not 0 <= state["batches"] <= num_batches:
-        raise ValueError(f"the loader's state says {state['batches']} minibatches of {num_batches} were handed out")
+        raise ValueError(
+            f"the loader's state says {state['batches']} minibatches of {num_batches} were handed out"
+        )

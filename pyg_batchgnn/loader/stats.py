@@ -33,8 +33,8 @@ class LoaderStats:
 
 
 class StatsBook:
-    """Collects counters. A macrobatch's account opens when it is sampled and grows as its minibatches are exported,
-    which with prefetching happens on another thread."""
+    """Collects counters. A macrobatch's account opens when it is sampled and grows as its minibatches are
+    exported, which with prefetching happens on another thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,7 +1,7 @@
 """Iterating through worker processes.
 
-A worker never learns of a new epoch by itself, so every work item carries its epoch (design, section 2). A PyTorch
-DataLoader over work items does the rest: order, prefetching, persistence, timeouts and errors.
+A worker never learns of a new epoch by itself, so every work item carries its epoch (design, section 2). A
+PyTorch DataLoader over work items does the rest: order, prefetching, persistence, timeouts and errors.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Stage(enum.Enum):
 
 
 class MakeBatches:
-    """What a worker does with a work item. It travels to the worker, so it holds nothing of the main process's loader."""
+    """What a worker does with a work item. It travels to the worker, so it holds nothing of the main
+    process's loader."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class WorkerPool:
             _Items(),
             batch_size=None,
             sampler=self._schedule,
-            collate_fn=make,
+            collate_fn=make,  # type: ignore[arg-type]  (with batch_size=None it gets the item itself)
             generator=torch.Generator().manual_seed(seed & (2**63 - 1)),
             **dataloader_arguments,
         )

@@ -48,9 +48,7 @@ class MacrobatchSampler:
         self.threads = threads
         self.layout = layout
 
-    def sample(
-        self, seed_lists: Sequence[Tensor], epoch: int, threads: int | None = None
-    ) -> list[Minibatch]:
+    def sample(self, seed_lists: Sequence[Tensor], epoch: int, threads: int | None = None) -> list[Minibatch]:
         """Samples one minibatch for each list of seed nodes.
 
         Args:

@@ -12,8 +12,8 @@ from torch import Tensor
 class Minibatch:
     """A sampled subgraph as one CSC by destination that holds every layer (design, section 3).
 
-    Layer l of L (1 is nearest the input) computes the first ``sum(nodes_per_hop[:L-l+1])`` rows from the first
-    ``sum(edges_per_hop[:L-l+1])`` edges; its inputs are the rows of the layer before.
+    Layer l of L (1 is nearest the input) computes the first ``sum(nodes_per_hop[:L-l+1])`` rows from the
+    first ``sum(edges_per_hop[:L-l+1])`` edges; its inputs are the rows of the layer before.
 
     Attributes:
         node: [N] int64, node ids in order of discovery; the first ``batch_size`` are the seeds.
@@ -62,7 +62,8 @@ class Minibatch:
         return torch.stack([self.indices.long(), destinations])
 
     def attribute(self, name: str, rows: int | None = None) -> Tensor:
-        """Attribute ``name`` of the first ``rows`` nodes (all where None), gathered from the fetch group's block."""
+        """Attribute ``name`` of the first ``rows`` nodes (all where None), gathered from the fetch group's
+        block."""
         if self.row is None or name not in self.block:
             held = sorted(self.block) or "none"
             raise KeyError(f"the minibatch holds no attribute {name!r} (held: {held})")

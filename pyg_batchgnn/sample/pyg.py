@@ -23,8 +23,8 @@ class PygNeighborSampler(BaseSampler):
         seed: key of every random choice.
         threads: at most so many threads.
 
-    Samples depend on ``epoch`` as well, which PyG's loaders know nothing of: assign it between epochs, or the same
-    seed nodes get the same neighbours again.
+    Samples depend on ``epoch`` as well, which PyG's loaders know nothing of: assign it between epochs, or
+    the same seed nodes get the same neighbours again.
     """
 
     def __init__(

@@ -17,9 +17,11 @@ class CscGraph:
     Attributes:
         indptr: [num_nodes + 1] int64, where each destination's in-edges begin.
         indices: [num_edges] int32 or int64, their sources.
-        edge_ids: [num_edges] int32 or int64, the input edge each came from; None where position and id are the same.
+        edge_ids: [num_edges] int32 or int64, the input edge each came from; None where position and id are
+            the same.
 
-    Build one with `from_edge_index` or `from_csc`, which check the arrays; the constructor trusts its arguments.
+    Build one with `from_edge_index` or `from_csc`, which check the arrays; the constructor trusts its
+    arguments.
     """
 
     indptr: Tensor
@@ -55,7 +57,8 @@ class CscGraph:
         Args:
             indptr: [N + 1] int64, from 0 to E, ascending.
             indices: [E] int32 or int64, in [0, N).
-            edge_ids: [E] int32 or int64, in [0, E), or None. Where an adjacency list is not in ascending edge id the sample is
+            edge_ids: [E] int32 or int64, in [0, E), or None. Where an adjacency list is not in ascending
+                edge id the sample is
                 still uniform, but it differs from that of the same graph given as an edge list.
 
         Raises:
@@ -66,10 +69,14 @@ class CscGraph:
         edges = indices.numel()
         if indptr.numel() == 0 or int(indptr[0]) != 0 or int(indptr[-1]) != edges:
             ends = f"{int(indptr[0])} to {int(indptr[-1])}" if indptr.numel() else "nowhere"
-            raise ValueError(f"indptr must go from 0 to the number of indices ({edges}), but goes from {ends}")
+            raise ValueError(
+                f"indptr must go from 0 to the number of indices ({edges}), but goes from {ends}"
+            )
         if not ops.is_ascending(indptr):
             at = int((indptr[1:] < indptr[:-1]).nonzero()[0])
-            raise ValueError(f"indptr must ascend, but entry {at + 1} ({int(indptr[at + 1])}) is below {int(indptr[at])}")
+            raise ValueError(
+                f"indptr must ascend, but entry {at + 1} ({int(indptr[at + 1])}) is below {int(indptr[at])}"
+            )
         ops.check_range("indices", indices, indptr.numel() - 1)
         if edge_ids is not None:
             ops.check_vector("edge_ids", edge_ids)

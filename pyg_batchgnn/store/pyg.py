@@ -11,11 +11,14 @@ from torch_geometric.data.graph_store import EdgeLayout, GraphStore
 
 from pyg_batchgnn.store.graph import CscGraph
 
-_HETERO = "heterogeneous graphs are still to come: give a homogeneous Data, for instance data.to_homogeneous()"
+_HETERO = (
+    "heterogeneous graphs are still to come: give a homogeneous Data, for instance data.to_homogeneous()"
+)
 
 
 def graph_from_pyg(data: Any) -> CscGraph:
-    """The graph of a homogeneous ``Data`` (``edge_index`` or ``adj_t``) or of a ``(FeatureStore, GraphStore)`` pair.
+    """The graph of a homogeneous ``Data`` (``edge_index`` or ``adj_t``) or of a ``(FeatureStore,
+    GraphStore)`` pair.
 
     Edges that are by destination already are used where they lie; others are sorted once, by counting.
 
@@ -35,7 +38,9 @@ def graph_from_pyg(data: Any) -> CscGraph:
 def _from_data(data: Data) -> CscGraph:
     num_nodes = data.num_nodes
     if num_nodes is None:
-        raise ValueError("the number of nodes is unknown: set data.num_nodes or a node attribute such as data.x")
+        raise ValueError(
+            "the number of nodes is unknown: set data.num_nodes or a node attribute such as data.x"
+        )
     if "adj_t" in data:
         return _from_adj_t(data.adj_t)
     if data.edge_index is None:
@@ -55,7 +60,9 @@ def _plain(edge_index: Tensor) -> Tensor:
 def _from_adj_t(adj_t: Any) -> CscGraph:
     if isinstance(adj_t, Tensor):
         if adj_t.layout is not torch.sparse_csr:
-            raise TypeError(f"adj_t must be a sparse CSR tensor, got layout {adj_t.layout}; use adj_t.to_sparse_csr()")
+            raise TypeError(
+                f"adj_t must be a sparse CSR tensor, got layout {adj_t.layout}; use adj_t.to_sparse_csr()"
+            )
         indptr, indices = adj_t.crow_indices(), adj_t.col_indices()
     else:  # torch_sparse.SparseTensor
         indptr, indices, _ = adj_t.csr()

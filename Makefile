@@ -1,0 +1,58 @@
+# Two commands: `make train` sets everything up and runs the main job, `make test` runs every test.
+#
+#   make train ARGS="--dataset cora --model gcn --epochs 20"    arguments for `batchgnn train`
+#   make test TESTS="tests/sample -k statistics"                 some of the tests
+#   make install TORCH_INDEX=<another wheel index>               where the CPU build of torch comes from
+
+PYTHON ?= python3
+VENV ?= .venv
+TORCH ?= torch==2.13.0
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+ARGS ?=
+TESTS ?= tests
+
+BIN := $(VENV)/bin
+SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h')
+
+.DEFAULT_GOAL := help
+.PHONY: help install train test lint format bench clean
+
+help:
+	@sed -n '3,5p' Makefile | cut -c3-
+	@echo "targets: install train test lint format bench clean"
+
+# torch first and exactly: the package is compiled against it, and a newer one brings gigabytes of CUDA.
+$(BIN)/.torch:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --extra-index-url $(TORCH_INDEX) $(TORCH)
+	touch $@
+
+$(BIN)/.installed: $(BIN)/.torch pyproject.toml setup.py build_tools/torch_build_backend.py $(SOURCES)
+	PYG_BATCHGNN_WERROR=$(WERROR) $(BIN)/python -m pip install --quiet --editable '.[test,lint]'
+	touch $@
+
+install: $(BIN)/.installed
+
+train: install
+	$(BIN)/batchgnn train $(ARGS)
+
+test: install
+	$(BIN)/python -m pytest $(TESTS)
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(SOURCES)
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(SOURCES)
+
+bench: install
+	$(BIN)/python benchmark/run.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info pyg_batchgnn/*.so
