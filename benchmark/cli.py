@@ -1,0 +1,140 @@
+"""What the benchmark scripts have in common on the command line, and how they store what they find."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphs import GraphFolder
+from harness import HERE, Contestant, Malloc, Setting, run_series
+from jobs import Options
+from machine import describe
+from prepare import chosen_graph
+
+RESULTS = HERE / "results"
+
+
+@dataclass(frozen=True)
+class Peers:
+    """The interpreter of each side. A peer lives in an environment of its own, so that it cannot disturb ours."""
+
+    pythons: dict[str, str]
+
+    def python(self, side: str) -> str:
+        """The interpreter named for ``side``, else this one."""
+        return self.pythons.get(side, sys.executable)
+
+    def contestant(self, name: str, side: str, job: str) -> Contestant:
+        """A column of the table."""
+        return Contestant(name, side, job, self.python(side))
+
+
+def _peer(text: str) -> tuple[str, str]:
+    side, _, python = text.partition("=")
+    if side not in ("pyg", "dgl", "ours") or not Path(python).is_file():
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not SIDE=/path/to/python with SIDE one of ours, pyg, dgl"
+        )
+    return side, python
+
+
+def parser(description: str, batches: int, rounds: int, threads: Sequence[int]) -> argparse.ArgumentParser:
+    """A parser with the options of every script; the arguments are the script's own defaults."""
+    result = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    add = result.add_argument
+    add(
+        "--graph",
+        type=Path,
+        help="folder with colptr.npy, row.npy, x.npy, y.npy, train_idx.npy (CSC by destination)",
+    )
+    add("--nodes", type=int, default=1_000_000, help="size of the generated graph, where no folder is given")
+    add("--peer", type=_peer, action="append", default=[], metavar="SIDE=PYTHON",
+        help="interpreter that has a peer, for instance pyg=/envs/pyg/bin/python; default: this one")  # fmt: skip
+    add("--rounds", type=int, default=rounds, help="rounds measured, after one unmeasured")
+    add("--batches", type=int, default=batches, help="minibatches a contestant does in a round")
+    add("--batch-size", type=int, default=1024, help="seed nodes a minibatch")
+    add("--fanouts", type=int, nargs="+", default=[15, 10, 5], help="neighbours a hop, from the seeds")
+    add("--hidden", type=int, default=256, help="width of hidden layers")
+    add("--macrobatch", type=int, default=0, help="minibatches sampled together; 0 leaves it to us")
+    add(
+        "--threads",
+        type=int,
+        nargs="+",
+        default=list(threads),
+        help="thread counts to measure, one after another",
+    )
+    add("--malloc", choices=[m.value for m in Malloc], nargs="+", default=[m.value for m in Malloc],
+        help="allocator settings to measure, the same on every side")  # fmt: skip
+    add("--seed", type=int, default=0, help="decides which training nodes take part")
+    add("--results", type=Path, default=RESULTS, help="folder for the JSON file")
+    return result
+
+
+@dataclass(frozen=True)
+class Run:
+    """A parsed command line, ready to measure."""
+
+    graph: GraphFolder
+    options: Options
+    peers: Peers
+    settings: list[Setting]
+    rounds: int
+    results: Path
+
+    @classmethod
+    def parse(cls, arguments: argparse.Namespace) -> Run:
+        """From the options of :func:`parser`."""
+        graph = chosen_graph(arguments.graph, arguments.nodes)
+        options = Options(
+            graph=str(graph.path.resolve()),
+            fanouts=tuple(arguments.fanouts),
+            batch_size=arguments.batch_size,
+            batches=arguments.batches,
+            macrobatch=arguments.macrobatch,
+            hidden=arguments.hidden,
+            seed=arguments.seed,
+        )
+        settings = [Setting(threads, Malloc(m)) for m in arguments.malloc for threads in arguments.threads]
+        return cls(graph, options, Peers(dict(arguments.peer)), settings, arguments.rounds, arguments.results)
+
+    def measure(self, columns: Sequence[tuple[str, str, str]], warmup: int = 1) -> list[dict[str, Any]]:
+        """All settings, one after another; ``columns`` are (name, side, job)."""
+        contestants = [self.peers.contestant(*column) for column in columns]
+        return [
+            run_series(contestants, self.options, setting, self.rounds, warmup).as_dict()
+            for setting in self.settings
+        ]
+
+    def store(self, benchmark: str, found: dict[str, Any]) -> Path:
+        """Write ``RESULTS/BENCHMARK-GRAPH.json`` with the machine, the graph and the options, and say where."""
+        graph = self.graph.describe()
+        options = {
+            key: value for key, value in self.options.as_dict().items() if key not in ("graph", "threads")
+        }
+        content = {
+            "benchmark": benchmark,
+            "graph": graph,
+            "options": {**options, "rounds": self.rounds},
+            "machine": describe(),
+            "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+            **found,
+        }
+        return write_json(self.results / f"{benchmark}-{graph['name']}.json", content)
+
+
+def write_json(path: Path, content: dict[str, Any]) -> Path:
+    """Write through a temporary name, so that a run that is stopped leaves the last results whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+    partial.replace(path)
+    print(f"wrote {path}", flush=True)
+    return path

@@ -1,0 +1,133 @@
+"""PyTorch Geometric with pyg-lib (or torch-sparse): the published sampler, loader and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch_geometric
+import torch_geometric.typing
+from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader
+
+from graphs import GraphFolder, seed_lists
+from jobs import Job, Options, Work
+from models import SlicedSage, Trainer, TrimmedSage
+
+
+def versions() -> dict[str, str]:
+    """What takes part."""
+    found = {"torch_geometric": torch_geometric.__version__}
+    if torch_geometric.typing.WITH_PYG_LIB:
+        import pyg_lib
+
+        found["pyg_lib"] = pyg_lib.__version__
+    return found
+
+
+def _require_sampler() -> None:
+    if not (torch_geometric.typing.WITH_PYG_LIB or torch_geometric.typing.WITH_TORCH_SPARSE):
+        raise ImportError(
+            "PyG's NeighborLoader samples only with pyg-lib or torch-sparse; neither is installed here"
+        )
+
+
+def sampling(options: Options) -> Job:
+    """``torch.ops.pyg.neighbor_sample`` on int64 ids (32-bit ids are offered as a job of their own)."""
+    return _sampling(options, torch.int64)
+
+
+def sampling_32(options: Options) -> Job:
+    """The same on int32 ids, which PyG's loader never uses."""
+    return _sampling(options, torch.int32)
+
+
+def _sampling(options: Options, dtype: torch.dtype) -> Job:
+    if not torch_geometric.typing.WITH_PYG_LIB:
+        raise ImportError("pyg-lib is not installed in this environment")
+    graph = GraphFolder.open(options.graph)
+    colptr, row = graph.colptr.to(dtype), graph.row.to(dtype)
+    batches = [s.to(dtype) for s in seed_lists(graph, options.batches, options.batch_size, options.seed)]
+    fanouts = list(options.fanouts)
+
+    def round_(_: int) -> Work:
+        work = Work()
+        for seeds in batches:
+            # arguments: three times, weights; csc, replace, directed, disjoint, strategy, return edge ids
+            out = torch.ops.pyg.neighbor_sample(
+                *(
+                    colptr,
+                    row,
+                    seeds,
+                    fanouts,
+                    None,
+                    None,
+                    None,
+                    None,
+                    True,
+                    False,
+                    True,
+                    False,
+                    "uniform",
+                    True,
+                )
+            )
+            work.add(nodes=out[2].numel(), edges=out[0].numel())
+        return work
+
+    return round_
+
+
+def loader(options: Options, graph: GraphFolder) -> Any:
+    """PyG's NeighborLoader, in this process, over the round's seed nodes."""
+    _require_sampler()
+    return NeighborLoader(
+        Data(x=graph.x, edge_index=graph.edge_index, y=graph.y),
+        num_neighbors=list(options.fanouts),
+        input_nodes=graph.seeds(options.batches * options.batch_size, options.seed),
+        batch_size=options.batch_size,
+        is_sorted=True,
+    )
+
+
+def loading(options: Options) -> Job:
+    """Iterate the loader, features and labels included, and let each minibatch go."""
+    batches = loader(options, GraphFolder.open(options.graph))
+
+    def round_(_: int) -> Work:
+        work = Work()
+        for batch in batches:
+            work.add(batch.num_nodes, batch.num_edges, batch.x.nbytes)
+        return work
+
+    return round_
+
+
+def _training(model: Callable[..., torch.nn.Module]) -> Callable[[Options], Job]:
+    def build(options: Options) -> Job:
+        graph = GraphFolder.open(options.graph)
+        batches = loader(options, graph)
+        torch.manual_seed(options.seed)
+        network = model(graph.x.size(1), options.hidden, graph.num_classes, len(options.fanouts))
+        trainer = Trainer(network)
+
+        def round_(_: int) -> Work:
+            work = Work()
+            for batch in batches:
+                trainer.step(network(batch), batch.y[: batch.batch_size])
+                work.add(batch.num_nodes, batch.num_edges, batch.x.nbytes)
+            return work
+
+        return round_
+
+    return build
+
+
+JOBS: dict[str, Callable[[Options], Job]] = {
+    "sampling": sampling,
+    "sampling-32": sampling_32,
+    "loading": loading,
+    "training-trimmed": _training(TrimmedSage),
+    "training-sliced": _training(SlicedSage),
+}

@@ -1,0 +1,113 @@
+"""The graphs that are measured: folders of ``.npy`` arrays, CSC by destination.
+
+A folder holds ``colptr`` int64 [N+1], ``row`` int64 [E], ``x`` float32 [N, F], ``y`` int64 [N] and index arrays
+``train_idx``, ``val_idx``, ``test_idx``. Every contestant reads the same folder, with NumPy and torch alone, so that
+interpreters without the project take part on equal terms.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+REQUIRED = ("colptr", "row", "x", "y", "train_idx")
+
+
+@dataclass(frozen=True, eq=False)
+class GraphFolder:
+    """A graph at rest. Arrays are read when first asked for, into ordinary memory of the process."""
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        missing = [name for name in REQUIRED if not (self.path / f"{name}.npy").is_file()]
+        if missing:
+            raise FileNotFoundError(
+                f"{self.path} lacks {', '.join(f'{name}.npy' for name in missing)}; "
+                "name a graph folder with --graph, or leave --graph out to have one generated"
+            )
+
+    @classmethod
+    def open(cls, path: str | Path) -> GraphFolder:
+        """The graph in the folder ``path``; a missing array is a FileNotFoundError that names it."""
+        return cls(Path(path))
+
+    def read(self, name: str) -> Tensor:
+        """One array as a tensor that owns its memory."""
+        return torch.from_numpy(np.load(self.path / f"{name}.npy", allow_pickle=False))
+
+    @cached_property
+    def colptr(self) -> Tensor:
+        """[N+1] int64, where each destination's edges begin."""
+        return self.read("colptr")
+
+    @cached_property
+    def row(self) -> Tensor:
+        """[E] int64, source of each edge."""
+        return self.read("row")
+
+    @cached_property
+    def x(self) -> Tensor:
+        """[N, F] float32."""
+        return self.read("x")
+
+    @cached_property
+    def y(self) -> Tensor:
+        """[N] int64."""
+        return self.read("y")
+
+    @cached_property
+    def edge_index(self) -> Tensor:
+        """[2, E] int64, sorted by destination: what a PyG user holds. Built without a second copy of the sources."""
+        degree = self.colptr[1:] - self.colptr[:-1]
+        edges = torch.empty((2, int(self.colptr[-1])), dtype=torch.int64)
+        np.copyto(edges[0].numpy(), np.load(self.path / "row.npy", mmap_mode="r", allow_pickle=False))
+        edges[1] = torch.repeat_interleave(torch.arange(degree.numel()), degree, output_size=edges.size(1))
+        return edges
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return self.colptr.numel() - 1
+
+    @property
+    def num_classes(self) -> int:
+        """Number of distinct labels, counted from 0 to the largest."""
+        return int(self.y.max()) + 1
+
+    def seeds(self, count: int, seed: int) -> Tensor:
+        """``count`` training nodes in a random order that depends on ``seed`` alone; repeated where there are fewer.
+
+        Returns:
+            [count] int64
+        """
+        train = np.load(self.path / "train_idx.npy", allow_pickle=False).astype(np.int64)
+        order = np.random.default_rng(seed).permutation(train)
+        return torch.from_numpy(np.resize(order, count))
+
+    def describe(self) -> dict[str, Any]:
+        """What is reported of the graph beside the figures."""
+        colptr = np.load(self.path / "colptr.npy", mmap_mode="r", allow_pickle=False)
+        x = np.load(self.path / "x.npy", mmap_mode="r", allow_pickle=False)
+        train = np.load(self.path / "train_idx.npy", mmap_mode="r", allow_pickle=False)
+        meta = self.path / "meta.json"
+        name = json.loads(meta.read_text())["name"] if meta.is_file() else self.path.name
+        return {
+            "name": name,
+            "nodes": int(colptr.shape[0] - 1),
+            "edges": int(colptr[-1]),
+            "features": int(x.shape[1]),
+            "train_nodes": int(train.shape[0]),
+        }
+
+
+def seed_lists(graph: GraphFolder, batches: int, batch_size: int, seed: int) -> list[Tensor]:
+    """The round's minibatches: ``batches`` tensors of ``batch_size`` seed nodes each."""
+    return list(graph.seeds(batches * batch_size, seed).split(batch_size))

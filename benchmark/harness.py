@@ -1,0 +1,207 @@
+"""Contestants in processes of their own, taking turns: the part that every benchmark shares."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from jobs import Options
+
+HERE = Path(__file__).resolve().parent
+WORKER = HERE / "worker.py"
+
+
+class Malloc(Enum):
+    """How glibc's allocator is set, on every side alike."""
+
+    DEFAULT = "default"
+    KEPT = "kept"
+
+
+MALLOC_ENVIRONMENT = {
+    Malloc.DEFAULT: {},
+    # Told to keep memory: nothing is mapped anew or given back between minibatches.
+    Malloc.KEPT: {
+        "MALLOC_MMAP_THRESHOLD_": "4294967296",
+        "MALLOC_TRIM_THRESHOLD_": "17179869184",
+        "MALLOC_TOP_PAD_": "67108864",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The environment that all contestants of a series share."""
+
+    threads: int = 1
+    malloc: Malloc = Malloc.DEFAULT
+
+    def environment(self) -> dict[str, str]:
+        """The variables of a contestant's process: this one's, without its allocator settings, plus the setting's."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+        threads = str(self.threads)
+        return {
+            **clean,
+            **MALLOC_ENVIRONMENT[self.malloc],
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+            "DGLBACKEND": "pytorch",
+        }
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One column of a table: which side does which job, under which interpreter.
+
+    Attributes:
+        name: the column's name.
+        side: module under ``contestants/``.
+        job: entry of that module's ``JOBS``.
+        python: interpreter that has what the side needs.
+    """
+
+    name: str
+    side: str
+    job: str
+    python: str = sys.executable
+
+
+class ContestantError(RuntimeError):
+    """A contestant could not start or broke down; the text says why."""
+
+
+class Worker:
+    """The process of one contestant. Answers come back in order, one line each."""
+
+    def __init__(self, contestant: Contestant, options: Options, setting: Setting) -> None:
+        self.contestant = contestant
+        self.log = (HERE / "results" / "logs" / f"{contestant.name}.log".replace(" ", "-")).open("w")
+        self.process = subprocess.Popen(
+            [contestant.python, str(WORKER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            env=setting.environment(),
+            text=True,
+        )
+        ready = self._ask(
+            {
+                "side": contestant.side,
+                "job": contestant.job,
+                "options": options.with_threads(setting.threads).as_dict(),
+            }
+        )
+        self.versions: dict[str, str] = ready["versions"]
+
+    def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
+        assert self.process.stdin and self.process.stdout
+        try:
+            self.process.stdin.write(json.dumps(order) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # the answer, or its absence, says why
+        line = self.process.stdout.readline()
+        answer = json.loads(line) if line else {"error": f"ended without an answer; see {self.log.name}"}
+        if "error" in answer:
+            self.close()
+            raise ContestantError(f"{self.contestant.name}: {answer['error']}")
+        return answer
+
+    def round(self, number: int) -> dict[str, Any]:
+        """Have one round done and return what was measured inside the process."""
+        return self._ask({"round": number})
+
+    def close(self) -> None:
+        """Let the process end, by closing its input; wait for it."""
+        if self.process.stdin:
+            self.process.stdin.close()
+        self.process.wait(timeout=120)
+        self.log.close()
+
+
+@dataclass
+class Series:
+    """All rounds of one setting."""
+
+    setting: Setting
+    versions: dict[str, dict[str, str]] = field(default_factory=dict)
+    rounds: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able form with the medians that the tables are made of."""
+        return {
+            "threads": self.setting.threads,
+            "malloc": self.setting.malloc.value,
+            "environment": MALLOC_ENVIRONMENT[self.setting.malloc],
+            "absent": self.absent,
+            "contestants": {
+                name: {"versions": self.versions[name], "median": medians(rounds), "rounds": rounds}
+                for name, rounds in self.rounds.items()
+            },
+        }
+
+
+def medians(rounds: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Medians over the rounds: seconds a minibatch, edges a second, faults a minibatch."""
+    quantities = {
+        "wall_per_minibatch": [r["wall"] / r["minibatches"] for r in rounds],
+        "cpu_per_minibatch": [r["cpu"] / r["minibatches"] for r in rounds],
+        "edges_per_second": [r["edges"] / r["wall"] for r in rounds],
+        "edges_per_cpu_second": [r["edges"] / r["cpu"] for r in rounds],
+        "edges_per_minibatch": [r["edges"] / r["minibatches"] for r in rounds],
+        "nodes_per_minibatch": [r["nodes"] / r["minibatches"] for r in rounds],
+        "feature_bytes_per_second": [r["feature_bytes"] / r["wall"] for r in rounds],
+        "faults_per_minibatch": [r["faults"] / r["minibatches"] for r in rounds],
+        "resident": [float(r["resident"]) for r in rounds],
+    }
+    return {name: statistics.median(values) for name, values in quantities.items()}
+
+
+def _start(contestants: Sequence[Contestant], options: Options, series: Series) -> Iterator[Worker]:
+    for contestant in contestants:
+        try:
+            worker = Worker(contestant, options, series.setting)
+        except (ContestantError, OSError) as error:
+            series.absent[contestant.name] = str(error)
+            print(f"  without {contestant.name}: {error}", flush=True)
+            continue
+        series.versions[contestant.name] = worker.versions
+        series.rounds[contestant.name] = []
+        yield worker
+
+
+def run_series(
+    contestants: Sequence[Contestant], options: Options, setting: Setting, rounds: int, warmup: int = 1
+) -> Series:
+    """Rounds in which every contestant has one turn, the first turn going round, after ``warmup`` rounds unmeasured."""
+    (HERE / "results" / "logs").mkdir(parents=True, exist_ok=True)
+    series = Series(setting)
+    print(f"{setting.threads} thread(s), malloc {setting.malloc.value}", flush=True)
+    workers = list(_start(contestants, options, series))
+    try:
+        for number in range(warmup + rounds):
+            turn = number % max(len(workers), 1)
+            for worker in workers[turn:] + workers[:turn]:
+                measured = worker.round(number)
+                if number >= warmup:
+                    series.rounds[worker.contestant.name].append(measured)
+    finally:
+        for worker in workers:
+            worker.close()
+    for name, measured_rounds in series.rounds.items():
+        middle = medians(measured_rounds)
+        print(
+            f"  {name:<24} {1e3 * middle['wall_per_minibatch']:9.1f} ms/minibatch "
+            f"{middle['edges_per_second'] / 1e6:8.2f} M edges/s",
+            flush=True,
+        )
+    return series

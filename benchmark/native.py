@@ -1,0 +1,42 @@
+"""Small C++ helpers of the benchmarks, compiled when first needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+CACHE = Path(os.environ.get("PYG_BATCHGNN_BENCHMARK_CACHE", HERE / "build"))
+
+
+def compiled(source: str, *flags: str) -> Path:
+    """Path of the program (or library) built from ``benchmark/SOURCE.cpp``, built anew where the source is newer.
+
+    Raises:
+        RuntimeError: there is no C++ compiler, or it refuses the file.
+    """
+    text, target = HERE / f"{source}.cpp", CACHE / source
+    if target.is_file() and target.stat().st_mtime >= text.stat().st_mtime:
+        return target
+    CACHE.mkdir(parents=True, exist_ok=True)
+    compiler = os.environ.get("CXX", "c++")
+    command = [compiler, "-std=c++17", "-O3", "-march=native", *flags, str(text), "-o", str(target)]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except FileNotFoundError as error:
+        raise RuntimeError(f"no C++ compiler named {compiler!r}; install one or name it with CXX=") from error
+    except subprocess.CalledProcessError as error:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{error.stderr}") from error
+    return target
+
+
+def gather_limit(threads: int, mebibytes: int = 1024) -> dict[str, Any]:
+    """Random 8-byte loads a second on this machine, now; see ``gather_limit.cpp``."""
+    program = compiled("gather_limit", "-pthread")
+    out = subprocess.run(
+        [str(program), str(threads), str(mebibytes)], check=True, capture_output=True, text=True
+    )
+    return json.loads(out.stdout)
