@@ -7,6 +7,7 @@ scratch memory. The graph and the user's features are not counted.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -76,7 +77,7 @@ def choose_sizes(
     budget = options.memory_budget or default_budget()
     probe = _measure(pipeline, batches)
     least = wanted_f or 1
-    tried = [wanted_b] if wanted_b else range(max(most, least), least - 1, -1)
+    tried: Sequence[int] = [wanted_b] if wanted_b else range(max(most, least), least - 1, -1)
     macrobatch = next(
         (b for b in tried if _peak(probe, options, ahead, Sizes(b, least)) <= budget), tried[-1]
     )
@@ -131,6 +132,10 @@ def _scratch_bytes(nodes: int, edges: int) -> int:
     """Of one thread: the id map (a power of two, at most two thirds full, 16 bytes an entry at most), where
     adjacencies begin, and the earlier hops' arrays before they move."""
     return 16 * 3 * nodes + 16 * nodes + 8 * edges
+
+
+def _first(tried: Sequence[int], fits: Callable[[int], bool]) -> int:
+    return next(filter(fits, tried), tried[-1])
 
 
 def _number(size: Size) -> int | None:

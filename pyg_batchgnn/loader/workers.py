@@ -85,7 +85,7 @@ class WorkerPool:
             _Items(),
             batch_size=None,
             sampler=self._schedule,
-            collate_fn=make,  # type: ignore[arg-type]  (with batch_size=None it gets the item itself)
+            collate_fn=make,  # type: ignore[arg-type]  # with batch_size=None it gets the item itself
             generator=torch.Generator().manual_seed(seed & (2**63 - 1)),
             **dataloader_arguments,
         )

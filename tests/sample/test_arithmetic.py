@@ -75,6 +75,14 @@ def test_edge_ids_at_far_positions(ids: type[np.integer]) -> None:
     check(far_edges(2**32 - 3, np.int32, ids), [torch.arange(1, 100), torch.tensor([0])], (50, 3))
 
 
+def test_check_of_far_entries() -> None:
+    """`from_csc` sees a wrong source beyond position 2^32; the one test that reads all of the zeros."""
+    graph = far_edges(2**32 + 5, np.int32, ids=None)
+    graph.indices[2**32 + 8] = 100
+    with pytest.raises(IndexError, match="100"):
+        CscGraph.from_csc(graph.indptr, graph.indices)
+
+
 def many_nodes(num_nodes: int, dtype: type[np.integer], sources: list[int]) -> tuple[CscGraph, int]:
     """The last eight nodes have `sources` as in-neighbours, all others none. Also the first of the eight."""
     count = len(sources)
