@@ -1,0 +1,62 @@
+"""Puts the commands together and turns a user's mistakes into one line and exit status 2."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import typer
+
+from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.train.cli.data_commands import datasets, generate, verify
+from pyg_batchgnn.train.cli.predict_command import predict
+from pyg_batchgnn.train.cli.train_command import train
+from pyg_batchgnn.train.errors import TrainError
+
+USER_MISTAKE = 2
+DEBUG_VARIABLE = "PYG_BATCHGNN_DEBUG"
+
+app = typer.Typer(
+    name="batchgnn",
+    help="Train graph neural networks on large graphs, on CPUs.\n\n"
+    "Start with [bold]batchgnn train[/bold]: it picks a data set, trains GraphSAGE, prints a table and "
+    "leaves a run folder. [bold]batchgnn COMMAND --help[/bold] explains a command with examples.\n\n"
+    f"A mistake gives one line and exit status 2; set {DEBUG_VARIABLE}=1 to see where it was noticed.",
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (train, predict, datasets, generate, verify):
+    app.command()(command)
+
+# typer brings click along under another name in some versions; the base class is the same everywhere.
+_UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line (`sys.argv` where no arguments are given) and exit."""
+    try:
+        status = app(arguments, standalone_mode=False)
+    except (TrainError, DatasetError) as error:
+        status = _mistake(str(error))
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+            sys.exit(USER_MISTAKE)
+        status = _mistake(error.format_message())
+    except OSError as error:
+        status = _mistake(str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        print("batchgnn: interrupted", file=sys.stderr)
+        status = 130
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _mistake(message: str) -> int:
+    """One line on the standard error; with the debug variable set, the error being handled goes on."""
+    if os.environ.get(DEBUG_VARIABLE):
+        raise
+    print(f"batchgnn: {' '.join(message.split())}", file=sys.stderr)
+    return USER_MISTAKE

@@ -1,0 +1,90 @@
+"""``batchgnn datasets``, ``generate`` and ``verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyg_batchgnn.data import GeneratorSpec, available_datasets, generate_folder, load_dataset, verify_folder
+
+_DEFAULT = GeneratorSpec()
+
+
+def datasets(
+    name: Annotated[str | None, typer.Argument(help="A name or folder to load and describe.")] = None,
+) -> None:
+    """List the data sets that can be loaded here, or describe one.
+
+    Real graphs are looked for in the folder that the environment variable PYG_BATCHGNN_DATA names.
+
+    [bold]Examples[/bold]
+
+      batchgnn datasets
+
+      batchgnn datasets cora
+
+      batchgnn datasets generated:nodes=5000,classes=4
+    """
+    if name is None:
+        for found in available_datasets():
+            typer.echo(found)
+        return
+    dataset = load_dataset(name)
+    typer.echo(f"{dataset.name}: {dataset.source}")
+    typer.echo(f"nodes      {dataset.num_nodes:,}")
+    typer.echo(f"edges      {dataset.num_edges:,} (directed)")
+    typer.echo(f"features   {dataset.num_features:,}")
+    typer.echo(f"classes    {dataset.num_classes}")
+    typer.echo(f"training   {len(dataset.train_idx):,} nodes")
+    typer.echo(f"validation {len(dataset.val_idx):,} nodes")
+    typer.echo(f"test       {len(dataset.test_idx):,} nodes")
+
+
+def generate(
+    folder: Annotated[Path, typer.Argument(help="New folder to write.")],
+    nodes: Annotated[int, typer.Option(help="Number of nodes.")] = _DEFAULT.nodes,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same graph.")] = _DEFAULT.seed,
+    degree: Annotated[float, typer.Option(help="Mean number of neighbours.")] = _DEFAULT.degree,
+    classes: Annotated[int, typer.Option(help="Number of classes.")] = _DEFAULT.classes,
+    features: Annotated[int, typer.Option(help="Number of feature columns.")] = _DEFAULT.features,
+    signal: Annotated[float, typer.Option(help="How far features give the class away.")] = _DEFAULT.signal,
+    label_noise: Annotated[float, typer.Option(help="Share of wrong labels.")] = _DEFAULT.label_noise,
+    half: Annotated[bool, typer.Option("--half", help="Store features as float16.")] = False,
+) -> None:
+    """Make a power-law graph with communities, features and labels.
+
+    It is written in pieces and mapped when it is read, so it may be larger than memory.
+
+    [bold]Examples[/bold]
+
+      batchgnn generate graphs/small --nodes 10000
+
+      batchgnn generate graphs/large --nodes 100000000 --features 128 --half
+
+      batchgnn train graphs/small
+    """
+    spec = GeneratorSpec(
+        nodes=nodes,
+        seed=seed,
+        degree=degree,
+        classes=classes,
+        features=features,
+        signal=signal,
+        label_noise=label_noise,
+        half=int(half),
+    )
+    generate_folder(spec, folder)
+    typer.echo(f"wrote {folder}; train on it with: batchgnn train {folder}")
+
+
+def verify(folder: Annotated[Path, typer.Argument(help="A folder that this program wrote.")]) -> None:
+    """Check a data folder against its checksums.
+
+    [bold]Example[/bold]
+
+      batchgnn verify graphs/small
+    """
+    verify_folder(folder)
+    typer.echo(f"{folder}: all files are as they were written")

@@ -1,0 +1,114 @@
+"""The options of ``batchgnn train`` that stand for a field of the configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from pyg_batchgnn.train.errors import TrainError
+
+_MODEL, _SAMPLING, _RUN = "Model and optimiser", "Sampling", "Running"
+
+Model = Annotated[str | None, typer.Option(help="sage, gcn, gin or gat.", rich_help_panel=_MODEL)]
+Layers = Annotated[int | None, typer.Option(help="Layers, one hop each.", rich_help_panel=_MODEL)]
+Hidden = Annotated[int | None, typer.Option(help="Columns between layers.", rich_help_panel=_MODEL)]
+Dropout = Annotated[float | None, typer.Option(help="Not for GIN.", rich_help_panel=_MODEL)]
+Heads = Annotated[int | None, typer.Option(help="Attention heads of GAT.", rich_help_panel=_MODEL)]
+LearningRate = Annotated[float | None, typer.Option("--lr", help="Of Adam.", rich_help_panel=_MODEL)]
+
+Fanout = Annotated[
+    str | None,
+    typer.Option(help="Neighbours a node by hop, as in 15,10,5; -1 is all.", rich_help_panel=_SAMPLING),
+]
+TestFanout = Annotated[
+    str | None,
+    typer.Option(
+        help="The same for evaluation; 20 a hop, for GIN as in training.", rich_help_panel=_SAMPLING
+    ),
+]
+ReplacementOption = Annotated[
+    str | None,
+    typer.Option("--replacement", help="with or without.", rich_help_panel=_SAMPLING),
+]
+BatchSize = Annotated[int | None, typer.Option(help="Training nodes a minibatch.", rich_help_panel=_SAMPLING)]
+LastBatch = Annotated[
+    str | None, typer.Option(help="drop or keep a last, smaller minibatch.", rich_help_panel=_SAMPLING)
+]
+Macrobatch = Annotated[
+    str | None, typer.Option(help='Minibatches sampled together, or "auto".', rich_help_panel=_SAMPLING)
+]
+Fetch = Annotated[
+    str | None,
+    typer.Option(
+        help='Minibatches whose features are fetched together, or "auto".', rich_help_panel=_SAMPLING
+    ),
+]
+MemoryBudget = Annotated[
+    str | None, typer.Option(help="Memory for the loader, as in 2GiB or 500MB.", rich_help_panel=_SAMPLING)
+]
+Prefetch = Annotated[
+    int | None, typer.Option(help="Macrobatches prepared beside training.", rich_help_panel=_SAMPLING)
+]
+
+Epochs = Annotated[int | None, typer.Option(help="Passes over the training nodes.", rich_help_panel=_RUN)]
+Seed = Annotated[int | None, typer.Option(help="Of weights, order, samples, dropout.", rich_help_panel=_RUN)]
+Threads = Annotated[
+    int | None, typer.Option(help="Of torch and of the loader; default one a core.", rich_help_panel=_RUN)
+]
+
+FIELDS: Mapping[str, str] = {
+    "model": "model.kind",
+    "layers": "model.layers",
+    "hidden": "model.hidden",
+    "dropout": "model.dropout",
+    "heads": "model.heads",
+    "lr": "optimiser.learning_rate",
+    "fanout": "sampling.fanout",
+    "test_fanout": "sampling.test_fanout",
+    "replacement": "sampling.replacement",
+    "batch_size": "sampling.batch_size",
+    "last_batch": "sampling.last_batch",
+    "macrobatch": "sampling.macrobatch_size",
+    "fetch": "sampling.fetch_size",
+    "memory_budget": "sampling.memory_budget",
+    "prefetch": "sampling.prefetch",
+    "dataset": "run.dataset",
+    "epochs": "run.epochs",
+    "seed": "run.seed",
+    "threads": "run.threads",
+}
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+def assignments(given: Mapping[str, Any], settings: list[str]) -> list[str]:
+    """What the user asked to change, as texts for `assign`: options first, then ``--set``.
+
+    A fanout without a number of layers sets that as well.
+    """
+    texts = []
+    if given.get("fanout") is not None and given.get("layers") is None:
+        texts.append(f"model.layers={len(str(given['fanout']).split(','))}")
+    for option, value in given.items():
+        if value is None:
+            continue
+        shown = parse_bytes(value) if option == "memory_budget" else value
+        texts.append(f"{FIELDS[option]}={shown}")
+    return texts + settings
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes from a text like 2GiB, 500MB or 1000000.
+
+    Raises:
+        TrainError: it is none of those.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", text.lower())
+    if match is None:
+        raise TrainError(f"{text!r} is not a number of bytes; write it like 2GiB, 500MB or 1000000")
+    unit = match[2] or ""
+    return int(float(match[1]) * {**_UNITS, **_BINARY_UNITS}[unit])

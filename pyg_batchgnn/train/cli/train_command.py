@@ -1,0 +1,118 @@
+"""``batchgnn train``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from pyg_batchgnn.train import config_json
+from pyg_batchgnn.train.cli import options
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.presets import DEFAULT_PRESET, PRESETS, preset
+from pyg_batchgnn.train.run import resume_run, start_run
+from pyg_batchgnn.train.trainer import Outcome
+
+_INTERRUPTED = 130
+
+
+def train(
+    dataset: Annotated[
+        str | None,
+        typer.Argument(
+            help='Name, "generated:nodes=100000", or folder; default: a real graph where one is found. '
+            "[bold]batchgnn datasets[/bold] lists names."
+        ),
+    ] = None,
+    preset_name: Annotated[
+        str, typer.Option("--preset", help=f"Configuration to start from: {', '.join(PRESETS)}.")
+    ] = DEFAULT_PRESET,
+    config: Annotated[
+        Path | None, typer.Option(help="A config.json to start from instead of a preset.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="A run folder to go on with, exactly where it stopped.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="Folder to write; default runs/<dataset>-<model>-<n>.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any field, as in optimiser.weight_decay=0.0005; may be repeated."),
+    ] = None,
+    model: options.Model = None,
+    layers: options.Layers = None,
+    hidden: options.Hidden = None,
+    dropout: options.Dropout = None,
+    heads: options.Heads = None,
+    lr: options.LearningRate = None,
+    fanout: options.Fanout = None,
+    test_fanout: options.TestFanout = None,
+    replacement: options.ReplacementOption = None,
+    batch_size: options.BatchSize = None,
+    last_batch: options.LastBatch = None,
+    macrobatch: options.Macrobatch = None,
+    fetch: options.Fetch = None,
+    memory_budget: options.MemoryBudget = None,
+    prefetch: options.Prefetch = None,
+    epochs: options.Epochs = None,
+    seed: options.Seed = None,
+    threads: options.Threads = None,
+) -> int:
+    """Train a model and write a run folder.
+
+    Prints a line an epoch and a table at the end: test accuracy at the
+    best validation epoch, and where the time went. The run folder holds
+    config.json, metrics.jsonl, checkpoint.safetensors, result.json and
+    two plots. Ctrl-C saves a checkpoint; [bold]--resume[/bold] goes on from it and
+    ends with the very same weights.
+
+    [bold]Examples[/bold]
+
+      batchgnn train
+
+      batchgnn train cora --model gcn --batch-size 64 --epochs 30
+
+      batchgnn train ogbn-products --threads 16 --prefetch 1
+
+      batchgnn train ogbn-papers100M --preset p3 --run runs/p3
+
+      batchgnn train --resume runs/cora-gcn-1 --epochs 60
+
+      batchgnn train --config runs/cora-gcn-1/config.json --seed 1
+    """
+    given = {
+        "model": model,
+        "layers": layers,
+        "hidden": hidden,
+        "dropout": dropout,
+        "heads": heads,
+        "lr": lr,
+        "fanout": fanout,
+        "test_fanout": test_fanout,
+        "replacement": replacement,
+        "batch_size": batch_size,
+        "last_batch": last_batch,
+        "macrobatch": macrobatch,
+        "fetch": fetch,
+        "memory_budget": memory_budget,
+        "prefetch": prefetch,
+        "dataset": dataset,
+        "epochs": epochs,
+        "seed": seed,
+        "threads": threads,
+    }
+    console = Console()
+    changes = options.assignments(given, settings or [])
+    if resume is not None:
+        if config is not None or run is not None or preset_name != DEFAULT_PRESET:
+            raise TrainError(
+                "--resume goes on with its own configuration and folder: drop --config, --run, --preset"
+            )
+        outcome = resume_run(resume, changes, console)
+    else:
+        base = preset(preset_name) if config is None else config_json.read(config)
+        outcome = start_run(config_json.assign(base, changes), run, console)
+    return _INTERRUPTED if outcome is Outcome.INTERRUPTED else 0

@@ -1,0 +1,184 @@
+"""Everything that decides what a run computes, as frozen dataclasses that are written to ``config.json``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from pyg_batchgnn.sample import Replacement
+from pyg_batchgnn.train.errors import TrainError
+
+
+class ModelKind(str, Enum):
+    """Which convolution the layers are made of."""
+
+    SAGE = "sage"
+    GCN = "gcn"
+    GIN = "gin"
+    GAT = "gat"
+
+
+class LastBatch(str, Enum):
+    """What becomes of the training nodes that do not fill a minibatch."""
+
+    DROP = "drop"
+    KEEP = "keep"
+
+
+class Malloc(str, Enum):
+    """Whether the C library keeps memory that training frees, or gives it back to the system."""
+
+    KEEP = "keep"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network: `layers` convolutions, `hidden` columns between them.
+
+    `dropout` (between layers) does not apply to GIN, `heads` only to GAT.
+    """
+
+    kind: ModelKind = ModelKind.SAGE
+    layers: int = 3
+    hidden: int = 256
+    dropout: float = 0.5
+    heads: int = 4
+
+
+@dataclass(frozen=True)
+class SamplingConfig:
+    """Minibatches. The last four fields change time and memory, never a result.
+
+    Attributes:
+        fanout: neighbours a node, from the seeds outwards; -1 takes all.
+        replacement: with or without replacement, in training and in evaluation.
+        batch_size: training nodes a minibatch.
+        last_batch: drop or keep a last, smaller minibatch; the only one is always kept.
+        test_fanout: as `fanout`, for evaluation; None is 20 a layer, for GIN the training fanout.
+        test_batch_size: nodes a minibatch of evaluation; None is `batch_size`.
+        macrobatch_size: minibatches sampled together, or "auto".
+        fetch_size: minibatches whose features are gathered together, or "auto".
+        memory_budget: bytes that the loader may take; None leaves it to the loader.
+        prefetch: macrobatches prepared beside training.
+    """
+
+    fanout: tuple[int, ...] = (15, 10, 5)
+    replacement: Replacement = Replacement.WITH
+    batch_size: int = 1024
+    last_batch: LastBatch = LastBatch.DROP
+    test_fanout: tuple[int, ...] | None = None
+    test_batch_size: int | None = None
+    macrobatch_size: int | str = "auto"
+    fetch_size: int | str = "auto"
+    memory_budget: int | None = None
+    prefetch: int = 0
+
+
+@dataclass(frozen=True)
+class OptimiserConfig:
+    """Adam."""
+
+    learning_rate: float = 0.003
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What to train on, how long, and with what.
+
+    Attributes:
+        dataset: a name or path as `pyg_batchgnn.data.load_dataset` takes it; None is the default data set.
+        epochs: passes over the training nodes.
+        seed: decides initial weights, order, samples and dropout.
+        threads: of torch and of the loader; None is one a core.
+        malloc: see `pyg_batchgnn.train.memory`.
+        evaluate_every: epochs between two validations (the last epoch always has one).
+        checkpoint_seconds: the longest time without a checkpoint inside an epoch.
+    """
+
+    dataset: str | None = None
+    epochs: int = 20
+    seed: int = 0
+    threads: int | None = None
+    malloc: Malloc = Malloc.KEEP
+    evaluate_every: int = 1
+    checkpoint_seconds: float = 600.0
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The whole configuration; checked when it is made.
+
+    Raises:
+        TrainError: a value is out of its range, or two of them disagree.
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        _check_ranges(self)
+        _check_fanouts(self)
+        if self.model.kind is ModelKind.GAT and self.model.hidden % self.model.heads:
+            raise TrainError(
+                f"model.hidden is {self.model.hidden}, which {self.model.heads} heads cannot share; "
+                "choose a multiple of model.heads"
+            )
+
+    @property
+    def test_fanout(self) -> tuple[int, ...]:
+        """Fanout of evaluation: 20 a layer, but for GIN that of training (BatchGNN, appendix E)."""
+        if self.sampling.test_fanout is not None:
+            return self.sampling.test_fanout
+        return self.sampling.fanout if self.model.kind is ModelKind.GIN else (20,) * self.model.layers
+
+    @property
+    def test_batch_size(self) -> int:
+        """Nodes a minibatch of evaluation."""
+        return self.sampling.test_batch_size or self.sampling.batch_size
+
+
+def _check_ranges(config: TrainConfig) -> None:
+    model, sampling, optimiser, run = config.model, config.sampling, config.optimiser, config.run
+    at_least = {
+        "model.layers": (model.layers, 1),
+        "model.hidden": (model.hidden, 1),
+        "model.heads": (model.heads, 1),
+        "sampling.batch_size": (sampling.batch_size, 1),
+        "sampling.test_batch_size": (sampling.test_batch_size, 1),
+        "sampling.macrobatch_size": (sampling.macrobatch_size, 1),
+        "sampling.fetch_size": (sampling.fetch_size, 1),
+        "sampling.memory_budget": (sampling.memory_budget, 1),
+        "sampling.prefetch": (sampling.prefetch, 0),
+        "optimiser.learning_rate": (optimiser.learning_rate, 0),
+        "optimiser.weight_decay": (optimiser.weight_decay, 0),
+        "run.epochs": (run.epochs, 1),
+        "run.seed": (run.seed, 0),
+        "run.threads": (run.threads, 1),
+        "run.evaluate_every": (run.evaluate_every, 1),
+        "run.checkpoint_seconds": (run.checkpoint_seconds, 0),
+    }
+    for name, (value, low) in at_least.items():
+        if isinstance(value, str):
+            if value != "auto":
+                raise TrainError(f'{name} must be a number or "auto", got {value!r}')
+        elif value is not None and not value >= low:
+            raise TrainError(f"{name} must be at least {low}, got {value}")
+    if not 0.0 <= model.dropout < 1.0:
+        raise TrainError(f"model.dropout must be at least 0 and below 1, got {model.dropout}")
+
+
+def _check_fanouts(config: TrainConfig) -> None:
+    for name, fanout in (("fanout", config.sampling.fanout), ("test_fanout", config.test_fanout)):
+        if len(fanout) != config.model.layers:
+            raise TrainError(
+                f"sampling.{name} is {','.join(map(str, fanout))} ({len(fanout)} numbers) but the model has "
+                f"{config.model.layers} layers; give one number a layer, or change model.layers"
+            )
+        if any(k < -1 for k in fanout):
+            raise TrainError(
+                f"sampling.{name} is {','.join(map(str, fanout))}; numbers must be 0 or more, or -1 for all"
+            )

@@ -1,0 +1,47 @@
+"""Recognises the data set that a checkpoint belongs to."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.data import Dataset
+
+_SAMPLES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Counts of a data set and a checksum over up to a million evenly spaced elements of each array."""
+
+    num_nodes: int
+    num_edges: int
+    num_features: int
+    num_classes: int
+    checksum: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+def fingerprint(dataset: Dataset) -> Fingerprint:
+    """The fingerprint of `dataset`; the same data in other dtypes of integers has the same one."""
+    checksum = 0
+    splits = (dataset.train_idx, dataset.val_idx, dataset.test_idx)
+    for array in (dataset.edge_index[0], dataset.edge_index[1], dataset.x, dataset.y, *splits):
+        if array is not None:
+            checksum = zlib.crc32(_evenly_spaced(array).numpy().tobytes(), checksum)
+    return Fingerprint(
+        dataset.num_nodes, dataset.num_edges, dataset.num_features, dataset.num_classes, checksum
+    )
+
+
+def _evenly_spaced(array: Tensor) -> Tensor:
+    flat = array.reshape(-1)
+    taken = flat[:: max(1, -(-flat.numel() // _SAMPLES))]
+    return taken.to(torch.float32 if taken.is_floating_point() else torch.int64).contiguous()

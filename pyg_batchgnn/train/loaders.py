@@ -1,0 +1,101 @@
+"""The loaders of a run, all on one copy of the graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.loader import MacrobatchNeighborLoader
+from pyg_batchgnn.sample import PygNeighborSampler, Replacement
+from pyg_batchgnn.store import CscGraph, graph_from_pyg
+from pyg_batchgnn.train.config import LastBatch, TrainConfig
+from pyg_batchgnn.train.errors import TrainError
+
+
+@dataclass(frozen=True)
+class SampledGraph:
+    """A graph with features and labels, and its in-edges grouped by destination for the samplers."""
+
+    data: Data
+    topology: CscGraph
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> SampledGraph:
+        """What training needs of `dataset` (edges, features, labels) and nothing that would only be carried
+        along.
+
+        Raises:
+            TrainError: there are no features.
+        """
+        if dataset.x is None:
+            raise TrainError(f"{dataset.name} has no node features, which every model here needs")
+        full = dataset.to_pyg()
+        data = Data(x=full.x, edge_index=full.edge_index, y=full.y)
+        data.num_nodes = dataset.num_nodes
+        return cls(data, graph_from_pyg(data).advise_huge_pages())
+
+
+def training_loader(
+    config: TrainConfig, graph: SampledGraph, nodes: Tensor
+) -> tuple[MacrobatchNeighborLoader, list[str]]:
+    """The shuffled loader of training minibatches, and notes for the user.
+
+    Raises:
+        TrainError: the loader refuses an option.
+    """
+    sampling = config.sampling
+    drop = sampling.last_batch is LastBatch.DROP
+    notes = []
+    if drop and len(nodes) < sampling.batch_size:
+        drop = False
+        notes.append(
+            f"only {len(nodes)} training nodes for minibatches of {sampling.batch_size}: "
+            "the one smaller minibatch is kept"
+        )
+    return _loader(config, graph, nodes, sampling.fanout, sampling.batch_size, True, drop), notes
+
+
+def evaluation_loader(config: TrainConfig, graph: SampledGraph, nodes: Tensor) -> MacrobatchNeighborLoader:
+    """Minibatches of `nodes` in order, every one of them, with the fanout of evaluation.
+
+    Raises:
+        TrainError: the loader refuses an option.
+    """
+    return _loader(config, graph, nodes, config.test_fanout, config.test_batch_size, False, False)
+
+
+def _loader(
+    config: TrainConfig,
+    graph: SampledGraph,
+    nodes: Tensor,
+    fanout: tuple[int, ...],
+    batch_size: int,
+    shuffle: bool,
+    drop_last: bool,
+) -> MacrobatchNeighborLoader:
+    sampling, run = config.sampling, config.run
+    replace = sampling.replacement is Replacement.WITH
+    try:
+        sampler = PygNeighborSampler(graph.topology, list(fanout), replace, run.seed, run.threads)
+        return MacrobatchNeighborLoader(
+            graph.data,
+            num_neighbors=list(fanout),
+            input_nodes=nodes.to(torch.int64),
+            replace=replace,
+            neighbor_sampler=sampler,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            macrobatch_size=sampling.macrobatch_size,
+            fetch_size=sampling.fetch_size,
+            memory_budget=sampling.memory_budget,
+            prefetch=sampling.prefetch,
+            seed=run.seed,
+            threads=run.threads,
+        )
+    except (ValueError, NotImplementedError) as error:
+        raise TrainError(str(error)) from error

@@ -1,0 +1,72 @@
+"""Where the time of a run goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+
+
+class Phase(str, Enum):
+    """What the time is spent on, in the order of a step.
+
+    The first three are the loader's own account; with prefetching they run beside training.
+    """
+
+    SAMPLE = "sample"
+    FETCH = "fetch"
+    EXPORT = "export"
+    WAIT = "wait"
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMISER = "optimiser"
+    EVALUATION = "evaluation"
+    CHECKPOINT = "checkpoint"
+
+
+LABELS: Mapping[Phase, str] = {
+    Phase.SAMPLE: "sampling",
+    Phase.FETCH: "fetching features",
+    Phase.EXPORT: "exporting minibatches",
+    Phase.WAIT: "waiting for the loader",
+    Phase.FORWARD: "forward",
+    Phase.BACKWARD: "backward",
+    Phase.OPTIMISER: "optimiser",
+    Phase.EVALUATION: "evaluation",
+    Phase.CHECKPOINT: "checkpoints",
+}
+
+
+class PhaseClock:
+    """Wall seconds by phase, added up."""
+
+    def __init__(self, seconds: Mapping[str, float] | None = None) -> None:
+        self._seconds = dict.fromkeys(Phase, 0.0)
+        for name, value in (seconds or {}).items():
+            self._seconds[Phase(name)] = float(value)
+
+    @contextmanager
+    def measure(self, phase: Phase) -> Iterator[None]:
+        """Add the time of the block to `phase`."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[phase] += time.perf_counter() - begin
+
+    def add(self, phase: Phase, seconds: float) -> None:
+        """Add time that was measured elsewhere."""
+        self._seconds[phase] += seconds
+
+    def merge(self, other: PhaseClock) -> None:
+        """Add all of another clock."""
+        for phase, seconds in other._seconds.items():
+            self._seconds[phase] += seconds
+
+    def __getitem__(self, phase: Phase) -> float:
+        return self._seconds[phase]
+
+    def to_dict(self) -> dict[str, float]:
+        """Seconds by the phases' names."""
+        return {phase.value: seconds for phase, seconds in self._seconds.items()}

@@ -1,0 +1,108 @@
+"""What a run leaves behind, and where."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyg_batchgnn.train.errors import TrainError
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A folder with fixed file names."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The configuration as JSON."""
+        return self.path / "config.json"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object a line and an epoch."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def result(self) -> Path:
+        """The final figures as JSON; present once the run has ended."""
+        return self.path / "result.json"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Everything needed to go on, and the best model."""
+        return self.path / "checkpoint.safetensors"
+
+    @classmethod
+    def create(cls, path: Path | None, name: str) -> RunFolder:
+        """A new folder at `path`, or ``runs/<name>-<n>`` with the first free n.
+
+        Raises:
+            TrainError: `path` exists and is not an empty folder.
+        """
+        if path is not None:
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                raise TrainError(f"{path} already holds something; give another --run, or --resume {path}")
+            path.mkdir(parents=True, exist_ok=True)
+            return cls(path)
+        safe = re.sub(r"[^\w.-]+", "_", name)
+        number = 1
+        while True:
+            path = Path("runs") / f"{safe}-{number}"
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                number += 1
+            else:
+                return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """A folder that a run has written.
+
+        Raises:
+            TrainError: it does not exist or has no configuration.
+        """
+        folder = cls(path)
+        if not path.is_dir():
+            raise TrainError(f"{path}: no such run folder; a run prints its folder when it starts")
+        if not folder.config.is_file():
+            raise TrainError(f"{path}: not a run folder, it has no {folder.config.name}")
+        return folder
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path` that takes its place, safe on disk, when the block ends well."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace `path` by `value` as indented JSON."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+def _sync_folder(path: Path) -> None:
+    """Make a rename in `path` survive a power cut, where folders can be opened."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
