@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.sample import MacrobatchSampler, Minibatch, SamplingPlan
+from pyg_batchgnn.sample import Layout, MacrobatchSampler, Minibatch, SamplingPlan
 
 from .reference import ReferenceMinibatch, reference_sample
 from .strategies import Csc
@@ -89,6 +89,8 @@ def check_graph(
     epoch: int,
     threads: int | None = None,
 ) -> None:
-    """A new sampler on a graph in CSC form gives what the reference gives."""
-    sampler = MacrobatchSampler(csc.graph(), plan, seed=seed, threads=threads)
-    check_sampler(sampler, csc.lists(), plan, seed, seed_lists, epoch)
+    """New samplers on a graph in CSC form, one for each layout of edges, give what the reference gives."""
+    graph = csc.graph()
+    for layout in Layout:
+        sampler = MacrobatchSampler(graph, plan, seed=seed, threads=threads, layout=layout)
+        check_sampler(sampler, csc.lists(), plan, seed, seed_lists, epoch)

@@ -20,7 +20,7 @@ from pyg_batchgnn.sample import Replacement
 WORD = 2**64
 GAMMA = 0x9E3779B97F4A7C15
 SHUFFLE = int.from_bytes(b"SHUFFLE", "big")
-FEISTEL_ROUNDS = 12
+FEISTEL_ROUNDS = 24
 
 
 @dataclass(frozen=True)
@@ -185,20 +185,18 @@ def feistel(x: int, a: int, b: int, round_keys: Sequence[int]) -> int:
     return left * b + right
 
 
-def reference_permutation(n: int, seed: int, epoch: int) -> list[int]:
-    """The permutation of range(n) that shuffles the epoch.
-
-    A Feistel network on the slightly larger range(a * b) that walks its cycles back into range(n).
-    """
-    if n == 0:
-        return []
+def shuffled(i: int, n: int, seed: int, epoch: int) -> int:
+    """The value at position i: the network on range(a * b) walks its cycle until it is back in range(n)."""
     a = isqrt(n - 1) + 1  # ceil(sqrt(n))
+    a += a % 2  # were a and b both odd, every round would be an even permutation
     b = -(-n // a)  # ceil(n / a)
     round_keys = [fold_all([seed, epoch, SHUFFLE, r]) for r in range(FEISTEL_ROUNDS)]
-    permutation = []
-    for i in range(n):
-        x = feistel(i, a, b, round_keys)
-        while x >= n:
-            x = feistel(x, a, b, round_keys)
-        permutation.append(x)
-    return permutation
+    x = feistel(i, a, b, round_keys)
+    while x >= n:
+        x = feistel(x, a, b, round_keys)
+    return x
+
+
+def reference_permutation(n: int, seed: int, epoch: int) -> list[int]:
+    """The permutation of range(n) that shuffles the epoch."""
+    return [shuffled(i, n, seed, epoch) for i in range(n)]

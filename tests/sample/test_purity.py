@@ -111,23 +111,6 @@ def test_scratch_over_many_batches_of_random_sizes() -> None:
         assert_all_same(sampler.sample([lists[i] for i in chosen], 0), [expected[i] for i in chosen])
 
 
-def test_scratch_after_two_billion_local_ids() -> None:
-    """The map of nodes is not cleared between minibatches but counts on, until 2^31 makes it start again.
-
-    Training meets that after some 20,000 minibatches: here 36,000 of 60,001 nodes each, and smaller ones between.
-    """
-    big, small = torch.tensor([0]), random_lists(1, 40, seed=6)
-    csc = star(60_000, torch.int32)
-    plan = SamplingPlan((-1,), edge_ids=False)
-    sampler = MacrobatchSampler(csc.graph(), plan, threads=1)
-    between = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=1)
-    expected, expected_small = sampler.sample([big], 0)[0], one_by_one(small, 0)
-    for _ in range(2**31 // (50 * 60_001) + 2):
-        for batch in sampler.sample([big] * 50, 0):
-            assert torch.equal(batch.node, expected.node) and torch.equal(batch.indices, expected.indices)
-        assert_all_same(between.sample(small, 0), expected_small)
-
-
 def test_floyd_after_floyd_on_a_star() -> None:
     """The set of picks of one node must be empty again for the next, whatever the sizes."""
     csc = star(5000)

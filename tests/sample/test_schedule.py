@@ -52,11 +52,30 @@ def test_bijective_at_large_sizes(n: int) -> None:
     assert torch.equal(keyed_permutation(n, 0, 0).sort().values, torch.arange(n))
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 7])
 def test_all_permutations_are_equally_likely(n: int) -> None:
-    """n = 5 and 6 live on Z_3 x Z_2, the domain on which a Feistel network mixes most slowly."""
+    """Small domains are where a Feistel network mixes most slowly."""
     table = shuffles(n, range(100), range(1000))
     assert_uniform(p_of_whole_permutations(table.reshape(-1, n)))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 7, 8, 9, 16, 23, 25, 36, 49, 100, 120, 121])
+def test_half_of_all_permutations_are_odd(n: int) -> None:
+    """A Feistel network whose halves both have odd sizes would give even permutations only."""
+    table = shuffles(n, range(5), range(1000)).reshape(-1, n)
+    odd = sum(is_odd(permutation) for permutation in table.tolist())
+    assert_uniform(p_of_cells(np.array([odd, 5000 - odd]), np.array([0.5, 0.5])))
+
+
+def is_odd(permutation: list[int]) -> bool:
+    """Whether an odd number of swaps sorts the permutation."""
+    swaps, left = 0, list(permutation)
+    for i in range(len(left)):
+        while left[i] != i:
+            j = left[i]
+            left[i], left[j] = left[j], j
+            swaps += 1
+    return swaps % 2 == 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,79 @@
+// Answers questions about the kernels that no graph can ask, one line each; tests/sample/test_kernels.py asks
+// them.
+#include <cstdint>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "kernels/choose.h"
+#include "kernels/node_map.h"
+#include "kernels/permutation.h"
+#include "kernels/random.h"
+
+using namespace pyg_batchgnn;
+
+namespace {
+
+template <class T>
+T read() {
+  T value;
+  std::cin >> value;
+  return value;
+}
+
+// key n count -> count bounded words
+void bounded() {
+  WordStream words(read<uint64_t>());
+  const auto n = read<uint64_t>();
+  for (auto count = read<int>(); count > 0; --count) std::cout << words.bounded(n) << ' ';
+}
+
+// n seed epoch position -> the value there
+void permute() {
+  const auto n = read<uint64_t>();
+  const auto seed = read<uint64_t>();
+  const KeyedPermutation permutation(n, seed, read<uint64_t>());
+  std::cout << permutation(read<uint64_t>());
+}
+
+// key degree fanout with_replacement -> the picks
+void choose() {
+  static NodeMap<uint64_t> picked;
+  const auto key = read<uint64_t>();
+  const auto degree = read<int64_t>(), fanout = read<int64_t>();
+  const auto replacement = read<int>() != 0 ? Replacement::kWith : Replacement::kWithout;
+  std::vector<int64_t> out(static_cast<size_t>(picks_of(degree, fanout, replacement)) + 1);
+  Chooser(fanout, replacement, &picked)(key, 0, degree, out.data());
+  out.pop_back();
+  for (const int64_t pick : out) std::cout << pick << ' ';
+}
+
+// ids minibatches jump -> whether a map that gives out 2^31 local ids and more stays right. Every minibatch
+// maps `ids` ids in an order of its own; the last gets local id `jump`, so that the map counts on by that
+// much.
+void wrap() {
+  NodeMap<uint32_t> map;
+  const auto ids = read<uint32_t>();
+  const auto minibatches = read<uint32_t>(), jump = read<uint32_t>();
+  bool right = true;
+  for (uint32_t minibatch = 0; minibatch < minibatches; ++minibatch) {
+    map.begin();
+    map.reserve(ids, static_cast<const int64_t*>(nullptr), 0);
+    const auto id = [&](uint32_t i) { return (i * 7 + minibatch * 3) % (2 * ids); };
+    const auto local = [&](uint32_t i) { return i + 1 == ids ? jump : i; };
+    for (uint32_t i = 0; i < ids; ++i) right &= map.find_or_insert(id(i), local(i)) == local(i);
+    for (uint32_t i = 0; i < ids; ++i) right &= map.find_or_insert(id(i), jump + 1) == local(i);
+  }
+  std::cout << right;
+}
+
+}  // namespace
+
+int main() {
+  for (std::string question; std::cin >> question; std::cout << '\n') {
+    if (question == "bounded") bounded();
+    if (question == "permute") permute();
+    if (question == "choose") choose();
+    if (question == "wrap") wrap();
+  }
+}

@@ -1,0 +1,89 @@
+"""The kernels alone, at sizes that no graph in memory reaches.
+
+They know nothing of torch, so a small program around them is compiled here, with the sanitizer of undefined
+behaviour.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pyg_batchgnn.sample import Replacement
+
+from .reference import bounded, reference_picks, shuffled, words
+
+SOURCES = Path(__file__).parents[2] / "csrc"
+Ask = Callable[[str], list[int]]
+
+KEYS = [0, 1, 2**64 - 1, 0x0123456789ABCDEF]
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
+    """Sends one question to the compiled program and returns the numbers of its answer."""
+    program = tmp_path_factory.mktemp("kernels") / "kernels"
+    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    assert compiler, "no C++ compiler found; the package needs one to be built, and so does this test"
+    flags = ["-std=c++20", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all", "-I", str(SOURCES)]
+    kernels = [SOURCES / "kernels" / name for name in ("allocation.cpp", "pages.cpp")]
+    command = [
+        compiler,
+        *flags,
+        str(Path(__file__).with_name("kernels.cpp")),
+        *map(str, kernels),
+        "-o",
+        str(program),
+    ]
+    subprocess.run([*command, "-pthread"], check=True)
+
+    def send(question: str) -> list[int]:
+        answer = subprocess.run([program], input=question, capture_output=True, text=True, check=True)
+        return [int(number) for number in answer.stdout.split()]
+
+    return send
+
+
+@pytest.mark.parametrize(
+    "n", [1, 2, 3, 10, 2**31, 2**32 + 1, 2**62 + 1, 2**63 - 1, 2**63, 2**63 + 1, 3 * 2**62, 2**64 - 1]
+)
+def test_bounded(n: int, ask: Ask) -> None:
+    """Just above 2^63 half of all words are rejected; just below 2^64 almost none."""
+    for key in KEYS:
+        stream = words(key)
+        assert ask(f"bounded {key} {n} 200") == [bounded(stream, n) for _ in range(200)]
+
+
+@pytest.mark.parametrize("degree", [41, 64, 300, 2**31 - 1, 2**31 + 1, 2**32 + 7, 2**40, 2**62])
+@pytest.mark.parametrize("fanout", [1, 40, 41, 200])
+def test_choices(degree: int, fanout: int, ask: Ask) -> None:
+    """Both ways to remember earlier picks, for degrees beyond 2^32."""
+    for replacement in Replacement:
+        with_replacement = int(replacement is Replacement.WITH)
+        for key in KEYS:
+            expected = reference_picks(degree, fanout, replacement, words(key))
+            assert ask(f"choose {key} {degree} {fanout} {with_replacement}") == expected
+
+
+@pytest.mark.parametrize("n", [2**31 - 1, 2**32, 2**32 + 1, 10**10, 2**40 - 1, (2**25 + 1) ** 2, 2**52 + 1])
+def test_permutation_of_large_ranges(n: int, ask: Ask) -> None:
+    """Positions of a permutation that is far too long to be stored."""
+    for i in (0, 1, n // 2, n - 1):
+        assert ask(f"permute {n} 5 6 {i}") == [shuffled(i, n, 5, 6)]
+
+
+@pytest.mark.parametrize(
+    ("ids", "minibatches", "jump"),
+    [(1, 10, 2**30), (100, 50, 2**30), (100, 20, 2**31 - 2), (1000, 300, 2**24)],
+)
+def test_node_map_after_two_billion_local_ids(ids: int, minibatches: int, jump: int, ask: Ask) -> None:
+    """The map is not cleared between minibatches but counts on, until 2^31 makes it start again.
+
+    Training meets that after some 20,000 minibatches of 100,000 nodes.
+    """
+    assert ask(f"wrap {ids} {minibatches} {jump}") == [1]
