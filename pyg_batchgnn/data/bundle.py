@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from pyg_batchgnn.data.check import check_dataset
 from pyg_batchgnn.data.dataset import Dataset
@@ -127,7 +129,7 @@ def _read_member(path: Path, archive: Any, key: str) -> np.ndarray:
         raise broken(path, key, f"cannot be read ({error})", _RESTORE) from error
 
 
-def _features(path: Path, arrays: dict[str, np.ndarray], feature_dim: int | None, seed: int) -> Any:
+def _features(path: Path, arrays: dict[str, np.ndarray], feature_dim: int | None, seed: int) -> Tensor:
     if feature_dim is not None and feature_dim < 1:
         raise broken(path, "x", f"feature_dim is {feature_dim}", "ask for 1 or more columns")
     if "x" in arrays:
@@ -141,6 +143,10 @@ def _features(path: Path, arrays: dict[str, np.ndarray], feature_dim: int | None
             raise broken(
                 path, key, "array is missing (features are x, or x_indptr, x_indices, x_shape)", _RESTORE
             )
+    for key in _FEATURE_KEYS:
+        if arrays[key].ndim != 1 or arrays[key].dtype.kind not in "iu":
+            fact = f"is {arrays[key].dtype} {list(arrays[key].shape)}, expected integers in one dimension"
+            raise broken(path, key, fact, _RESTORE)
     shape = [int(size) for size in arrays["x_shape"]]
     if len(shape) != 2 or min(shape) < 0 or shape[0] != len(arrays["x_indptr"]) - 1:
         fact = f"is {shape}, x_indptr has {len(arrays['x_indptr'])} entries"
@@ -151,8 +157,8 @@ def _features(path: Path, arrays: dict[str, np.ndarray], feature_dim: int | None
     return densify(rows) if feature_dim is None else project(rows, feature_dim, seed)
 
 
-def _split(path: Path, arrays: dict[str, np.ndarray], array: str) -> Any:
-    return to_index(arrays[array].astype(np.int64, casting="safe"), path, array)
+def _split(path: Path, arrays: dict[str, np.ndarray], array: str) -> Tensor:
+    return to_index(arrays[array], path, array).to(torch.int64)
 
 
 def _count(path: Path, about: dict[str, Any], key: str) -> int:

@@ -9,6 +9,7 @@ from types import TracebackType
 import numpy as np
 
 _HEADER_BYTES = 256  # magic, length and text; room for any shape, so that it can be rewritten in place
+_COPY_BYTES = 1 << 20
 
 
 def npy_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
@@ -23,7 +24,7 @@ class NpyAppender:
 
     Args:
         path: file to write.
-        dtype: type of the elements; every piece must be convertible without loss.
+        dtype: type of the elements, to which every piece is converted.
         row: shape of one row, () for a flat array.
     """
 
@@ -97,7 +98,7 @@ class EdgeAppender:
         with self._sources, self._destinations:
             if error is None:
                 self._destinations.seek(0)
-                while piece := self._destinations.read(1 << 24):
+                while piece := self._destinations.read(_COPY_BYTES):
                     self._sources.write(piece)
                 self._sources.seek(0)
                 self._sources.write(npy_header(self.dtype, (2, self.edges)))

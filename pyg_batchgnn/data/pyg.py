@@ -39,7 +39,7 @@ def from_pyg(data: Data, name: str = "pyg", num_classes: int | None = None) -> D
         raise broken(name, "edge_index", "is missing", "set data.edge_index (an adj_t must be converted)")
     labels = _labels(name, data, num_nodes)
     if num_classes is None:
-        num_classes = int(labels.max()) + 1 if len(labels) else 0
+        num_classes = max(int(labels.max()) + 1, 0) if len(labels) else 0
     dataset = Dataset(
         name=name,
         num_nodes=int(num_nodes),

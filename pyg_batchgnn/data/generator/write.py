@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -33,7 +34,7 @@ Advance = Callable[[], None]
 
 
 class Progress(enum.Enum):
-    """Whether to show a progress bar; AUTO: from a million nodes on."""
+    """Whether to show a progress bar; AUTO: from a million nodes on, where stderr is a terminal."""
 
     AUTO = "auto"
     SHOW = "show"
@@ -157,13 +158,14 @@ def _write_nodes(
 @contextmanager
 def _progress_bar(spec: GeneratorSpec, progress: Progress) -> Iterator[Callable[[str, int], Advance]]:
     """Gives a function that starts a phase of so many steps and returns what to call after each step."""
-    if progress is Progress.HIDE or (progress is Progress.AUTO and spec.nodes < _BAR_NODES):
+    wanted = spec.nodes >= _BAR_NODES and sys.stderr.isatty()
+    if progress is Progress.HIDE or (progress is Progress.AUTO and not wanted):
         yield lambda _phase, _steps: lambda: None
         return
     from rich.console import Console
     from rich.progress import Progress as Bar
 
-    with Bar(console=Console(stderr=True), transient=True) as bar:
+    with Bar(console=Console(stderr=True), transient=progress is Progress.AUTO) as bar:
 
         def start_phase(phase: str, steps: int) -> Advance:
             task = bar.add_task(phase, total=steps)

@@ -107,10 +107,12 @@ def _convert_binary(folder: Path, target: Path) -> int:
     num_edges = _member_total(archive, "num_edges_list")
     with open_member(archive, "edge_index") as member:
         _check_shape(member, (2, num_edges))
+        _check_kind(member, "iu", "integers")
         _write_edges(member, target / "edge_index.npy", num_nodes)
     with open_member(archive, "node_feat") as member:
         shape = member.header.shape
         _check_shape(member, (num_nodes, shape[1] if len(shape) == 2 else -1))
+        _check_kind(member, "f", "floating point numbers")
         dtype = np.float16 if member.header.dtype == np.float16 else np.float32
         with NpyAppender(target / "x.npy", dtype, (shape[1],)) as out:
             for rows in _whole_rows(member.pieces(), shape[1]):
@@ -174,6 +176,12 @@ def _member_total(archive: Path, count: str) -> int:
 def _check_shape(member: NpzMember, shape: tuple[int, ...]) -> None:
     if member.header.shape != shape:
         fact = f"shape is {list(member.header.shape)}, expected {list(shape)}"
+        raise broken(member.path, member.array, fact, _AGAIN)
+
+
+def _check_kind(member: NpzMember, kinds: str, expected: str) -> None:
+    if member.header.dtype.kind not in kinds:
+        fact = f"dtype is {member.header.dtype}, expected {expected}"
         raise broken(member.path, member.array, fact, _AGAIN)
 
 

@@ -1,0 +1,182 @@
+"""The bundled .npz graphs: made-up ones, damaged ones, and cora itself."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pyg_batchgnn.data import DatasetError, DatasetNotFoundError, load_dataset, read_bundle
+from pyg_batchgnn.data.bundle import bundled_names
+
+from .tiny import CLASSES, EDGES, FEATURES, NODES, bundle_features, write_bundle
+
+
+def nonzeros() -> int:
+    """Number of words in the made-up bundle (the same in every folder)."""
+    rng = np.random.default_rng(0)
+    dense = rng.random((NODES, FEATURES)) < 0.4
+    dense[3] = False
+    return int(dense.sum())
+
+
+def test_reads_ones_where_data_is_absent(tmp_path: Path) -> None:
+    path = write_bundle(tmp_path)
+    dataset = read_bundle("toy", tmp_path)
+    assert dataset.x is not None and np.array_equal(dataset.x.numpy(), bundle_features(path))
+    assert dataset.edge_index.dtype == torch.int32 and dataset.edge_index.shape == (2, EDGES)
+    assert dataset.y.dtype == torch.int64 and dataset.num_classes == CLASSES
+    assert dataset.train_idx.tolist() == list(range(8))
+    assert str(path) in dataset.source
+
+
+def test_reads_weights_and_dense_features(tmp_path: Path) -> None:
+    weights = np.linspace(1, 2, nonzeros()).astype(np.float16)
+    path = write_bundle(tmp_path, "weighted", x_data=weights)
+    x = read_bundle("weighted", tmp_path).x
+    assert x is not None and np.array_equal(x.numpy(), bundle_features(path))
+    dense = np.random.default_rng(0).random((NODES, 4)).astype(np.float16)
+    no_sparse = dict.fromkeys(("x_indptr", "x_indices", "x_shape"))
+    write_bundle(tmp_path, "dense", x=dense, **no_sparse)
+    x = read_bundle("dense", tmp_path).x
+    assert x is not None and x.dtype == torch.float16 and np.array_equal(x.numpy(), dense)
+
+
+def test_projection_is_the_dense_product_and_depends_on_its_seed(tmp_path: Path) -> None:
+    weights = np.linspace(1, 2, nonzeros()).astype(np.float16)
+    path = write_bundle(tmp_path, x_data=weights)
+    x = read_bundle("toy", tmp_path, feature_dim=8, projection_seed=5).x
+    matrix = np.random.default_rng(5).standard_normal((FEATURES, 8), dtype=np.float32) / np.sqrt(8)
+    assert x is not None and np.allclose(x.numpy(), bundle_features(path) @ matrix, atol=1e-5)
+    assert x[3].abs().sum() == 0  # the node without a word
+    again, other = (read_bundle("toy", tmp_path, feature_dim=8, projection_seed=s).x for s in (5, 6))
+    assert torch.equal(x, again) and not torch.equal(x, other)  # type: ignore[arg-type]
+
+
+def rewrite(path: Path, kind: str) -> None:
+    content = path.read_bytes()
+    about = path.with_suffix(".json")
+    if kind == "truncated":
+        path.write_bytes(content[:-100])
+    elif kind == "too long":
+        path.write_bytes(content + b"x")
+    elif kind == "altered":
+        middle = len(content) // 2
+        path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    elif kind == "json cut":
+        about.write_text(about.read_text()[:50])
+    elif kind == "json NaN":
+        about.write_text(about.read_text().replace('"num_nodes": 20', '"num_nodes": NaN'))
+    elif kind == "json list":
+        about.write_text("[]")
+    elif kind == "json gone":
+        about.unlink()
+    elif kind == "npz gone":
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("kind", "fact"),
+    [
+        ("truncated", "toy.npz: all arrays: file is truncated"),
+        ("too long", "toy.npz: all arrays: file is too long"),
+        ("altered", "toy.npz: all arrays: sha256 is "),
+        ("json cut", "toy.json: not valid JSON"),
+        ("json NaN", "toy.json: not valid JSON (it holds NaN)"),
+        ("json list", "toy.json: holds a list"),
+        ("json gone", "toy.json: the file does not exist"),
+        ("npz gone", "toy.npz: the file does not exist"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path: Path, kind: str, fact: str) -> None:
+    rewrite(write_bundle(tmp_path), kind)
+    with pytest.raises(DatasetError) as error:
+        read_bundle("toy", tmp_path)
+    assert fact in str(error.value) and str(tmp_path) in str(error.value)
+
+
+BAD_ARRAYS: list[tuple[str, dict[str, Any], str]] = [
+    ("edge_index", {"edge_index": np.full((2, 5), NODES, np.int32)}, "node id 20"),
+    ("edge_index", {"edge_index": np.zeros((2, 5))}, "dtype is float64"),
+    ("edge_index", {"edge_index": None}, "array is missing"),
+    ("edge_index", {"edge_index": np.array([[{}]], dtype=object)}, "cannot be read"),
+    ("y", {"y": np.full(NODES, CLASSES, np.int16)}, "label 3"),
+    ("y", {"y": np.zeros(NODES - 1, np.int16)}, "shape is [19]"),
+    ("val_idx", {"val_idx": np.array([3], np.int32)}, "node 3 is in train_idx too"),
+    ("train_idx", {"train_idx": np.zeros(3)}, "dtype is float64"),
+    ("x_indptr", {"x_indptr": np.arange(NODES + 1, dtype=np.int32)}, "ends with 20"),
+    ("x_indptr", {"x_indptr": np.ones(NODES + 1, np.int32)}, "does not start with 0"),
+    ("x_indptr", {"x_indptr": np.array([0, 5] + [4] * (NODES - 1), np.int32)}, "decreases"),
+    ("x_indices", {"x_indices": np.full(nonzeros(), FEATURES, np.uint16)}, "column 5 is outside [0, 5)"),
+    ("x_indptr", {"x_indptr": np.zeros(NODES + 1)}, "is float64 [21], expected integers"),
+    ("x_data", {"x_data": np.ones(3, np.float16)}, "has 3 entries"),
+    ("x_shape", {"x_shape": np.array([NODES + 1, FEATURES])}, "is [21, 5]"),
+    ("x_shape", {"x_shape": None}, "array is missing"),
+]
+
+
+@pytest.mark.parametrize(("array", "changes", "fact"), BAD_ARRAYS)
+def test_bad_arrays_are_named(tmp_path: Path, array: str, changes: dict[str, Any], fact: str) -> None:
+    path = write_bundle(tmp_path, **changes)
+    with pytest.raises(DatasetError) as error:
+        read_bundle("toy", tmp_path)
+    assert str(error.value).startswith(f"{path}: {array}: ") and fact in str(error.value)
+
+
+def test_json_that_promises_another_type_is_named(tmp_path: Path) -> None:
+    path = write_bundle(tmp_path, about={"arrays": {"y": ["int32", [NODES]]}})
+    with pytest.raises(DatasetError, match=r"toy\.npz: y: is int16 \[20\], the JSON says int32 \[20\]"):
+        read_bundle("toy", path.parent)
+
+
+def test_a_foreign_file_with_a_right_checksum_is_named(tmp_path: Path) -> None:
+    path = write_bundle(tmp_path)
+    path.write_bytes(b"not a zip archive at all")
+    about = json.loads(path.with_suffix(".json").read_text())
+    about |= {"bytes": 24, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    path.with_suffix(".json").write_text(json.dumps(about))
+    with pytest.raises(DatasetError, match=r"toy\.npz: all arrays: not a \.npz archive"):
+        read_bundle("toy", tmp_path)
+
+
+def test_heterogeneous_is_refused(tmp_path: Path) -> None:
+    write_bundle(tmp_path, about={"heterogeneous": True})
+    with pytest.raises(DatasetError, match="heterogeneous graphs are still to come"):
+        load_dataset("toy", tmp_path)
+    assert bundled_names(tmp_path) == []
+
+
+@pytest.mark.parametrize("dim", [0, -3])
+def test_feature_dim_must_be_positive(tmp_path: Path, dim: int) -> None:
+    write_bundle(tmp_path)
+    with pytest.raises(DatasetError, match=f"x: feature_dim is {dim}"):
+        read_bundle("toy", tmp_path, feature_dim=dim)
+
+
+def test_absent_names_the_folder(nowhere: Path) -> None:
+    with pytest.raises(DatasetNotFoundError, match=str(nowhere)):
+        read_bundle("cora")
+
+
+def test_cora(real_graphs: Path) -> None:
+    dataset = read_bundle("cora", real_graphs)
+    assert (dataset.num_nodes, dataset.num_edges, dataset.num_features) == (2708, 10556, 1433)
+    assert dataset.num_classes == 7
+    assert [len(i) for i in (dataset.train_idx, dataset.val_idx, dataset.test_idx)] == [140, 500, 1000]
+    assert dataset.x is not None and int(dataset.x.sum()) == 49216
+    assert dataset.to_pyg().is_undirected()
+
+
+def test_projection_keeps_norms_on_cora(real_graphs: Path) -> None:
+    whole, projected = (read_bundle("cora", real_graphs, feature_dim=dim).x for dim in (None, 512))
+    assert whole is not None and projected is not None
+    ratio = projected.norm(dim=1) / whole.norm(dim=1).clamp(min=1e-9)
+    assert abs(float(ratio.mean()) - 1) < 0.01 and float(ratio.std()) < 0.06
+
+
+def test_real_heterogeneous_graph_is_refused(real_graphs: Path) -> None:
+    with pytest.raises(DatasetError, match=r"oewn_hetero\.npz: .*heterogeneous graphs are still to come"):
+        load_dataset("oewn_hetero", real_graphs)

@@ -1,0 +1,229 @@
+"""Folders of .npy arrays: round trips and damage."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyg_batchgnn.data import (
+    Dataset,
+    DatasetError,
+    DatasetNotFoundError,
+    read_folder,
+    verify_folder,
+    write_folder,
+)
+from pyg_batchgnn.data.folder_write import new_folder
+
+from .tiny import CLASSES, EDGES, NODES, same, save_arrays, tiny_dataset
+
+EDGE_INDEX = np.random.default_rng(0).integers(0, NODES, (2, EDGES))
+
+
+@st.composite
+def datasets(draw: st.DrawFn) -> Dataset:
+    nodes = draw(st.integers(1, 12))
+    edges = draw(st.lists(st.tuples(*[st.integers(0, nodes - 1)] * 2), max_size=20))
+    classes = draw(st.integers(1, 4))
+    y = draw(st.lists(st.integers(0, classes - 1), min_size=nodes, max_size=nodes))
+    part = torch.tensor(draw(st.lists(st.integers(0, 3), min_size=nodes, max_size=nodes)))
+    dtype = draw(st.sampled_from([torch.int32, torch.int64]))
+    feature_dtype = draw(st.sampled_from([torch.float16, torch.float32]))
+    return Dataset(
+        name=draw(st.text(min_size=1, max_size=8)),
+        num_nodes=nodes,
+        num_classes=classes,
+        edge_index=torch.tensor(edges, dtype=dtype).reshape(-1, 2).T.contiguous(),
+        x=torch.randn(nodes, draw(st.integers(0, 3))).to(feature_dtype) if draw(st.booleans()) else None,
+        y=torch.tensor(y),
+        train_idx=(part == 0).nonzero()[:, 0],
+        val_idx=(part == 1).nonzero()[:, 0],
+        test_idx=(part == 2).nonzero()[:, 0],
+        source=draw(st.text(min_size=1, max_size=20)),
+        edge_attr=torch.randn(len(edges), 2) if draw(st.booleans()) else None,
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(datasets())
+def test_round_trip(dataset: Dataset) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_folder(dataset, Path(folder) / "set")
+        read = read_folder(path)
+        assert same(dataset, read)
+        assert (read.name, read.source) == (dataset.name, dataset.source)
+
+
+def test_arrays_made_by_hand(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((NODES, 4))  # float64, as NumPy makes it
+    y = np.arange(NODES) % CLASSES
+    save_arrays(
+        tmp_path / "mine", edge_index=EDGE_INDEX, x=x, y=y, train_idx=np.arange(5), val_idx=np.array([7])
+    )
+    dataset = read_folder(tmp_path / "mine")
+    assert (dataset.name, dataset.num_nodes, dataset.num_classes) == ("mine", NODES, CLASSES)
+    assert dataset.x is not None and dataset.x.dtype == torch.float32
+    assert dataset.train_idx.tolist() == [0, 1, 2, 3, 4] and dataset.test_idx.numel() == 0
+    assert str(tmp_path / "mine") in dataset.source
+
+
+def test_edges_alone_are_enough(tmp_path: Path) -> None:
+    save_arrays(tmp_path / "bare", src=EDGE_INDEX[0].astype(np.int32), dst=EDGE_INDEX[1].astype(np.int32))
+    dataset = read_folder(tmp_path / "bare")
+    assert np.array_equal(dataset.edge_index.numpy(), EDGE_INDEX) and dataset.edge_index.dtype == torch.int32
+    assert dataset.num_nodes == int(EDGE_INDEX.max()) + 1
+    assert dataset.x is None and dataset.num_classes == 0 and bool((dataset.y == -1).all())
+
+
+def test_masks_and_a_short_meta(tmp_path: Path) -> None:
+    mask = np.zeros(NODES, bool)
+    mask[[2, 5]] = True
+    folder = save_arrays(tmp_path / "m", edge_index=EDGE_INDEX, y=np.zeros(NODES), train_mask=mask)
+    (folder / "META.json").write_text(json.dumps({"name": "named", "num_classes": 9, "source": "Hand made."}))
+    dataset = read_folder(folder)
+    assert (dataset.name, dataset.num_classes, dataset.source) == ("named", 9, "Hand made.")
+    assert dataset.train_idx.tolist() == [2, 5]
+
+
+def test_edges_are_mapped_not_read(tmp_path: Path) -> None:
+    path = write_folder(tiny_dataset(), tmp_path / "set")
+    dataset = read_folder(path)
+    dataset.edge_index[0, 0] = 3  # this process's copy only
+    assert same(read_folder(path), tiny_dataset())
+
+
+BY_HAND: list[tuple[str, str, dict[str, Any], str]] = [
+    ("edge_index.npy", "edge_index", {"edge_index": EDGE_INDEX.astype(float)}, "dtype is float64"),
+    ("edge_index.npy", "edge_index", {"edge_index": EDGE_INDEX.T}, "shape is [60, 2]"),
+    ("edge_index.npy", "edge_index", {"edge_index": EDGE_INDEX - 1}, "node id -1"),
+    ("edge_index.npy", "edge_index", {"edge_index": EDGE_INDEX + 1}, "node id 20"),
+    (
+        "dst.npy",
+        "dst",
+        {"edge_index": None, "src": EDGE_INDEX[0], "dst": EDGE_INDEX[1][:-1]},
+        "shape is [59]",
+    ),
+    ("dst.npy", "dst", {"edge_index": None, "src": EDGE_INDEX[0], "dst": EDGE_INDEX[1] * 1.0}, "float64"),
+    ("dst.npy", "dst", {"edge_index": None, "src": EDGE_INDEX[0]}, "does not exist"),
+    ("x.npy", "x", {"x": np.zeros((NODES, 2), complex)}, "dtype is complex128"),
+    ("x.npy", "x", {"x": np.full((NODES, 2), np.nan)}, "value nan at position [0, 0]"),
+    ("x.npy", "x", {"x": np.zeros(NODES)}, "shape is [20]"),
+    ("y.npy", "y", {"y": np.full(NODES, 0.5)}, "label 0.5"),
+    ("y.npy", "y", {"y": np.full(NODES, -7)}, "label -7"),
+    ("train_idx.npy", "train_idx", {"train_idx": np.array([NODES])}, "node id 20"),
+    ("val_idx.npy", "val_idx", {"val_idx": np.array([1]), "train_idx": np.array([1])}, "is in train_idx too"),
+    ("train_mask.npy", "train_mask", {"train_mask": np.zeros(NODES - 1, bool)}, "is bool [19]"),
+    ("train_mask.npy", "train_mask", {"train_mask": np.zeros(NODES)}, "is float64 [20]"),
+    ("test_mask.npy", "test_mask", {"test_mask": np.zeros(NODES, bool), "test_idx": np.zeros(0, int)}, "too"),
+    ("edge_attr.npy", "edge_attr", {"edge_attr": np.zeros((EDGES + 1, 2))}, "shape is [61, 2]"),
+]
+
+
+@pytest.mark.parametrize(("file", "array", "changes", "fact"), BY_HAND)
+def test_inconsistent_arrays_are_named(
+    tmp_path: Path, file: str, array: str, changes: dict[str, Any], fact: str
+) -> None:
+    arrays = {"edge_index": EDGE_INDEX, "y": np.zeros(NODES, int), **changes}
+    folder = save_arrays(tmp_path / "bad", **{k: v for k, v in arrays.items() if v is not None})
+    with pytest.raises(DatasetError) as error:
+        read_folder(folder)
+    assert str(error.value).startswith(f"{folder / file}: {array}: ") and fact in str(error.value)
+
+
+def meta_with(folder: Path, **changes: Any) -> None:
+    file = folder / "META.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+@pytest.mark.parametrize("array", ["edge_index", "x", "y", "train_idx", "val_idx", "test_idx"])
+@pytest.mark.parametrize("kind", ["truncated", "flipped", "gone", "other type", "other shape", "objects"])
+def test_damage_to_any_array_is_named(tmp_path: Path, array: str, kind: str) -> None:
+    folder = write_folder(tiny_dataset(), tmp_path / "set")
+    file = folder / f"{array}.npy"
+    content = file.read_bytes()
+    values = np.load(file)
+    if kind == "truncated":
+        file.write_bytes(content[:-3])
+    elif kind == "flipped":
+        file.write_bytes(content[:-8] + bytes([content[-8] ^ 1]) + content[-7:])
+    elif kind == "gone":
+        file.unlink()
+    elif kind == "other type":
+        np.save(file, values.astype(np.float64))
+    elif kind == "other shape":
+        np.save(file, values[..., :-1])
+    else:
+        np.save(file, values.astype(object), allow_pickle=True)
+    facts = {
+        "truncated": "file is truncated",
+        "flipped": "sha256 is",
+        "gone": "the file does not exist",
+        "other type": "META.json says",
+        "other shape": "META.json says",
+        "objects": "dtype is object",
+    }
+    for read in (read_folder, verify_folder):
+        if read is verify_folder and kind.startswith("other"):
+            facts[kind] = "sha256 is"
+        with pytest.raises(DatasetError) as error:
+            read(folder)
+        assert str(error.value).startswith(f"{file}: {array}: ") and facts[kind] in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fact"),
+    [
+        ({"format": "someone.else"}, "format: is 'someone.else'"),
+        ({"version": 99}, "version: is 99"),
+        ({"num_nodes": -1}, "num_nodes: is -1"),
+        ({"num_nodes": "many"}, "num_nodes: is 'many'"),
+        ({"num_classes": 1.5}, "num_classes: is 1.5"),
+        ({"num_nodes": float("nan")}, "it holds NaN"),
+        ({"num_nodes": float("inf")}, "it holds Infinity"),
+        ({"name": 5}, "name: is 5"),
+        ({"arrays": None}, "arrays: missing"),
+        ({"arrays": {"y": {}}}, "y: its entry lacks one of"),
+    ],
+)
+def test_bad_meta_is_named(tmp_path: Path, changes: dict[str, Any], fact: str) -> None:
+    folder = write_folder(tiny_dataset(), tmp_path / "set")
+    meta_with(folder, **changes)
+    with pytest.raises(DatasetError) as error:
+        read_folder(folder)
+    assert str(error.value).startswith(str(folder / "META.json")) and fact in str(error.value)
+
+
+def test_a_file_that_meta_does_not_know_is_named(tmp_path: Path) -> None:
+    folder = write_folder(tiny_dataset(), tmp_path / "set")
+    np.save(folder / "edge_attr.npy", np.zeros(EDGES))
+    with pytest.raises(DatasetError, match=r"edge_attr\.npy: edge_attr: META\.json does not know"):
+        read_folder(folder)
+
+
+def test_verify_counts_files_and_needs_checksums(tmp_path: Path) -> None:
+    assert verify_folder(write_folder(tiny_dataset(), tmp_path / "set")) == 6
+    with pytest.raises(DatasetError, match="no checksums"):
+        verify_folder(save_arrays(tmp_path / "bare", edge_index=EDGE_INDEX))
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError, match="no such folder"):
+        read_folder(tmp_path / "absent")
+    with pytest.raises(DatasetNotFoundError, match="edge_index: the folder has no edges"):
+        read_folder(tmp_path)
+
+
+def test_writing_never_overwrites_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    write_folder(tiny_dataset(), tmp_path / "set")
+    with pytest.raises(DatasetError, match="exists already"):
+        write_folder(tiny_dataset(), tmp_path / "set")
+    with pytest.raises(RuntimeError, match="stop"), new_folder(tmp_path / "other") as folder:
+        (folder / "half.npy").write_bytes(b"")
+        raise RuntimeError("stop")
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]

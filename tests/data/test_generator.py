@@ -1,0 +1,220 @@
+"""The graph generator: what it makes, and that it makes the same thing every time."""
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pyg_batchgnn.data import Dataset, DatasetError, GeneratorSpec, generate, generate_folder, read_folder
+from pyg_batchgnn.data.generator.communities import coprime_strides, make_communities
+from pyg_batchgnn.data.generator.edges import BLOCK_NODES
+from pyg_batchgnn.data.generator.permutation import IdPermutation
+from pyg_batchgnn.data.generator.write import Progress
+
+from .tiny import same
+
+TWO_BLOCKS = GeneratorSpec(nodes=BLOCK_NODES + 3000, seed=7, degree=6.0, features=4)
+
+
+@pytest.fixture(scope="module")
+def graph() -> Dataset:
+    return generate(GeneratorSpec(nodes=50_000, seed=3, features=8))
+
+
+def degrees(dataset: Dataset) -> torch.Tensor:
+    return torch.bincount(dataset.edge_index[1].long(), minlength=dataset.num_nodes)
+
+
+def test_symmetrical_sorted_no_loops_no_repeats(graph: Dataset) -> None:
+    source, destination = graph.edge_index.long()
+    key = source * graph.num_nodes + destination
+    assert bool((key[1:] > key[:-1]).all())
+    assert not bool((source == destination).any())
+    assert torch.equal(torch.sort(destination * graph.num_nodes + source).values, key)
+
+
+def test_degrees_follow_a_power_law(graph: Dataset) -> None:
+    degree = degrees(graph).double()
+    assert 0.85 * 16 < degree.mean() <= 16
+    assert degree.max() > 60 * degree.mean()
+    # Hill's estimate of the exponent of P(D > d) ~ d^-(exponent - 1) from the largest degrees.
+    tail = torch.sort(degree, descending=True).values[:500]
+    exponent = 1 + 1 / (tail[:-1] / tail[-1]).log().mean()
+    assert 2.0 < exponent < 3.0
+    # A Poisson distribution of this mean would hardly reach three times the mean.
+    assert (degree > 3 * degree.mean()).sum() > 0.01 * graph.num_nodes
+
+
+@pytest.mark.parametrize("exponent", [2.3, 3.5])
+def test_a_larger_exponent_has_a_lighter_tail(exponent: float) -> None:
+    degree = degrees(generate(GeneratorSpec(nodes=20_000, exponent=exponent, features=1)))
+    share = float(torch.sort(degree, descending=True).values[:200].sum() / degree.sum())
+    assert (share > 0.12) == (exponent < 3)
+
+
+def test_most_neighbours_are_of_the_same_class(graph: Dataset) -> None:
+    source, destination = graph.edge_index.long()
+    share = (graph.y[source] == graph.y[destination]).float().mean()
+    assert 0.6 < share < 0.85
+    assert torch.bincount(graph.y, minlength=16).min() > 0
+
+
+def test_ids_say_nothing_of_communities(graph: Dataset) -> None:
+    distance = (graph.edge_index[0].double() - graph.edge_index[1].double()).abs().mean() / graph.num_nodes
+    assert abs(float(distance) - 1 / 3) < 0.02
+    same_class = (graph.y[1:] == graph.y[:-1]).float().mean()
+    chance = (torch.bincount(graph.y).float() / graph.num_nodes).square().sum()
+    assert abs(float(same_class - chance)) < 0.02
+
+
+def test_splits_have_their_shares() -> None:
+    spec = GeneratorSpec(nodes=20_000, train=0.1, val=0.2, test=0.3, features=1)
+    dataset = generate(spec)
+    for part, share in (("train", 0.1), ("val", 0.2), ("test", 0.3)):
+        assert abs(len(getattr(dataset, f"{part}_idx")) / spec.nodes - share) < 0.02
+
+
+def ridge_accuracy(x: torch.Tensor, dataset: Dataset) -> float:
+    """Test accuracy of ridge regression to one-hot labels."""
+    x = torch.cat([x, torch.ones(len(x), 1)], dim=1).double()
+    train, test = dataset.train_idx, dataset.test_idx
+    target = torch.nn.functional.one_hot(dataset.y, dataset.num_classes).double()
+    gram = x[train].T @ x[train] + torch.eye(x.shape[1], dtype=torch.float64)
+    weight = torch.linalg.solve(gram, x[train].T @ target[train])
+    return float(((x[test] @ weight).argmax(1) == dataset.y[test]).double().mean())
+
+
+def neighbour_mean(x: torch.Tensor, dataset: Dataset) -> torch.Tensor:
+    source, destination = dataset.edge_index.long()
+    total = torch.zeros_like(x).index_add_(0, destination, x[source])
+    return total / degrees(dataset).clamp(min=1)[:, None]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("nodes", [1000, 5000])
+def test_a_gnn_clearly_beats_an_mlp(nodes: int, seed: int) -> None:
+    """The same linear classifier, on the features alone and with the neighbours' mean beside them."""
+    dataset = generate(GeneratorSpec(nodes=nodes, seed=seed))
+    assert dataset.x is not None
+    alone = ridge_accuracy(dataset.x, dataset)
+    with_neighbours = ridge_accuracy(torch.cat([dataset.x, neighbour_mean(dataset.x, dataset)], 1), dataset)
+    assert with_neighbours > alone + 0.2
+    assert with_neighbours > 0.6
+
+
+def test_same_seed_same_bytes_other_seed_other_bytes() -> None:
+    first, again, other = (generate(GeneratorSpec(nodes=3000, seed=seed)) for seed in (1, 1, 2))
+    assert same(first, again)
+    assert first.x is not None and other.x is not None
+    assert not torch.equal(first.edge_index[:, :100], other.edge_index[:, :100])
+    assert not torch.equal(first.x, other.x) and not torch.equal(first.y, other.y)
+
+
+def test_folder_equals_memory_whatever_the_piece(tmp_path: Path) -> None:
+    whole = generate(TWO_BLOCKS)
+    files = []
+    for piece in (1, 10_000, 1 << 20):
+        folder = generate_folder(TWO_BLOCKS, tmp_path / str(piece), piece_nodes=piece)
+        assert same(read_folder(folder), whole)
+        files.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert files[0] == files[1] == files[2]
+    assert (read_folder(folder).name, read_folder(folder).source) == (whole.name, whole.source)
+
+
+def test_memory_is_bounded_by_the_piece_not_by_the_graph(tmp_path: Path) -> None:
+    """Four times the graph must not take four times the memory."""
+    peaks = []
+    for blocks in (2, 8):
+        spec = GeneratorSpec(nodes=blocks * BLOCK_NODES, degree=4.0, features=2)
+        tracemalloc.start()
+        generate_folder(spec, tmp_path / str(blocks), piece_nodes=BLOCK_NODES // 2)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.25 * peaks[0]
+
+
+def test_a_failure_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("pyg_batchgnn.data.generator.write.make_nodes", fail)
+    with pytest.raises(OSError, match="No space"):
+        generate_folder(GeneratorSpec(nodes=1000), tmp_path / "g")
+    assert not list(tmp_path.iterdir())
+
+
+def test_progress_bar_goes_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    generate_folder(GeneratorSpec(nodes=1000), tmp_path / "hidden")
+    assert capsys.readouterr() == ("", "")
+    generate_folder(GeneratorSpec(nodes=1000), tmp_path / "shown", progress=Progress.SHOW)
+    out, err = capsys.readouterr()
+    assert out == "" and "drawing features" in err
+
+
+@pytest.mark.parametrize("nodes", [64, 1000, 10_007, 65_536])
+def test_permutation_is_one_and_its_inverse_is_right(nodes: int) -> None:
+    permutation = IdPermutation(GeneratorSpec(nodes=nodes, seed=nodes))
+    ids = permutation.to_id(np.arange(nodes))
+    assert np.array_equal(np.sort(ids), np.arange(nodes))
+    assert np.array_equal(permutation.to_place(ids), np.arange(nodes))
+    assert abs(np.corrcoef(ids, np.arange(nodes))[0, 1]) < 4 / np.sqrt(nodes)
+
+
+def test_permutation_and_communities_reach_the_largest_size() -> None:
+    spec = GeneratorSpec(nodes=2**31)
+    permutation = IdPermutation(spec)
+    places = np.array([0, 1, 2**30, 2**31 - 1])
+    ids = permutation.to_id(places)
+    assert ids.min() >= 0 and ids.max() < 2**31
+    assert np.array_equal(permutation.to_place(ids), places)
+
+
+@pytest.mark.parametrize(("nodes", "classes"), [(64, 16), (1000, 16), (100_000, 5)])
+def test_communities_nest(nodes: int, classes: int) -> None:
+    made = make_communities(GeneratorSpec(nodes=nodes, classes=classes))
+    assert made.leaf_start[0] == 0 and made.leaf_start[-1] == nodes and (np.diff(made.leaf_start) > 0).all()
+    assert np.isin(made.group_start, made.leaf_start).all() and made.group_start[-1] == nodes
+    assert set(made.group_class) == set(range(classes))
+    assert (np.gcd(made.group_stride, np.diff(made.group_start)) == 1).all()
+
+
+def test_strides_are_coprime() -> None:
+    sizes = np.arange(1, 3000)
+    assert (np.gcd(coprime_strides(sizes), sizes) == 1).all()
+
+
+def test_half_precision_and_more_classes_than_features() -> None:
+    dataset = generate(GeneratorSpec(nodes=1000, half=1, classes=20, features=3))
+    assert dataset.x is not None and dataset.x.dtype == torch.float16 and dataset.x.shape == (1000, 3)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("nodes", 10),
+        ("nodes", 2**31 + 1),
+        ("nodes", 1e5),
+        ("nodes", float("nan")),
+        ("seed", -1),
+        ("degree", float("inf")),
+        ("degree", -2.0),
+        ("classes", 0),
+        ("features", 0),
+        ("exponent", 2.0),
+        ("label_noise", 1.5),
+        ("train", 0.7),
+        ("half", 2),
+        ("seed", True),
+    ],
+)
+def test_bad_parameters_are_named(field: str, value: float) -> None:
+    with pytest.raises(DatasetError) as error:
+        GeneratorSpec(**{field: value})  # type: ignore[arg-type]
+    assert field in str(error.value) and "give" in str(error.value)
+
+
+def test_piece_must_be_positive(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="piece_nodes is 0"):
+        generate_folder(GeneratorSpec(nodes=1000), tmp_path / "g", piece_nodes=0)

@@ -1,0 +1,206 @@
+"""One way in: load_dataset, available_datasets, default_dataset."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pyg_batchgnn.data import (
+    DatasetError,
+    DatasetNotFoundError,
+    GeneratorSpec,
+    ParallelEdges,
+    available_datasets,
+    default_dataset,
+    generate,
+    load_dataset,
+    write_folder,
+)
+from pyg_batchgnn.data import load as load_module
+from pyg_batchgnn.data.places import DATA_VARIABLE, data_folders
+
+from .conftest import NO_REAL_GRAPHS
+from .tiny import FEATURES, same, tiny_dataset, write_bundle
+
+
+def test_by_name_with_options_after_a_colon(tmp_path: Path) -> None:
+    write_bundle(tmp_path)
+    assert load_dataset("toy", tmp_path).num_features == FEATURES
+    assert load_dataset("toy:feature_dim=3", tmp_path).num_features == 3
+    assert same(
+        load_dataset("toy:feature_dim=3,projection_seed=1", tmp_path),
+        load_dataset("toy", tmp_path, feature_dim=3, projection_seed=1),
+    )
+
+
+def test_folder_by_path_and_below_root(tmp_path: Path) -> None:
+    write_folder(tiny_dataset(), tmp_path / "set")
+    assert same(load_dataset(tmp_path / "set"), tiny_dataset())
+    assert same(load_dataset(str(tmp_path / "set")), tiny_dataset())
+    assert same(load_dataset("./set", tmp_path), tiny_dataset())
+
+
+def test_a_path_with_a_colon(tmp_path: Path) -> None:
+    write_folder(tiny_dataset(), tmp_path / "a:b=c")
+    assert same(load_dataset(tmp_path / "a:b=c"), tiny_dataset())
+
+
+def test_undirected_by_value_and_by_enum(tmp_path: Path) -> None:
+    path = write_folder(tiny_dataset(), tmp_path / "set")
+    kept = load_dataset(path, undirected="keep")
+    assert kept.num_edges == 120
+    merged = load_dataset(path, undirected=ParallelEdges.MERGE)
+    assert merged.num_edges < 120 and merged.to_pyg().is_undirected()
+    assert load_dataset(f"{path}:undirected=merge").num_edges == merged.num_edges
+
+
+def test_generated_in_memory_and_on_disk(tmp_path: Path) -> None:
+    made = load_dataset("generated:nodes=1000,seed=4,degree=5.5")
+    assert same(made, generate(GeneratorSpec(nodes=1000, seed=4, degree=5.5)))
+    assert same(load_dataset("generated:nodes=1000,seed=4,degree=5.5", tmp_path), made)
+    (folder,) = tmp_path.iterdir()
+    written = (folder / "META.json").stat().st_mtime_ns
+    assert same(load_dataset(made.name, tmp_path), made)  # its own name finds it again
+    assert (folder / "META.json").stat().st_mtime_ns == written
+
+
+def test_generated_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+    load_dataset("generated:nodes=1000", tmp_path)
+    (folder,) = tmp_path.iterdir()
+    meta = json.loads((folder / "META.json").read_text())
+    meta["origin"]["generator_version"] = 0
+    (folder / "META.json").write_text(json.dumps(meta))
+    with pytest.raises(DatasetError, match="holds something else"):
+        load_dataset("generated:nodes=1000", tmp_path)
+
+
+MISTAKES: list[tuple[str, dict[str, Any], str]] = [
+    ("coraa", {}, "no data set or folder of that name"),
+    ("", {}, "no edges"),
+    ("./absent", {}, "no such folder"),
+    ("generated:nodes", {}, "option 'nodes' has no value"),
+    ("generated:nodes=many", {}, "option nodes is 'many'; give a whole number"),
+    ("generated:degree=many", {}, "option degree is 'many'; give a number"),
+    ("generated:sides=5", {}, "no option 'sides'"),
+    ("generated:nodes=1000", {"nodes": 5}, "given twice"),
+    ("generated:nodes=100000000", {}, "pass root=FOLDER"),
+    ("generated", {"nodes": None}, "nodes is None"),
+    ("toy", {"colour": "red"}, "no option 'colour' for this data set; it takes feature_dim"),
+    ("toy:feature_dim=x", {}, "give a whole number"),
+    ("toy:undirected=maybe", {}, "choose among keep, merge"),
+    ("ogbn-arxiv:download=perhaps", {}, "choose among if_missing, never"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "fact"), MISTAKES)
+def test_mistakes_are_one_line(nowhere: Path, monkeypatch: Any, name: str, options: Any, fact: str) -> None:
+    write_bundle(nowhere)
+    monkeypatch.chdir(nowhere)
+    with pytest.raises(DatasetError) as error:
+        load_dataset(name, **options)
+    assert fact in str(error.value) and "\n" not in str(error.value)
+    assert isinstance(error.value, ValueError)
+
+
+def test_an_unreadable_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "edge_index.npy")
+
+    path = write_folder(tiny_dataset(), tmp_path / "set")
+    monkeypatch.setattr(load_module, "read_folder", refuse)
+    with pytest.raises(DatasetError, match=r"Permission denied: 'edge_index\.npy'"):
+        load_dataset(path)
+
+
+def test_not_found_is_a_file_not_found_error(nowhere: Path) -> None:
+    with pytest.raises(FileNotFoundError) as error:
+        load_dataset("cora")
+    assert isinstance(error.value, DatasetNotFoundError)
+    assert str(nowhere) in str(error.value) and "generated" in str(error.value)
+
+
+def test_default_is_real_where_there_is_one(tmp_path: Path) -> None:
+    write_bundle(tmp_path, "cora")
+    assert default_dataset(tmp_path).name == "cora"
+    write_bundle(tmp_path, "amazon_photo")
+    chosen = default_dataset(tmp_path)
+    assert chosen.name == "amazon_photo" and chosen.source.startswith("Real graph amazon_photo")
+
+
+def test_default_is_generated_otherwise_and_says_so(nowhere: Path) -> None:
+    dataset = default_dataset()
+    assert dataset.name.startswith("generated:")
+    assert (
+        dataset.source.startswith("Generated because no real graph was found")
+        and str(nowhere) in dataset.source
+    )
+
+
+def test_available(tmp_path: Path) -> None:
+    assert available_datasets(tmp_path) == ["generated"]
+    write_bundle(tmp_path, "b")
+    write_bundle(tmp_path, "a")
+    assert available_datasets(tmp_path) == ["a", "b", "generated"]
+
+
+def test_every_real_graph_loads(real_graphs: Path) -> None:
+    names = available_datasets(real_graphs)
+    assert {"cora", "amazon_photo", "coauthor_physics", "oewn"} <= set(names)
+    for name in names[:-1]:
+        dataset = load_dataset(name, real_graphs, feature_dim=32)
+        assert dataset.x is not None and dataset.x.shape == (dataset.num_nodes, 32)
+        about = json.loads((real_graphs / f"{name}.json").read_text())
+        assert (dataset.num_edges, dataset.num_classes) == (about["num_edges"], about["num_classes"])
+        assert dataset.to_pyg().is_undirected()
+
+
+def test_where_data_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert data_folders(tmp_path) == [tmp_path]
+    monkeypatch.setenv(DATA_VARIABLE, str(tmp_path / "named"))
+    assert data_folders(None) == [tmp_path / "named"]
+    monkeypatch.delenv(DATA_VARIABLE)
+    (tmp_path / "shared" / "data").mkdir(parents=True)
+    (tmp_path / "checkout").mkdir()
+    monkeypatch.chdir(tmp_path / "checkout")
+    assert tmp_path / "shared" / "data" not in data_folders(None)
+    (tmp_path / "checkout" / "pyproject.toml").write_text("")
+    assert tmp_path / "shared" / "data" in data_folders(None)
+
+
+def test_the_skip_of_real_graphs_gives_its_reason(nowhere: Path) -> None:
+    """Where the real graphs are absent, pytest must say why their tests did not run."""
+    here = Path(__file__).with_name("test_bundle.py")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-rs",
+        "-p",
+        "no:cacheprovider",
+        str(here),
+        "-k",
+        "test_cora",
+    ]
+    run = subprocess.run(
+        command,
+        env={**os.environ, DATA_VARIABLE: str(nowhere), "COLUMNS": "200"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1 skipped" in run.stdout and NO_REAL_GRAPHS in run.stdout
+
+
+def test_memory_mapped_features_are_not_copied_on_load(tmp_path: Path) -> None:
+    path = load_dataset("generated:nodes=1000", tmp_path)
+    assert path.x is not None
+    again = load_dataset("generated:nodes=1000", tmp_path)
+    assert again.x is not None and torch.equal(again.x, path.x)
+    assert np.shares_memory(again.x.numpy(), again.to_pyg().x.numpy())

@@ -1,0 +1,141 @@
+"""Opening .npy files that cannot be trusted."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyg_batchgnn.data import DatasetError, DatasetNotFoundError
+from pyg_batchgnn.data.npy_read import open_npy, to_features, to_index, to_labels
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "x.npy"
+    np.save(path, np.arange(12.0, dtype=np.float32).reshape(3, 4))
+    return path
+
+
+def test_maps_and_never_writes_the_file(file: Path) -> None:
+    before = file.read_bytes()
+    values = open_npy(file, "x")
+    values[1, 1] = 99.0
+    assert values[1, 1] == 99.0
+    assert file.read_bytes() == before
+
+
+def test_reading_costs_no_memory_for_the_part_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "huge.npy"
+    rows = 1 << 32  # 32 GiB of nothing: a sparse file
+    with path.open("wb") as stream:
+        np.lib.format.write_array_header_1_0(
+            stream, {"descr": "<f8", "fortran_order": False, "shape": (rows,)}
+        )
+        stream.truncate(stream.tell() + 8 * rows)
+    values = open_npy(path, "x")
+    assert values.shape == (rows,)
+    assert values[-1] == 0.0
+
+
+@pytest.mark.parametrize("layout", ["fortran", "big endian", "empty", "no dimensions"])
+def test_unusual_layouts(tmp_path: Path, layout: str) -> None:
+    values = {
+        "fortran": np.asfortranarray(np.arange(6).reshape(2, 3)),
+        "big endian": np.arange(6).astype(">i4"),
+        "empty": np.empty((0, 3)),
+        "no dimensions": np.array(5),
+    }[layout]
+    np.save(tmp_path / "a.npy", values)
+    read = open_npy(tmp_path / "a.npy", "a")
+    assert np.array_equal(read, values) and read.flags.c_contiguous and read.dtype.isnative
+
+
+def damage(file: Path, kind: str) -> None:
+    content = file.read_bytes()
+    if kind == "truncated":
+        file.write_bytes(content[:-1])
+    elif kind == "header cut":
+        file.write_bytes(content[:20])
+    elif kind == "empty":
+        file.write_bytes(b"")
+    elif kind == "too long":
+        file.write_bytes(content + b"\0")
+    elif kind == "foreign":
+        file.write_bytes(b"PK\x03\x04" + content)
+    elif kind == "version":
+        file.write_bytes(content[:6] + b"\x09" + content[7:])
+    elif kind == "header flipped":
+        file.write_bytes(content.replace(b"'shape'", b"'shapf'"))
+    elif kind == "nan size":
+        file.write_bytes(content.replace(b"(3, 4)", b"(nan,)"))
+    elif kind == "negative size":
+        file.write_bytes(content.replace(b"(3, 4)", b"(-3,4)"))
+    elif kind == "objects":
+        np.save(file, np.array([{}], dtype=object), allow_pickle=True)
+
+
+DAMAGE = {
+    "truncated": "file is truncated: 175 bytes, its header promises 176",
+    "header cut": "not a .npy array",
+    "empty": "not a .npy array",
+    "too long": "file is too long: 177 bytes",
+    "foreign": "not a .npy array",
+    "version": "version is (9, 0)",
+    "header flipped": "not a .npy array",
+    "nan size": "not a .npy array",
+    "negative size": "shape in the header is (-3, 4)",
+    "objects": "dtype is object",
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damage_is_named(file: Path, kind: str) -> None:
+    damage(file, kind)
+    with pytest.raises(DatasetError) as error:
+        open_npy(file, "features")
+    message = str(error.value)
+    assert message.startswith(f"{file}: features: ")
+    assert DAMAGE[kind] in message and "\n" not in message
+
+
+def test_a_pickle_is_never_run(tmp_path: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+            return Path.touch, (tmp_path / "sprung",)
+
+    np.save(tmp_path / "y.npy", np.array([Trap()], dtype=object), allow_pickle=True)
+    with pytest.raises(DatasetError, match="never read"):
+        open_npy(tmp_path / "y.npy", "y")
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_absent(tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError, match=r"gone\.npy: y: the file does not exist"):
+        open_npy(tmp_path / "gone.npy", "y")
+
+
+def test_index_types() -> None:
+    for kept in (np.int32, np.int64):
+        values = np.arange(3, dtype=kept)
+        tensor = to_index(values, "f", "a")
+        assert tensor.numpy().dtype == kept and tensor.data_ptr() == values.ctypes.data
+    assert to_index(np.arange(3, dtype=np.uint16), "f", "a").tolist() == [0, 1, 2]
+    with pytest.raises(DatasetError, match="f: a: dtype is float64"):
+        to_index(np.zeros(3), "f", "a")
+    with pytest.raises(DatasetError, match=r"f: a: value 18446744073709551615 does not fit"):
+        to_index(np.array([2**64 - 1], np.uint64), "f", "a")
+
+
+def test_labels() -> None:
+    assert to_labels(np.array([[0.0], [np.nan], [2.0]]), "f", "y").tolist() == [0, -1, 2]
+    assert to_labels(np.array([1, -1], np.int8), "f", "y").tolist() == [1, -1]
+    for bad in (0.5, np.inf):
+        with pytest.raises(DatasetError, match=f"f: y: label {bad} is not a whole number"):
+            to_labels(np.array([1.0, bad]), "f", "y")
+
+
+def test_feature_types() -> None:
+    assert str(to_features(np.zeros((2, 2)), "f", "x").dtype) == "torch.float32"
+    assert str(to_features(np.zeros((2, 2), np.float16), "f", "x").dtype) == "torch.float16"
+    with pytest.raises(DatasetError, match="f: x: dtype is complex128"):
+        to_features(np.zeros((2, 2), complex), "f", "x")

@@ -1,0 +1,86 @@
+"""make_undirected."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyg_batchgnn.data import DatasetError, ParallelEdges, make_undirected
+from pyg_batchgnn.data.undirected import undirected_dataset
+
+from .tiny import tiny_dataset
+
+pairs = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=40)
+types = st.sampled_from([torch.int32, torch.int64])
+
+
+def edges_of(tensor: torch.Tensor) -> list[tuple[int, ...]]:
+    return [tuple(edge) for edge in tensor.T.tolist()]
+
+
+def index(edges: list[tuple[int, int]], dtype: torch.dtype) -> torch.Tensor:
+    return torch.tensor(edges, dtype=dtype).reshape(-1, 2).T
+
+
+@given(pairs, types)
+def test_keep_appends_the_reverse_of_every_edge(edges: list[tuple[int, int]], dtype: torch.dtype) -> None:
+    both = make_undirected(index(edges, dtype), 10, ParallelEdges.KEEP)
+    assert edges_of(both) == edges + [(b, a) for a, b in edges]
+    assert both.dtype == dtype
+
+
+@given(pairs, types)
+def test_merge_leaves_each_pair_once_and_sorted(edges: list[tuple[int, int]], dtype: torch.dtype) -> None:
+    both = make_undirected(index(edges, dtype), 10, ParallelEdges.MERGE)
+    assert edges_of(both) == sorted(set(edges) | {(b, a) for a, b in edges})
+    assert both.dtype == dtype
+
+
+@given(pairs, st.sampled_from(ParallelEdges))
+def test_result_is_symmetrical(edges: list[tuple[int, int]], parallel: ParallelEdges) -> None:
+    both = Counter(edges_of(make_undirected(index(edges, torch.int64), 10, parallel)))
+    assert both == Counter({(b, a): count for (a, b), count in both.items()})
+
+
+@given(pairs)
+def test_merge_of_a_merge_changes_nothing(edges: list[tuple[int, int]]) -> None:
+    once = make_undirected(index(edges, torch.int64), 10, ParallelEdges.MERGE)
+    assert torch.equal(once, make_undirected(once, 10, ParallelEdges.MERGE))
+
+
+def test_self_loops() -> None:
+    loop = torch.tensor([[3], [3]])
+    assert edges_of(make_undirected(loop, 4, ParallelEdges.KEEP)) == [(3, 3), (3, 3)]
+    assert edges_of(make_undirected(loop, 4, ParallelEdges.MERGE)) == [(3, 3)]
+
+
+def test_ids_too_large_for_one_sort_key() -> None:
+    big = 2**40
+    edges = torch.tensor([[big, 5, big], [5, big, 5]])
+    assert edges_of(make_undirected(edges, big + 1, ParallelEdges.MERGE)) == [(5, big), (big, 5)]
+
+
+@pytest.mark.parametrize(
+    ("edge_index", "error", "message"),
+    [
+        (torch.zeros(2, 3), TypeError, "float32"),
+        (torch.zeros(3, 3, dtype=torch.int64), ValueError, r"\[3, 3\]"),
+        (torch.tensor([[0], [10]]), ValueError, r"node id 10, outside \[0, 10\)"),
+        (torch.tensor([[-1], [2]]), ValueError, "node id -1"),
+    ],
+)
+def test_bad_arguments(edge_index: torch.Tensor, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make_undirected(edge_index, 10)
+
+
+def test_data_set_keeps_its_edge_attributes_beside_the_edges() -> None:
+    dataset = replace(tiny_dataset(), edge_attr=torch.arange(60.0))
+    both = undirected_dataset(dataset, ParallelEdges.KEEP)
+    assert both.edge_attr is not None and torch.equal(both.edge_attr[60:], dataset.edge_attr)
+    assert "parallel edges: keep" in both.source
+    with pytest.raises(DatasetError, match=r"^tiny: edge_attr: "):
+        undirected_dataset(dataset, ParallelEdges.MERGE)

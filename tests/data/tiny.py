@@ -1,0 +1,146 @@
+"""Small made-up data sets in every layout that is read."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pyg_batchgnn.data import Dataset
+
+NODES, EDGES, FEATURES, CLASSES = 20, 60, 5, 3
+
+
+def tiny_dataset(seed: int = 0) -> Dataset:
+    """20 nodes, 60 edges, 5 features, 3 classes; node 19 has no label."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.arange(NODES) % CLASSES
+    y[-1] = -1
+    return Dataset(
+        name="tiny",
+        num_nodes=NODES,
+        num_classes=CLASSES,
+        edge_index=torch.randint(NODES, (2, EDGES), generator=generator),
+        x=torch.randn(NODES, FEATURES, generator=generator),
+        y=y,
+        train_idx=torch.arange(0, 8),
+        val_idx=torch.arange(8, 12),
+        test_idx=torch.arange(12, 19),
+        source="Made up for tests.",
+    )
+
+
+def same(a: Dataset, b: Dataset) -> bool:
+    """Whether two data sets hold equal arrays of equal types."""
+    for field in ("edge_index", "x", "y", "train_idx", "val_idx", "test_idx", "edge_attr"):
+        left, right = getattr(a, field), getattr(b, field)
+        if (left is None) != (right is None):
+            return False
+        if left is not None and (left.dtype != right.dtype or not torch.equal(left, right)):
+            return False
+    return (a.num_nodes, a.num_classes) == (b.num_nodes, b.num_classes)
+
+
+def save_arrays(folder: Path, **arrays: np.ndarray) -> Path:
+    """Write NAME.npy for every array, by hand: no META.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, values in arrays.items():
+        np.save(folder / f"{name}.npy", values)
+    return folder
+
+
+def write_bundle(
+    folder: Path, name: str = "toy", about: dict[str, Any] | None = None, **changes: Any
+) -> Path:
+    """Write a bundled graph NAME.npz with a right NAME.json; a change of None leaves the array out."""
+    rng = np.random.default_rng(0)
+    dense = rng.random((NODES, FEATURES)) < 0.4
+    dense[3] = False  # a node without a word
+    arrays: dict[str, Any] = {
+        "edge_index": rng.integers(0, NODES, (2, EDGES)).astype(np.int32),
+        "x_indptr": np.concatenate([[0], np.cumsum(dense.sum(1))]).astype(np.int32),
+        "x_indices": np.nonzero(dense)[1].astype(np.uint16),
+        "x_shape": np.array([NODES, FEATURES]),
+        "y": (np.arange(NODES) % CLASSES).astype(np.int16),
+        "train_idx": np.arange(0, 8, dtype=np.int32),
+        "val_idx": np.arange(8, 12, dtype=np.int32),
+        "test_idx": np.arange(12, 20, dtype=np.int32),
+    }
+    arrays.update(changes)
+    arrays = {key: value for key, value in arrays.items() if value is not None}
+    path = folder / f"{name}.npz"
+    np.savez_compressed(path, **arrays)
+    content = {
+        "name": name,
+        "bytes": path.stat().st_size,
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "num_nodes": NODES,
+        "num_classes": CLASSES,
+        "source": {"repository": "made up"},
+        "arrays": {key: [value.dtype.name, list(value.shape)] for key, value in arrays.items()},
+        **(about or {}),
+    }
+    path.with_suffix(".json").write_text(json.dumps(content))
+    return path
+
+
+def bundle_features(path: Path) -> np.ndarray:
+    """The bundle's features as a dense matrix, made the slow way."""
+    with np.load(path) as archive:
+        dense = np.zeros(archive["x_shape"], np.float32)
+        for row in range(len(dense)):
+            for at in range(archive["x_indptr"][row], archive["x_indptr"][row + 1]):
+                dense[row, archive["x_indices"][at]] = archive["x_data"][at] if "x_data" in archive else 1.0
+    return dense
+
+
+def write_csv(path: Path, rows: Any) -> None:
+    """Write a .csv.gz of the given rows."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(",".join(map(str, np.atleast_1d(row).tolist())) + "\n" for row in rows)
+    path.write_bytes(gzip.compress(text.encode()))
+
+
+def write_ogb_splits(folder: Path, split: str, dataset: Dataset) -> None:
+    """Write split/SPLIT/{train,valid,test}.csv.gz."""
+    for part, index in (("train", "train_idx"), ("valid", "val_idx"), ("test", "test_idx")):
+        write_csv(folder / "split" / split / f"{part}.csv.gz", getattr(dataset, index).tolist())
+
+
+def write_ogb_csv(root: Path, name: str, split: str) -> tuple[Path, Dataset]:
+    """Write OGB's CSV layout of the tiny data set; returns its folder and the data set."""
+    folder, dataset = root / name.replace("-", "_"), tiny_dataset()
+    raw = folder / "raw"
+    write_csv(raw / "edge.csv.gz", dataset.edge_index.T.tolist())
+    write_csv(raw / "num-node-list.csv.gz", [NODES])
+    write_csv(raw / "num-edge-list.csv.gz", [EDGES])
+    assert dataset.x is not None
+    write_csv(raw / "node-feat.csv.gz", dataset.x.tolist())
+    write_csv(raw / "node-label.csv.gz", [label if label >= 0 else "nan" for label in dataset.y.tolist()])
+    write_ogb_splits(folder, split, dataset)
+    return folder, dataset
+
+
+def write_ogb_binary(root: Path, **changes: np.ndarray) -> tuple[Path, Dataset]:
+    """Write papers100M's layout of the tiny data set."""
+    folder, dataset = root / "ogbn_papers100M", tiny_dataset()
+    (folder / "raw").mkdir(parents=True)
+    assert dataset.x is not None
+    arrays = {
+        "edge_index": dataset.edge_index.numpy(),
+        "num_nodes_list": np.array([NODES]),
+        "num_edges_list": np.array([EDGES]),
+        "node_feat": dataset.x.numpy(),
+        "node_year": np.full((NODES, 1), 2020),
+        **changes,
+    }
+    np.savez_compressed(folder / "raw" / "data.npz", **arrays)
+    label = np.where(dataset.y < 0, np.nan, dataset.y).astype(np.float32)[:, None]
+    np.savez_compressed(folder / "raw" / "node-label.npz", node_label=label)
+    write_ogb_splits(folder, "time", dataset)
+    return folder, dataset
