@@ -1,82 +1,98 @@
-"""Between a loader's arguments, which are those of PyTorch's DataLoader, and the parts that use them."""
+"""From a loader's arguments, which are those of PyG's and PyTorch's loaders, to the parts that use them."""
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
+from torch import Tensor
+from torch.utils.data import DataLoader
 from torch_geometric.data import Data
 
-from pyg_batchgnn.loader.budget import Ahead
-from pyg_batchgnn.loader.order import KeyedShuffleSampler, replay
-from pyg_batchgnn.loader.position import Run
+from pyg_batchgnn.ops import check_range, check_vector
+from pyg_batchgnn.sample import PygNeighborSampler
+from pyg_batchgnn.store import CscGraph, graph_from_pyg
 
-#: What holds a graph, not an attribute of its edges.
-_STRUCTURE = ("edge_index", "adj_t")
-
-
-class Order(enum.Enum):
-    """Who decides in which order seeds are visited."""
-
-    SEQUENTIAL = "sequential"
-    KEYED = "keyed"  # shuffled by (seed, epoch)
-    GENERATOR = "generator"  # shuffled by the user's generator
-    USER = "user"  # the user's sampler or batch sampler
+#: Attributes that are the graph itself.
+TOPOLOGY = ("edge_index", "adj_t")
 
 
-def with_keyed_shuffle(kwargs: dict[str, Any], num_seeds: int, seed: int) -> dict[str, Any]:
-    """``shuffle=True`` as a keyed permutation, unless the user gave something else that decides the order."""
-    decided = any(kwargs.get(name) is not None for name in ("generator", "sampler", "batch_sampler"))
-    if not kwargs.get("shuffle") or decided:
-        return kwargs
-    return {**kwargs, "shuffle": False, "sampler": KeyedShuffleSampler(num_seeds, seed)}
+def sampler_for(
+    data: Any, num_neighbors: Any, replace: bool, seed: int | None, threads: int | None, given: Any
+) -> PygNeighborSampler:
+    """The user's sampler, or one for the graph in ``data``; ``seed=None`` draws one from torch."""
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        raise TypeError(f"seed must be an integer or None, got {seed!r}")
+    if isinstance(given, PygNeighborSampler):
+        return _checked(given, data, seed, threads)
+    if given is not None:
+        raise TypeError(
+            f"neighbor_sampler must be a pyg_batchgnn.PygNeighborSampler, got {type(given).__name__}; "
+            f"use torch_geometric.loader.NodeLoader with samplers of another kind"
+        )
+    graph = graph_from_pyg(data).advise_huge_pages()
+    if seed is None:
+        seed = int(torch.empty((), dtype=torch.int64).random_())
+    return PygNeighborSampler(graph, num_neighbors, replace, seed, threads)
 
 
-def order_of(loader: DataLoader) -> Order:
-    if type(loader.batch_sampler) is not BatchSampler:
-        return Order.USER
-    if isinstance(loader.sampler, KeyedShuffleSampler):
-        return Order.KEYED
-    if isinstance(loader.sampler, SequentialSampler):
-        return Order.SEQUENTIAL
-    return Order.USER if loader.generator is None else Order.GENERATOR
+def _checked(
+    given: PygNeighborSampler, data: Any, seed: int | None, threads: int | None
+) -> PygNeighborSampler:
+    if seed is not None or threads is not None:
+        raise ValueError(
+            f"seed={seed} and threads={threads} have no effect beside neighbor_sampler, which has its own; "
+            f"give them to PygNeighborSampler"
+        )
+    nodes = given.macrobatch.graph.num_nodes
+    if isinstance(data, Data) and data.num_nodes != nodes:
+        raise ValueError(f"neighbor_sampler is for a graph of {nodes} nodes, but data has {data.num_nodes}")
+    return given
 
 
-def batches_of(loader: Any, run: Run) -> Iterable[list[int]]:
-    """An epoch's minibatches as positions in the loader's input; notes in ``run`` what is needed to repeat
-    them."""
-    order = order_of(loader)
-    if order is Order.KEYED:
-        # A sampler of its own, so that two iterators at a time do not disturb each other.
-        keyed = KeyedShuffleSampler(len(loader.dataset), loader.seed, run.epoch)
-        return BatchSampler(keyed, loader.batch_size, loader.drop_last)
-    if order is Order.GENERATOR:
-        if run.order_state is not None:
-            loader.generator.set_state(run.order_state)
-        run.order_state = loader.generator.get_state()
-    elif order is Order.USER:
-        if run.order_state is not None:
-            return replay(loader.batch_sampler, run.order_state)
-        run.order_state = torch.get_rng_state()
-    return loader.batch_sampler
+def seed_nodes(data: Any, input_nodes: Any, graph: CscGraph) -> Any:
+    """``input_nodes`` as PyG's loaders take them, checked.
+
+    A boolean mask stays one (it decides what ``input_id`` means); anything else becomes a vector of node
+    ids. None, which PyG takes for a ``Data`` alone, means all nodes of a pair of stores as well.
+
+    Raises:
+        NotImplementedError: a node type, which only heterogeneous graphs have.
+        TypeError, ValueError, IndexError: no node ids, or ids outside the graph.
+    """
+    if input_nodes is None:
+        return None if isinstance(data, Data) else torch.arange(graph.num_nodes)
+    if isinstance(input_nodes, str) or (
+        isinstance(input_nodes, (list, tuple)) and input_nodes and isinstance(input_nodes[0], str)
+    ):
+        raise NotImplementedError(
+            f"input_nodes={input_nodes!r} names a node type: heterogeneous graphs are still to come; "
+            f"give a mask or node ids"
+        )
+    nodes = input_nodes if isinstance(input_nodes, Tensor) else torch.as_tensor(input_nodes)
+    if nodes.numel() == 0 and nodes.dtype.is_floating_point:
+        nodes = nodes.long()  # an empty list
+    if nodes.dtype is torch.bool:
+        if list(nodes.shape) != [graph.num_nodes]:
+            raise ValueError(
+                f"input_nodes is a mask of shape {list(nodes.shape)} for a graph of {graph.num_nodes} nodes"
+            )
+        return nodes.cpu()
+    if nodes.dtype.is_floating_point or nodes.dtype.is_complex:
+        raise TypeError(
+            f"input_nodes must be a mask or integer node ids, got {nodes.dtype}; use .long() or .bool()"
+        )
+    ids = nodes.to("cpu", torch.int64).contiguous()
+    check_vector("input_nodes", ids)
+    check_range("input_nodes", ids, graph.num_nodes)
+    return ids
 
 
-def probe_batches(loader: Any) -> list[list[int]]:
-    """Up to two minibatches to measure with; takes nothing from the loader's order."""
-    num_seeds, num_batches = len(loader.dataset), len(loader)
-    size = loader.batch_size or -(-num_seeds // max(1, num_batches))
-    starts = range(0, min(num_seeds, 2 * size), size)
-    return [list(range(start, min(start + size, num_seeds))) for start in starts]
-
-
-def ahead_of(loader: Any) -> Ahead:
-    """What a prefetching thread or worker processes prepare beside the macrobatch in use."""
-    if loader.num_workers == 0:
-        return Ahead(loader._options.prefetch, makers=1)
-    return Ahead(loader.num_workers * (loader.prefetch_factor or 2), loader.num_workers)
+def count_seeds(input_nodes: Tensor | None, graph: CscGraph) -> int:
+    """How many nodes `seed_nodes` returned."""
+    if input_nodes is None:
+        return graph.num_nodes
+    return int(input_nodes.sum()) if input_nodes.dtype is torch.bool else input_nodes.numel()
 
 
 def worker_arguments(loader: DataLoader) -> dict[str, Any]:
@@ -93,5 +109,5 @@ def worker_arguments(loader: DataLoader) -> dict[str, Any]:
 
 def has_edge_attributes(data: Any) -> bool:
     if isinstance(data, Data):
-        return any(data.is_edge_attr(key) for key in data._store if key not in _STRUCTURE)
+        return any(data.is_edge_attr(key) for key in data.keys() if key not in TOPOLOGY)  # noqa: SIM118
     return any(isinstance(attr.group_name, tuple) for attr in data[0].get_all_tensor_attrs())

@@ -11,11 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import psutil
+import torch
 
 from pyg_batchgnn.loader.options import Export, LoaderOptions, Size
 from pyg_batchgnn.loader.order import WorkItem
 from pyg_batchgnn.loader.pipeline import Pipeline
+from pyg_batchgnn.loader.schedule import Order
 from pyg_batchgnn.ops import count_unique_nodes
+from pyg_batchgnn.sample.pyg import to_sampler_output
 
 #: Beyond this many a larger macrobatch brings nothing on one machine: threads have enough to share.
 MAX_AUTO = 32
@@ -23,6 +26,8 @@ MAX_AUTO = 32
 OVERHEAD = 1.6
 #: A loop holds its last batch while the next one is made.
 BATCHES_AT_ONCE = 2
+#: Minibatches sampled to measure with.
+PROBES = 4
 
 
 @dataclass(frozen=True)
@@ -45,11 +50,12 @@ class Ahead:
 class Probe:
     """What one minibatch takes, in bytes, and how distinct nodes add up."""
 
-    sampled: int  # a minibatch's topology
+    sampled: int  # a minibatch's topology, as it is handed out
+    attributes: int  # of a PyG batch's nodes and edges
     scratch: int  # of one thread
-    row: int  # attributes of one node
-    nodes: int  # of the larger of the two probed minibatches
-    unique: int  # distinct nodes of the larger one alone
+    shared: int  # scratch memory of all threads together
+    row: int  # attributes of one node of a native batch's block
+    unique: int  # distinct nodes of the minibatch
     growth: int  # distinct nodes that a further minibatch adds, which only shrinks with every one
 
 
@@ -58,33 +64,57 @@ def default_budget() -> int:
     return psutil.virtual_memory().available // 8
 
 
+def probe_batches(
+    num_seeds: int, batch_size: int | None, num_batches: int | None, order: Order
+) -> list[list[int]]:
+    """A few minibatches to measure with, as positions in the loader's input; nothing is drawn for them.
+
+    Runs of neighbouring positions where that is how they are visited, else positions spread over the whole
+    input.
+    """
+    size = batch_size or -(-num_seeds // (num_batches or PROBES))
+    size = min(size, num_seeds)
+    number = min(PROBES, -(-num_seeds // max(1, size)))
+    if order is Order.SEQUENTIAL:
+        starts = [(num_seeds - size) * i // max(1, number - 1) for i in range(number)]
+        return [list(range(start, start + size)) for start in starts]
+    total = number * size
+    spread = [position * num_seeds // total for position in range(total)]
+    return [spread[i::number] for i in range(number)]
+
+
 def choose_sizes(
-    options: LoaderOptions, pipeline: Pipeline, batches: list[list[int]], num_batches: int, ahead: Ahead
+    options: LoaderOptions,
+    pipeline: Pipeline,
+    batches: list[list[int]],
+    num_batches: int | None,
+    ahead: Ahead,
 ) -> Sizes:
     """Resolves "auto".
 
     Args:
         options: the user's choice.
         pipeline: makes batches; its statistics do not count the probe.
-        batches: one or two minibatches' positions in the loader's input, to probe with.
-        num_batches: minibatches an epoch.
+        batches: minibatches' positions in the loader's input, to probe with.
+        num_batches: minibatches an epoch, where known.
         ahead: what is prepared beside the macrobatch in use.
     """
-    most = max(1, min(MAX_AUTO, num_batches // ahead.makers))
+    epoch = MAX_AUTO * ahead.makers if num_batches is None else num_batches
+    most = max(1, min(MAX_AUTO, epoch // ahead.makers))
     wanted_b, wanted_f = _number(options.macrobatch_size), _number(options.fetch_size)
     if not batches or (wanted_b and wanted_f):
         return Sizes(wanted_b or wanted_f or 1, wanted_f or 1)
     budget = options.memory_budget or default_budget()
-    probe = _measure(pipeline, batches)
+    probe = _measure(pipeline, batches, options.export)
+
+    def fits(sizes: Sizes) -> bool:
+        return _peak(probe, options, ahead, sizes) <= budget
+
     least = wanted_f or 1
     tried: Sequence[int] = [wanted_b] if wanted_b else range(max(most, least), least - 1, -1)
-    macrobatch = next(
-        (b for b in tried if _peak(probe, options, ahead, Sizes(b, least)) <= budget), tried[-1]
-    )
+    macrobatch = _first(tried, lambda b: fits(Sizes(b, least)))
     tried = [wanted_f] if wanted_f else range(macrobatch, 0, -1)
-    fetch = next(
-        (f for f in tried if _peak(probe, options, ahead, Sizes(macrobatch, f)) <= budget), tried[-1]
-    )
+    fetch = _first(tried, lambda f: fits(Sizes(macrobatch, f)))
     sizes = Sizes(macrobatch, fetch)
     _warn_if_over(_peak(probe, options, ahead, sizes), budget, sizes)
     return sizes
@@ -93,38 +123,44 @@ def choose_sizes(
 def _peak(probe: Probe, options: LoaderOptions, ahead: Ahead, sizes: Sizes) -> int:
     """Upper estimate of the bytes held at once with these sizes."""
     macrobatches = 1 + ahead.macrobatches
-    sampled = macrobatches * sizes.macrobatch * probe.sampled + BATCHES_AT_ONCE * probe.sampled
+    sampled = (macrobatches * sizes.macrobatch + BATCHES_AT_ONCE) * probe.sampled
+    # A macrobatch made ahead is made whole; else attributes are fetched when they are asked for.
     if options.export is Export.NATIVE:
-        unique = probe.unique + (sizes.fetch - 1) * probe.growth
-        gathered = BATCHES_AT_ONCE * macrobatches * unique * (probe.row + 8)
+        block = (probe.unique + (sizes.fetch - 1) * probe.growth) * (probe.row + 8)
+        groups = -(-sizes.macrobatch // sizes.fetch)
+        gathered = block * (macrobatches * groups + 1 if ahead.macrobatches else BATCHES_AT_ONCE)
     else:
         whole = macrobatches * sizes.macrobatch if ahead.macrobatches else 0
-        gathered = (BATCHES_AT_ONCE + whole) * probe.nodes * probe.row
-    threads = min(options.threads or 1, sizes.macrobatch)
-    return int(OVERHEAD * (sampled + gathered + threads * probe.scratch))
+        gathered = (BATCHES_AT_ONCE + whole) * probe.attributes
+    threads = min(options.threads or torch.get_num_threads(), sizes.macrobatch)
+    return int(OVERHEAD * (sampled + gathered + threads * probe.scratch + probe.shared))
 
 
-def _measure(pipeline: Pipeline, batches: list[list[int]]) -> Probe:
+def _measure(pipeline: Pipeline, batches: list[list[int]], export: Export) -> Probe:
     book, pipeline.book = pipeline.book, type(pipeline.book)()
     try:
         sampled = pipeline.sample(WorkItem(0, 0, batches))
-        biggest = max(sampled, key=lambda minibatch: minibatch.num_nodes)
-        (one,) = list(pipeline.natives([max(sampled, key=lambda minibatch: minibatch.num_nodes)], 1))
+        biggest = max(sampled, key=lambda minibatch: minibatch.nbytes)
+        if export is Export.NATIVE:
+            (biggest,) = pipeline.natives([biggest], 1)
+        else:
+            pipeline.gather(to_sampler_output(biggest, biggest.input_id))
+        attributes = pipeline.book.snapshot().last.bytes_gathered
     finally:
         pipeline.book = book
     num_nodes = pipeline.sampler.graph.num_nodes
     unique = count_unique_nodes([biggest.node], num_nodes)
-    row = sum(table.nbytes for table in one.block.values()) // max(1, unique)
-    together = count_unique_nodes([minibatch.node for minibatch in sampled], num_nodes)
-    # Without a second minibatch to compare with, assume that nothing is shared.
-    growth = together - unique if len(sampled) > 1 else unique
+    others = [one for one in sampled if one.node is not biggest.node]
+    pairs = [count_unique_nodes([biggest.node, one.node], num_nodes) for one in others]
     return Probe(
-        sampled=biggest.nbytes + biggest.indptr.nbytes,
+        sampled=biggest.nbytes,
+        attributes=attributes,
         scratch=_scratch_bytes(biggest.num_nodes, biggest.num_edges),
-        row=row,
-        nodes=biggest.num_nodes,
+        shared=num_nodes // 4,  # a bit and a share of a count a node, to find distinct ones
+        row=-(-attributes // max(1, unique)),
         unique=unique,
-        growth=growth,
+        # Without a second minibatch to compare with there is no second one to fetch together with it.
+        growth=max(pairs, default=unique) - unique,
     )
 
 

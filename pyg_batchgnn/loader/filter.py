@@ -28,31 +28,62 @@ class Gatherer:
     def __init__(self, threads: int | None) -> None:
         self.threads = threads
         self.bytes_gathered = 0
+        self._known: list[tuple[Tensor, int]] = []  # indices met so far, and the rows that each needs
 
     def __call__(self, value: Any, index: Tensor, dim: int = 0) -> Any:
-        """``value`` at ``index`` along ``dim``: a tensor, NumPy array or whatever else PyG can select
-        from."""
-        out = (
-            ops.gather_rows(value, index, self.threads)
-            if _is_ours(value, dim)
-            else _select(value, index, dim)
-        )
-        self.bytes_gathered += out.nbytes if isinstance(out, Tensor) else 0
+        """``value`` at ``index`` along ``dim``: a tensor, NumPy array or whatever else PyG can select from.
+
+        Raises:
+            IndexError: ``value`` has fewer rows than the index asks for.
+        """
+        if _is_ours(value, dim) and _is_plain(index):
+            self._check(value, index)
+            out = ops.gather_rows(value, index, self.threads)
+        else:
+            out = _select(value, index, dim)
+        self.count(out)
         return out
+
+    def count(self, out: Any) -> None:
+        """Adds what a feature store selected."""
+        self.bytes_gathered += out.nbytes if isinstance(out, Tensor) else 0
+
+    def _check(self, value: Tensor, index: Tensor) -> None:
+        """Kernels trust their index, but a script may have shrunk a table, or a user's hook made up ids."""
+        needed = next((rows for known, rows in self._known if known is index), None)
+        if needed is None:
+            low, high = ops.extent(index, self.threads)
+            if low < 0:
+                raise IndexError(f"a sample holds the id {low}: what did transform_sampler_output do?")
+            needed = high + 1
+            self._known.append((index, needed))
+        if value.size(0) < needed:
+            raise IndexError(
+                f"an attribute of shape {list(value.shape)} has no row {needed - 1}, which a sample holds; "
+                f"the graph is that of the loader's construction: make a new loader for another one"
+            )
 
 
 def _is_ours(value: Any, dim: int) -> bool:
     """Not in a worker process, which writes into shared memory at once, and not where a gradient must flow
-    back."""
+    back or where an element is more than its bytes."""
     return (
-        isinstance(value, Tensor)
+        type(value) is Tensor
         and dim == 0
         and value.dim() > 0
         and value.layout is torch.strided
         and value.device.type == "cpu"
-        and not value.requires_grad
-        and type(value) is Tensor
+        and not (value.requires_grad or value.is_conj() or value.is_neg() or value.is_quantized)
         and get_worker_info() is None
+    )
+
+
+def _is_plain(index: Tensor) -> bool:
+    return (
+        index.dtype in ops.INTEGERS
+        and index.dim() == 1
+        and index.is_contiguous()
+        and index.device.type == "cpu"
     )
 
 
@@ -72,7 +103,7 @@ def filter_data(data: Data, out: SamplerOutput, gather: Gatherer) -> Data:
         elif key == "edge_index":
             batch._store.edge_index = edge_index_of(out).to(value.device)
         elif key == "adj_t":
-            batch._store.adj_t = _sampled_adj_t(value, out, batch, gather)
+            batch._store.adj_t = _sampled_adj_t(value, out, gather)
         elif store.is_node_attr(key):
             batch._store[key] = gather(value, out.node, data.__cat_dim__(key, value, store))
         elif store.is_edge_attr(key):
@@ -105,8 +136,8 @@ def _are_rows(whole: Tensor, row: Tensor, col: Tensor) -> bool:
     )
 
 
-def _sampled_adj_t(adj_t: Any, out: SamplerOutput, batch: Data, gather: Gatherer) -> Any:
-    size = (batch.num_nodes, batch.num_nodes)
+def _sampled_adj_t(adj_t: Any, out: SamplerOutput, gather: Gatherer) -> Any:
+    size = (out.node.numel(), out.node.numel())
     if isinstance(adj_t, Tensor):
         values = gather(adj_t.values(), out.edge) if out.edge is not None else torch.ones(out.row.numel())
         order = torch.argsort(out.col * size[1] + out.row, stable=True)
@@ -128,17 +159,22 @@ def filter_store(store: FeatureStore, out: SamplerOutput, gather: Gatherer, cust
     batch = custom_cls() if custom_cls is not None else Data()
     batch.edge_index = edge_index_of(out)
     batch.num_nodes = out.node.numel()
-    wanted = []
-    for attr in store.get_all_tensor_attrs():
-        of_edges = isinstance(attr.group_name, tuple)
-        if of_edges and out.edge is None:
-            continue
-        attr.index = out.edge if of_edges else out.node
-        wanted.append(attr)
-    for attr, tensor in zip(wanted, store.multi_get_tensor(wanted), strict=True):
-        batch[attr.attr_name] = tensor
-        gather.bytes_gathered += tensor.nbytes if isinstance(tensor, Tensor) else 0
+    for name, tensor in read_store(store, out.node, out.edge, gather).items():
+        batch[name] = tensor
     return batch
+
+
+def read_store(store: FeatureStore, node: Tensor, edge: Tensor | None, gather: Gatherer) -> dict[str, Tensor]:
+    """Every node attribute and, where ``edge`` is given, every edge attribute, by name, in one request."""
+    wanted = []
+    for attr in map(copy.copy, store.get_all_tensor_attrs()):
+        attr.index = edge if isinstance(attr.group_name, tuple) else node
+        if attr.index is not None:
+            wanted.append(attr)
+    tensors = store.multi_get_tensor(wanted)
+    for tensor in tensors:
+        gather.count(tensor)
+    return {attr.attr_name: tensor for attr, tensor in zip(wanted, tensors, strict=True)}
 
 
 def add_sample_info(batch: Data, out: SamplerOutput) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import torch
+
 from pyg_batchgnn.loader.options import Export
 from pyg_batchgnn.loader.order import WorkItem
 from pyg_batchgnn.loader.pipeline import Pipeline, outputs
@@ -33,13 +35,20 @@ def iterate(
         for item in items:
             yield from batches_of(item)
     else:
-        for batches in _ahead(items, lambda item: list(batches_of(item)), prefetch):
+
+        def make(item: WorkItem, wants_grad: bool) -> list[Any]:
+            with torch.set_grad_enabled(
+                wants_grad
+            ):  # a thread's own setting, of which this one has a new one
+                return list(batches_of(item))
+
+        for batches in _ahead(items, make, prefetch):
             batches.reverse()
             while batches:
                 yield batches.pop()
 
 
-def _ahead(items: Iterator[WorkItem], make: Callable[[WorkItem], T], depth: int) -> Iterator[T]:
+def _ahead(items: Iterator[WorkItem], make: Callable[[WorkItem, bool], T], depth: int) -> Iterator[T]:
     """``make`` of every item, computed in order on one thread, ``depth`` of them ahead of the consumer.
 
     Closing the iterator lets what has started run to its end and starts nothing more.
@@ -48,7 +57,7 @@ def _ahead(items: Iterator[WorkItem], make: Callable[[WorkItem], T], depth: int)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="macrobatch") as thread:
         try:
             for item in items:
-                pending.append(thread.submit(make, item))
+                pending.append(thread.submit(make, item, torch.is_grad_enabled()))
                 if len(pending) > depth:
                     yield pending.popleft().result()
             while pending:

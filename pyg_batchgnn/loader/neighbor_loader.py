@@ -8,40 +8,39 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.utils.data._utils.pin_memory import pin_memory
 from torch_geometric.data import Data, FeatureStore, GraphStore
 from torch_geometric.loader import NeighborLoader
-from torch_geometric.loader.utils import get_input_nodes
 from torch_geometric.sampler import SamplerOutput
 
 from pyg_batchgnn.loader.arguments import (
-    ahead_of,
-    batches_of,
+    count_seeds,
     has_edge_attributes,
-    order_of,
-    probe_batches,
-    with_keyed_shuffle,
+    sampler_for,
+    seed_nodes,
     worker_arguments,
 )
-from pyg_batchgnn.loader.budget import Sizes, choose_sizes
+from pyg_batchgnn.loader.budget import Ahead, Sizes, choose_sizes, probe_batches
 from pyg_batchgnn.loader.iterate import iterate
 from pyg_batchgnn.loader.options import (
     Export,
     LoaderOptions,
     Size,
     parse_export,
+    refuse_what_does_not_go_together,
     refuse_what_is_to_come,
 )
 from pyg_batchgnn.loader.order import WorkItem, as_list, work_items
-from pyg_batchgnn.loader.pipeline import Pipeline
+from pyg_batchgnn.loader.pipeline import Pipeline, outputs
 from pyg_batchgnn.loader.position import Position, Run
+from pyg_batchgnn.loader.resumable import Resumable
+from pyg_batchgnn.loader.schedule import batches_of, num_batches_of, order_of, with_keyed_shuffle
 from pyg_batchgnn.loader.stats import LoaderStats
 from pyg_batchgnn.loader.workers import MakeBatches, Stage, WorkerPool
-from pyg_batchgnn.ops import check_range
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, PygNeighborSampler
-from pyg_batchgnn.store import graph_from_pyg
 
 
-class MacrobatchNeighborLoader(NeighborLoader):
+class MacrobatchNeighborLoader(Resumable, NeighborLoader):
     """Neighbour sampling for minibatch training: PyG's `NeighborLoader`, made in macrobatches (BatchGNN,
     section 3).
 
@@ -110,13 +109,9 @@ class MacrobatchNeighborLoader(NeighborLoader):
         self._options = LoaderOptions(
             macrobatch_size, fetch_size, memory_budget, prefetch, threads, parse_export(export)
         )
-        if prefetch and kwargs.get("num_workers", 0) > 0:
-            raise ValueError(
-                "prefetch works in this process; with num_workers > 0 use prefetch_factor instead"
-            )
-        sampler = _sampler_for(data, num_neighbors, replace, seed, threads, neighbor_sampler)
-        _, nodes, _ = get_input_nodes(data, input_nodes, kwargs.get("input_id"))
-        check_range("input_nodes", nodes.long().contiguous(), sampler.macrobatch.graph.num_nodes)
+        refuse_what_does_not_go_together(self._options, kwargs, transform_sampler_output)
+        sampler = sampler_for(data, num_neighbors, replace, seed, threads, neighbor_sampler)
+        input_nodes = seed_nodes(data, input_nodes, sampler.macrobatch.graph)
         self._position = Position()
         self._sizes: Sizes | None = None
         self._pool: WorkerPool | None = None
@@ -128,81 +123,48 @@ class MacrobatchNeighborLoader(NeighborLoader):
             transform_sampler_output=transform_sampler_output,
             filter_per_worker=filter_per_worker,
             neighbor_sampler=sampler,
-            **with_keyed_shuffle(kwargs, nodes.numel(), sampler.macrobatch.seed),
+            **with_keyed_shuffle(
+                kwargs, count_seeds(input_nodes, sampler.macrobatch.graph), sampler.macrobatch.seed
+            ),
         )
-        if self.batch_sampler is None:
-            raise ValueError(
-                "batch_size=None is not possible: a minibatch is a list of seeds; use batch_size=1"
-            )
+        # PyG hands its own method over as an attribute, a reference cycle that keeps a dropped loader's graph
+        # until the garbage collector runs. The method of the class serves as well.
+        del self.__dict__["collate_fn"]
         self._pipeline = Pipeline(
             data, self.input_data, self._macrobatch_sampler(), transform_sampler_output, self.custom_cls
         )
 
-    # Epochs and resuming
-
-    def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the next ``iter(loader)`` and of ``loader(index)``."""
-        self._position.set_epoch(epoch)
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the latest iterator, of `set_epoch` or of a loaded state, whichever came last."""
-        return self._position.run.epoch
-
-    @property
-    def seed(self) -> int:
-        """The key of shuffling and sampling."""
-        return self._pipeline.sampler.seed
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the latest iterator stands: a plain dictionary that JSON can hold."""
-        return self._position.state_dict(self.seed, self._settings())
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Lets the next ``iter(loader)`` hand out exactly the minibatches that were left.
-
-        Raises:
-            ValueError: a state of another loader; the message names the setting that differs.
-        """
-        self._position.load_state_dict(state, self._settings(), len(self))
-        self._pipeline.sampler.seed = self.node_sampler.macrobatch.seed = state["seed"]
-
-    def _settings(self) -> dict[str, Any]:
-        plan = self._pipeline.sampler.plan
-        return {
-            "num_seeds": len(self.dataset),
-            "batch_size": self.batch_size,
-            "drop_last": self.drop_last,
-            "fanouts": list(plan.fanouts),
-            "replacement": plan.replacement.value,
-            "order": order_of(self).value,
-        }
-
-    # Iterating
+    # Iterating ######################################################################################
 
     def __iter__(self) -> Iterator[Any]:
-        run = self._position.begin()
-        items = work_items(batches_of(self, run), run.epoch, self.sizes.macrobatch, run.skip)
-        return self._hand_out(run, items)
+        run = self._position.upcoming
+        batches = batches_of(self, run)
+        sizes = self.sizes
+        self._position.begin()
+        items = work_items(batches, run.epoch, sizes.macrobatch, run.skip)
+        made = self._from_workers(items, run.epoch) if self.num_workers > 0 else self._from_here(items)
+        return self._hand_out(run, made)
 
-    def _hand_out(self, run: Run, items: Iterator[WorkItem]) -> Iterator[Any]:
-        made = (
-            self._from_workers(items) if self.num_workers > 0 else map(self._finish, self._from_here(items))
-        )
-        for batch in made:
+    def _hand_out(self, run: Run, made: Iterator[Any]) -> Iterator[Any]:
+        """Counts what the user takes, and keeps none of it."""
+
+        def count(batch: Any) -> Any:
             run.handed_out += 1
-            yield batch.pin_memory() if self.pin_memory and torch.cuda.is_available() else batch
+            return pin_memory(batch) if self.pin_memory and torch.cuda.is_available() else batch
+
+        yield from map(count, made)
 
     def _from_here(self, items: Iterator[WorkItem]) -> Iterator[Any]:
         options = self._options
-        return iterate(self._pipeline, items, options.export, self.sizes.fetch, options.prefetch)
+        made = iterate(self._pipeline, items, options.export, self.sizes.fetch, options.prefetch)
+        return map(self._finish, made)
 
-    def _from_workers(self, items: Iterator[WorkItem]) -> Iterator[Any]:
+    def _from_workers(self, items: Iterator[WorkItem], epoch: int) -> Iterator[Any]:
         export = self._options.export
         stage = Stage.FINISH if self.filter_per_worker or export is Export.NATIVE else Stage.SAMPLE
         if self._pool is None or not self.persistent_workers:
             make = MakeBatches(self._pipeline, export, self.sizes.fetch, self.transform, stage)
-            self._pool = WorkerPool(make, self.seed, **worker_arguments(self))
+            self._pool = WorkerPool(make, self.seed + epoch, **worker_arguments(self))
         made = self._pool.iterate(items)
         return made if stage is Stage.FINISH else map(self.filter_fn, made)
 
@@ -215,24 +177,37 @@ class MacrobatchNeighborLoader(NeighborLoader):
         (batch,) = iterate(self._pipeline, iter([item]), self._options.export, 1, prefetch=0)
         return self._finish(batch)
 
+    def collate_fn(self, index: Tensor | list[int]) -> Any:
+        """What a worker of PyG's does: the whole minibatch with `filter_per_worker`, else its sample."""
+        if self.filter_per_worker or self._options.export is Export.NATIVE:
+            return self(index)
+        (out,) = outputs(self._pipeline.sample(WorkItem(self.epoch, 0, [as_list(index)])))
+        return out
+
     def filter_fn(self, out: SamplerOutput) -> Any:
         """A sample with its attributes, transformed: what the main process does where workers only sample."""
         return self._finish(self._pipeline.to_pyg(out))
 
-    # What it decided and did
+    # What it decided and did ########################################################################
 
     @property
     def sizes(self) -> Sizes:
-        """B and F, "auto" resolved at first use by sampling up to two minibatches."""
+        """B and F, "auto" resolved at first use by sampling a few minibatches."""
         if self._sizes is None:
-            self._sizes = choose_sizes(
-                self._options, self._pipeline, probe_batches(self), len(self), ahead_of(self)
-            )
+            num_batches = num_batches_of(self)
+            probes = probe_batches(self.input_data.node.numel(), self.batch_size, num_batches, order_of(self))
+            self._sizes = choose_sizes(self._options, self._pipeline, probes, num_batches, self._ahead())
         return self._sizes
 
+    def _ahead(self) -> Ahead:
+        """What a prefetching thread or worker processes prepare beside the macrobatch in use."""
+        if self.num_workers == 0:
+            return Ahead(self._options.prefetch, makers=1)
+        return Ahead(self.num_workers * (self.prefetch_factor or 2), self.num_workers)
+
     def stats(self) -> LoaderStats:
-        """Nodes, edges, distinct nodes, bytes gathered and seconds by phase, of the last macrobatch and in
-        total."""
+        """Nodes, edges, distinct nodes, bytes gathered and seconds by phase, of the macrobatch made last and
+        of all in total; with prefetching that is ahead of what was handed out."""
         return self._pipeline.book.snapshot()
 
     @property
@@ -245,27 +220,12 @@ class MacrobatchNeighborLoader(NeighborLoader):
         self._data = data
         if hasattr(self, "_pipeline"):
             self._pipeline.source = self._pipeline.source_of(data)
+            self._pool = None  # persistent workers read the old one
 
     def _macrobatch_sampler(self) -> MacrobatchSampler:
-        """For native batches 32-bit CSC, with edge ids only where there is an edge attribute to use them
-        on."""
+        """For native batches 32-bit CSC, with edge ids only where there is an edge attribute for them."""
         made = self.node_sampler.macrobatch
         if self._options.export is Export.PYG:
             return made
         plan = dataclasses.replace(made.plan, edge_ids=has_edge_attributes(self.data))
         return MacrobatchSampler(made.graph, plan, made.seed, made.threads, Layout.CSC)
-
-
-def _sampler_for(
-    data: Any, num_neighbors: Any, replace: bool, seed: int | None, threads: int | None, given: Any
-) -> PygNeighborSampler:
-    if isinstance(given, PygNeighborSampler):
-        return given
-    if given is not None:
-        raise TypeError(
-            f"neighbor_sampler must be a pyg_batchgnn.PygNeighborSampler, got {type(given).__name__}; "
-            f"use torch_geometric.loader.NodeLoader with samplers of another kind"
-        )
-    if seed is None:
-        seed = int(torch.empty((), dtype=torch.int64).random_())
-    return PygNeighborSampler(graph_from_pyg(data).advise_huge_pages(), num_neighbors, replace, seed, threads)

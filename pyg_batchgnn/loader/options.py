@@ -79,6 +79,24 @@ def refuse_what_is_to_come(
             )
 
 
+def refuse_what_does_not_go_together(
+    options: LoaderOptions, kwargs: dict[str, Any], transform_sampler_output: Any
+) -> None:
+    """Raises ValueError for arguments that contradict each other. ``kwargs`` are those of DataLoader."""
+    if options.prefetch and kwargs.get("num_workers", 0) > 0:
+        raise ValueError(
+            f"prefetch={options.prefetch} works in this process; with num_workers={kwargs['num_workers']} "
+            f"use prefetch_factor instead"
+        )
+    if "batch_size" in kwargs and kwargs["batch_size"] is None and kwargs.get("batch_sampler") is None:
+        raise ValueError("batch_size=None is not possible: a minibatch is a list of seeds; use batch_size=1")
+    if options.export is Export.NATIVE and transform_sampler_output is not None:
+        raise ValueError(
+            "transform_sampler_output takes PyG's SamplerOutput, which export='native' does not make; "
+            "use transform"
+        )
+
+
 def _check_size(name: str, size: Any) -> None:
     if size == "auto":
         return

@@ -1,4 +1,4 @@
-"""In which order seeds are visited, cut into macrobatches, and how a resumed epoch finds its place."""
+"""Epochs cut into macrobatches, and the keyed shuffle."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
 from pyg_batchgnn.ops import keyed_permutation
+
+#: Positions made Python integers at a time; the whole permutation as a list would take 40 bytes an entry.
+CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class KeyedShuffleSampler(Sampler[int]):
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
-        return iter(keyed_permutation(self.n, self.seed, self.epoch).tolist())
+        for chunk in keyed_permutation(self.n, self.seed, self.epoch).split(CHUNK):
+            yield from chunk.tolist()
 
     def __len__(self) -> int:
         return self.n
@@ -49,18 +52,8 @@ def work_items(
         yield WorkItem(epoch, number, indices)
 
 
-def replay(batches: Iterable[list[int]], rng_state: Tensor) -> list[list[int]]:
-    """The minibatches of an order that torch's default generator decided when it was in ``rng_state``.
-
-    The generator is left as it was found.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.set_rng_state(rng_state)
-        return list(batches)
-
-
 def as_list(index: object) -> list[int]:
     """Positions as a list of integers, from a list or a tensor."""
     if isinstance(index, Tensor):
-        return index.tolist()
+        return [int(position) for position in index.view(-1).tolist()]
     return [int(position) for position in index]  # type: ignore[attr-defined]

@@ -88,6 +88,10 @@ class Pipeline:
         """One PyG batch, before the user's transform."""
         if self.transform_sampler_output is not None:
             out = self.transform_sampler_output(out)
+        return self.gather(out)
+
+    def gather(self, out: SamplerOutput) -> Data:
+        """The batch of a sample that the user's hook has seen already."""
         begin = time.perf_counter()
         gather = Gatherer(self.threads)
         batch = self.source.batch(out, gather)
@@ -106,6 +110,7 @@ class Pipeline:
             fetch = functools.partial(self.source.block, gather=gather)
             ready = fetch_group(group, fetch, self.sampler.graph.num_nodes)
             self._book_fetch(gather, time.perf_counter() - begin, 0.0)
+            del group, fetch, gather  # all hold memory of minibatches that the user may be done with
             yield from drain(ready)
 
     def _book_fetch(self, gather: Gatherer, fetch_seconds: float, export_seconds: float) -> None:
@@ -128,5 +133,8 @@ def drain(minibatches: list[Minibatch]) -> Iterator[Minibatch]:
 
 def outputs(minibatches: list[Minibatch]) -> Iterator[SamplerOutput]:
     """The minibatches in PyG's form, keeping none."""
-    for minibatch in drain(minibatches):
-        yield to_sampler_output(minibatch, minibatch.input_id)
+    return map(_output, drain(minibatches))
+
+
+def _output(minibatch: Minibatch) -> SamplerOutput:
+    return to_sampler_output(minibatch, minibatch.input_id)

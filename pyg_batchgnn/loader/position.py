@@ -1,13 +1,9 @@
-"""Where a loader stands: its epoch, how many minibatches it has handed out, and what a checkpoint keeps of
-that."""
+"""Where a loader stands: its epoch, the minibatches it has handed out, and what a checkpoint keeps of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-
-import torch
-from torch import Tensor
 
 VERSION = 1
 
@@ -19,7 +15,8 @@ class Run:
     epoch: int
     skip: int = 0  # minibatches that an earlier process handed out
     handed_out: int = 0  # those included
-    order_state: Tensor | None = None  # of the generator that decides the order, when the epoch began
+    num_batches: int | None = None  # of the epoch, where it has begun and its order says
+    drawn: dict[str, Any] | None = None  # how to draw the order again, where a generator or sampler drew it
 
 
 class Position:
@@ -29,56 +26,75 @@ class Position:
         self.run = Run(epoch=0)
         self._next = Run(epoch=0)
 
-    def begin(self) -> Run:
-        """Starts the next run: the next epoch, or what is left of the one that was loaded."""
+    @property
+    def upcoming(self) -> Run:
+        """The run that `begin` starts: the next epoch, or what is left of the one that was loaded."""
+        return self._next
+
+    def begin(self) -> None:
+        """Makes the upcoming run the latest one."""
         self.run = self._next
         self.run.handed_out = self.run.skip
         self._next = Run(self.run.epoch + 1)
-        return self.run
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch of the next run and of ``loader(index)``. What was loaded stays where it is of the same
-        epoch."""
+        """The epoch of the next run and of ``loader(index)``. What was loaded stays if it is of it."""
+        if isinstance(epoch, bool) or not isinstance(epoch, int):
+            raise TypeError(f"epoch must be an integer, got {epoch!r}")
         if self._next.epoch != epoch or self._next.skip == 0:
             self._next = Run(epoch)
         if self.run.epoch != epoch:
             self.run = Run(epoch)
 
-    def state_dict(self, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
-        """JSON-able; counts minibatches handed out, not those prefetched."""
-        state = self.run.order_state
+    def state_dict(self, seed: int, settings: dict[str, Any], generators: list[str]) -> dict[str, Any]:
+        """JSON-able; counts minibatches handed out, not those prefetched.
+
+        Args:
+            seed: key of shuffling and sampling.
+            settings: what else decides which minibatches there are.
+            generators: states of the generators that decide the order, as they are now.
+        """
         return {
             "version": VERSION,
             "seed": seed,
             "epoch": self.run.epoch,
             "batches": self.run.handed_out,
-            "order_state": None if state is None else bytes(state.tolist()).hex(),
+            "num_batches": self.run.num_batches,
+            "drawn": self.run.drawn,
+            "generators": generators,
             "settings": settings,
         }
 
-    def load_state_dict(self, state: dict[str, Any], settings: dict[str, Any], num_batches: int) -> None:
-        """Lets the next run go on where ``state`` was saved; after the last minibatch that is the next
-        epoch."""
-        _check(state, settings, num_batches)
-        epoch, batches = state["epoch"], state["batches"]
-        self.run = Run(epoch, handed_out=batches)
-        if batches >= num_batches > 0:
+    @staticmethod
+    def check(state: Any, settings: dict[str, Any]) -> None:
+        """Raises ValueError unless ``state`` is of a loader with these settings; the message names what
+        differs."""
+        _check(state, settings)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Lets the next run go on where the checked ``state`` was saved; after the last minibatch that is the
+        next epoch."""
+        epoch, batches, of, drawn = state["epoch"], state["batches"], state["num_batches"], state["drawn"]
+        self.run = Run(epoch, handed_out=batches, num_batches=of, drawn=drawn)
+        if of is not None and batches >= of:
             self._next = Run(epoch + 1)
-            return
-        saved = state.get("order_state")
-        order_state = None if saved is None else torch.tensor(list(bytes.fromhex(saved)), dtype=torch.uint8)
-        self.run.order_state = order_state
-        self._next = Run(epoch, skip=batches, order_state=order_state)
+        else:
+            self._next = Run(epoch, skip=batches, drawn=drawn)
 
 
-def _check(state: Any, settings: dict[str, Any], num_batches: int) -> None:
+def _check(state: Any, settings: dict[str, Any]) -> None:
     """The minibatches that are left can only be the same if everything that decides them is."""
     found = state.get("version") if isinstance(state, dict) else type(state).__name__
     if found != VERSION:
         raise ValueError(f"not a state of this loader: version {VERSION} expected, found {found!r}")
-    missing = {"seed", "epoch", "batches", "settings"} - state.keys()
+    missing = {"seed", "epoch", "batches", "num_batches", "drawn", "generators", "settings"} - state.keys()
     if missing:
         raise ValueError(f"the loader's state lacks {sorted(missing)}: it was truncated or altered")
+    for key in ("seed", "epoch", "batches"):
+        if isinstance(state[key], bool) or not isinstance(state[key], int):
+            raise ValueError(
+                f"the loader's state was altered: {key} must be an integer, found {state[key]!r}"
+            )
     for key, value in settings.items():
         saved = state["settings"].get(key)
         if saved != value:
@@ -86,7 +102,8 @@ def _check(state: Any, settings: dict[str, Any], num_batches: int) -> None:
                 f"the loader's state was saved with {key}={saved!r}, but this loader has {key}={value!r}; "
                 f"make the loader with the saved value to resume"
             )
-    if not 0 <= state["batches"] <= num_batches:
+    batches, of = state["batches"], state["num_batches"]
+    if batches < 0 or (of is not None and batches > of):
         raise ValueError(
-            f"the loader's state says {state['batches']} minibatches of {num_batches} were handed out"
+            f"the loader's state was altered: it says that {batches} minibatches of {of} were handed out"
         )

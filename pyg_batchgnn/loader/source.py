@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
 from torch import Tensor
 from torch_geometric.data import Data, FeatureStore
 from torch_geometric.sampler import SamplerOutput
 
-from pyg_batchgnn.loader.filter import Gatherer, filter_data, filter_store
+from pyg_batchgnn.loader.filter import Gatherer, filter_data, filter_store, read_store
 
 
 class Source(Protocol):
@@ -33,7 +34,7 @@ class DataSource:
         return {
             key: gather(value, node)
             for key, value in store.items()
-            if isinstance(value, Tensor)
+            if isinstance(value, (Tensor, np.ndarray))
             and store.is_node_attr(key)
             and self.data.__cat_dim__(key, value, store) == 0
         }
@@ -48,9 +49,4 @@ class StoreSource:
         return filter_store(self.store, out, gather, self.custom_cls)
 
     def block(self, node: Tensor, gather: Gatherer) -> dict[str, Tensor]:
-        attrs = [attr for attr in self.store.get_all_tensor_attrs() if not isinstance(attr.group_name, tuple)]
-        for attr in attrs:
-            attr.index = node
-        tensors = self.store.multi_get_tensor(attrs)
-        gather.bytes_gathered += sum(tensor.nbytes for tensor in tensors)
-        return {attr.attr_name: tensor for attr, tensor in zip(attrs, tensors, strict=True)}
+        return read_store(self.store, node, None, gather)

@@ -91,9 +91,12 @@ class WorkerPool:
         )
 
     def iterate(self, items: Iterator[WorkItem]) -> Iterator[Any]:
-        """What the workers made of all items, in order, minibatch by minibatch."""
+        """What the workers made of all items, in order, minibatch by minibatch. They begin at once."""
         self._schedule.items = items
-        for batches, stats in self._loader:
+        return self._unpack(iter(self._loader))
+
+    def _unpack(self, made: Iterator[tuple[list[Any], LoaderStats]]) -> Iterator[Any]:
+        for batches, stats in made:
             self._pipeline.book.open(stats.last)
             batches.reverse()
             while batches:

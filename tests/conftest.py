@@ -1,0 +1,28 @@
+"""What every test finds as the one before it found it."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def global_state() -> Iterator[None]:
+    """Restores thread count, generators, default dtype, gradient mode, determinism switch and warning filters."""
+    threads, dtype, grad = torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    rng, python_rng, numpy_rng = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    with warnings.catch_warnings():
+        yield
+    torch.set_num_threads(threads)
+    torch.set_default_dtype(dtype)
+    torch.set_grad_enabled(grad)
+    torch.use_deterministic_algorithms(deterministic)
+    torch.set_rng_state(rng)
+    random.setstate(python_rng)
+    np.random.set_state(numpy_rng)
