@@ -6,6 +6,7 @@
 // as empty.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -41,35 +42,58 @@ class NodeMap {
     if (count * kInverseLoad2 > 2 * capacity_) grow(count, nodes, given);
   }
 
-  void prefetch(Id id) const { __builtin_prefetch(table_.data() + home(id), 1); }
+  void prefetch(Id id) const { __builtin_prefetch(View(*this).home(id), 1); }
 
-  // The local id of `id`, which is `fresh` where the node was not known yet.
+  // The local id of one node, which is `fresh` where the node was not known yet.
   uint32_t find_or_insert(Id id, uint32_t fresh) {
-    Entry* entry = table_.data() + home(id);
-    // Known or empty at the first look covers most calls, and deciding between the two without a branch
-    // spares the processor a guess that it would get wrong half of the time.
-    if (entry->value >= base_ && entry->id != id) [[unlikely]]
-      entry = probe(entry, id);
-    const bool known = entry->value >= base_;
-    const uint32_t value = known ? entry->value : base_ + fresh;
-    entry->id = id;
-    entry->value = value;
-    used_ = known ? used_ : int64_t{fresh} + 1;
-    return value - base_;
+    const uint32_t local = settle(View(*this), id, fresh);
+    used_ = std::max(used_, int64_t{local} + 1);
+    return local;
+  }
+
+  // Writes the local id of every source to `local`, giving those that are new the next ones from `fresh` on
+  // and appending them to `nodes`, which has room for one entry more than there are nodes. Returns the next
+  // local id.
+  template <class Node, class Local>
+  uint32_t number(const Id* source, int64_t count, uint32_t fresh, Node* nodes, Local* local) {
+    const View view(*this);
+    for (int64_t e = 0; e < count; ++e) {
+      const uint32_t found = settle(view, source[e], fresh);
+      nodes[fresh] = static_cast<Node>(source[e]);
+      local[e] = static_cast<Local>(found);
+      fresh += found == fresh ? 1 : 0;
+    }
+    used_ = std::max(used_, int64_t{fresh});
+    return fresh;
   }
 
  private:
   static constexpr int64_t kInverseLoad2 = 3;  // at most two thirds full
   static constexpr uint64_t kLastBase = 0x7FFFFFFFu;
 
-  uint64_t home(Id id) const { return (static_cast<uint64_t>(id) * 0x9E3779B97F4A7C15u) >> shift_; }
+  // What a look-up needs, out of reach of the stores that it makes, so that it stays in registers.
+  struct View {
+    explicit View(const NodeMap& map)
+        : table(map.table_.data()),
+          end(map.table_.data() + map.capacity_),
+          base(map.base_),
+          shift(map.shift_) {}
+    Entry* home(Id id) const { return table + ((static_cast<uint64_t>(id) * 0x9E3779B97F4A7C15u) >> shift); }
+    Entry *table, *end;
+    uint32_t base;
+    int shift;
+  };
 
-  Entry* probe(Entry* entry, Id id) {
-    Entry* const end = table_.data() + capacity_;
-    do {
-      if (++entry == end) entry = table_.data();
-    } while (entry->value >= base_ && entry->id != id);
-    return entry;
+  static uint32_t settle(const View& view, Id id, uint32_t fresh) {
+    for (Entry* entry = view.home(id);;) {
+      const Entry seen = *entry;
+      if (seen.value < view.base) {
+        *entry = {id, view.base + fresh};
+        return fresh;
+      }
+      if (seen.id == id) return seen.value - view.base;
+      if (++entry == view.end) entry = view.table;
+    }
   }
 
   template <class Node>

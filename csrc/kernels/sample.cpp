@@ -150,16 +150,8 @@ class Sampler {
       source[e] = static_cast<Id>(graph_.indices[position[e]]);
       scratch_.local.prefetch(source[e]);
     }
-    int64_t* node = out_.node.data();
-    Local* local = out_.edges.data() + out_.edge_count;
-    auto fresh = static_cast<uint32_t>(out_.nodes);
-    for (int64_t e = 0; e < count; ++e) {
-      const uint32_t found = scratch_.local.find_or_insert(source[e], fresh);
-      node[fresh] = static_cast<int64_t>(source[e]);
-      fresh += found == fresh ? 1 : 0;
-      local[e] = static_cast<Local>(found);
-    }
-    out_.nodes = fresh;
+    out_.nodes = scratch_.local.number(source, count, static_cast<uint32_t>(out_.nodes), out_.node.data(),
+                                       out_.edges.data() + out_.edge_count);
     out_.edge_count += count;
   }
 
