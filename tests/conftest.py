@@ -13,7 +13,7 @@ import torch
 
 @pytest.fixture(autouse=True)
 def global_state() -> Iterator[None]:
-    """Restores thread count, generators, default dtype, gradient mode, determinism switch and warning filters."""
+    """Restores thread count, generators, default dtype, gradient mode, determinism and warning filters."""
     threads, dtype, grad = torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
     deterministic = torch.are_deterministic_algorithms_enabled()
     rng, python_rng, numpy_rng = torch.get_rng_state(), random.getstate(), np.random.get_state()

@@ -42,8 +42,10 @@ def _from_data(data: Data) -> CscGraph:
             "the number of nodes is unknown: set data.num_nodes or a node attribute such as data.x"
         )
     if "adj_t" in data:
-        return _from_adj_t(data.adj_t)
+        return _from_adj_t(data.adj_t, num_nodes)
     if data.edge_index is None:
+        if "adj" in data:
+            raise TypeError("data has edges in adj only; give them as edge_index, or by destination as adj_t")
         return CscGraph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes)
     return CscGraph.from_edge_index(_plain(data.edge_index), num_nodes)
 
@@ -57,7 +59,7 @@ def _plain(edge_index: Tensor) -> Tensor:
     return plain.cpu()
 
 
-def _from_adj_t(adj_t: Any) -> CscGraph:
+def _from_adj_t(adj_t: Any, num_nodes: int) -> CscGraph:
     if isinstance(adj_t, Tensor):
         if adj_t.layout is not torch.sparse_csr:
             raise TypeError(
@@ -66,6 +68,10 @@ def _from_adj_t(adj_t: Any) -> CscGraph:
         indptr, indices = adj_t.crow_indices(), adj_t.col_indices()
     else:  # torch_sparse.SparseTensor
         indptr, indices, _ = adj_t.csr()
+    if indptr.numel() != num_nodes + 1:
+        raise ValueError(
+            f"adj_t has {indptr.numel() - 1} rows, but data has {num_nodes} nodes; both must be the same"
+        )
     return CscGraph.from_csc(indptr.long().contiguous(), indices.contiguous())
 
 

@@ -1,0 +1,52 @@
+"""A fetch group asks for each distinct node once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.fetch import fetch_group
+from pyg_batchgnn.sample import Minibatch
+
+NODES = 200
+
+
+def minibatch(node: list[int]) -> Minibatch:
+    empty = torch.empty(0, dtype=torch.int64)
+    return Minibatch(torch.tensor(node, dtype=torch.int64), torch.tensor([0]), empty, None, [len(node)], [0])
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [[3, 1, 2]],
+        [[5, 7], [7, 5]],
+        [[0], [NODES - 1], [0, NODES - 1]],
+        [[4, 4, 4], [4]],
+        [[], [1], []],
+        [[]],
+        [list(range(NODES))[::-1], list(range(0, NODES, 3))],
+    ],
+)
+def test_each_node_once_and_every_row_found(nodes: list[list[int]]) -> None:
+    table = torch.arange(NODES * 2.0).view(NODES, 2)
+    asked: list[Tensor] = []
+
+    def fetch(node: Tensor) -> dict[str, Tensor]:
+        asked.append(node)
+        return {"x": table[node]}
+
+    given = [minibatch(node) for node in nodes]
+    ready = fetch_group(given, fetch, NODES)
+    assert [node.tolist() for node in asked] == [sorted({node for one in nodes for node in one})]
+    for one, before in zip(ready, given, strict=True):
+        assert one.node is before.node and one.block is ready[0].block
+        assert torch.equal(one.attribute("x"), table[one.node])
+        assert torch.equal(one.attribute("x", 1), table[one.node[:1]])
+
+
+def test_an_unknown_attribute_is_named() -> None:
+    (ready,) = fetch_group([minibatch([1])], lambda node: {"x": node}, NODES)
+    with pytest.raises(KeyError, match=r"'z'.*'x'"):
+        ready.attribute("z")

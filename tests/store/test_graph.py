@@ -1,0 +1,144 @@
+"""`CscGraph`: built from edges in any order, or wrapped around arrays that are checked."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.store import CscGraph
+
+
+def obvious_csc(edge_index: Tensor, num_nodes: int) -> tuple[list[int], list[int], list[int]]:
+    """indptr, sources and input edge ids, by looking at every edge for every node."""
+    pairs = edge_index.t().tolist()
+    indptr, sources, ids = [0], [], []
+    for node in range(num_nodes):
+        for position, (source, destination) in enumerate(pairs):
+            if destination == node:
+                sources.append(source)
+                ids.append(position)
+        indptr.append(len(sources))
+    return indptr, sources, ids
+
+
+def ids_of(graph: CscGraph) -> list[int]:
+    return list(range(graph.num_edges)) if graph.edge_ids is None else graph.edge_ids.tolist()
+
+
+GRAPHS = {
+    "no nodes": (0, []),
+    "no edges": (4, []),
+    "one self loop": (1, [(0, 0)]),
+    "parallel edges and a self loop": (3, [(0, 2), (1, 2), (0, 2), (2, 2), (2, 0)]),
+    "by destination already": (4, [(3, 0), (1, 1), (0, 1), (2, 3)]),
+    "descending": (4, [(0, 3), (1, 2), (2, 1), (3, 0)]),
+    "isolated ends": (6, [(2, 3), (3, 2), (2, 2)]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_from_edge_index(name: str, dtype: torch.dtype) -> None:
+    num_nodes, pairs = GRAPHS[name]
+    edge_index = torch.tensor(pairs, dtype=dtype).view(-1, 2).t()
+    graph = CscGraph.from_edge_index(edge_index, num_nodes)
+    assert (graph.indptr.tolist(), graph.indices.tolist(), ids_of(graph)) == obvious_csc(
+        edge_index, num_nodes
+    )
+    assert (graph.num_nodes, graph.num_edges) == (num_nodes, len(pairs))
+    assert graph.indices.dtype is torch.int32
+
+
+def test_a_large_edge_list_in_any_memory_layout() -> None:
+    edge_index = torch.randint(70, (2, 5000), generator=torch.Generator().manual_seed(1))
+    expected = obvious_csc(edge_index, 70)
+    strided = edge_index.repeat_interleave(2, dim=1)[:, ::2]
+    transposed = edge_index.t().contiguous().t()
+    for given in (edge_index, strided, transposed):
+        graph = CscGraph.from_edge_index(given, 70)
+        assert (graph.indptr.tolist(), graph.indices.tolist(), ids_of(graph)) == expected
+
+
+def test_sorted_edges_need_no_ids() -> None:
+    graph = CscGraph.from_edge_index(torch.tensor([[3, 1, 0, 2], [0, 1, 1, 3]]), 4)
+    assert graph.edge_ids is None
+
+
+def test_from_csc_copies_nothing() -> None:
+    indptr, indices, edge_ids = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1]), torch.tensor([2, 0, 1])
+    graph = CscGraph.from_csc(indptr, indices, edge_ids)
+    assert graph.indptr is indptr and graph.indices is indices and graph.edge_ids is edge_ids
+
+
+@pytest.mark.parametrize(
+    ("edge_index", "num_nodes", "error", "words"),
+    [
+        (torch.tensor([[0], [3]]), 3, IndexError, ["edge_index[1]", "3", "0 to 2"]),
+        (torch.tensor([[-1], [0]]), 3, IndexError, ["edge_index[0]", "-1"]),
+        (torch.tensor([[0.0], [1.0]]), 3, TypeError, ["float32", ".to("]),
+        (torch.tensor([0, 1]), 3, ValueError, ["[2, num_edges]", "[2]"]),
+        (torch.zeros(3, 4, dtype=torch.long), 3, ValueError, ["[3, 4]"]),
+    ],
+)
+def test_refused_edges(edge_index: Tensor, num_nodes: int, error: type[Exception], words: list[str]) -> None:
+    with pytest.raises(error) as caught:
+        CscGraph.from_edge_index(edge_index, num_nodes)
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "edge_ids", "error", "words"),
+    [
+        ([], [], None, ValueError, ["0", "nowhere"]),
+        ([0, 2], [0], None, ValueError, ["from 0", "(1)", "0 to 2"]),
+        ([1, 2], [0, 0], None, ValueError, ["1 to 2"]),
+        ([0, 2, 1, 3], [0, 1, 2], None, ValueError, ["ascend", "entry 2", "(1)", "below 2"]),
+        ([0, 1, 2], [0, 2], None, IndexError, ["indices", "2", "0 to 1"]),
+        ([0, 1, 2], [0, -1], None, IndexError, ["-1"]),
+        ([0, 1, 2], [0, 1], [0], ValueError, ["edge_ids", "1 entries", "2 edges"]),
+        ([0, 1, 2], [0, 1], [0, 2], IndexError, ["edge_ids", "2", "edge ids"]),
+    ],
+)
+def test_refused_csc(
+    indptr: list[int],
+    indices: list[int],
+    edge_ids: list[int] | None,
+    error: type[Exception],
+    words: list[str],
+) -> None:
+    as_tensor = lambda values: torch.tensor(values, dtype=torch.int64)  # noqa: E731
+    with pytest.raises(error) as caught:
+        CscGraph.from_csc(
+            as_tensor(indptr), as_tensor(indices), None if edge_ids is None else as_tensor(edge_ids)
+        )
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda t: t.float(), TypeError),
+        (lambda t: t.view(1, -1), ValueError),
+        (lambda t: t.repeat_interleave(2)[::2], ValueError),
+        (lambda t: t.tolist(), TypeError),
+        (lambda t: t.to("meta"), ValueError),
+    ],
+)
+@pytest.mark.parametrize("name", ["indptr", "indices", "edge_ids"])
+def test_refused_arrays(name: str, change: object, error: type[Exception]) -> None:
+    arrays = {
+        "indptr": torch.tensor([0, 1, 3]),
+        "indices": torch.tensor([1, 0, 1]),
+        "edge_ids": torch.tensor([2, 0, 1]),
+    }
+    arrays[name] = change(arrays[name])  # type: ignore[operator]
+    with pytest.raises(error, match=name):
+        CscGraph.from_csc(**arrays)
+
+
+def test_huge_pages_are_advice_only() -> None:
+    graph = CscGraph.from_edge_index(torch.randint(1000, (2, 1 << 19)), 1000)
+    before = [graph.indptr.clone(), graph.indices.clone()]
+    assert graph.advise_huge_pages() is graph
+    assert torch.equal(graph.indptr, before[0]) and torch.equal(graph.indices, before[1])
