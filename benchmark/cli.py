@@ -22,7 +22,7 @@ RESULTS = HERE / "results"
 
 @dataclass(frozen=True)
 class Peers:
-    """The interpreter of each side. A peer lives in an environment of its own, so that it cannot disturb ours."""
+    """The interpreter of each side. A peer lives in an environment of its own and cannot disturb ours."""
 
     pythons: dict[str, str]
 
@@ -35,13 +35,20 @@ class Peers:
         return Contestant(name, side, job, self.python(side))
 
 
-def _peer(text: str) -> tuple[str, str]:
+def peer(text: str) -> tuple[str, str]:
+    """Parse one ``--peer SIDE=PYTHON``."""
     side, _, python = text.partition("=")
     if side not in ("pyg", "dgl", "ours") or not Path(python).is_file():
         raise argparse.ArgumentTypeError(
             f"{text!r} is not SIDE=/path/to/python with SIDE one of ours, pyg, dgl"
         )
     return side, python
+
+
+def add_peer_option(result: argparse.ArgumentParser) -> None:
+    """Let the user name a side's interpreter."""
+    text = "interpreter that has a side, for instance pyg=/envs/pyg/bin/python; default: this one"
+    result.add_argument("--peer", type=peer, action="append", default=[], metavar="SIDE=PYTHON", help=text)
 
 
 def parser(description: str, batches: int, rounds: int, threads: Sequence[int]) -> argparse.ArgumentParser:
@@ -56,8 +63,7 @@ def parser(description: str, batches: int, rounds: int, threads: Sequence[int]) 
         help="folder with colptr.npy, row.npy, x.npy, y.npy, train_idx.npy (CSC by destination)",
     )
     add("--nodes", type=int, default=1_000_000, help="size of the generated graph, where no folder is given")
-    add("--peer", type=_peer, action="append", default=[], metavar="SIDE=PYTHON",
-        help="interpreter that has a peer, for instance pyg=/envs/pyg/bin/python; default: this one")  # fmt: skip
+    add_peer_option(result)
     add("--rounds", type=int, default=rounds, help="rounds measured, after one unmeasured")
     add("--batches", type=int, default=batches, help="minibatches a contestant does in a round")
     add("--batch-size", type=int, default=1024, help="seed nodes a minibatch")
@@ -71,8 +77,8 @@ def parser(description: str, batches: int, rounds: int, threads: Sequence[int]) 
         default=list(threads),
         help="thread counts to measure, one after another",
     )
-    add("--malloc", choices=[m.value for m in Malloc], nargs="+", default=[m.value for m in Malloc],
-        help="allocator settings to measure, the same on every side")  # fmt: skip
+    allocators = [setting.value for setting in Malloc]
+    add("--malloc", choices=allocators, nargs="+", default=allocators, help="allocator settings to measure")
     add("--seed", type=int, default=0, help="decides which training nodes take part")
     add("--results", type=Path, default=RESULTS, help="folder for the JSON file")
     return result
@@ -114,7 +120,7 @@ class Run:
         ]
 
     def store(self, benchmark: str, found: dict[str, Any]) -> Path:
-        """Write ``RESULTS/BENCHMARK-GRAPH.json`` with the machine, the graph and the options, and say where."""
+        """Write ``RESULTS/BENCHMARK-GRAPH.json`` with machine, graph and options, and say where."""
         graph = self.graph.describe()
         options = {
             key: value for key, value in self.options.as_dict().items() if key not in ("graph", "threads")

@@ -1,8 +1,8 @@
 """The graphs that are measured: folders of ``.npy`` arrays, CSC by destination.
 
-A folder holds ``colptr`` int64 [N+1], ``row`` int64 [E], ``x`` float32 [N, F], ``y`` int64 [N] and index arrays
-``train_idx``, ``val_idx``, ``test_idx``. Every contestant reads the same folder, with NumPy and torch alone, so that
-interpreters without the project take part on equal terms.
+A folder holds ``colptr`` int64 [N+1], ``row`` int64 [E], ``x`` float32 [N, F], ``y`` int64 [N] and index
+arrays ``train_idx``, ``val_idx``, ``test_idx``. Every contestant reads the same folder, with NumPy and torch
+alone, so that interpreters without the project take part on equal terms.
 """
 
 from __future__ import annotations
@@ -65,12 +65,18 @@ class GraphFolder:
 
     @cached_property
     def edge_index(self) -> Tensor:
-        """[2, E] int64, sorted by destination: what a PyG user holds. Built without a second copy of the sources."""
+        """[2, E] int64, sorted by destination: what a PyG user holds. The sources are copied once only."""
         degree = self.colptr[1:] - self.colptr[:-1]
         edges = torch.empty((2, int(self.colptr[-1])), dtype=torch.int64)
         np.copyto(edges[0].numpy(), np.load(self.path / "row.npy", mmap_mode="r", allow_pickle=False))
         edges[1] = torch.repeat_interleave(torch.arange(degree.numel()), degree, output_size=edges.size(1))
         return edges
+
+    @cached_property
+    def adjacency(self) -> Tensor:
+        """[N, N] of ones as compressed rows, a row a destination: for computing on the whole graph."""
+        size = (self.num_nodes, self.num_nodes)
+        return torch.sparse_csr_tensor(self.colptr, self.row, torch.ones(self.row.numel()), size)
 
     @property
     def num_nodes(self) -> int:
@@ -83,7 +89,7 @@ class GraphFolder:
         return int(self.y.max()) + 1
 
     def seeds(self, count: int, seed: int) -> Tensor:
-        """``count`` training nodes in a random order that depends on ``seed`` alone; repeated where there are fewer.
+        """``count`` training nodes in an order that depends on ``seed`` alone; repeated where too few.
 
         Returns:
             [count] int64

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from jobs import Options
@@ -43,9 +43,10 @@ class Setting:
 
     threads: int = 1
     malloc: Malloc = Malloc.DEFAULT
+    preload: str = ""
 
     def environment(self) -> dict[str, str]:
-        """The variables of a contestant's process: this one's, without its allocator settings, plus the setting's."""
+        """The variables of a contestant's process: ours, the allocator's left out, plus the setting's."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
         threads = str(self.threads)
         return {
@@ -54,6 +55,7 @@ class Setting:
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
             "DGLBACKEND": "pytorch",
+            **({"LD_PRELOAD": self.preload} if self.preload else {}),
         }
 
 
@@ -151,19 +153,15 @@ class Series:
 
 
 def medians(rounds: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Medians over the rounds: seconds a minibatch, edges a second, faults a minibatch."""
-    quantities = {
-        "wall_per_minibatch": [r["wall"] / r["minibatches"] for r in rounds],
-        "cpu_per_minibatch": [r["cpu"] / r["minibatches"] for r in rounds],
-        "edges_per_second": [r["edges"] / r["wall"] for r in rounds],
-        "edges_per_cpu_second": [r["edges"] / r["cpu"] for r in rounds],
-        "edges_per_minibatch": [r["edges"] / r["minibatches"] for r in rounds],
-        "nodes_per_minibatch": [r["nodes"] / r["minibatches"] for r in rounds],
-        "feature_bytes_per_second": [r["feature_bytes"] / r["wall"] for r in rounds],
-        "faults_per_minibatch": [r["faults"] / r["minibatches"] for r in rounds],
-        "resident": [float(r["resident"]) for r in rounds],
-    }
-    return {name: statistics.median(values) for name, values in quantities.items()}
+    """Medians over the rounds: what a minibatch takes, the rates, and the memory at a round's end."""
+    result = {}
+    for quantity in rounds[0]:
+        if quantity not in ("minibatches", "resident"):
+            result[f"{quantity}_per_minibatch"] = median(r[quantity] / r["minibatches"] for r in rounds)
+    result["edges_per_second"] = median(r["edges"] / r["wall"] for r in rounds)
+    result["edges_per_cpu_second"] = median(r["edges"] / r["cpu"] for r in rounds)
+    result["resident"] = median(r["resident"] for r in rounds)
+    return result
 
 
 def _start(contestants: Sequence[Contestant], options: Options, series: Series) -> Iterator[Worker]:
@@ -182,7 +180,7 @@ def _start(contestants: Sequence[Contestant], options: Options, series: Series) 
 def run_series(
     contestants: Sequence[Contestant], options: Options, setting: Setting, rounds: int, warmup: int = 1
 ) -> Series:
-    """Rounds in which every contestant has one turn, the first turn going round, after ``warmup`` rounds unmeasured."""
+    """Rounds in which everyone has one turn, first turns going round; ``warmup`` rounds are not measured."""
     (HERE / "results" / "logs").mkdir(parents=True, exist_ok=True)
     series = Series(setting)
     print(f"{setting.threads} thread(s), malloc {setting.malloc.value}", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -17,9 +18,7 @@ LEARNING_RATE = 0.003
 def layers(features: int, hidden: int, classes: int, count: int) -> nn.ModuleList:
     """``count`` SAGE convolutions with mean aggregation, widths features -> hidden ... -> classes."""
     widths = [features, *[hidden] * (count - 1), classes]
-    return nn.ModuleList(
-        SAGEConv(inputs, outputs) for inputs, outputs in zip(widths, widths[1:], strict=False)
-    )
+    return nn.ModuleList(SAGEConv(inputs, outputs) for inputs, outputs in pairwise(widths))
 
 
 class TrimmedSage(nn.Module):
@@ -61,10 +60,10 @@ class SlicedSage(nn.Module):
                 x = F.dropout(F.relu(x), DROPOUT, self.training)
         return x
 
-    def whole_graph(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """[N, classes] logits of every node, from all its neighbours."""
+    def whole_graph(self, x: Tensor, adjacency: Tensor) -> Tensor:
+        """[N, classes] logits of every node, from all its neighbours; ``adjacency`` as compressed rows."""
         for layer, conv in enumerate(self.convs):
-            x = conv(x, edge_index)
+            x = conv(x, adjacency)
             if layer + 1 < len(self.convs):
                 x = F.dropout(F.relu(x), DROPOUT, self.training)
         return x

@@ -13,7 +13,7 @@ CACHE = Path(os.environ.get("PYG_BATCHGNN_BENCHMARK_CACHE", HERE / "build"))
 
 
 def compiled(source: str, *flags: str) -> Path:
-    """Path of the program (or library) built from ``benchmark/SOURCE.cpp``, built anew where the source is newer.
+    """Path of the program or library of ``benchmark/SOURCE.cpp``, built anew where the source is newer.
 
     Raises:
         RuntimeError: there is no C++ compiler, or it refuses the file.

@@ -1,9 +1,10 @@
-"""Turns the project's data sets into graph folders that every contestant can read. Needs the project installed."""
+"""Turns the project's data sets into graph folders that every contestant can read."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ def by_destination(edge_index: np.ndarray, nodes: int) -> tuple[np.ndarray, np.n
     return colptr, source[order]
 
 
-def dataset_folder(name: str, **options: object) -> GraphFolder:
+def dataset_folder(name: str, **options: Any) -> GraphFolder:
     """The folder of a data set of the project, written on first use.
 
     Args:
@@ -54,7 +55,7 @@ def dataset_folder(name: str, **options: object) -> GraphFolder:
 
 
 def chosen_graph(folder: Path | None, nodes: int) -> GraphFolder:
-    """The graph to measure: the folder where one is given, else one of ``nodes`` nodes from our own generator."""
+    """The graph to measure: the folder where one is given, else one of ``nodes`` nodes that we generate."""
     return (
         GraphFolder.open(folder)
         if folder

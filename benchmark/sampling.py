@@ -1,4 +1,4 @@
-"""Neighbour sampling alone: edges a second, ours against pyg-lib and DGL, and against the memory's own limit."""
+"""Neighbour sampling alone: edges a second, against pyg-lib, DGL and the limit of the memory itself."""
 
 from __future__ import annotations
 

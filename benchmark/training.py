@@ -1,4 +1,4 @@
-"""One training step of GraphSAGE: sampling, features, forward, backward and Adam, ours against PyG and DGL."""
+"""One step of GraphSAGE: sampling, features, forward, backward and Adam, ours against PyG and DGL."""
 
 from __future__ import annotations
 

@@ -1,44 +1,20 @@
-"""One contestant in a process of its own: reads orders as JSON lines, does rounds, answers with JSON lines.
+"""One contestant in a process of its own: reads orders, does rounds and answers, all as JSON lines.
 
-Started by :mod:`harness` with the contestant's interpreter, thread count and allocator settings already in the
-environment. Runs under every peer's interpreter, hence imports nothing of the project by itself.
+Started by :mod:`harness` with the contestant's interpreter, thread count and allocator settings already in
+the environment. Runs under every peer's interpreter, hence imports nothing of the project by itself.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import time
 import traceback
-from dataclasses import asdict
 from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 from jobs import Job, Options
-
-PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-def resident_bytes() -> int:
-    """Resident memory of this process."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
-
-
-def measure(job: Job, number: int) -> dict[str, Any]:
-    """Do one round between two readings of every clock.
-
-    Returns:
-        the round's work, with ``wall`` and ``cpu`` (all threads) in seconds, minor page faults and resident bytes
-    """
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    cpu, wall = time.process_time(), time.perf_counter()
-    work = job(number)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
-    return {**asdict(work), "wall": wall, "cpu": cpu, "faults": faults, "resident": resident_bytes()}
+from meters import AllocationMeter, measure
 
 
 def prepare(side: str, job: str, options: Options) -> tuple[Job, dict[str, str]]:
@@ -60,8 +36,9 @@ def main() -> None:
         started = time.perf_counter()
         job, versions = prepare(order["side"], order["job"], Options.from_dict(order["options"]))
         answers.write(json.dumps({"setup": time.perf_counter() - started, "versions": versions}) + "\n")
+        meter = AllocationMeter()
         for line in sys.stdin:
-            answers.write(json.dumps(measure(job, json.loads(line)["round"])) + "\n")
+            answers.write(json.dumps(measure(job, json.loads(line)["round"], meter)) + "\n")
     except Exception as error:
         traceback.print_exc()
         answers.write(json.dumps({"error": f"{type(error).__name__}: {error}".splitlines()[0]}) + "\n")

@@ -1,0 +1,143 @@
+"""Test accuracy of one model trained on our minibatches, a reference sampler's and PyG's: 20 paired seeds.
+
+A pair shares initial weights, the order of the training nodes and the random numbers of dropout; only the
+choice of neighbours differs. Evaluation uses all neighbours. A run that is stopped goes on where it was:
+every seed done is a line in ``results/accuracy/DATASET-SIDE.jsonl``, ignored when the configuration has changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cli import RESULTS, Peers, add_peer_option, write_json
+from harness import HERE, Setting
+from machine import describe
+from prepare import dataset_folder
+
+SIDES = ("reference", "ours", "pyg")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained on a data set; the same for every side."""
+
+    epochs: int
+    batch_size: int
+    allowed_loss: float
+    """Accuracy points by which the lower bound may lie below zero."""
+    fanouts: tuple[int, ...] = (15, 10, 5)
+    hidden: int = 64
+    features: int = 256
+    replace: bool = False
+
+
+TASKS = {
+    "cora": Task(epochs=40, batch_size=64, allowed_loss=1.0),
+    "amazon_photo": Task(epochs=15, batch_size=512, allowed_loss=0.5),
+    "coauthor_physics": Task(epochs=6, batch_size=1024, allowed_loss=0.5, fanouts=(15, 10)),
+    "oewn": Task(epochs=5, batch_size=1024, allowed_loss=0.5, fanouts=(15, 10)),
+}
+
+
+def done(path: Path, task: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """The seeds already trained with this very task, from the file of a dataset and side."""
+    if not path.is_file():
+        return {}
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    return {record["seed"]: record for record in records if record["task"] == task}
+
+
+def train_missing(dataset: str, side: str, seeds: int, peers: Peers, results: Path) -> str | None:
+    """Train what is missing under the side's interpreter; returns why the side is absent, if it is."""
+    task = json.loads(json.dumps(asdict(TASKS[dataset])))
+    output = results / "accuracy" / f"{dataset}-{side}.jsonl"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    missing = sorted(set(range(seeds)) - set(done(output, task)))
+    if not missing:
+        return None
+    graph = dataset_folder(dataset, feature_dim=task["features"])
+    order = {"side": side, "graph": str(graph.path), "task": task, "seeds": missing, "output": str(output)}
+    python = sys.executable if side == "reference" else peers.python(side)
+    command = [python, str(HERE / "accuracy_worker.py"), json.dumps(order)]
+    print(f"{dataset}, {side}: {len(missing)} seeds to train", flush=True)
+    ended = subprocess.run(command, env=Setting().environment(), capture_output=True, text=True)
+    return None if ended.returncode == 0 else ended.stderr.strip().splitlines()[-1]
+
+
+def student_quantile(probability: float, freedom: int) -> float:
+    """Quantile of Student's t, by integrating its density on a fine grid."""
+    grid = np.linspace(0.0, 60.0, 600_001)
+    log_density = -(freedom + 1) / 2 * np.log1p(grid**2 / freedom)
+    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
+    density = scale * np.exp(log_density)
+    mass = 0.5 + np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(grid))])
+    return float(np.interp(probability, mass, grid))
+
+
+def compare(ours: np.ndarray, other: np.ndarray) -> dict[str, float]:
+    """Paired difference of accuracies, in points: mean and lower 95 % bound (one-sided Student's t)."""
+    difference = 100 * (ours - other)
+    error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
+    bound = float(difference.mean()) - student_quantile(0.95, len(difference) - 1) * error
+    return {"mean_difference": float(difference.mean()), "standard_error": error, "lower_95": bound}
+
+
+def summary(dataset: str, seeds: int, results: Path) -> dict[str, Any]:
+    """Means of every side that has all seeds, and ours compared with each other side."""
+    task = json.loads(json.dumps(asdict(TASKS[dataset])))
+    tests: dict[str, np.ndarray] = {}
+    for side in SIDES:
+        records = done(results / "accuracy" / f"{dataset}-{side}.jsonl", task)
+        if set(range(seeds)) <= set(records):
+            tests[side] = np.array([records[seed]["test"] for seed in range(seeds)])
+    return {
+        "task": task,
+        "seeds": seeds,
+        "tests": {side: values.tolist() for side, values in tests.items()},
+        "mean": {side: 100 * float(values.mean()) for side, values in tests.items()},
+        "ours_against": {
+            s: compare(tests["ours"], v) for s, v in tests.items() if s != "ours" and "ours" in tests
+        },
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train what is missing, then store the JSON file."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--datasets", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--seeds", type=int, default=20, help="paired seeds, at least 2")
+    add_peer_option(parser)
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time, of one thread each")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parsed = parser.parse_args(arguments)
+    peers = Peers(dict(parsed.peer))
+    for dataset in parsed.datasets:  # written here once, before processes look for them
+        dataset_folder(dataset, feature_dim=TASKS[dataset].features)
+    pairs = [(dataset, side) for dataset in parsed.datasets for side in SIDES]
+    with ThreadPoolExecutor(parsed.jobs) as pool:
+        reasons = pool.map(
+            lambda pair: train_missing(pair[0], pair[1], parsed.seeds, peers, parsed.results), pairs
+        )
+        absent = {" ".join(pair): why for pair, why in zip(pairs, reasons, strict=True) if why}
+    for what, why in absent.items():
+        print(f"without {what}: {why}", flush=True)
+    found = {dataset: summary(dataset, parsed.seeds, parsed.results) for dataset in parsed.datasets}
+    content = {"benchmark": "accuracy", "datasets": found, "absent": absent, "machine": describe()}
+    write_json(parsed.results / "accuracy.json", content)
+
+
+if __name__ == "__main__":
+    main()

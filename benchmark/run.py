@@ -1,0 +1,66 @@
+"""The way in to all benchmarks: measure what is asked for, draw, and write the tables into README.md.
+
+    python benchmark/run.py sampling                      one benchmark, on a graph of our own generator
+    python benchmark/run.py sampling loading --rounds 3   several, with options of their own scripts
+    python benchmark/run.py all --graph /data/products    everything but accuracy, on a graph folder
+    python benchmark/run.py accuracy                      20 paired seeds on real graphs; goes on where it was
+    python benchmark/run.py report                        tables and plots again, from the stored JSON files
+
+Benchmarks:
+    sampling   edges a second: ours, pyg-lib, DGL, and the memory's own limit
+    loading    the loader with features: ours and PyG's NeighborLoader
+    training   a GraphSAGE step: ours, PyG (trim_to_layer, hand-written slices), DGL
+    memory     page faults, allocations and growth of resident memory
+    accuracy   ours against a reference sampler and PyG
+
+A peer takes part where its interpreter has it. Give each its own environment, so that nothing disturbs ours:
+    python -m venv dgl-env && dgl-env/bin/pip install torch==2.13.0 dgl==1.1.3 packaging
+    python benchmark/run.py all --peer dgl=dgl-env/bin/python --peer pyg=pyg-env/bin/python
+`pyg` needs torch-geometric with pyg-lib (or torch-sparse); without them its columns are left out.
+Figures mean something on an idle machine only. Options: python benchmark/SCRIPT.py --help.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+import accuracy
+import loading
+import memory
+import report
+import sampling
+import training
+
+MEASURED: dict[str, Callable[[Sequence[str] | None], None]] = {
+    "sampling": sampling.main,
+    "loading": loading.main,
+    "training": training.main,
+    "memory": memory.main,
+}
+CHOICES = {**MEASURED, "accuracy": accuracy.main}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the named benchmarks with the options that follow their names, then the report."""
+    split = next((place for place, word in enumerate(arguments) if word.startswith("-")), len(arguments))
+    names, options = arguments[:split], arguments[split:]
+    unknown = [name for name in names if name not in (*CHOICES, "all", "report")]
+    if not names or unknown:
+        print(__doc__)
+        if unknown:
+            choices = ", ".join([*CHOICES, "all", "report"])
+            print(f"There is no benchmark {unknown[0]!r}; choose among {choices}.")
+        return 0 if "-h" in options or "--help" in options else 2
+    if names == ["all"]:
+        names = list(MEASURED)
+    for name in names:
+        if name in CHOICES:
+            print(f"== {name}", flush=True)
+            CHOICES[name](options)
+    report.main([])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
