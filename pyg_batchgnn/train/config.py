@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Literal, TypeAlias
 
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.errors import TrainError
+
+Size: TypeAlias = int | Literal["auto"]
 
 
 class ModelKind(str, Enum):
@@ -69,8 +72,8 @@ class SamplingConfig:
     last_batch: LastBatch = LastBatch.DROP
     test_fanout: tuple[int, ...] | None = None
     test_batch_size: int | None = None
-    macrobatch_size: int | str = "auto"
-    fetch_size: int | str = "auto"
+    macrobatch_size: Size = "auto"
+    fetch_size: Size = "auto"
     memory_budget: int | None = None
     prefetch: int = 0
 
@@ -143,7 +146,7 @@ class TrainConfig:
 
 def _check_ranges(config: TrainConfig) -> None:
     model, sampling, optimiser, run = config.model, config.sampling, config.optimiser, config.run
-    at_least = {
+    at_least: dict[str, tuple[float | Literal["auto"] | None, float]] = {
         "model.layers": (model.layers, 1),
         "model.hidden": (model.hidden, 1),
         "model.heads": (model.heads, 1),
@@ -162,10 +165,7 @@ def _check_ranges(config: TrainConfig) -> None:
         "run.checkpoint_seconds": (run.checkpoint_seconds, 0),
     }
     for name, (value, low) in at_least.items():
-        if isinstance(value, str):
-            if value != "auto":
-                raise TrainError(f'{name} must be a number or "auto", got {value!r}')
-        elif value is not None and not value >= low:
+        if value is not None and value != "auto" and not value >= low:
             raise TrainError(f"{name} must be at least {low}, got {value}")
     if not 0.0 <= model.dropout < 1.0:
         raise TrainError(f"model.dropout must be at least 0 and below 1, got {model.dropout}")

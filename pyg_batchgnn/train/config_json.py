@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import types
@@ -82,12 +83,10 @@ def assign(config: TrainConfig, assignments: list[str]) -> TrainConfig:
 
 
 def _json_or_text(value: str) -> Any:
-    if "," in value and not value.startswith("["):
-        value = f"[{value}]"
-    try:
-        return json.loads(value)
-    except json.JSONDecodeError:
-        return None if value.lower() == "none" else value
+    for text in (value, f"[{value}]"):
+        with contextlib.suppress(json.JSONDecodeError):
+            return json.loads(text)
+    return None if value.lower() == "none" else value
 
 
 def _merge(base: T, values: Any, where: str) -> T:
@@ -110,13 +109,17 @@ def _merge(base: T, values: Any, where: str) -> T:
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
     """`value` as the type that `hint` says: scalar, enum, tuple of integers, or one of several of these."""
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
+    options = typing.get_args(hint) if is_union else (hint,)
     for option in options:
         if option is type(None) and value is None:
             return None
         if isinstance(option, type) and issubclass(option, Enum):
             if value in [member.value for member in option]:
                 return option(value)
+        elif typing.get_origin(option) is typing.Literal:
+            if value in typing.get_args(option):
+                return value
         elif typing.get_origin(option) is tuple:
             items = value if isinstance(value, (list, tuple)) else [value]
             if items and all(_is_int(item) for item in items):
@@ -139,5 +142,7 @@ def _name(option: Any) -> str:
         return "one of " + ", ".join(str(member.value) for member in option)
     if typing.get_origin(option) is tuple:
         return "whole numbers separated by commas"
+    if typing.get_origin(option) is typing.Literal:
+        return " or ".join(map(repr, typing.get_args(option)))
     names = {int: "a whole number", float: "a number", str: "a text"}
     return names.get(option, str(option))

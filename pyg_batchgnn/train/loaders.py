@@ -85,7 +85,6 @@ def _loader(
             graph.data,
             num_neighbors=list(fanout),
             input_nodes=nodes.to(torch.int64),
-            replace=replace,
             neighbor_sampler=sampler,
             batch_size=batch_size,
             shuffle=shuffle,
@@ -94,8 +93,6 @@ def _loader(
             fetch_size=sampling.fetch_size,
             memory_budget=sampling.memory_budget,
             prefetch=sampling.prefetch,
-            seed=run.seed,
-            threads=run.threads,
         )
     except (ValueError, NotImplementedError) as error:
         raise TrainError(str(error)) from error

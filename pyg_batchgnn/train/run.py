@@ -50,7 +50,7 @@ def start_run(config: TrainConfig, path: Path | None, console: Console) -> Outco
     config = _settled(config, dataset)
     torch.set_num_threads(config.run.threads or 1)
     job = build_job(config, dataset)
-    folder = RunFolder.create(path, f"{dataset.name}-{config.model.kind.value}")
+    folder = RunFolder.create(path, f"{_short_name(dataset, config)}-{config.model.kind.value}")
     write_json(folder.config, config_json.to_dict(config))
     _print_opening(console, config, dataset, folder, job.notes)
     with StopRequest() as stop, TerminalReport(console, config.run.epochs) as report:
@@ -89,6 +89,12 @@ def resume_run(path: Path, changes: list[str], console: Console) -> Outcome:
 def open_dataset(name: str | None) -> Dataset:
     """The data set of that name or path; the default one where it is None."""
     return default_dataset() if name is None else load_dataset(name)
+
+
+def _short_name(dataset: Dataset, config: TrainConfig) -> str:
+    """The last part of a data set's path, or its name without options."""
+    path = Path(config.run.dataset or "")
+    return path.name if path.is_dir() and path.name else dataset.name.partition(":")[0]
 
 
 def _settled(config: TrainConfig, dataset: Dataset) -> TrainConfig:

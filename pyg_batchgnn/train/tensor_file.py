@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialise
 from torch import Tensor
 
 from pyg_batchgnn.train.errors import TrainError
@@ -33,7 +33,7 @@ def save(path: Path, kind: str, version: int, values: dict[str, Any]) -> None:
         "checksums": json.dumps(checksums),
     }
     with replacing(path) as temporary:
-        save_file(tensors, str(temporary), metadata=header)
+        temporary.write_bytes(serialise(tensors, metadata=header))
 
 
 def load(path: Path, kind: str, version: int) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def load(path: Path, kind: str, version: int) -> dict[str, Any]:
 
 
 def _checksum(tensor: Tensor) -> int:
-    return zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy())
+    return zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data)
 
 
 def _take_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

@@ -1,0 +1,62 @@
+"""Starting runs from tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+from torch import Tensor
+
+from pyg_batchgnn.train.cli import main
+
+PROJECT = Path(__file__).resolve().parents[2]
+SMALL = [
+    "--layers",
+    "2",
+    "--fanout",
+    "4,3",
+    "--hidden",
+    "16",
+    "--threads",
+    "1",
+    "--set",
+    "run.malloc=default",
+]
+
+
+def batchgnn(*arguments: object) -> int:
+    """Run the command line in this process; gives the exit status."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    return int(ended.value.code or 0)
+
+
+def start_process(*arguments: object) -> subprocess.Popen[str]:
+    """Run the command line in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "pyg_batchgnn", *map(str, arguments)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def weights(run: Path) -> dict[str, Tensor]:
+    """Everything in the checkpoint that is a tensor: weights, best weights, optimiser state."""
+    return load_file(run / "checkpoint.safetensors")
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    """Lines of metrics.jsonl without what depends on time."""
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    parsed = [json.loads(line) for line in lines]
+    timed = {"seconds", "elapsed_seconds", "phases"}
+    return [{key: value for key, value in line.items() if key not in timed} for line in parsed]

@@ -1,0 +1,99 @@
+"""``batchgnn predict``: the right rows, from the best weights, in a folder that is whole or not there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyg_batchgnn.data import Dataset
+
+from .runs import SMALL, batchgnn
+
+
+@pytest.fixture(scope="module")
+def trained(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("predict") / "run"
+    assert batchgnn("train", graph_folder, "--run", run, *SMALL, "--batch-size", 64, "--epochs", 2) == 0
+    return run
+
+
+def _arrays(out: Path) -> dict[str, np.ndarray]:
+    return {path.stem: np.load(path, allow_pickle=False) for path in out.glob("*.npy")}
+
+
+def test_test_nodes_have_the_accuracy_of_the_run(trained: Path, small_graph: Dataset, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert batchgnn("predict", trained, "--nodes", "test", "--out", out) == 0
+    arrays = _arrays(out)
+    assert arrays.keys() == {"node_ids", "predictions", "probabilities"}
+    labels = small_graph.y[small_graph.test_idx].numpy()
+    expected = json.loads((trained / "result.json").read_text())["test_accuracy"]
+    assert (arrays["predictions"] == labels).mean() == pytest.approx(expected, abs=1e-12)
+    assert np.array_equal(arrays["node_ids"], small_graph.test_idx.numpy())
+    assert np.array_equal(arrays["predictions"], arrays["probabilities"].argmax(1))
+    np.testing.assert_allclose(arrays["probabilities"].sum(1), 1.0, rtol=1e-5)
+    meta = json.loads((out / "META.json").read_text())
+    assert meta["accuracy"] == pytest.approx(expected)
+    assert meta["arrays"]["probabilities"] == {"shape": [len(labels), 4], "dtype": "float32"}
+
+
+def test_all_nodes_with_embeddings(trained: Path, small_graph: Dataset, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "out"
+    assert batchgnn("predict", trained, "--embeddings", "--out", out) == 0
+    arrays = _arrays(out)
+    assert np.array_equal(arrays["node_ids"], np.arange(small_graph.num_nodes))
+    assert arrays["embeddings"].shape == (small_graph.num_nodes, 16)
+    assert arrays["embeddings"].std() > 0
+    assert [path.name for path in out.parent.iterdir()] == ["out"]
+
+
+def test_chosen_nodes_in_the_order_given(trained: Path, tmp_path: Path) -> None:
+    chosen = np.array([7, 3, 7, 1999, 0], dtype=np.int32)
+    np.save(tmp_path / "ids.npy", chosen)
+    out = tmp_path / "out"
+    assert batchgnn("predict", trained, "--nodes", tmp_path / "ids.npy", "--out", out) == 0
+    arrays = _arrays(out)
+    assert np.array_equal(arrays["node_ids"], chosen)
+    assert np.array_equal(arrays["probabilities"][0], arrays["probabilities"][2])
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (np.array([0, 2000]), "node 2000 is not in 0..1999"),
+        (np.array([-1]), "node -1 is not in 0..1999"),
+        (np.array([0.5]), "must hold one row of whole numbers"),
+        (np.zeros((2, 2), np.int64), "must hold one row of whole numbers"),
+        (np.empty(0, np.int64), "no nodes to predict"),
+        (np.array([{}], dtype=object), "not a .npy file"),
+    ],
+)
+def test_impossible_nodes(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], ids: np.ndarray, message: str
+) -> None:
+    np.save(tmp_path / "ids.npy", ids, allow_pickle=True)
+    assert batchgnn("predict", trained, "--nodes", tmp_path / "ids.npy", "--out", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_mistakes(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cases = [
+        (["predict", tmp_path / "none", "--out", tmp_path / "o"], "no such run folder"),
+        (["predict", trained, "--out", tmp_path], "exists; give a new folder"),
+        (["predict", trained, "--nodes", "some.npy", "--out", tmp_path / "o"], "some.npy: no such file"),
+        (
+            ["predict", trained, "--dataset", "generated:nodes=500", "--out", tmp_path / "o"],
+            "was made with another data set: num_nodes was 2000, here 500",
+        ),
+    ]
+    for arguments, message in cases:
+        assert batchgnn(*arguments) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
