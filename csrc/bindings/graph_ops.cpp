@@ -24,7 +24,7 @@ std::tuple<Tensor, Tensor, Tensor> build(const In* sources, const In* destinatio
   Buffer<Index> indices;
   Buffer<EdgeId> edge_ids;
   count_destinations(destinations, edges, nodes, indptr.reserve(nodes + 1));
-  const bool sorted = is_ascending(destinations, edges);
+  const bool sorted = scan_ascending(destinations, edges);
   EdgeId* const ids = sorted ? nullptr : edge_ids.reserve(edges);
   fill_csc(sources, destinations, edges, nodes, indptr.data(), indices.reserve(edges), ids);
   return {adopt(std::move(indptr), {nodes + 1}), adopt(std::move(indices), {edges}),
@@ -62,8 +62,8 @@ std::tuple<int64_t, int64_t> extent_of(const Tensor& values, int64_t threads) {
 }
 
 bool is_ascending_tensor(const Tensor& values) {
-  return with_integer(values,
-                      [&](auto type) { return is_ascending(data<decltype(type)>(values), values.numel()); });
+  return with_integer(
+      values, [&](auto type) { return scan_ascending(data<decltype(type)>(values), values.numel()); });
 }
 
 Tensor gather_table(const Tensor& table, const Tensor& index, int64_t threads) {

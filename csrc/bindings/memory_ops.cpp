@@ -1,8 +1,6 @@
-#include <cstring>
-
 #include "bindings/operators.h"
 #include "kernels/pages.h"
-#include "kernels/simd/copy.h"
+#include "kernels/simd/dispatch.h"
 
 namespace pyg_batchgnn {
 
@@ -23,10 +21,6 @@ void advise_huge(const Tensor& tensor) {
   advise_huge_pages(tensor.const_data_ptr(), static_cast<size_t>(tensor.numel()) * tensor.element_size());
 }
 
-// Bits of the widest instructions in use: 512, 256, or 0 for what every processor has.
-int64_t simd_level() {
-  if (std::strcmp(stream_copy_name(), "avx512") == 0) return 512;
-  return std::strcmp(stream_copy_name(), "avx2") == 0 ? 256 : 0;
-}
+int64_t simd_bits() { return static_cast<int64_t>(simd_level()); }
 
 }  // namespace pyg_batchgnn

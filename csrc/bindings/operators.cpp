@@ -42,7 +42,7 @@ STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CompositeExplicitAutograd, m) {
   m.impl("empty_cache", TORCH_BOX(&empty_memory_cache));
   m.impl("memory_stats", TORCH_BOX(&memory_stats));
   m.impl("reset_memory_peak", TORCH_BOX(&reset_memory_peak));
-  m.impl("simd_level", TORCH_BOX(&simd_level));
+  m.impl("simd_level", TORCH_BOX(&simd_bits));
 }
 
 }  // namespace pyg_batchgnn

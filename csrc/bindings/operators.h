@@ -32,7 +32,7 @@ void empty_memory_cache();
 std::vector<int64_t> memory_stats();
 void reset_memory_peak();
 void advise_huge(const Tensor& tensor);
-int64_t simd_level();
+int64_t simd_bits();
 
 void drop_graph_scratch();
 

@@ -15,16 +15,11 @@ Extent extent(const T* values, int64_t count, int64_t threads) {
   Extent all{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
   std::mutex lock;
   run_ranges(count, 1 << 20, threads, [&](int64_t begin, int64_t end) {
-    const auto [low, high] = std::minmax_element(values + begin, values + end);
+    const Extent part = scan_extent(values + begin, end - begin);
     const std::lock_guard<std::mutex> guard(lock);
-    all = {std::min<int64_t>(all.low, *low), std::max<int64_t>(all.high, *high)};
+    all = {std::min(all.low, part.low), std::max(all.high, part.high)};
   });
   return all;
-}
-
-template <class T>
-bool is_ascending(const T* values, int64_t count) {
-  return std::is_sorted(values, values + count);
 }
 
 template <class T>
@@ -63,7 +58,6 @@ void fill_csc(const In* sources, const In* destinations, int64_t count, int64_t 
   template void fill_csc(const In*, const In*, int64_t, int64_t, const int64_t*, Index*, int64_t*);
 #define PYG_BATCHGNN_SCAN(In)                                              \
   template Extent extent(const In*, int64_t, int64_t);                     \
-  template bool is_ascending(const In*, int64_t);                          \
   template void count_destinations(const In*, int64_t, int64_t, int64_t*); \
   PYG_BATCHGNN_FILL(In, int32_t) PYG_BATCHGNN_FILL(In, int64_t)
 

@@ -3,18 +3,13 @@
 
 #include <cstdint>
 
+#include "kernels/simd/scan.h"
+
 namespace pyg_batchgnn {
 
-// Smallest and largest entry; {0, -1} where there is none.
-struct Extent {
-  int64_t low, high;
-};
-
+// On at most `threads` threads; {0, -1} where there is no entry.
 template <class T>
 Extent extent(const T* values, int64_t count, int64_t threads);
-
-template <class T>
-bool is_ascending(const T* values, int64_t count);
 
 // indptr[v + 1] - indptr[v] = how often v occurs among `destinations`; indptr has num_nodes + 1 entries.
 template <class T>

@@ -4,14 +4,12 @@
 #include <cstring>
 
 #include "kernels/parallel.h"
-#include "kernels/simd/copy.h"
 
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kLine = 64;
-constexpr int64_t kStage = 16384;         // bytes collected in the first-level cache before they stream out
 constexpr int64_t kBytesAhead = 4096;     // of rows between prefetch and use
+constexpr int64_t kPrefetched = 128;      // a prefetch brings its line and the neighbouring one
 constexpr int64_t kGrainBytes = 1 << 20;  // below this much a thread costs more than it brings
 
 template <class Index>
@@ -24,8 +22,7 @@ struct Rows {
 
   void prefetch(int64_t i) const {
     const char* row = at(i);
-    for (int64_t byte = 0; byte < row_bytes; byte += kLine) __builtin_prefetch(row + byte);
-    __builtin_prefetch(row + row_bytes - 1);
+    for (int64_t byte = 0; byte < row_bytes; byte += kPrefetched) __builtin_prefetch(row + byte);
   }
 };
 
@@ -39,39 +36,13 @@ void gather_words(const Rows<Index>& rows, int64_t begin, int64_t end, char* out
   }
 }
 
-// Rows meet in a small buffer and leave it in whole lines, because a row's end need not be a line's end.
 template <class Index>
-void gather_streaming(const Rows<Index>& rows, int64_t begin, int64_t end, char* out) {
-  alignas(64) char stage[kStage + kLine];
-  const StreamCopy stream = stream_copy();
+void gather_wide(const Rows<Index>& rows, int64_t begin, int64_t end, char* out) {
   const int64_t ahead = std::clamp<int64_t>(kBytesAhead / rows.row_bytes, 2, 64);
-  for (int64_t i = begin; i < std::min(begin + ahead, end); ++i) rows.prefetch(i);
-  char* to = out + begin * rows.row_bytes;
-  // The first line may belong to another thread's rows as well: plain stores up to its end.
-  int64_t head = std::min<int64_t>((kLine - reinterpret_cast<intptr_t>(to) % kLine) % kLine,
-                                   (end - begin) * rows.row_bytes);
-  int64_t staged = 0;
   for (int64_t i = begin; i < end; ++i) {
     if (i + ahead < end) rows.prefetch(i + ahead);
-    const char* row = rows.at(i);
-    for (int64_t left = rows.row_bytes; left > 0;) {
-      const int64_t room = (head > 0 ? head : kStage) - staged;
-      const int64_t part = std::min(left, room);
-      std::memcpy(stage + staged, row, static_cast<size_t>(part));
-      staged += part, row += part, left -= part;
-      if (part < room) continue;
-      if (head > 0) {
-        std::memcpy(to, stage, static_cast<size_t>(staged));
-        head = 0;
-      } else {
-        stream(to, stage, kStage);
-      }
-      to += staged, staged = 0;
-    }
+    std::memcpy(out + i * rows.row_bytes, rows.at(i), static_cast<size_t>(rows.row_bytes));
   }
-  const int64_t whole = head > 0 ? 0 : staged / kLine * kLine;
-  stream(to, stage, static_cast<size_t>(whole));
-  std::memcpy(to + whole, stage + whole, static_cast<size_t>(staged - whole));
 }
 
 template <class Index>
@@ -88,7 +59,7 @@ void gather_range(const Rows<Index>& rows, int64_t begin, int64_t end, char* out
     case 8:
       return gather_words<uint64_t>(rows, begin, end, out);
     default:
-      return gather_streaming(rows, begin, end, out);
+      return gather_wide(rows, begin, end, out);
   }
 }
 

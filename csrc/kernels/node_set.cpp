@@ -3,6 +3,8 @@
 #include <bit>
 #include <cstring>
 
+#include "kernels/simd/scan.h"
+
 namespace pyg_batchgnn {
 namespace {
 
@@ -26,11 +28,7 @@ void NodeSet::add(const int64_t* node, int64_t count) {
   }
 }
 
-int64_t NodeSet::size() const {
-  int64_t total = 0;
-  for (int64_t w = 0; w < word_count_; ++w) total += std::popcount(words_.data()[w]);
-  return total;
-}
+int64_t NodeSet::size() const { return scan_set_bits(words_.data(), word_count_); }
 
 void NodeSet::list(int64_t* out) {
   int64_t* before = before_.reserve(word_count_ + 1);
