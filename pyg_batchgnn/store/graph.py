@@ -9,6 +9,9 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 
+#: Node ids below this fit 32 bits, which is as many as the sampler then uses for them.
+_NARROW = 1 << 31
+
 
 @dataclass(frozen=True, eq=False)
 class CscGraph:
@@ -76,6 +79,10 @@ class CscGraph:
             at = int((indptr[1:] < indptr[:-1]).nonzero()[0])
             raise ValueError(
                 f"indptr must ascend, but entry {at + 1} ({int(indptr[at + 1])}) is below {int(indptr[at])}"
+            )
+        if indices.dtype == torch.int32 and indptr.numel() - 1 > _NARROW:
+            raise TypeError(
+                f"int32 indices cannot name all {indptr.numel() - 1} nodes; convert them with .to(torch.int64)"
             )
         ops.check_range("indices", indices, indptr.numel() - 1)
         if edge_ids is not None:
