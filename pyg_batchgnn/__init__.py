@@ -1,8 +1,20 @@
 """Macrobatch neighbour sampling and training for PyTorch Geometric on CPUs."""
 
-from pyg_batchgnn.loader import MacrobatchNeighborLoader
-from pyg_batchgnn.sample import MacrobatchSampler, Minibatch, PygNeighborSampler, Replacement, SamplingPlan
-from pyg_batchgnn.store import CscGraph
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.loader import MacrobatchNeighborLoader
+    from pyg_batchgnn.sample import (
+        MacrobatchSampler,
+        Minibatch,
+        PygNeighborSampler,
+        Replacement,
+        SamplingPlan,
+    )
+    from pyg_batchgnn.store import CscGraph
 
 __version__ = "0.1.0"
 
@@ -16,3 +28,16 @@ __all__ = [
     "SamplingPlan",
     "__version__",
 ]
+
+_ROOMS = {"CscGraph": "store", "MacrobatchNeighborLoader": "loader"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a room when it is first used: reading data, say, need not wait for PyTorch Geometric."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_ROOMS.get(name, 'sample')}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

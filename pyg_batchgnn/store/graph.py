@@ -82,7 +82,8 @@ class CscGraph:
             )
         if indices.dtype == torch.int32 and indptr.numel() - 1 > _NARROW:
             raise TypeError(
-                f"int32 indices cannot name all {indptr.numel() - 1} nodes; convert them with .to(torch.int64)"
+                f"int32 indices cannot name all {indptr.numel() - 1} nodes; "
+                f"convert them with .to(torch.int64)"
             )
         ops.check_range("indices", indices, indptr.numel() - 1)
         if edge_ids is not None:
