@@ -2,7 +2,7 @@
 
 A pair shares initial weights, the order of the training nodes and the random numbers of dropout; only the
 choice of neighbours differs. Evaluation uses all neighbours. A run that is stopped goes on where it was:
-every seed done is a line in ``results/accuracy/DATASET-SIDE.jsonl``, ignored when the configuration has changed.
+every seed done is a line in ``results/accuracy/DATASET-SIDE.jsonl``, ignored where the task has changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from cli import RESULTS, Peers, add_peer_option, write_json
-from harness import HERE, Setting
+from harness import HERE, Malloc, Setting
 from machine import describe
 from prepare import dataset_folder
 
@@ -71,7 +71,9 @@ def train_missing(dataset: str, side: str, seeds: int, peers: Peers, results: Pa
     python = sys.executable if side == "reference" else peers.python(side)
     command = [python, str(HERE / "accuracy_worker.py"), json.dumps(order)]
     print(f"{dataset}, {side}: {len(missing)} seeds to train", flush=True)
-    ended = subprocess.run(command, env=Setting().environment(), capture_output=True, text=True)
+    ended = subprocess.run(
+        command, env=Setting(malloc=Malloc.KEPT).environment(), capture_output=True, text=True
+    )
     return None if ended.returncode == 0 else ended.stderr.strip().splitlines()[-1]
 
 

@@ -172,7 +172,8 @@ def machine(result: Result) -> str:
     extensions = ", ".join(where["vector_extensions"])
     sentence = (
         f"{where['cpu']}, {where['cores']} cores, {where['memory_gib']} GiB, {extensions}; "
-        f"transparent huge pages: {where['transparent_huge_pages']}; Linux {where['kernel']}; {where['compiler']}"
+        f"transparent huge pages: {where['transparent_huge_pages']}; "
+        f"Linux {where['kernel']}; {where['compiler']}"
     )
     versions: dict[str, str] = {}
     for series in result.get("series", []):
@@ -192,10 +193,11 @@ def heading(result: Result) -> str:
     if "graph" not in result:
         return ""
     graph, options = result["graph"], result["options"]
+    fanouts = ", ".join(map(str, options["fanouts"]))
     return (
         f"**{graph['name']}**: {graph['nodes']:,} nodes, {graph['edges']:,} edges, "
-        f"{graph['features']} features; batch {options['batch_size']:,}, fanout {', '.join(map(str, options['fanouts']))}; medians of "
-        f"{options['rounds']} rounds of {options['batches']} minibatches.\n\n"
+        f"{graph['features']} features; batch {options['batch_size']:,}, fanout {fanouts}; "
+        f"medians of {options['rounds']} rounds of {options['batches']} minibatches.\n\n"
     )
 
 
