@@ -88,11 +88,16 @@ def seed_nodes(data: Any, input_nodes: Any, graph: CscGraph) -> Any:
     return ids
 
 
-def count_seeds(input_nodes: Tensor | None, graph: CscGraph) -> int:
-    """How many nodes `seed_nodes` returned."""
+def count_seeds(input_nodes: Tensor | None, input_id: Tensor | None, graph: CscGraph) -> int:
+    """How many nodes `seed_nodes` returned; raises ValueError unless ``input_id`` has as many entries."""
     if input_nodes is None:
         return graph.num_nodes
-    return int(input_nodes.sum()) if input_nodes.dtype is torch.bool else input_nodes.numel()
+    count = int(input_nodes.sum()) if input_nodes.dtype is torch.bool else input_nodes.numel()
+    if input_id is not None and input_id.numel() != count:
+        raise ValueError(
+            f"input_id has {input_id.numel()} entries for {count} input_nodes; give one for each"
+        )
+    return count
 
 
 def worker_arguments(loader: DataLoader) -> dict[str, Any]:

@@ -112,6 +112,7 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         refuse_what_does_not_go_together(self._options, kwargs, transform_sampler_output)
         sampler = sampler_for(data, num_neighbors, replace, seed, threads, neighbor_sampler)
         input_nodes = seed_nodes(data, input_nodes, sampler.macrobatch.graph)
+        num_seeds = count_seeds(input_nodes, kwargs.get("input_id"), sampler.macrobatch.graph)
         self._position = Position()
         self._sizes: Sizes | None = None
         self._pool: WorkerPool | None = None
@@ -123,9 +124,7 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
             transform_sampler_output=transform_sampler_output,
             filter_per_worker=filter_per_worker,
             neighbor_sampler=sampler,
-            **with_keyed_shuffle(
-                kwargs, count_seeds(input_nodes, sampler.macrobatch.graph), sampler.macrobatch.seed
-            ),
+            **with_keyed_shuffle(kwargs, num_seeds, sampler.macrobatch.seed),
         )
         # PyG hands its own method over as an attribute, a reference cycle that keeps a dropped loader's graph
         # until the garbage collector runs. The method of the class serves as well.

@@ -36,12 +36,11 @@ class LoaderOptions:
                 f"fetch_size ({self.fetch_size}) must not exceed macrobatch_size ({self.macrobatch_size}): "
                 f"attributes are fetched for minibatches that have been sampled"
             )
-        if self.memory_budget is not None and self.memory_budget <= 0:
-            raise ValueError(f"memory_budget must be a positive number of bytes, got {self.memory_budget}")
-        if isinstance(self.prefetch, bool) or self.prefetch < 0:
-            raise ValueError(f"prefetch must be 0 or a number of macrobatches, got {self.prefetch!r}")
-        if self.threads is not None and self.threads < 1:
-            raise ValueError(f"threads must be at least 1, got {self.threads}")
+        if self.memory_budget is not None:
+            _check_number("memory_budget", self.memory_budget, 1, "bytes")
+        _check_number("prefetch", self.prefetch, 0, "macrobatches")
+        if self.threads is not None:
+            _check_number("threads", self.threads, 1, "threads")
 
 
 def parse_export(export: str) -> Export:
@@ -102,3 +101,10 @@ def _check_size(name: str, size: Any) -> None:
         return
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ValueError(f'{name} must be a positive number of minibatches or "auto", got {size!r}')
+
+
+def _check_number(name: str, value: Any, least: int, unit: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an integer number of {unit}, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be a number of {unit}, at least {least}, got {value}")

@@ -48,7 +48,8 @@ class SamplingPlan:
     @classmethod
     def from_pyg(cls, num_neighbors: Any, replace: bool) -> SamplingPlan:
         """The plan that PyG's ``num_neighbors`` (a list or `NumNeighbors`) and ``replace`` ask for."""
-        values = getattr(num_neighbors, "values", num_neighbors)
+        is_dict = isinstance(num_neighbors, dict)
+        values = num_neighbors if is_dict else getattr(num_neighbors, "values", num_neighbors)
         if isinstance(values, dict):
             raise NotImplementedError(
                 "num_neighbors as a dict by edge type is for heterogeneous graphs, which are still to come; "

@@ -1,0 +1,73 @@
+"""Small graphs with attributes of every kind, and what two batches must share to be the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from pyg_batchgnn import MacrobatchNeighborLoader, Minibatch
+
+NODES, EDGES = 300, 1800
+
+
+def make_data(nodes: int = NODES, edges: int = EDGES, seed: int = 0, **attributes: Any) -> Data:
+    """A random multigraph whose features and edge attributes tell which node or edge they belong to."""
+    generator = torch.Generator().manual_seed(seed)
+    return Data(
+        x=torch.arange(nodes * 4.0).view(nodes, 4),
+        edge_index=torch.randint(nodes, (2, edges), generator=generator),
+        edge_attr=torch.arange(edges * 2.0).view(edges, 2),
+        y=torch.randint(-1, 5, (nodes,), generator=generator),
+        **attributes,
+    )
+
+
+def make_loader(data: Any, fanouts: Iterable[int] = (4, 3), **kwargs: Any) -> MacrobatchNeighborLoader:
+    """A loader with a fixed seed and sizes small enough that several macrobatches make an epoch."""
+    chosen = {"batch_size": 32, "seed": 7, "macrobatch_size": 3, "fetch_size": 2, **kwargs}
+    return MacrobatchNeighborLoader(data, list(fanouts), **chosen)
+
+
+def contents(batch: Any) -> dict[str, Any]:
+    """Everything that a batch holds, by name."""
+    if isinstance(batch, Minibatch):
+        held = {name: batch.attribute(name) for name in batch.block}
+        held |= {"n_id": batch.node, "edge_index": batch.edge_index, "e_id": batch.edge}
+        held |= {"input_id": batch.input_id, "batch_size": batch.batch_size}
+        return held | {"num_sampled_nodes": batch.nodes_per_hop, "num_sampled_edges": batch.edges_per_hop}
+    return dict(batch._store.items())
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Same type, dtype, shape and bits."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Tensor):
+        if one.layout is torch.sparse_csr:
+            return all(
+                equal(part(one), part(other))
+                for part in (Tensor.crow_indices, Tensor.col_indices, Tensor.values)
+            )
+        return one.dtype is other.dtype and torch.equal(one, other)
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
+
+
+def assert_same(some: Any, others: Any, ignore: Iterable[str] = ()) -> None:
+    """The same minibatches in the same order, in every attribute."""
+    some, others = list(some), list(others)
+    assert len(some) == len(others)
+    for number, (one, other) in enumerate(zip(some, others, strict=True)):
+        left, right = contents(one), contents(other)
+        names = (left.keys() | right.keys()) - set(ignore)
+        different = [name for name in names if not equal(left.get(name), right.get(name))]
+        assert not different, f"minibatch {number} differs in {different}"
+
+
+def seeds_of(batches: Iterable[Any]) -> list[list[int]]:
+    """The seed nodes of PyG batches."""
+    return [batch.n_id[: batch.batch_size].tolist() for batch in batches]

@@ -1,0 +1,87 @@
+"""Feature and graph stores in memory, as a user would write them for PyG."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, EdgeAttr, FeatureStore, GraphStore, TensorAttr
+
+#: Group of edge attributes.
+EDGES = ("node", "to", "node")
+
+
+class Features(FeatureStore):
+    """Tables by (group, name), which counts requests and hands out the attribute objects it keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: dict[tuple[Any, Any], Tensor] = {}
+        self.attrs: dict[tuple[Any, Any], TensorAttr] = {}
+        self.requests: list[int] = []
+
+    def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
+        key = (attr.group_name, attr.attr_name)
+        self.tables[key] = tensor
+        self.attrs[key] = TensorAttr(*key)
+        return True
+
+    def _get_tensor(self, attr: TensorAttr) -> Tensor:
+        table = self.tables[attr.group_name, attr.attr_name]
+        return table if attr.index is None else table[attr.index]
+
+    def _multi_get_tensor(self, attrs: list[TensorAttr]) -> list[Any]:
+        self.requests.append(len(attrs))
+        return [self._get_tensor(attr) for attr in attrs]
+
+    def _remove_tensor(self, attr: TensorAttr) -> bool:
+        return self.tables.pop((attr.group_name, attr.attr_name), None) is not None
+
+    def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...]:
+        return tuple(self.tables[attr.group_name, attr.attr_name].shape)
+
+    def get_all_tensor_attrs(self) -> list[TensorAttr]:
+        return list(self.attrs.values())
+
+
+class Edges(GraphStore):
+    """One relation, in the layout that it was put in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[tuple[EdgeAttr, Any]] = []
+
+    def _put_edge_index(self, edge_index: Any, edge_attr: EdgeAttr) -> bool:
+        self.held.append((edge_attr, edge_index))
+        return True
+
+    def _get_edge_index(self, edge_attr: EdgeAttr) -> Any:
+        return next((edges for attr, edges in self.held if attr.layout == edge_attr.layout), None)
+
+    def _remove_edge_index(self, edge_attr: EdgeAttr) -> bool:
+        return False
+
+    def get_all_edge_attrs(self) -> list[EdgeAttr]:
+        return [attr for attr, _ in self.held]
+
+
+def stores_of(data: Data, layout: str) -> tuple[Features, Edges]:
+    """``data`` as a pair of stores; its edges must lie in the layout's order."""
+    features, graph = Features(), Edges()
+    for name in ("x", "y"):
+        features.put_tensor(data[name], group_name="node", attr_name=name, index=None)
+    features.put_tensor(data.edge_attr, group_name=EDGES, attr_name="edge_attr", index=None)
+    source, destination = data.edge_index
+    size = (data.num_nodes, data.num_nodes)
+    edges = {
+        "coo": (source, destination),
+        "csc": (source, _pointers(destination, size[0])),
+        "csr": (_pointers(source, size[0]), destination),
+    }
+    graph.put_edge_index(edges[layout], edge_type=None, layout=layout, size=size)
+    return features, graph
+
+
+def _pointers(ids: Tensor, nodes: int) -> Tensor:
+    return torch.cat([torch.zeros(1, dtype=torch.long), torch.bincount(ids, minlength=nodes).cumsum(0)])
