@@ -1,0 +1,55 @@
+"""Train, write embeddings of all nodes, and look up the nodes most similar to a node.
+
+    python examples/predict_embeddings.py
+
+The same from the command line: ``batchgnn train DATASET --run RUN``, then ``batchgnn predict RUN --embeddings
+--out OUT``.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from pyg_batchgnn.data import default_dataset
+from pyg_batchgnn.train.config_json import assign
+from pyg_batchgnn.train.predict import PredictRequest, predict_nodes
+from pyg_batchgnn.train.presets import preset
+from pyg_batchgnn.train.run import start_run
+
+SETTINGS = [
+    "model.layers=2",
+    "model.hidden=64",
+    "sampling.fanout=15,10",
+    "sampling.batch_size=256",
+    "run.epochs=5",
+]
+
+
+def most_similar(embeddings: np.ndarray, node: int, count: int) -> np.ndarray:
+    """The `count` other nodes whose embeddings [N, F] have the largest cosine with that of `node`."""
+    unit = embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
+    cosine = unit @ unit[node]
+    cosine[node] = -np.inf
+    return np.argsort(-cosine)[:count]
+
+
+def main() -> None:
+    """Train on the default data set and print how often similar nodes share a class."""
+    labels = default_dataset().y.numpy()
+    with tempfile.TemporaryDirectory() as folder:
+        run, out = Path(folder) / "run", Path(folder) / "predictions"
+        start_run(assign(preset("batchgnn"), SETTINGS), run, Console())
+        summary = predict_nodes(PredictRequest(run, out, nodes="all", embeddings=True))
+        embeddings = np.load(out / "embeddings.npy")
+    print(f"{summary.nodes:,} embeddings of {embeddings.shape[1]} columns, accuracy {summary.accuracy:.4f}")
+    print(f"most similar to node 0: {most_similar(embeddings, 0, 10).tolist()}")
+    shared = [np.mean(labels[most_similar(embeddings, node, 10)] == labels[node]) for node in range(100)]
+    print(f"of the 10 most similar nodes, {np.mean(shared):.0%} have the same class (first 100 nodes)")
+
+
+if __name__ == "__main__":
+    main()
