@@ -112,11 +112,27 @@ class Run:
         return cls(graph, options, Peers(dict(arguments.peer)), settings, arguments.rounds, arguments.results)
 
     def measure(self, columns: Sequence[tuple[str, str, str]], warmup: int = 1) -> list[dict[str, Any]]:
-        """All settings, one after another; ``columns`` are (name, side, job)."""
+        """All settings, one after another, all contestants together; ``columns`` are (name, side, job)."""
         contestants = [self.peers.contestant(*column) for column in columns]
         return [
             run_series(contestants, self.options, setting, self.rounds, warmup).as_dict()
             for setting in self.settings
+        ]
+
+    def duels(
+        self, ours: tuple[str, str, str], others: Sequence[tuple[str, str, str]], warmup: int = 1
+    ) -> list[dict[str, Any]]:
+        """As :meth:`measure`, but ours with one other at a time: so no more than two need fit the memory."""
+        return [
+            run_series(
+                [self.peers.contestant(*ours), self.peers.contestant(*other)],
+                self.options,
+                setting,
+                self.rounds,
+                warmup,
+            ).as_dict()
+            for setting in self.settings
+            for other in others
         ]
 
     def store(self, benchmark: str, found: dict[str, Any]) -> Path:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -105,17 +107,22 @@ class Worker:
 
     def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
         assert self.process.stdin and self.process.stdout
-        try:
+        with contextlib.suppress(BrokenPipeError):  # the answer, or its absence, says why
             self.process.stdin.write(json.dumps(order) + "\n")
             self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # the answer, or its absence, says why
         line = self.process.stdout.readline()
-        answer = json.loads(line) if line else {"error": f"ended without an answer; see {self.log.name}"}
+        answer = json.loads(line) if line else {"error": self._ending()}
         if "error" in answer:
             self.close()
             raise ContestantError(f"{self.contestant.name}: {answer['error']}")
         return answer
+
+    def _ending(self) -> str:
+        """Why a process that gave no answer has ended."""
+        code = self.process.wait()
+        if code == -signal.SIGKILL:
+            return "killed, most likely because memory ran out; use fewer --batches or a smaller graph"
+        return f"ended with status {code} and no answer; see {self.log.name}"
 
     def round(self, number: int) -> dict[str, Any]:
         """Have one round done and return what was measured inside the process."""
@@ -124,7 +131,8 @@ class Worker:
     def close(self) -> None:
         """Let the process end, by closing its input; wait for it."""
         if self.process.stdin:
-            self.process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
         self.process.wait(timeout=120)
         self.log.close()
 
@@ -164,17 +172,42 @@ def medians(rounds: Sequence[dict[str, Any]]) -> dict[str, float]:
     return result
 
 
-def _start(contestants: Sequence[Contestant], options: Options, series: Series) -> Iterator[Worker]:
-    for contestant in contestants:
-        try:
-            worker = Worker(contestant, options, series.setting)
-        except (ContestantError, OSError) as error:
-            series.absent[contestant.name] = str(error)
-            print(f"  without {contestant.name}: {error}", flush=True)
-            continue
-        series.versions[contestant.name] = worker.versions
-        series.rounds[contestant.name] = []
-        yield worker
+class _Table:
+    """The workers of a series; one that breaks down leaves, and the series says why."""
+
+    def __init__(self, contestants: Sequence[Contestant], options: Options, series: Series) -> None:
+        self.series = series
+        self.workers: list[Worker] = []
+        for contestant in contestants:
+            try:
+                worker = Worker(contestant, options, series.setting)
+            except (ContestantError, OSError) as error:
+                self._leave(contestant.name, error)
+                continue
+            self.workers.append(worker)
+            series.versions[contestant.name] = worker.versions
+            series.rounds[contestant.name] = []
+
+    def _leave(self, name: str, error: Exception) -> None:
+        self.series.rounds.pop(name, None)
+        self.series.absent[name] = str(error)
+        print(f"  without {name}: {error}", flush=True)
+
+    def play(self, number: int) -> dict[str, dict[str, Any]]:
+        """One round: everyone once, in an order that begins one further every time."""
+        turn = number % max(len(self.workers), 1)
+        measured = {}
+        for worker in self.workers[turn:] + self.workers[:turn]:
+            try:
+                measured[worker.contestant.name] = worker.round(number)
+            except ContestantError as error:
+                self.workers.remove(worker)
+                self._leave(worker.contestant.name, error)
+        return measured
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.close()
 
 
 def run_series(
@@ -184,22 +217,17 @@ def run_series(
     (HERE / "results" / "logs").mkdir(parents=True, exist_ok=True)
     series = Series(setting)
     print(f"{setting.threads} thread(s), malloc {setting.malloc.value}", flush=True)
-    workers = list(_start(contestants, options, series))
+    playing = _Table(contestants, options, series)
     try:
         for number in range(warmup + rounds):
-            turn = number % max(len(workers), 1)
-            for worker in workers[turn:] + workers[:turn]:
-                measured = worker.round(number)
+            for name, measured in playing.play(number).items():
                 if number >= warmup:
-                    series.rounds[worker.contestant.name].append(measured)
+                    series.rounds[name].append(measured)
     finally:
-        for worker in workers:
-            worker.close()
+        playing.close()
     for name, measured_rounds in series.rounds.items():
         middle = medians(measured_rounds)
-        print(
-            f"  {name:<24} {1e3 * middle['wall_per_minibatch']:9.1f} ms/minibatch "
-            f"{middle['edges_per_second'] / 1e6:8.2f} M edges/s",
-            flush=True,
-        )
+        wall, cpu = 1e3 * middle["wall_per_minibatch"], 1e3 * middle["cpu_per_minibatch"]
+        rate = middle["edges_per_second"] / 1e6
+        print(f"  {name:<24} {wall:9.1f} ms a minibatch, {cpu:9.1f} CPU, {rate:8.2f} M edges/s", flush=True)
     return series

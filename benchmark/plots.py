@@ -18,7 +18,7 @@ Result = dict[str, Any]
 
 def _bars(axes: Any, series: Result, quantity: str, scale: float, label: str) -> None:
     """Horizontal bars of one setting, ours in colour."""
-    names = list(series["contestants"])[::-1]
+    names = sorted(series["contestants"], key=lambda name: not name.startswith("ours"))[::-1]
     values = [scale * series["contestants"][name]["median"][quantity] for name in names]
     colours = [OURS_COLOUR if name.startswith("ours") else PEER_COLOUR for name in names]
     bars = axes.barh(names, values, color=colours)
@@ -28,11 +28,20 @@ def _bars(axes: Any, series: Result, quantity: str, scale: float, label: str) ->
     axes.set_title(f"{series['threads']} thread(s), malloc {series['malloc']}", fontsize=10)
 
 
+def _by_setting(result: Result) -> list[Result]:
+    """Series of the same threads and allocator in one, each contestant with its first figures."""
+    merged: dict[tuple[int, str], Result] = {}
+    for series in result["series"]:
+        one = merged.setdefault((series["threads"], series["malloc"]), {**series, "contestants": {}})
+        one["contestants"] = {**series["contestants"], **one["contestants"]}
+    return list(merged.values())
+
+
 def _series_plot(quantity: str, scale: float, label: str) -> Callable[[Result], Any]:
     def plot(result: Result) -> Any:
-        count = len(result["series"])
-        figure, axes = plt.subplots(1, count, figsize=(5.5 * count, 3.2), squeeze=False)
-        for one, series in zip(axes[0], result["series"], strict=True):
+        settings = _by_setting(result)
+        figure, axes = plt.subplots(1, len(settings), figsize=(5.5 * len(settings), 3.2), squeeze=False)
+        for one, series in zip(axes[0], settings, strict=True):
             _bars(one, series, quantity, scale, label)
         return figure
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from cli import Run, parser
 
-COLUMNS = [
-    ("ours", "ours", "training"),
+OURS = ("ours", "ours", "training")
+OTHERS = [
     ("PyG trim_to_layer", "pyg", "training-trimmed"),
     ("PyG hand-written slices", "pyg", "training-sliced"),
     ("DGL", "dgl", "training"),
@@ -17,7 +17,7 @@ COLUMNS = [
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, then store the JSON file."""
     run = Run.parse(parser(__doc__ or "", batches=4, rounds=5, threads=(1,)).parse_args(arguments))
-    run.store("training", {"series": run.measure(COLUMNS)})
+    run.store("training", {"series": run.duels(OURS, OTHERS)})
 
 
 if __name__ == "__main__":
