@@ -21,15 +21,17 @@ help:
 	@sed -n '3,5p' Makefile | cut -c3-
 	@echo "targets: install train test lint format bench clean"
 
-# torch first and exactly: the package is compiled against it, and a newer one brings gigabytes of CUDA.
+# torch first and exactly: the package is compiled against it, and a newer one brings gigabytes of CUDA. Only torch itself comes
+# from the wheel index; what it depends on comes from the ordinary one.
 $(BIN)/.torch:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --extra-index-url $(TORCH_INDEX) $(TORCH)
+	$(BIN)/python -m pip install --quiet --retries 1 --no-deps --extra-index-url $(TORCH_INDEX) $(TORCH)
+	$(BIN)/python -m pip install --quiet $(TORCH) numpy
 	touch $@
 
 $(BIN)/.installed: $(BIN)/.torch pyproject.toml setup.py build_tools/torch_build_backend.py $(SOURCES)
-	PYG_BATCHGNN_WERROR=$(WERROR) $(BIN)/python -m pip install --quiet --editable '.[test,lint]'
+	PYG_BATCHGNN_WERROR=$(WERROR) $(BIN)/python -m pip install --quiet --quiet --editable '.[test,lint]'
 	touch $@
 
 install: $(BIN)/.installed
