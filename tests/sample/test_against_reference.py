@@ -90,6 +90,15 @@ def test_shuffled_edge_index(dtype: torch.dtype) -> None:
         check_sampler(sampler, lists, plan, 11, [torch.arange(40), torch.arange(499, 459, -1)], epoch=6)
 
 
+def test_more_rows_than_nodes() -> None:
+    """Duplicate seeds have rows of their own, so a minibatch can have more rows than the graph has nodes."""
+    count = 4000
+    indptr = torch.cat([torch.arange(count + 1), torch.full((count,), count)])
+    csc = Csc(indptr, torch.arange(count, 2 * count), None)
+    seeds = torch.cat([torch.arange(count), torch.zeros(count, dtype=torch.int64)])
+    check_graph(csc, SamplingPlan((1, 1), Replacement.WITH), 0, [seeds], epoch=0)
+
+
 def test_without_edge_ids() -> None:
     check_graph(star(50), SamplingPlan((5, 5), edge_ids=False), 1, [torch.tensor([0, 3])], epoch=0)
 

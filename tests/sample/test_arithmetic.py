@@ -76,9 +76,9 @@ def test_edge_ids_at_far_positions(ids: type[np.integer]) -> None:
 
 
 def test_check_of_far_entries() -> None:
-    """`from_csc` sees a wrong source beyond position 2^32; the one test that reads all of the zeros."""
-    graph = far_edges(2**32 + 5, np.int32, ids=None)
-    graph.indices[2**32 + 8] = 100
+    """`from_csc` sees a wrong source beyond position 2^31; it has to read all of the zeros before it."""
+    graph = far_edges(2**31 + 5, np.int32, ids=None)
+    graph.indices[2**31 + 8] = 100
     with pytest.raises(IndexError, match="100"):
         CscGraph.from_csc(graph.indptr, graph.indices)
 
@@ -106,9 +106,8 @@ def test_node_ids(num_nodes: int) -> None:
     check(graph, seed_lists, (-1, -1))
 
 
-def test_narrow_sources_among_many_nodes() -> None:
-    """Sources all fit 32 bits, seeds do not: node 2^32 + 42 must not be taken for its source 42."""
-    num_nodes = 2**32 + 50
-    graph, first = many_nodes(num_nodes, np.int32, [first_low := num_nodes - 8 - 2**32, 7, 2**31 - 1])
-    assert first_low == 42
-    check(graph, [torch.tensor([first]), torch.tensor([first, 42, 7 + 2**32, 7])], (3, 2))
+def test_narrow_sources_among_many_nodes_are_refused() -> None:
+    """int32 sources may all be small enough where the seeds are not: then 2^32 + 42 would be taken for 42."""
+    graph, _ = many_nodes(2**31 + 50, np.int32, [42, 7])
+    with pytest.raises(TypeError, match=r"\.to\(torch\.int64\)"):
+        CscGraph.from_csc(graph.indptr, graph.indices)

@@ -71,7 +71,6 @@ def test_fanouts_may_be_any_integers() -> None:
         (torch.tensor([True, False]), TypeError, "torch.bool"),
         (torch.tensor([[1, 2]]), ValueError, r"\[1, 2\]"),
         (torch.tensor(1), ValueError, r"\[\]"),
-        (torch.arange(NODES)[::2], ValueError, r"stride 2.*\.contiguous\(\)"),
         ([1, 2], TypeError, "list.*torch.as_tensor"),
     ],
 )

@@ -174,6 +174,12 @@ def test_seeds_are_not_changed_and_may_be_changed_afterwards() -> None:
     assert_same(batch, one_by_one([torch.tensor([5, 6, 5, 7])], 0)[0])
 
 
+def test_seeds_with_a_stride() -> None:
+    lists = [torch.arange(100)[::7], torch.arange(20).reshape(10, 2)[:, 1]]
+    batches = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5).sample(lists, 0)
+    assert_all_same(batches, one_by_one([seeds.contiguous() for seeds in lists], 0))
+
+
 def test_python_threads_share_a_sampler() -> None:
     """A loader that prefetches samples on a thread of its own while the user calls the same sampler."""
     sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=1)
