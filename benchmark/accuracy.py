@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from cli import RESULTS, Peers, add_peer_option, write_json
+from graphs import GraphFolder
 from harness import HERE, Malloc, Setting
 from machine import describe
 from prepare import dataset_folder
@@ -50,6 +51,12 @@ TASKS = {
 }
 
 
+def projected(dataset: str) -> GraphFolder:
+    """The data set with its features projected at random to the width of its task, written on first use."""
+    width = TASKS[dataset].features
+    return dataset_folder(f"{dataset}-{width}", dataset, feature_dim=width)
+
+
 def done(path: Path, task: dict[str, Any]) -> dict[int, dict[str, Any]]:
     """The seeds already trained with this very task, from the file of a dataset and side."""
     if not path.is_file():
@@ -66,7 +73,7 @@ def train_missing(dataset: str, side: str, seeds: int, peers: Peers, results: Pa
     missing = sorted(set(range(seeds)) - set(done(output, task)))
     if not missing:
         return None
-    graph = dataset_folder(dataset, feature_dim=task["features"])
+    graph = projected(dataset)
     order = {"side": side, "graph": str(graph.path), "task": task, "seeds": missing, "output": str(output)}
     python = sys.executable if side == "reference" else peers.python(side)
     command = [python, str(HERE / "accuracy_worker.py"), json.dumps(order)]
@@ -127,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parsed = parser.parse_args(arguments)
     peers = Peers(dict(parsed.peer))
     for dataset in parsed.datasets:  # written here once, before processes look for them
-        dataset_folder(dataset, feature_dim=TASKS[dataset].features)
+        projected(dataset)
     pairs = [(dataset, side) for dataset in parsed.datasets for side in SIDES]
     with ThreadPoolExecutor(parsed.jobs) as pool:
         reasons = pool.map(

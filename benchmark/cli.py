@@ -156,7 +156,7 @@ def write_json(path: Path, content: dict[str, Any]) -> Path:
     """Write through a temporary name, so that a run that is stopped leaves the last results whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+    partial.write_text(json.dumps(content, indent=1) + "\n")
     partial.replace(path)
     print(f"wrote {path}", flush=True)
     return path

@@ -21,14 +21,14 @@ def by_destination(edge_index: np.ndarray, nodes: int) -> tuple[np.ndarray, np.n
     return colptr, source[order]
 
 
-def dataset_folder(name: str, **options: Any) -> GraphFolder:
+def dataset_folder(tag: str, name: str, **options: Any) -> GraphFolder:
     """The folder of a data set of the project, written on first use.
 
     Args:
+        tag: name of the folder, and of the graph in the results.
         name: any name that ``pyg_batchgnn.data.load_dataset`` takes, for instance ``cora`` or ``generated``.
         options: that function's options.
     """
-    tag = "-".join([name, *(f"{key}{value}" for key, value in sorted(options.items()))])
     folder = CACHE / "graphs" / tag
     if (folder / "meta.json").is_file():
         return GraphFolder.open(folder)
@@ -56,8 +56,6 @@ def dataset_folder(name: str, **options: Any) -> GraphFolder:
 
 def chosen_graph(folder: Path | None, nodes: int) -> GraphFolder:
     """The graph to measure: the folder where one is given, else one of ``nodes`` nodes that we generate."""
-    return (
-        GraphFolder.open(folder)
-        if folder
-        else dataset_folder("generated", nodes=nodes, degree=50.0, features=100)
-    )
+    if folder:
+        return GraphFolder.open(folder)
+    return dataset_folder(f"generated-{nodes}", "generated", nodes=nodes, degree=50.0, features=100)

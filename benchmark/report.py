@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -56,12 +57,20 @@ def absences(series: Iterable[Result]) -> str:
     return "".join(f"\n\nNot measured: {why}." for why in reasons.values())
 
 
+def own_figures(ours: dict[str, float]) -> list[str]:
+    """The cells of a row of :func:`speeds` that has no peer."""
+    wall, cpu = milliseconds(ours, "wall_per_minibatch"), milliseconds(ours, "cpu_per_minibatch")
+    return ["-", wall, "-", cpu, "-", f"{ours['edges_per_minibatch']:,.0f}", "-", "-"]
+
+
 def speeds(result: Result) -> str:
     """A row for every setting and peer, beside our own figures of the same rounds."""
     rows = []
     for series in result["series"]:
         found = medians(series)
         ours = found.pop(OURS, None)
+        if ours and not found:  # no peer is installed: our own figures still stand
+            rows.append([f"{setting(series)}: no peer", *own_figures(ours)])
         for name, figures in found.items():
             rows.append(
                 [
@@ -197,8 +206,8 @@ def heading(result: Result) -> str:
     )
 
 
-def section(name: str, results: Path) -> str:
-    """All tables of one benchmark, or how to get them."""
+def section(name: str, results: Path, folder: Path) -> str:
+    """All tables of one benchmark, or how to get them; pictures are linked as seen from ``folder``."""
     files = sorted([*results.glob(f"{name}-*.json"), *results.glob(f"{name}.json")])
     if not files:
         return f"Not measured yet: `python benchmark/run.py {name}`."
@@ -206,18 +215,18 @@ def section(name: str, results: Path) -> str:
     for file in files:
         result = json.loads(file.read_text())
         picture = file.with_suffix(".png")
-        image = f"\n\n![{name}]({picture.relative_to(HERE)})" if picture.is_file() else ""
+        image = f"\n\n![{name}]({os.path.relpath(picture, folder)})" if picture.is_file() else ""
         parts.append(f"{heading(result)}{RENDERERS[name](result)}{image}\n\n{machine(result)}")
     return "\n\n".join(parts)
 
 
-def render(text: str, results: Path) -> str:
-    """``text`` with everything between result comments replaced."""
+def render(readme: Path, results: Path) -> str:
+    """The text of ``readme`` with everything between result comments replaced."""
 
     def replaced(match: re.Match[str]) -> str:
-        return f"<!-- results:{match[1]} -->\n\n{section(match[1], results)}\n\n<!-- end -->"
+        return f"<!-- results:{match[1]} -->\n\n{section(match[1], results, readme.parent)}\n\n<!-- end -->"
 
-    return re.sub(r"<!-- results:(\w+) -->.*?<!-- end -->", replaced, text, flags=re.DOTALL)
+    return re.sub(r"<!-- results:(\w+) -->.*?<!-- end -->", replaced, readme.read_text(), flags=re.DOTALL)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -231,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from plots import plot_all
 
     plot_all(parsed.results)
-    parsed.readme.write_text(render(parsed.readme.read_text(), parsed.results))
+    parsed.readme.write_text(render(parsed.readme, parsed.results))
     print(f"wrote {parsed.readme}")
 
 
