@@ -88,6 +88,11 @@ def _is_plain(index: Tensor) -> bool:
 
 
 def _select(value: Any, index: Tensor, dim: int) -> Any:
+    if isinstance(value, Tensor) and value.requires_grad and get_worker_info() and torch.is_grad_enabled():
+        raise RuntimeError(
+            f"an attribute of shape {list(value.shape)} requires a gradient, which cannot flow back from a "
+            f"worker process; use filter_per_worker=False or num_workers=0, or detach it"
+        )
     device = value.device if hasattr(value, "device") and not isinstance(value, np.ndarray) else "cpu"
     return index_select(value, index.to(device), dim)
 

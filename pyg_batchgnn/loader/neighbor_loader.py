@@ -133,6 +133,10 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
             data, self.input_data, self._macrobatch_sampler(), transform_sampler_output, self.custom_cls
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without running workers, which belong to this process. PyG sends the loader to spawned ones."""
+        return {**self.__dict__, "_pool": None}
+
     # Iterating ######################################################################################
 
     def __iter__(self) -> Iterator[Any]:
@@ -151,7 +155,10 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
             run.handed_out += 1
             return pin_memory(batch) if self.pin_memory and torch.cuda.is_available() else batch
 
-        yield from map(count, made)
+        try:
+            yield from map(count, made)
+        finally:
+            del made  # or the traceback of a failed transform would keep threads and workers alive
 
     def _from_here(self, items: Iterator[WorkItem]) -> Iterator[Any]:
         options = self._options

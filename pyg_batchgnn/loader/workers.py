@@ -7,6 +7,7 @@ PyTorch DataLoader over work items does the rest: order, prefetching, persistenc
 from __future__ import annotations
 
 import enum
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -96,8 +97,15 @@ class WorkerPool:
         return self._unpack(iter(self._loader))
 
     def _unpack(self, made: Iterator[tuple[list[Any], LoaderStats]]) -> Iterator[Any]:
-        for batches, stats in made:
-            self._pipeline.book.open(stats.last)
-            batches.reverse()
-            while batches:
-                yield batches.pop()
+        try:
+            for batches, stats in made:
+                self._pipeline.book.open(stats.last)
+                batches.reverse()
+                while batches:
+                    yield batches.pop()
+        except Exception as error:
+            # A worker's exception and the frames that raised it here hold each other, and the workers with
+            # them: the processes would live until the garbage collector runs, be it in a fork made later.
+            traceback.clear_frames(error.__traceback__)
+            del made
+            raise
