@@ -18,7 +18,7 @@ from torch_geometric.nn import GraphSAGE
 from pyg_batchgnn import MacrobatchNeighborLoader as NeighborLoader
 from pyg_batchgnn.data import default_dataset
 
-EPOCHS = 3
+EPOCHS = 5
 
 
 def train_epoch(model: nn.Module, loader: NeighborLoader, optimiser: torch.optim.Optimizer) -> float:
