@@ -59,7 +59,7 @@ class MacrobatchSampler:
         Raises:
             TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the graph.
         """
-        seed_lists = [seeds.contiguous() for seeds in seed_lists]
+        seed_lists = [seeds.contiguous() if isinstance(seeds, Tensor) else seeds for seeds in seed_lists]
         for number, seeds in enumerate(seed_lists):
             ops.check_vector(f"seeds of minibatch {number}", seeds, (torch.int64,))
             ops.check_range(f"seeds of minibatch {number}", seeds, self.graph.num_nodes)

@@ -75,15 +75,15 @@ class CscGraph:
             raise ValueError(
                 f"indptr must go from 0 to the number of indices ({edges}), but goes from {ends}"
             )
-        if not ops.is_ascending(indptr):
-            at = int((indptr[1:] < indptr[:-1]).nonzero()[0])
-            raise ValueError(
-                f"indptr must ascend, but entry {at + 1} ({int(indptr[at + 1])}) is below {int(indptr[at])}"
-            )
         if indices.dtype == torch.int32 and indptr.numel() - 1 > _NARROW:
             raise TypeError(
                 f"int32 indices cannot name all {indptr.numel() - 1} nodes; "
                 f"convert them with .to(torch.int64)"
+            )
+        if not ops.is_ascending(indptr):
+            at = int((indptr[1:] < indptr[:-1]).nonzero()[0])
+            raise ValueError(
+                f"indptr must ascend, but entry {at + 1} ({int(indptr[at + 1])}) is below {int(indptr[at])}"
             )
         ops.check_range("indices", indices, indptr.numel() - 1)
         if edge_ids is not None:
