@@ -22,9 +22,9 @@ import numpy as np
 
 from cli import RESULTS, Peers, add_peer_option, write_json
 from graphs import GraphFolder
-from harness import HERE, Malloc, Setting
 from machine import describe
 from prepare import dataset_folder
+from settings import HERE, Malloc, Setting
 
 SIDES = ("reference", "ours", "pyg")
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from graphs import GraphFolder
-from harness import HERE, Contestant, Malloc, Setting, run_series
+from harness import Contestant, run_series
 from jobs import Options
 from machine import describe
 from prepare import chosen_graph
+from settings import HERE, Malloc, Setting
 
 RESULTS = HERE / "results"
 

@@ -4,61 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from jobs import Options
+from settings import HERE, MALLOC_ENVIRONMENT, Setting
 
-HERE = Path(__file__).resolve().parent
 WORKER = HERE / "worker.py"
-
-
-class Malloc(Enum):
-    """How glibc's allocator is set, on every side alike."""
-
-    DEFAULT = "default"
-    KEPT = "kept"
-
-
-MALLOC_ENVIRONMENT = {
-    Malloc.DEFAULT: {},
-    # Told to keep memory: nothing is mapped anew or given back between minibatches.
-    Malloc.KEPT: {
-        "MALLOC_MMAP_THRESHOLD_": "4294967296",
-        "MALLOC_TRIM_THRESHOLD_": "17179869184",
-        "MALLOC_TOP_PAD_": "67108864",
-    },
-}
-
-
-@dataclass(frozen=True)
-class Setting:
-    """The environment that all contestants of a series share."""
-
-    threads: int = 1
-    malloc: Malloc = Malloc.DEFAULT
-    preload: str = ""
-
-    def environment(self) -> dict[str, str]:
-        """The variables of a contestant's process: ours, the allocator's left out, plus the setting's."""
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-        threads = str(self.threads)
-        return {
-            **clean,
-            **MALLOC_ENVIRONMENT[self.malloc],
-            "OMP_NUM_THREADS": threads,
-            "MKL_NUM_THREADS": threads,
-            "DGLBACKEND": "pytorch",
-            **({"LD_PRELOAD": self.preload} if self.preload else {}),
-        }
 
 
 @dataclass(frozen=True)

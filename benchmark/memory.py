@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from cli import Run, parser
-from harness import Setting, run_series
+from harness import run_series
 from native import compiled
+from settings import Setting
 
 COLUMNS = [
     ("ours", "ours", "loading"),

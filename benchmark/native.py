@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
+from settings import HERE
+
 CACHE = Path(os.environ.get("PYG_BATCHGNN_BENCHMARK_CACHE", HERE / "build"))
 
 
