@@ -15,6 +15,9 @@ from .hooks import die, mark_output, note_worker, read_note, tag
 from .stores import stores_of
 from .test_iterate import nothing_left_behind  # noqa: F401  (a fixture)
 
+#: What `tag` adds.
+TAGS = ["pid", "worker", "threads", "cores", "noise"]
+
 
 @pytest.fixture
 def start_method() -> Iterator[None]:
@@ -33,18 +36,11 @@ def test_every_attribute_travels() -> None:
         assert batch.edge_index.is_contiguous()
 
 
-@pytest.mark.parametrize("export", ["pyg", "native"])
-def test_spawned_workers(export: str) -> None:
+def test_spawned_workers_take_stores_and_live_on() -> None:
     data = make_data()
-    loader = make_loader(
-        stores_of(data, "coo") if export == "native" else data,
-        input_nodes=torch.arange(70),
-        export=export,
-        num_workers=1,
-        persistent_workers=True,
-        multiprocessing_context="spawn",
-    )
-    plain = make_loader(data, input_nodes=torch.arange(70), export=export)
+    kwargs = {"num_workers": 1, "persistent_workers": True, "multiprocessing_context": "spawn"}
+    loader = make_loader(stores_of(data, "coo"), input_nodes=torch.arange(70), export="native", **kwargs)
+    plain = make_loader(data, input_nodes=torch.arange(70), export="native")
     for _ in range(2):
         assert_same(loader, plain)
 
@@ -75,7 +71,7 @@ def test_epochs_advance(persistent: bool) -> None:
     for epoch in range(3):
         batches = list(loader)
         pids.append({batch.pid for batch in batches})
-        assert_same(batches, list(plain), ignore=["pid", "worker", "threads", "cores", "noise"])
+        assert_same(batches, list(plain), ignore=TAGS)
         assert loader.epoch == epoch
     assert (pids[0] == pids[1] == pids[2]) == persistent
     del loader, batches
@@ -141,12 +137,14 @@ def test_memory_log(capfd: pytest.CaptureFixture[str]) -> None:
         assert {batch.noted for batch in loader} == {"0"}
 
 
-def test_multithreading(start_method: None) -> None:
+def test_spawned_workers_with_several_threads(start_method: None) -> None:
     torch.multiprocessing.set_start_method("spawn", force=True)
     torch.set_num_threads(2)
     loader = make_loader(make_data(), num_workers=1, transform=tag)
     with loader.enable_multithreading(2):
-        assert {batch.threads for batch in loader} == {2}
+        batches = list(loader)
+    assert {batch.threads for batch in batches} == {2}
+    assert_same(batches, make_loader(make_data()), ignore=TAGS)
 
 
 def test_a_worker_that_dies_is_an_error() -> None:
