@@ -11,9 +11,9 @@ from rich.table import Table
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.metrics import EpochRecord
+from pyg_batchgnn.train.outcome import RunResult
 from pyg_batchgnn.train.phases import LABELS, Phase
 from pyg_batchgnn.train.run_folder import RunFolder
-from pyg_batchgnn.train.trainer import RunResult
 
 
 class TerminalReport:

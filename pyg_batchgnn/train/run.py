@@ -18,11 +18,12 @@ from pyg_batchgnn.train.fingerprint import fingerprint
 from pyg_batchgnn.train.job import build_job
 from pyg_batchgnn.train.memory import configure_malloc
 from pyg_batchgnn.train.metrics import read_records
+from pyg_batchgnn.train.outcome import Outcome, RunResult
 from pyg_batchgnn.train.plots import plot_learning, plot_phases
 from pyg_batchgnn.train.report import TerminalReport, final_table, opening
 from pyg_batchgnn.train.run_folder import RunFolder, write_json
 from pyg_batchgnn.train.stop import StopRequest
-from pyg_batchgnn.train.trainer import Outcome, RunResult, Trainer
+from pyg_batchgnn.train.trainer import Trainer
 
 # What may change when a run is resumed: length and resources, which leave the results of each epoch alone.
 _RESUMABLE = frozenset(

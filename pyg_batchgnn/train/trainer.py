@@ -4,61 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from pyg_batchgnn.train.checkpoint import Checkpoint, Progress
+from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.evaluate import accuracy
 from pyg_batchgnn.train.fingerprint import Fingerprint
 from pyg_batchgnn.train.job import Job
 from pyg_batchgnn.train.loader_clock import LoaderClock
 from pyg_batchgnn.train.metrics import EpochRecord, append_record, keep_epochs
+from pyg_batchgnn.train.outcome import Observer, Outcome, RunResult
 from pyg_batchgnn.train.phases import Phase, PhaseClock
 from pyg_batchgnn.train.run_folder import RunFolder
 from pyg_batchgnn.train.steps import seed_dropout, train_step
 from pyg_batchgnn.train.stop import StopRequest
-
-
-class Observer(Protocol):
-    """Is told what happens; the trainer itself prints nothing."""
-
-    def epoch_begins(self, epoch: int, step: int, steps: int) -> None:
-        """`step` of `steps` minibatches of epoch number `epoch` (from 1) are done already."""
-
-    def step_done(self, loss: float) -> None:
-        """One minibatch more; `loss` is the epoch's mean so far."""
-
-    def epoch_done(self, record: EpochRecord, is_best: bool) -> None:
-        """An epoch is trained and evaluated."""
-
-
-class Outcome(Enum):
-    """How `Trainer.fit` ended."""
-
-    FINISHED = "finished"
-    INTERRUPTED = "interrupted"
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """The final figures; accuracies are None where a split is empty.
-
-    Attributes:
-        best_epoch: counted from 1.
-        val_accuracy, test_accuracy: of the weights of that epoch.
-        seconds: wall time of all epochs.
-        phases: seconds by phase.
-    """
-
-    best_epoch: int
-    val_accuracy: float | None
-    test_accuracy: float | None
-    seconds: float
-    phases: dict[str, float]
 
 
 class Trainer:
@@ -159,7 +122,10 @@ class Trainer:
     def _batches(self) -> Iterator[Data]:
         loader = self._job.train_loader
         if self._loader_state is not None and self.progress.step > 0:
-            loader.load_state_dict(self._loader_state)
+            try:
+                loader.load_state_dict(self._loader_state)
+            except ValueError as error:
+                raise TrainError(f"{self._folder.checkpoint}: does not fit the loader: {error}") from None
         else:
             loader.set_epoch(self.progress.epoch)
         self._loader_state = None

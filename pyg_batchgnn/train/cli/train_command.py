@@ -11,9 +11,9 @@ from rich.console import Console
 from pyg_batchgnn.train import config_json
 from pyg_batchgnn.train.cli import options
 from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.outcome import Outcome
 from pyg_batchgnn.train.presets import DEFAULT_PRESET, PRESETS, preset
 from pyg_batchgnn.train.run import resume_run, start_run
-from pyg_batchgnn.train.trainer import Outcome
 
 _INTERRUPTED = 130
 
