@@ -1,0 +1,126 @@
+// Runs every kernel on random graphs; tests/test_sanitizers.py compiles it with sanitizers.
+//
+// Blocks come from malloc in exactly the size asked for, not from the cache, whose blocks are rounded up: an
+// access behind what was asked for is then an access behind the block, which the sanitizer sees.
+#include <cstdlib>
+#include <iostream>
+#include <random>
+#include <vector>
+
+#include "kernels/csc.h"
+#include "kernels/gather.h"
+#include "kernels/node_set.h"
+#include "kernels/parallel.h"
+#include "kernels/sample.h"
+
+namespace pyg_batchgnn {
+
+void* allocate_block(size_t bytes) {
+  auto* block = static_cast<size_t*>(std::malloc(bytes + 64));
+  *block = bytes;
+  return reinterpret_cast<char*>(block) + 64;
+}
+
+void release_block(void* block) noexcept { std::free(static_cast<char*>(block) - 64); }
+
+size_t block_capacity(const void* block) noexcept {
+  return *reinterpret_cast<const size_t*>(static_cast<const char*>(block) - 64);
+}
+
+}  // namespace pyg_batchgnn
+
+using namespace pyg_batchgnn;
+
+namespace {
+
+std::mt19937_64 generator(7);
+
+int64_t below(int64_t n) { return static_cast<int64_t>(generator() % static_cast<uint64_t>(n)); }
+
+std::vector<int64_t> many_below(int64_t count, int64_t n) {
+  std::vector<int64_t> values(static_cast<size_t>(count));
+  for (int64_t& value : values) value = below(n);
+  return values;
+}
+
+template <class Index>
+struct Graph {
+  int64_t nodes;
+  std::vector<int64_t> indptr;
+  std::vector<Index> indices;
+  std::vector<int32_t> edge_ids;
+};
+
+// Half of the edges go to one node in ten, some nodes have none.
+template <class Index>
+Graph<Index> random_graph(int64_t nodes, int64_t edges) {
+  const std::vector<int64_t> sources = many_below(edges, nodes);
+  std::vector<int64_t> destinations = many_below(edges, nodes);
+  for (int64_t e = 0; e < edges; e += 2) destinations[static_cast<size_t>(e)] /= 10;
+  Graph<Index> graph{nodes, std::vector<int64_t>(static_cast<size_t>(nodes) + 1),
+                     std::vector<Index>(static_cast<size_t>(edges)),
+                     std::vector<int32_t>(static_cast<size_t>(edges))};
+  count_destinations(destinations.data(), edges, nodes, graph.indptr.data());
+  fill_csc(sources.data(), destinations.data(), edges, nodes, graph.indptr.data(), graph.indices.data(),
+           graph.edge_ids.data());
+  return graph;
+}
+
+template <class Index, class Local>
+void sample_all(const Graph<Index>& graph, const Plan& plan, Layout layout, bool translate) {
+  const Csc<Index> csc{graph.indptr.data(), graph.indices.data(), translate ? graph.edge_ids.data() : nullptr,
+                       false, graph.nodes};
+  std::vector<Scratch<Index>> scratch(3);
+  std::vector<int64_t> totals(12);
+  run_tasks(12, 3, [&](int64_t task, int64_t slot) {
+    std::vector<int64_t> seeds(static_cast<size_t>(task * 5));
+    for (size_t i = 0; i < seeds.size(); ++i) seeds[i] = static_cast<int64_t>(i * i + i / 2) % graph.nodes;
+    const Sampled<Local> sampled =
+        sample_minibatch<Index, Local>(csc, plan, seeds.data(), static_cast<int64_t>(seeds.size()), layout,
+                                       scratch[static_cast<size_t>(slot)]);
+    NodeSet set;
+    set.begin(graph.nodes);
+    set.add(sampled.node.data(), sampled.nodes);
+    std::vector<int64_t> unique(static_cast<size_t>(set.size())), row(static_cast<size_t>(sampled.nodes));
+    set.list(unique.data());
+    set.rank(sampled.node.data(), sampled.nodes, row.data());
+    for (int64_t i = 0; i < sampled.nodes; ++i) {
+      if (unique[static_cast<size_t>(row[static_cast<size_t>(i)])] != sampled.node.data()[i]) std::abort();
+    }
+    totals[static_cast<size_t>(task)] = sampled.edge_count;
+  });
+}
+
+void gather(int64_t rows, int64_t bytes, int64_t count) {
+  const std::vector<char> table(static_cast<size_t>(rows * bytes), 'x');
+  const std::vector<int64_t> index = many_below(count, rows);
+  std::vector<char> out(static_cast<size_t>(count * bytes));
+  gather_rows(table.data(), bytes, bytes, index.data(), count, out.data(), 3);
+}
+
+template <class Index>
+void round_of(int64_t nodes, int64_t edges) {
+  const Graph<Index> graph = random_graph<Index>(nodes, edges);
+  const std::vector<std::vector<int64_t>> fanouts{{3, 2}, {-1}, {0, 4}, {60, 5}, {4, 4, 4, 4, 4}};
+  for (const std::vector<int64_t>& fanout : fanouts) {
+    for (const Replacement replacement : {Replacement::kWithout, Replacement::kWith}) {
+      const bool edge_ids = below(2) == 0;
+      const Plan plan{fanout, replacement, edge_ids, generator(), generator()};
+      sample_all<Index, int64_t>(graph, plan, Layout::kCoo, below(2) == 0);
+      sample_all<Index, int32_t>(graph, plan, Layout::kCsc, below(2) == 0);
+    }
+  }
+}
+
+}  // namespace
+
+int main() {
+  for (const int64_t nodes : {1, 2, 63, 64, 65, 1000}) {
+    for (const int64_t edges : {int64_t{0}, int64_t{1}, nodes * 3, nodes * 200}) {
+      round_of<int32_t>(nodes, edges);
+      round_of<int64_t>(nodes, edges);
+    }
+  }
+  for (const int64_t bytes : {1, 2, 3, 4, 8, 12, 63, 64, 65, 400, 5000}) gather(97, bytes, 3'000'000 / bytes);
+  std::cout << "done\n";
+}
