@@ -1,0 +1,186 @@
+"""What "auto" chooses keeps the measured peak under the budget, on graphs of every kind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from pyg_batchgnn import MacrobatchNeighborLoader, ops
+from pyg_batchgnn.loader.budget import MAX_AUTO, probe_batches
+from pyg_batchgnn.loader.schedule import Order
+
+from .graphs import make_data, make_loader
+
+MIB = 1 << 20
+GRAPHS = Path(os.environ.get("PYG_BATCHGNN_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+
+
+def power_law(nodes: int, edges: int, width: int, hubs: str) -> Data:
+    """Degrees fall with the rank of a node; the hubs have the first, the last or any ids."""
+    generator = np.random.default_rng(1)
+    ranks = (nodes * generator.random((2, edges)) ** 3).astype(np.int64)
+    order = {"first": np.arange(nodes), "last": np.arange(nodes)[::-1], "any": generator.permutation(nodes)}[
+        hubs
+    ]
+    return Data(x=torch.randn(nodes, width), edge_index=torch.from_numpy(order[ranks].copy()))
+
+
+def regular(nodes: int, degree: int, width: int) -> Data:
+    data = make_data(nodes, nodes * degree)
+    data.x = torch.randn(nodes, width)
+    del data.edge_attr
+    return data
+
+
+def with_edge_attributes() -> Data:
+    data = regular(20_000, 8, 4)
+    data.edge_attr = torch.randn(data.num_edges, 64)
+    return data
+
+
+GIVEN = {
+    "wide rows": lambda: regular(20_000, 10, 100),
+    "narrow rows": lambda: regular(50_000, 12, 4),
+    "edge attributes": with_edge_attributes,
+    "hubs first": lambda: power_law(30_000, 300_000, 64, "first"),
+    "hubs last": lambda: power_law(30_000, 300_000, 64, "last"),
+    "hubs anywhere": lambda: power_law(30_000, 300_000, 64, "any"),
+}
+
+
+def peak_of(loader: Any) -> int:
+    """Bytes that the package held at most during an epoch."""
+    gc.collect()
+    ops.empty_cache()
+    before = ops.memory_stats().live
+    ops.reset_peak()
+    for number, _ in enumerate(loader):
+        if number == 0:
+            time.sleep(0.2)  # so that what is prepared ahead is there in whole while this macrobatch still is
+    return ops.memory_stats().peak - before
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+@pytest.mark.parametrize("export", ["pyg", "native"])
+@pytest.mark.parametrize("name", GIVEN)
+def test_the_peak_stays_under_the_budget(name: str, export: Any, prefetch: int) -> None:
+    data = GIVEN[name]()
+    for shuffle in (False, True):
+        chosen = []
+        for budget in (48 * MIB, 192 * MIB):
+            loader = MacrobatchNeighborLoader(
+                data, [8, 4], batch_size=256, shuffle=shuffle, seed=1, threads=2, export=export,
+                prefetch=prefetch, memory_budget=budget, input_nodes=torch.arange(0, data.num_nodes, 2),
+            )  # fmt: skip
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                peak = peak_of(loader)
+            sizes = loader.sizes
+            print(
+                f"{name}, {export}, prefetch {prefetch}, {budget // MIB} MiB: {sizes}, {peak / MIB:.1f} MiB"
+            )
+            assert peak <= budget, sizes
+            chosen.append(sizes.macrobatch)
+        assert chosen[0] <= chosen[1]
+
+
+def test_real_graphs() -> None:
+    """Where the folder of graphs is there; the ones above are always."""
+    for name in ("cora", "coauthor_cs", "oewn"):
+        if not (path := GRAPHS / f"{name}.npz").exists():
+            continue
+        graph = load_real(path)
+        seeds = torch.arange(min(graph.num_nodes, 4096))
+        for export in ("pyg", "native"):
+            for prefetch in (0, 1):
+                loader = MacrobatchNeighborLoader(
+                    graph, [15, 10, 5], batch_size=256, shuffle=True, seed=1, threads=2, export=export,
+                    prefetch=prefetch, memory_budget=300 * MIB, input_nodes=seeds,
+                )  # fmt: skip
+                peak = peak_of(loader)
+                print(f"{name}, {export}, prefetch {prefetch}: {loader.sizes}, {peak / MIB:.1f} of 300 MiB")
+                assert peak <= 300 * MIB
+
+
+def test_a_generous_budget_is_used() -> None:
+    data = regular(20_000, 10, 16)
+    loader = MacrobatchNeighborLoader(data, [4], batch_size=64, memory_budget=10**10)
+    assert loader.sizes.macrobatch == MAX_AUTO
+
+
+def test_more_budget_never_means_smaller_sizes() -> None:
+    data = regular(20_000, 10, 64)
+    for export in ("pyg", "native"):
+        sizes = []
+        for budget in (MIB, 8 * MIB, 32 * MIB, 128 * MIB, 1024 * MIB):
+            loader = MacrobatchNeighborLoader(
+                data, [8, 4], batch_size=256, memory_budget=budget, export=export
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                sizes.append((loader.sizes.macrobatch, loader.sizes.fetch))
+        assert [one[0] for one in sizes] == sorted(one[0] for one in sizes)
+        assert sizes[0] == (1, 1) and sizes[-1][0] > sizes[1][0]
+
+
+def test_a_budget_that_one_minibatch_exceeds_is_said() -> None:
+    loader = MacrobatchNeighborLoader(make_data(), [4], batch_size=100, memory_budget=1000)
+    with pytest.warns(UserWarning, match=r"memory_budget.*batch_size.*fanouts"):
+        assert loader.sizes.macrobatch == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "macrobatch", "fetch"),
+    [
+        ({"macrobatch_size": 5}, 5, None),
+        ({"fetch_size": 4}, None, 4),
+        ({"macrobatch_size": 6, "fetch_size": 2}, 6, 2),
+    ],
+)
+def test_what_the_user_chose_is_kept(
+    given: dict[str, int], macrobatch: int | None, fetch: int | None
+) -> None:
+    for export in ("pyg", "native"):
+        sizes = make_loader(
+            make_data(), **{"macrobatch_size": "auto", "fetch_size": "auto", **given}, export=export
+        ).sizes
+        assert macrobatch in (None, sizes.macrobatch) and fetch in (None, sizes.fetch)
+        assert sizes.fetch <= sizes.macrobatch
+
+
+def test_no_more_than_an_epoch_and_work_for_every_worker() -> None:
+    automatic: dict[str, Any] = {"macrobatch_size": "auto", "fetch_size": "auto", "memory_budget": 10**10}
+    assert make_loader(make_data(), **automatic).sizes.macrobatch == 10
+    assert make_loader(make_data(), **automatic, num_workers=2).sizes.macrobatch == 5
+    assert make_loader(make_data(), **automatic, input_nodes=[]).sizes.macrobatch == 1
+
+
+@pytest.mark.parametrize("order", list(Order))
+@pytest.mark.parametrize(
+    ("seeds", "size"), [(0, 4), (1, 4), (4, 4), (5, 4), (100, 4), (100, 99), (100, 1000), (7, 1)]
+)
+def test_probes_are_minibatches(seeds: int, size: int, order: Order) -> None:
+    batches = probe_batches(seeds, size, None, order)
+    positions = [position for batch in batches for position in batch]
+    assert all(0 <= position < seeds for position in positions)
+    assert all(len(batch) == min(size, seeds) for batch in batches)
+    assert bool(batches) == bool(seeds) and len(batches) <= 4
+
+
+def load_real(path: Path) -> Data:
+    """Features and edges of one of the `.npz` graphs."""
+    held = np.load(path, allow_pickle=False)
+    edges = next(held[name] for name in held.files if "edge" in name)
+    edge_index = torch.from_numpy(edges.astype(np.int64))
+    edge_index = edge_index if edge_index.size(0) == 2 else edge_index.t().contiguous()
+    nodes = int(edge_index.max()) + 1
+    return Data(x=torch.randn(nodes, 128), edge_index=edge_index, num_nodes=nodes)
