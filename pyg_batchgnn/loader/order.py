@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,13 @@ from pyg_batchgnn.ops import keyed_permutation
 
 #: Positions made Python integers at a time; the whole permutation as a list would take 40 bytes an entry.
 CHUNK = 1 << 16
+
+
+class LastBatch(enum.Enum):
+    """What becomes of an epoch's last minibatch where it is smaller than the others."""
+
+    KEEP = "keep"
+    DROP = "drop"
 
 
 @dataclass(frozen=True)
@@ -40,13 +48,26 @@ class KeyedShuffleSampler(Sampler[int]):
         return self.n
 
 
+def keyed_batches(n: int, seed: int, epoch: int, size: int, last: LastBatch) -> Iterator[list[int]]:
+    """Minibatches of `KeyedShuffleSampler`'s order, each list made at once and not entry by entry."""
+    for batch in keyed_permutation(n, seed, epoch).split(size):
+        if batch.numel() == size or (batch.numel() and last is LastBatch.KEEP):
+            yield batch.tolist()
+
+
+def sequential_batches(n: int, size: int, last: LastBatch) -> Iterator[list[int]]:
+    """Minibatches of range(n) in order."""
+    end = n if last is LastBatch.KEEP else n - n % size
+    return (list(range(first, min(first + size, end))) for first in range(0, end, size))
+
+
 def work_items(
     batches: Iterable[list[int]], epoch: int, macrobatch_size: int, skip: int = 0
 ) -> Iterator[WorkItem]:
     """Cuts an epoch's minibatches into macrobatches, leaving out the first ``skip`` minibatches."""
     left = itertools.islice(iter(batches), skip, None)
     for number in itertools.count():
-        indices = [as_list(index) for index in itertools.islice(left, macrobatch_size)]
+        indices = list(itertools.islice(left, macrobatch_size))
         if not indices:
             return
         yield WorkItem(epoch, number, indices)

@@ -11,7 +11,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
-from pyg_batchgnn.loader.order import KeyedShuffleSampler, as_list
+from pyg_batchgnn.loader.order import (
+    KeyedShuffleSampler,
+    LastBatch,
+    as_list,
+    keyed_batches,
+    sequential_batches,
+)
 from pyg_batchgnn.loader.position import Run
 from pyg_batchgnn.ops import minibatch_key
 
@@ -56,14 +62,17 @@ def batches_of(loader: Any, run: Run) -> Iterable[list[int]]:
     """
     order = order_of(loader)
     run.num_batches = num_batches_of(loader)
+    last = LastBatch.DROP if loader.drop_last else LastBatch.KEEP
     if order is Order.KEYED:
-        # A sampler of its own, so that two iterators at a time do not disturb each other.
-        keyed = KeyedShuffleSampler(len(loader.dataset), loader.seed, run.epoch)
-        return BatchSampler(keyed, loader.batch_size, loader.drop_last)
-    if run.num_batches is None and run.skip:
-        raise ValueError("a batch_sampler without len() cannot be resumed inside an epoch; give it a __len__")
-    if order is Order.SEQUENTIAL or run.num_batches is None:
-        return loader.batch_sampler
+        return keyed_batches(len(loader.sampler), loader.seed, run.epoch, loader.batch_size, last)
+    if order is Order.SEQUENTIAL:
+        return sequential_batches(len(loader.sampler), loader.batch_size, last)
+    if run.num_batches is None:
+        if run.skip:
+            raise ValueError(
+                "a batch_sampler without len() cannot be resumed inside an epoch; give it a __len__"
+            )
+        return map(as_list, loader.batch_sampler)
     saved, before = run.drawn, [_to_text(torch.get_rng_state()), *generator_states(loader)]
     with contextlib.nullcontext() if saved is None else _restored(loader, saved["states"]):
         batches = [as_list(batch) for batch in loader.batch_sampler]
