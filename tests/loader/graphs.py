@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -71,3 +72,8 @@ def assert_same(some: Any, others: Any, ignore: Iterable[str] = ()) -> None:
 def seeds_of(batches: Iterable[Any]) -> list[list[int]]:
     """The seed nodes of PyG batches."""
     return [batch.n_id[: batch.batch_size].tolist() for batch in batches]
+
+
+def flat(lists: Iterable[list[int]]) -> list[int]:
+    """The lists' entries, one list after the other."""
+    return list(itertools.chain.from_iterable(lists))
