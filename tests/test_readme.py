@@ -1,4 +1,4 @@
-"""The README's snippet runs and prints what the README says."""
+"""The snippets of the README and of the loader's page run and print what stands below them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,30 @@ import subprocess
 import sys
 from pathlib import Path
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
 
 
-def test_snippet_prints_what_the_readme_shows() -> None:
-    code, output = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.S).groups()  # type: ignore[union-attr]
+def _run_snippet(page: str) -> tuple[list[str], list[str]]:
+    """The lines that the page's first snippet prints, and those that the page shows."""
+    found = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", (ROOT / page).read_text(), re.S)
+    assert found, f"{page} has no snippet with its output"
+    code, output = found.groups()
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert ran.returncode == 0, ran.stderr
-    seen, shown = ran.stdout.splitlines(), output.splitlines()
+    return ran.stdout.splitlines(), output.splitlines()
+
+
+def test_readme() -> None:
+    seen, shown = _run_snippet("README.md")
     assert [re.sub(r"0\.\d+", "", line) for line in seen] == [re.sub(r"0\.\d+", "", line) for line in shown]
     # Another processor may round otherwise; the second decimal can move.
     for one, other in zip(seen, shown, strict=True):
         assert abs(_accuracy(one) - _accuracy(other)) <= 0.02
+
+
+def test_loader_page() -> None:
+    seen, shown = _run_snippet("docs/loader.md")
+    assert seen == shown
 
 
 def _accuracy(line: str) -> float:

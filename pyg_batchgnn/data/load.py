@@ -36,15 +36,14 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
             - "cora", "amazon_photo", ...: a bundled real graph; options `feature_dim`, `projection_seed`
               (see `read_bundle`);
             - "ogbn-arxiv", "ogbn-products", "ogbn-papers100M"; options `download`, `converted` (see
-            `read_ogb`); - "generated", with the fields of `GeneratorSpec` as options; with `root` it is
-            written to a folder
-              there and mapped, and found again the next time;
+              `read_ogb`);
+            - "generated", with the fields of `GeneratorSpec` as options; with `root` it is written to a
+              folder there and mapped, and found again the next time;
             - a folder of arrays (see `read_folder`).
             Options may follow a name after a colon, as in "generated:nodes=100000,seed=1".
         root: folder in which to look for, or put, what has a name.
         options: as above, and for all of them `undirected`: a `ParallelEdges` (or "keep", "merge") stores
-            every
-            edge in both directions.
+            every edge in both directions.
 
     Raises:
         DatasetError: anything wrong with the request or the data; a ValueError, its message is one line.
