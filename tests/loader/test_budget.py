@@ -93,6 +93,23 @@ def test_the_peak_stays_under_the_budget(name: str, export: Any, prefetch: int) 
         assert chosen[0] <= chosen[1]
 
 
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_blocks_that_would_not_fit(prefetch: int) -> None:
+    """A fetch group of all minibatches would take more than the budget by itself."""
+    data = regular(60_000, 10, 256)
+    loader = MacrobatchNeighborLoader(
+        data, [8, 4], batch_size=128, seed=1, threads=1, export="native", prefetch=prefetch,
+        memory_budget=96 * MIB, input_nodes=torch.arange(6000),
+    )  # fmt: skip
+    peak = peak_of(loader, prefetch)
+    assert 20 * MIB < peak <= 96 * MIB, loader.sizes
+    generous = MacrobatchNeighborLoader(
+        data, [8, 4], batch_size=128, seed=1, threads=1, export="native", prefetch=prefetch,
+        macrobatch_size=32, fetch_size=32, input_nodes=torch.arange(6000),
+    )  # fmt: skip
+    assert peak_of(generous, prefetch) > 96 * MIB
+
+
 def test_real_graphs() -> None:
     """Where the folder of graphs is there; the ones above are always."""
     for name in ("cora", "coauthor_cs", "oewn"):
