@@ -96,7 +96,9 @@ def _check(state: Any, settings: dict[str, Any]) -> None:
                 f"the loader's state was altered: {key} must be an integer, found {state[key]!r}"
             )
     if not isinstance(state["settings"], dict):
-        raise ValueError(f"the loader's state was altered: settings must be a dict, found {state['settings']!r}")
+        raise ValueError(
+            f"the loader's state was altered: settings must be a dict, found {state['settings']!r}"
+        )
     for key, value in settings.items():
         saved = state["settings"].get(key)
         if saved != value:
