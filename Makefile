@@ -1,6 +1,6 @@
 # Two commands: `make train` sets everything up and runs the main job, `make test` runs every test.
 #
-#   make train ARGS="--dataset cora --model gcn --epochs 20"    arguments for `batchgnn train`
+#   make train ARGS="cora --model gcn --epochs 20"    arguments for `batchgnn train`
 #   make test TESTS="tests/sample -k statistics"                 some of the tests
 #   make install TORCH_INDEX=<another wheel index>               where the CPU build of torch comes from
 
@@ -54,7 +54,7 @@ format: install
 	$(BIN)/clang-format -i $(SOURCES)
 
 bench: install
-	$(BIN)/python benchmark/run.py $(ARGS)
+	$(BIN)/python benchmark/run.py all $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info pyg_batchgnn/*.so

@@ -35,10 +35,14 @@ class PygNeighborSampler(BaseSampler):
         seed: int = 0,
         threads: int | None = None,
     ) -> None:
-        self.num_neighbors = num_neighbors
         self.epoch = 0
         plan = SamplingPlan.from_pyg(num_neighbors, replace)
         self.macrobatch = MacrobatchSampler(graph, plan, seed, threads, Layout.COO)
+
+    @property
+    def num_neighbors(self) -> list[int]:
+        """Fanouts by hop. They are part of the plan, which does not change; make another sampler for others."""
+        return list(self.macrobatch.plan.fanouts)
 
     def sample_from_nodes(self, inputs: NodeSamplerInput, **_kwargs: Any) -> SamplerOutput:
         """Samples one minibatch around ``inputs.node``."""
