@@ -41,7 +41,7 @@ class PygNeighborSampler(BaseSampler):
 
     @property
     def num_neighbors(self) -> list[int]:
-        """Fanouts by hop. They are part of the plan, which does not change; make another sampler for others."""
+        """Fanouts by hop. They are part of the plan and do not change; make another sampler for others."""
         return list(self.macrobatch.plan.fanouts)
 
     def sample_from_nodes(self, inputs: NodeSamplerInput, **_kwargs: Any) -> SamplerOutput:
