@@ -22,8 +22,10 @@ def _bars(axes: Any, series: Result, quantity: str, scale: float, label: str) ->
     values = [scale * series["contestants"][name]["median"][quantity] for name in names]
     colours = [OURS_COLOUR if name.startswith("ours") else PEER_COLOUR for name in names]
     bars = axes.barh(names, values, color=colours)
-    axes.bar_label(bars, fmt="%.3g", padding=3)
-    axes.margins(x=0.15)
+    axes.bar_label(
+        bars, labels=[f"{value:,.0f}" if value >= 100 else f"{value:.1f}" for value in values], padding=3
+    )
+    axes.margins(x=0.2)
     axes.set_xlabel(label)
     axes.set_title(f"{series['threads']} thread(s), malloc {series['malloc']}", fontsize=10)
 
@@ -40,8 +42,9 @@ def _by_setting(result: Result) -> list[Result]:
 def _series_plot(quantity: str, scale: float, label: str) -> Callable[[Result], Any]:
     def plot(result: Result) -> Any:
         settings = _by_setting(result)
-        figure, axes = plt.subplots(1, len(settings), figsize=(5.5 * len(settings), 3.2), squeeze=False)
-        for one, series in zip(axes[0], settings, strict=True):
+        rows = -(-len(settings) // 2)
+        figure, axes = plt.subplots(rows, min(2, len(settings)), figsize=(11, 3 * rows), squeeze=False)
+        for one, series in zip(axes.flat, settings, strict=False):
             _bars(one, series, quantity, scale, label)
         return figure
 
@@ -56,8 +59,11 @@ def _memory_plot(result: Result) -> Any:
         done += one["minibatches"]
         at.append(done)
     figure, axes = plt.subplots(figsize=(5.5, 3.2))
-    axes.plot(at, [one["resident"] / 2**20 for one in rounds], color=OURS_COLOUR)
-    axes.set_ylim(bottom=0)
+    resident = [one["resident"] / 2**20 for one in rounds]
+    axes.plot(at, resident, "o-", markersize=3, color=OURS_COLOUR)
+    axes.set_ylim(0, 1.2 * max(resident))
+    growth = result["long"]["growth"]["slope_mib_per_1000"]
+    axes.set_title(f"after the first 500: {growth:+.2f} MiB per 1,000 minibatches", fontsize=10)
     axes.set_xlabel("minibatches")
     axes.set_ylabel("resident memory, MiB")
     return figure

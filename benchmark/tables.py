@@ -93,7 +93,14 @@ def sampling(result: Result) -> str:
                     f"{100 * LOADS_PER_EDGE * rate / limit:.0f} %",
                 ]
             )
-    header = ["", "M edges/s", "M edges a CPU second", "edges a minibatch", "ours", "of the gather limit"]
+    header = [
+        "",
+        "M edges/s",
+        "M edges a CPU second",
+        "edges a minibatch",
+        "ours is faster by",
+        "of the gather limit",
+    ]
     limit_text = ", ".join(f"{rate / 1e6:.0f} M on {count} thread(s)" for count, rate in limits.items())
     note = f"\n\nGather limit, random 8-byte loads a second: {limit_text}; {LOADS_PER_EDGE} loads an edge."
     return table(header, rows) + note + absences(result["series"])
