@@ -1,0 +1,31 @@
+"""The command, from its first moment on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/maps").exists(), reason="sees through /proc when torch is being imported"
+)
+def test_interrupted_while_importing() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pyg_batchgnn", "datasets"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # As in a terminal: a background job ignores the signal, and its children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    end = time.monotonic() + 60
+    while "libtorch" not in Path(f"/proc/{process.pid}/maps").read_text() and time.monotonic() < end:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, "batchgnn: interrupted\n")
