@@ -132,7 +132,7 @@ class Sampler {
       if (picks == 0) continue;
       int64_t* mine = position + (indptr[i] - base);
       choose(fold(key, static_cast<uint64_t>(node[i])), begin[0], begin[1], mine);
-      // A long list is read again in order, which the hardware foresees.
+      // What is prefetched for a long list would be gone again before it is read.
       if (picks <= kBlock) {
         for (int64_t p = 0; p < picks; ++p) __builtin_prefetch(&graph_.indices[mine[p]]);
       }
