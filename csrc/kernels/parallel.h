@@ -6,7 +6,7 @@
 // order as threads become free, so a result must not depend on the slot. The first exception of a body stops
 // the handing out and is thrown to the caller after all threads have ended; none crosses a thread.
 //
-// Threads live for one call. A macrobatch takes many milliseconds and starting a thread takes some twenty
+// Threads live for one call. A macrobatch takes many milliseconds and starting a thread takes some forty
 // microseconds, and in exchange there is no pool to keep alive, to lose in a fork or to take down at exit.
 #pragma once
 

@@ -37,9 +37,8 @@ def iterate(
     else:
 
         def make(item: WorkItem, wants_grad: bool) -> list[Any]:
-            with torch.set_grad_enabled(
-                wants_grad
-            ):  # a thread's own setting, of which this one has a new one
+            # A thread has a setting of its own, which begins as "enabled".
+            with torch.set_grad_enabled(wants_grad):
                 return list(batches_of(item))
 
         for batches in _ahead(items, make, prefetch):
