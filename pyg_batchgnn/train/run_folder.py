@@ -80,7 +80,11 @@ class RunFolder:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path` that takes its place, safe on disk, when the block ends well."""
+    """A temporary name beside `path` that takes its place, safe on disk, when the block ends well.
+
+    Raises:
+        OSError: as writing did, a full disk for instance, with the name of the file, which is left as it was.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
@@ -88,6 +92,10 @@ def replacing(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         temporary.replace(path)
         _sync_folder(path.parent)
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
 
