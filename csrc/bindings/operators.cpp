@@ -1,4 +1,4 @@
-// Every operator's schema in one block. What the arguments mean stands in pyg_batchgnn/ops.py, beside the
+// Every operator's schema in one block. What the arguments mean stands in pyg_batchgnn/ops/, beside the
 // checks.
 
 #include "bindings/operators.h"

@@ -81,10 +81,11 @@ class MacrobatchSampler:
             threads or self.threads or torch.get_num_threads(),
         )
         return [
-            self._minibatch(arrays[4 * b : 4 * b + 4], per_hop) for b, per_hop in enumerate(counts.tolist())
+            self._minibatch(arrays[4 * b : 4 * b + 4], per_hop, epoch)
+            for b, per_hop in enumerate(counts.tolist())
         ]
 
-    def _minibatch(self, arrays: Sequence[Tensor], per_hop: list[int]) -> Minibatch:
+    def _minibatch(self, arrays: Sequence[Tensor], per_hop: list[int], epoch: int) -> Minibatch:
         node, indptr, edges, edge = arrays
         coo = edges if self.layout is Layout.COO else None
         split = self.plan.num_hops + 1
@@ -96,4 +97,6 @@ class MacrobatchSampler:
             nodes_per_hop=per_hop[:split],
             edges_per_hop=per_hop[split:],
             coo=coo,
+            seed=self.seed,
+            epoch=epoch,
         )

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.ops import minibatch_key
+
 
 @dataclass(frozen=True, eq=False)
 class Minibatch:
@@ -26,6 +28,8 @@ class Minibatch:
         input_id: [S] int64 positions of the seeds in the loader's input, where a loader made the batch.
         row: [N] int64, where each node's attributes lie in ``block``, where a loader fetched them.
         block: attributes of the distinct nodes of the fetch group that the minibatch belongs to, by name.
+        seed: of the sampler, which with `epoch` and `key` also keys dropout.
+        epoch: in which the minibatch was sampled.
     """
 
     node: Tensor
@@ -38,11 +42,18 @@ class Minibatch:
     input_id: Tensor | None = None
     row: Tensor | None = None
     block: dict[str, Tensor] = field(default_factory=dict)
+    seed: int = 0
+    epoch: int = 0
 
     @property
     def batch_size(self) -> int:
         """Number of seed nodes."""
         return self.nodes_per_hop[0]
+
+    @property
+    def key(self) -> int:
+        """Digest of the seed nodes, order included."""
+        return minibatch_key(self.node[: self.batch_size])
 
     @property
     def num_nodes(self) -> int:

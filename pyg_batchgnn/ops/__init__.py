@@ -1,0 +1,34 @@
+"""The compiled operators, with their arguments checked before a kernel runs.
+
+Kernels trust what they are given: every shape, dtype, stride and range that could make one read or write out
+of bounds is checked here or, for what is checked once and used often (a graph's arrays), by the class that
+holds it.
+"""
+
+from pyg_batchgnn.ops.checks import INTEGERS, check_range, check_vector, extent, is_ascending
+from pyg_batchgnn.ops.graph import build_csc, count_unique_nodes, gather_rows, unique_nodes
+from pyg_batchgnn.ops.keys import dropout_key, keyed_permutation, minibatch_key
+from pyg_batchgnn.ops.library import simd_level, to_signed
+from pyg_batchgnn.ops.memory import MemoryStats, advise_huge_pages, empty_cache, memory_stats, reset_peak
+
+__all__ = [
+    "INTEGERS",
+    "MemoryStats",
+    "advise_huge_pages",
+    "build_csc",
+    "check_range",
+    "check_vector",
+    "count_unique_nodes",
+    "dropout_key",
+    "empty_cache",
+    "extent",
+    "gather_rows",
+    "is_ascending",
+    "keyed_permutation",
+    "memory_stats",
+    "minibatch_key",
+    "reset_peak",
+    "simd_level",
+    "to_signed",
+    "unique_nodes",
+]

@@ -1,0 +1,47 @@
+"""Checks of arguments before a kernel runs, and the passes over whole arrays that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.ops.library import kernels
+
+INTEGERS = (torch.int32, torch.int64)
+
+
+def check_vector(name: str, tensor: Tensor, dtypes: Sequence[torch.dtype] = INTEGERS) -> None:
+    """Raises unless ``tensor`` is a contiguous one-dimensional CPU tensor of one of ``dtypes``."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}; use torch.as_tensor")
+    if tensor.dtype not in dtypes:
+        wanted = " or ".join(str(dtype) for dtype in dtypes)
+        raise TypeError(f"{name} must be {wanted}, got {tensor.dtype}; convert it with .to({dtypes[-1]})")
+    if tensor.dim() != 1:
+        raise ValueError(f"{name} must have one dimension, got shape {list(tensor.shape)}")
+    if tensor.device.type != "cpu":
+        raise ValueError(f"{name} is on {tensor.device}; sampling runs on the CPU, move it with .cpu()")
+    if not tensor.is_contiguous():
+        raise ValueError(f"{name} is not contiguous (stride {tensor.stride(0)}); call .contiguous()")
+
+
+def check_range(name: str, values: Tensor, size: int, what: str = "node ids") -> None:
+    """Raises IndexError unless every entry of the checked vector ``values`` is in [0, size)."""
+    low, high = extent(values)
+    if values.numel() and (low < 0 or high >= size):
+        bad = low if low < 0 else high
+        raise IndexError(f"{name} holds {bad}, but {what} go from 0 to {size - 1} here")
+
+
+def extent(values: Tensor, threads: int | None = None) -> tuple[int, int]:
+    """Smallest and largest entry of an int32 or int64 vector; (0, -1) of an empty one."""
+    check_vector("values", values)
+    return kernels.extent(values, threads or torch.get_num_threads())
+
+
+def is_ascending(values: Tensor) -> bool:
+    """Whether no entry of an int32 or int64 vector is smaller than the one before it."""
+    check_vector("values", values)
+    return kernels.is_ascending(values)

@@ -1,0 +1,67 @@
+"""Building, gathering and counting: what stores and loaders ask of a graph's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.ops.checks import check_range, check_vector
+from pyg_batchgnn.ops.library import kernels
+
+
+def build_csc(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Sorts edges by destination, stably, by counting.
+
+    Args:
+        edge_index: [2, E] int32 or int64, sources above destinations, ids checked against ``num_nodes`` here.
+        num_nodes: number of nodes N.
+
+    Returns:
+        indptr [N + 1] int64; indices [E], int32 where N < 2**31, else int64; edge_ids [E] int32 or int64, or
+        None where the edges were sorted by destination already, so that an edge's position is its id.
+    """
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ValueError(f"edge_index must have shape [2, num_edges], got {list(edge_index.shape)}")
+    if edge_index.stride(1) != 1 and edge_index.size(1) > 1:
+        edge_index = edge_index.contiguous()
+    for name, row in (("edge_index[0]", edge_index[0]), ("edge_index[1]", edge_index[1])):
+        check_vector(name, row)
+        check_range(name, row, num_nodes)
+    indptr, indices, edge_ids = kernels.build_csc(edge_index, num_nodes)
+    return indptr, indices, edge_ids if edge_ids.numel() else None
+
+
+def gather_rows(table: Tensor, index: Tensor, threads: int | None = None) -> Tensor:
+    """``table[index]`` for a vector of row numbers, into memory that is used again.
+
+    Args:
+        table: [N, ...] any dtype, on the CPU; rows must be contiguous, the table need not be.
+        index: [M] int32 or int64 in [0, N); trusted, because it comes from a sampler (see `check_range`).
+        threads: at most so many threads; torch's own number where None.
+
+    Returns:
+        [M, ...] of the table's dtype, which does not require a gradient.
+    """
+    if table.dim() == 0 or table.device.type != "cpu":
+        raise ValueError(f"table must have rows on the CPU, got shape {list(table.shape)} on {table.device}")
+    table = table.detach()
+    if table.size(0) == 0:
+        return table.new_empty((index.numel(), *table.shape[1:]))
+    if not table[0].is_contiguous():
+        table = table.contiguous()
+    return kernels.gather_rows(table, index, threads or torch.get_num_threads())
+
+
+def unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> tuple[Tensor, list[Tensor]]:
+    """Distinct entries of several int64 vectors of node ids, ascending, and where each vector's entries lie
+    in them."""
+    for node in nodes:
+        check_vector("nodes", node, (torch.int64,))
+    return kernels.unique_nodes(list(nodes), num_nodes)
+
+
+def count_unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> int:
+    """How many distinct entries several int64 vectors of node ids have together."""
+    return kernels.count_unique_nodes(list(nodes), num_nodes)

@@ -1,0 +1,54 @@
+"""What random choices are keyed by (docs/sampling.md gives the definitions)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.ops.checks import check_vector
+from pyg_batchgnn.ops.library import MASK64, kernels, to_signed
+
+
+def keyed_permutation(n: int, seed: int, epoch: int) -> Tensor:
+    """A permutation of range(n) that depends on ``(seed, epoch)`` alone, computed entry by entry. [n]
+    int64."""
+    if n < 0:
+        raise ValueError(f"n must not be negative, got {n}")
+    return kernels.keyed_permutation(n, to_signed(seed), to_signed(epoch))
+
+
+def minibatch_key(seeds: Tensor) -> int:
+    """The digest of a minibatch's seed nodes, order included, in [0, 2**64). ``seeds``: [S] int64."""
+    check_vector("seeds", seeds, (torch.int64,))
+    return kernels.minibatch_key(seeds) & MASK64
+
+
+_GAMMA = 0x9E3779B97F4A7C15
+_DROPOUT = int.from_bytes(b"dropout", "little")
+
+
+def _fold(key: int, value: int) -> int:
+    """One component more in a key; the same function as in csrc/kernels/random.h."""
+    z = ((key ^ value) + _GAMMA) & MASK64
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK64
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK64
+    return z ^ (z >> 31)
+
+
+def dropout_key(seed: int, epoch: int, minibatch: int, layer: int) -> int:
+    """The key of one layer's dropout, as operators take it (signed 64 bits).
+
+    Whether an element is dropped is a function of this key, the node's original id and the column alone
+    (design, section 5): not of the number of ranks or threads, nor of what else draws random numbers.
+
+    Args:
+        seed: of the run.
+        epoch: counted from 0.
+        minibatch: digest of its seed nodes (`minibatch_key`).
+        layer: 1 is nearest the input.
+    """
+    key = 0
+    for part in (seed, epoch, minibatch, layer):
+        key = _fold(key, part & MASK64)
+    # Apart from the sampler's keys, which are folded of the same parts.
+    return to_signed(_fold(key, _DROPOUT))
