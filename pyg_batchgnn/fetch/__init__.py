@@ -1,5 +1,7 @@
 """How attributes reach the minibatches that need them."""
 
 from pyg_batchgnn.fetch.group import Fetch, fetch_group
+from pyg_batchgnn.fetch.in_place import as_table, point_into
+from pyg_batchgnn.fetch.mapped import is_mapped
 
-__all__ = ["Fetch", "fetch_group"]
+__all__ = ["Fetch", "as_table", "fetch_group", "is_mapped", "point_into"]

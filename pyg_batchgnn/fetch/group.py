@@ -1,7 +1,8 @@
 """A fetch group: several minibatches whose attributes are fetched together, each distinct node's once.
 
 BatchGNN, appendix D.2.1. The block lists the distinct nodes in ascending order, so that a table on disk is
-read once from front to back; minibatches point into it through `Minibatch.row` and copy nothing.
+read once from front to back; minibatches point into it through `Minibatch.row` and copy nothing. Tables in
+memory need no block at all: see `in_place`.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Probe:
     attributes: int  # of a PyG batch's nodes and edges
     scratch: int  # of one thread
     shared: int  # scratch memory of all threads together
-    row: int  # attributes of one node of a native batch's block
+    row: int  # of one node of a native batch's block; 0 where attributes are read in place
     unique: int  # distinct nodes of the minibatch
     growth: int  # distinct nodes that a further minibatch adds, which only shrinks with every one
 
@@ -126,7 +126,7 @@ def _peak(probe: Probe, options: LoaderOptions, ahead: Ahead, sizes: Sizes) -> i
     sampled = (macrobatches * sizes.macrobatch + BATCHES_AT_ONCE) * probe.sampled
     # A macrobatch made ahead is made whole; else attributes are fetched when they are asked for.
     if options.export is Export.NATIVE:
-        block = (probe.unique + (sizes.fetch - 1) * probe.growth) * (probe.row + 8)
+        block = (probe.unique + (sizes.fetch - 1) * probe.growth) * probe.row
         groups = -(-sizes.macrobatch // sizes.fetch)
         gathered = block * (macrobatches * groups + 1 if ahead.macrobatches else BATCHES_AT_ONCE)
     else:
@@ -141,6 +141,7 @@ def _measure(pipeline: Pipeline, batches: list[list[int]], export: Export) -> Pr
     try:
         sampled = pipeline.sample(WorkItem(0, 0, batches))
         biggest = max(sampled, key=lambda minibatch: minibatch.nbytes)
+        in_place = export is Export.NATIVE and pipeline.tables() is not None
         if export is Export.NATIVE:
             (biggest,) = pipeline.natives([biggest], 1)
         else:
@@ -157,7 +158,7 @@ def _measure(pipeline: Pipeline, batches: list[list[int]], export: Export) -> Pr
         attributes=attributes,
         scratch=_scratch_bytes(biggest.num_nodes, biggest.num_edges),
         shared=num_nodes // 4,  # a bit and a share of a count a node, to find distinct ones
-        row=-(-attributes // max(1, unique)),
+        row=0 if in_place else -(-attributes // max(1, unique)) + 8,  # and the node's id
         unique=unique,
         # Without a second minibatch to compare with there is no second one to fetch together with it.
         growth=max(pairs, default=unique) - unique,

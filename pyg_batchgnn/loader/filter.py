@@ -8,6 +8,7 @@ batches.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -169,12 +170,19 @@ def filter_store(store: FeatureStore, out: SamplerOutput, gather: Gatherer, cust
     return batch
 
 
-def read_store(store: FeatureStore, node: Tensor, edge: Tensor | None, gather: Gatherer) -> dict[str, Tensor]:
-    """Every node attribute and, where ``edge`` is given, every edge attribute, by name, in one request."""
+def read_store(
+    store: FeatureStore,
+    node: Tensor,
+    edge: Tensor | None,
+    gather: Gatherer,
+    names: Sequence[str] | None = None,
+) -> dict[str, Tensor]:
+    """Every node attribute and, where ``edge`` is given, every edge attribute, by name, in one request; only
+    those of the given names where there are any."""
     wanted = []
     for attr in map(copy.copy, store.get_all_tensor_attrs()):
         attr.index = edge if isinstance(attr.group_name, tuple) else node
-        if attr.index is not None:
+        if attr.index is not None and (names is None or attr.attr_name in names):
             wanted.append(attr)
     tensors = store.multi_get_tensor(wanted)
     for tensor in tensors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -33,6 +33,7 @@ from pyg_batchgnn.loader.options import (
 from pyg_batchgnn.loader.order import WorkItem, as_list, work_items
 from pyg_batchgnn.loader.pipeline import Pipeline, outputs
 from pyg_batchgnn.loader.position import Position, Run
+from pyg_batchgnn.loader.reading import Reading
 from pyg_batchgnn.loader.resumable import Resumable
 from pyg_batchgnn.loader.schedule import batches_of, num_batches_of, order_of, with_keyed_shuffle
 from pyg_batchgnn.loader.stats import LoaderStats
@@ -64,6 +65,12 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         seed: key of shuffling and sampling; None draws one from torch's default generator.
         threads: at most so many threads; torch's own number where None. Worker processes use one each.
         export: "pyg" for ``Data`` batches, "native" for `Minibatch`.
+        features: where the node attributes of native batches lie. "in_place": ``block`` holds the tensors of
+            ``data`` themselves and ``row`` is ``node``; nothing is copied, and a change to a tensor shows in
+            batches that are made already. "copy": rows of the fetch group's nodes as they were when it was
+            made. "auto": in place where every wanted attribute is a dense tensor in memory; copied from
+            feature stores, files that are mapped, and in worker processes.
+        attributes: names of the node attributes that native batches carry; None: all.
         **kwargs: those of ``torch.utils.data.DataLoader``. Where ``generator``, ``sampler`` or
             ``batch_sampler`` is given, it decides the order; else ``shuffle`` is a keyed permutation by
             (seed, epoch).
@@ -103,11 +110,19 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         seed: int | None = None,
         threads: int | None = None,
         export: Literal["pyg", "native"] = "pyg",
+        features: Literal["auto", "in_place", "copy"] = "auto",
+        attributes: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         refuse_what_is_to_come(subgraph_type, disjoint, input_time, time_attr, weight_attr, directed)
         self._options = LoaderOptions(
-            macrobatch_size, fetch_size, memory_budget, prefetch, threads, parse_export(export)
+            macrobatch_size,
+            fetch_size,
+            memory_budget,
+            prefetch,
+            threads,
+            parse_export(export),
+            Reading.parse(features, attributes),
         )
         refuse_what_does_not_go_together(self._options, kwargs, transform_sampler_output)
         sampler = sampler_for(data, num_neighbors, replace, seed, threads, neighbor_sampler)
@@ -130,8 +145,15 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         # until the garbage collector runs. The method of the class serves as well.
         del self.__dict__["collate_fn"]
         self._pipeline = Pipeline(
-            data, self.input_data, self._macrobatch_sampler(), transform_sampler_output, self.custom_cls
+            data,
+            self.input_data,
+            self._macrobatch_sampler(),
+            self._options.reading,
+            transform_sampler_output,
+            self.custom_cls,
         )
+        if self._options.export is Export.NATIVE:
+            self._pipeline.tables()  # refuses what cannot be read before anything is sampled
 
     def __getstate__(self) -> dict[str, Any]:
         """Without running workers, which belong to this process. PyG sends the loader to spawned ones."""

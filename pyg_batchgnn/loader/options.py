@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from pyg_batchgnn.loader.reading import Features, Reading
+
 Size: TypeAlias = int | Literal["auto"]
 
 
@@ -13,7 +15,7 @@ class Export(enum.Enum):
     """What the loader hands out."""
 
     PYG = "pyg"  # torch_geometric.data.Data, as NeighborLoader does
-    NATIVE = "native"  # pyg_batchgnn.Minibatch, attributes in the fetch group's block
+    NATIVE = "native"  # pyg_batchgnn.Minibatch, attributes in place or in the fetch group's block
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class LoaderOptions:
     prefetch: int
     threads: int | None
     export: Export
+    reading: Reading
 
     def __post_init__(self) -> None:
         _check_size("macrobatch_size", self.macrobatch_size)
@@ -93,6 +96,15 @@ def refuse_what_does_not_go_together(
         raise ValueError(
             "transform_sampler_output takes PyG's SamplerOutput, which export='native' does not make; "
             "use transform"
+        )
+    if options.export is Export.PYG and options.reading != Reading():
+        raise ValueError(
+            "features and attributes are for export='native'; PyG batches carry a copy of every attribute"
+        )
+    if options.reading.features is Features.IN_PLACE and kwargs.get("num_workers", 0) > 0:
+        raise ValueError(
+            f"features='in_place' works in this process; with num_workers={kwargs['num_workers']} "
+            f"use features='auto' or threads instead of workers"
         )
 
 

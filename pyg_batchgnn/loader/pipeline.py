@@ -11,14 +11,16 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from torch import Tensor
 from torch.utils.data import get_worker_info
 from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.fetch import fetch_group
+from pyg_batchgnn.fetch import fetch_group, point_into
 from pyg_batchgnn.loader.filter import Gatherer, add_sample_info
 from pyg_batchgnn.loader.order import WorkItem
+from pyg_batchgnn.loader.reading import Reading
 from pyg_batchgnn.loader.source import DataSource, Source, StoreSource
 from pyg_batchgnn.loader.stats import Counters, StatsBook
 from pyg_batchgnn.sample import MacrobatchSampler, Minibatch
@@ -34,6 +36,7 @@ class Pipeline:
         data: what the user gave the loader.
         inputs: the loader's input nodes.
         sampler: samples macrobatches.
+        reading: which attributes native batches carry, and where those lie.
         transform_sampler_output: the user's hook between sampling and fetching, or None.
         custom_cls: class of the batches made from a feature store, or None.
     """
@@ -43,6 +46,7 @@ class Pipeline:
         data: Any,
         inputs: NodeSamplerInput,
         sampler: MacrobatchSampler,
+        reading: Reading,
         transform_sampler_output: SamplerHook | None = None,
         custom_cls: Any = None,
     ) -> None:
@@ -50,11 +54,14 @@ class Pipeline:
         self.sampler = sampler
         self.transform_sampler_output = transform_sampler_output
         self.custom_cls = custom_cls
+        self.reading = reading
         self.book = StatsBook()
         self.source = self.source_of(data)
 
     def source_of(self, data: Any) -> Source:
-        return DataSource(data) if isinstance(data, Data) else StoreSource(data[0], self.custom_cls)
+        if isinstance(data, Data):
+            return DataSource(data, self.reading)
+        return StoreSource(data[0], self.reading, self.custom_cls)
 
     @property
     def threads(self) -> int | None:
@@ -102,7 +109,11 @@ class Pipeline:
         return batch
 
     def natives(self, minibatches: list[Minibatch], fetch_size: int) -> Iterator[Minibatch]:
-        """The minibatches with their attributes, fetched for ``fetch_size`` of them at a time."""
+        """The minibatches with their attributes: in place, or fetched for ``fetch_size`` of them at a
+        time."""
+        if minibatches and (tables := self.tables()) is not None:
+            minibatches[:] = point_into(minibatches, tables)
+            yield from drain(minibatches)
         while minibatches:
             group, minibatches[:fetch_size] = minibatches[:fetch_size], []
             begin = time.perf_counter()
@@ -112,6 +123,10 @@ class Pipeline:
             self._book_fetch(gather, time.perf_counter() - begin, 0.0)
             del group, fetch, gather  # all hold memory of minibatches that the user may be done with
             yield from drain(ready)
+
+    def tables(self) -> dict[str, Tensor] | None:
+        """The tables that native batches read in place; None where they get a block."""
+        return self.source.tables(self.sampler.graph.num_nodes)
 
     def _book_fetch(self, gather: Gatherer, fetch_seconds: float, export_seconds: float) -> None:
         self.book.add(

@@ -26,8 +26,10 @@ class Minibatch:
         edges_per_hop: edges of hop 0, 1, ...
         coo: [2, E] int64 local sources above local destinations where sampled for PyG, else None.
         input_id: [S] int64 positions of the seeds in the loader's input, where a loader made the batch.
-        row: [N] int64, where each node's attributes lie in ``block``, where a loader fetched them.
-        block: attributes of the distinct nodes of the fetch group that the minibatch belongs to, by name.
+        row: [N] int64, where each node's attributes lie in ``block``, where a loader fetched them; ``node``
+            itself where attributes are read in place.
+        block: attributes by name: rows of the distinct nodes of the fetch group that the minibatch belongs
+            to, or the user's own tables, a row a node of the graph.
         seed: of the sampler, which with `epoch` and `key` also keys dropout.
         epoch: in which the minibatch was sampled.
     """
@@ -84,5 +86,5 @@ class Minibatch:
     def nbytes(self) -> int:
         """Bytes of the minibatch's own tensors, the shared block not counted."""
         edges = self.indices if self.coo is None else self.coo
-        own = [self.node, self.indptr, edges, self.edge, self.row]
+        own = [self.node, self.indptr, edges, self.edge, None if self.row is self.node else self.row]
         return sum(tensor.nbytes for tensor in own if tensor is not None)

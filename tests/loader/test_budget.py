@@ -56,6 +56,12 @@ GIVEN = {
     "hubs anywhere": lambda: power_law(30_000, 300_000, 64, "any"),
 }
 
+EXPORTS: dict[str, dict[str, Any]] = {
+    "pyg": {"export": "pyg"},
+    "in place": {"export": "native"},
+    "copied": {"export": "native", "features": "copy"},
+}
+
 
 def peak_of(loader: Any, prefetch: int) -> int:
     """Bytes that the package held at most during an epoch."""
@@ -70,15 +76,15 @@ def peak_of(loader: Any, prefetch: int) -> int:
 
 
 @pytest.mark.parametrize("prefetch", [0, 1])
-@pytest.mark.parametrize("export", ["pyg", "native"])
+@pytest.mark.parametrize("export", EXPORTS)
 @pytest.mark.parametrize("name", GIVEN)
-def test_the_peak_stays_under_the_budget(name: str, export: Any, prefetch: int) -> None:
+def test_the_peak_stays_under_the_budget(name: str, export: str, prefetch: int) -> None:
     data = GIVEN[name]()
     for shuffle in (False, True):
         chosen = []
         for budget in (48 * MIB, 192 * MIB):
             loader = MacrobatchNeighborLoader(
-                data, [8, 4], batch_size=256, shuffle=shuffle, seed=1, threads=2, export=export,
+                data, [8, 4], batch_size=256, shuffle=shuffle, seed=1, threads=2, **EXPORTS[export],
                 prefetch=prefetch, memory_budget=budget, input_nodes=torch.arange(0, data.num_nodes, 4),
             )  # fmt: skip
             with warnings.catch_warnings():
@@ -98,13 +104,13 @@ def test_blocks_that_would_not_fit(prefetch: int) -> None:
     """A fetch group of all minibatches would take more than the budget by itself."""
     data = regular(60_000, 10, 256)
     loader = MacrobatchNeighborLoader(
-        data, [8, 4], batch_size=128, seed=1, threads=1, export="native", prefetch=prefetch,
+        data, [8, 4], batch_size=128, seed=1, threads=1, **EXPORTS["copied"], prefetch=prefetch,
         memory_budget=96 * MIB, input_nodes=torch.arange(6000),
     )  # fmt: skip
     peak = peak_of(loader, prefetch)
     assert 20 * MIB < peak <= 96 * MIB, loader.sizes
     generous = MacrobatchNeighborLoader(
-        data, [8, 4], batch_size=128, seed=1, threads=1, export="native", prefetch=prefetch,
+        data, [8, 4], batch_size=128, seed=1, threads=1, **EXPORTS["copied"], prefetch=prefetch,
         macrobatch_size=32, fetch_size=32, input_nodes=torch.arange(6000),
     )  # fmt: skip
     assert peak_of(generous, prefetch) > 96 * MIB
@@ -117,10 +123,10 @@ def test_real_graphs() -> None:
             continue
         graph = load_real(path)
         seeds = torch.arange(min(graph.num_nodes, 4096))
-        for export in ("pyg", "native"):
+        for export, chosen in EXPORTS.items():
             for prefetch in (0, 1):
                 loader = MacrobatchNeighborLoader(
-                    graph, [15, 10, 5], batch_size=256, shuffle=True, seed=1, threads=2, export=export,
+                    graph, [15, 10, 5], batch_size=256, shuffle=True, seed=1, threads=2, **chosen,
                     prefetch=prefetch, memory_budget=300 * MIB, input_nodes=seeds,
                 )  # fmt: skip
                 peak = peak_of(loader, prefetch)
@@ -134,19 +140,33 @@ def test_a_generous_budget_is_used() -> None:
     assert loader.sizes.macrobatch == MAX_AUTO
 
 
+def test_features_in_place_cost_nothing() -> None:
+    """However wide they are, what is left of a budget that one block would exceed goes to topology."""
+    narrow, wide = regular(20_000, 10, 4), regular(20_000, 10, 1024)
+    sizes = {}
+    for name, chosen in EXPORTS.items():
+        loaders = [
+            MacrobatchNeighborLoader(data, [8, 4], batch_size=256, memory_budget=40 * MIB, **chosen)
+            for data in (narrow, wide)
+        ]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sizes[name] = [loader.sizes for loader in loaders]
+    assert sizes["in place"][0] == sizes["in place"][1]
+    assert sizes["copied"][1].fetch == 1 < sizes["in place"][1].macrobatch
+
+
 def test_more_budget_never_means_smaller_sizes() -> None:
     data = regular(20_000, 10, 64)
-    for export in ("pyg", "native"):
+    for chosen in EXPORTS.values():
         sizes = []
         for budget in (MIB, 8 * MIB, 32 * MIB, 128 * MIB, 1024 * MIB):
-            loader = MacrobatchNeighborLoader(
-                data, [8, 4], batch_size=256, memory_budget=budget, export=export
-            )
+            loader = MacrobatchNeighborLoader(data, [8, 4], batch_size=256, memory_budget=budget, **chosen)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 sizes.append((loader.sizes.macrobatch, loader.sizes.fetch))
         assert [one[0] for one in sizes] == sorted(one[0] for one in sizes)
-        assert sizes[0] == (1, 1) and sizes[-1][0] > sizes[1][0]
+        assert sizes[0] == (1, 1) and sizes[-1][0] > sizes[0][0]
 
 
 def test_a_budget_that_one_minibatch_exceeds_is_said() -> None:
@@ -166,9 +186,9 @@ def test_a_budget_that_one_minibatch_exceeds_is_said() -> None:
 def test_what_the_user_chose_is_kept(
     given: dict[str, int], macrobatch: int | None, fetch: int | None
 ) -> None:
-    for export in ("pyg", "native"):
+    for chosen in EXPORTS.values():
         sizes = make_loader(
-            make_data(), **{"macrobatch_size": "auto", "fetch_size": "auto", **given}, export=export
+            make_data(), **{"macrobatch_size": "auto", "fetch_size": "auto", **given}, **chosen
         ).sizes
         assert macrobatch in (None, sizes.macrobatch) and fetch in (None, sizes.fetch)
         assert sizes.fetch <= sizes.macrobatch

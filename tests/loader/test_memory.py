@@ -25,6 +25,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "prefetch": {"prefetch": 2},
     "native": {"export": "native"},
     "native, prefetch": {"export": "native", "prefetch": 1},
+    "native, copied": {"export": "native", "features": "copy"},
 }
 
 
@@ -67,7 +68,7 @@ def test_memory_returns_when_a_batch_is_let_go_of(kind: str) -> None:
     assert ops.memory_stats().live == before
 
 
-@pytest.mark.parametrize("kind", ["plain", "native"])
+@pytest.mark.parametrize("kind", ["plain", "native", "native, copied"])
 def test_a_generator_keeps_no_batch(kind: str) -> None:
     """Once the user is done with the last minibatch of a macrobatch, nothing of it is left."""
     loader = make_loader(make_data(2000, 20_000), batch_size=64, macrobatch_size=2, **KINDS[kind])
@@ -94,7 +95,7 @@ def test_a_batch_alone_is_alive() -> None:
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[-1]
 
 
-@pytest.mark.parametrize("kind", ["plain", "native"])
+@pytest.mark.parametrize("kind", ["plain", "native", "native, copied"])
 def test_the_steady_state_asks_the_system_for_nothing(kind: str) -> None:
     loader = make_loader(make_data(2000, 20_000), batch_size=64, shuffle=True, threads=1, **KINDS[kind])
     for _ in range(3):

@@ -17,6 +17,7 @@ from .stores import stores_of
 MASK = torch.rand(NODES, generator=torch.Generator().manual_seed(2)) < 0.3
 IDS = MASK.nonzero().view(-1)
 
+NATIVE = {"export": "native"}
 TIME = {"time_attr": "time"}
 
 
@@ -68,6 +69,13 @@ def test_what_is_still_to_come(kwargs: dict[str, Any], words: list[str]) -> None
         ({"seed": True}, TypeError, ["seed", "True"]),
         ({"export": "dgl"}, ValueError, ["'dgl'", "'pyg'", "'native'"]),
         ({"export": "native", "transform_sampler_output": print}, ValueError, ["native", "transform"]),
+        ({"features": "mmap"}, ValueError, ["features", "'mmap'", "'in_place'"]),
+        ({"features": "copy"}, ValueError, ["features", "native"]),
+        ({"attributes": ["x"]}, ValueError, ["attributes", "native"]),
+        ({**NATIVE, "attributes": "x"}, TypeError, ["attributes", "'x'", '["x", "y"]']),
+        ({**NATIVE, "attributes": [1]}, TypeError, ["attributes", "1"]),
+        ({**NATIVE, "attributes": ["x", "z"]}, ValueError, ["'z'", "'x', 'y'"]),
+        ({**NATIVE, "features": "in_place", "num_workers": 1}, ValueError, ["in_place", "num_workers=1"]),
         ({"batch_size": None}, ValueError, ["batch_size=None", "batch_size=1"]),
         ({"batch_size": 0}, ValueError, ["batch_size", "0"]),
         (

@@ -109,9 +109,10 @@ def test_data_can_be_assigned(kwargs: dict[str, Any]) -> None:
         assert torch.equal(batch.x, other.x[batch.n_id])
 
 
-def test_native_blocks_hold_every_node_attribute() -> None:
+@pytest.mark.parametrize("features", ["auto", "in_place", "copy"])
+def test_native_blocks_hold_every_node_attribute(features: str) -> None:
     data = make_data(table=torch.randn(NODES, 2).numpy(), half=torch.randn(NODES).half())
-    for batch in make_loader(data, export="native"):
+    for batch in make_loader(data, export="native", features=features):
         assert batch.block.keys() == {"x", "y", "table", "half"}
         for name in batch.block:
             assert torch.equal(batch.attribute(name), torch.as_tensor(data[name])[batch.node])

@@ -69,7 +69,8 @@ def test_the_last_macrobatch_is_that_of_the_minibatch_in_hand(kind: str) -> None
 
 @pytest.mark.parametrize("kind", ["plain", "prefetch", "two workers"])
 def test_native_batches_gather_each_node_once_a_fetch_group(kind: str) -> None:
-    loader = make_loader(make_data(), macrobatch_size=4, fetch_size=2, export="native", **KINDS[kind])
+    sizes = {"macrobatch_size": 4, "fetch_size": 2}
+    loader = make_loader(make_data(), **sizes, export="native", features="copy", **KINDS[kind])
     batches = list(loader)
     rows = sum(
         torch.cat([batch.node for batch in batches[start : start + 2]]).unique().numel()

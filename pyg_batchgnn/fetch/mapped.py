@@ -1,0 +1,29 @@
+"""Whether a tensor's memory is ordinary memory or a file's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from torch import Tensor
+
+_MAPS = Path("/proc/self/maps")
+#: begin-end permissions offset device inode path
+_LINE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ (\d+) *(.*)")
+#: What has a name and an inode but lies in memory: shared memory, memfd, System V segments.
+_IN_MEMORY = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")
+
+
+def is_mapped(tensor: Tensor) -> bool:
+    """Whether the first byte of a CPU tensor lies in a file's mapping, which may be larger than memory.
+
+    Linux says so in ``/proc/self/maps``; elsewhere the answer is no.
+    """
+    if tensor.numel() == 0 or not _MAPS.exists():
+        return False
+    address = tensor.data_ptr()
+    for line in _MAPS.read_text(errors="replace").splitlines():
+        found = _LINE.match(line)
+        if found and int(found[1], 16) <= address < int(found[2], 16):
+            return found[3] != "0" and not found[4].startswith(_IN_MEMORY)
+    return False
