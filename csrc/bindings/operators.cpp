@@ -17,6 +17,15 @@ STABLE_TORCH_LIBRARY(pyg_batchgnn, m) {
       "bool replace, bool return_edge, bool coo, int seed, int epoch, int threads) -> (Tensor[], Tensor)");
   m.def("keyed_permutation(int n, int seed, int epoch) -> Tensor");
   m.def("minibatch_key(Tensor seeds) -> int");
+  m.def(
+      "batch_norm(Tensor x, Tensor? weight, Tensor? bias, Tensor? mean, Tensor? variance, float eps, bool "
+      "relu, "
+      "int threads) -> (Tensor, Tensor, Tensor)");
+  m.def(
+      "batch_norm_grads(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, "
+      "float eps, bool relu, bool own_statistics, int threads) -> (Tensor, Tensor, Tensor)");
+  m.def("activate_(Tensor(a!) x, bool relu, float drop, int key, Tensor? node, int threads) -> Tensor");
+  m.def("mask_grad(Tensor grad, Tensor mask, float scale, int threads) -> Tensor");
   m.def("empty_cache() -> ()");
   m.def("memory_stats() -> int[]");
   m.def("reset_memory_peak() -> ()");
@@ -31,6 +40,10 @@ STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) {
   m.impl("gather_rows", TORCH_BOX(&gather_table));
   m.impl("sample", TORCH_BOX(&sample));
   m.impl("minibatch_key", TORCH_BOX(&key_of));
+  m.impl("batch_norm", TORCH_BOX(&batch_norm_rows));
+  m.impl("batch_norm_grads", TORCH_BOX(&batch_norm_gradients));
+  m.impl("activate_", TORCH_BOX(&activate_rows));
+  m.impl("mask_grad", TORCH_BOX(&masked_gradient));
   m.impl("advise_huge_pages", TORCH_BOX(&advise_huge));
 }
 

@@ -27,6 +27,21 @@ Tensor permutation(int64_t n, int64_t seed, int64_t epoch);
 int64_t key_of(const Tensor& seeds);
 void drop_sampling_scratch();
 
+// norm_ops.cpp
+std::tuple<Tensor, Tensor, Tensor> batch_norm_rows(const Tensor& x, const std::optional<Tensor>& weight,
+                                                   const std::optional<Tensor>& bias,
+                                                   const std::optional<Tensor>& mean,
+                                                   const std::optional<Tensor>& variance, double eps,
+                                                   bool relu, int64_t threads);
+std::tuple<Tensor, Tensor, Tensor> batch_norm_gradients(const Tensor& grad, const Tensor& x,
+                                                        const std::optional<Tensor>& weight,
+                                                        const std::optional<Tensor>& bias, const Tensor& mean,
+                                                        const Tensor& variance, double eps, bool relu,
+                                                        bool own_statistics, int64_t threads);
+Tensor activate_rows(const Tensor& x, bool relu, double drop, int64_t key, const std::optional<Tensor>& node,
+                     int64_t threads);
+Tensor masked_gradient(const Tensor& grad, const Tensor& mask, double scale, int64_t threads);
+
 // memory_ops.cpp
 void empty_memory_cache();
 std::vector<int64_t> memory_stats();

@@ -5,26 +5,35 @@ of bounds is checked here or, for what is checked once and used often (a graph's
 holds it.
 """
 
-from pyg_batchgnn.ops.checks import INTEGERS, check_range, check_vector, extent, is_ascending
+from pyg_batchgnn.ops.activation import activate, check_drop, dropout_scale, mask_grad
+from pyg_batchgnn.ops.checks import INTEGERS, check_matrix, check_range, check_vector, extent, is_ascending
 from pyg_batchgnn.ops.graph import build_csc, count_unique_nodes, gather_rows, unique_nodes
-from pyg_batchgnn.ops.keys import dropout_key, keyed_permutation, minibatch_key
+from pyg_batchgnn.ops.keys import drawn_key, dropout_key, keyed_permutation, minibatch_key
 from pyg_batchgnn.ops.library import simd_level, to_signed
 from pyg_batchgnn.ops.memory import MemoryStats, advise_huge_pages, empty_cache, memory_stats, reset_peak
+from pyg_batchgnn.ops.norm import batch_norm
 
 __all__ = [
     "INTEGERS",
     "MemoryStats",
+    "activate",
     "advise_huge_pages",
+    "batch_norm",
     "build_csc",
+    "check_drop",
+    "check_matrix",
     "check_range",
     "check_vector",
     "count_unique_nodes",
+    "drawn_key",
     "dropout_key",
+    "dropout_scale",
     "empty_cache",
     "extent",
     "gather_rows",
     "is_ascending",
     "keyed_permutation",
+    "mask_grad",
     "memory_stats",
     "minibatch_key",
     "reset_peak",

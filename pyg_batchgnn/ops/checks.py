@@ -10,6 +10,8 @@ from torch import Tensor
 from pyg_batchgnn.ops.library import kernels
 
 INTEGERS = (torch.int32, torch.int64)
+#: What layers compute with.
+FLOATS = (torch.float32, torch.float64, torch.bfloat16)
 
 
 def check_vector(name: str, tensor: Tensor, dtypes: Sequence[torch.dtype] = INTEGERS) -> None:
@@ -25,6 +27,25 @@ def check_vector(name: str, tensor: Tensor, dtypes: Sequence[torch.dtype] = INTE
         raise ValueError(f"{name} is on {tensor.device}; sampling runs on the CPU, move it with .cpu()")
     if not tensor.is_contiguous():
         raise ValueError(f"{name} is not contiguous (stride {tensor.stride(0)}); call .contiguous()")
+
+
+def check_float(name: str, tensor: Tensor) -> None:
+    """Raises unless ``tensor`` is a CPU tensor of a type that layers compute with."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}; use torch.as_tensor")
+    if tensor.dtype not in FLOATS:
+        raise TypeError(
+            f"{name} must be float32, float64 or bfloat16, got {tensor.dtype}; convert it with .float()"
+        )
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        raise ValueError(f"{name} is {tensor.layout} on {tensor.device}; layers here take dense CPU tensors")
+
+
+def check_matrix(name: str, tensor: Tensor) -> None:
+    """Raises unless ``tensor`` is a two-dimensional CPU tensor of a type that layers compute with."""
+    check_float(name, tensor)
+    if tensor.dim() != 2:
+        raise ValueError(f"{name} must have two dimensions, got shape {list(tensor.shape)}")
 
 
 def check_range(name: str, values: Tensor, size: int, what: str = "node ids") -> None:

@@ -52,3 +52,8 @@ def dropout_key(seed: int, epoch: int, minibatch: int, layer: int) -> int:
         key = _fold(key, part & MASK64)
     # Apart from the sampler's keys, which are folded of the same parts.
     return to_signed(_fold(key, _DROPOUT))
+
+
+def drawn_key() -> int:
+    """A key for dropout where no minibatch gives one: 64 bits of torch's default generator."""
+    return int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))

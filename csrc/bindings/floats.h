@@ -1,0 +1,39 @@
+// Tensors of floating point numbers for the kernels of layers.
+#pragma once
+
+#include <stdexcept>
+#include <vector>
+
+#include "bindings/tensors.h"
+#include "kernels/nn/bfloat16.h"
+
+namespace pyg_batchgnn {
+
+// Calls body with a value of the tensor's type: float, double or Bfloat16.
+template <class Body>
+void with_float(const Tensor& tensor, const Body& body) {
+  switch (tensor.scalar_type()) {
+    case ScalarType::Float:
+      return body(float{});
+    case ScalarType::Double:
+      return body(double{});
+    case ScalarType::BFloat16:
+      return body(Bfloat16{});
+    default:
+      throw std::runtime_error("expected float32, float64 or bfloat16");
+  }
+}
+
+template <class T>
+T* mutable_data(const Tensor& tensor) {
+  return static_cast<T*>(tensor.mutable_data_ptr());
+}
+
+// An uninitialised tensor of the same sizes and type, over a block of the cache.
+inline Tensor empty_like_block(const Tensor& tensor) {
+  const std::vector<int64_t> sizes(tensor.sizes().begin(), tensor.sizes().end());
+  const auto bytes = static_cast<size_t>(tensor.numel()) * tensor.element_size();
+  return adopt_block(allocate_block(bytes), sizes, tensor.scalar_type());
+}
+
+}  // namespace pyg_batchgnn

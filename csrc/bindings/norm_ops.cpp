@@ -1,0 +1,131 @@
+#include <cmath>
+
+#include "bindings/floats.h"
+#include "bindings/operators.h"
+#include "kernels/nn/activation.h"
+#include "kernels/nn/norm.h"
+
+namespace pyg_batchgnn {
+namespace {
+
+constexpr ScalarType kDouble = ScalarType::Double;
+
+template <class T>
+Rows<T> rows_of(const Tensor& x) {
+  return {data<T>(x), x.size(0), x.size(1)};
+}
+
+Epilogue epilogue_of(bool relu) { return relu ? Epilogue::kRelu : Epilogue::kNone; }
+
+// A vector of doubles, and the same as a tensor.
+class Column {
+ public:
+  explicit Column(int64_t count) : count_(count) { values_.reserve(count + 1); }
+
+  double* data() const { return values_.data(); }
+  Tensor tensor() && { return adopt_block(values_.take(), {count_}, kDouble); }
+
+ private:
+  Buffer<double> values_;
+  int64_t count_;
+};
+
+Column copy_of(const Tensor& values) {
+  Column copy(values.numel());
+  with_float(values, [&](auto type) {
+    using T = decltype(type);
+    for (int64_t c = 0; c < values.numel(); ++c) copy.data()[c] = widen(data<T>(values)[c]);
+  });
+  return copy;
+}
+
+std::optional<Column> copy_of(const std::optional<Tensor>& values) {
+  if (!values.has_value()) return std::nullopt;
+  return copy_of(*values);
+}
+
+double* pointer(const std::optional<Column>& column) { return column ? column->data() : nullptr; }
+
+Column inverse_deviation(const Column& variance, int64_t columns, double eps) {
+  Column inverse(columns);
+  for (int64_t c = 0; c < columns; ++c) inverse.data()[c] = 1.0 / std::sqrt(variance.data()[c] + eps);
+  return inverse;
+}
+
+// Mean and biased variance of x's columns.
+std::tuple<Column, Column> own_statistics(const Tensor& x, int64_t threads) {
+  const int64_t columns = x.size(1);
+  Column mean(columns), variance(columns);
+  with_float(x, [&](auto type) {
+    column_moments(rows_of<decltype(type)>(x), threads, mean.data(), variance.data());
+  });
+  const double rows = static_cast<double>(std::max<int64_t>(1, x.size(0)));
+  for (int64_t c = 0; c < columns; ++c) variance.data()[c] /= rows;
+  return {std::move(mean), std::move(variance)};
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor> batch_norm_rows(const Tensor& x, const std::optional<Tensor>& weight,
+                                                   const std::optional<Tensor>& bias,
+                                                   const std::optional<Tensor>& mean,
+                                                   const std::optional<Tensor>& variance, double eps,
+                                                   bool relu, int64_t threads) {
+  auto [means, variances] =
+      mean.has_value() ? std::tuple(copy_of(*mean), copy_of(*variance)) : own_statistics(x, threads);
+  const Column inverse = inverse_deviation(variances, x.size(1), eps);
+  const auto scale = copy_of(weight), shift = copy_of(bias);
+  const Normalisation by{means.data(), inverse.data(), pointer(scale), pointer(shift)};
+  Tensor y = empty_like_block(x);
+  with_float(x, [&](auto type) {
+    using T = decltype(type);
+    batch_norm(rows_of<T>(x), by, epilogue_of(relu), threads, mutable_data<T>(y));
+  });
+  return {std::move(y), std::move(means).tensor(), std::move(variances).tensor()};
+}
+
+std::tuple<Tensor, Tensor, Tensor> batch_norm_gradients(const Tensor& grad, const Tensor& x,
+                                                        const std::optional<Tensor>& weight,
+                                                        const std::optional<Tensor>& bias, const Tensor& mean,
+                                                        const Tensor& variance, double eps, bool relu,
+                                                        bool own_statistics, int64_t threads) {
+  const Column means = copy_of(mean);
+  const Column inverse = inverse_deviation(copy_of(variance), x.size(1), eps);
+  const auto scale = copy_of(weight), shift = copy_of(bias);
+  const Normalisation by{means.data(), inverse.data(), pointer(scale), pointer(shift)};
+  const Statistics statistics = own_statistics ? Statistics::kOwn : Statistics::kGiven;
+  Column d_weight(x.size(1)), d_bias(x.size(1));
+  Tensor d_x = empty_like_block(x);
+  with_float(x, [&](auto type) {
+    using T = decltype(type);
+    batch_norm_grads(rows_of<T>(x), data<T>(grad), by, epilogue_of(relu), statistics, threads,
+                     mutable_data<T>(d_x), d_weight.data(), d_bias.data());
+  });
+  return {std::move(d_x), std::move(d_weight).tensor(), std::move(d_bias).tensor()};
+}
+
+Tensor activate_rows(const Tensor& x, bool relu, double drop, int64_t key, const std::optional<Tensor>& node,
+                     int64_t threads) {
+  const MatrixSize size{x.size(0), x.size(1)};
+  const Dropout dropout(static_cast<uint64_t>(key), drop);
+  const Activation activation{relu, drop > 0.0 ? &dropout : nullptr,
+                              node.has_value() ? data<int64_t>(*node) : nullptr};
+  Buffer<uint8_t> mask;
+  mask.reserve(size.rows * size.mask_bytes() + 1);
+  with_float(x, [&](auto type) {
+    activate(mutable_data<decltype(type)>(x), size, activation, threads, mask.data());
+  });
+  return adopt_block(mask.take(), {size.rows, size.mask_bytes()}, ScalarType::Byte);
+}
+
+Tensor masked_gradient(const Tensor& grad, const Tensor& mask, double scale, int64_t threads) {
+  Tensor out = empty_like_block(grad);
+  with_float(grad, [&](auto type) {
+    using T = decltype(type);
+    mask_gradient(data<T>(grad), data<uint8_t>(mask), {grad.size(0), grad.size(1)}, scale, threads,
+                  mutable_data<T>(out));
+  });
+  return out;
+}
+
+}  // namespace pyg_batchgnn

@@ -1,0 +1,244 @@
+#include "kernels/nn/norm.h"
+
+#include <algorithm>
+
+#include "kernels/allocation.h"
+#include "kernels/parallel.h"
+
+namespace pyg_batchgnn {
+namespace {
+
+constexpr int64_t kChunkRows = 64;          // summed in the narrow type; small enough to stay in cache
+constexpr int64_t kTaskElements = 1 << 17;  // enough that handing out a task costs nothing
+constexpr int64_t kMaxTaskRows = 256 * kChunkRows;
+
+int64_t task_rows(int64_t columns) {
+  const int64_t rows = kTaskElements / std::max<int64_t>(columns, 1) / kChunkRows * kChunkRows;
+  return std::clamp(rows, kChunkRows, kMaxTaskRows);
+}
+
+int64_t task_count(int64_t rows, int64_t columns) {
+  const int64_t each = task_rows(columns);
+  return (rows + each - 1) / each;
+}
+
+template <class T>
+Rows<T> slice(const Rows<T>& x, int64_t begin, int64_t rows) {
+  return {x.data + begin * x.columns, std::min(rows, x.rows - begin), x.columns};
+}
+
+// Calls body(task, rows of the task, first row) for every task.
+template <class T, class Body>
+void for_tasks(const Rows<T>& x, int64_t threads, const Body& body) {
+  const int64_t each = task_rows(x.columns);
+  run_tasks(task_count(x.rows, x.columns), threads,
+            [&](int64_t task, int64_t) { body(task, slice(x, task * each, each), task * each); });
+}
+
+// Moments of some rows.
+struct Moments {
+  double* mean;
+  double* deviation;
+};
+
+// The rows of `b`, nb of them, join the na rows of `a` (Chan, Golub and LeVeque 1979).
+void join(Moments a, int64_t na, Moments b, int64_t nb, int64_t columns) {
+  const double total = static_cast<double>(na + nb);
+  const double share = static_cast<double>(nb) / total;
+  const double between = share * static_cast<double>(na);
+  for (int64_t c = 0; c < columns; ++c) {
+    const double gap = b.mean[c] - a.mean[c];
+    a.mean[c] += gap * share;
+    a.deviation[c] += b.deviation[c] + gap * gap * between;
+  }
+}
+
+// Sums about a center, turned into moments.
+template <class A>
+void to_moments(const A* center, const A* sum, const A* square, int64_t rows, int64_t columns, Moments out) {
+  const double inverse = 1.0 / static_cast<double>(rows);
+  for (int64_t c = 0; c < columns; ++c) {
+    const double offset = static_cast<double>(sum[c]) * inverse;
+    out.mean[c] = static_cast<double>(center[c]) + offset;
+    out.deviation[c] = std::max(0.0, static_cast<double>(square[c]) - offset * static_cast<double>(sum[c]));
+  }
+}
+
+// The moments of one task's rows, chunk after chunk, in one pass over memory. A chunk's sums are taken about
+// the mean of the chunk before: they lose digits only where means differ, and there the deviation between the
+// chunks is as large as what is lost. The first chunk is summed twice.
+template <class T>
+void task_moments(const Rows<T>& x, Moments out) {
+  using A = Wide<T>;
+  Buffer<A> scratch;
+  Buffer<double> chunk_moments;
+  const int64_t columns = x.columns;
+  A* const center = scratch.reserve(3 * columns);
+  A* const sum = center + columns;
+  A* const square = sum + columns;
+  const Moments chunk{chunk_moments.reserve(2 * columns), chunk_moments.data() + columns};
+  const auto take = [&](const Rows<T>& rows, Moments moments) {
+    center_sums(rows, center, sum, square);
+    to_moments(center, sum, square, rows.rows, columns, moments);
+    std::transform(moments.mean, moments.mean + columns, center, [](double m) { return static_cast<A>(m); });
+  };
+  const Rows<T> first = slice(x, 0, kChunkRows);
+  std::transform(x.data, x.data + columns, center, [](T value) { return widen(value); });
+  take(first, out);
+  take(first, out);
+  for (int64_t row = kChunkRows; row < x.rows; row += kChunkRows) {
+    const Rows<T> rows = slice(x, row, kChunkRows);
+    take(rows, chunk);
+    join(out, row, chunk, rows.rows, columns);
+  }
+}
+
+// A column's numbers in the type that rows are computed in.
+template <class A>
+class AffineColumns {
+ public:
+  AffineColumns(const Normalisation& by, int64_t columns) {
+    A* const center = values_.reserve(3 * columns + 1);
+    A* const scale = center + columns;
+    A* const shift = scale + columns;
+    for (int64_t c = 0; c < columns; ++c) {
+      const double factor = by.inverse_deviation[c] * (by.weight == nullptr ? 1.0 : by.weight[c]);
+      center[c] = static_cast<A>(by.mean[c]);
+      scale[c] = static_cast<A>(factor);
+      // What rounding took from the mean comes back here.
+      const double rest = by.mean[c] - static_cast<double>(center[c]);
+      shift[c] = static_cast<A>((by.bias == nullptr ? 0.0 : by.bias[c]) - rest * factor);
+    }
+    affine_ = {center, scale, shift};
+  }
+
+  const Affine<A>& get() const { return affine_; }
+
+ private:
+  Buffer<A> values_;
+  Affine<A> affine_{};
+};
+
+// Sums of the gradient g behind the ReLU, over all rows.
+struct GradientSums {
+  double* sum;      // of g
+  double* product;  // of g * (x - center)
+};
+
+template <class T>
+void task_gradient_sums(const Rows<T>& x, const T* grad, const Affine<Wide<T>>& affine, Epilogue epilogue,
+                        GradientSums out) {
+  Buffer<Wide<T>> scratch;
+  Wide<T>* const sum = scratch.reserve(2 * x.columns);
+  Wide<T>* const product = sum + x.columns;
+  std::fill_n(out.sum, x.columns, 0.0);
+  std::fill_n(out.product, x.columns, 0.0);
+  for (int64_t row = 0; row < x.rows; row += kChunkRows) {
+    gradient_sums(slice(x, row, kChunkRows), grad + row * x.columns, affine, epilogue, sum, product);
+    for (int64_t c = 0; c < x.columns; ++c) {
+      out.sum[c] += static_cast<double>(sum[c]);
+      out.product[c] += static_cast<double>(product[c]);
+    }
+  }
+}
+
+template <class T>
+void all_gradient_sums(const Rows<T>& x, const T* grad, const Affine<Wide<T>>& affine, Epilogue epilogue,
+                       int64_t threads, GradientSums out) {
+  const int64_t columns = x.columns;
+  Buffer<double> partial;
+  double* const parts = partial.reserve(2 * columns * task_count(x.rows, columns) + 1);
+  for_tasks(x, threads, [&](int64_t task, const Rows<T>& rows, int64_t begin) {
+    double* const part = parts + 2 * columns * task;
+    task_gradient_sums(rows, grad + begin * columns, affine, epilogue, {part, part + columns});
+  });
+  std::fill_n(out.sum, columns, 0.0);
+  std::fill_n(out.product, columns, 0.0);
+  for (int64_t task = 0; task < task_count(x.rows, columns); ++task) {
+    const double* const part = parts + 2 * columns * task;
+    for (int64_t c = 0; c < columns; ++c) {
+      out.sum[c] += part[c];
+      out.product[c] += part[columns + c];
+    }
+  }
+}
+
+// d_x = g * scale - constant - (x - center) * slope, where the last two are what the gradient of x's own mean
+// and deviation amounts to: the parts of g along one and along x - mean are taken out.
+template <class A>
+void project(const Normalisation& by, const Affine<A>& affine, const double* d_weight, const double* d_bias,
+             int64_t rows, int64_t columns, A* constant, A* slope) {
+  const double inverse = 1.0 / static_cast<double>(rows);
+  for (int64_t c = 0; c < columns; ++c) {
+    const double scale = by.inverse_deviation[c] * (by.weight == nullptr ? 1.0 : by.weight[c]);
+    const double along = scale * by.inverse_deviation[c] * d_weight[c] * inverse;
+    const double rest = by.mean[c] - static_cast<double>(affine.center[c]);
+    slope[c] = static_cast<A>(along);
+    constant[c] = static_cast<A>(scale * d_bias[c] * inverse - rest * along);
+  }
+}
+
+}  // namespace
+
+template <class T>
+void column_moments(const Rows<T>& x, int64_t threads, double* mean, double* deviation) {
+  const int64_t columns = x.columns;
+  std::fill_n(mean, columns, 0.0);
+  std::fill_n(deviation, columns, 0.0);
+  Buffer<double> partial;
+  double* const parts = partial.reserve(2 * columns * task_count(x.rows, columns) + 1);
+  const auto part = [&](int64_t task) {
+    double* const begin = parts + 2 * columns * task;
+    return Moments{begin, begin + columns};
+  };
+  for_tasks(x, threads, [&](int64_t task, const Rows<T>& rows, int64_t) { task_moments(rows, part(task)); });
+  const int64_t each = task_rows(columns);
+  for (int64_t task = 0; task < task_count(x.rows, columns); ++task) {
+    const int64_t before = task * each;
+    join({mean, deviation}, before, part(task), std::min(each, x.rows - before), columns);
+  }
+}
+
+template <class T>
+void batch_norm(const Rows<T>& x, const Normalisation& by, Epilogue epilogue, int64_t threads, T* y) {
+  const AffineColumns<Wide<T>> columns(by, x.columns);
+  for_tasks(x, threads, [&](int64_t, const Rows<T>& rows, int64_t begin) {
+    affine_rows(rows, columns.get(), epilogue, y + begin * x.columns);
+  });
+}
+
+template <class T>
+void batch_norm_grads(const Rows<T>& x, const T* grad, const Normalisation& by, Epilogue epilogue,
+                      Statistics statistics, int64_t threads, T* d_x, double* d_weight, double* d_bias) {
+  using A = Wide<T>;
+  const int64_t columns = x.columns;
+  const AffineColumns<A> by_column(by, columns);
+  const Affine<A>& affine = by_column.get();
+  all_gradient_sums(x, grad, affine, epilogue, threads, {d_bias, d_weight});
+  for (int64_t c = 0; c < columns; ++c) {
+    const double rest = by.mean[c] - static_cast<double>(affine.center[c]);
+    d_weight[c] = (d_weight[c] - rest * d_bias[c]) * by.inverse_deviation[c];
+  }
+  Buffer<A> projection;
+  A* const constant = projection.reserve(2 * columns + 1);
+  A* const slope = constant + columns;
+  std::fill_n(constant, 2 * columns, A(0));
+  if (statistics == Statistics::kOwn && x.rows > 0) {
+    project(by, affine, d_weight, d_bias, x.rows, columns, constant, slope);
+  }
+  for_tasks(x, threads, [&](int64_t, const Rows<T>& rows, int64_t begin) {
+    gradient_rows(rows, grad + begin * columns, affine, epilogue, constant, slope, d_x + begin * columns);
+  });
+}
+
+#define PYG_BATCHGNN_INSTANTIATE(T)                                                                    \
+  template void column_moments(const Rows<T>&, int64_t, double*, double*);                             \
+  template void batch_norm(const Rows<T>&, const Normalisation&, Epilogue, int64_t, T*);               \
+  template void batch_norm_grads(const Rows<T>&, const T*, const Normalisation&, Epilogue, Statistics, \
+                                 int64_t, T*, double*, double*);
+
+PYG_BATCHGNN_INSTANTIATE(float)
+PYG_BATCHGNN_INSTANTIATE(double)
+PYG_BATCHGNN_INSTANTIATE(Bfloat16)
+
+}  // namespace pyg_batchgnn

@@ -1,0 +1,37 @@
+// Batch normalisation (Ioffe and Szegedy 2015) of the rows of a matrix, with an optional ReLU.
+//
+// Columns are reduced over fixed blocks of rows, which are combined in their order: a result does not depend
+// on the number of threads.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/simd/norm.h"
+
+namespace pyg_batchgnn {
+
+// What a column is normalised by: z = (x - mean) * inverse_deviation * weight + bias. [columns] each; weight
+// and bias may be null.
+struct Normalisation {
+  const double* mean;
+  const double* inverse_deviation;
+  const double* weight;
+  const double* bias;
+};
+
+// Mean and sum of squared deviations from it, [columns] each; zeros where there are no rows.
+template <class T>
+void column_moments(const Rows<T>& x, int64_t threads, double* mean, double* deviation);
+
+template <class T>
+void batch_norm(const Rows<T>& x, const Normalisation& by, Epilogue epilogue, int64_t threads, T* y);
+
+// kOwn: mean and deviation are x's own and have gradients; kGiven: they are constants.
+enum class Statistics : bool { kOwn, kGiven };
+
+// Gradients of the arguments of `batch_norm`: d_x [rows, columns], d_weight and d_bias [columns].
+template <class T>
+void batch_norm_grads(const Rows<T>& x, const T* grad, const Normalisation& by, Epilogue epilogue,
+                      Statistics statistics, int64_t threads, T* d_x, double* d_weight, double* d_bias);
+
+}  // namespace pyg_batchgnn

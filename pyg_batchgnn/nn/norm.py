@@ -1,0 +1,81 @@
+"""Batch normalisation of the rows that a layer computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+
+
+class BatchNorm(torch.nn.BatchNorm1d):
+    """``torch.nn.BatchNorm1d`` (Ioffe and Szegedy 2015): same arguments, buffers and ``state_dict``.
+
+    A minibatch with fewer than two rows has no deviation: it is normalised by the running statistics and
+    leaves them as they are. A recomputed forward (``torch.utils.checkpoint``) counts twice in them, as in
+    torch.
+
+    Args:
+        num_features: C.
+        eps: added to the variance.
+        momentum: weight of a minibatch in the running statistics; None for the mean over all minibatches.
+        affine: whether there are a weight and a bias.
+        track_running_stats: whether to keep running statistics for evaluation.
+        relu: whether a ReLU follows, in the same pass.
+        device: the CPU.
+        dtype: of the parameters and buffers; statistics are float32 at least.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        relu: bool = False,
+        **factory: Any,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, **factory)
+        self.relu = relu
+
+    def forward(self, input: Tensor) -> Tensor:
+        """[D, C] float32, float64 or bfloat16 to the same shape and dtype; the input is left as it is.
+
+        Raises:
+            TypeError, ValueError: another type or shape; or fewer than two rows (but some) without running
+                statistics.
+        """
+        ops.check_matrix("the input of BatchNorm", input)
+        if input.size(1) != self.num_features:
+            raise ValueError(
+                f"the input of BatchNorm must have {self.num_features} columns, got shape {list(input.shape)}"
+            )
+        has_running = self.running_mean is not None
+        own = (self.training or not has_running) and input.size(0) > 1
+        if not own and not has_running and input.size(0):
+            raise ValueError(
+                "one row has no deviation, and there are no running statistics to normalise it by; "
+                "use track_running_stats=True"
+            )
+        mean, variance = (None, None) if own else (self.running_mean, self.running_var)
+        out, mean, variance = ops.batch_norm(
+            input, self.weight, self.bias, mean, variance, self.eps, self.relu
+        )
+        if own and self.training and has_running:
+            self._track(mean, variance * (input.size(0) / (input.size(0) - 1)))
+        return out
+
+    @torch.no_grad()
+    def _track(self, mean: Tensor, unbiased: Tensor) -> None:
+        assert self.running_mean is not None and self.running_var is not None
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        factor = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        for running, seen in ((self.running_mean, mean), (self.running_var, unbiased)):
+            running.mul_(1.0 - factor).add_(seen.to(running.dtype), alpha=factor)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, relu={self.relu}"

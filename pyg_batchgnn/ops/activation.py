@@ -1,0 +1,124 @@
+"""ReLU and keyed dropout in place; what passed is kept as bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.ops.checks import check_float, check_vector
+from pyg_batchgnn.ops.library import kernels
+
+#: Dropout takes one of so many levels: probabilities are rounded to multiples of 1 / LEVELS.
+LEVELS = 2**16
+
+
+def check_drop(drop: float) -> None:
+    """Raises ValueError unless ``drop`` is a probability below one."""
+    if not 0.0 <= drop < 1.0 or round((1.0 - drop) * LEVELS) == 0:
+        raise ValueError(f"the probability of dropping must be at least 0 and below 1, got {drop}")
+
+
+def dropout_scale(drop: float) -> float:
+    """What kept elements are multiplied by: the inverse of the rounded probability of keeping."""
+    return LEVELS / round((1.0 - drop) * LEVELS)
+
+
+def activate(
+    x: Tensor,
+    *,
+    relu: bool = False,
+    drop: float = 0.0,
+    key: int = 0,
+    node: Tensor | None = None,
+    threads: int | None = None,
+) -> Tensor:
+    """``dropout(relu(x))`` in x's own memory.
+
+    Whether dropout keeps an element is a function of the key, its row's node and its column alone. The
+    backward pass needs no value of x, only a bit an element, so the result may be overwritten in turn.
+
+    Args:
+        x: [..., C] float32, float64 or bfloat16. Overwritten where it is contiguous, else a copy of it is.
+        relu: whether negative elements become zero.
+        drop: probability of zeroing an element, in [0, 1), rounded to a multiple of 2^-16.
+        key: of the layer, see `dropout_key`.
+        node: [rows or more] int64, the node of each row of x (all but its last dimension); row numbers where
+            None.
+        threads: at most so many threads; torch's own number where None.
+
+    Returns:
+        x itself where it is contiguous.
+
+    Raises:
+        TypeError, ValueError: an argument of another type, shape or device.
+    """
+    check_float("x", x)
+    check_drop(drop)
+    if not relu and drop == 0.0:
+        return x
+    rows = x.numel() // max(1, x.size(-1)) if x.dim() else 1
+    if node is not None:
+        check_vector("node", node, (torch.int64,))
+        if node.numel() < rows:
+            raise ValueError(f"node has {node.numel()} entries, but x has {rows} rows; give one entry a row")
+    if x.numel() == 0:
+        return x
+    own = x if x.is_contiguous() else x.contiguous()
+    result: Tensor = _Activate.apply(own, relu, drop, key, node, threads or torch.get_num_threads())
+    return result
+
+
+class _Activate(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, relu: bool, drop: float, key: int, node: Tensor | None, threads: int
+    ) -> Tensor:
+        matrix = x.detach().view(-1, x.size(-1) if x.dim() else 1)
+        mask = kernels.activate_(matrix, relu, drop, key, node, threads)
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(mask)
+        ctx.scale, ctx.threads = dropout_scale(drop), threads
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (mask,) = ctx.saved_tensors
+        return mask_grad(grads[0], mask, ctx.scale, ctx.threads), None, None, None, None, None
+
+
+def mask_grad(grad: Tensor, mask: Tensor, scale: float, threads: int | None = None) -> Tensor:
+    """``grad * scale`` where the mask has a bit, else zero.
+
+    Args:
+        grad: [..., C] float32, float64 or bfloat16.
+        mask: [rows, ceil(C / 8)] uint8, bit c % 8 of byte c / 8.
+        scale: see `dropout_scale`.
+        threads: at most so many threads; torch's own number where None.
+    """
+    matrix = grad.contiguous().view(-1, grad.size(-1) if grad.dim() else 1)
+    return kernels.mask_grad(matrix, mask, scale, threads or torch.get_num_threads()).view(grad.shape)
+
+
+def _fake_mask(x: Tensor, *_: Any) -> Tensor:
+    return x.new_empty(x.size(0), (x.size(1) + 7) // 8, dtype=torch.uint8)
+
+
+def _fake_grad(grad: Tensor, *_: Any) -> Tensor:
+    return torch.empty_like(grad)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001 (torch passes it by name)
+    _, mask, ctx.scale, ctx.threads = inputs
+    ctx.save_for_backward(mask)
+
+
+def _second(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    (mask,) = ctx.saved_tensors
+    return mask_grad(grad, mask, ctx.scale, ctx.threads), None, None, None
+
+
+torch.library.register_fake("pyg_batchgnn::activate_", _fake_mask)
+torch.library.register_fake("pyg_batchgnn::mask_grad", _fake_grad)
+torch.library.register_autograd("pyg_batchgnn::mask_grad", _second, setup_context=_save)

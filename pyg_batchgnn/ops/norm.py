@@ -1,0 +1,104 @@
+"""Batch normalisation of the rows of a matrix, with an optional ReLU in the same pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.ops.checks import check_float, check_matrix
+from pyg_batchgnn.ops.library import kernels
+
+
+def batch_norm(
+    x: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    mean: Tensor | None = None,
+    variance: Tensor | None = None,
+    eps: float = 1e-5,
+    relu: bool = False,
+    threads: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``(x - mean) / sqrt(variance + eps) * weight + bias``, or its ReLU (Ioffe and Szegedy 2015).
+
+    Statistics are taken in one pass, in blocks of rows that are centred by their neighbours' means, so a
+    column whose mean is far larger than its deviation loses no digits; sums over blocks are float64. The same
+    bits come out on any number of threads. There are first derivatives only.
+
+    Args:
+        x: [D, C] float32, float64 or bfloat16; computed in float32 (float64 where x is).
+        weight: [C] of any of these types; ones where None.
+        bias: [C]; zeros where None.
+        mean: [C]; with `variance`, what to normalise by, as constants. x's own, with gradients through them,
+            where both are None.
+        variance: [C], biased.
+        eps: added to the variance.
+        relu: whether negative results become zero.
+        threads: at most so many threads; torch's own number where None.
+
+    Returns:
+        [D, C] of x's dtype; the mean [C] and the biased variance [C] that were used, float64, without
+        gradients (zeros where there are no rows).
+
+    Raises:
+        TypeError, ValueError: an argument of another type, shape or device, or one of mean and variance
+            alone.
+    """
+    check_matrix("x", x)
+    for name, column in (("weight", weight), ("bias", bias), ("mean", mean), ("variance", variance)):
+        _check_column(name, column, x.size(1))
+    if (mean is None) != (variance is None):
+        missing = "mean" if mean is None else "variance"
+        raise ValueError(f"{missing} is None and the other is not; give both, or neither to use x's own")
+    count = threads or torch.get_num_threads()
+    return kernels.batch_norm(x.contiguous(), weight, bias, mean, variance, eps, relu, count)
+
+
+def _check_column(name: str, column: Tensor | None, columns: int) -> None:
+    if column is None:
+        return
+    check_float(name, column)
+    if column.shape != (columns,):
+        raise ValueError(
+            f"{name} must have shape [{columns}], one entry a column of x, got {list(column.shape)}"
+        )
+
+
+def _fake(x: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    column = x.new_empty(x.size(1), dtype=torch.float64)
+    return torch.empty_like(x), column, torch.empty_like(column)
+
+
+def _fake_grads(_: Tensor, x: Tensor, *__: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return _fake(x)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    x, weight, bias, mean, _, ctx.eps, ctx.relu, ctx.threads = inputs
+    ctx.own_statistics = mean is None
+    ctx.mark_non_differentiable(output[1], output[2])
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(x, weight, bias, output[1], output[2])
+
+
+def _gradients(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+    nothing = (None,) * 5
+    if grad is None:
+        return None, None, None, *nothing
+    x, weight, bias, mean, variance = ctx.saved_tensors
+    d_x, d_weight, d_bias = kernels.batch_norm_grads(
+        grad.contiguous(), x, weight, bias, mean, variance, ctx.eps, ctx.relu, ctx.own_statistics, ctx.threads
+    )
+    return (
+        d_x,
+        None if weight is None else d_weight.to(weight.dtype),
+        None if bias is None else d_bias.to(bias.dtype),
+        *nothing,
+    )
+
+
+torch.library.register_fake("pyg_batchgnn::batch_norm", _fake)
+torch.library.register_fake("pyg_batchgnn::batch_norm_grads", _fake_grads)
+torch.library.register_autograd("pyg_batchgnn::batch_norm", _gradients, setup_context=_save)

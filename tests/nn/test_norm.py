@@ -1,0 +1,149 @@
+"""`nn.BatchNorm` beside `torch.nn.BatchNorm1d`: outputs, gradients, running statistics and state."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from pyg_batchgnn.nn import BatchNorm
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"momentum": None},
+    {"momentum": 0.3, "eps": 0.01},
+    {"affine": False},
+    {"track_running_stats": False},
+    {"dtype": torch.float64},
+]
+
+
+def both(**options: Any) -> tuple[BatchNorm, torch.nn.BatchNorm1d]:
+    ours, torchs = BatchNorm(6, **options), torch.nn.BatchNorm1d(6, **options)
+    generator = torch.Generator().manual_seed(4)
+    for parameter in torchs.parameters():
+        parameter.data.copy_(torch.rand(6, generator=generator) + 0.5)
+    ours.load_state_dict(torchs.state_dict())
+    return ours, torchs
+
+
+def batch(rows: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(rows, 6, generator=torch.Generator().manual_seed(seed), dtype=dtype) * 2 + 1
+
+
+def assert_same_state(ours: torch.nn.Module, torchs: torch.nn.Module) -> None:
+    mine, other = ours.state_dict(), torchs.state_dict()
+    assert list(mine) == list(other)
+    for name in other:
+        assert mine[name].dtype is other[name].dtype
+        torch.testing.assert_close(mine[name], other[name], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_trains_and_evaluates_as_torchs(options: dict[str, Any]) -> None:
+    ours, torchs = both(**options)
+    dtype = options.get("dtype", torch.float32)
+    for seed in range(4):
+        x = batch(50 + seed, seed, dtype)
+        mine, other = x.clone().requires_grad_(), x.clone().requires_grad_()
+        found, wanted = ours(mine), torchs(other)
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+        found.square().sum().backward()
+        wanted.square().sum().backward()
+        torch.testing.assert_close(mine.grad, other.grad, rtol=1e-4, atol=2e-5)
+    assert_same_state(ours, torchs)
+    for one, two in zip(ours.parameters(), torchs.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, two.grad, rtol=1e-4, atol=1e-4)
+    ours.eval()
+    torchs.eval()
+    x = batch(9, 77, dtype)
+    torch.testing.assert_close(ours(x), torchs(x), rtol=1e-5, atol=1e-5)
+    assert_same_state(ours, torchs)
+
+
+def test_relu_in_the_same_pass() -> None:
+    ours, torchs = both()
+    fused = copy.deepcopy(ours)
+    fused.relu = True
+    x = batch(40, 1)
+    assert torch.equal(fused(x), ours(x).relu())
+    assert_same_state(fused, ours)
+    assert "relu=True" in repr(BatchNorm(6, relu=True)) and list(
+        BatchNorm(6, relu=True).state_dict()
+    ) == list(torchs.state_dict())
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_fewer_than_two_rows_use_running_statistics(rows: int) -> None:
+    ours, torchs = both()
+    ours(batch(30, 0))
+    before = copy.deepcopy(ours.state_dict())
+    torchs.load_state_dict(before)
+    torchs.eval()
+    x = batch(rows, 1).requires_grad_()
+    out = ours(x)
+    torch.testing.assert_close(out, torchs(x))
+    out.sum().backward()
+    assert ours.weight.grad is not None and ours.weight.grad.isfinite().all()
+    assert all(torch.equal(before[name], value) for name, value in ours.state_dict().items())
+
+
+def test_one_row_without_running_statistics_is_refused() -> None:
+    ours = BatchNorm(6, track_running_stats=False)
+    assert ours(batch(0, 0)).shape == (0, 6)
+    with pytest.raises(ValueError, match="track_running_stats=True"):
+        ours(batch(1, 0))
+
+
+def test_bfloat16_with_statistics_in_float32() -> None:
+    ours, _ = both()
+    x = batch(500, 3).bfloat16()
+    wanted = ours(x.float())
+    found = ours(x)
+    assert found.dtype is torch.bfloat16
+    assert torch.equal(found, wanted.bfloat16())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(ours(x), found)
+    lower = copy.deepcopy(ours).bfloat16()
+    assert lower(x).dtype is torch.bfloat16 and lower.running_mean.dtype is torch.bfloat16
+
+
+def test_the_input_is_left_as_it_is() -> None:
+    ours, _ = both()
+    x = batch(20, 0)
+    kept = x.clone()
+    ours(x)
+    ours.eval()(x)
+    assert torch.equal(x, kept)
+
+
+def test_recomputation_gives_the_same_gradients() -> None:
+    ours, _ = both()
+    x, again = batch(20, 0).requires_grad_(), batch(20, 0).requires_grad_()
+    ours(x).square().sum().backward()
+    checkpoint(ours, again, use_reentrant=False).square().sum().backward()
+    assert x.grad is not None and again.grad is not None and torch.equal(x.grad, again.grad)
+
+
+def test_compiles_without_a_break() -> None:
+    ours, _ = both()
+    explained = torch._dynamo.explain(ours.eval())(batch(20, 0))
+    assert explained.graph_break_count == 0
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "words"),
+    [
+        (torch.randn(5, 7), ValueError, ["6 columns", "[5, 7]"]),
+        (torch.randn(5, 6, 2), ValueError, ["two dimensions"]),
+        (torch.randn(5, 6).half(), TypeError, ["float16"]),
+    ],
+)
+def test_refused(x: Tensor, error: type[Exception], words: list[str]) -> None:
+    with pytest.raises(error) as caught:
+        BatchNorm(6)(x)
+    assert all(word in str(caught.value) for word in words), caught.value
