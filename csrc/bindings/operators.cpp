@@ -26,6 +26,24 @@ STABLE_TORCH_LIBRARY(pyg_batchgnn, m) {
       "float eps, bool relu, bool own_statistics, int threads) -> (Tensor, Tensor, Tensor)");
   m.def("activate_(Tensor(a!) x, bool relu, float drop, int key, Tensor? node, int threads) -> Tensor");
   m.def("mask_grad(Tensor grad, Tensor mask, float scale, int threads) -> Tensor");
+  m.def(
+      "aggregate(Tensor x, Tensor indptr, Tensor indices, Tensor? row, Tensor? edge_weight, Tensor? edge, "
+      "Tensor? source_scale, Tensor? target_scale, Tensor? self_input, Tensor? self_scale, Tensor[] "
+      "by_source, "
+      "int num_targets, str reduce, ScalarType out_dtype, int threads) -> Tensor");
+  m.def(
+      "aggregate_weight_grads(Tensor grad, Tensor x, Tensor indptr, Tensor indices, Tensor? row, "
+      "Tensor? source_scale, Tensor? target_scale, bool mean, bool need_edge, int self_size, int threads) "
+      "-> (Tensor, Tensor)");
+  m.def(
+      "aggregate_max_grads(Tensor grad, Tensor out, Tensor x, Tensor indptr, Tensor indices, "
+      "Tensor source_ptr, Tensor targets, int threads) -> Tensor");
+  m.def(
+      "transpose(Tensor indptr, Tensor indices, int num_targets, int num_sources, int threads) "
+      "-> (Tensor, Tensor, Tensor)");
+  m.def("degree_scale(Tensor indptr, int num_nodes, int loops, bool root, ScalarType dtype) -> Tensor");
+  m.def("count_self_loops(Tensor indptr, Tensor indices) -> int");
+  m.def("drop_self_loops(Tensor indptr, Tensor indices) -> (Tensor, Tensor, Tensor)");
   m.def("empty_cache() -> ()");
   m.def("memory_stats() -> int[]");
   m.def("reset_memory_peak() -> ()");
@@ -44,6 +62,13 @@ STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) {
   m.impl("batch_norm_grads", TORCH_BOX(&batch_norm_gradients));
   m.impl("activate_", TORCH_BOX(&activate_rows));
   m.impl("mask_grad", TORCH_BOX(&masked_gradient));
+  m.impl("aggregate", TORCH_BOX(&aggregate_rows));
+  m.impl("aggregate_weight_grads", TORCH_BOX(&aggregate_weight_grads));
+  m.impl("aggregate_max_grads", TORCH_BOX(&aggregate_max_grads));
+  m.impl("transpose", TORCH_BOX(&transpose_graph));
+  m.impl("degree_scale", TORCH_BOX(&scale_by_degree));
+  m.impl("count_self_loops", TORCH_BOX(&count_self_loops));
+  m.impl("drop_self_loops", TORCH_BOX(&drop_self_loops));
   m.impl("advise_huge_pages", TORCH_BOX(&advise_huge));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -41,6 +42,26 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_gradients(const Tensor& grad, cons
 Tensor activate_rows(const Tensor& x, bool relu, double drop, int64_t key, const std::optional<Tensor>& node,
                      int64_t threads);
 Tensor masked_gradient(const Tensor& grad, const Tensor& mask, double scale, int64_t threads);
+// aggregate_ops.cpp
+Tensor aggregate_rows(const Tensor& x, const Tensor& indptr, const Tensor& indices,
+                      const std::optional<Tensor>& row, const std::optional<Tensor>& edge_weight,
+                      const std::optional<Tensor>& edge, const std::optional<Tensor>& source_scale,
+                      const std::optional<Tensor>& target_scale, const std::optional<Tensor>& self_input,
+                      const std::optional<Tensor>& self_scale, std::vector<Tensor> by_source,
+                      int64_t num_targets, std::string reduce, ScalarType out_dtype, int64_t threads);
+std::tuple<Tensor, Tensor> aggregate_weight_grads(const Tensor& grad, const Tensor& x, const Tensor& indptr,
+                                                  const Tensor& indices, const std::optional<Tensor>& row,
+                                                  const std::optional<Tensor>& source_scale,
+                                                  const std::optional<Tensor>& target_scale, bool mean,
+                                                  bool need_edge, int64_t self_size, int64_t threads);
+Tensor aggregate_max_grads(const Tensor& grad, const Tensor& out, const Tensor& x, const Tensor& indptr,
+                           const Tensor& indices, const Tensor& source_ptr, const Tensor& targets,
+                           int64_t threads);
+std::tuple<Tensor, Tensor, Tensor> transpose_graph(const Tensor& indptr, const Tensor& indices,
+                                                   int64_t num_targets, int64_t num_sources, int64_t threads);
+Tensor scale_by_degree(const Tensor& indptr, int64_t num_nodes, int64_t loops, bool root, ScalarType dtype);
+int64_t count_self_loops(const Tensor& indptr, const Tensor& indices);
+std::tuple<Tensor, Tensor, Tensor> drop_self_loops(const Tensor& indptr, const Tensor& indices);
 
 // memory_ops.cpp
 void empty_memory_cache();

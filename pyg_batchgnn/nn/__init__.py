@@ -2,6 +2,18 @@
 place where the backward pass allows, and read features where they lie."""
 
 from pyg_batchgnn.nn.activation import Dropout, ReLU
+from pyg_batchgnn.nn.graph import LayerGraph, layer_graph, whole_graph
 from pyg_batchgnn.nn.norm import BatchNorm
+from pyg_batchgnn.nn.rows import RowView
+from pyg_batchgnn.nn.update import Update
 
-__all__ = ["BatchNorm", "Dropout", "ReLU"]
+__all__ = [
+    "BatchNorm",
+    "Dropout",
+    "LayerGraph",
+    "ReLU",
+    "RowView",
+    "Update",
+    "layer_graph",
+    "whole_graph",
+]

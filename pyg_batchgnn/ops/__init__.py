@@ -6,6 +6,15 @@ holds it.
 """
 
 from pyg_batchgnn.ops.activation import activate, check_drop, dropout_scale, mask_grad
+from pyg_batchgnn.ops.aggregate import (
+    BySource,
+    LoopFree,
+    aggregate,
+    degree_scale,
+    drop_self_loops,
+    transpose,
+)
+from pyg_batchgnn.ops.aggregate_autograd import aggregate_beside
 from pyg_batchgnn.ops.checks import INTEGERS, check_matrix, check_range, check_vector, extent, is_ascending
 from pyg_batchgnn.ops.graph import build_csc, count_unique_nodes, gather_rows, unique_nodes
 from pyg_batchgnn.ops.keys import drawn_key, dropout_key, keyed_permutation, minibatch_key
@@ -15,9 +24,13 @@ from pyg_batchgnn.ops.norm import batch_norm
 
 __all__ = [
     "INTEGERS",
+    "BySource",
+    "LoopFree",
     "MemoryStats",
     "activate",
     "advise_huge_pages",
+    "aggregate",
+    "aggregate_beside",
     "batch_norm",
     "build_csc",
     "check_drop",
@@ -25,7 +38,9 @@ __all__ = [
     "check_range",
     "check_vector",
     "count_unique_nodes",
+    "degree_scale",
     "drawn_key",
+    "drop_self_loops",
     "dropout_key",
     "dropout_scale",
     "empty_cache",
@@ -39,5 +54,6 @@ __all__ = [
     "reset_peak",
     "simd_level",
     "to_signed",
+    "transpose",
     "unique_nodes",
 ]

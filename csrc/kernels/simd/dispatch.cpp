@@ -14,7 +14,9 @@ Simd detect() {
   const bool avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512dq");
   if (avx512 && limit != "avx2") return Simd::kAvx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt")) return Simd::kAvx2;
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") &&
+                    __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  if (avx2) return Simd::kAvx2;
 #endif
   return Simd::kBaseline;
 }

@@ -1,0 +1,172 @@
+#include <string>
+
+#include "bindings/operators.h"
+#include "kernels/nn/aggregate.h"
+#include "kernels/nn/degrees.h"
+#include "kernels/nn/edge_dots.h"
+#include "kernels/nn/max.h"
+#include "kernels/nn/transpose.h"
+
+namespace pyg_batchgnn {
+namespace {
+
+using Optional = std::optional<Tensor>;
+
+constexpr int64_t kNarrow = int64_t{1} << 31;  // counts below this need 32 bits
+
+Element element_of(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Double:
+      return Element::kDouble;
+    case ScalarType::Half:
+      return Element::kHalf;
+    case ScalarType::BFloat16:
+      return Element::kBfloat16;
+    default:
+      return Element::kFloat;
+  }
+}
+
+Matrix matrix(const Tensor& tensor) {
+  return {tensor.const_data_ptr(), element_of(tensor.scalar_type()), tensor.stride(0)};
+}
+
+Integers integers(const Tensor& tensor) { return {tensor.const_data_ptr(), is_wide(tensor)}; }
+Integers integers(const Optional& tensor) { return tensor.has_value() ? integers(*tensor) : Integers{}; }
+
+const void* pointer(const Optional& tensor) {
+  return tensor.has_value() ? tensor->const_data_ptr() : nullptr;
+}
+
+Tensor new_tensor(const std::vector<int64_t>& sizes, ScalarType dtype) {
+  int64_t count = 1;
+  for (const int64_t size : sizes) count *= size;
+  const int64_t bytes = count * Matrix{nullptr, element_of(dtype), 0}.element_bytes();
+  return adopt_block(allocate_block(static_cast<size_t>(bytes)), sizes, dtype);
+}
+
+MaxJob max_job(const Tensor& x, const Tensor& indptr, const Tensor& indices, const Optional& row) {
+  return {data<int64_t>(indptr), integers(indices), indptr.numel() - 1, x.size(1), matrix(x), integers(row)};
+}
+
+ScalarType scale_type(ScalarType dtype) {
+  return dtype == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
+}
+
+}  // namespace
+
+Tensor aggregate_rows(const Tensor& x, const Tensor& indptr, const Tensor& indices, const Optional& row,
+                      const Optional& edge_weight, const Optional& edge, const Optional& source_scale,
+                      const Optional& target_scale, const Optional& self_input, const Optional& self_scale,
+                      std::vector<Tensor> /*by source, for the gradient*/, int64_t num_targets,
+                      std::string reduce, ScalarType out_dtype, int64_t threads) {
+  Tensor out = new_tensor({num_targets, x.size(1)}, out_dtype);
+  if (reduce == "max") {
+    max_rows(max_job(x, indptr, indices, row), out.mutable_data_ptr(), element_of(out_dtype), threads);
+    return out;
+  }
+  Aggregation job{.indptr = data<int64_t>(indptr),
+                  .indices = integers(indices),
+                  .targets = num_targets,
+                  .columns = x.size(1),
+                  .x = matrix(x),
+                  .row = integers(row),
+                  .edge = integers(edge),
+                  .edge_weight = pointer(edge_weight),
+                  .source_scale = pointer(source_scale),
+                  .target_scale = pointer(target_scale),
+                  .mean = reduce == "mean",
+                  .out = out.mutable_data_ptr(),
+                  .out_element = element_of(out_dtype)};
+  if (self_input.has_value() || self_scale.has_value()) {
+    job.self = matrix(self_input.has_value() ? *self_input : x);
+    if (!self_input.has_value()) job.self_row = job.row;
+    const int64_t held = job.self_row ? row->numel() : (self_input.has_value() ? *self_input : x).size(0);
+    job.self_rows = std::min(held, num_targets);
+    job.self_scale = pointer(self_scale);
+    job.self_scale_each = self_scale.has_value() && self_scale->numel() != 1;
+  }
+  aggregate(job, threads);
+  return out;
+}
+
+std::tuple<Tensor, Tensor> aggregate_weight_grads(const Tensor& grad, const Tensor& x, const Tensor& indptr,
+                                                  const Tensor& indices, const Optional& row,
+                                                  const Optional& source_scale, const Optional& target_scale,
+                                                  bool mean, bool need_edge, int64_t self_size,
+                                                  int64_t threads) {
+  const EdgeDots job{.indptr = data<int64_t>(indptr),
+                     .indices = integers(indices),
+                     .targets = indptr.numel() - 1,
+                     .columns = x.size(1),
+                     .x = matrix(x),
+                     .row = integers(row),
+                     .grad = matrix(grad),
+                     .source_scale = pointer(source_scale),
+                     .target_scale = pointer(target_scale),
+                     .mean = mean};
+  const ScalarType dtype = scale_type(grad.scalar_type());
+  Tensor of_edges = new_tensor({need_edge ? indices.numel() : 0}, dtype);
+  Tensor of_self = new_tensor({self_size}, dtype);
+  if (need_edge) edge_dots(job, of_edges.mutable_data_ptr(), threads);
+  if (self_size > 0) self_dots(job, self_size != 1, of_self.mutable_data_ptr(), threads);
+  return {of_edges, of_self};
+}
+
+Tensor aggregate_max_grads(const Tensor& grad, const Tensor& out, const Tensor& x, const Tensor& indptr,
+                           const Tensor& indices, const Tensor& source_ptr, const Tensor& targets,
+                           int64_t threads) {
+  Tensor share = new_tensor({out.size(0), out.size(1)}, scale_type(out.scalar_type()));
+  share_among_maxima(max_job(x, indptr, indices, std::nullopt), matrix(out), matrix(grad),
+                     share.mutable_data_ptr(), threads);
+  Tensor result = new_tensor({x.size(0), x.size(1)}, x.scalar_type());
+  gather_shares(max_job(out, source_ptr, targets, std::nullopt), matrix(x), matrix(share),
+                result.mutable_data_ptr(), threads);
+  return result;
+}
+
+std::tuple<Tensor, Tensor, Tensor> transpose_graph(const Tensor& indptr, const Tensor& indices,
+                                                   int64_t num_targets, int64_t num_sources,
+                                                   int64_t threads) {
+  const int64_t edges = indices.numel();
+  Buffer<int64_t> ptr;
+  Buffer<int32_t> targets;
+  const auto fill = [&](auto type) {
+    Buffer<decltype(type)> edge;
+    transpose(data<int64_t>(indptr), integers(indices), num_targets, num_sources,
+              ptr.reserve(num_sources + 1), targets.reserve(edges + 1), edge.reserve(edges + 1), threads);
+    return adopt(std::move(edge), {edges});
+  };
+  Tensor edge = edges < kNarrow ? fill(int32_t{}) : fill(int64_t{});
+  return {adopt(std::move(ptr), {num_sources + 1}), adopt(std::move(targets), {edges}), edge};
+}
+
+Tensor scale_by_degree(const Tensor& indptr, int64_t num_nodes, int64_t loops, bool root, ScalarType dtype) {
+  Tensor scale = new_tensor({num_nodes}, dtype);
+  const int64_t targets = indptr.numel() - 1;
+  if (dtype == ScalarType::Double) {
+    degree_scale(data<int64_t>(indptr), targets, num_nodes, loops, root,
+                 static_cast<double*>(scale.mutable_data_ptr()));
+  } else {
+    degree_scale(data<int64_t>(indptr), targets, num_nodes, loops, root,
+                 static_cast<float*>(scale.mutable_data_ptr()));
+  }
+  return scale;
+}
+
+int64_t count_self_loops(const Tensor& indptr, const Tensor& indices) {
+  return count_loops(data<int64_t>(indptr), integers(indices), indptr.numel() - 1);
+}
+
+std::tuple<Tensor, Tensor, Tensor> drop_self_loops(const Tensor& indptr, const Tensor& indices) {
+  const int64_t nodes = indptr.numel() - 1;
+  const int64_t edges = indices.numel() - count_self_loops(indptr, indices);
+  Buffer<int64_t> new_indptr, kept;
+  Buffer<int32_t> new_indices;
+  drop_loops(data<int64_t>(indptr), integers(indices), nodes, new_indptr.reserve(nodes + 1),
+             new_indices.reserve(edges + 1), kept.reserve(edges + 1));
+  return {adopt(std::move(new_indptr), {nodes + 1}), adopt(std::move(new_indices), {edges}),
+          adopt(std::move(kept), {edges})};
+}
+
+}  // namespace pyg_batchgnn

@@ -1,0 +1,209 @@
+#include "kernels/nn/aggregate.h"
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/allocation.h"
+#include "kernels/parallel.h"
+#include "kernels/simd/sum_rows.h"
+
+namespace pyg_batchgnn {
+namespace {
+
+constexpr int64_t kBlock = 1024;  // edges and rows of a task: a tenth of a millisecond, many a thread
+// A row of more edges is summed in pieces of so many, which are added in order: one hub must not keep a
+// thread busy while the others have nothing left. The cut depends on the row alone.
+constexpr int64_t kPiece = 2048;
+constexpr int64_t kMostEdges = kBlock + kPiece;
+constexpr int64_t kBytesAhead = 4096;       // of rows between prefetch and use
+constexpr int64_t kStreamBytes = 16 << 20;  // an output as large as this has left the caches when it is read
+constexpr int64_t kLine = 64;
+
+// One task with all addresses and weights looked up, so that the inner loop knows nothing of index types.
+template <class A>
+class Lookup {
+ public:
+  explicit Lookup(const Aggregation& job)
+      : job_(job),
+        ahead_(std::clamp<int64_t>(kBytesAhead / std::max<int64_t>(1, job.columns * job.x.element_bytes()), 2,
+                                   kMostAhead)) {
+    weight_.fill(1);
+  }
+
+  // The edges of [first, last) and the addresses of those behind them.
+  void edges(int64_t first, int64_t last) {
+    const int64_t seen = std::min(last + ahead_, job_.indptr[job_.targets]);
+    for (int64_t e = first; e < seen; ++e) {
+      const int64_t s = job_.indices[e];
+      source_[static_cast<size_t>(e - first)] = job_.x.row(job_.row ? job_.row[s] : s);
+    }
+    const char* const nearby = static_cast<const char*>(job_.x.data);
+    for (int64_t e = seen; e < last + ahead_; ++e) source_[static_cast<size_t>(e - first)] = nearby;
+    if (job_.edge_weight != nullptr || job_.source_scale != nullptr) weigh(first, last);
+  }
+
+  // The rows of [first, last); `partial` leaves the sums as they are.
+  void rows(int64_t first, int64_t last, bool partial) {
+    for (int64_t i = first; i < last; ++i) {
+      const auto r = static_cast<size_t>(i - first);
+      scale_[r] = partial ? A{1} : row_scale(i);
+      const bool has_self = !partial && i < job_.self_rows;
+      self_[r] = has_self ? job_.self.row(job_.self_row ? job_.self_row[i] : i) : nullptr;
+      self_scale_[r] = has_self ? self_scale(i) : A{1};
+    }
+  }
+
+  SumRows<A> task(int64_t rows, const int64_t* ptr, char* out, Element element, bool stream) const {
+    return {
+        rows,         job_.columns,       ptr, ptr[0],  source_.data(), weight_.data(), ahead_, scale_.data(),
+        self_.data(), self_scale_.data(), out, element, stream};
+  }
+
+  A self_scale(int64_t i) const {
+    if (job_.self_scale == nullptr) return 1;
+    return static_cast<const A*>(job_.self_scale)[job_.self_scale_each ? i : 0];
+  }
+
+  A row_scale(int64_t i) const {
+    const A scale = job_.target_scale == nullptr ? A{1} : static_cast<const A*>(job_.target_scale)[i];
+    const int64_t degree = job_.indptr[i + 1] - job_.indptr[i];
+    return job_.mean && degree > 0 ? scale / static_cast<A>(degree) : scale;
+  }
+
+ private:
+  void weigh(int64_t first, int64_t last) {
+    for (int64_t e = first; e < last; ++e) {
+      A weight = 1;
+      if (job_.edge_weight != nullptr) {
+        weight = static_cast<const A*>(job_.edge_weight)[job_.edge ? job_.edge[e] : e];
+      }
+      if (job_.source_scale != nullptr) weight *= static_cast<const A*>(job_.source_scale)[job_.indices[e]];
+      weight_[static_cast<size_t>(e - first)] = weight;
+    }
+  }
+
+  const Aggregation& job_;
+  int64_t ahead_;
+  std::array<const char*, kMostEdges + kMostAhead> source_;
+  std::array<A, kMostEdges> weight_;
+  std::array<A, kBlock> scale_, self_scale_;
+  std::array<const char*, kBlock> self_;
+};
+
+template <class A>
+class Aggregator {
+ public:
+  explicit Aggregator(const Aggregation& job)
+      : job_(job),
+        row_bytes_(job.columns * Matrix{nullptr, job.out_element, 0}.element_bytes()),
+        stream_(job.out_element == Element::kFloat && row_bytes_ % kLine == 0 &&
+                reinterpret_cast<uintptr_t>(job.out) % kLine == 0 &&
+                row_bytes_ * job.targets >= kStreamBytes) {}
+
+  void run(int64_t threads) const {
+    const int64_t blocks = blocks_of_work(job_.indptr, job_.targets, kBlock);
+    run_tasks(blocks, threads, [&](int64_t block, int64_t) { rows_of(block); });
+    hubs(threads);
+  }
+
+ private:
+  bool is_hub(int64_t i) const { return job_.indptr[i + 1] - job_.indptr[i] > kPiece; }
+
+  // Rows between hubs, each stretch a task of its own.
+  void rows_of(int64_t block) const {
+    const int64_t end = row_at_work(job_.indptr, job_.targets, (block + 1) * kBlock);
+    int64_t first = row_at_work(job_.indptr, job_.targets, block * kBlock);
+    if (first == end) return;
+    Lookup<A> lookup(job_);
+    for (int64_t last = first; first < end; first = last = last + 1) {
+      while (last < end && !is_hub(last)) ++last;
+      lookup.edges(job_.indptr[first], job_.indptr[last]);
+      lookup.rows(first, last, false);
+      char* const out = static_cast<char*>(job_.out) + first * row_bytes_;
+      sum_rows(lookup.task(last - first, job_.indptr + first, out, job_.out_element, stream_),
+               job_.x.element);
+    }
+  }
+
+  struct Piece {
+    int64_t row, ends[2];
+  };
+
+  void hubs(int64_t threads) const {
+    if (job_.indptr[job_.targets] - job_.indptr[0] <= kPiece) return;
+    std::vector<Piece> pieces;
+    for (int64_t i = 0; i < job_.targets; ++i) {
+      if (!is_hub(i)) continue;
+      for (int64_t e = job_.indptr[i]; e < job_.indptr[i + 1]; e += kPiece) {
+        pieces.push_back({i, {e, std::min(e + kPiece, job_.indptr[i + 1])}});
+      }
+    }
+    const auto count = static_cast<int64_t>(pieces.size());
+    if (count == 0) return;
+    Buffer<A> buffer;
+    A* const sums = buffer.reserve(count * job_.columns + 1);
+    run_tasks(count, threads, [&](int64_t p, int64_t) {
+      sum_piece(pieces[static_cast<size_t>(p)], sums + p * job_.columns);
+    });
+    for (int64_t p = 0; p < count;) {
+      const int64_t row = pieces[static_cast<size_t>(p)].row;
+      const int64_t first = p;
+      while (p < count && pieces[static_cast<size_t>(p)].row == row) ++p;
+      join(row, sums + first * job_.columns, p - first);
+    }
+  }
+
+  void sum_piece(const Piece& piece, A* sums) const {
+    constexpr Element kSum = std::is_same_v<A, double> ? Element::kDouble : Element::kFloat;
+    Lookup<A> lookup(job_);
+    lookup.edges(piece.ends[0], piece.ends[1]);
+    lookup.rows(piece.row, piece.row + 1, true);
+    sum_rows(lookup.task(1, piece.ends, reinterpret_cast<char*>(sums), kSum, false), job_.x.element);
+  }
+
+  // Adds a hub's pieces in order into the first and finishes its row.
+  void join(int64_t row, A* sums, int64_t pieces) const {
+    const Lookup<A> lookup(job_);
+    for (int64_t p = 1; p < pieces; ++p) {
+      for (int64_t c = 0; c < job_.columns; ++c) sums[c] += sums[p * job_.columns + c];
+    }
+    const A scale = lookup.row_scale(row);
+    for (int64_t c = 0; c < job_.columns; ++c) sums[c] *= scale;
+    if (row < job_.self_rows) {
+      const char* const self = job_.self.row(job_.self_row ? job_.self_row[row] : row);
+      with_element(job_.self.element, [&](auto in) {
+        const auto* from = reinterpret_cast<const decltype(in)*>(self);
+        for (int64_t c = 0; c < job_.columns; ++c) {
+          sums[c] += lookup.self_scale(row) * static_cast<A>(widen(from[c]));
+        }
+      });
+    }
+    char* const out = static_cast<char*>(job_.out) + row * row_bytes_;
+    if (job_.out_element == Element::kBfloat16) {
+      for (int64_t c = 0; c < job_.columns; ++c) {
+        reinterpret_cast<Bfloat16*>(out)[c] = narrow<Bfloat16>(static_cast<float>(sums[c]));
+      }
+    } else {
+      std::copy(sums, sums + job_.columns, reinterpret_cast<A*>(out));
+    }
+  }
+
+  const Aggregation& job_;
+  int64_t row_bytes_;
+  bool stream_;
+};
+
+}  // namespace
+
+void aggregate(const Aggregation& job, int64_t threads) {
+  if (job.targets == 0 || job.columns == 0) return;
+  if (job.out_element == Element::kDouble) {
+    Aggregator<double>(job).run(threads);
+  } else {
+    Aggregator<float>(job).run(threads);
+  }
+}
+
+}  // namespace pyg_batchgnn

@@ -1,0 +1,70 @@
+// Matrices and index vectors of whatever type a tensor has, and the cut of a layer's rows into tasks.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/nn/bfloat16.h"
+#include "kernels/nn/half.h"
+
+namespace pyg_batchgnn {
+
+enum class Element { kFloat, kDouble, kHalf, kBfloat16 };
+
+// Rows of `columns` numbers, `stride` elements apart.
+struct Matrix {
+  const void* data = nullptr;
+  Element element = Element::kFloat;
+  int64_t stride = 0;
+
+  int64_t element_bytes() const {
+    return element == Element::kDouble ? 8 : element == Element::kFloat ? 4 : 2;
+  }
+  const char* row(int64_t i) const { return static_cast<const char*>(data) + i * stride * element_bytes(); }
+};
+
+// int32 or int64; false where there are none.
+struct Integers {
+  const void* data = nullptr;
+  bool wide = false;
+
+  explicit operator bool() const { return data != nullptr; }
+  int64_t operator[](int64_t i) const {
+    return wide ? static_cast<const int64_t*>(data)[i] : static_cast<const int32_t*>(data)[i];
+  }
+};
+
+// Calls body with a value of the C++ type that `element` stands for.
+template <class Body>
+void with_element(Element element, const Body& body) {
+  switch (element) {
+    case Element::kFloat:
+      return body(float{});
+    case Element::kDouble:
+      return body(double{});
+    case Element::kHalf:
+      return body(Half{});
+    case Element::kBfloat16:
+      return body(Bfloat16{});
+  }
+}
+
+// The first row whose work, counted as its edges and itself, begins at or behind `work`. Rows cut at
+// multiples of a block's work make tasks of about equal length, whatever the threads.
+inline int64_t row_at_work(const int64_t* indptr, int64_t rows, int64_t work) {
+  int64_t low = 0, high = rows;
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (indptr[middle] - indptr[0] + middle < work) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+inline int64_t blocks_of_work(const int64_t* indptr, int64_t rows, int64_t block) {
+  return (indptr[rows] - indptr[0] + rows + block - 1) / block;
+}
+
+}  // namespace pyg_batchgnn

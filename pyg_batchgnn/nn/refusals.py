@@ -1,0 +1,43 @@
+"""What PyG's convolutions can do and ours cannot is refused, never ignored."""
+
+from __future__ import annotations
+
+from torch_geometric.nn.conv import MessagePassing
+
+_HOOKS = (
+    "_propagate_forward_pre_hooks",
+    "_propagate_forward_hooks",
+    "_message_forward_pre_hooks",
+    "_message_forward_hooks",
+    "_aggregate_forward_pre_hooks",
+    "_aggregate_forward_hooks",
+    "_message_and_aggregate_forward_pre_hooks",
+    "_message_and_aggregate_forward_hooks",
+    "_edge_update_forward_pre_hooks",
+    "_edge_update_forward_hooks",
+)
+
+
+def refuse(conv: MessagePassing, what: str, remedy: str) -> ValueError:
+    """The error for something that PyG's layer can do."""
+    name = type(conv).__name__
+    return ValueError(f"pyg_batchgnn.nn.{name} does not support {what}; {remedy}")
+
+
+def check_constructed(conv: MessagePassing) -> None:
+    """Raises for arguments of PyG's `MessagePassing` that native layers do not follow."""
+    use_pyg = f"use torch_geometric.nn.{type(conv).__name__}"
+    if conv.flow != "source_to_target":
+        raise refuse(conv, f"flow={conv.flow!r}", "turn the edges round: edge_index.flip(0)")
+    if conv.node_dim != -2:
+        raise refuse(conv, f"node_dim={conv.node_dim}", use_pyg)
+    if conv.decomposed_layers != 1:
+        raise refuse(conv, f"decomposed_layers={conv.decomposed_layers}", "leave it at 1")
+
+
+def check_called(conv: MessagePassing) -> None:
+    """Raises where hooks or explanations wait for messages that native layers never make."""
+    if any(getattr(conv, hooks, None) for hooks in _HOOKS):
+        raise refuse(conv, "hooks on messages", f"use torch_geometric.nn.{type(conv).__name__}")
+    if getattr(conv, "_explain", None):
+        raise refuse(conv, "explanations", f"use torch_geometric.nn.{type(conv).__name__}")

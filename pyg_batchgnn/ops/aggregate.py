@@ -1,0 +1,233 @@
+"""Sums, means and maxima over in-edges, and the graph by source that their gradients flow along."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.ops.checks import check_vector
+from pyg_batchgnn.ops.library import kernels
+
+REDUCTIONS = ("sum", "mean", "max")
+#: What rows may be stored in; what is computed and returned is never float16.
+FLOATS = (torch.float32, torch.float64, torch.bfloat16)
+TABLES = (*FLOATS, torch.float16)
+
+
+class BySource(NamedTuple):
+    """A layer's edges sorted by source, stably.
+
+    Attributes:
+        ptr: [num_sources + 1] int64.
+        targets: [E] int32, the edges' targets.
+        edge: [E] int32, or int64 where E >= 2**31: where each edge lies in the order by target.
+    """
+
+    ptr: Tensor
+    targets: Tensor
+    edge: Tensor
+
+
+def transpose(indptr: Tensor, indices: Tensor, num_sources: int, threads: int | None = None) -> BySource:
+    """Sorts the edges of a CSC graph by source.
+
+    Args:
+        indptr: [D + 1] int64, from 0 to E.
+        indices: [E] int32 or int64 in [0, num_sources); trusted.
+        num_sources: number of sources N.
+        threads: at most so many threads; torch's own number where None.
+    """
+    check_vector("indptr", indptr, (torch.int64,))
+    check_vector("indices", indices)
+    targets = indptr.numel() - 1
+    return BySource(
+        *kernels.transpose(indptr, indices, targets, num_sources, threads or torch.get_num_threads())
+    )
+
+
+def aggregate(
+    x: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    *,
+    row: Tensor | None = None,
+    edge_weight: Tensor | None = None,
+    edge: Tensor | None = None,
+    source_scale: Tensor | None = None,
+    target_scale: Tensor | None = None,
+    self_input: Tensor | None = None,
+    self_scale: Tensor | None = None,
+    by_source: Sequence[Tensor] = (),
+    reduce: str = "sum",
+    out_dtype: torch.dtype | None = None,
+    threads: int | None = None,
+) -> Tensor:
+    """Reduces the rows of every target's in-edges; differentiable in ``x``, ``edge_weight``, ``self_scale``.
+
+        out[i] = target_scale[i] * sum of edge_weight[edge[e]] * source_scale[s] * x[row[s]]
+                 + self_scale[i] * x[row[i]]
+
+    over the in-edges e of target i, s = indices[e]. What is not given counts as one, ``row`` and ``edge`` as
+    the identity, and without ``self_input`` and ``self_scale`` there is no self part. Sums are taken in the
+    order of the edges, in float32 (float64 where ``out_dtype`` is), with the same bits on any number of
+    threads. "mean" divides the sum by the number of in-edges; targets without any get 0 in every reduction.
+
+    Args:
+        x: [>= N, F] float32, float64, bfloat16 or float16; columns contiguous.
+        indptr: [D + 1] int64, from 0 to E.
+        indices: [E] int32 or int64 in [0, N); trusted, because it comes from a sampler.
+        row: [>= N] int32 or int64 rows of ``x``; trusted. Then ``x`` gets no gradient.
+        edge_weight: one number an edge, read at ``edge``. Not with "max", as all that follow.
+        edge: [E] int32 or int64.
+        source_scale: [>= N]; constant.
+        target_scale: [D]; constant.
+        self_input: [M, F] like ``x``: the self part of rows below M reads it instead of ``x``; constant.
+        self_scale: [D], or [1] for all; 1 where only ``self_input`` is given.
+        by_source: what `transpose` gives; made when gradients need it where it is empty.
+        reduce: "sum", "mean" or "max".
+        out_dtype: float32, float64 or bfloat16; that of ``x`` where None (float32 for float16).
+        threads: at most so many threads; torch's own number where None.
+
+    Returns:
+        [D, F].
+    """
+    dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
+    _check(x, indptr, indices, row, reduce, dtype)
+    scales = {
+        "edge_weight": edge_weight,
+        "source_scale": source_scale,
+        "target_scale": target_scale,
+        "self_scale": self_scale,
+    }
+    _check_scales(scales, reduce, self_input)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    weights = {name: None if one is None else one.to(wide).contiguous() for name, one in scales.items()}
+    if torch.is_grad_enabled() and x.requires_grad and not by_source:
+        by_source = transpose(indptr, indices, x.size(0), threads)
+    return kernels.aggregate(
+        x if x.stride(-1) == 1 else x.contiguous(),
+        indptr,
+        indices,
+        row,
+        weights["edge_weight"],
+        edge,
+        weights["source_scale"],
+        weights["target_scale"],
+        self_input,
+        weights["self_scale"],
+        list(by_source),
+        indptr.numel() - 1,
+        reduce,
+        dtype,
+        threads or torch.get_num_threads(),
+    )
+
+
+def _check(
+    x: Tensor, indptr: Tensor, indices: Tensor, row: Tensor | None, reduce: str, dtype: torch.dtype
+) -> None:
+    if reduce not in REDUCTIONS:
+        raise ValueError(f"reduce must be one of {', '.join(REDUCTIONS)}, got {reduce!r}")
+    if x.dim() != 2 or x.device.type != "cpu":
+        raise ValueError(f"x must be [rows, columns] on the CPU, got {list(x.shape)} on {x.device}")
+    if x.dtype not in TABLES:
+        raise TypeError(f"x must be of a floating type, got {x.dtype}; convert it with .float()")
+    if dtype not in FLOATS:
+        raise TypeError(f"results are float32, float64 or bfloat16, not {dtype}")
+    if x.dtype == torch.float64 and dtype != torch.float64:
+        raise TypeError(f"x is float64 and the result {dtype}; convert x with .to({dtype})")
+    check_vector("indptr", indptr, (torch.int64,))
+    check_vector("indices", indices)
+    if row is not None:
+        check_vector("row", row)
+        if x.requires_grad and torch.is_grad_enabled():
+            raise ValueError("rows read through `row` get no gradient; gather them first: x[row]")
+
+
+def _check_scales(scales: dict[str, Tensor | None], reduce: str, self_input: Tensor | None) -> None:
+    given = [name for name, scale in scales.items() if scale is not None]
+    if reduce == "max" and (given or self_input is not None):
+        raise ValueError(f"a maximum takes no weights, got {', '.join(given) or 'self_input'}")
+    for name in ("source_scale", "target_scale"):
+        scale = scales[name]
+        if scale is not None and scale.requires_grad and torch.is_grad_enabled():
+            raise ValueError(f"{name} gets no gradient; give its product with edge_weight as edge_weight")
+
+
+def degree_scale(
+    indptr: Tensor, num_nodes: int, *, loops: int, root: bool, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """d**-1, or d**-0.5 where ``root``; d counts a node's in-edges and ``loops``; 0 where d is 0.
+
+    Args:
+        indptr: [D + 1] int64; nodes from D on have no in-edges.
+        num_nodes: N >= D.
+        loops: what every degree is raised by, as by self loops.
+        root: the square root of the reciprocal.
+        dtype: float32 or float64.
+
+    Returns:
+        [N].
+    """
+    check_vector("indptr", indptr, (torch.int64,))
+    return kernels.degree_scale(indptr, num_nodes, loops, root, dtype)
+
+
+class LoopFree(NamedTuple):
+    """A graph without its self loops.
+
+    Attributes:
+        indptr: [D + 1] int64.
+        indices: [E'] int32.
+        kept: [E'] int64, where each edge lay before.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    kept: Tensor
+
+
+def drop_self_loops(indptr: Tensor, indices: Tensor) -> LoopFree | None:
+    """A CSC graph without edges from a node to itself; None where it has none to begin with."""
+    check_vector("indptr", indptr, (torch.int64,))
+    check_vector("indices", indices)
+    if kernels.count_self_loops(indptr, indices) == 0:
+        return None
+    return LoopFree(*kernels.drop_self_loops(indptr, indices))
+
+
+@torch.library.register_fake("pyg_batchgnn::aggregate")
+def _aggregate_fake(x: Tensor, *rest: Any) -> Tensor:
+    num_targets, _reduce, dtype, _threads = rest[-4:]
+    return x.new_empty((num_targets, x.size(1)), dtype=dtype)
+
+
+@torch.library.register_fake("pyg_batchgnn::aggregate_weight_grads")
+def _weight_grads_fake(grad: Tensor, x: Tensor, indptr: Tensor, indices: Tensor, *rest: Any) -> Any:
+    need_edge, self_size, _threads = rest[-3:]
+    dtype = torch.float64 if grad.dtype == torch.float64 else torch.float32
+    edges = indices.numel() if need_edge else 0
+    return grad.new_empty((edges,), dtype=dtype), grad.new_empty((self_size,), dtype=dtype)
+
+
+@torch.library.register_fake("pyg_batchgnn::aggregate_max_grads")
+def _max_grads_fake(grad: Tensor, out: Tensor, x: Tensor, *rest: Any) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+@torch.library.register_fake("pyg_batchgnn::transpose")
+def _transpose_fake(indptr: Tensor, indices: Tensor, num_targets: int, num_sources: int, threads: int) -> Any:
+    edges = indices.numel()
+    return (
+        indptr.new_empty((num_sources + 1,)),
+        indices.new_empty((edges,), dtype=torch.int32),
+        indices.new_empty((edges,), dtype=torch.int32 if edges < 1 << 31 else torch.int64),
+    )
+
+
+@torch.library.register_fake("pyg_batchgnn::degree_scale")
+def _degree_scale_fake(indptr: Tensor, num_nodes: int, loops: int, root: bool, dtype: torch.dtype) -> Tensor:
+    return indptr.new_empty((num_nodes,), dtype=dtype)
