@@ -50,7 +50,7 @@ class LayerGraph:
         indices: [E] int32 or int64, their sources.
         num_sources: N; N >= D except where sources and targets are nodes of two kinds.
         edge: [E] where each edge lies in the user's order; None where it is the same order.
-        node: [D] int64 original ids of the targets, which dropout is keyed by; None where they are 0 to D - 1.
+        node: [D] int64 original ids of the targets, which dropout is keyed by; None: 0 to D - 1.
         key: of the layer's dropout; None where each call draws its own.
     """
 
@@ -73,7 +73,7 @@ class LayerGraph:
 
     @cached_property
     def by_source(self) -> ops.BySource:
-        """The edges sorted by source, which the gradient of the layer's input needs; made when first asked."""
+        """The edges sorted by source, which the gradient of the layer's input needs; made when asked."""
         return ops.transpose(self.indptr, self.indices, self.num_sources)
 
     @cached_property

@@ -64,7 +64,7 @@ def conv_input(
     """
     pair = isinstance(x, (tuple, list))
     sources, own = (x[0], x[1]) if isinstance(x, (tuple, list)) else (x, None)
-    graph = _graph(edges, layer, sources, own, pair, size)
+    graph = _graph(edges, layer, sources, own, size)
     beside = not pair or own is sources
     if sources.size(0) < graph.num_sources:
         raise ValueError(f"x has {sources.size(0)} rows, but the layer has {graph.num_sources} sources")
@@ -81,7 +81,6 @@ def _graph(
     layer: int | None,
     sources: Rows,
     own: Rows | None,
-    pair: bool,
     size: tuple[int, int] | None,
 ) -> LayerGraph:
     if isinstance(edges, LayerGraph) or not isinstance(edges, SampledBatch):

@@ -18,7 +18,7 @@ def compute_dtype(weight: Tensor) -> torch.dtype:
         dtype = torch.get_autocast_dtype("cpu")
         if dtype != torch.bfloat16:
             raise TypeError(
-                f"layers compute in bfloat16 under autocast, not {dtype}; pass dtype=torch.bfloat16"
+                f"under autocast layers compute in bfloat16, not {dtype}; give it dtype=torch.bfloat16"
             )
         if weight.dtype == torch.float64:
             return torch.float64  # as torch's own autocast leaves float64 alone

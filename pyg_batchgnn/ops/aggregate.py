@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -197,37 +197,3 @@ def drop_self_loops(indptr: Tensor, indices: Tensor) -> LoopFree | None:
     if kernels.count_self_loops(indptr, indices) == 0:
         return None
     return LoopFree(*kernels.drop_self_loops(indptr, indices))
-
-
-@torch.library.register_fake("pyg_batchgnn::aggregate")
-def _aggregate_fake(x: Tensor, *rest: Any) -> Tensor:
-    num_targets, _reduce, dtype, _threads = rest[-4:]
-    return x.new_empty((num_targets, x.size(1)), dtype=dtype)
-
-
-@torch.library.register_fake("pyg_batchgnn::aggregate_weight_grads")
-def _weight_grads_fake(grad: Tensor, x: Tensor, indptr: Tensor, indices: Tensor, *rest: Any) -> Any:
-    need_edge, self_size, _threads = rest[-3:]
-    dtype = torch.float64 if grad.dtype == torch.float64 else torch.float32
-    edges = indices.numel() if need_edge else 0
-    return grad.new_empty((edges,), dtype=dtype), grad.new_empty((self_size,), dtype=dtype)
-
-
-@torch.library.register_fake("pyg_batchgnn::aggregate_max_grads")
-def _max_grads_fake(grad: Tensor, out: Tensor, x: Tensor, *rest: Any) -> Tensor:
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
-@torch.library.register_fake("pyg_batchgnn::transpose")
-def _transpose_fake(indptr: Tensor, indices: Tensor, num_targets: int, num_sources: int, threads: int) -> Any:
-    edges = indices.numel()
-    return (
-        indptr.new_empty((num_sources + 1,)),
-        indices.new_empty((edges,), dtype=torch.int32),
-        indices.new_empty((edges,), dtype=torch.int32 if edges < 1 << 31 else torch.int64),
-    )
-
-
-@torch.library.register_fake("pyg_batchgnn::degree_scale")
-def _degree_scale_fake(indptr: Tensor, num_nodes: int, loops: int, root: bool, dtype: torch.dtype) -> Tensor:
-    return indptr.new_empty((num_nodes,), dtype=dtype)

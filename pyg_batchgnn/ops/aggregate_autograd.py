@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.ops import aggregate_fake as aggregate_fake  # registers
 from pyg_batchgnn.ops.aggregate import aggregate, degree_scale, transpose
 from pyg_batchgnn.ops.library import kernels
 
@@ -142,11 +143,10 @@ class _AggregateBeside(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, grad_own: Tensor | None) -> tuple[Tensor | None, ...]:
         indptr, *by_source = ctx.saved_tensors
-        if grad is None and grad_own is None:
-            return (None,) * 7
-        columns = (grad_own if grad is None else grad).size(1)
         if grad is None:
-            grad = torch.zeros(indptr.numel() - 1, columns, dtype=grad_own.dtype)
+            if grad_own is None:
+                return (None,) * 7
+            grad = torch.zeros_like(grad_own)
         own = None if grad_own is None else grad_own.to(grad.dtype).contiguous()
         result = source_gradient(
             grad.contiguous(),
