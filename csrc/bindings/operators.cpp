@@ -44,6 +44,13 @@ STABLE_TORCH_LIBRARY(pyg_batchgnn, m) {
   m.def("degree_scale(Tensor indptr, int num_nodes, int loops, bool root, ScalarType dtype) -> Tensor");
   m.def("count_self_loops(Tensor indptr, Tensor indices) -> int");
   m.def("drop_self_loops(Tensor indptr, Tensor indices) -> (Tensor, Tensor, Tensor)");
+  m.def(
+      "linear(Tensor[] inputs, Tensor?[] rows, Tensor[] weights, Tensor? bias, int num_rows, int groups, "
+      "ScalarType out_dtype, bool relu, float drop, int key, Tensor? node, int threads) -> (Tensor, Tensor)");
+  m.def(
+      "linear_grads(Tensor grad, Tensor mask, float scale, Tensor[] inputs, Tensor?[] rows, "
+      "Tensor[] weights, int groups, bool[] need_input, bool need_weight, bool need_bias, int threads) "
+      "-> (Tensor[], Tensor[], Tensor)");
   m.def("empty_cache() -> ()");
   m.def("memory_stats() -> int[]");
   m.def("reset_memory_peak() -> ()");
@@ -69,6 +76,8 @@ STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) {
   m.impl("degree_scale", TORCH_BOX(&scale_by_degree));
   m.impl("count_self_loops", TORCH_BOX(&count_self_loops));
   m.impl("drop_self_loops", TORCH_BOX(&drop_self_loops));
+  m.impl("linear", TORCH_BOX(&linear_forward));
+  m.impl("linear_grads", TORCH_BOX(&linear_backward));
   m.impl("advise_huge_pages", TORCH_BOX(&advise_huge));
 }
 

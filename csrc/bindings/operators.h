@@ -63,6 +63,18 @@ Tensor scale_by_degree(const Tensor& indptr, int64_t num_nodes, int64_t loops, b
 int64_t count_self_loops(const Tensor& indptr, const Tensor& indices);
 std::tuple<Tensor, Tensor, Tensor> drop_self_loops(const Tensor& indptr, const Tensor& indices);
 
+// linear_ops.cpp
+std::tuple<Tensor, Tensor> linear_forward(const std::vector<Tensor>& inputs,
+                                          const std::vector<std::optional<Tensor>>& rows,
+                                          const std::vector<Tensor>& weights,
+                                          const std::optional<Tensor>& bias, int64_t num_rows, int64_t groups,
+                                          ScalarType out_dtype, bool relu, double drop, int64_t key,
+                                          const std::optional<Tensor>& node, int64_t threads);
+std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_backward(
+    const Tensor& grad, const Tensor& mask, double scale, const std::vector<Tensor>& inputs,
+    const std::vector<std::optional<Tensor>>& rows, const std::vector<Tensor>& weights, int64_t groups,
+    std::vector<bool> need_input, bool need_weight, bool need_bias, int64_t threads);
+
 // memory_ops.cpp
 void empty_memory_cache();
 std::vector<int64_t> memory_stats();

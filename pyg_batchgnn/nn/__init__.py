@@ -3,6 +3,7 @@ place where the backward pass allows, and read features where they lie."""
 
 from pyg_batchgnn.nn.activation import Dropout, ReLU
 from pyg_batchgnn.nn.graph import LayerGraph, layer_graph, whole_graph
+from pyg_batchgnn.nn.linear import Linear
 from pyg_batchgnn.nn.norm import BatchNorm
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.update import Update
@@ -11,6 +12,7 @@ __all__ = [
     "BatchNorm",
     "Dropout",
     "LayerGraph",
+    "Linear",
     "ReLU",
     "RowView",
     "Update",

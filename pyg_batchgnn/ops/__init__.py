@@ -19,14 +19,17 @@ from pyg_batchgnn.ops.checks import INTEGERS, check_matrix, check_range, check_v
 from pyg_batchgnn.ops.graph import build_csc, count_unique_nodes, gather_rows, unique_nodes
 from pyg_batchgnn.ops.keys import drawn_key, dropout_key, keyed_permutation, minibatch_key
 from pyg_batchgnn.ops.library import simd_level, to_signed
+from pyg_batchgnn.ops.linear import LinearInput, RowsOfTable, compute_dtype, linear
 from pyg_batchgnn.ops.memory import MemoryStats, advise_huge_pages, empty_cache, memory_stats, reset_peak
 from pyg_batchgnn.ops.norm import batch_norm
 
 __all__ = [
     "INTEGERS",
     "BySource",
+    "LinearInput",
     "LoopFree",
     "MemoryStats",
+    "RowsOfTable",
     "activate",
     "advise_huge_pages",
     "aggregate",
@@ -37,6 +40,7 @@ __all__ = [
     "check_matrix",
     "check_range",
     "check_vector",
+    "compute_dtype",
     "count_unique_nodes",
     "degree_scale",
     "drawn_key",
@@ -48,6 +52,7 @@ __all__ = [
     "gather_rows",
     "is_ascending",
     "keyed_permutation",
+    "linear",
     "mask_grad",
     "memory_stats",
     "minibatch_key",

@@ -1,0 +1,112 @@
+#include <algorithm>
+#include <cstring>
+
+#include "bindings/operators.h"
+#include "kernels/nn/linear.h"
+
+namespace pyg_batchgnn {
+namespace {
+
+Element element_of(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Double:
+      return Element::kFloat64;
+    case ScalarType::Half:
+      return Element::kFloat16;
+    case ScalarType::BFloat16:
+      return Element::kBFloat16;
+    default:
+      return Element::kFloat32;
+  }
+}
+
+Tensor new_tensor(const std::vector<int64_t>& sizes, ScalarType dtype) {
+  int64_t count = 1;
+  for (const int64_t size : sizes) count *= size;
+  const auto bytes = static_cast<size_t>(count) * static_cast<size_t>(element_bytes(element_of(dtype)));
+  return adopt_block(allocate_block(std::max<size_t>(bytes, 1)), sizes, dtype);
+}
+
+std::vector<LinearInput> inputs_of(const std::vector<Tensor>& tensors,
+                                   const std::vector<std::optional<Tensor>>& rows) {
+  std::vector<LinearInput> inputs;
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    const bool placed = rows[t].has_value();
+    inputs.push_back({tensors[t].const_data_ptr(), element_of(tensors[t].scalar_type()), tensors[t].stride(0),
+                      placed ? rows[t]->const_data_ptr() : nullptr, placed && is_wide(*rows[t]),
+                      tensors[t].size(1)});
+  }
+  return inputs;
+}
+
+std::vector<LinearWeight> weights_of(const std::vector<Tensor>& tensors) {
+  std::vector<LinearWeight> weights;
+  for (const Tensor& weight : tensors) {
+    weights.push_back({weight.const_data_ptr(), element_of(weight.scalar_type())});
+  }
+  return weights;
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor> linear_forward(const std::vector<Tensor>& inputs,
+                                          const std::vector<std::optional<Tensor>>& rows,
+                                          const std::vector<Tensor>& weights,
+                                          const std::optional<Tensor>& bias, int64_t num_rows, int64_t groups,
+                                          ScalarType out_dtype, bool relu, double drop, int64_t key,
+                                          const std::optional<Tensor>& node, int64_t threads) {
+  const LinearShape shape{num_rows, weights[0].size(0), groups, element_of(out_dtype)};
+  const bool masked = relu || drop > 0;
+  Tensor y = new_tensor({num_rows, shape.outputs}, out_dtype);
+  const std::vector<int64_t> mask_sizes{masked ? num_rows : 0, masked ? (shape.outputs + 7) / 8 : 0};
+  auto* const bits = static_cast<uint8_t*>(
+      allocate_block(std::max<size_t>(1, static_cast<size_t>(mask_sizes[0] * mask_sizes[1]))));
+  Tensor mask = adopt_block(bits, mask_sizes, ScalarType::Byte);
+  const LinearUpdate update{bias ? bias->const_data_ptr() : nullptr,
+                            bias ? element_of(bias->scalar_type()) : Element::kFloat32,
+                            relu,
+                            drop,
+                            static_cast<uint64_t>(key),
+                            node ? data<int64_t>(*node) : nullptr};
+  const LinearOutput output{y.mutable_data_ptr(), masked ? bits : nullptr};
+  if (shape.compute == Element::kFloat64) {
+    linear<double>(shape, inputs_of(inputs, rows), weights_of(weights), update, output, threads);
+  } else {
+    linear<float>(shape, inputs_of(inputs, rows), weights_of(weights), update, output, threads);
+  }
+  return {std::move(y), std::move(mask)};
+}
+
+std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_backward(
+    const Tensor& grad, const Tensor& mask, double scale, const std::vector<Tensor>& inputs,
+    const std::vector<std::optional<Tensor>>& rows, const std::vector<Tensor>& weights, int64_t groups,
+    std::vector<bool> need_input, bool need_weight, bool need_bias, int64_t threads) {
+  const LinearShape shape{grad.size(0), grad.size(1), groups, element_of(grad.scalar_type())};
+  std::vector<Tensor> input_grads, weight_grads;
+  LinearWanted wanted{{}, {}, nullptr};
+  for (size_t t = 0; t < inputs.size(); ++t) {
+    const int64_t all_rows = need_input[t] ? inputs[t].size(0) : 0;
+    input_grads.push_back(new_tensor({all_rows, inputs[t].size(1)}, inputs[t].scalar_type()));
+    auto* const first = static_cast<char*>(input_grads.back().mutable_data_ptr());
+    wanted.inputs.push_back(need_input[t] ? first : nullptr);
+    if (!need_input[t]) continue;
+    const int64_t row_bytes = inputs[t].size(1) * element_bytes(element_of(inputs[t].scalar_type()));
+    std::memset(first + shape.rows * row_bytes, 0, static_cast<size_t>((all_rows - shape.rows) * row_bytes));
+  }
+  for (size_t t = 0; need_weight && t < weights.size(); ++t) {
+    weight_grads.push_back(new_tensor({weights[t].size(0), weights[t].size(1)}, weights[t].scalar_type()));
+    wanted.weights.push_back(weight_grads.back().mutable_data_ptr());
+  }
+  Tensor bias_grad = new_tensor({need_bias ? shape.outputs : 0}, weights[0].scalar_type());
+  if (need_bias) wanted.bias = bias_grad.mutable_data_ptr();
+  const LinearGradient gradient{grad.const_data_ptr(), shape.compute,
+                                mask.numel() != 0 ? data<uint8_t>(mask) : nullptr, scale};
+  if (shape.compute == Element::kFloat64) {
+    linear_grads<double>(shape, inputs_of(inputs, rows), weights_of(weights), gradient, wanted, threads);
+  } else {
+    linear_grads<float>(shape, inputs_of(inputs, rows), weights_of(weights), gradient, wanted, threads);
+  }
+  return {std::move(input_grads), std::move(weight_grads), std::move(bias_grad)};
+}
+
+}  // namespace pyg_batchgnn

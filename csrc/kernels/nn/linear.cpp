@@ -1,0 +1,178 @@
+#include "kernels/nn/linear.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/allocation.h"
+#include "kernels/nn/linear_blocks.h"
+#include "kernels/parallel.h"
+
+namespace pyg_batchgnn {
+namespace {
+
+constexpr int64_t kBlockRows = 16 * kTileRows;  // rows that meet a panel of weights while it is in the cache
+constexpr int64_t kBlocksPerTask = 4;
+
+// Weights of one group and input, transposed and cut into panels: [columns, panel] each, one after the other.
+template <class T>
+void pack_panels(const T* weight, int64_t outputs, int64_t columns, int64_t panel, int64_t width, T* out) {
+  for (int64_t first = 0; first < outputs; first += panel) {
+    const int64_t size = std::min(panel, round_up(outputs - first, width));
+    for (int64_t o = 0; o < size; ++o) {
+      const T* const from = weight + (first + o) * columns;
+      const bool exists = first + o < outputs;
+      for (int64_t k = 0; k < columns; ++k) out[k * size + o] = exists ? from[k] : T{0};
+    }
+    out += columns * size;
+  }
+}
+
+template <class T>
+struct PackedWeight {
+  Buffer<T> panels;  // [groups][panels][columns, panel]
+  int64_t columns;   // of one group
+  int64_t group_elements;
+
+  const T* panel(int64_t group, int64_t first_output) const {
+    return panels.data() + group * group_elements + first_output * columns;
+  }
+};
+
+template <class T>
+PackedWeight<T> pack(const LinearShape& shape, const LinearWeight& weight, int64_t columns) {
+  const ProductKernels<T>& kernels = product_kernels<T>();
+  const int64_t outputs = shape.group_outputs();
+  PackedWeight<T> packed{{}, columns, round_up(outputs, kernels.width) * columns};
+  Buffer<T> rounded;
+  read_rounded(weight, shape.compute, shape.outputs * columns, rounded.reserve(shape.outputs * columns + 1));
+  packed.panels.reserve(shape.groups * packed.group_elements + 1);
+  for (int64_t group = 0; group < shape.groups; ++group) {
+    pack_panels(rounded.data() + group * outputs * columns, outputs, columns, kernels.panel, kernels.width,
+                packed.panels.data() + group * packed.group_elements);
+  }
+  return packed;
+}
+
+// One call's constants, and the work on one block of rows.
+template <class T>
+class Forward {
+ public:
+  Forward(const LinearShape& shape, const std::vector<LinearInput>& inputs,
+          const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output)
+      : kernels_(product_kernels<T>()),
+        shape_(shape),
+        inputs_(inputs),
+        update_(update),
+        output_(output),
+        dropout_(update.key, update.drop) {
+    for (size_t t = 0; t < inputs.size(); ++t) {
+      weights_.push_back(pack<T>(shape, weights[t], inputs[t].columns / shape.groups));
+    }
+    if (update.bias == nullptr) return;
+    // A panel's last vector may reach beyond the end.
+    const int64_t room = shape.outputs + kernels_.panel;
+    std::fill_n(bias_.reserve(room), room, T{0});
+    kernels_.read(update.bias, update.bias_element, shape.outputs, bias_.data());
+  }
+
+  struct Scratch {
+    std::vector<Buffer<T>> converted;
+    std::vector<const T*> values;  // [inputs][kBlockRows]
+    std::vector<uint64_t> row_keys;
+    Buffer<T> tile;
+  };
+
+  void block(int64_t begin, int64_t end, Scratch& scratch) const {
+    read_rows(begin, end, scratch);
+    scratch.tile.reserve(kTileRows * kernels_.panel);
+    scratch.row_keys.resize(kBlockRows);
+    if (drops()) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t node = update_.node != nullptr ? update_.node[i] : i;
+        scratch.row_keys[static_cast<size_t>(i - begin)] = dropout_row_key(update_.key, node);
+      }
+    }
+    const int64_t outputs = shape_.group_outputs();
+    for (int64_t group = 0; group < shape_.groups; ++group) {
+      for (int64_t first = 0; first < outputs; first += kernels_.panel) {
+        const int64_t columns = std::min(kernels_.panel, outputs - first);
+        for (int64_t row = begin; row < end; row += kTileRows) {
+          tile(group, first, columns, row - begin, row, std::min(kTileRows, end - row), scratch);
+        }
+      }
+    }
+  }
+
+ private:
+  bool drops() const { return update_.drop > 0 && dropout_.kept_levels < kDropoutLevels; }
+
+  void read_rows(int64_t begin, int64_t end, Scratch& scratch) const {
+    scratch.values.resize(inputs_.size() * kBlockRows);
+    scratch.converted.resize(inputs_.size());
+    for (size_t t = 0; t < inputs_.size(); ++t) {
+      const T** const values = scratch.values.data() + t * kBlockRows;
+      row_pointers(inputs_[t], shape_.compute, begin, end, scratch.converted[t], values);
+      for (int64_t i = end - begin; i < kBlockRows; ++i) values[i] = values[0];
+    }
+  }
+
+  // Rows of the block from `at`, which are `row` and following of the output, and one panel's columns.
+  void tile(int64_t group, int64_t first, int64_t columns, int64_t at, int64_t row, int64_t rows,
+            Scratch& scratch) const {
+    const int64_t padded = round_up(columns, kernels_.width);
+    std::vector<const T*>& values = scratch.values;
+    const T* starts[kTileRows];
+    for (size_t t = 0; t < inputs_.size(); ++t) {
+      const PackedWeight<T>& weight = weights_[t];
+      for (int64_t r = 0; r < kTileRows; ++r) {
+        starts[r] = values[t * kBlockRows + static_cast<size_t>(at + r)] + group * weight.columns;
+      }
+      kernels_.dense({starts, 1, kTileRows, weight.columns, padded / kernels_.width,
+                      weight.panel(group, first), padded, scratch.tile.data(), padded, t != 0});
+    }
+    const int64_t column = group * shape_.group_outputs() + first;
+    const int64_t element = element_bytes(shape_.compute), mask_bytes = (shape_.outputs + 7) / 8;
+    kernels_.finish({scratch.tile.data(), padded, rows, column, columns,
+                     update_.bias != nullptr ? bias_.data() + column : nullptr, update_.relu,
+                     drops() ? &dropout_ : nullptr, scratch.row_keys.data() + at,
+                     static_cast<char*>(output_.y) + (row * shape_.outputs + column) * element,
+                     shape_.compute, shape_.outputs,
+                     output_.mask != nullptr ? output_.mask + row * mask_bytes : nullptr, mask_bytes});
+  }
+
+  const ProductKernels<T>& kernels_;
+  const LinearShape& shape_;
+  const std::vector<LinearInput>& inputs_;
+  const LinearUpdate& update_;
+  const LinearOutput& output_;
+  const Dropout dropout_;
+  std::vector<PackedWeight<T>> weights_;
+  Buffer<T> bias_;
+};
+
+}  // namespace
+
+template <class T>
+void linear(const LinearShape& shape, const std::vector<LinearInput>& inputs,
+            const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output,
+            int64_t threads) {
+  const Forward<T> forward(shape, inputs, weights, update, output);
+  const int64_t task_rows = kBlockRows * kBlocksPerTask;
+  const int64_t tasks = (shape.rows + task_rows - 1) / task_rows;
+  std::vector<typename Forward<T>::Scratch> scratch(static_cast<size_t>(std::max<int64_t>(1, threads)));
+  run_tasks(tasks, threads, [&](int64_t task, int64_t slot) {
+    const int64_t end = std::min(shape.rows, (task + 1) * task_rows);
+    for (int64_t row = task * task_rows; row < end; row += kBlockRows) {
+      forward.block(row, std::min(end, row + kBlockRows), scratch[static_cast<size_t>(slot)]);
+    }
+  });
+}
+
+template void linear<float>(const LinearShape&, const std::vector<LinearInput>&,
+                            const std::vector<LinearWeight>&, const LinearUpdate&, const LinearOutput&,
+                            int64_t);
+template void linear<double>(const LinearShape&, const std::vector<LinearInput>&,
+                             const std::vector<LinearWeight>&, const LinearUpdate&, const LinearOutput&,
+                             int64_t);
+
+}  // namespace pyg_batchgnn

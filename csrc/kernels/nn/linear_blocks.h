@@ -1,0 +1,63 @@
+// What the passes forward and back share: operands read block by block, rounded to what is computed with.
+#pragma once
+
+#include <algorithm>
+#include <type_traits>
+
+#include "kernels/allocation.h"
+#include "kernels/nn/linear.h"
+
+namespace pyg_batchgnn {
+
+constexpr int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// Between the rows of a block, in elements: at least `columns`, an odd number of cache lines, so that a
+// column of a block does not crowd into few sets of the cache.
+template <class T>
+int64_t block_stride(int64_t columns) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  const int64_t lines = (columns + kLine - 1) / kLine;
+  return (lines | 1) * kLine;
+}
+
+// `count` elements as T, rounded to bfloat16 where that is computed with.
+template <class T>
+void read_rounded(const void* from, Element element, Element compute, int64_t count, T* to) {
+  const ProductKernels<T>& kernels = product_kernels<T>();
+  kernels.read(from, element, count, to);
+  if (compute != Element::kBFloat16 || element == Element::kBFloat16) return;
+  uint16_t rounded[256];
+  for (int64_t at = 0; at < count; at += 256) {
+    const int64_t size = std::min<int64_t>(256, count - at);
+    kernels.write(to + at, size, Element::kBFloat16, rounded);
+    kernels.read(rounded, Element::kBFloat16, size, to + at);
+  }
+}
+
+template <class T>
+void read_rounded(const LinearWeight& weight, Element compute, int64_t count, T* to) {
+  read_rounded(weight.data, weight.element, compute, count, to);
+}
+
+template <class T>
+constexpr Element kElement = std::is_same_v<T, double> ? Element::kFloat64 : Element::kFloat32;
+
+// Rows [begin, end) of an input: where they lie if they can be computed with as they are, else converted.
+template <class T>
+void row_pointers(const LinearInput& input, Element compute, int64_t begin, int64_t end, Buffer<T>& converted,
+                  const T** pointers) {
+  if (input.element == kElement<T> && compute == kElement<T>) {
+    for (int64_t i = begin; i < end; ++i) pointers[i - begin] = reinterpret_cast<const T*>(input.row(i));
+    return;
+  }
+  const int64_t stride = block_stride<T>(input.columns);
+  T* to = converted.reserve((end - begin) * stride);
+  for (int64_t i = begin; i < end; ++i, to += stride) {
+    read_rounded(input.row(i), input.element, compute, input.columns, to);
+    pointers[i - begin] = to;
+  }
+}
+
+}  // namespace pyg_batchgnn

@@ -1,0 +1,37 @@
+#include "kernels/simd/products.h"
+
+#include "kernels/simd/dispatch.h"
+#include "kernels/simd/products_levels.h"
+
+namespace pyg_batchgnn {
+
+template <class T>
+const ProductKernels<T>& product_kernels() {
+  switch (simd_level()) {
+#if defined(__x86_64__)
+    case Simd::kAvx512:
+      return products_avx512::kernels(T{});
+    case Simd::kAvx2:
+      return products_avx2::kernels(T{});
+#endif
+    default:
+      return products_baseline::kernels(T{});
+  }
+}
+
+template const ProductKernels<float>& product_kernels();
+template const ProductKernels<double>& product_kernels();
+
+// Swaps ever smaller squares off the diagonal (Warren, Hacker's Delight, 7-3).
+void transpose_bits(uint64_t words[kWordBits]) {
+  uint64_t low = 0x00000000FFFFFFFFu;
+  for (int64_t half = kWordBits / 2; half != 0; half /= 2, low ^= low << half) {
+    for (int64_t row = 0; row < kWordBits; row = ((row | half) + 1) & ~half) {
+      const uint64_t swapped = ((words[row] >> half) ^ words[row | half]) & low;
+      words[row] ^= swapped << half;
+      words[row | half] ^= swapped;
+    }
+  }
+}
+
+}  // namespace pyg_batchgnn

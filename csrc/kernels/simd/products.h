@@ -1,0 +1,103 @@
+// The inner loops of dense layers, for each kind of processor: products of small blocks that lie in the
+// caches, and the passes over rows that go with them.
+//
+// Every element of a product is one chain of fused multiply-adds in the order of its terms, so its bits
+// depend neither on how a matrix is cut into blocks, nor on the width of vectors, nor on whether terms that
+// are zero are skipped. (The baseline has no fused multiply-add and rounds twice.)
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/nn/dropout.h"
+
+namespace pyg_batchgnn {
+
+enum class Element : uint8_t { kFloat32, kFloat64, kFloat16, kBFloat16 };
+
+constexpr int64_t element_bytes(Element element) {
+  return element == Element::kFloat64 ? 8 : element == Element::kFloat32 ? 4 : 2;
+}
+
+constexpr int64_t kTileRows = 6;   // rows of a product come in groups of so many
+constexpr int64_t kWordBits = 64;  // rows or columns whose zeros are known by one word
+
+// out[r, :] = sum over s of values[r][s * value_step] * x[s, :], added to out where `add`.
+// `values` and `out` have room for a multiple of kTileRows rows (values repeat), x and out for whole vectors.
+template <class T>
+struct DenseProduct {
+  const T* const* values;
+  int64_t value_step;
+  int64_t rows, terms, vectors;
+  const T* x;
+  int64_t x_stride;
+  T* out;
+  int64_t out_stride;
+  bool add;
+};
+
+// out[r, :] += sum over s in bits(words[r * word_step]) of values[r * row_step + s * value_step] * x[s, :].
+template <class T>
+struct SparseProduct {
+  const uint64_t* words;
+  int64_t word_step;
+  const T* values;
+  int64_t row_step, value_step;
+  int64_t rows, vectors;
+  const T* x;
+  int64_t x_stride;
+  T* out;
+  int64_t out_stride;
+};
+
+// What is done to a block of a product on its way to memory: bias, ReLU, dropout, rounding.
+template <class T>
+struct Finish {
+  const T* raw;  // [rows, whole vectors]
+  int64_t raw_stride;
+  int64_t rows, first_column, columns;
+  const T* bias;  // of first_column, room for whole vectors; or null
+  bool relu;
+  const Dropout* dropout;    // or null
+  const uint64_t* row_keys;  // of dropout
+  void* out;                 // at first_column
+  Element out_element;
+  int64_t out_stride;  // elements
+  uint8_t* mask;       // the first row's bits; or null
+  int64_t mask_stride;
+};
+
+// A block of an output's gradient as the products need it: masked, scaled, and its zeros known.
+template <class T>
+struct MaskedGrad {
+  const void* grad;
+  Element element;
+  int64_t grad_stride;
+  const uint8_t* mask;  // or null
+  int64_t mask_stride;
+  T scale;
+  int64_t rows, columns;
+  T* out;              // [rows, out_stride], zero beyond `columns`
+  int64_t out_stride;  // a multiple of kWordBits
+  uint64_t* words;     // [rows, out_stride / kWordBits]: which are not zero
+};
+
+template <class T>
+struct ProductKernels {
+  int64_t width;  // elements of a vector
+  int64_t panel;  // columns that a tile of a dense product has
+  void (*dense)(const DenseProduct<T>&);
+  void (*sparse)(const SparseProduct<T>&);
+  void (*finish)(const Finish<T>&);
+  void (*masked_grad)(const MaskedGrad<T>&);
+  void (*read)(const void* from, Element element, int64_t count, T* to);
+  void (*write)(const T* from, int64_t count, Element element, void* to);
+  void (*add)(const T* from, int64_t count, T* to);
+};
+
+template <class T>
+const ProductKernels<T>& product_kernels();
+
+// words[r] bit c becomes words[c] bit r.
+void transpose_bits(uint64_t words[kWordBits]);
+
+}  // namespace pyg_batchgnn

@@ -1,0 +1,115 @@
+#include "kernels/simd/products_levels.h"
+
+#if defined(__x86_64__)
+
+// GCC 12's own header initialises a variable with itself.
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c"))), \
+                             apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")
+#endif
+
+namespace pyg_batchgnn::products_avx512 {
+
+#define PYG_BATCHGNN_INLINE __attribute__((always_inline)) static inline
+
+template <class T>
+struct Lanes;
+
+template <>
+struct Lanes<float> {
+  using Vector = __m512;
+  static constexpr int64_t kWidth = 16;
+  static constexpr int kTileVectors = 4;
+  static constexpr int kSparseVectors = 16;
+  PYG_BATCHGNN_INLINE Vector zero() { return _mm512_setzero_ps(); }
+  PYG_BATCHGNN_INLINE Vector all(float value) { return _mm512_set1_ps(value); }
+  PYG_BATCHGNN_INLINE Vector load(const float* from) { return _mm512_loadu_ps(from); }
+  PYG_BATCHGNN_INLINE void store(float* to, Vector a) { _mm512_storeu_ps(to, a); }
+  PYG_BATCHGNN_INLINE Vector add(Vector a, Vector b) { return _mm512_add_ps(a, b); }
+  PYG_BATCHGNN_INLINE Vector times(Vector a, Vector b) { return _mm512_mul_ps(a, b); }
+  PYG_BATCHGNN_INLINE Vector fma(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
+  PYG_BATCHGNN_INLINE uint64_t passing(Vector a) { return _mm512_cmp_ps_mask(a, zero(), _CMP_NLE_UQ); }
+  PYG_BATCHGNN_INLINE uint64_t nonzero(Vector a) { return _mm512_cmp_ps_mask(a, zero(), _CMP_NEQ_UQ); }
+  PYG_BATCHGNN_INLINE Vector keep(Vector a, uint64_t bits) {
+    return _mm512_maskz_mov_ps(static_cast<__mmask16>(bits), a);
+  }
+};
+
+template <>
+struct Lanes<double> {
+  using Vector = __m512d;
+  static constexpr int64_t kWidth = 8;
+  static constexpr int kTileVectors = 4;
+  static constexpr int kSparseVectors = 8;
+  PYG_BATCHGNN_INLINE Vector zero() { return _mm512_setzero_pd(); }
+  PYG_BATCHGNN_INLINE Vector all(double value) { return _mm512_set1_pd(value); }
+  PYG_BATCHGNN_INLINE Vector load(const double* from) { return _mm512_loadu_pd(from); }
+  PYG_BATCHGNN_INLINE void store(double* to, Vector a) { _mm512_storeu_pd(to, a); }
+  PYG_BATCHGNN_INLINE Vector add(Vector a, Vector b) { return _mm512_add_pd(a, b); }
+  PYG_BATCHGNN_INLINE Vector times(Vector a, Vector b) { return _mm512_mul_pd(a, b); }
+  PYG_BATCHGNN_INLINE Vector fma(Vector a, Vector b, Vector c) { return _mm512_fmadd_pd(a, b, c); }
+  PYG_BATCHGNN_INLINE uint64_t passing(Vector a) { return _mm512_cmp_pd_mask(a, zero(), _CMP_NLE_UQ); }
+  PYG_BATCHGNN_INLINE uint64_t nonzero(Vector a) { return _mm512_cmp_pd_mask(a, zero(), _CMP_NEQ_UQ); }
+  PYG_BATCHGNN_INLINE Vector keep(Vector a, uint64_t bits) {
+    return _mm512_maskz_mov_pd(static_cast<__mmask8>(bits), a);
+  }
+};
+
+PYG_BATCHGNN_INLINE void read_half(const uint16_t* from, int64_t count, float* to) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i));
+    _mm512_storeu_ps(to + i, _mm512_cvtph_ps(half));
+  }
+  const auto rest = static_cast<__mmask16>((1u << (count - i)) - 1);
+  _mm512_mask_storeu_ps(to + i, rest, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(rest, from + i)));
+}
+
+// SplitMix64's finaliser on eight words, as kernels/random.h has it.
+PYG_BATCHGNN_INLINE __m512i mix8(__m512i z) {
+  z = _mm512_xor_si512(z, _mm512_srli_epi64(z, 30));
+  z = _mm512_mullo_epi64(z, _mm512_set1_epi64(static_cast<int64_t>(0xBF58476D1CE4E5B9u)));
+  z = _mm512_xor_si512(z, _mm512_srli_epi64(z, 27));
+  z = _mm512_mullo_epi64(z, _mm512_set1_epi64(static_cast<int64_t>(0x94D049BB133111EBu)));
+  return _mm512_xor_si512(z, _mm512_srli_epi64(z, 31));
+}
+
+// Whether dropout keeps columns 4 * word to 4 * word + 63 of a row. Some column must be dropped.
+PYG_BATCHGNN_INLINE uint64_t kept_columns(const Dropout& dropout, uint64_t row_key, int64_t word) {
+  const __m512i gamma = _mm512_set1_epi64(static_cast<int64_t>(kGamma));
+  const __m512i steps = _mm512_mullo_epi64(_mm512_set_epi64(8, 7, 6, 5, 4, 3, 2, 1), gamma);
+  const __m512i levels = _mm512_set1_epi16(static_cast<int16_t>(dropout.kept_levels));
+  const uint64_t base = row_key + static_cast<uint64_t>(word) * kGamma;
+  const __m512i low = mix8(_mm512_add_epi64(_mm512_set1_epi64(static_cast<int64_t>(base)), steps));
+  const __m512i high =
+      mix8(_mm512_add_epi64(_mm512_set1_epi64(static_cast<int64_t>(base + 8 * kGamma)), steps));
+  return static_cast<uint64_t>(_mm512_cmplt_epu16_mask(low, levels)) |
+         static_cast<uint64_t>(_mm512_cmplt_epu16_mask(high, levels)) << 32;
+}
+
+#include "kernels/simd/products_body.h"
+
+}  // namespace pyg_batchgnn::products_avx512
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#endif

@@ -1,0 +1,269 @@
+// The loops of kernels/simd/products.h in terms of Lanes<T>, kept_columns and read_half. Included once for
+// each kind of processor, inside its namespace and with its instructions switched on; so it includes nothing.
+
+// A tile of kTileRows x C vectors, in registers from the first term to the last.
+template <class T, int C>
+PYG_BATCHGNN_INLINE void dense_tile(const DenseProduct<T>& p, const T* const* values, const T* x, T* out) {
+  using L = Lanes<T>;
+  typename L::Vector sum[kTileRows][C];
+#pragma GCC unroll 8
+  for (int r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c)
+      sum[r][c] = p.add ? L::load(out + r * p.out_stride + c * L::kWidth) : L::zero();
+  }
+  const T *v0 = values[0], *v1 = values[1], *v2 = values[2], *v3 = values[3], *v4 = values[4],
+          *v5 = values[5];
+  for (int64_t s = 0; s < p.terms; ++s) {
+    const int64_t at = s * p.value_step;
+    const typename L::Vector factor[kTileRows] = {L::all(v0[at]), L::all(v1[at]), L::all(v2[at]),
+                                                  L::all(v3[at]), L::all(v4[at]), L::all(v5[at])};
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) {
+      const typename L::Vector term = L::load(x + c * L::kWidth);
+#pragma GCC unroll 8
+      for (int r = 0; r < kTileRows; ++r) sum[r][c] = L::fma(factor[r], term, sum[r][c]);
+    }
+    x += p.x_stride;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) L::store(out + r * p.out_stride + c * L::kWidth, sum[r][c]);
+  }
+}
+
+template <class T, int C>
+void dense_columns(const DenseProduct<T>& p, const T* x, T* out) {
+  for (int64_t r = 0; r < p.rows; r += kTileRows)
+    dense_tile<T, C>(p, p.values + r, x, out + r * p.out_stride);
+}
+
+template <class T>
+void dense(const DenseProduct<T>& p) {
+  using L = Lanes<T>;
+  int64_t at = 0;
+  for (; at + L::kTileVectors <= p.vectors; at += L::kTileVectors) {
+    dense_columns<T, L::kTileVectors>(p, p.x + at * L::kWidth, p.out + at * L::kWidth);
+  }
+  const T* const x = p.x + at * L::kWidth;
+  T* const out = p.out + at * L::kWidth;
+  switch (p.vectors - at) {
+    case 1:
+      return dense_columns<T, 1>(p, x, out);
+    case 2:
+      return dense_columns<T, std::min(2, L::kTileVectors)>(p, x, out);
+    case 3:
+      return dense_columns<T, std::min(3, L::kTileVectors)>(p, x, out);
+    default:
+      return;
+  }
+}
+
+// One row after the other, C vectors of it in registers while its terms are gone through.
+template <class T, int C>
+void sparse_columns(const SparseProduct<T>& p, int64_t first) {
+  using L = Lanes<T>;
+  for (int64_t r = 0; r < p.rows; ++r) {
+    uint64_t word = p.words[r * p.word_step];
+    if (word == 0) continue;
+    const T* const values = p.values + r * p.row_step;
+    T* const out = p.out + r * p.out_stride + first;
+    typename L::Vector sum[C];
+#pragma GCC unroll 16
+    for (int c = 0; c < C; ++c) sum[c] = L::load(out + c * L::kWidth);
+    for (; word != 0; word &= word - 1) {
+      const int64_t s = std::countr_zero(word);
+      const typename L::Vector factor = L::all(values[s * p.value_step]);
+      const T* const x = p.x + s * p.x_stride + first;
+#pragma GCC unroll 16
+      for (int c = 0; c < C; ++c) sum[c] = L::fma(factor, L::load(x + c * L::kWidth), sum[c]);
+    }
+#pragma GCC unroll 16
+    for (int c = 0; c < C; ++c) L::store(out + c * L::kWidth, sum[c]);
+  }
+}
+
+template <class T, int... C>
+constexpr auto sparse_table(std::integer_sequence<int, C...>) {
+  return std::array<void (*)(const SparseProduct<T>&, int64_t), sizeof...(C)>{&sparse_columns<T, C + 1>...};
+}
+
+template <class T>
+void sparse(const SparseProduct<T>& p) {
+  using L = Lanes<T>;
+  static constexpr auto kTable = sparse_table<T>(std::make_integer_sequence<int, L::kSparseVectors>{});
+  const int64_t pieces = (p.vectors + L::kSparseVectors - 1) / L::kSparseVectors;
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    const int64_t begin = p.vectors * piece / pieces, end = p.vectors * (piece + 1) / pieces;
+    kTable[static_cast<size_t>(end - begin - 1)](p, begin * L::kWidth);
+  }
+}
+
+PYG_BATCHGNN_INLINE float from_bfloat16(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+// To nearest, ties to even; a NaN stays one.
+PYG_BATCHGNN_INLINE uint16_t to_bfloat16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1)) >> 16;
+  return static_cast<uint16_t>(value != value ? 0x7FC0u : rounded);
+}
+
+template <class T>
+void read(const void* from, Element element, int64_t count, T* to) {
+  switch (element) {
+    case Element::kFloat32: {
+      const auto* values = static_cast<const float*>(from);
+      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(values[i]);
+      return;
+    }
+    case Element::kFloat64: {
+      const auto* values = static_cast<const double*>(from);
+      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(values[i]);
+      return;
+    }
+    case Element::kBFloat16: {
+      const auto* values = static_cast<const uint16_t*>(from);
+      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(from_bfloat16(values[i]));
+      return;
+    }
+    case Element::kFloat16: {
+      const auto* values = static_cast<const uint16_t*>(from);
+      float block[kWordBits];
+      for (int64_t i = 0; i < count; i += kWordBits) {
+        const int64_t size = std::min(kWordBits, count - i);
+        read_half(values + i, size, block);
+        for (int64_t j = 0; j < size; ++j) to[i + j] = static_cast<T>(block[j]);
+      }
+      return;
+    }
+  }
+}
+
+template <class T>
+void write(const T* from, int64_t count, Element element, void* to) {
+  if (element == Element::kFloat32) {
+    for (int64_t i = 0; i < count; ++i) static_cast<float*>(to)[i] = static_cast<float>(from[i]);
+  } else if (element == Element::kFloat64) {
+    for (int64_t i = 0; i < count; ++i) static_cast<double*>(to)[i] = static_cast<double>(from[i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      static_cast<uint16_t*>(to)[i] = to_bfloat16(static_cast<float>(from[i]));
+    }
+  }
+}
+
+// Bits of columns [column, column + count) of a row. The bits before them are there already.
+PYG_BATCHGNN_INLINE void put_bits(uint8_t* row, int64_t column, int64_t count, uint64_t bits) {
+  uint8_t* byte = row + column / 8;
+  const int64_t inside = column % 8;
+  if (inside != 0) {
+    *byte++ |= static_cast<uint8_t>(bits << inside);
+    bits >>= 8 - inside;
+    count -= 8 - inside;
+  }
+  for (; count > 0; count -= 8, bits >>= 8) *byte++ = static_cast<uint8_t>(bits);
+}
+
+PYG_BATCHGNN_INLINE uint64_t kept_bits(const Dropout& dropout, uint64_t row_key, int64_t column,
+                                       int64_t count) {
+  if (column % kDropoutColumnsPerWord == 0) {
+    return kept_columns(dropout, row_key, column / kDropoutColumnsPerWord);
+  }
+  uint64_t bits = 0;
+  for (int64_t c = 0; c < count; ++c) {
+    bits |= static_cast<uint64_t>(dropout_keeps(dropout, row_key, column + c)) << c;
+  }
+  return bits;
+}
+
+PYG_BATCHGNN_INLINE uint64_t first_bits(int64_t count) {
+  return count >= kWordBits ? ~0ull : (1ull << count) - 1;
+}
+
+// One row's columns [at, at + count), at most kWordBits of them.
+template <class T>
+PYG_BATCHGNN_INLINE void finish_word(const Finish<T>& f, int64_t row, int64_t at, int64_t count) {
+  using L = Lanes<T>;
+  using Vector = typename L::Vector;
+  T done[kWordBits];
+  uint64_t bits = first_bits(count);
+  const T* const raw = f.raw + row * f.raw_stride + at;
+  uint64_t passing = 0;
+  for (int64_t i = 0; i < count; i += L::kWidth) {
+    Vector value = L::load(raw + i);
+    if (f.bias != nullptr) value = L::add(value, L::load(f.bias + at + i));
+    passing |= L::passing(value) << i;
+    L::store(done + i, value);
+  }
+  if (f.relu) bits &= passing;
+  if (f.dropout != nullptr) bits &= kept_bits(*f.dropout, f.row_keys[row], f.first_column + at, count);
+  if (f.mask != nullptr) {
+    const Vector scale = L::all(f.dropout != nullptr ? static_cast<T>(f.dropout->scale()) : T{1});
+    for (int64_t i = 0; i < count; i += L::kWidth) {
+      L::store(done + i, L::keep(L::times(L::load(done + i), scale), bits >> i));
+    }
+    put_bits(f.mask + row * f.mask_stride, f.first_column + at, count, bits);
+  }
+  write(done, count, f.out_element,
+        static_cast<char*>(f.out) + (row * f.out_stride + at) * element_bytes(f.out_element));
+}
+
+template <class T>
+void finish(const Finish<T>& f) {
+  for (int64_t row = 0; row < f.rows; ++row) {
+    for (int64_t at = 0; at < f.columns; at += kWordBits) {
+      finish_word(f, row, at, std::min(kWordBits, f.columns - at));
+    }
+  }
+}
+
+template <class T>
+PYG_BATCHGNN_INLINE uint64_t mask_word(const MaskedGrad<T>& g, int64_t row, int64_t at, int64_t count) {
+  uint64_t bits = 0;
+  if (g.mask == nullptr) return first_bits(count);
+  std::memcpy(&bits, g.mask + row * g.mask_stride + at / 8, static_cast<size_t>((count + 7) / 8));
+  return bits & first_bits(count);
+}
+
+template <class T>
+void masked_grad(const MaskedGrad<T>& g) {
+  using L = Lanes<T>;
+  const int64_t words = g.out_stride / kWordBits;
+  const auto scale = L::all(g.scale);
+  for (int64_t row = 0; row < g.rows; ++row) {
+    const char* const grad =
+        static_cast<const char*>(g.grad) + row * g.grad_stride * element_bytes(g.element);
+    for (int64_t word = 0; word < words; ++word) {
+      const int64_t at = word * kWordBits, count = std::clamp<int64_t>(g.columns - at, 0, kWordBits);
+      T* const out = g.out + row * g.out_stride + at;
+      read(grad + at * element_bytes(g.element), g.element, count, out);
+      for (int64_t i = count; i < kWordBits; ++i) out[i] = 0;
+      const uint64_t bits = mask_word(g, row, at, count);
+      uint64_t nonzero = 0;
+      for (int64_t i = 0; i < kWordBits; i += L::kWidth) {
+        const auto value = L::keep(L::times(L::load(out + i), scale), bits >> i);
+        nonzero |= L::nonzero(value) << i;
+        L::store(out + i, value);
+      }
+      g.words[row * words + word] = nonzero;
+    }
+  }
+}
+
+template <class T>
+void add(const T* from, int64_t count, T* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+template <class T>
+constexpr ProductKernels<T> kKernels{Lanes<T>::kWidth, Lanes<T>::kWidth * Lanes<T>::kTileVectors,
+                                     &dense<T>,        &sparse<T>,
+                                     &finish<T>,       &masked_grad<T>,
+                                     &read<T>,         &write<T>,
+                                     &add<T>};
+
+const ProductKernels<float>& kernels(float) { return kKernels<float>; }
+const ProductKernels<double>& kernels(double) { return kKernels<double>; }

@@ -1,0 +1,272 @@
+"""Dense layers: a sum of matrix products with bias, ReLU and dropout in one pass, and its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.ops.activation import check_drop, dropout_scale
+from pyg_batchgnn.ops.checks import INTEGERS, check_range, check_vector
+from pyg_batchgnn.ops.library import kernels
+
+#: What the products are computed with and return. Sums of bfloat16 products are float32.
+COMPUTE_DTYPES = (torch.float32, torch.bfloat16, torch.float64)
+INPUT_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+class RowsOfTable(Protocol):
+    """Row i is ``table[row[i]]``, read where it lies. A table takes no gradient."""
+
+    @property
+    def table(self) -> Tensor: ...
+
+    @property
+    def row(self) -> Tensor: ...
+
+
+LinearInput = Tensor | RowsOfTable
+
+
+def compute_dtype(weight: Tensor) -> torch.dtype:
+    """What a layer with these weights computes in: bfloat16 under ``torch.autocast("cpu", torch.bfloat16)``
+    where the weights are float32, else the weights' own dtype."""
+    if torch.is_autocast_enabled("cpu") and weight.dtype is torch.float32:
+        dtype = torch.get_autocast_dtype("cpu")
+        if dtype is torch.float16:
+            raise TypeError(
+                "native layers do not compute in float16; use torch.autocast('cpu', torch.bfloat16)"
+            )
+        return dtype
+    if weight.dtype not in COMPUTE_DTYPES:
+        raise TypeError(
+            f"weights must be float32, bfloat16 or float64, got {weight.dtype}; convert the layer"
+        )
+    return weight.dtype
+
+
+def linear(
+    inputs: Sequence[LinearInput],
+    weights: Sequence[Tensor],
+    bias: Tensor | None = None,
+    *,
+    num_rows: int | None = None,
+    groups: int = 1,
+    relu: bool = False,
+    drop: float = 0.0,
+    key: int = 0,
+    node: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    threads: int | None = None,
+) -> Tensor:
+    """``dropout(relu(sum(x @ w.t() for x, w in zip(inputs, weights)) + bias))`` in one pass.
+
+    Every element is one chain of multiplications and additions in a fixed order, so the bits of the result
+    and of its gradients do not depend on the number of threads.
+
+    Args:
+        inputs: [>= num_rows, groups * K] tensors, or views (`RowsOfTable`) of rows of a table; float32,
+            float16 or bfloat16, or float64 where the weights are. The first num_rows rows are used. K may
+            differ between inputs.
+        weights: [O, K] for each input, all of one dtype: ``out_dtype`` or float32. With groups, columns
+            [g * O / groups, (g + 1) * O / groups) of the result are made of columns [g * K, (g + 1) * K) of
+            the inputs.
+        bias: [O] of the weights' dtype.
+        num_rows: rows of the result; all rows of the first input where None.
+        groups: how many independent products lie side by side.
+        relu: negative elements become 0.
+        drop: probability of dropping an element, below 1; kept ones are scaled (`dropout_scale`).
+        key: of dropout (`dropout_key`).
+        node: [num_rows] int64 ids that dropout is keyed by; the row's number where None.
+        out_dtype: float32, bfloat16 or float64; `compute_dtype` of the weights where None.
+        threads: at most so many; torch's own number where None.
+
+    Returns:
+        [num_rows, O] of ``out_dtype``, with gradients for inputs that are tensors, weights and bias. Where an
+        element of the output's gradient is exactly 0, its products may be skipped, whatever they are
+        multiplied with.
+    """
+    if not inputs or len(inputs) != len(weights):
+        raise ValueError(
+            f"got {len(inputs)} inputs and {len(weights)} weights; one weight an input is needed"
+        )
+    tables = [x if isinstance(x, Tensor) else x.table for x in inputs]
+    rows = [None if isinstance(x, Tensor) else x.row for x in inputs]
+    if num_rows is None:
+        num_rows = (tables[0] if rows[0] is None else rows[0]).size(0)
+    dtype = out_dtype or compute_dtype(weights[0])
+    _check_weights(weights, bias, dtype, groups)
+    checked = [
+        _checked_input(table, row, weight, num_rows, groups, dtype)
+        for table, row, weight in zip(tables, rows, weights, strict=True)
+    ]
+    check_drop(drop)
+    if node is not None:
+        check_vector("node", node, (torch.int64,))
+        if node.numel() < num_rows:
+            raise ValueError(f"node has {node.numel()} ids for {num_rows} rows")
+    y, _ = kernels.linear(
+        checked,
+        rows,
+        [weight.contiguous() for weight in weights],
+        None if bias is None else bias.contiguous(),
+        num_rows,
+        groups,
+        dtype,
+        relu,
+        drop,
+        key,
+        node,
+        threads or torch.get_num_threads(),
+    )
+    return y
+
+
+def _check_weights(weights: Sequence[Tensor], bias: Tensor | None, dtype: torch.dtype, groups: int) -> None:
+    if dtype not in COMPUTE_DTYPES:
+        raise TypeError(f"out_dtype must be float32, bfloat16 or float64, got {dtype}")
+    if groups < 1:
+        raise ValueError(f"groups must be positive, got {groups}")
+    first = weights[0]
+    for weight in weights:
+        if weight.dim() != 2 or weight.size(0) != first.size(0):
+            raise ValueError(f"weights must be [{first.size(0)}, K], got {list(weight.shape)}")
+        if weight.dtype not in (dtype, torch.float32) or weight.dtype is not first.dtype:
+            raise TypeError(
+                f"weights must be {dtype} or float32, all alike, to compute in {dtype}; got {weight.dtype}"
+            )
+    if dtype is torch.float64 and first.dtype is not torch.float64:
+        raise TypeError(
+            f"float64 results need float64 weights, got {first.dtype}; call .double() on the layer"
+        )
+    if first.size(0) % groups:
+        raise ValueError(f"{first.size(0)} outputs do not fall into {groups} equal groups")
+    if bias is not None and (bias.shape != first.shape[:1] or bias.dtype is not first.dtype):
+        raise ValueError(
+            f"bias must be [{first.size(0)}] of {first.dtype}, got {list(bias.shape)} of {bias.dtype}"
+        )
+
+
+def _checked_input(
+    table: Tensor, row: Tensor | None, weight: Tensor, num_rows: int, groups: int, dtype: torch.dtype
+) -> Tensor:
+    """The table, or a copy of it whose rows are contiguous."""
+    if table.device.type not in ("cpu", "meta") or table.dim() != 2:
+        raise ValueError(f"inputs must be [N, K] on the CPU, got {list(table.shape)} on {table.device}")
+    if table.size(1) != groups * weight.size(1):
+        raise ValueError(
+            f"an input has {table.size(1)} columns, but its weight {list(weight.shape)} and {groups} groups "
+            f"need {groups * weight.size(1)}"
+        )
+    if table.dtype not in INPUT_DTYPES or (table.dtype is torch.float64) > (dtype is torch.float64):
+        raise TypeError(f"inputs of {table.dtype} do not go with {dtype} products; convert them")
+    if table.requires_grad and table.dtype is torch.float16 and torch.is_grad_enabled():
+        raise TypeError("float16 inputs take no gradient; use bfloat16 or float32")
+    available = table.size(0)
+    if row is not None:
+        check_vector("row", row, INTEGERS)
+        if table.requires_grad and torch.is_grad_enabled():
+            raise ValueError("rows of a table take no gradient; gather them into a tensor first")
+        available = row.numel()
+        check_range("row", row, table.size(0), "rows of the table")
+    if not 0 <= num_rows <= available:
+        raise ValueError(f"num_rows is {num_rows}, but an input has {available} rows")
+    if table.stride(1) == 1 or table.size(1) <= 1:
+        return table
+    if row is not None:
+        raise ValueError(
+            f"the table's rows are not contiguous (strides {table.stride()}); call .contiguous()"
+        )
+    return table.contiguous()
+
+
+# Autograd and shapes ##############################################################################
+
+
+def _fake_linear(
+    inputs: list[Tensor],
+    _rows: list[Tensor | None],
+    weights: list[Tensor],
+    _bias: Tensor | None,
+    num_rows: int,
+    _groups: int,
+    out_dtype: torch.dtype,
+    relu: bool,
+    drop: float,
+    *_: Any,
+) -> tuple[Tensor, Tensor]:
+    outputs = weights[0].size(0)
+    mask = (num_rows, (outputs + 7) // 8) if relu or drop > 0 else (0, 0)
+    y = inputs[0].new_empty((num_rows, outputs), dtype=out_dtype)
+    return y, inputs[0].new_empty(mask, dtype=torch.uint8)
+
+
+def _fake_grads(
+    _grad: Tensor,
+    _mask: Tensor,
+    _scale: float,
+    inputs: list[Tensor],
+    _rows: list[Tensor | None],
+    weights: list[Tensor],
+    _groups: int,
+    need_input: list[bool],
+    need_weight: bool,
+    need_bias: bool,
+    _threads: int,
+) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    d_inputs = [
+        x.new_empty((x.size(0) if need else 0, x.size(1))) for x, need in zip(inputs, need_input, strict=True)
+    ]
+    d_weights = [weight.new_empty(weight.shape) for weight in weights] if need_weight else []
+    return d_inputs, d_weights, weights[0].new_empty((weights[0].size(0) if need_bias else 0,))
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    tables, rows, weights, _, _, groups, _, _, drop, _, _, threads = inputs
+    mask = output[1]
+    ctx.mark_non_differentiable(mask)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(mask, *tables, *weights, *(row for row in rows if row is not None))
+    ctx.placed = [row is not None for row in rows]
+    ctx.groups, ctx.threads = groups, threads
+    ctx.scale = dropout_scale(drop) if drop > 0 else 1.0
+
+
+def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...]:
+    count = len(ctx.placed)
+    nothing: list[Tensor | None] = [None] * count
+    # torch takes a list of optional tensors for a list of tensors where none is missing.
+    for_rows = nothing if all(ctx.placed) else None
+    if grad is None:
+        return (nothing, for_rows, nothing, *[None] * 9)
+    mask, *saved = ctx.saved_tensors
+    tables, weights, rest = saved[:count], saved[count : 2 * count], iter(saved[2 * count :])
+    need_input, _, need_weight, need_bias, *_ = ctx.needs_input_grad
+    need_input = list(need_input)
+    d_inputs, d_weights, d_bias = kernels.linear_grads(
+        grad.contiguous(),
+        mask,
+        ctx.scale,
+        tables,
+        [next(rest) if placed else None for placed in ctx.placed],
+        weights,
+        ctx.groups,
+        need_input,
+        any(need_weight),
+        bool(need_bias),
+        ctx.threads,
+    )
+    return (
+        [d if need else None for d, need in zip(d_inputs, need_input, strict=True)],
+        for_rows,
+        d_weights if any(need_weight) else nothing,
+        d_bias if need_bias else None,
+        *[None] * 8,
+    )
+
+
+torch.library.register_fake("pyg_batchgnn::linear", _fake_linear)
+torch.library.register_fake("pyg_batchgnn::linear_grads", _fake_grads)
+torch.library.register_autograd("pyg_batchgnn::linear", _differentiate, setup_context=_save)
