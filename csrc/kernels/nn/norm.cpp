@@ -8,9 +8,10 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kChunkRows = 64;          // summed in the narrow type; small enough to stay in cache
-constexpr int64_t kTaskElements = 1 << 17;  // enough that handing out a task costs nothing
-constexpr int64_t kMaxTaskRows = 256 * kChunkRows;
+constexpr int64_t kChunkRows = 256;         // summed in the narrow type
+constexpr int64_t kFirstRows = 16;          // whose means the first chunk is centred by
+constexpr int64_t kTaskElements = 1 << 18;  // enough that handing out a task costs nothing
+constexpr int64_t kMaxTaskRows = 64 * kChunkRows;
 
 int64_t task_rows(int64_t columns) {
   const int64_t rows = kTaskElements / std::max<int64_t>(columns, 1) / kChunkRows * kChunkRows;
@@ -66,7 +67,7 @@ void to_moments(const A* center, const A* sum, const A* square, int64_t rows, in
 
 // The moments of one task's rows, chunk after chunk, in one pass over memory. A chunk's sums are taken about
 // the mean of the chunk before: they lose digits only where means differ, and there the deviation between the
-// chunks is as large as what is lost. The first chunk is summed twice.
+// chunks is as large as what is lost. The first chunk's center is the mean of its first rows.
 template <class T>
 void task_moments(const Rows<T>& x, Moments out) {
   using A = Wide<T>;
@@ -84,7 +85,7 @@ void task_moments(const Rows<T>& x, Moments out) {
   };
   const Rows<T> first = slice(x, 0, kChunkRows);
   std::transform(x.data, x.data + columns, center, [](T value) { return widen(value); });
-  take(first, out);
+  take(slice(x, 0, kFirstRows), out);
   take(first, out);
   for (int64_t row = kChunkRows; row < x.rows; row += kChunkRows) {
     const Rows<T> rows = slice(x, row, kChunkRows);
