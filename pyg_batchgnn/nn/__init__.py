@@ -2,6 +2,7 @@
 place where the backward pass allows, and read features where they lie."""
 
 from pyg_batchgnn.nn.activation import Dropout, ReLU
+from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.graph import LayerGraph, layer_graph, whole_graph
 from pyg_batchgnn.nn.linear import Linear
 from pyg_batchgnn.nn.norm import BatchNorm
@@ -11,6 +12,7 @@ from pyg_batchgnn.nn.update import Update
 __all__ = [
     "BatchNorm",
     "Dropout",
+    "GINConv",
     "LayerGraph",
     "Linear",
     "ReLU",

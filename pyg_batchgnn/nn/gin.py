@@ -1,0 +1,88 @@
+"""GIN's convolution (Xu et al. 2019): sums over neighbours, then any multilayer perceptron."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch_geometric.nn
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.nn.graph import LayerGraph
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
+from pyg_batchgnn.nn.precision import check_input, compute_dtype
+from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
+from pyg_batchgnn.nn.rows import RowView
+from pyg_batchgnn.nn.update import Update
+
+
+class GINConv(torch_geometric.nn.GINConv):
+    """``torch_geometric.nn.GINConv``: ``nn((1 + eps) * x[i] + sum of x over i's in-edges)``.
+
+    Args:
+        nn: any module from [D, F] to [D, F'], torch's or ours.
+        eps: what a target's own row weighs above one.
+        train_eps: whether eps is learned.
+        **kwargs: PyG's; only sums are supported.
+    """
+
+    def __init__(self, nn: torch.nn.Module, eps: float = 0.0, train_eps: bool = False, **kwargs: Any) -> None:
+        super().__init__(nn, eps, train_eps, **kwargs)
+        check_constructed(self)
+        if self.aggr not in ("add", "sum"):
+            raise refuse(self, f"aggr={kwargs['aggr']!r}", "use torch_geometric.nn.GINConv")
+
+    def forward(
+        self,
+        x: Rows | tuple[Rows, Rows | None],
+        edge_index: Edges,
+        layer: int | None = None,
+        *,
+        size: tuple[int, int] | None = None,
+        update: Update | None = None,
+    ) -> Tensor:
+        """Called as ``conv(x, minibatch, layer)`` or, as in PyG, ``conv(x, edge_index)``.
+
+        Args:
+            x: [>= N, F] rows of the sources, the targets' first, or a `RowView` of them; or a pair of sources
+                and targets.
+            edge_index: a minibatch, or [2, E] sources above targets.
+            layer: of the minibatch, 1 nearest the input.
+            size: (sources, targets) of an edge_index, where rows do not tell.
+            update: ReLU and dropout after the module.
+
+        Returns:
+            [D, F'].
+        """
+        check_called(self)
+        given = conv_input(x, edge_index, layer, size)
+        out: Tensor = self.nn(self._sums(given))
+        return out if update is None else self._updated(out, given.graph, update)
+
+    def _sums(self, given: ConvInput) -> Tensor:
+        """(1 + eps) * x[i] + the sum over i's in-edges, [D, F], in the type that the module computes in."""
+        parameter = next((one for one in self.nn.parameters() if one.is_floating_point()), self.eps)
+        dtype = compute_dtype(parameter)
+        sources, row = (given.x.table, given.x.row) if isinstance(given.x, RowView) else (given.x, None)
+        check_input(given.x, given.x.size(1), dtype)
+        graph = given.graph
+        own_scale = (1.0 + self.eps).view(1) if given.beside else None
+        out = ops.aggregate(
+            sources,
+            graph.indptr,
+            graph.indices,
+            row=row,
+            self_scale=own_scale,
+            by_source=graph.by_source if sources.requires_grad and torch.is_grad_enabled() else (),
+            out_dtype=dtype,
+        )
+        if given.beside or given.own is None:
+            return out
+        own = given.own.gather() if isinstance(given.own, RowView) else given.own
+        return out + ((1.0 + self.eps) * own).to(dtype)
+
+    def _updated(self, out: Tensor, graph: LayerGraph, update: Update) -> Tensor:
+        drop = update.drop if self.training else 0.0
+        key = graph.dropout_key() if drop else 0
+        return ops.activate(out, relu=update.relu, drop=drop, key=key, node=graph.node)

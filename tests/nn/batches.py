@@ -1,0 +1,61 @@
+"""Small minibatches with the odd cases, and PyG's convolution on a layer's edges."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import CscGraph, MacrobatchSampler, Minibatch, SamplingPlan
+
+FEATURES = 12
+
+
+def small_graph() -> CscGraph:
+    """60 nodes; self loops, parallel edges and a hub occur, the last node has no edges at all."""
+    generator = torch.Generator().manual_seed(1)
+    edges = torch.randint(59, (2, 400), generator=generator)
+    hub = torch.stack([torch.randint(59, (200,), generator=generator), torch.zeros(200, dtype=torch.int64)])
+    return CscGraph.from_edge_index(torch.cat([edges, hub], dim=1), 60)
+
+
+def sampled(seeds: list[int], fanouts: tuple[int, ...] = (4, 3, 2), epoch: int = 0) -> Minibatch:
+    sampler = MacrobatchSampler(small_graph(), SamplingPlan(fanouts), seed=5)
+    (minibatch,) = sampler.sample([torch.tensor(seeds, dtype=torch.int64)], epoch)
+    return minibatch
+
+
+def batch_cases() -> dict[str, Minibatch]:
+    """The ordinary minibatch and the odd ones, all of three hops."""
+    return {
+        "ordinary": sampled([3, 1, 4, 15, 9]),
+        "all neighbours": sampled([0, 1, 4], (-1, -1, -1)),
+        "duplicate seeds": sampled([3, 1, 3, 3, 4, 1]),
+        "isolated seed": sampled([59, 5, 6]),
+        "only isolated seeds": sampled([59, 59]),
+        "one node": sampled([59]),
+        "empty first hop": sampled([3, 1, 4], (0, 3, 2)),
+        "no seeds": sampled([]),
+    }
+
+
+def table(dtype: torch.dtype = torch.float32) -> Tensor:
+    """[60, FEATURES] features of the graph's nodes."""
+    return torch.randn(60, FEATURES, generator=torch.Generator().manual_seed(2), dtype=torch.float64).to(
+        dtype
+    )
+
+
+def layer_edges(minibatch: Minibatch, layer: int) -> tuple[Tensor, int, int]:
+    """[2, E] edges of a layer (1 is nearest the input), its number of sources N and of targets D."""
+    hops = len(minibatch.edges_per_hop) - layer + 1
+    edges = minibatch.edge_index[:, : sum(minibatch.edges_per_hop[:hops])]
+    return edges, sum(minibatch.nodes_per_hop[: hops + 1]), sum(minibatch.nodes_per_hop[:hops])
+
+
+def relative_error(found: Tensor, wanted: Tensor) -> float:
+    """Largest difference, as a part of the reference's largest magnitude."""
+    assert found.shape == wanted.shape
+    if wanted.numel() == 0:
+        return 0.0
+    scale = float(wanted.detach().double().abs().max())
+    return float((found.detach().double() - wanted.detach().double()).abs().max()) / max(scale, 1e-12)
