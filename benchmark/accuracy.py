@@ -1,8 +1,10 @@
-"""Test accuracy of one model trained on our minibatches, a reference sampler's and PyG's: 20 paired seeds.
+"""Test accuracy of one model trained in several ways, 20 paired seeds each.
 
-A pair shares initial weights, the order of the training nodes and the random numbers of dropout; only the
-choice of neighbours differs. Evaluation uses all neighbours. A run that is stopped goes on where it was:
-every seed done is a line in ``results/accuracy/DATASET-SIDE.jsonl``, ignored where the task has changed.
+PyG's layers are trained on our minibatches, on a reference sampler's and on PyG's; native layers on our
+minibatches, in float32 and in bfloat16. A pair shares initial weights and the order of the training nodes,
+and where the sampler is the same, the neighbours. Evaluation uses all neighbours, in the precision of
+training. A run that is stopped goes on where it was: every seed done is a line in
+``results/accuracy/DATASET-SIDE.jsonl``, ignored where the task has changed.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import argparse
 import json
 import math
 import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -26,7 +27,10 @@ from machine import describe
 from prepare import dataset_folder
 from settings import HERE, Malloc, Setting
 
-SIDES = ("reference", "ours", "pyg")
+SIDES = ("reference", "ours", "pyg", "native", "native-bfloat16")
+#: What is compared: the first side's accuracy minus the second's.
+PAIRS = (("ours", "reference"), ("ours", "pyg"), ("native", "ours"), ("native-bfloat16", "native"))
+PEERS = ("pyg",)
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ def train_missing(dataset: str, side: str, seeds: int, peers: Peers, results: Pa
         return None
     graph = projected(dataset)
     order = {"side": side, "graph": str(graph.path), "task": task, "seeds": missing, "output": str(output)}
-    python = sys.executable if side == "reference" else peers.python(side)
+    python = peers.python(side if side in PEERS else "ours")
     command = [python, str(HERE / "accuracy_worker.py"), json.dumps(order)]
     print(f"{dataset}, {side}: {len(missing)} seeds to train", flush=True)
     ended = subprocess.run(
@@ -103,7 +107,7 @@ def compare(ours: np.ndarray, other: np.ndarray) -> dict[str, float]:
 
 
 def summary(dataset: str, seeds: int, results: Path) -> dict[str, Any]:
-    """Means of every side that has all seeds, and ours compared with each other side."""
+    """Means of every side that has all seeds, and the comparisons of ``PAIRS``."""
     task = json.loads(json.dumps(asdict(TASKS[dataset])))
     tests: dict[str, np.ndarray] = {}
     for side in SIDES:
@@ -115,9 +119,11 @@ def summary(dataset: str, seeds: int, results: Path) -> dict[str, Any]:
         "seeds": seeds,
         "tests": {side: values.tolist() for side, values in tests.items()},
         "mean": {side: 100 * float(values.mean()) for side, values in tests.items()},
-        "ours_against": {
-            s: compare(tests["ours"], v) for s, v in tests.items() if s != "ours" and "ours" in tests
-        },
+        "pairs": [
+            {"side": side, "against": other, **compare(tests[side], tests[other])}
+            for side, other in PAIRS
+            if side in tests and other in tests
+        ],
     }
 
 
@@ -127,6 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument("--datasets", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES), help="sides to train")
     parser.add_argument("--seeds", type=int, default=20, help="paired seeds, at least 2")
     add_peer_option(parser)
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time, of one thread each")
@@ -135,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     peers = Peers(dict(parsed.peer))
     for dataset in parsed.datasets:  # written here once, before processes look for them
         projected(dataset)
-    pairs = [(dataset, side) for dataset in parsed.datasets for side in SIDES]
+    pairs = [(dataset, side) for dataset in parsed.datasets for side in parsed.sides]
     with ThreadPoolExecutor(parsed.jobs) as pool:
         reasons = pool.map(
             lambda pair: train_missing(pair[0], pair[1], parsed.seeds, peers, parsed.results), pairs

@@ -6,15 +6,24 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphs import GraphFolder
-from models import SlicedSage, Trainer
+from networks.pyg import Pairs, Sliced
+from networks.recipe import DROPOUT, Trainer
+
+NATIVE = {"native": torch.float32, "native-bfloat16": torch.bfloat16}
+
+
+def precision(side: str) -> torch.dtype:
+    """In what a side holds features and computes."""
+    return NATIVE.get(side, torch.float32)
 
 
 class SeedOrder:
@@ -63,43 +72,91 @@ def batches(
         "batch_sampler": order,
         "is_sorted": True,
     }
-    if side == "ours":
+    if side != "pyg":
         from pyg_batchgnn.loader import MacrobatchNeighborLoader
 
-        return MacrobatchNeighborLoader(data, seed=seed, threads=1, **common)
+        data.x = graph.x.to(precision(side))
+        export: Literal["pyg", "native"] = "native" if side in NATIVE else "pyg"
+        return MacrobatchNeighborLoader(data, seed=seed, threads=1, export=export, **common)
     from torch_geometric.loader import NeighborLoader
 
     return NeighborLoader(data, **common)
 
 
-def train_epoch(loader: Iterable[Any], model: SlicedSage, trainer: Trainer) -> None:
+class PygSide:
+    """PyG's layers on minibatches with PyG's attributes."""
+
+    def __init__(self, graph: GraphFolder, task: dict[str, Any]) -> None:
+        self.graph = graph
+        self.model: nn.Module = Sliced(
+            "sage", graph.num_features, task["hidden"], graph.num_classes, len(task["fanouts"]), Pairs
+        )
+
+    def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """Logits and labels of the seeds."""
+        return self.model(batch), batch.y[: batch.batch_size]
+
+    def everywhere(self) -> Tensor:
+        """[N, classes] logits, from all neighbours of every node: no sampling in the measurement."""
+        assert isinstance(self.model, Sliced)
+        return self.model.whole_graph(self.graph.x, self.graph.adjacency)
+
+
+class NativeSide:
+    """Native layers on native minibatches."""
+
+    def __init__(self, graph: GraphFolder, task: dict[str, Any], dtype: torch.dtype) -> None:
+        models = import_module("pyg_batchgnn.nn.models")
+
+        widths = (graph.num_features, task["hidden"], graph.num_classes, len(task["fanouts"]))
+        self.graph, self.dtype = graph, dtype
+        self.model: nn.Module = models.SAGE(*widths, dropout=DROPOUT)
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast("cpu", torch.bfloat16, enabled=self.dtype is torch.bfloat16)
+
+    def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """Logits and labels of the seeds."""
+        with self._autocast():
+            return self.model(batch), batch.attribute("y", batch.batch_size)
+
+    def everywhere(self) -> Tensor:
+        """[N, classes] logits, from all neighbours of every node."""
+        with self._autocast():
+            return self.model(self.graph.x.to(self.dtype), self.graph.edge_index)
+
+
+Side = PygSide | NativeSide
+
+
+def train_epoch(loader: Iterable[Any], side: Side, trainer: Trainer) -> None:
     """One pass over the training nodes."""
-    model.train()
+    side.model.train()
     for batch in loader:
-        trainer.step(model(batch), batch.y[: batch.batch_size])
+        trainer.step(*side.forward(batch))
 
 
 @torch.no_grad()
-def accuracies(model: SlicedSage, graph: GraphFolder) -> tuple[float, float]:
-    """Validation and test accuracy, from all neighbours of every node: no sampling in the measurement."""
-    model.eval()
-    right = model.whole_graph(graph.x, graph.adjacency).argmax(dim=1) == graph.y
+def accuracies(side: Side, graph: GraphFolder) -> tuple[float, float]:
+    """Validation and test accuracy."""
+    side.model.eval()
+    right = side.everywhere().argmax(dim=1) == graph.y
     validation, test = (right[graph.read(f"{part}_idx").long()].float().mean() for part in ("val", "test"))
     return float(validation), float(test)
 
 
-def train_once(side: str, graph: GraphFolder, task: dict[str, Any], seed: int) -> dict[str, Any]:
+def train_once(name: str, graph: GraphFolder, task: dict[str, Any], seed: int) -> dict[str, Any]:
     """Train from the seed's own initial weights; the test accuracy is that of the best validation epoch."""
     started = time.perf_counter()
     torch.manual_seed(seed)
-    model = SlicedSage(graph.x.size(1), task["hidden"], graph.num_classes, len(task["fanouts"]))
-    trainer = Trainer(model)
+    side: Side = NativeSide(graph, task, precision(name)) if name in NATIVE else PygSide(graph, task)
+    trainer = Trainer(side.model)
     train = graph.read("train_idx").long()
-    loader = batches(side, graph, train, SeedOrder(len(train), task["batch_size"], seed), task, seed)
+    loader = batches(name, graph, train, SeedOrder(len(train), task["batch_size"], seed), task, seed)
     best, best_epoch = (-1.0, -1.0), 0
     for epoch in range(task["epochs"]):
-        train_epoch(loader, model, trainer)
-        now = accuracies(model, graph)
+        train_epoch(loader, side, trainer)
+        now = accuracies(side, graph)
         if now[0] > best[0]:
             best, best_epoch = now, epoch
     seconds = time.perf_counter() - started

@@ -15,6 +15,7 @@ from graphs import GraphFolder
 from harness import Contestant, run_series
 from jobs import Options
 from machine import describe
+from networks.recipe import MODELS
 from prepare import chosen_graph
 from settings import HERE, Malloc, Setting
 
@@ -31,9 +32,9 @@ class Peers:
         """The interpreter named for ``side``, else this one."""
         return self.pythons.get(side, sys.executable)
 
-    def contestant(self, name: str, side: str, job: str) -> Contestant:
+    def contestant(self, name: str, side: str, job: str, batches: int = 0) -> Contestant:
         """A column of the table."""
-        return Contestant(name, side, job, self.python(side))
+        return Contestant(name, side, job, self.python(side), batches)
 
 
 def peer(text: str) -> tuple[str, str]:
@@ -69,6 +70,7 @@ def parser(description: str, batches: int, rounds: int, threads: Sequence[int]) 
     add("--batches", type=int, default=batches, help="minibatches a contestant does in a round")
     add("--batch-size", type=int, default=1024, help="seed nodes a minibatch")
     add("--fanouts", type=int, nargs="+", default=[15, 10, 5], help="neighbours a hop, from the seeds")
+    add("--models", nargs="+", choices=MODELS, default=list(MODELS), help="networks, where some are trained")
     add("--hidden", type=int, default=256, help="width of hidden layers")
     add("--macrobatch", type=int, default=0, help="minibatches sampled together; 0 leaves it to us")
     add(
@@ -81,6 +83,7 @@ def parser(description: str, batches: int, rounds: int, threads: Sequence[int]) 
     allocators = [setting.value for setting in Malloc]
     add("--malloc", choices=allocators, nargs="+", default=allocators, help="allocator settings to measure")
     add("--seed", type=int, default=0, help="decides which training nodes take part")
+    add("--resume", action="store_true", help="keep pieces measured before, where the benchmark has pieces")
     add("--results", type=Path, default=RESULTS, help="folder for the JSON file")
     return result
 
@@ -93,7 +96,9 @@ class Run:
     options: Options
     peers: Peers
     settings: list[Setting]
+    models: list[str]
     rounds: int
+    resume: bool
     results: Path
 
     @classmethod
@@ -110,7 +115,16 @@ class Run:
             seed=arguments.seed,
         )
         settings = [Setting(threads, Malloc(m)) for m in arguments.malloc for threads in arguments.threads]
-        return cls(graph, options, Peers(dict(arguments.peer)), settings, arguments.rounds, arguments.results)
+        return cls(
+            graph,
+            options,
+            Peers(dict(arguments.peer)),
+            settings,
+            arguments.models,
+            arguments.rounds,
+            arguments.resume,
+            arguments.results,
+        )
 
     def measure(self, columns: Sequence[tuple[str, str, str]], warmup: int = 1) -> list[dict[str, Any]]:
         """All settings, one after another, all contestants together; ``columns`` are (name, side, job)."""
@@ -120,37 +134,23 @@ class Run:
             for setting in self.settings
         ]
 
-    def duels(
-        self, ours: tuple[str, str, str], others: Sequence[tuple[str, str, str]], warmup: int = 1
-    ) -> list[dict[str, Any]]:
-        """As :meth:`measure`, but ours with one other at a time: so no more than two need fit the memory."""
-        return [
-            run_series(
-                [self.peers.contestant(*ours), self.peers.contestant(*other)],
-                self.options,
-                setting,
-                self.rounds,
-                warmup,
-            ).as_dict()
-            for setting in self.settings
-            for other in others
-        ]
-
-    def store(self, benchmark: str, found: dict[str, Any]) -> Path:
-        """Write ``RESULTS/BENCHMARK-GRAPH.json`` with machine, graph and options, and say where."""
-        graph = self.graph.describe()
+    def head(self, benchmark: str) -> dict[str, Any]:
+        """What every result file says first: graph, options, machine and time."""
         options = {
             key: value for key, value in self.options.as_dict().items() if key not in ("graph", "threads")
         }
-        content = {
+        return {
             "benchmark": benchmark,
-            "graph": graph,
+            "graph": self.graph.describe(),
             "options": {**options, "rounds": self.rounds},
             "machine": describe(),
             "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-            **found,
         }
-        return write_json(self.results / f"{benchmark}-{graph['name']}.json", content)
+
+    def store(self, benchmark: str, found: dict[str, Any]) -> Path:
+        """Write ``RESULTS/BENCHMARK-GRAPH.json`` and say where."""
+        content = {**self.head(benchmark), **found}
+        return write_json(self.results / f"{benchmark}-{content['graph']['name']}.json", content)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,11 @@ class GraphFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> GraphFolder:
-        """The graph in the folder ``path``; a missing array is a FileNotFoundError that names it."""
-        return cls(Path(path))
+        """The graph in the folder ``path``; a missing array is a FileNotFoundError that names it.
+
+        The same object every time, so that jobs that follow each other in a process share its arrays.
+        """
+        return _opened(Path(path))
 
     def read(self, name: str) -> Tensor:
         """One array as a tensor that owns its memory."""
@@ -84,6 +87,11 @@ class GraphFolder:
         return self.colptr.numel() - 1
 
     @property
+    def num_features(self) -> int:
+        """F, read from the file's header."""
+        return int(np.load(self.path / "x.npy", mmap_mode="r", allow_pickle=False).shape[1])
+
+    @property
     def num_classes(self) -> int:
         """Number of distinct labels, counted from 0 to the largest."""
         return int(self.y.max()) + 1
@@ -112,6 +120,11 @@ class GraphFolder:
             "features": int(x.shape[1]),
             "train_nodes": int(train.shape[0]),
         }
+
+
+@cache
+def _opened(path: Path) -> GraphFolder:
+    return GraphFolder(path)
 
 
 def seed_lists(graph: GraphFolder, batches: int, batch_size: int, seed: int) -> list[Tensor]:

@@ -6,7 +6,7 @@ This file imports only the standard library, so that it loads in every interpret
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -21,6 +21,7 @@ class Options:
         batches: minibatches a round.
         macrobatch: minibatches that our sampler makes together; 0 leaves the choice to the loader.
         threads: threads that a contestant may use.
+        model: network that is trained, one of ``networks.recipe.MODELS``.
         hidden: width of the hidden layers, for training.
         seed: decides which training nodes take part and in which order.
     """
@@ -31,12 +32,9 @@ class Options:
     batches: int = 16
     macrobatch: int = 0
     threads: int = 1
+    model: str = "sage"
     hidden: int = 256
     seed: int = 0
-
-    def with_threads(self, threads: int) -> Options:
-        """The same workload for another number of threads."""
-        return replace(self, threads=threads)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able form, read back by :meth:`from_dict`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -18,6 +19,18 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 def resident_bytes() -> int:
     """Resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+
+def peak_bytes() -> int:
+    """Highest resident memory since the process began, or since :func:`reset_peak`."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+def reset_peak() -> None:
+    """Let the peak be what is resident now, where the kernel allows it."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 class AllocationMeter:
@@ -70,9 +83,10 @@ def measure(job: Job, number: int, meter: AllocationMeter) -> dict[str, Any]:
 
     Returns:
         the round's work, with ``wall`` and ``cpu`` (all threads) in seconds, minor page ``faults``,
-        ``resident`` bytes at the end, and allocations where they are counted
+        ``resident`` bytes at the end, their ``peak``, and allocations where they are counted
     """
+    reset_peak()
     before = Reading.now(meter)
     work = job(number)
     passed = Reading.now(meter).since(before)
-    return {**asdict(work), **passed, "resident": resident_bytes()}
+    return {**asdict(work), **passed, "resident": resident_bytes(), "peak": peak_bytes()}

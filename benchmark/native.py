@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,4 +41,12 @@ def gather_limit(threads: int, mebibytes: int = 1024) -> dict[str, Any]:
     out = subprocess.run(
         [str(program), str(threads), str(mebibytes)], check=True, capture_output=True, text=True
     )
+    return json.loads(out.stdout)
+
+
+def row_gather_limit(threads: int, tables: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+    """Bytes a second from random rows of tables of (rows, bytes a row), now; see ``row_gather_limit.cpp``."""
+    program = compiled("row_gather_limit", "-pthread")
+    sizes = [f"{rows}:{row_bytes}" for rows, row_bytes in tables]
+    out = subprocess.run([str(program), str(threads), *sizes], check=True, capture_output=True, text=True)
     return json.loads(out.stdout)

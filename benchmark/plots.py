@@ -12,6 +12,9 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
+from tables import SIDE_NAMES
+from training_tables import rows
+
 OURS_COLOUR, PEER_COLOUR = "#1f77b4", "#b0b0b0"
 Result = dict[str, Any]
 
@@ -51,6 +54,28 @@ def _series_plot(quantity: str, scale: float, label: str) -> Callable[[Result], 
     return plot
 
 
+def _training_plot(result: Result) -> Any:
+    """A panel a network and setting: ms a step of everyone, on a scale that shows factors."""
+    found = list(rows(result))
+    settings = list(dict.fromkeys(row.name.split(", ", 1)[1] for row in found))
+    models = list(dict.fromkeys(row.model for row in found))
+    figure, axes = plt.subplots(
+        len(models), len(settings), figsize=(5 * len(settings), 2.2 * len(models)), squeeze=False
+    )
+    for row in found:
+        title, place = row.name.split(", ", 1)
+        panel = axes[models.index(row.model)][settings.index(place)]
+        names = sorted(row.seconds, key=lambda name: not name.startswith("ours"))[::-1]
+        colours = [OURS_COLOUR if name.startswith("ours") else PEER_COLOUR for name in names]
+        bars = panel.barh(names, [1e3 * row.seconds[name] for name in names], color=colours)
+        panel.bar_label(bars, labels=[f"{1e3 * row.seconds[name]:,.0f}" for name in names], padding=3)
+        panel.set_xscale("log")
+        panel.margins(x=0.25)
+        panel.set_title(f"{title}, {place}", fontsize=10)
+        panel.set_xlabel("ms a step")
+    return figure
+
+
 def _memory_plot(result: Result) -> Any:
     """Resident memory of our loader against minibatches done."""
     rounds = result["long"]["rounds"]
@@ -69,32 +94,84 @@ def _memory_plot(result: Result) -> Any:
     return figure
 
 
-def _accuracy_plot(result: Result) -> Any:
-    """Paired differences of test accuracy against the reference sampler, a dot a seed."""
-    figure, axes = plt.subplots(figsize=(6.5, 3.2))
-    shown = {name: d for name, d in result["datasets"].items() if {"ours", "reference"} <= set(d["tests"])}
-    for place, (_, found) in enumerate(shown.items()):
-        pairs = zip(found["tests"]["ours"], found["tests"]["reference"], strict=True)
+def _footprint_plot(result: Result) -> Any:
+    """Peak memory of everyone: what graph, features and network take, and what steps add."""
+    settings = list(dict.fromkeys((one["model"], one["threads"], one["malloc"]) for one in result["series"]))
+    figure, axes = plt.subplots(1, len(settings), figsize=(5.5 * len(settings), 3), squeeze=False)
+    for panel, key in zip(axes.flat, settings, strict=True):
+        chosen = [one for one in result["series"] if (one["model"], one["threads"], one["malloc"]) == key]
+        everyone = {name: one for series in chosen for name, one in series["contestants"].items()}
+        names = list(everyone)[::-1]
+        ready = [everyone[name]["ready"] / 2**30 for name in names]
+        more = [
+            max(0.0, everyone[name]["median"]["peak"] / 2**30 - r)
+            for name, r in zip(names, ready, strict=True)
+        ]
+        colours = [OURS_COLOUR if name.startswith("ours") else PEER_COLOUR for name in names]
+        panel.barh(names, ready, color="#e0e0e0")
+        bars = panel.barh(names, more, left=ready, color=colours)
+        panel.bar_label(bars, labels=[f"+{value:.1f}" for value in more], padding=3)
+        panel.margins(x=0.15)
+        panel.set_xlabel("GiB")
+        panel.set_title(f"{key[0]}, {key[1]} thread(s), malloc {key[2]}", fontsize=10)
+    return figure
+
+
+def _differences(axes: Any, result: Result, side: str, other: str) -> None:
+    """Paired differences of test accuracy, a dot a seed, with mean and lower bound."""
+    datasets = result["datasets"].items()
+    shown = {name: found for name, found in datasets if {side, other} <= set(found["tests"])}
+    for place, found in enumerate(shown.values()):
+        pairs = zip(found["tests"][side], found["tests"][other], strict=True)
         axes.plot(
             [place] * found["seeds"], [100 * (a - b) for a, b in pairs], "o", color=PEER_COLOUR, alpha=0.6
         )
-        against = found["ours_against"]["reference"]
+        (against,) = (p for p in found["pairs"] if (p["side"], p["against"]) == (side, other))
         spread = against["mean_difference"] - against["lower_95"]
         axes.errorbar(
             place, against["mean_difference"], yerr=[[spread], [0]], fmt="D", color=OURS_COLOUR, capsize=6
         )
     axes.axhline(0, color="black", linewidth=0.5)
     axes.set_xticks(range(len(shown)), list(shown))
-    axes.set_ylabel("accuracy points, ours minus reference")
+    axes.set_title(f"{SIDE_NAMES[side]} minus {SIDE_NAMES[other]}", fontsize=10)
+    axes.set_ylabel("accuracy points")
+
+
+def _accuracy_plot(result: Result) -> Any:
+    """Our sampler against the reference, and bfloat16 against float32."""
+    pairs = [("ours", "reference"), ("native-bfloat16", "native")]
+    measured = [set(found["tests"]) for found in result["datasets"].values()]
+    pairs = [pair for pair in pairs if any(set(pair) <= tests for tests in measured)]
+    figure, axes = plt.subplots(1, len(pairs), figsize=(6.5 * len(pairs), 3.2), squeeze=False)
+    for one, pair in zip(axes.flat, pairs, strict=True):
+        _differences(one, result, *pair)
+    return figure
+
+
+def _convergence_plot(result: Result) -> Any:
+    """Median validation accuracy against seconds, a panel a data set."""
+    count = len(result["datasets"])
+    figure, axes = plt.subplots(1, count, figsize=(3.6 * count, 3.2), squeeze=False)
+    for one, (dataset, found) in zip(axes.flat, result["datasets"].items(), strict=True):
+        for side, colour in (("native", OURS_COLOUR), ("pyg", PEER_COLOUR)):
+            curve = found["sides"][side]
+            one.plot(curve["curve_seconds"], curve["curve"], "o-", markersize=3, color=colour, label=side)
+        one.axhline(found["target"], color="black", linewidth=0.5)
+        one.set_title(dataset, fontsize=10)
+        one.set_xlabel("seconds")
+    axes[0][0].set_ylabel("validation accuracy, %")
+    axes[0][0].legend()
     return figure
 
 
 PLOTS: dict[str, Callable[[Result], Any]] = {
     "sampling": _series_plot("edges_per_second", 1e-6, "million edges a second"),
     "loading": _series_plot("wall_per_minibatch", 1e3, "ms a minibatch"),
-    "training": _series_plot("wall_per_minibatch", 1e3, "ms a step"),
+    "training": _training_plot,
     "memory": _memory_plot,
+    "footprint": _footprint_plot,
     "accuracy": _accuracy_plot,
+    "convergence": _convergence_plot,
 }
 
 

@@ -10,12 +10,25 @@ import argparse
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import tables
 from cli import RESULTS
 from settings import HERE
-from tables import RENDERERS, Result
+from tables import Result
+from training_tables import footprint, layers, training
+
+RENDERERS: dict[str, Callable[[Result], str]] = {
+    "sampling": tables.sampling,
+    "loading": tables.speeds,
+    "training": training,
+    "footprint": footprint,
+    "layers": layers,
+    "memory": tables.memory,
+    "accuracy": tables.accuracy,
+    "convergence": tables.convergence,
+}
 
 
 def machine(result: Result) -> str:

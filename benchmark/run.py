@@ -1,17 +1,22 @@
 """The way in to all benchmarks: measure what is asked for, draw, and write the tables into README.md.
 
     python benchmark/run.py sampling                      one benchmark, on a graph of our own generator
-    python benchmark/run.py sampling loading --rounds 3   several, with options of their own scripts
-    python benchmark/run.py all --graph /data/products    everything but accuracy, on a graph folder
-    python benchmark/run.py accuracy                      20 paired seeds on real graphs; goes on where it was
+    python benchmark/run.py sampling loading --rounds 3   several, with options that all of them know
+    python benchmark/run.py all --graph /data/products    everything but accuracy and convergence
+    python benchmark/run.py training --models sage gat    some networks; --resume goes on where it was
+    python benchmark/run.py accuracy convergence          on real graphs; both go on where they were
     python benchmark/run.py report                        tables and plots again, from the stored JSON files
 
 Benchmarks:
-    sampling   edges a second: ours, pyg-lib, DGL, and the memory's own limit
-    loading    the loader with features: ours and PyG's NeighborLoader
-    training   a GraphSAGE step: ours, PyG (trim_to_layer, hand-written slices), DGL
-    memory     page faults, allocations and growth of resident memory
-    accuracy   ours against a reference sampler and PyG
+    sampling     edges a second: ours, pyg-lib, DGL, and the memory's own limit
+    loading      the loader with features: ours and PyG's NeighborLoader
+    training     a step of SAGE, GCN, GIN and GAT: native layers, PyG's (trim_to_layer, hand-written
+                 slices), DGL's; and the time that gathers and matrix products alone need
+    footprint    peak memory, page faults and allocations of training steps
+    layers       aggregation and dense layers alone: GB/s and GFLOP/s of ours and torch
+    memory       page faults, allocations and growth of the loader's resident memory
+    accuracy     our sampler against a reference and PyG's; native layers against PyG's; bfloat16
+    convergence  time to accuracy of the main job: native layers against PyG's
 
 A peer takes part where its interpreter has it. Give each its own environment, so that nothing disturbs ours:
     python -m venv dgl-env && dgl-env/bin/pip install torch==2.13.0 dgl==1.1.3 packaging
@@ -26,6 +31,9 @@ import sys
 from collections.abc import Callable, Sequence
 
 import accuracy
+import convergence
+import footprint
+import layers
 import loading
 import memory
 import report
@@ -36,9 +44,11 @@ MEASURED: dict[str, Callable[[Sequence[str] | None], None]] = {
     "sampling": sampling.main,
     "loading": loading.main,
     "training": training.main,
+    "footprint": footprint.main,
+    "layers": layers.main,
     "memory": memory.main,
 }
-CHOICES = {**MEASURED, "accuracy": accuracy.main}
+CHOICES = {**MEASURED, "accuracy": accuracy.main, "convergence": convergence.main}
 
 
 def main(arguments: list[str]) -> int:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 LOADS_PER_EDGE = (
     2.2  # random reads of the graph that an edge costs: its source, and its share of the list's bounds
 )
 OURS = "ours"
+SIDE_NAMES = {
+    "ours": "PyG's layers, our minibatches",
+    "reference": "reference sampler",
+    "pyg": "PyG's sampler",
+    "native": "native layers",
+    "native-bfloat16": "native layers, bfloat16",
+}
 Result = dict[str, Any]
 
 
@@ -140,27 +147,42 @@ def accuracy(result: Result) -> str:
     """Mean test accuracies and the paired differences with their lower bounds."""
     rows = []
     for dataset, found in result["datasets"].items():
-        for side, figures in found["ours_against"].items():
+        for figures in found["pairs"]:
+            side, other = figures["side"], figures["against"]
             rows.append(
                 [
                     dataset,
                     str(found["seeds"]),
-                    side,
-                    f"{found['mean']['ours']:.2f}",
+                    SIDE_NAMES[side],
+                    SIDE_NAMES[other],
                     f"{found['mean'][side]:.2f}",
+                    f"{found['mean'][other]:.2f}",
                     f"{figures['mean_difference']:+.2f}",
                     f"{figures['lower_95']:+.2f}",
                     f"-{found['task']['allowed_loss']:.1f}",
                 ]
             )
-    header = ["", "seeds", "against", "ours %", "theirs %", "mean difference", "lower 95 % bound", "at least"]
+    header = ["", "seeds", "", "against", "%", "against %", "mean difference", "lower 95 % bound", "at least"]
     return table(header, rows)
 
 
-RENDERERS: dict[str, Callable[[Result], str]] = {
-    "sampling": sampling,
-    "loading": speeds,
-    "training": speeds,
-    "memory": memory,
-    "accuracy": accuracy,
-}
+def convergence(result: Result) -> str:
+    """When each side's validation accuracy came within half a point of the best that both reach."""
+    rows = []
+    for dataset, found in result["datasets"].items():
+        native, pyg = (found["sides"][side] for side in ("native", "pyg"))
+        both = native["seconds"] and pyg["seconds"]
+        rows.append(
+            [
+                dataset,
+                str(found["seeds"]),
+                f"{found['target']:.2f}",
+                *(f"{side['seconds']:.2f}" if side["seconds"] else "-" for side in (native, pyg)),
+                f"{pyg['seconds'] / native['seconds']:.1f}x" if both else "-",
+                *(f"{side['reached']}" for side in (native, pyg)),
+                *(f"{side['test']:.2f}" for side in (native, pyg)),
+            ]
+        )
+    header = ["", "seeds", "validation %", "native, s", "PyG's layers, s", "times as fast"]
+    header += ["runs that got there", "PyG's", "test %, native", "PyG's"]
+    return table(header, rows)

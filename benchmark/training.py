@@ -1,23 +1,139 @@
-"""One step of GraphSAGE: sampling, features, forward, backward and Adam, ours against PyG and DGL."""
+"""One training step of each network: sampling, features, forward, backward and Adam, ours, PyG's and DGL's.
+
+Every piece (network, threads, allocator, table of contestants) is stored as soon as it is measured, in
+``results/training/GRAPH/``; with ``--resume`` pieces of the same options are kept. Beside them the rates that
+bound a step are measured, once for every setting (``limits.py``).
+"""
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+from typing import Any
 
-from cli import Run, parser
+from cli import Run, parser, write_json
+from harness import Players, Series
+from limits import Rates, Step, steps, summary
+from networks.recipe import MODELS
+from settings import Setting
 
-OURS = ("ours", "ours", "training")
-OTHERS = [
-    ("PyG trim_to_layer", "pyg", "training-trimmed"),
-    ("PyG hand-written slices", "pyg", "training-sliced"),
-    ("DGL", "dgl", "training"),
-]
+
+@dataclass(frozen=True)
+class Column:
+    """A contestant: its name, side, job, and minibatches a round (0: all that the options say)."""
+
+    name: str
+    side: str
+    job: str
+    batches: int = 0
+
+
+OURS = Column("ours", "ours", "training-native")
+# Ours takes part in both tables, each of which fits the memory. Slow contestants do the first minibatches of
+# a round only; medians are of a minibatch.
+TABLES = {
+    "peers": [
+        OURS,
+        Column("ours, bfloat16", "ours", "training-native-bfloat16"),
+        Column("DGL", "dgl", "training", batches=2),
+        Column("PyG hand-written slices", "pyg", "training-sliced", batches=1),
+    ],
+    "trimmed": [
+        OURS,
+        Column("ours, PyG's layers", "ours", "training", batches=2),
+        Column("PyG trim_to_layer", "pyg", "training-trimmed", batches=1),
+    ],
+}
+REFUSED = {"gcn": ["PyG hand-written slices"]}  # PyG's GCNConv takes no bipartite graph
+
+
+def pieces_folder(run: Run) -> Path:
+    """Where the pieces of the run's graph lie."""
+    return run.results / "training" / run.graph.describe()["name"]
+
+
+def piece_path(run: Run, table: str, model: str, setting: Setting) -> Path:
+    """The file of one piece."""
+    name = f"{model}-{setting.threads}-{setting.malloc.value}-{table}.json"
+    return pieces_folder(run) / name
+
+
+def measured_before(path: Path, head: dict[str, Any]) -> bool:
+    """Whether the piece is there, with the same options and graph."""
+    if not path.is_file():
+        return False
+    found = json.loads(path.read_text())
+    return all(found[key] == json.loads(json.dumps(head[key])) for key in ("options", "graph"))
+
+
+def measure_table(run: Run, table: str, setting: Setting) -> None:
+    """All networks at one table, the processes kept from one to the next."""
+    columns = TABLES[table]
+    contestants = [run.peers.contestant(*astuple(column)) for column in columns]
+    with Players(contestants, setting) as players:
+        for model in run.models:
+            one = replace(run, options=replace(run.options, model=model))
+            path, head = piece_path(run, table, model, setting), one.head("training")
+            if run.resume and measured_before(path, head):
+                continue
+            started = time.perf_counter()
+            print(f"{model}, {setting.threads} thread(s), malloc {setting.malloc.value}", flush=True)
+            names = [column.name for column in columns if column.name not in REFUSED.get(model, [])]
+            series: Series = players.series(one.options, run.rounds, names=names)
+            seconds = round(time.perf_counter() - started, 1)
+            write_json(path, {**head, "model": model, "table": table, "seconds": seconds, **series.as_dict()})
+
+
+def measure_limits(run: Run, wanted: dict[str, Step], before: Rates | None, threads: int) -> Rates:
+    """The rates of now, or of before where those were better; stored with what they mean for each network."""
+    now = Rates.measure(wanted, threads)
+    best = now.better(before) if before else now
+    found = {model: summary(step, best) for model, step in wanted.items()}
+    content = {**run.head("limits"), "threads": threads, "models": found, "rates": best.as_dict()}
+    write_json(pieces_folder(run) / f"limits-{threads}.json", content)
+    return best
+
+
+def without_rounds(series: dict[str, Any]) -> dict[str, Any]:
+    """A piece for the collected file: medians and versions of its contestants."""
+    kept = ("model", "table", "threads", "malloc", "environment", "absent", "seconds", "when")
+    contestants = {
+        name: {key: one[key] for key in ("versions", "ready", "median")}
+        for name, one in series["contestants"].items()
+    }
+    return {**{key: series[key] for key in kept}, "contestants": contestants}
+
+
+def collect(run: Run) -> None:
+    """Write all pieces that there are into the one file that tables and pictures are made of."""
+    series, limits = [], {}
+    for model in MODELS:
+        for path in sorted(pieces_folder(run).glob(f"{model}-*.json")):
+            series.append(without_rounds(json.loads(path.read_text())))
+    for path in sorted(pieces_folder(run).glob("limits-*.json")):
+        found = json.loads(path.read_text())
+        limits[str(found["threads"])] = found["models"]
+    run.store("training", {"series": series, "limits": limits})
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, then store the JSON file."""
-    run = Run.parse(parser(__doc__ or "", batches=4, rounds=5, threads=(1,)).parse_args(arguments))
-    run.store("training", {"series": run.duels(OURS, OTHERS)})
+    """Measure, then store the JSON files."""
+    options = parser(__doc__ or "", batches=4, rounds=3, threads=(1, 2))
+    options.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(TABLES))
+    options.add_argument("--no-limits", action="store_true", help="keep the rates that bound a step")
+    parsed = options.parse_args(arguments)
+    run = Run.parse(parsed)
+    wanted = {} if parsed.no_limits else steps(run.options, run.models, run.graph.num_nodes)
+    rates: dict[int, Rates] = {}
+    for setting in run.settings:
+        if wanted:
+            rates[setting.threads] = measure_limits(run, wanted, rates.get(setting.threads), setting.threads)
+        for table in parsed.tables:
+            measure_table(run, table, setting)
+    collect(run)
 
 
 if __name__ == "__main__":

@@ -12,36 +12,52 @@ import sys
 import time
 import traceback
 from importlib import import_module
+from typing import Any
 
-from jobs import Job, Options
-from meters import AllocationMeter, measure
+from jobs import Job, Options, Work
+from meters import AllocationMeter, measure, resident_bytes
 
 
-def prepare(side: str, job: str, options: Options) -> tuple[Job, dict[str, str]]:
-    """Import the side's module, build the job, and name the versions that take part."""
+def prepare(order: dict[str, Any]) -> tuple[Job, dict[str, Any]]:
+    """Import the side's module and build the job; the answer names the versions that take part."""
     import torch
 
+    options = Options.from_dict(order["options"])
     torch.set_num_threads(options.threads)
-    module = import_module(f"contestants.{side}")
-    builder = module.JOBS[job]
-    return builder(options), {"torch": torch.__version__, **module.versions()}
+    started = time.perf_counter()
+    module = import_module(f"contestants.{order['side']}")
+    job = module.JOBS[order["job"]](options)
+    versions = {"torch": torch.__version__, **module.versions()}
+    return job, {
+        "setup": time.perf_counter() - started,
+        "versions": versions,
+        "resident": resident_bytes(),
+    }
+
+
+def refused(number: int) -> Work:
+    """Stands for the job that could not be prepared; nobody asks for its rounds."""
+    raise RuntimeError(f"round {number} of a job that was never prepared")
 
 
 def main() -> None:
-    """Answer orders until the driver closes the pipe."""
+    """Answer orders until the driver closes the pipe: a job replaces the one before, or a round of it."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # libraries that greet on standard output must not end up among the answers
-    order = json.loads(sys.stdin.readline())
-    try:
-        started = time.perf_counter()
-        job, versions = prepare(order["side"], order["job"], Options.from_dict(order["options"]))
-        answers.write(json.dumps({"setup": time.perf_counter() - started, "versions": versions}) + "\n")
-        meter = AllocationMeter()
-        for line in sys.stdin:
-            answers.write(json.dumps(measure(job, json.loads(line)["round"], meter)) + "\n")
-    except Exception as error:
-        traceback.print_exc()
-        answers.write(json.dumps({"error": f"{type(error).__name__}: {error}".splitlines()[0]}) + "\n")
+    meter = AllocationMeter()
+    job: Job = refused
+    for line in sys.stdin:
+        order = json.loads(line)
+        try:
+            if "job" in order:
+                job = refused  # lets go of the one before, which may hold much memory
+                job, answer = prepare(order)
+            else:
+                answer = measure(job, order["round"], meter)
+        except Exception as error:
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+        answers.write(json.dumps(answer) + "\n")
 
 
 if __name__ == "__main__":

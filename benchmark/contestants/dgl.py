@@ -1,21 +1,18 @@
-"""DGL: its neighbour sampler, plain and fused, and a GraphSAGE step on blocks."""
+"""DGL: its neighbour sampler, plain and fused, and a training step on blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from functools import cache
 
 import dgl
 import torch
-import torch.nn.functional as F
 from dgl.dataloading import NeighborSampler
-from dgl.nn import SAGEConv
 
 from graphs import GraphFolder, seed_lists
 from jobs import Job, Options, Work
-
-DROPOUT = 0.5
-LEARNING_RATE = 0.003
+from networks.dgl import Blocks
+from networks.recipe import Trainer
 
 
 def versions() -> dict[str, str]:
@@ -23,6 +20,7 @@ def versions() -> dict[str, str]:
     return {"dgl": dgl.__version__}
 
 
+@cache
 def _graph(folder: GraphFolder, dtype: torch.dtype) -> dgl.DGLGraph:
     edges = torch.empty(0, dtype=dtype)  # empty: an edge's id is its position
     return dgl.graph(("csc", (folder.colptr.to(dtype), folder.row.to(dtype), edges)), idtype=dtype)
@@ -50,23 +48,6 @@ def _sampling(fused: bool, dtype: torch.dtype) -> Callable[[Options], Job]:
     return build
 
 
-class Sage(torch.nn.Module):
-    """GraphSAGE on blocks, as in DGL's examples."""
-
-    def __init__(self, features: int, hidden: int, classes: int, count: int) -> None:
-        super().__init__()
-        widths = [features, *[hidden] * (count - 1), classes]
-        self.convs = torch.nn.ModuleList(SAGEConv(i, o, "mean") for i, o in pairwise(widths))
-
-    def forward(self, blocks: list[dgl.DGLGraph], x: torch.Tensor) -> torch.Tensor:
-        """[batch_size, classes] logits of the seeds."""
-        for layer, (conv, block) in enumerate(zip(self.convs, blocks, strict=True)):
-            x = conv(block, x)
-            if layer + 1 < len(self.convs):
-                x = F.dropout(F.relu(x), DROPOUT, self.training)
-        return x
-
-
 def training(options: Options) -> Job:
     """Sample (fused), fetch features, forward, backward, Adam."""
     folder = GraphFolder.open(options.graph)
@@ -74,17 +55,15 @@ def training(options: Options) -> Job:
     seeds = seed_lists(folder, options.batches, options.batch_size, options.seed)
     x, y = folder.x, folder.y
     torch.manual_seed(options.seed)
-    network = Sage(x.size(1), options.hidden, folder.num_classes, len(options.fanouts))
-    optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
+    network = Blocks(options.model, x.size(1), options.hidden, folder.num_classes, len(options.fanouts))
+    trainer = Trainer(network)
 
     def round_(_: int) -> Work:
         work = Work()
         for batch in seeds:
             nodes, _, blocks = sampler.sample_blocks(graph, batch)
             features = x[nodes]
-            optimizer.zero_grad(set_to_none=True)
-            F.cross_entropy(network(blocks, features), y[batch]).backward()
-            optimizer.step()
+            trainer.step(network(blocks, features), y[batch])
             work.add(nodes.numel(), sum(block.num_edges() for block in blocks), features.nbytes)
         return work
 

@@ -1,9 +1,12 @@
-"""This project: the macrobatch sampler, the loader, and PyG's convolutions applied to prefixes."""
+"""This project: the macrobatch sampler, the loader, native layers, and PyG's convolutions on prefixes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from typing import Any, Literal
 
 import torch
 import torch_geometric
@@ -12,11 +15,10 @@ from torch_geometric.data import Data
 import pyg_batchgnn
 from graphs import GraphFolder, seed_lists
 from jobs import Job, Options, Work
-from models import Trainer
+from networks.recipe import DROPOUT, HEADS, Trainer
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, SamplingPlan
 from pyg_batchgnn.store import CscGraph
-from pyg_batchgnn.train.models import SAGE
 
 DEFAULT_MACROBATCH = 8
 
@@ -53,10 +55,11 @@ def _sampling(layout: Layout) -> Callable[[Options], Job]:
     return build
 
 
-def loader(options: Options, graph: GraphFolder) -> Any:
-    """The drop-in loader with its own choice of macrobatch size, unless the options name one."""
+@cache
+def _loader(options: Options, dtype: torch.dtype, export: Literal["pyg", "native"]) -> Any:
+    graph = GraphFolder.open(options.graph)
     return MacrobatchNeighborLoader(
-        Data(x=graph.x, edge_index=graph.edge_index, y=graph.y),
+        Data(x=graph.x.to(dtype), edge_index=graph.edge_index, y=graph.y),
         num_neighbors=list(options.fanouts),
         input_nodes=graph.seeds(options.batches * options.batch_size, options.seed),
         batch_size=options.batch_size,
@@ -64,12 +67,23 @@ def loader(options: Options, graph: GraphFolder) -> Any:
         seed=options.seed,
         threads=options.threads,
         macrobatch_size=options.macrobatch or "auto",
+        export=export,
     )
+
+
+def loader(
+    options: Options, dtype: torch.dtype = torch.float32, export: Literal["pyg", "native"] = "pyg"
+) -> Any:
+    """The drop-in loader over features of ``dtype``, its macrobatches of its own choice unless told.
+
+    The same object for every network that is trained in this process.
+    """
+    return _loader(replace(options, model=""), dtype, export)
 
 
 def loading(options: Options) -> Job:
     """Iterate the loader, features and labels included, and let each minibatch go."""
-    batches = loader(options, GraphFolder.open(options.graph))
+    batches = loader(options)
 
     def round_(_: int) -> Work:
         work = Work()
@@ -80,12 +94,26 @@ def loading(options: Options) -> Job:
     return round_
 
 
-def training(options: Options) -> Job:
-    """The same step as the peers': loader, prefixes, forward, backward, Adam."""
+def _model(module: Any, options: Options, **gin: bool) -> torch.nn.Module:
+    """The network of ``options`` from a module that has SAGE, GCN, GIN (which takes ``gin``) and GAT."""
     graph = GraphFolder.open(options.graph)
-    batches = loader(options, graph)
+    widths = (graph.num_features, options.hidden, graph.num_classes, len(options.fanouts))
+    builders: dict[str, Callable[[], torch.nn.Module]] = {
+        "sage": lambda: module.SAGE(*widths, dropout=DROPOUT),
+        "gcn": lambda: module.GCN(*widths, dropout=DROPOUT),
+        "gin": lambda: module.GIN(*widths, **gin),
+        "gat": lambda: module.GAT(*widths, dropout=DROPOUT, heads=HEADS),
+    }
+    return builders[options.model]()
+
+
+def training(options: Options) -> Job:
+    """PyG's convolutions on prefixes: loader, forward, backward, Adam."""
+    from pyg_batchgnn.train import models
+
+    batches = loader(options)
     torch.manual_seed(options.seed)
-    network = SAGE(graph.x.size(1), options.hidden, graph.num_classes, len(options.fanouts))
+    network = _model(models, options)
     trainer = Trainer(network)
 
     def round_(_: int) -> Work:
@@ -99,9 +127,37 @@ def training(options: Options) -> Job:
     return round_
 
 
+def _native(dtype: torch.dtype) -> Callable[[Options], Job]:
+    """Native layers on native minibatches; features, activations and products in ``dtype``."""
+
+    def build(options: Options) -> Job:
+        models = import_module("pyg_batchgnn.nn.models")
+
+        batches = loader(options, dtype, "native")
+        torch.manual_seed(options.seed)
+        network = _model(models, options, norm_last=False)
+        trainer = Trainer(network)
+        row_bytes = dtype.itemsize * GraphFolder.open(options.graph).num_features
+
+        def round_(_: int) -> Work:
+            work = Work()
+            for batch in batches:
+                with torch.autocast("cpu", torch.bfloat16, enabled=dtype is torch.bfloat16):
+                    logits = network(batch)
+                trainer.step(logits, batch.attribute("y", batch.batch_size))
+                work.add(batch.num_nodes, batch.num_edges, batch.num_nodes * row_bytes)
+            return work
+
+        return round_
+
+    return build
+
+
 JOBS: dict[str, Callable[[Options], Job]] = {
     "sampling": _sampling(Layout.COO),
     "sampling-csc": _sampling(Layout.CSC),
     "loading": loading,
     "training": training,
+    "training-native": _native(torch.float32),
+    "training-native-bfloat16": _native(torch.bfloat16),
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -13,7 +15,8 @@ from torch_geometric.loader import NeighborLoader
 
 from graphs import GraphFolder, seed_lists
 from jobs import Job, Options, Work
-from models import SlicedSage, Trainer, TrimmedSage
+from networks.pyg import Sliced, Trimmed
+from networks.recipe import Trainer
 
 
 def versions() -> dict[str, str]:
@@ -79,9 +82,9 @@ def _sampling(options: Options, dtype: torch.dtype) -> Job:
     return round_
 
 
-def loader(options: Options, graph: GraphFolder) -> Any:
-    """PyG's NeighborLoader, in this process, over the round's seed nodes."""
-    _require_sampler()
+@cache
+def _loader(options: Options) -> Any:
+    graph = GraphFolder.open(options.graph)
     return NeighborLoader(
         Data(x=graph.x, edge_index=graph.edge_index, y=graph.y),
         num_neighbors=list(options.fanouts),
@@ -91,9 +94,15 @@ def loader(options: Options, graph: GraphFolder) -> Any:
     )
 
 
+def loader(options: Options) -> Any:
+    """PyG's NeighborLoader, in this process; the same for every network that is trained in it."""
+    _require_sampler()
+    return _loader(replace(options, model=""))
+
+
 def loading(options: Options) -> Job:
     """Iterate the loader, features and labels included, and let each minibatch go."""
-    batches = loader(options, GraphFolder.open(options.graph))
+    batches = loader(options)
 
     def round_(_: int) -> Work:
         work = Work()
@@ -107,9 +116,11 @@ def loading(options: Options) -> Job:
 def _training(model: Callable[..., torch.nn.Module]) -> Callable[[Options], Job]:
     def build(options: Options) -> Job:
         graph = GraphFolder.open(options.graph)
-        batches = loader(options, graph)
+        batches = loader(options)
         torch.manual_seed(options.seed)
-        network = model(graph.x.size(1), options.hidden, graph.num_classes, len(options.fanouts))
+        network = model(
+            options.model, graph.num_features, options.hidden, graph.num_classes, len(options.fanouts)
+        )
         trainer = Trainer(network)
 
         def round_(_: int) -> Work:
@@ -128,6 +139,6 @@ JOBS: dict[str, Callable[[Options], Job]] = {
     "sampling": sampling,
     "sampling-32": sampling_32,
     "loading": loading,
-    "training-trimmed": _training(TrimmedSage),
-    "training-sliced": _training(SlicedSage),
+    "training-trimmed": _training(Trimmed),
+    "training-sliced": _training(Sliced),
 }

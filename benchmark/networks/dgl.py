@@ -1,0 +1,59 @@
+"""The networks on DGL's convolutions and blocks, as in DGL's examples."""
+
+from __future__ import annotations
+
+import dgl
+import torch
+from dgl.nn import GATConv, GINConv, GraphConv, SAGEConv
+from torch import nn
+
+from networks.recipe import HEADS, Convolution, Stack, mlp
+
+
+class Heads(nn.Module):
+    """Attention whose heads stand beside each other, or are averaged in the last layer."""
+
+    def __init__(self, inputs: int, outputs: int, last: bool) -> None:
+        super().__init__()
+        self.last = last
+        columns = outputs if last else outputs // HEADS
+        self.attention = GATConv(inputs, columns, HEADS, allow_zero_in_degree=True)
+
+    def forward(self, block: dgl.DGLGraph, x: torch.Tensor) -> torch.Tensor:
+        """[destinations, outputs]."""
+        heads = self.attention(block, x)
+        return heads.mean(1) if self.last else heads.flatten(1)
+
+
+def convolution(model: str, hidden: int) -> Convolution:
+    """DGL's layer of the network named ``model``.
+
+    DGL adds no self loops to sampled blocks: its GCN and GAT do a little less than the other sides'.
+    """
+
+    def gin(inputs: int, outputs: int, _: bool) -> nn.Module:
+        return GINConv(mlp(inputs, hidden, outputs), "sum")
+
+    def gcn(inputs: int, outputs: int, _: bool) -> nn.Module:
+        return GraphConv(inputs, outputs, norm="both", allow_zero_in_degree=True)
+
+    builders: dict[str, Convolution] = {
+        "sage": lambda inputs, outputs, _: SAGEConv(inputs, outputs, "mean"),
+        "gcn": gcn,
+        "gin": gin,
+        "gat": Heads,
+    }
+    return builders[model]
+
+
+class Blocks(Stack):
+    """A network on DGL's blocks, one a layer."""
+
+    def __init__(self, model: str, features: int, hidden: int, classes: int, count: int) -> None:
+        super().__init__(model, convolution(model, hidden), features, hidden, classes, count)
+
+    def forward(self, blocks: list[dgl.DGLGraph], x: torch.Tensor) -> torch.Tensor:
+        """[batch_size, classes] logits of the seeds."""
+        for layer, (conv, block) in enumerate(zip(self.convs, blocks, strict=True)):
+            x = self.between(layer, conv(block, x))
+        return x

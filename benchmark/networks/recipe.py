@@ -1,0 +1,80 @@
+"""What the networks of all sides share: widths, what stands between convolutions, and the optimiser's step.
+
+SAGE, GCN and GAT have ReLU and dropout after all layers but the last; GIN has two-layer MLPs with batch
+normalisation and ReLU inside, and batch normalisation and ReLU after all layers but the last. Imports torch
+alone, so that it loads in every interpreter that takes part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+MODELS = ("sage", "gcn", "gin", "gat")
+DROPOUT = 0.5
+LEARNING_RATE = 0.003
+HEADS = 4
+
+
+def widths(features: int, hidden: int, classes: int, count: int) -> list[tuple[int, int]]:
+    """(input columns, output columns) of each of ``count`` layers, the layer nearest the input first."""
+    return list(pairwise([features, *[hidden] * (count - 1), classes]))
+
+
+def mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    """The two-layer MLP of a GIN layer."""
+    first, last = nn.Linear(inputs, hidden), nn.Linear(hidden, outputs)
+    return nn.Sequential(first, nn.BatchNorm1d(hidden), nn.ReLU(inplace=True), last)
+
+
+def after(model: str, hidden: int) -> nn.Module:
+    """What follows every layer of ``model`` but the last."""
+    if model == "gin":
+        return nn.Sequential(nn.BatchNorm1d(hidden), nn.ReLU(inplace=True))
+    return nn.Sequential(nn.ReLU(inplace=True), nn.Dropout(DROPOUT))
+
+
+Convolution = Callable[[int, int, bool], nn.Module]
+"""Makes the convolution from so many to so many columns; the flag tells the last layer."""
+
+
+class Stack(nn.Module):
+    """Convolutions and what stands between them.
+
+    Args:
+        model: one of ``MODELS``.
+        convolution: of the side.
+        features, hidden, classes, count: widths, and number of layers.
+    """
+
+    def __init__(
+        self, model: str, convolution: Convolution, features: int, hidden: int, classes: int, count: int
+    ) -> None:
+        super().__init__()
+        pairs = widths(features, hidden, classes, count)
+        self.convs = nn.ModuleList(
+            convolution(a, b, place + 1 == count) for place, (a, b) in enumerate(pairs)
+        )
+        self.afters = nn.ModuleList(after(model, hidden) for _ in pairs[1:])
+
+    def between(self, layer: int, x: Tensor) -> Tensor:
+        """What the next layer reads, from the output of ``layer`` (counted from 0)."""
+        return self.afters[layer](x) if layer < len(self.afters) else x
+
+
+class Trainer:
+    """One optimiser step: forward, cross entropy on the seeds, backward, Adam."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model.train()
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+
+    def step(self, logits: Tensor, labels: Tensor) -> None:
+        """Finish the step whose forward pass gave ``logits`` [S, classes] for ``labels`` [S]."""
+        self.optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(logits.float(), labels).backward()
+        self.optimizer.step()
