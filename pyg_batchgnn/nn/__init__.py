@@ -2,21 +2,25 @@
 place where the backward pass allows, and read features where they lie."""
 
 from pyg_batchgnn.nn.activation import Dropout, ReLU
+from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.graph import LayerGraph, layer_graph, whole_graph
 from pyg_batchgnn.nn.linear import Linear
 from pyg_batchgnn.nn.norm import BatchNorm
 from pyg_batchgnn.nn.rows import RowView
+from pyg_batchgnn.nn.sage import SAGEConv
 from pyg_batchgnn.nn.update import Update
 
 __all__ = [
     "BatchNorm",
     "Dropout",
+    "GCNConv",
     "GINConv",
     "LayerGraph",
     "Linear",
     "ReLU",
     "RowView",
+    "SAGEConv",
     "Update",
     "layer_graph",
     "whole_graph",

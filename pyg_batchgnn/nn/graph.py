@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard
 from weakref import WeakKeyDictionary
 
 import torch
@@ -15,7 +15,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from pyg_batchgnn import ops
 
 
-@runtime_checkable
 class SampledBatch(Protocol):
     """What layers know of a minibatch (`pyg_batchgnn.Minibatch` is one).
 
@@ -39,6 +38,11 @@ class SampledBatch(Protocol):
     def epoch(self) -> int: ...
     @property
     def key(self) -> int: ...
+
+
+def is_sampled(edges: Any) -> TypeGuard[SampledBatch]:
+    """Whether ``edges`` are a minibatch. (What isinstance does with a protocol would compute its key.)"""
+    return hasattr(edges, "nodes_per_hop") and hasattr(edges, "indptr")
 
 
 @dataclass(frozen=True, eq=False)

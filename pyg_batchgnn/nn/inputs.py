@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from torch import Tensor
 
-from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, layer_graph, whole_graph
+from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled, layer_graph, whole_graph
 from pyg_batchgnn.nn.rows import RowView
 
 #: Rows that a layer reads.
@@ -83,13 +83,12 @@ def _graph(
     own: Rows | None,
     size: tuple[int, int] | None,
 ) -> LayerGraph:
-    if isinstance(edges, LayerGraph) or not isinstance(edges, SampledBatch):
-        if layer is not None:
-            raise ValueError(f"layer={layer} belongs to a minibatch, got edges of {type(edges).__name__}")
-    elif layer is None:
-        raise ValueError("give the layer's number beside a minibatch: conv(x, minibatch, layer)")
-    else:
+    if is_sampled(edges):
+        if layer is None:
+            raise ValueError("give the layer's number beside a minibatch: conv(x, minibatch, layer)")
         return layer_graph(edges, layer)
+    if layer is not None:
+        raise ValueError(f"layer={layer} belongs to a minibatch, got edges of {type(edges).__name__}")
     if isinstance(edges, LayerGraph):
         return edges
     targets = sources.size(0) if own is None else own.size(0)
@@ -97,4 +96,4 @@ def _graph(
         if size[0] != sources.size(0) or (own is not None and size[1] != own.size(0)):
             raise ValueError(f"size {tuple(size)} does not fit the rows given")
         targets = size[1]
-    return whole_graph(edges, sources.size(0), targets)
+    return whole_graph(cast(Tensor, edges), sources.size(0), targets)

@@ -17,7 +17,7 @@ constexpr int64_t kBlock = 1024;  // edges and rows of a task: a tenth of a mill
 // thread busy while the others have nothing left. The cut depends on the row alone.
 constexpr int64_t kPiece = 2048;
 constexpr int64_t kMostEdges = kBlock + kPiece;
-constexpr int64_t kBytesAhead = 4096;       // of rows between prefetch and use
+constexpr int64_t kBytesAhead = 6400;       // of rows between prefetch and use
 constexpr int64_t kStreamBytes = 16 << 20;  // an output as large as this has left the caches when it is read
 constexpr int64_t kLine = 64;
 

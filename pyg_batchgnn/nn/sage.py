@@ -1,0 +1,130 @@
+"""GraphSAGE (Hamilton, Ying and Leskovec 2017, algorithm 1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+import torch_geometric.nn
+from torch import Tensor
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
+from pyg_batchgnn.nn.precision import check_input, compute_dtype
+from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
+from pyg_batchgnn.nn.rows import RowView
+from pyg_batchgnn.nn.update import Update, update_arguments
+
+_REDUCE = {"mean": "mean", "sum": "sum", "add": "sum", "max": "max"}
+
+
+class SAGEConv(torch_geometric.nn.SAGEConv):
+    """PyG's `SAGEConv`: same arguments, initialisation and ``state_dict``; rows are read where they lie.
+
+    ``conv(x, minibatch, layer)`` computes one layer of a minibatch, ``conv(x, edge_index)`` a graph held
+    whole. Neighbours are aggregated before the product, and both products, bias, ReLU and dropout are one
+    pass.
+
+    Args:
+        in_channels: columns of x, or (of sources, of targets); -1 takes them from the first call.
+        out_channels: columns of the result.
+        aggr: "mean", "sum" (or "add") or "max".
+        normalize: scales the result's rows to length 1.
+        root_weight: adds the product of the targets' own rows.
+        project: a product and ReLU on every source before aggregation (Eq. 3 of the paper).
+        bias: whether there is one.
+        **kwargs: PyG's further ones, at their default values.
+
+    Raises:
+        ValueError: what PyG's layer can do and this one cannot.
+    """
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        aggr: Any = "mean",
+        normalize: bool = False,
+        root_weight: bool = True,
+        project: bool = False,
+        bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(aggr, str) or aggr not in _REDUCE:
+            raise refuse(self, f"aggr={aggr!r}", "give 'mean', 'sum', 'add' or 'max', or use PyG's layer")
+        super().__init__(in_channels, out_channels, aggr, normalize, root_weight, project, bias, **kwargs)
+        check_constructed(self)
+
+    def forward(
+        self,
+        x: Rows | tuple[Rows, Rows | None],
+        edge_index: Edges,
+        layer: int | tuple[int, int] | None = None,
+        *,
+        size: tuple[int, int] | None = None,
+        update: Update | None = None,
+    ) -> Tensor:
+        """Rows of the layer's targets.
+
+        Args:
+            x: [>= N, in_channels] rows of the sources, of which the first D are the targets', a tensor or a
+                `RowView`; or (sources, targets), (sources, None).
+            edge_index: a minibatch with ``layer``, or [2, E] with sources above targets.
+            layer: of the minibatch, 1 nearest the input. (PyG's ``size`` in this place is understood.)
+            size: (N, D) for an ``edge_index`` between nodes of two kinds.
+            update: what follows, in the same pass.
+
+        Returns:
+            [D, out_channels] of the weights' dtype; bfloat16 under autocast.
+        """
+        check_called(self)
+        if layer is not None and not isinstance(layer, int):
+            layer, size = None, layer
+        given = conv_input(x, edge_index, layer, size)
+        self._initialise(given)
+        dtype = compute_dtype(self.lin_l.weight)
+        check_input(given.x, self.lin_l.in_channels, dtype)
+        neighbours, own = self._aggregate(given)
+        inputs: list[Rows] = [neighbours]
+        weights = [self.lin_l.weight]
+        if own is not None:
+            check_input(own, self.lin_r.in_channels, dtype, "rows of the targets")
+            inputs.append(own)
+            weights.append(self.lin_r.weight)
+        arguments = update_arguments(update, given.graph, self.training)
+        rows = given.graph.num_targets
+        if not self.normalize:
+            return ops.linear(inputs, weights, self.lin_l.bias, num_rows=rows, out_dtype=dtype, **arguments)
+        out = ops.linear(inputs, weights, self.lin_l.bias, num_rows=rows, out_dtype=dtype)
+        return ops.activate(F.normalize(out, p=2.0, dim=-1), **arguments)
+
+    def _initialise(self, given: ConvInput) -> None:
+        """Gives weights of unknown width theirs, as PyG does at the first call."""
+        if is_uninitialized_parameter(self.lin_l.weight):
+            self.lin_l.initialize_parameters(self.lin_l, (given.x,))
+        own = given.own_rows()
+        if self.root_weight and own is not None and is_uninitialized_parameter(self.lin_r.weight):
+            self.lin_r.initialize_parameters(self.lin_r, (own,))
+
+    def _aggregate(self, given: ConvInput) -> tuple[Tensor, Rows | None]:
+        """The neighbours' rows reduced [D, F], and the targets' own, None where the layer reads none."""
+        graph, x = given.graph, given.x
+        reduce, dtype = _REDUCE[str(self.aggr)], compute_dtype(self.lin_l.weight)
+        if isinstance(x, RowView) and not self.project:
+            table, row = x.table, x.row
+            out = ops.aggregate(table, graph.indptr, graph.indices, row=row, reduce=reduce, out_dtype=dtype)
+            return out, given.own_rows() if self.root_weight else None
+        if self.project:
+            source = ops.linear([x], [self.lin.weight], self.lin.bias, relu=True, out_dtype=dtype)
+        else:
+            source = x
+        by_source = graph.by_source if source.requires_grad else ()
+        if given.beside and self.root_weight and not self.project:
+            return ops.aggregate_beside(
+                source, graph.indptr, graph.indices, by_source=by_source, reduce=reduce, out_dtype=dtype
+            )
+        out = ops.aggregate(
+            source, graph.indptr, graph.indices, by_source=by_source, reduce=reduce, out_dtype=dtype
+        )
+        return out, given.own_rows() if self.root_weight else None
