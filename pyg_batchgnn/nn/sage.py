@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 import torch_geometric.nn
 from torch import Tensor
@@ -115,10 +116,7 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
             table, row = x.table, x.row
             out = ops.aggregate(table, graph.indptr, graph.indices, row=row, reduce=reduce, out_dtype=dtype)
             return out, given.own_rows() if self.root_weight else None
-        if self.project:
-            source = ops.linear([x], [self.lin.weight], self.lin.bias, relu=True, out_dtype=dtype)
-        else:
-            source = x
+        source = x if isinstance(x, Tensor) and not self.project else self._projected(x, dtype)
         by_source = graph.by_source if source.requires_grad else ()
         if given.beside and self.root_weight and not self.project:
             return ops.aggregate_beside(
@@ -128,3 +126,6 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
             source, graph.indptr, graph.indices, by_source=by_source, reduce=reduce, out_dtype=dtype
         )
         return out, given.own_rows() if self.root_weight else None
+
+    def _projected(self, x: Rows, dtype: torch.dtype) -> Tensor:
+        return ops.linear([x], [self.lin.weight], self.lin.bias, relu=True, out_dtype=dtype)
