@@ -32,7 +32,7 @@ def pair(dtype: torch.dtype = torch.float64, **options: Any) -> tuple[GCNConv, t
 
 def reference(pygs: Any, x: Tensor, minibatch: Minibatch, layer: int, weight: Tensor | None) -> Tensor:
     """`gcn_norm` on all nodes and edges, then the layer's edges and its targets' loops alone."""
-    edges, sources, targets = layer_edges(minibatch, layer)
+    edges, _, targets = layer_edges(minibatch, layer)
     every = minibatch.edge_index
     if pygs.normalize:
         every, weight = gcn_norm(
