@@ -11,7 +11,7 @@ namespace pyg_batchgnn {
 namespace {
 
 constexpr int64_t kBlockRows = 16 * kTileRows;  // rows that meet a panel of weights while it is in the cache
-constexpr int64_t kBlocksPerTask = 4;
+constexpr int64_t kBlocksPerTask = 32;
 
 // Weights of one group and input, transposed and cut into panels: [columns, panel] each, one after the other.
 template <class T>
@@ -79,10 +79,16 @@ class Forward {
     std::vector<Buffer<T>> converted;
     std::vector<const T*> values;  // [inputs][kBlockRows]
     std::vector<uint64_t> row_keys;
+    std::vector<Ahead::Row> next;
+    Ahead ahead;
     Buffer<T> tile;
   };
 
-  void block(int64_t begin, int64_t end, Scratch& scratch) const {
+  // Rows [begin, end), with those up to `next_end` fetched on the way.
+  void block(int64_t begin, int64_t end, int64_t next_end, Scratch& scratch) const {
+    scratch.next.clear();
+    foresee(inputs_, end, next_end, scratch.next);
+    scratch.ahead = {scratch.next.data(), scratch.next.data() + scratch.next.size()};
     read_rows(begin, end, scratch);
     scratch.tile.reserve(kTileRows * kernels_.panel);
     scratch.row_keys.resize(kBlockRows);
@@ -128,7 +134,8 @@ class Forward {
         starts[r] = values[t * kBlockRows + static_cast<size_t>(at + r)] + group * weight.columns;
       }
       kernels_.dense({starts, 1, kTileRows, weight.columns, padded / kernels_.width,
-                      weight.panel(group, first), padded, scratch.tile.data(), padded, t != 0});
+                      weight.panel(group, first), padded, scratch.tile.data(), padded, t != 0,
+                      &scratch.ahead});
     }
     const int64_t column = group * shape_.group_outputs() + first;
     const int64_t element = element_bytes(shape_.compute), mask_bytes = (shape_.outputs + 7) / 8;
@@ -137,7 +144,8 @@ class Forward {
                      drops() ? &dropout_ : nullptr, scratch.row_keys.data() + at,
                      static_cast<char*>(output_.y) + (row * shape_.outputs + column) * element,
                      shape_.compute, shape_.outputs,
-                     output_.mask != nullptr ? output_.mask + row * mask_bytes : nullptr, mask_bytes});
+                     output_.mask != nullptr ? output_.mask + row * mask_bytes : nullptr, mask_bytes,
+                     shape_.rows * shape_.outputs * element >= kStreamedBytes});
   }
 
   const ProductKernels<T>& kernels_;
@@ -157,14 +165,18 @@ void linear(const LinearShape& shape, const std::vector<LinearInput>& inputs,
             const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output,
             int64_t threads) {
   const Forward<T> forward(shape, inputs, weights, update, output);
-  const int64_t task_rows = kBlockRows * kBlocksPerTask;
+  // Few threads take long tasks, within which rows can be fetched ahead.
+  const int64_t blocks = (shape.rows + kBlockRows - 1) / kBlockRows;
+  const int64_t task_rows = kBlockRows * std::clamp<int64_t>(blocks / (8 * threads), 1, kBlocksPerTask);
   const int64_t tasks = (shape.rows + task_rows - 1) / task_rows;
   std::vector<typename Forward<T>::Scratch> scratch(static_cast<size_t>(std::max<int64_t>(1, threads)));
   run_tasks(tasks, threads, [&](int64_t task, int64_t slot) {
     const int64_t end = std::min(shape.rows, (task + 1) * task_rows);
     for (int64_t row = task * task_rows; row < end; row += kBlockRows) {
-      forward.block(row, std::min(end, row + kBlockRows), scratch[static_cast<size_t>(slot)]);
+      const int64_t next = std::min(end, row + kBlockRows);
+      forward.block(row, next, std::min(end, next + kBlockRows), scratch[static_cast<size_t>(slot)]);
     }
+    product_kernels<T>().fence();
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/allocation.h"
 #include "kernels/nn/linear.h"
@@ -57,6 +58,18 @@ void row_pointers(const LinearInput& input, Element compute, int64_t begin, int6
   for (int64_t i = begin; i < end; ++i, to += stride) {
     read_rounded(input.row(i), input.element, compute, input.columns, to);
     pointers[i - begin] = to;
+  }
+}
+
+// Outputs from this size on go past the caches: nothing of them would be left there for their reader.
+constexpr int64_t kStreamedBytes = 8 << 20;
+
+// Rows [begin, end) of the inputs, to be fetched while the block before them is computed.
+inline void foresee(const std::vector<LinearInput>& inputs, int64_t begin, int64_t end,
+                    std::vector<Ahead::Row>& rows) {
+  for (const LinearInput& input : inputs) {
+    const int64_t bytes = input.columns * element_bytes(input.element);
+    for (int64_t i = begin; i < end && bytes != 0; ++i) rows.push_back({input.row(i), input.row(i) + bytes});
   }
 }
 

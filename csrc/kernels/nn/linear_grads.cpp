@@ -64,7 +64,7 @@ class Backward {
         inputs_(inputs),
         gradient_(gradient),
         wanted_(wanted),
-        grad_stride_(round_up(shape.outputs, kWordBits)),
+        grad_stride_(block_stride<T>(round_up(shape.outputs, kWordBits))),
         weights_(inputs.size()) {
     for (size_t t = 0; t < inputs.size(); ++t) {
       if (wanted.inputs[t] != nullptr) spread_weight(weights[t], t);
@@ -84,12 +84,15 @@ class Backward {
     Buffer<T> input;
     Buffer<T> product;
     std::vector<const T*> values;
+    std::vector<Ahead::Row> next;
+    Ahead ahead;
   };
 
   void part(int64_t begin, int64_t end, T* sums, Scratch& scratch) const {
     std::fill_n(sums, part_elements(), T{0});
     for (int64_t row = begin; row < end; row += kBlockRows) {
       read_grad(row, std::min(end, row + kBlockRows), scratch.grad);
+      foresee_block(row + kBlockRows, std::min(end, row + 2 * kBlockRows), scratch);
       T* to = sums;
       for (size_t t = 0; t < inputs_.size(); ++t) {
         if (wanted_.weights.size() > t) add_weight_grad(t, row, to, scratch);
@@ -102,6 +105,7 @@ class Backward {
         }
       }
     }
+    kernels_.fence();
   }
 
   void write(const T* sums, const std::vector<LinearWeight>& weights, Element bias_element) const {
@@ -121,6 +125,17 @@ class Backward {
   // Tiles of a dense product may reach beyond the last group's end.
   int64_t padded_outputs() const { return shape_.outputs + kTileRows; }
 
+  void foresee_block(int64_t begin, int64_t end, Scratch& scratch) const {
+    scratch.next.clear();
+    if (begin < end) {
+      const int64_t row_bytes = shape_.outputs * element_bytes(gradient_.element);
+      const char* const grad = static_cast<const char*>(gradient_.grad);
+      if (row_bytes != 0) scratch.next.push_back({grad + begin * row_bytes, grad + end * row_bytes});
+      if (!wanted_.weights.empty()) foresee(inputs_, begin, end, scratch.next);
+    }
+    scratch.ahead = {scratch.next.data(), scratch.next.data() + scratch.next.size()};
+  }
+
   void spread_weight(const LinearWeight& weight, size_t t) {
     const int64_t columns = group_columns(t), stride = weight_stride(t), count = shape_.outputs * columns;
     Buffer<T> rounded;
@@ -135,7 +150,7 @@ class Backward {
   void read_grad(int64_t begin, int64_t end, GradBlock<T>& block) const {
     block.rows = end - begin;
     block.stride = grad_stride_;
-    block.words = grad_stride_ / kWordBits;
+    block.words = (shape_.outputs + kWordBits - 1) / kWordBits;
     block.values.reserve(kBlockRows * grad_stride_ + 1);
     block.by_row.reserve(kBlockRows * block.words + 1);
     block.by_column.reserve(grad_stride_ + 1);
@@ -193,8 +208,17 @@ class Backward {
       }
       char* const to =
           static_cast<char*>(wanted_.inputs[t]) + (begin * inputs_[t].columns + group * columns) * item;
+      const int64_t step = inputs_[t].columns * item;
+      const bool lines = columns * item % Ahead::kLine == 0 && step % Ahead::kLine == 0 &&
+                         reinterpret_cast<uintptr_t>(to) % Ahead::kLine == 0;
+      const bool streamed =
+          lines && inputs_[t].element == kElement<T> && shape_.rows * step >= kStreamedBytes;
       for (int64_t i = 0; i < grad.rows; ++i) {
-        kernels_.write(product + i * stride, columns, inputs_[t].element, to + i * inputs_[t].columns * item);
+        if (streamed) {
+          kernels_.stream(product + i * stride, columns * item, to + i * step);
+        } else {
+          kernels_.write(product + i * stride, columns, inputs_[t].element, to + i * step);
+        }
       }
     }
   }
@@ -211,7 +235,8 @@ class Backward {
       for (int64_t piece = 0; piece < pieces; ++piece) {
         const int64_t first = vectors * piece / pieces, last = vectors * (piece + 1) / pieces;
         kernels_.sparse({words, word_step, values, row_step, value_step, rows, last - first,
-                         x + first * kernels_.width, x_stride, out + first * kernels_.width, out_stride});
+                         x + first * kernels_.width, x_stride, out + first * kernels_.width, out_stride,
+                         &scratch.ahead});
       }
       return;
     }
@@ -220,8 +245,8 @@ class Backward {
     pointers.resize(static_cast<size_t>(rows));
     for (int64_t r = 0; r < rows; ++r) pointers[static_cast<size_t>(r)] = values + r * row_step;
     if (whole != 0) {
-      kernels_.dense(
-          {pointers.data(), value_step, whole, terms, vectors, x, x_stride, out, out_stride, true});
+      kernels_.dense({pointers.data(), value_step, whole, terms, vectors, x, x_stride, out, out_stride, true,
+                      &scratch.ahead});
     }
     if (whole != rows)
       last_rows(pointers.data() + whole, value_step, rows - whole, terms, vectors, x, x_stride,
@@ -232,6 +257,7 @@ class Backward {
   void last_rows(const T* const* values, int64_t value_step, int64_t rows, int64_t terms, int64_t vectors,
                  const T* x, int64_t x_stride, T* out, int64_t out_stride) const {
     constexpr int64_t kMostWidth = 64;
+    Ahead nothing;
     const T* starts[kTileRows];
     T tile[kTileRows * kMostWidth];
     for (int64_t r = 0; r < kTileRows; ++r) starts[r] = values[std::min(r, rows - 1)];
@@ -243,7 +269,7 @@ class Backward {
                     tile + r * width);
       }
       kernels_.dense({starts, value_step, kTileRows, terms, count, x + first * kernels_.width, x_stride, tile,
-                      width, true});
+                      width, true, &nothing});
       for (int64_t r = 0; r < rows; ++r) {
         std::copy_n(tile + r * width, width, out + r * out_stride + first * kernels_.width);
       }

@@ -21,6 +21,27 @@ constexpr int64_t element_bytes(Element element) {
 constexpr int64_t kTileRows = 6;   // rows of a product come in groups of so many
 constexpr int64_t kWordBits = 64;  // rows or columns whose zeros are known by one word
 
+// Rows that will be needed next, asked of memory a few lines at a time while there is something to compute:
+// rows picked from a table are nothing that the processor could foresee.
+struct Ahead {
+  static constexpr int64_t kLine = 64;
+  struct Row {
+    const char* at;
+    const char* end;
+  };
+
+  Row* row = nullptr;
+  Row* last = nullptr;
+
+  void fetch(int64_t lines) {
+    for (; lines > 0 && row != last; --lines) {
+      __builtin_prefetch(row->at, 0, 2);
+      row->at += kLine;
+      if (row->at >= row->end) ++row;
+    }
+  }
+};
+
 // out[r, :] = sum over s of values[r][s * value_step] * x[s, :], added to out where `add`.
 // `values` and `out` have room for a multiple of kTileRows rows (values repeat), x and out for whole vectors.
 template <class T>
@@ -33,6 +54,7 @@ struct DenseProduct {
   T* out;
   int64_t out_stride;
   bool add;
+  Ahead* ahead;
 };
 
 // out[r, :] += sum over s in bits(words[r * word_step]) of values[r * row_step + s * value_step] * x[s, :].
@@ -47,6 +69,7 @@ struct SparseProduct {
   int64_t x_stride;
   T* out;
   int64_t out_stride;
+  Ahead* ahead;
 };
 
 // What is done to a block of a product on its way to memory: bias, ReLU, dropout, rounding.
@@ -64,6 +87,7 @@ struct Finish {
   int64_t out_stride;  // elements
   uint8_t* mask;       // the first row's bits; or null
   int64_t mask_stride;
+  bool stream;  // past the caches, where whole lines are written
 };
 
 // A block of an output's gradient as the products need it: masked, scaled, and its zeros known.
@@ -76,9 +100,9 @@ struct MaskedGrad {
   int64_t mask_stride;
   T scale;
   int64_t rows, columns;
-  T* out;              // [rows, out_stride], zero beyond `columns`
-  int64_t out_stride;  // a multiple of kWordBits
-  uint64_t* words;     // [rows, out_stride / kWordBits]: which are not zero
+  T* out;  // [rows, out_stride], zero between `columns` and the next multiple of kWordBits
+  int64_t out_stride;
+  uint64_t* words;  // [rows, words of `columns`]: which are not zero
 };
 
 template <class T>
@@ -92,6 +116,9 @@ struct ProductKernels {
   void (*read)(const void* from, Element element, int64_t count, T* to);
   void (*write)(const T* from, int64_t count, Element element, void* to);
   void (*add)(const T* from, int64_t count, T* to);
+  // Whole lines, past the caches; `fence` before anybody else reads them.
+  void (*stream)(const void* from, int64_t bytes, void* to);
+  void (*fence)();
 };
 
 template <class T>

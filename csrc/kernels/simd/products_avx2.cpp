@@ -101,6 +101,15 @@ PYG_BATCHGNN_INLINE uint64_t kept_columns(const Dropout& dropout, uint64_t row_k
   return dropout.kept_levels == 0 ? 0 : bits;
 }
 
+PYG_BATCHGNN_INLINE void stream(const void* from, int64_t bytes, void* to) {
+  for (int64_t at = 0; at < bytes; at += 32) {
+    const auto* line = reinterpret_cast<const __m256i*>(static_cast<const char*>(from) + at);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(static_cast<char*>(to) + at), _mm256_loadu_si256(line));
+  }
+}
+
+PYG_BATCHGNN_INLINE void fence() { _mm_sfence(); }
+
 #include "kernels/simd/products_body.h"
 
 }  // namespace pyg_batchgnn::products_avx2

@@ -102,6 +102,15 @@ PYG_BATCHGNN_INLINE uint64_t kept_columns(const Dropout& dropout, uint64_t row_k
          static_cast<uint64_t>(_mm512_cmplt_epu16_mask(high, levels)) << 32;
 }
 
+PYG_BATCHGNN_INLINE void stream(const void* from, int64_t bytes, void* to) {
+  for (int64_t at = 0; at < bytes; at += 64) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(static_cast<char*>(to) + at),
+                        _mm512_loadu_si512(static_cast<const char*>(from) + at));
+  }
+}
+
+PYG_BATCHGNN_INLINE void fence() { _mm_sfence(); }
+
 #include "kernels/simd/products_body.h"
 
 }  // namespace pyg_batchgnn::products_avx512

@@ -67,6 +67,12 @@ PYG_BATCHGNN_INLINE uint64_t kept_columns(const Dropout& dropout, uint64_t row_k
   return bits;
 }
 
+PYG_BATCHGNN_INLINE void stream(const void* from, int64_t bytes, void* to) {
+  std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+PYG_BATCHGNN_INLINE void fence() {}
+
 #include "kernels/simd/products_body.h"
 
 }  // namespace pyg_batchgnn::products_baseline

@@ -1,6 +1,8 @@
 // The loops of kernels/simd/products.h in terms of Lanes<T>, kept_columns and read_half. Included once for
 // each kind of processor, inside its namespace and with its instructions switched on; so it includes nothing.
 
+constexpr int64_t kLinesPerTile = 24, kLinesPerRow = 4;  // fetched ahead; memory keeps up with about so many
+
 // A tile of kTileRows x C vectors, in registers from the first term to the last.
 template <class T, int C>
 PYG_BATCHGNN_INLINE void dense_tile(const DenseProduct<T>& p, const T* const* values, const T* x, T* out) {
@@ -35,8 +37,10 @@ PYG_BATCHGNN_INLINE void dense_tile(const DenseProduct<T>& p, const T* const* va
 
 template <class T, int C>
 void dense_columns(const DenseProduct<T>& p, const T* x, T* out) {
-  for (int64_t r = 0; r < p.rows; r += kTileRows)
+  for (int64_t r = 0; r < p.rows; r += kTileRows) {
+    p.ahead->fetch(kLinesPerTile);
     dense_tile<T, C>(p, p.values + r, x, out + r * p.out_stride);
+  }
 }
 
 template <class T>
@@ -66,6 +70,7 @@ void sparse_columns(const SparseProduct<T>& p, int64_t first) {
   using L = Lanes<T>;
   for (int64_t r = 0; r < p.rows; ++r) {
     uint64_t word = p.words[r * p.word_step];
+    p.ahead->fetch(kLinesPerRow);
     if (word == 0) continue;
     const T* const values = p.values + r * p.row_step;
     T* const out = p.out + r * p.out_stride + first;
@@ -99,6 +104,9 @@ void sparse(const SparseProduct<T>& p) {
     kTable[static_cast<size_t>(end - begin - 1)](p, begin * L::kWidth);
   }
 }
+
+template <class T>
+constexpr Element kOwnElement = sizeof(T) == 8 ? Element::kFloat64 : Element::kFloat32;
 
 PYG_BATCHGNN_INLINE float from_bfloat16(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
@@ -207,8 +215,15 @@ PYG_BATCHGNN_INLINE void finish_word(const Finish<T>& f, int64_t row, int64_t at
     }
     put_bits(f.mask + row * f.mask_stride, f.first_column + at, count, bits);
   }
-  write(done, count, f.out_element,
-        static_cast<char*>(f.out) + (row * f.out_stride + at) * element_bytes(f.out_element));
+  char* const out = static_cast<char*>(f.out) + (row * f.out_stride + at) * element_bytes(f.out_element);
+  const int64_t bytes = count * element_bytes(f.out_element);
+  if (!f.stream || bytes % Ahead::kLine != 0 || reinterpret_cast<uintptr_t>(out) % Ahead::kLine != 0) {
+    return write(done, count, f.out_element, out);
+  }
+  if (f.out_element == kOwnElement<T>) return stream(done, bytes, out);
+  T rounded[kWordBits];
+  write(done, count, f.out_element, rounded);
+  stream(rounded, bytes, out);
 }
 
 template <class T>
@@ -231,7 +246,7 @@ PYG_BATCHGNN_INLINE uint64_t mask_word(const MaskedGrad<T>& g, int64_t row, int6
 template <class T>
 void masked_grad(const MaskedGrad<T>& g) {
   using L = Lanes<T>;
-  const int64_t words = g.out_stride / kWordBits;
+  const int64_t words = (g.columns + kWordBits - 1) / kWordBits;
   const auto scale = L::all(g.scale);
   for (int64_t row = 0; row < g.rows; ++row) {
     const char* const grad =
@@ -239,12 +254,17 @@ void masked_grad(const MaskedGrad<T>& g) {
     for (int64_t word = 0; word < words; ++word) {
       const int64_t at = word * kWordBits, count = std::clamp<int64_t>(g.columns - at, 0, kWordBits);
       T* const out = g.out + row * g.out_stride + at;
-      read(grad + at * element_bytes(g.element), g.element, count, out);
-      for (int64_t i = count; i < kWordBits; ++i) out[i] = 0;
+      const T* values = out;
+      if (g.element == kOwnElement<T> && count == kWordBits) {
+        values = reinterpret_cast<const T*>(grad) + at;
+      } else {
+        read(grad + at * element_bytes(g.element), g.element, count, out);
+        for (int64_t i = count; i < kWordBits; ++i) out[i] = 0;
+      }
       const uint64_t bits = mask_word(g, row, at, count);
       uint64_t nonzero = 0;
       for (int64_t i = 0; i < kWordBits; i += L::kWidth) {
-        const auto value = L::keep(L::times(L::load(out + i), scale), bits >> i);
+        const auto value = L::keep(L::times(L::load(values + i), scale), bits >> i);
         nonzero |= L::nonzero(value) << i;
         L::store(out + i, value);
       }
@@ -258,12 +278,16 @@ void add(const T* from, int64_t count, T* to) {
   for (int64_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
+void stream_lines(const void* from, int64_t bytes, void* to) { stream(from, bytes, to); }
+void fence_lines() { fence(); }
+
 template <class T>
 constexpr ProductKernels<T> kKernels{Lanes<T>::kWidth, Lanes<T>::kWidth * Lanes<T>::kTileVectors,
                                      &dense<T>,        &sparse<T>,
                                      &finish<T>,       &masked_grad<T>,
                                      &read<T>,         &write<T>,
-                                     &add<T>};
+                                     &add<T>,          &stream_lines,
+                                     &fence_lines};
 
 const ProductKernels<float>& kernels(float) { return kKernels<float>; }
 const ProductKernels<double>& kernels(double) { return kKernels<double>; }
