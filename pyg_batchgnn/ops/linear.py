@@ -11,6 +11,7 @@ from torch import Tensor
 from pyg_batchgnn.ops.activation import check_drop, dropout_scale
 from pyg_batchgnn.ops.checks import INTEGERS, check_range, check_vector
 from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.ops.products import current_products, linear_by_torch
 
 #: What the products are computed with and return. Sums of bfloat16 products are float32.
 COMPUTE_DTYPES = (torch.float32, torch.bfloat16, torch.float64)
@@ -107,20 +108,11 @@ def linear(
         check_vector("node", node, (torch.int64,))
         if node.numel() < num_rows:
             raise ValueError(f"node has {node.numel()} ids for {num_rows} rows")
-    y, _ = kernels.linear(
-        checked,
-        rows,
-        [weight.contiguous() for weight in weights],
-        None if bias is None else bias.contiguous(),
-        num_rows,
-        groups,
-        dtype,
-        relu,
-        drop,
-        key,
-        node,
-        threads or torch.get_num_threads(),
-    )
+    arguments = (num_rows, groups, dtype, relu, drop, key, node, threads or torch.get_num_threads())
+    if current_products() == "torch":
+        return linear_by_torch(checked, rows, weights, bias, *arguments)
+    own = [weight.contiguous() for weight in weights]
+    y, _ = kernels.linear(checked, rows, own, None if bias is None else bias.contiguous(), *arguments)
     return y
 
 

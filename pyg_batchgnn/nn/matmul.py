@@ -1,0 +1,147 @@
+"""Who multiplies matrices: the package's own kernels, or torch's where those are clearly faster here.
+
+A run probes once, keeps the choice in its configuration and uses it again when it is resumed: the two round
+differently.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.ops.products import ProductsName, current_products, set_products
+
+#: Torch's products must be so much faster to be chosen.
+MARGIN = 1.1
+
+_MOST_ROWS = 16384  # of a product that is timed: enough that its weights count for nothing
+_KEY = 1
+
+
+@dataclass(frozen=True)
+class ProductChoice:
+    """Who multiplies matrices, and the rates that it was chosen by.
+
+    Attributes:
+        name: "native" or "torch".
+        native_rate, torch_rate: 10^9 floating-point operations a second, dense, with bias, ReLU and dropout.
+        threads: at which they were measured.
+        torch_same_bits: whether torch's results had the same bits on one and on ``threads`` threads.
+    """
+
+    name: ProductsName
+    native_rate: float
+    torch_rate: float
+    threads: int
+    torch_same_bits: bool
+
+    def __str__(self) -> str:
+        chosen, other = (
+            (self.native_rate, f"torch {self.torch_rate:.0f} GF/s")
+            if self.name == "native"
+            else (self.torch_rate, f"native {self.native_rate:.0f} GF/s")
+        )
+        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        depends = "" if self.torch_same_bits else "; torch's bits depend on the number of threads"
+        return f"matrix products: {self.name}, {chosen:.0f} GF/s ({other}), {threads}{depends}"
+
+
+class use_products:  # noqa: N801 (called like a function)
+    """Lets "native" or "torch" compute `ops.linear` from now on; in a ``with`` statement, until its end."""
+
+    def __init__(self, choice: ProductsName | ProductChoice) -> None:
+        self._before = set_products(choice.name if isinstance(choice, ProductChoice) else choice)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        set_products(self._before)
+
+
+def probe(
+    shapes: Sequence[tuple[int, int, int]],
+    dtype: torch.dtype = torch.float32,
+    threads: int | None = None,
+) -> ProductChoice:
+    """Times both on products of the shapes of a model's layers, which takes a fraction of a second.
+
+    Torch's are chosen where they are faster by `MARGIN` and have the same bits, results and gradients, on one
+    thread and on ``threads``. What is in use is left as it is: see `use_products`.
+
+    Args:
+        shapes: (rows, columns of the input, columns of the output) of each product.
+        dtype: what is computed in.
+        threads: torch's own number where None.
+    """
+    if not shapes:
+        raise ValueError("there is no shape to probe; give (rows, columns, outputs) of the model's layers")
+    threads = threads or torch.get_num_threads()
+    cases = [_Case(rows, columns, outputs, dtype) for rows, columns, outputs in shapes]
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        native_rate, torch_rate = _rate(cases, "native"), _rate(cases, "torch")
+        same = _same_bits(cases, threads)
+    finally:
+        torch.set_num_threads(before)
+    name: ProductsName = "torch" if torch_rate > MARGIN * native_rate and same else "native"
+    return ProductChoice(name, round(native_rate, 1), round(torch_rate, 1), threads, same)
+
+
+class _Case:
+    def __init__(self, rows: int, columns: int, outputs: int, dtype: torch.dtype) -> None:
+        generator = torch.Generator().manual_seed(0)
+        rows = max(1, min(rows, _MOST_ROWS))
+        weights = torch.float64 if dtype is torch.float64 else torch.float32
+        self.x = torch.randn(rows, columns, generator=generator).to(dtype)
+        self.weight = torch.randn(outputs, columns, generator=generator).to(weights).requires_grad_()
+        self.bias = torch.zeros(outputs, dtype=weights)
+        self.operations = 2 * rows * columns * outputs
+
+    def run(self) -> Tensor:
+        return ops.linear(
+            [self.x], [self.weight], self.bias, relu=True, drop=0.5, key=_KEY, out_dtype=self.x.dtype
+        )
+
+
+def _rate(cases: Sequence[_Case], name: ProductsName) -> float:
+    with use_products(name), torch.no_grad():
+        seconds = sum(_best(case.run) for case in cases)
+    return sum(case.operations for case in cases) / seconds / 1e9
+
+
+def _best(run: Callable[[], Tensor], repeats: int = 3) -> float:
+    run()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return max(min(times), 1e-9)
+
+
+def _same_bits(cases: Sequence[_Case], threads: int) -> bool:
+    """Whether torch's results and gradients do not depend on the number of threads."""
+
+    def answers(count: int) -> list[Tensor]:
+        torch.set_num_threads(count)
+        found = []
+        for case in cases:
+            y = case.run()
+            found += [y.detach(), *torch.autograd.grad(y.float().sum(), [case.weight])]
+        return found
+
+    with use_products("torch"), torch.enable_grad():
+        return all(torch.equal(one, other) for one, other in zip(answers(1), answers(threads), strict=True))
+
+
+__all__ = ["MARGIN", "ProductChoice", "current_products", "probe", "use_products"]
