@@ -1,0 +1,38 @@
+"""How ranks talk: collectives over any torch.distributed backend, counted, checked and named."""
+
+from pyg_batchgnn.comm.communicator import Communicator
+from pyg_batchgnn.comm.counters import Counters, Counts, KindCounts
+from pyg_batchgnn.comm.errors import (
+    AgreementError,
+    BrokenCommunicatorError,
+    CommError,
+    DivergenceError,
+    PeerError,
+)
+from pyg_batchgnn.comm.header import Header, Kind
+from pyg_batchgnn.comm.hook import gradient_hook
+from pyg_batchgnn.comm.host_memory import Access, share_on_host
+from pyg_batchgnn.comm.layout import Field, RowLayout
+from pyg_batchgnn.comm.rows import Received
+from pyg_batchgnn.comm.turns import Handle
+
+__all__ = [
+    "Access",
+    "AgreementError",
+    "BrokenCommunicatorError",
+    "CommError",
+    "Communicator",
+    "Counters",
+    "Counts",
+    "DivergenceError",
+    "Field",
+    "Handle",
+    "Header",
+    "Kind",
+    "KindCounts",
+    "PeerError",
+    "Received",
+    "RowLayout",
+    "gradient_hook",
+    "share_on_host",
+]

@@ -1,0 +1,76 @@
+"""Making communicators: the default group, the join on the store, a process group of one's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from pyg_batchgnn.comm.board import Board
+from pyg_batchgnn.comm.channel import Channel
+from pyg_batchgnn.comm.diagnosis import Peer
+from pyg_batchgnn.comm.errors import DivergenceError
+from pyg_batchgnn.comm.header import Header, Kind
+from pyg_batchgnn.comm.place import Process, endpoints, host_from
+from pyg_batchgnn.comm.transport import make_group
+from pyg_batchgnn.comm.values import gather_values
+
+_made = 0  # communicators of this process; the same number on every rank, as all make the same in order
+
+
+def connect(timeout: float, backend: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Makes torch's default process group from the launcher's environment where there is none yet.
+
+    Returns:
+        Whether there is one now. Without a launcher (no WORLD_SIZE) there is not: a world of one rank.
+    """
+    if dist.is_initialized():
+        return True
+    if "WORLD_SIZE" not in environment:
+        return False
+    absent = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in environment]
+    if absent:
+        raise ValueError(f"WORLD_SIZE is set but not {', '.join(absent)}; start with torchrun, or set them")
+    dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+    return True
+
+
+def make_channel(name: str, timeout: float, limit: int, host: int | None) -> Channel:
+    """A numbered channel over a new process group of all ranks; collective."""
+    global _made
+    host = host_from(os.environ) if host is None else host
+    process = Process.mine()
+    if not dist.is_initialized():
+        return Channel(name, None, None, [Peer(0, host, process)], 0, timeout, limit)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    _made += 1
+    store = dist.distributed_c10d._get_default_store()
+    board = Board(store, f"pyg_batchgnn/{_made}", rank, size)
+    cards = board.join({"name": name, "host": host, "process": asdict(process)}, timeout)
+    _check_names(cards)
+    group = make_group(timeout, name)
+    peers = [Peer(at, card["host"], Process(**card["process"])) for at, card in enumerate(cards)]
+    channel = Channel(name, group, board, peers, rank, timeout, limit)
+    addresses = gather_values(channel, endpoints(), Header(Kind.CONTROL))
+    channel.peers = [
+        Peer(peer.rank, peer.host, peer.process, tuple(theirs))
+        for peer, theirs in zip(peers, addresses, strict=True)
+    ]
+    channel.counters.reset()
+    channel.exchange = 0  # what users count
+    return channel
+
+
+def _check_names(cards: list[dict[str, Any]]) -> None:
+    names = [card["name"] for card in cards]
+    if len(set(names)) > 1:
+        common = max(names, key=names.count)
+        raise DivergenceError(
+            f"ranks make different communicators: {dict(enumerate(names))} (by rank); every rank must make "
+            "the same ones in the same order, on its main thread",
+            [rank for rank, name in enumerate(names) if name != common],
+        )

@@ -1,0 +1,101 @@
+"""One exchange at a time: here, or on a thread of the communicator's own."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Handle(Generic[T]):
+    """The outcome of an exchange that is under way."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._done = threading.Event()
+        self._value: list[T] = []
+        self._error: BaseException | None = None
+
+    def done(self) -> bool:
+        """Whether `wait` would return, or raise, at once."""
+        return self._done.is_set()
+
+    def wait(self) -> T:
+        """Waits for the end; returns what the plain form returns and raises what it raises, each time."""
+        while not self._done.wait(0.1):
+            pass  # in slices: Ctrl-C is heard between them
+        if self._error is not None:
+            raise self._error
+        return self._value[0]
+
+    def run(self) -> None:
+        """Does the work; called once, by the communicator."""
+        try:
+            self._value.append(self._work())
+        except BaseException as error:
+            self._error = error
+        finally:
+            del self._work  # it may hold large tensors
+            self._done.set()
+
+
+class Turns:
+    """Runs exchanges in the order in which they were asked for.
+
+    The thread starts with the first asynchronous exchange. Asking from two threads at once has no order and
+    is an error.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._busy = threading.Lock()
+        self._queue: queue.SimpleQueue[Handle | None] = queue.SimpleQueue()
+        self._pending = 0
+        self._count = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def now(self, work: Callable[[], T]) -> T:
+        """Runs on the calling thread, after what was started before."""
+        if self._pending:
+            return self.start(work).wait()
+        if not self._busy.acquire(blocking=False):
+            if self._pending:
+                return self.start(work).wait()
+            raise RuntimeError(
+                f"communicator {self._name!r} is used by two threads at once; exchanges would be in "
+                "another order on another rank: give each thread a communicator of its own"
+            )
+        try:
+            return work()
+        finally:
+            self._busy.release()
+
+    def start(self, work: Callable[[], T]) -> Handle[T]:
+        """Runs on the communicator's thread; returns at once."""
+        handle = Handle(work)
+        with self._count:
+            self._pending += 1
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name=f"comm {self._name}", daemon=True)
+            self._thread.start()
+        self._queue.put(handle)
+        return handle
+
+    def stop(self, seconds: float) -> bool:
+        """Ends the thread after what was started; whether it has ended in time."""
+        if self._thread is None:
+            return True
+        self._queue.put(None)
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _serve(self) -> None:
+        while (handle := self._queue.get()) is not None:
+            with self._busy:
+                handle.run()
+            with self._count:
+                self._pending -= 1
+            del handle

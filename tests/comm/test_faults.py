@@ -1,0 +1,114 @@
+"""A dead, stopped, diverged, slow or silent peer: the others end with an error that names it, in time."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.comm.ranks import run_ranks
+
+JOBS = "tests.comm.job_faults"
+TIMEOUT = 2.0
+
+#: How the victim misbehaves; the error on the others; what it must say.
+FAULTS = [
+    ("kill", "PeerError", r"process \d+\) no longer exists"),
+    ("raise", "PeerError", r"raised ValueError: the disk is full"),
+    ("interrupt", "PeerError", r"raised KeyboardInterrupt"),
+    ("leave", "PeerError", r"closed after exchange 5: its process ended"),
+    ("barrier", "DivergenceError", r"rank 1 \(host 0\) is in exchange 6, barrier \(control\)"),
+    ("other hop", "DivergenceError", r"rank 1 \(host 0\) is in .*macrobatch 5, hop 2"),
+    ("other dtype", "DivergenceError", r"16 bytes a row, float64"),
+    ("killed in the middle", "PeerError", r"no longer exists"),
+    ("interrupted in the middle", "PeerError", r"rank 1 .*(met|raised) KeyboardInterrupt"),
+    ("stop", "PeerError", r"is stopped .* never entered exchange 6 .*last entered exchange 5"),
+    ("stopped in the middle", "PeerError", r"is stopped"),
+    ("other communicator", "PeerError", r"last entered exchange 1 of communicator 'gradients'"),
+]
+
+
+#: The rest is tried with two ranks.
+AT_FOUR = {"kill", "raise", "other hop", "stop"}
+
+
+@pytest.mark.parametrize(("how", "error", "text"), FAULTS, ids=[fault[0] for fault in FAULTS])
+def test_the_others_name_the_peer(how: str, error: str, text: str) -> None:
+    ranks = 4 if how in AT_FOUR else 2
+    results = run_ranks(
+        f"{JOBS}:fault",
+        ranks,
+        {"how": how, "victim": 1, "timeout": TIMEOUT},
+        never_end=[1] if how.startswith("stop") else [],
+        check=False,
+        whole_end=ranks == 2,  # what was left in the middle of a collective must not hang there
+    )
+    for result in results:
+        if result.rank == 1:
+            assert result.code == {"kill": -9, "killed in the middle": -9}.get(how, result.code)
+            continue
+        assert result.code == 0, result.stderr
+        _check(result.value, error, [1])
+        assert re.search(text, result.value["text"]), result.value["text"]
+        assert "sampling" in result.value["text"]
+
+
+def _check(value: dict[str, Any], error: str, ranks: list[int]) -> None:
+    assert value["error"] == error, value
+    assert value["ranks"] == ranks, value["text"]
+    assert value["seconds"] <= TIMEOUT + 0.5, value["text"]
+    assert ("waited" in value["text"]) == (error == "PeerError")
+    said, seconds = value["again"]
+    assert said == "BrokenCommunicatorError" and seconds < 0.5
+
+
+@pytest.mark.parametrize("how", ["kill", "stop", "killed in the middle"])
+def test_the_rank_that_hosts_the_store_is_the_victim(how: str) -> None:
+    results = run_ranks(
+        f"{JOBS}:fault",
+        3,
+        {"how": how, "victim": 0, "timeout": TIMEOUT},
+        store="rank 0",
+        never_end=[0] if how == "stop" else [],
+        check=False,
+    )
+    for result in results[1:]:
+        assert result.code == 0, result.stderr
+        _check(result.value, "PeerError", [0])
+        assert re.search("is stopped" if how == "stop" else "no longer exists", result.value["text"])
+
+
+def test_a_slow_peer_is_waited_for() -> None:
+    for result in run_ranks(f"{JOBS}:fault", 2, {"how": "slow", "victim": 1, "timeout": TIMEOUT}):
+        assert result.value["error"] is None and result.value["seconds"] > 0.5 * TIMEOUT
+
+
+def test_a_rank_that_never_comes_is_named() -> None:
+    results = run_ranks(f"{JOBS}:absent", 3, {"victim": 2, "timeout": 1.5})
+    for result in results[:2]:
+        assert result.value["error"] == "PeerError" and result.value["ranks"] == [2]
+        assert "rank 2 never came to make communicator 'second'" in result.value["text"]
+        assert result.value["seconds"] < 3.5
+
+
+def test_ranks_that_make_different_communicators_are_told() -> None:
+    for result in run_ranks(f"{JOBS}:other_name", 3):
+        assert result.value["error"] == "DivergenceError" and result.value["ranks"] == [1]
+        assert "{0: 'sampling', 1: 'gradients', 2: 'sampling'}" in result.value["text"]
+
+
+def test_ranks_with_other_arguments_are_told_by_name_and_value() -> None:
+    for result in run_ranks(f"{JOBS}:disagree", 3):
+        assert result.value["error"] == "AgreementError" and result.value["ranks"] == [0, 2]
+        assert 'policy: "ldg" on rank 0, nothing on ranks 1, 2' in result.value["text"]
+        assert "seed: 3 on ranks 0, 1, 4 on rank 2" in result.value["text"]
+        assert "fanout" not in result.value["text"]
+
+
+def test_two_threads_of_one_communicator_are_told() -> None:
+    assert "used by two threads at once" in run_ranks(f"{JOBS}:two_threads", 2)[0].value
+
+
+def test_a_process_that_ends_in_the_middle_does_not_hang() -> None:
+    run_ranks(f"{JOBS}:ends_with_work_under_way", 2, timeout=20, whole_end=True)

@@ -1,0 +1,208 @@
+"""The parts that need no peer: headers, counters, places, waiting, arguments."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+import torch
+
+from pyg_batchgnn.comm import Communicator, Counters, Header, Kind, KindCounts
+from pyg_batchgnn.comm.board import Note, State
+from pyg_batchgnn.comm.create import connect
+from pyg_batchgnn.comm.diagnosis import Peer, Scene, blame
+from pyg_batchgnn.comm.header import Operation, Purpose, describe
+from pyg_batchgnn.comm.place import Life, Process, endpoints, endpoints_in, host_from
+from pyg_batchgnn.comm.turns import Turns
+from pyg_batchgnn.comm.wait import TransportError, TransportTimeout, wait_for
+
+
+def test_a_header_survives_the_wire() -> None:
+    purpose = Purpose(7, Operation.EXCHANGE, Header(Kind.FEATURES, 1, 2), 400, 8)
+    assert describe(purpose.numbers()) == (
+        "exchange 7, exchange of rows (features, epoch 1, macrobatch 2) of 400 bytes a row, float32"
+    )
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [[0] * 9, Purpose(1, Operation.BARRIER, Header(Kind.CONTROL)).numbers()[:2] + [99] * 7],
+)
+def test_nonsense_from_a_peer_is_described(numbers: list[int]) -> None:
+    assert "something" in describe(numbers)
+
+
+def test_counters() -> None:
+    counters = Counters()
+    counters.add(Kind.FEATURES, KindCounts(rounds=1, rows_sent=5, bytes_sent=2000, seconds=0.5))
+    earlier = counters.snapshot()
+    counters.add(Kind.FEATURES, KindCounts(rounds=2))
+    counters.add(Kind.TOPOLOGY, KindCounts(count_rounds=3))
+    between = counters.snapshot() - earlier
+    assert between[Kind.FEATURES] == KindCounts(rounds=2) and between.total == KindCounts(2, 3)
+    assert (earlier + between).as_dict() == counters.reset().as_dict()
+    assert counters.snapshot().total == KindCounts()
+    _, *lines = str(earlier).splitlines()
+    assert [line.split()[:4] for line in lines] == [["features", "1", "0", "5"], ["total", "1", "0", "5"]]
+
+
+@pytest.mark.parametrize(
+    ("environment", "host"),
+    [({}, 0), ({"GROUP_RANK": "3", "SLURM_NODEID": "1"}, 3), ({"SLURM_NODEID": "2"}, 2)],
+)
+def test_a_host_is_what_the_launcher_says(environment: dict[str, str], host: int) -> None:
+    assert host_from(environment) == host
+
+
+def test_what_the_launcher_says_is_checked() -> None:
+    with pytest.raises(ValueError, match="GROUP_RANK must be a number"):
+        host_from({"GROUP_RANK": "node-a"})
+    with pytest.raises(ValueError, match="WORLD_SIZE is set but not RANK, MASTER_PORT"):
+        connect(5.0, "gloo", {"WORLD_SIZE": "2", "MASTER_ADDR": "here"})
+    with pytest.raises(ValueError, match="timeout must be positive"):
+        Communicator.create("never", timeout=0)
+
+
+def test_a_process_is_seen_to_run_to_stop_and_to_be_gone() -> None:
+    assert Process.mine().life() is Life.RUNNING
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    started = int(open(f"/proc/{child.pid}/stat").read().rpartition(")")[2].split()[19])  # noqa: SIM115, PTH123
+    process = replace(Process.mine(), pid=child.pid, started=started)
+    try:
+        assert process.life() is Life.RUNNING
+        assert replace(process, started=started + 1).life() is Life.GONE  # another process of that number
+        assert replace(process, machine="another").life() is Life.UNKNOWN
+        os.kill(child.pid, signal.SIGSTOP)
+        while process.life() is Life.RUNNING:
+            time.sleep(0.01)
+        assert process.life() is Life.STOPPED
+    finally:
+        child.kill()
+    while process.life() is not Life.GONE:  # a zombie is gone, too
+        time.sleep(0.01)
+    child.wait()
+    assert process.life() is Life.GONE
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_addresses_of_connections_are_found_in_error_texts(address: str) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        server = socket.create_server((address, 0), family=family)
+    except OSError:
+        pytest.skip(f"no {address} here")
+    with server, socket.create_connection(server.getsockname()[:2]) as client:
+        for one in (server, client):
+            text = f"Connection closed by peer [{address}]:{one.getsockname()[1]}. And [more] text:"
+            assert len(endpoints_in(text)) == 1
+            assert set(endpoints_in(text)) <= set(endpoints())
+
+
+class FakeWork:
+    """Ends after some slices, well or badly."""
+
+    def __init__(self, slices: int, error: str = "") -> None:
+        self.slices, self.error = slices, error
+
+    def is_completed(self) -> bool:
+        return self.slices <= 0
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        self.slices -= 1
+        if self.slices > 0:
+            raise RuntimeError("Operation timed out!")
+        if self.error:
+            raise RuntimeError(self.error)
+        return True
+
+
+def test_waiting() -> None:
+    looks: list[float] = []
+    wait_for(FakeWork(3), 10.0, looks.append)
+    assert len(looks) == 2
+    with pytest.raises(TransportError, match="connection closed"):
+        wait_for(FakeWork(2, "connection closed"), 10.0, looks.append)
+    with pytest.raises(TransportTimeout):
+        wait_for(FakeWork(1_000_000), 0.02, lambda _: time.sleep(0.01))
+
+
+def test_a_slice_that_ends_as_the_work_does_is_not_a_failure() -> None:
+    class Late(FakeWork):
+        def is_completed(self) -> bool:
+            return True  # it ended between the end of the slice and this look
+
+    wait_for(Late(2), 10.0, lambda _: None)
+
+
+def test_blame_without_a_store_names_the_address() -> None:
+    far = Process("another machine", 1, 1)
+    peers = [Peer(rank, rank, far, (f"10.0.0.{rank} 5{rank}",)) for rank in range(3)]
+    scene = Scene(0, "c", 4, "barrier", 0.1, 9.0, False, "closed by peer [10.0.0.2]:52", None, {})
+    failure = blame(scene, peers)
+    assert failure.ranks == (2,) and "the store does not answer" in failure.text
+    assert "closed its connection" in failure.text
+    unknown = blame(replace(scene, text="no address"), peers)
+    assert unknown.ranks == () and "could not be made out" in unknown.text
+
+
+def test_blame_after_a_timeout_names_who_never_entered_or_never_left() -> None:
+    far = Process("another machine", 1, 1)
+    peers = [Peer(rank, rank, far) for rank in range(4)]
+    notes = {
+        0: Note(4, State.ENTERED, "x"),
+        1: Note(3, State.ENTERED, "x"),
+        2: Note(4, State.ENTERED, "x"),
+        3: Note(5, State.ENTERED, "x"),
+    }
+    scene = Scene(0, "c", 4, "barrier", 9.0, 9.0, True, "", notes, {})
+    assert blame(scene, peers).ranks == (1,)
+    notes[1] = Note(4, State.CLOSED, "")  # it took part and left, as it may
+    assert blame(scene, peers).ranks == (2,)
+    notes[2] = Note(5, State.ENTERED, "x")
+    assert blame(scene, peers).ranks == ()
+
+
+def test_turns_keep_the_order_and_carry_errors() -> None:
+    turns, seen = Turns("t"), []
+    gate = threading.Event()
+    first = turns.start(lambda: (gate.wait(5), seen.append(1)))
+    second = turns.start(lambda: 1 // 0)
+    assert not first.done()
+    threading.Timer(0.05, gate.set).start()
+    turns.now(lambda: seen.append(3))
+    assert seen == [1, 3] and first.done()
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            second.wait()
+    assert turns.stop(5.0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "counts", "text"),
+    [
+        (torch.zeros(3), None, "counts must give the rows"),
+        (torch.zeros(3), [2], "do not add up"),
+        (torch.zeros(()), [1], "first dimension"),
+        ([torch.zeros(3)], [3], "a list of tensors has its own"),
+        ([torch.zeros(3)] * 2, None, "one tensor for each of 1 ranks"),
+    ],
+)
+def test_rows_that_cannot_be_exchanged_break_nothing(
+    rows: torch.Tensor, counts: list[int], text: str
+) -> None:
+    with Communicator.create("alone") as comm:
+        with pytest.raises(ValueError, match=text):
+            comm.exchange(rows, counts, Kind.FEATURES)
+        with pytest.raises(TypeError, match="Header or a Kind"):
+            comm.barrier("features")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="weight"):
+            comm.all_reduce(torch.ones(1), weight=-1.0)
+        comm.barrier()

@@ -1,0 +1,57 @@
+"""Rows arrive whole, in order, and counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.comm.ranks import run_ranks
+
+JOBS = "tests.comm.job_rows"
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_rows_of_every_dtype_and_shape_arrive(ranks: int) -> None:
+    run_ranks(f"{JOBS}:exchanges", ranks)
+
+
+def test_large_messages_are_cut_into_pieces_that_count_as_one_round() -> None:
+    whole = run_ranks(f"{JOBS}:exchanges", 3, {"most": 9, "dtypes": 3})
+    pieces = run_ranks(f"{JOBS}:exchanges", 3, {"most": 9, "dtypes": 3, "limit": 7})
+    for one, other in zip(whole, pieces, strict=True):
+        for counts in (*one.value.values(), *other.value.values()):
+            counts.pop("seconds")
+        assert one.value == other.value
+        assert one.value["features"]["rounds"] == 3 * 5 * 3
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_nobody_sends_anything(ranks: int) -> None:
+    run_ranks(f"{JOBS}:nothing_at_all", ranks)
+
+
+def test_attributes_of_different_types_travel_in_one_exchange() -> None:
+    run_ranks(f"{JOBS}:packed_rows", 3)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_counts_are_exact(ranks: int) -> None:
+    message = 13 * 8  # bytes of a count message
+    for result in run_ranks(f"{JOBS}:counted", ranks):
+        counts, total = result.value
+        others = [rank for rank in range(ranks) if rank != result.rank]
+        features, gradients = counts["features"], counts["gradients"]
+        assert (features["rounds"], features["count_rounds"]) == (1, 1)
+        assert features["rows_sent"] == (result.rank + 1) * len(others)
+        assert features["rows_received"] == sum(rank + 1 for rank in others)
+        assert features["bytes_sent"] == 12 * features["rows_sent"]
+        assert features["bytes_received"] == 12 * features["rows_received"]
+        assert features["count_bytes"] == 2 * len(others) * message
+        assert counts["topology"]["rounds"] == 2
+        assert counts["topology"]["bytes_sent"] == 2 * features["bytes_sent"]
+        # ten floats are gathered in one round; four thousand go in pieces out and in sums back
+        assert (gradients["rounds"], gradients["count_rounds"]) == (1 + 2, 2)
+        sizes = [4000 // ranks + (rank < 4000 % ranks) for rank in range(ranks)]
+        large = 4 * (sum(sizes[rank] for rank in others) + sizes[result.rank] * len(others))
+        assert gradients["bytes_sent"] == 40 * len(others) + large
+        assert (counts["control"]["rounds"], counts["control"]["count_rounds"]) == (0, 1)
+        assert total == {"total": 6}
