@@ -82,20 +82,31 @@ class Counters:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._by_kind = {kind: KindCounts() for kind in Kind}
+        self._by_kind = _zeros()
 
-    def add(self, kind: Kind, counts: KindCounts) -> None:
+    def add(self, kind: Kind, **increments: float) -> None:
+        """Adds to some of a kind's counts, named as in `KindCounts`."""
         with self._lock:
-            self._by_kind[kind] += counts
+            counts = self._by_kind[kind]
+            for name, value in increments.items():
+                counts[name] += value
 
     def snapshot(self) -> Counts:
         """The counts since the beginning or the last `reset`."""
         with self._lock:
-            return Counts(self._by_kind)
+            return _frozen(self._by_kind)
 
     def reset(self) -> Counts:
         """Starts anew from zero; returns what had been counted."""
         with self._lock:
-            counts = Counts(self._by_kind)
-            self._by_kind = {kind: KindCounts() for kind in Kind}
+            counts = _frozen(self._by_kind)
+            self._by_kind = _zeros()
             return counts
+
+
+def _zeros() -> dict[Kind, dict[str, Any]]:
+    return {kind: asdict(KindCounts()) for kind in Kind}
+
+
+def _frozen(by_kind: dict[Kind, dict[str, Any]]) -> Counts:
+    return Counts({kind: KindCounts(**counts) for kind, counts in by_kind.items()})

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pyg_batchgnn.comm.counters import KindCounts
 from pyg_batchgnn.comm.errors import DivergenceError
 from pyg_batchgnn.comm.header import AGREED, NUMBERS, Kind, Purpose, describe
 
@@ -57,7 +56,7 @@ class Step:
         with self._waiting():
             channel.transport.together(answers.view(-1), messages.view(-1), each, each)
         away_bytes = 2 * (channel.size - 1) * NUMBERS * messages.itemsize
-        channel.counters.add(self._kind, KindCounts(count_rounds=1, count_bytes=away_bytes))
+        channel.counters.add(self._kind, count_rounds=1, count_bytes=away_bytes)
         lists: list[list[int]] = answers.tolist()
         self._check(agreed, lists)
         columns = list(zip(*lists, strict=True))[AGREED:]
@@ -75,14 +74,14 @@ class Step:
         """
         with self._waiting():
             move()
-        counts = KindCounts(
+        self._channel.counters.add(
+            self._kind,
             rounds=1,
             rows_sent=rows[0],
             rows_received=rows[1],
             bytes_sent=sent,
             bytes_received=received,
         )
-        self._channel.counters.add(self._kind, counts)
 
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[None]:
@@ -91,7 +90,7 @@ class Step:
             yield
         finally:
             seconds = time.perf_counter() - started
-            self._channel.counters.add(self._kind, KindCounts(seconds=seconds))
+            self._channel.counters.add(self._kind, seconds=seconds)
 
     def _check(self, mine: list[int], lists: list[list[int]]) -> None:
         """All ranks see all headers: where one differs, every rank raises."""

@@ -42,10 +42,10 @@ def test_nonsense_from_a_peer_is_described(numbers: list[int]) -> None:
 
 def test_counters() -> None:
     counters = Counters()
-    counters.add(Kind.FEATURES, KindCounts(rounds=1, rows_sent=5, bytes_sent=2000, seconds=0.5))
+    counters.add(Kind.FEATURES, rounds=1, rows_sent=5, bytes_sent=2000, seconds=0.5)
     earlier = counters.snapshot()
-    counters.add(Kind.FEATURES, KindCounts(rounds=2))
-    counters.add(Kind.TOPOLOGY, KindCounts(count_rounds=3))
+    counters.add(Kind.FEATURES, rounds=2)
+    counters.add(Kind.TOPOLOGY, count_rounds=3)
     between = counters.snapshot() - earlier
     assert between[Kind.FEATURES] == KindCounts(rounds=2) and between.total == KindCounts(2, 3)
     assert (earlier + between).as_dict() == counters.reset().as_dict()
