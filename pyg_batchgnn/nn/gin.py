@@ -9,12 +9,11 @@ import torch_geometric.nn
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
 from pyg_batchgnn.nn.precision import check_input, compute_dtype
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
-from pyg_batchgnn.nn.update import Update
+from pyg_batchgnn.nn.update import Update, update_arguments
 
 
 class GINConv(torch_geometric.nn.GINConv):
@@ -37,7 +36,7 @@ class GINConv(torch_geometric.nn.GINConv):
         self,
         x: Rows | tuple[Rows, Rows | None],
         edge_index: Edges,
-        layer: int | None = None,
+        layer: int | tuple[int, int] | None = None,
         *,
         size: tuple[int, int] | None = None,
         update: Update | None = None,
@@ -48,7 +47,7 @@ class GINConv(torch_geometric.nn.GINConv):
             x: [>= N, F] rows of the sources, the targets' first, or a `RowView` of them; or a pair of sources
                 and targets.
             edge_index: a minibatch, or [2, E] sources above targets.
-            layer: of the minibatch, 1 nearest the input.
+            layer: of the minibatch, 1 nearest the input. (PyG's ``size`` in this place is understood.)
             size: (sources, targets) of an edge_index, where rows do not tell.
             update: ReLU and dropout after the module.
 
@@ -56,9 +55,11 @@ class GINConv(torch_geometric.nn.GINConv):
             [D, F'].
         """
         check_called(self)
+        if layer is not None and not isinstance(layer, int):
+            layer, size = None, layer
         given = conv_input(x, edge_index, layer, size)
         out: Tensor = self.nn(self._sums(given))
-        return out if update is None else self._updated(out, given.graph, update)
+        return ops.activate(out, **update_arguments(update, given.graph, self.training))
 
     def _sums(self, given: ConvInput) -> Tensor:
         """(1 + eps) * x[i] + the sum over i's in-edges, [D, F], in the type that the module computes in."""
@@ -81,8 +82,3 @@ class GINConv(torch_geometric.nn.GINConv):
             return out
         own = given.own.gather() if isinstance(given.own, RowView) else given.own
         return out + ((1.0 + self.eps) * own).to(dtype)
-
-    def _updated(self, out: Tensor, graph: LayerGraph, update: Update) -> Tensor:
-        drop = update.drop if self.training else 0.0
-        key = graph.dropout_key() if drop else 0
-        return ops.activate(out, relu=update.relu, drop=drop, key=key, node=graph.node)

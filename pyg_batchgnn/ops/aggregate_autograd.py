@@ -76,10 +76,9 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    indptr, indices, row, edge_weight, edge, source_scale, target_scale, self_scale, x, out = (
-        ctx.saved_tensors[:10]
-    )
-    by_source = ctx.saved_tensors[10:]
+    saved = ctx.saved_tensors  # once: torch.utils.checkpoint hands them out no second time
+    indptr, indices, row, edge_weight, edge, source_scale, target_scale, self_scale, x, out = saved[:10]
+    by_source = saved[10:]
     no_lists = [None] * len(by_source)
     grad = grad.contiguous()
     grad_x = grad_edge = grad_self = None

@@ -1,0 +1,130 @@
+"""What the four models share: a stack of native convolutions on a minibatch or on a graph held whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.nn.graph import SampledBatch, is_sampled
+from pyg_batchgnn.nn.inputs import Rows, head
+from pyg_batchgnn.nn.rows import RowView
+from pyg_batchgnn.nn.update import Update
+
+
+class ModelOutput(NamedTuple):
+    """Result of a forward pass; rows are the seeds of a minibatch, or all nodes of a whole graph.
+
+    Attributes:
+        logits: [S, classes] float32 (float64 from float64 weights).
+        hidden: [S, hidden] input of the last layer (the features themselves in a model of one layer).
+    """
+
+    logits: Tensor
+    hidden: Tensor
+
+
+def layer_widths(in_channels: int, hidden: int, out_channels: int, layers: int) -> list[tuple[int, int]]:
+    """(input columns, output columns) of each layer, the layer nearest the input first."""
+    if layers < 1:
+        raise ValueError(f"a model needs at least one layer, got layers={layers}")
+    return list(pairwise([in_channels, *[hidden] * (layers - 1), out_channels]))
+
+
+def features_of(minibatch: SampledBatch) -> RowView:
+    """The minibatch's features ``x`` where they lie.
+
+    Raises:
+        ValueError: the minibatch carries none.
+    """
+    row: Tensor | None = getattr(minibatch, "row", None)
+    block: Mapping[str, Tensor] = getattr(minibatch, "block", {})
+    if row is not None and "x" in block:
+        return RowView(block["x"], row)
+    raise ValueError(
+        "the minibatch carries no features 'x'; give them to the loader's data, or to the model: "
+        "model(minibatch, x=features_of_its_nodes)"
+    )
+
+
+class NativeModel(torch.nn.Module):
+    """A graph neural network of native convolutions.
+
+    A subclass may change what follows a convolution by `compute`.
+    """
+
+    def __init__(self, convs: Iterable[torch.nn.Module], dropout: float) -> None:
+        super().__init__()
+        self.convs = torch.nn.ModuleList(convs)
+        self.between = Update(relu=True, drop=dropout)
+
+    def compute(self, index: int, x: Rows, edges: Tensor | SampledBatch, layer: int | None) -> Tensor:
+        """Layer ``index`` (from 0) with what follows it: ReLU and dropout after all layers but the last."""
+        update = None if index == len(self.convs) - 1 else self.between
+        result: Tensor = self.convs[index](x, edges, layer, update=update)
+        return result
+
+    def outputs(
+        self, source: Tensor | SampledBatch, edge_index: Tensor | None = None, *, x: Rows | None = None
+    ) -> ModelOutput:
+        """Logits and last hidden layer; the arguments are those of `forward`."""
+        rows, edges = self._arguments(source, edge_index, x)
+        layers = len(self.convs)
+        hidden = rows
+        for index in range(layers):
+            hidden = rows
+            rows = self.compute(index, rows, edges, index + 1 if edge_index is None else None)
+        assert isinstance(rows, Tensor)
+        last = head(hidden, rows.size(0))
+        wide = rows.float() if rows.dtype == torch.bfloat16 else rows
+        return ModelOutput(wide, last.gather() if isinstance(last, RowView) else last)
+
+    def forward(
+        self, source: Tensor | SampledBatch, edge_index: Tensor | None = None, *, x: Rows | None = None
+    ) -> Tensor:
+        """Logits of a minibatch's seeds, or of all nodes of a graph held whole.
+
+        Called as ``model(minibatch)``, ``model(minibatch, x=features)`` or ``model(features, edge_index)``.
+
+        Args:
+            source: a minibatch with one hop a layer; or the features [N, F] of a graph held whole.
+            edge_index: [2, E] int64 sources above targets, with features for the first argument.
+            x: [>= N, F] features of the minibatch's nodes, in their order, or a `RowView`; where None, read
+                from its block by way of ``row``.
+
+        Returns:
+            [S, classes] float32 (float64 from float64 weights), rows of the seeds in order; or [N, classes].
+
+        Raises:
+            TypeError, ValueError: another combination of arguments, another number of hops than layers, or no
+                features.
+        """
+        return self.outputs(source, edge_index, x=x).logits
+
+    def _arguments(
+        self, source: Tensor | SampledBatch, edge_index: Tensor | None, x: Rows | None
+    ) -> tuple[Rows, Tensor | SampledBatch]:
+        """Features and edges of the three ways to call."""
+        if isinstance(source, Tensor):
+            if edge_index is None or x is not None:
+                raise TypeError("a graph held whole is given as model(features, edge_index)")
+            return source, edge_index
+        if not is_sampled(source):
+            raise TypeError(
+                f"expected a minibatch or features, got {type(source).__name__}; a loader with "
+                f"export='native' yields minibatches"
+            )
+        if edge_index is not None:
+            raise TypeError(
+                "a minibatch has its own edges; give its features as model(minibatch, x=features)"
+            )
+        hops, layers = len(source.edges_per_hop), len(self.convs)
+        if hops != layers:
+            raise ValueError(
+                f"a model of {layers} layers needs minibatches of {layers} hops, but this one has {hops}; "
+                f"give the loader {layers} entries in num_neighbors"
+            )
+        return features_of(source) if x is None else x, source

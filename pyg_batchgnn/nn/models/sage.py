@@ -1,0 +1,24 @@
+"""GraphSAGE with mean aggregation (Hamilton et al. 2017)."""
+
+from __future__ import annotations
+
+from pyg_batchgnn.nn.models.base import NativeModel, layer_widths
+from pyg_batchgnn.nn.sage import SAGEConv
+
+
+class SAGE(NativeModel):
+    """ReLU and dropout after all layers but the last, in one pass with the layer's products.
+
+    Args:
+        in_channels: columns of the features.
+        hidden: columns between layers.
+        out_channels: number of classes.
+        layers: number of layers.
+        dropout: probability of zeroing an element while training, in [0, 1).
+    """
+
+    def __init__(
+        self, in_channels: int, hidden: int, out_channels: int, layers: int = 3, dropout: float = 0.5
+    ) -> None:
+        widths = layer_widths(in_channels, hidden, out_channels, layers)
+        super().__init__((SAGEConv(a, b) for a, b in widths), dropout)

@@ -1,0 +1,79 @@
+"""Each native model with the PyG model of the same parameters, and what tests feed them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import Minibatch, nn
+from pyg_batchgnn.train import models as pyg
+from tests.nn.batches import FEATURES, batch_cases, sampled, table
+
+HIDDEN, CLASSES = 16, 5
+
+
+class Pair(NamedTuple):
+    """Constructors; the argument is the probability of dropout, where the model has it."""
+
+    native: Callable[[float], nn.NativeModel]
+    pyg: Callable[[float], pyg.PrefixModel]
+
+
+PAIRS: dict[str, Pair] = {
+    "sage": Pair(
+        lambda drop: nn.SAGE(FEATURES, HIDDEN, CLASSES, 3, drop),
+        lambda drop: pyg.SAGE(FEATURES, HIDDEN, CLASSES, 3, drop),
+    ),
+    "gcn": Pair(
+        lambda drop: nn.GCN(FEATURES, HIDDEN, CLASSES, 3, drop),
+        lambda drop: pyg.GCN(FEATURES, HIDDEN, CLASSES, 3, drop),
+    ),
+    "gin": Pair(
+        lambda _: nn.GIN(FEATURES, HIDDEN, CLASSES, 3, norm_last=False),
+        lambda _: pyg.GIN(FEATURES, HIDDEN, CLASSES, 3),
+    ),
+}
+
+
+def both(
+    kind: str, drop: float = 0.0, dtype: torch.dtype = torch.float32
+) -> tuple[nn.NativeModel, pyg.PrefixModel]:
+    """The two models of a kind with the same weights."""
+    torch.manual_seed(7)
+    native, reference = PAIRS[kind].native(drop).to(dtype), PAIRS[kind].pyg(drop).to(dtype)
+    reference.load_state_dict(native.state_dict())
+    return native, reference
+
+
+def with_features(minibatch: Minibatch, dtype: torch.dtype = torch.float32) -> Minibatch:
+    """The minibatch as a native loader hands it out, its features read in place."""
+    return replace(minibatch, row=minibatch.node, block={"x": table(dtype)})
+
+
+def cases() -> dict[str, Minibatch]:
+    return batch_cases()
+
+
+def larger(epoch: int = 0, first: int = 0) -> Minibatch:
+    """A minibatch that covers most of the small graph."""
+    return with_features(sampled(list(range(first, first + 30)), (15, 10, 5), epoch))
+
+
+def step_gradients(model: torch.nn.Module, out: Tensor, *inputs: Tensor) -> dict[str, Tensor]:
+    """Gradients of a loss that weighs every output differently, by parameter and input."""
+    weights = torch.linspace(-1.0, 1.0, out.numel(), dtype=out.dtype).view_as(out)
+    leaves = {**dict(model.named_parameters()), **{f"x{i}": x for i, x in enumerate(inputs)}}
+    grads = torch.autograd.grad(
+        (out * weights).sum(), list(leaves.values()), materialize_grads=True, allow_unused=True
+    )
+    return dict(zip(leaves, grads, strict=True))
+
+
+def same_start(model: nn.NativeModel) -> nn.NativeModel:
+    """A copy that shares nothing."""
+    return copy.deepcopy(model)

@@ -1,0 +1,221 @@
+"""Native models in training: bits, dropout, and torch's own tools around them."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from pyg_batchgnn import CscGraph, MacrobatchSampler, Minibatch, SamplingPlan, nn
+from tests.nn.batches import FEATURES, relative_error, sampled, table
+
+from .pairs import PAIRS, both, larger, with_features
+
+
+@functools.cache
+def wide_batches() -> list[Minibatch]:
+    """Two minibatches of a random graph of 20,000 nodes."""
+    generator = torch.Generator().manual_seed(3)
+    graph = CscGraph.from_edge_index(torch.randint(20_000, (2, 300_000), generator=generator), 20_000)
+    features = torch.randn(20_000, FEATURES, generator=generator)
+    sampler = MacrobatchSampler(graph, SamplingPlan((10, 10, 5)), seed=1)
+    found = sampler.sample([torch.arange(200), torch.arange(200, 400)], 0)
+    assert min(batch.num_nodes for batch in found) > 15_000
+    return [replace(batch, row=batch.node, block={"x": features}) for batch in found]
+
+
+def train(
+    model: nn.NativeModel, steps: int, batch_of: Callable[[int], Minibatch] = larger
+) -> dict[str, Tensor]:
+    """State and last gradients after some steps of Adam."""
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    for step in range(steps):
+        batch = batch_of(step)
+        optimiser.zero_grad()
+        F.cross_entropy(model(batch), batch.node[: batch.batch_size] % 5).backward()
+        optimiser.step()
+    grads = {f"{name}.grad": one.grad for name, one in model.named_parameters() if one.grad is not None}
+    return {**model.state_dict(), **grads}
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", PAIRS)
+def test_the_same_bits_on_any_number_of_threads(kind: str, precision: str) -> None:
+    """Minibatches of 17,000 rows, more than one block of every kernel."""
+    start, _ = both(kind, drop=0.5)
+    batches = wide_batches()
+
+    def run(threads: int) -> dict[str, Tensor]:
+        torch.set_num_threads(threads)
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+            return train(copy.deepcopy(start), 2, lambda step: batches[step])
+
+    once = run(1)
+    for threads in (2, 3, 4, 8, 16):
+        again = run(threads)
+        assert all(torch.equal(value, again[name]) for name, value in once.items())
+
+
+@pytest.mark.parametrize("kind", ["sage", "gcn"])
+def test_dropout_is_keyed_by_the_minibatch(kind: str) -> None:
+    model, _ = both(kind, drop=0.5)
+    batch = larger()
+    first = model(batch)
+    assert torch.equal(first, model(batch)), "the same minibatch drops the same"
+    assert torch.equal(first, model(larger())), "sampled again, too"
+    later = with_features(sampled(list(range(30)), (15, 10, 5), 1))
+    assert not torch.equal(first, model(later))
+    model.eval()
+    assert torch.equal(model(batch), model(batch)) and not torch.equal(first, model(batch))
+
+
+def test_dropout_of_a_whole_graph_follows_torchs_generator() -> None:
+    model, _ = both("sage", drop=0.5)
+    edges = torch.randint(60, (2, 300))
+    torch.manual_seed(1)
+    first, second = model(table(), edges), model(table(), edges)
+    torch.manual_seed(1)
+    assert torch.equal(first, model(table(), edges)) and not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_learns(kind: str) -> None:
+    model, _ = both(kind)
+    batch = larger()
+    target = batch.node[:30] % 5
+
+    def loss() -> float:
+        return float(F.cross_entropy(model(batch), target).detach())
+
+    before = loss()
+    train(model, 25)
+    assert loss() < 0.9 * before
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_gradients_accumulate(kind: str) -> None:
+    model, _ = both(kind, drop=0.5)
+    model.eval()  # running statistics: halves are normalised as the whole
+    halves = [larger(), larger(epoch=1, first=20)]
+
+    def gradients(batches: list[Any], each: Callable[[Tensor], None]) -> list[Tensor]:
+        model.zero_grad()
+        total = torch.zeros(())
+        for batch in batches:
+            loss = model(batch).square().mean()
+            each(loss)
+            total = total + loss
+        if all(one.grad is None for one in model.parameters()):
+            total.backward()
+        return [one.grad.clone() for one in model.parameters() if one.grad is not None]
+
+    together = gradients(halves, lambda _: None)
+    apart = gradients(halves, lambda loss: loss.backward())
+    for one, other in zip(together, apart, strict=True):
+        assert relative_error(one, other) < 1e-6
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("kind", PAIRS)
+def test_recomputation(kind: str, reentrant: bool) -> None:
+    model, _ = both(kind, drop=0.5)
+    batch = larger()
+    x = table()[batch.node].requires_grad_()
+    plain = copy.deepcopy(model)
+    plain(batch, x=x).square().sum().backward()
+    wanted, x.grad = x.grad, None
+    checkpoint(lambda x: model(batch, x=x), x, use_reentrant=reentrant).square().sum().backward()
+    assert wanted is not None and x.grad is not None and torch.equal(x.grad, wanted)
+    for one, other in zip(model.parameters(), plain.parameters(), strict=True):
+        assert one.grad is not None and other.grad is not None and torch.equal(one.grad, other.grad)
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_every_output_stays_as_it_was(kind: str) -> None:
+    model, _ = both(kind, drop=0.5)
+    outputs, copies = [], []
+    for epoch in range(6):
+        out = model.outputs(larger(epoch=epoch))
+        if epoch % 2:  # others are abandoned before their backward pass
+            out.logits.sum().backward()
+        outputs += [out.logits, out.hidden]
+        copies += [out.logits.detach().clone(), out.hidden.detach().clone()]
+    assert all(torch.equal(one, other) for one, other in zip(outputs, copies, strict=True))
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_without_gradients(kind: str) -> None:
+    model, _ = both(kind, drop=0.5)
+    model.eval()
+    batch = larger()
+    wanted = model(batch)
+    with torch.no_grad():
+        found = model(batch)
+    with torch.inference_mode():
+        inferred = model(batch)
+    assert not found.requires_grad and torch.equal(found, wanted) and torch.equal(inferred, wanted)
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_bfloat16_is_what_rounding_explains(kind: str) -> None:
+    model, _ = both(kind)
+    batch = larger()
+    wanted = model(batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = model(batch)
+    assert found.dtype is torch.float32
+    found.square().sum().backward()
+    assert all(one.grad is not None and one.grad.dtype is torch.float32 for one in model.parameters())
+    rounded = copy.deepcopy(model)
+    with torch.no_grad():
+        for one in rounded.parameters():
+            one.copy_(one.bfloat16())
+    noise = relative_error(rounded(batch, x=table()[batch.node].bfloat16().float()), wanted)
+    assert 0 < relative_error(found, wanted) < max(8 * noise, 2**-5)
+
+
+def test_float16_autocast_is_refused() -> None:
+    model, _ = both("sage")
+    with torch.autocast("cpu", torch.float16), pytest.raises(TypeError, match="bfloat16"):
+        model(larger())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", PAIRS)
+def test_features_of_sixteen_bits(kind: str, dtype: torch.dtype) -> None:
+    model, _ = both(kind)
+    batch = sampled(list(range(20)), (15, 10, 5))
+    rounded = model(batch, x=table(dtype)[batch.node].float())
+    assert relative_error(model(with_features(batch, dtype)), rounded) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda model: model(sampled([1, 2], (3, 3, 3))), ValueError, ["no features 'x'", "x="]),
+        (
+            lambda model: model(with_features(sampled([1, 2], (3, 3)))),
+            ValueError,
+            ["3 layers", "2", "num_neighbors"],
+        ),
+        (lambda model: model(table()), TypeError, ["edge_index"]),
+        (lambda model: model(table(), torch.zeros(2, 1).long(), x=table()), TypeError, ["edge_index"]),
+        (lambda model: model(larger(), torch.zeros(2, 1).long()), TypeError, ["own edges"]),
+        (lambda model: model([1]), TypeError, ["list", "native"]),
+        (lambda model: model(larger(), x=table()[:, :5]), ValueError, ["12", "5"]),
+        (lambda _: nn.SAGE(12, 16, 5, layers=0), ValueError, ["layers=0"]),
+        (lambda _: nn.SAGE(12, 16, 5, dropout=1.0), ValueError, ["1.0"]),
+    ],
+)
+def test_refused(call: Callable[[Any], Any], error: type[Exception], words: list[str]) -> None:
+    with pytest.raises(error) as caught:
+        call(both("sage")[0])
+    assert all(word in str(caught.value) for word in words), caught.value
