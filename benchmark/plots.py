@@ -55,7 +55,7 @@ def _series_plot(quantity: str, scale: float, label: str) -> Callable[[Result], 
 
 
 def _training_plot(result: Result) -> Any:
-    """A panel a network and setting: ms a step of everyone, on a scale that shows factors."""
+    """A panel a network and setting: ms a step of everyone."""
     found = list(rows(result))
     settings = list(dict.fromkeys(row.name.split(", ", 1)[1] for row in found))
     models = list(dict.fromkeys(row.model for row in found))
@@ -69,7 +69,6 @@ def _training_plot(result: Result) -> Any:
         colours = [OURS_COLOUR if name.startswith("ours") else PEER_COLOUR for name in names]
         bars = panel.barh(names, [1e3 * row.seconds[name] for name in names], color=colours)
         panel.bar_label(bars, labels=[f"{1e3 * row.seconds[name]:,.0f}" for name in names], padding=3)
-        panel.set_xscale("log")
         panel.margins(x=0.25)
         panel.set_title(f"{title}, {place}", fontsize=10)
         panel.set_xlabel("ms a step")
