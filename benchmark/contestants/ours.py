@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -15,12 +16,13 @@ from torch_geometric.data import Data
 import pyg_batchgnn
 from graphs import GraphFolder, seed_lists
 from jobs import Job, Options, Work
-from networks.recipe import DROPOUT, HEADS, Trainer
+from networks.recipe import DROPOUT, HEADS, Trainer, widths
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, SamplingPlan
 from pyg_batchgnn.store import CscGraph
 
 DEFAULT_MACROBATCH = 8
+PROBED_ROWS = 16384  # of the products by which the probe chooses
 
 
 def versions() -> dict[str, str]:
@@ -97,12 +99,12 @@ def loading(options: Options) -> Job:
 def _model(module: Any, options: Options, **gin: bool) -> torch.nn.Module:
     """The network of ``options`` from a module that has SAGE, GCN, GIN (which takes ``gin``) and GAT."""
     graph = GraphFolder.open(options.graph)
-    widths = (graph.num_features, options.hidden, graph.num_classes, len(options.fanouts))
+    shape = (graph.num_features, options.hidden, graph.num_classes, len(options.fanouts))
     builders: dict[str, Callable[[], torch.nn.Module]] = {
-        "sage": lambda: module.SAGE(*widths, dropout=DROPOUT),
-        "gcn": lambda: module.GCN(*widths, dropout=DROPOUT),
-        "gin": lambda: module.GIN(*widths, **gin),
-        "gat": lambda: module.GAT(*widths, dropout=DROPOUT, heads=HEADS),
+        "sage": lambda: module.SAGE(*shape, dropout=DROPOUT),
+        "gcn": lambda: module.GCN(*shape, dropout=DROPOUT),
+        "gin": lambda: module.GIN(*shape, **gin),
+        "gat": lambda: module.GAT(*shape, dropout=DROPOUT, heads=HEADS),
     }
     return builders[options.model]()
 
@@ -127,12 +129,24 @@ def training(options: Options) -> Job:
     return round_
 
 
+def _choose_products(options: Options, dtype: torch.dtype) -> None:
+    """As a training run does: probe who multiplies faster, this project or torch, and let it."""
+    from pyg_batchgnn.nn.matmul import probe, use_products
+
+    graph = GraphFolder.open(options.graph)
+    pairs = widths(graph.num_features, options.hidden, graph.num_classes, len(options.fanouts))
+    choice = probe([(PROBED_ROWS, *pair) for pair in pairs], dtype, options.threads)
+    print(choice, file=sys.stderr)
+    use_products(choice)
+
+
 def _native(dtype: torch.dtype) -> Callable[[Options], Job]:
     """Native layers on native minibatches; features, activations and products in ``dtype``."""
 
     def build(options: Options) -> Job:
         models = import_module("pyg_batchgnn.nn.models")
 
+        _choose_products(options, dtype)
         batches = loader(options, dtype, "native")
         torch.manual_seed(options.seed)
         network = _model(models, options, norm_last=False)
