@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -106,7 +105,7 @@ class NativeSide:
     """Native layers on native minibatches."""
 
     def __init__(self, graph: GraphFolder, task: dict[str, Any], dtype: torch.dtype) -> None:
-        models = import_module("pyg_batchgnn.nn.models")
+        from pyg_batchgnn.nn import models
 
         widths = (graph.num_features, task["hidden"], graph.num_classes, len(task["fanouts"]))
         self.graph, self.dtype = graph, dtype

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
 from typing import Any, Literal
 
 import torch
@@ -144,7 +143,7 @@ def _native(dtype: torch.dtype) -> Callable[[Options], Job]:
     """Native layers on native minibatches; features, activations and products in ``dtype``."""
 
     def build(options: Options) -> Job:
-        models = import_module("pyg_batchgnn.nn.models")
+        from pyg_batchgnn.nn import models
 
         _choose_products(options, dtype)
         batches = loader(options, dtype, "native")
