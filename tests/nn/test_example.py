@@ -1,0 +1,19 @@
+"""The example of a training loop on native layers runs and learns."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "native_layers.py"
+
+
+def test_native_layers() -> None:
+    ran = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=240)
+    assert ran.returncode == 0, ran.stderr
+    lines = ran.stdout.splitlines()
+    form = r"epoch \d  loss (\d\.\d{4})  test accuracy (\d\.\d{4})  \d+\.\d\d s"
+    losses, accuracies = zip(*(re.fullmatch(form, line).groups() for line in lines), strict=True)
+    assert len(lines) == 5 and float(losses[-1]) < 0.8 < float(accuracies[-1])
