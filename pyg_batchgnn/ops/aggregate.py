@@ -103,26 +103,72 @@ def aggregate(
         "self_scale": self_scale,
     }
     _check_scales(scales, reduce, self_input)
-    wide = torch.float64 if dtype == torch.float64 else torch.float32
-    weights = {name: None if one is None else one.to(wide).contiguous() for name, one in scales.items()}
+    held = x.size(0) if row is None else row.numel()
+    own = held if self_input is None else self_input.size(0)
+    targets = indptr.numel() - 1
+    _check_size("edge_weight", edge_weight, indices.numel() if edge is None else 0)
+    _check_size("source_scale", source_scale, held)
+    _check_size("target_scale", target_scale, targets)
+    if self_scale is not None and self_scale.numel() != 1:
+        _check_size("self_scale", self_scale, min(own, targets))
+    if self_input is not None and (self_input.size(1) != x.size(1) or self_input.dtype != x.dtype):
+        raise ValueError(f"self_input must be like x, [M, {x.size(1)}] of {x.dtype}")
     if torch.is_grad_enabled() and x.requires_grad and not by_source:
         by_source = transpose(indptr, indices, x.size(0), threads)
-    return kernels.aggregate(
+    return launch(
         x if x.stride(-1) == 1 else x.contiguous(),
         indptr,
         indices,
+        row=row,
+        edge=edge,
+        self_input=self_input,
+        by_source=by_source,
+        reduce=reduce,
+        out_dtype=dtype,
+        threads=threads or torch.get_num_threads(),
+        **scales,
+    )
+
+
+def launch(
+    x: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    *,
+    row: Tensor | None = None,
+    edge_weight: Tensor | None,
+    edge: Tensor | None,
+    source_scale: Tensor | None,
+    target_scale: Tensor | None,
+    self_input: Tensor | None,
+    self_scale: Tensor | None,
+    by_source: Sequence[Tensor] = (),
+    reduce: str = "sum",
+    out_dtype: torch.dtype,
+    threads: int,
+) -> Tensor:
+    """`aggregate` of arguments that were checked."""
+    wide = torch.float64 if out_dtype == torch.float64 else torch.float32
+
+    def widened(scale: Tensor | None) -> Tensor | None:
+        return None if scale is None else scale.to(wide).contiguous()
+
+    return kernels.aggregate(
+        x,
+        indptr,
+        indices,
         row,
-        weights["edge_weight"],
+        widened(edge_weight),
         edge,
-        weights["source_scale"],
-        weights["target_scale"],
+        widened(source_scale),
+        widened(target_scale),
         self_input,
-        weights["self_scale"],
+        widened(self_scale),
         list(by_source),
         indptr.numel() - 1,
         reduce,
-        dtype,
-        threads or torch.get_num_threads(),
+        out_dtype,
+        threads,
     )
 
 
@@ -141,6 +187,8 @@ def _check(
         raise TypeError(f"x is float64 and the result {dtype}; convert x with .to({dtype})")
     check_vector("indptr", indptr, (torch.int64,))
     check_vector("indices", indices)
+    if indptr.numel() == 0 or int(indptr[-1]) != indices.numel():
+        raise ValueError(f"indptr must end at the number of edges, {indices.numel()}")
     if row is not None:
         check_vector("row", row)
         if x.requires_grad and torch.is_grad_enabled():
@@ -155,6 +203,11 @@ def _check_scales(scales: dict[str, Tensor | None], reduce: str, self_input: Ten
         scale = scales[name]
         if scale is not None and scale.requires_grad and torch.is_grad_enabled():
             raise ValueError(f"{name} gets no gradient; give its product with edge_weight as edge_weight")
+
+
+def _check_size(name: str, values: Tensor | None, least: int) -> None:
+    if values is not None and (values.dim() != 1 or values.numel() < least):
+        raise ValueError(f"{name} must be a vector of {least} entries or more, got {list(values.shape)}")
 
 
 def degree_scale(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops import aggregate_fake as aggregate_fake  # registers
-from pyg_batchgnn.ops.aggregate import aggregate, degree_scale, transpose
+from pyg_batchgnn.ops.aggregate import aggregate, degree_scale, launch, transpose
 from pyg_batchgnn.ops.library import kernels
 
 
@@ -36,7 +36,7 @@ def source_gradient(
         target_scale = degree if target_scale is None else degree * target_scale
     weight_at = None if edge_weight is None else place if edge is None else edge.index_select(0, place)
     # A target that is no source as well (in a graph of two kinds of nodes) has no row to take its own part.
-    result = aggregate(
+    result = launch(
         grad,
         ptr,
         targets,

@@ -1,0 +1,126 @@
+"""Layers' edges: prefixes of minibatches and graphs held whole."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+from torch_geometric import EdgeIndex
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.nn import RowView, Update, layer_graph, whole_graph
+from pyg_batchgnn.nn import graph as room
+from tests.nn.batches import batch_cases, layer_edges, table
+
+CASES = batch_cases()
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("layer", [1, 2, 3])
+def test_a_layer_is_a_prefix(case: str, layer: int) -> None:
+    minibatch = CASES[case]
+    edges, sources, targets = layer_edges(minibatch, layer)
+    graph = layer_graph(minibatch, layer)
+    assert (graph.num_sources, graph.num_targets, graph.num_edges) == (sources, targets, edges.size(1))
+    assert torch.equal(torch.stack([graph.indices.long(), graph.targets]), edges)
+    assert torch.equal(graph.node, minibatch.node[:targets])
+    assert layer_graph(minibatch, layer) is graph and graph.by_source is graph.by_source
+
+
+def test_dropout_keys_differ_between_layers_epochs_and_minibatches() -> None:
+    minibatch = CASES["ordinary"]
+    keys = {layer_graph(minibatch, layer).dropout_key() for layer in (1, 2, 3)}
+    assert keys == {ops.dropout_key(5, 0, minibatch.key, layer) for layer in (1, 2, 3)} and len(keys) == 3
+    assert layer_graph(CASES["all neighbours"], 1).dropout_key() not in keys
+    whole = whole_graph(torch.zeros(2, 1, dtype=torch.int64), 1, 1)
+    assert whole.dropout_key() != whole.dropout_key()
+
+
+def test_a_minibatch_is_let_go_of_with_its_layers() -> None:
+    gc.collect()
+    before = len(room._layers)
+    minibatch = batch_cases()["ordinary"]
+    assert len(layer_graph(minibatch, 1).by_source) == 3
+    assert len(room._layers) == before + 1
+    del minibatch
+    gc.collect()
+    assert len(room._layers) == before
+
+
+def test_a_whole_graph_is_sorted_once_until_it_changes() -> None:
+    edge_index = torch.randint(10, (2, 30))
+    graph = whole_graph(edge_index, 10, 10)
+    assert whole_graph(edge_index, 10, 10) is graph and whole_graph(edge_index, 11, 10) is not graph
+    graph = whole_graph(edge_index, 10, 10)
+    edge_index[0, 0] = 9 - edge_index[0, 0]
+    changed = whole_graph(edge_index, 10, 10)
+    assert changed is not graph
+    order = changed.edge.long() if changed.edge is not None else torch.arange(30)
+    assert torch.equal(torch.stack([changed.indices.long(), changed.targets]), edge_index[:, order])
+
+
+def test_pygs_edge_index_is_read() -> None:
+    edge_index = torch.tensor([[1, 2], [0, 1]])
+    graph = whole_graph(EdgeIndex(edge_index, sparse_size=(3, 3)), 3, 3)
+    assert graph.indices.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("layer", [0, 4, -1])
+def test_layers_that_are_not_there(layer: int) -> None:
+    with pytest.raises(ValueError, match=f"layers 1 to 3, there is no layer {layer}"):
+        layer_graph(CASES["ordinary"], layer)
+
+
+def test_counts_that_do_not_fit_their_arrays() -> None:
+    from dataclasses import replace
+
+    minibatch = CASES["ordinary"]
+    with pytest.raises(ValueError, match="indptr has"):
+        layer_graph(replace(minibatch, indptr=minibatch.indptr[:-1]), 1)
+
+
+@pytest.mark.parametrize(
+    ("edges", "error"),
+    [
+        (torch.eye(3).to_sparse(), TypeError),
+        (torch.eye(3).to_sparse_csr(), TypeError),
+        ([[0], [0]], TypeError),
+        (torch.zeros(2, 1), TypeError),
+        (torch.zeros(3, 1, dtype=torch.int64), ValueError),
+        (torch.tensor([[-1], [0]]), IndexError),
+        (torch.tensor([[0], [3]]), IndexError),
+    ],
+)
+def test_refused_edges(edges: object, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        whole_graph(edges, 3, 3)  # type: ignore[arg-type]
+
+
+def test_rows_of_a_table() -> None:
+    view = RowView(table(torch.float16), torch.tensor([3, 0, 3]))
+    assert view.shape == (3, table().size(1)) and view.dtype is torch.float16 and not view.requires_grad
+    assert torch.equal(view.gather(), table(torch.float16)[[3, 0, 3]])
+    assert torch.equal(view.head(2).gather(), view.gather()[:2])
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [(torch.tensor([60]), IndexError), (torch.tensor([-1]), IndexError), (torch.tensor([0.0]), TypeError)],
+)
+def test_refused_rows(row: torch.Tensor, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        RowView(table(), row)
+
+
+def test_refused_tables() -> None:
+    with pytest.raises(ValueError, match=r"table\[row\]"):
+        RowView(table().requires_grad_(), torch.tensor([0]))
+    with pytest.raises(ValueError, match="not contiguous"):
+        RowView(table().t(), torch.tensor([0]))
+
+
+@pytest.mark.parametrize("drop", [-0.1, 1.0, 1.5])
+def test_refused_updates(drop: float) -> None:
+    with pytest.raises(ValueError, match="drop"):
+        Update(drop=drop)

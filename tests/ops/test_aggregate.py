@@ -1,0 +1,343 @@
+"""Aggregation beside the obvious: gather, weigh, scatter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import given
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from tests.sample.strategies import fixed
+
+
+def graph(targets: int, sources: int, degree: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """indptr and indices with degrees from 0 to ``degree``; parallel edges occur."""
+    generator = torch.Generator().manual_seed(seed)
+    degrees = torch.randint(degree + 1, (targets,), generator=generator)
+    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), degrees.cumsum(0)])
+    indices = torch.randint(max(sources, 1), (int(indptr[-1]),), generator=generator)
+    return indptr, indices.int()
+
+
+def obvious(
+    x: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    reduce: str = "sum",
+    edge_weight: Tensor | None = None,
+    source_scale: Tensor | None = None,
+    target_scale: Tensor | None = None,
+    self_scale: Tensor | None = None,
+) -> Tensor:
+    targets = indptr.numel() - 1
+    target = torch.repeat_interleave(torch.arange(targets), indptr.diff())
+    source = indices.long()
+    message = x[source]
+    if edge_weight is not None:
+        message = message * edge_weight[:, None]
+    if source_scale is not None:
+        message = message * source_scale[source, None]
+    empty = x.new_zeros(targets, x.size(1))
+    if reduce == "max":
+        at = target[:, None].expand_as(message)
+        return empty.scatter_reduce(0, at, message, "amax", include_self=False)
+    out = empty.index_add(0, target, message)
+    if reduce == "mean":
+        out = out / indptr.diff().clamp(min=1)[:, None]
+    if target_scale is not None:
+        out = out * target_scale[:, None]
+    return out if self_scale is None else out + self_scale.expand(targets)[:, None] * x[:targets]
+
+
+def assert_near(found: Tensor, wanted: Tensor, tolerance: float) -> None:
+    assert found.shape == wanted.shape
+    scale = float(wanted.detach().abs().max()) if wanted.numel() else 1.0
+    assert found.numel() == 0 or float((found.double() - wanted).detach().abs().max()) <= tolerance * max(
+        scale, 1e-3
+    )
+
+
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
+
+
+@fixed(60)
+@given(
+    targets=st.integers(0, 20),
+    extra=st.integers(0, 20),
+    degree=st.sampled_from([0, 1, 5, 60]),
+    columns=st.sampled_from([0, 1, 7, 16, 33, 100, 104, 256, 300]),
+    reduce=st.sampled_from(["sum", "mean", "max"]),
+    weighted=st.booleans(),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    seed=st.integers(0, 1000),
+)
+def test_equals_the_obvious(
+    targets: int,
+    extra: int,
+    degree: int,
+    columns: int,
+    reduce: str,
+    weighted: bool,
+    dtype: torch.dtype,
+    seed: int,
+) -> None:
+    sources = targets + extra
+    indptr, indices = graph(targets, sources, degree if sources else 0, seed)
+    torch.manual_seed(seed)
+    x = torch.randn(sources, columns, dtype=dtype).relu().requires_grad_()
+    options: dict[str, Any] = {}
+    if weighted and reduce != "max":
+        options = {
+            "edge_weight": torch.rand(indices.numel(), dtype=dtype).requires_grad_(),
+            "source_scale": torch.rand(sources, dtype=dtype),
+            "target_scale": torch.rand(targets, dtype=dtype),
+            "self_scale": torch.rand(targets if seed % 2 else 1, dtype=dtype).requires_grad_(),
+        }
+    found = ops.aggregate(x, indptr, indices, reduce=reduce, **options)
+    exact = {name: value.double() for name, value in options.items()}
+    wanted = obvious(x.double(), indptr, indices, reduce, **exact)
+    assert_near(found, wanted, TOLERANCE[dtype])
+    leaves = [x, *(value for value in options.values() if value.requires_grad)]
+    grad = torch.randn_like(found)
+    for one, two in zip(
+        torch.autograd.grad(found, leaves, grad),
+        torch.autograd.grad(wanted, leaves, grad.double()),
+        strict=True,
+    ):
+        assert_near(one, two.double(), 5 * TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("columns", [5, 100, 256])
+@pytest.mark.parametrize("degree", [2048, 2049, 9000])
+def test_hubs(degree: int, columns: int) -> None:
+    """A row of more edges than a piece holds, between rows of few and behind the last of them."""
+    indptr = torch.tensor([0, 3, 3 + degree, 5 + degree, 5 + 2 * degree])
+    indices = torch.randint(50, (int(indptr[-1]),)).int()
+    x = torch.rand(50, columns)
+    weight, own, scale = torch.rand(indices.numel()), torch.rand(4), torch.rand(4)
+    options = {"edge_weight": weight, "self_scale": own, "target_scale": scale}
+    found = ops.aggregate(x, indptr, indices, reduce="mean", **options)
+    exact = {name: value.double() for name, value in options.items()}
+    assert_near(found, obvious(x.double(), indptr, indices, "mean", **exact), 1e-5)
+    narrow = ops.aggregate(x, indptr, indices, reduce="mean", out_dtype=torch.bfloat16, **options)
+    assert torch.equal(narrow, found.bfloat16())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("columns", [1, 8, 15, 100])
+def test_tables_are_converted_while_they_are_read(columns: int, dtype: torch.dtype) -> None:
+    indptr, indices = graph(30, 40, 9)
+    table = torch.randn(500, columns).to(dtype)
+    row = torch.randint(500, (40,))
+    for reduce in ("sum", "mean", "max"):
+        found = ops.aggregate(table, indptr, indices, row=row, reduce=reduce, out_dtype=torch.float32)
+        assert torch.equal(found, ops.aggregate(table.float()[row], indptr, indices, reduce=reduce))
+    wide = ops.aggregate(table, indptr, indices, row=row.int(), out_dtype=torch.float64)
+    assert_near(wide, obvious(table.double()[row], indptr, indices), 1e-12)
+
+
+def test_every_float16_is_read_exactly() -> None:
+    bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
+    table = bits.view(torch.float16).view(-1, 1)
+    indptr = torch.arange(table.size(0) + 1)
+    found = ops.aggregate(table, indptr, indptr[:-1], out_dtype=torch.float32)
+    assert torch.equal(found.nan_to_num(1e9), table.float().nan_to_num(1e9))
+
+
+def test_columns_of_a_wider_table() -> None:
+    indptr, indices = graph(30, 40, 9)
+    table = torch.randn(40, 50)
+    found = ops.aggregate(table[:, 3:20], indptr, indices)
+    assert torch.equal(found, ops.aggregate(table[:, 3:20].contiguous(), indptr, indices))
+
+
+def test_edges_in_the_users_order() -> None:
+    indptr, indices = graph(30, 40, 9)
+    order = torch.randperm(indices.numel())
+    weight = torch.rand(indices.numel(), dtype=torch.float64, requires_grad=True)
+    x = torch.randn(40, 6, dtype=torch.float64, requires_grad=True)
+    found = ops.aggregate(x, indptr, indices, edge_weight=weight, edge=order)
+    wanted = obvious(x, indptr, indices, edge_weight=weight[order])
+    assert_near(found, wanted, 1e-12)
+    for one, two in zip(
+        torch.autograd.grad(found.square().sum(), [x, weight]),
+        torch.autograd.grad(wanted.square().sum(), [x, weight]),
+        strict=True,
+    ):
+        assert_near(one, two, 1e-12)
+
+
+def test_maxima_of_nan_and_infinity() -> None:
+    nan, inf = float("nan"), float("inf")
+    x = torch.tensor([[nan, 1.0], [2.0, -inf], [3.0, -inf]])
+    found = ops.aggregate(x, torch.tensor([0, 3, 5, 5]), torch.tensor([1, 0, 2, 1, 2]), reduce="max")
+    assert torch.equal(found.nan_to_num(7.0, 8.0, -8.0), torch.tensor([[7.0, 1.0], [3.0, -8.0], [0.0, 0.0]]))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_own_rows_beside_have_one_gradient(reduce: str) -> None:
+    indptr, indices = graph(30, 40, 9)
+    x = torch.randn(40, 17, dtype=torch.float64, requires_grad=True)
+    found, own = ops.aggregate_beside(x, indptr, indices, reduce=reduce)
+    assert torch.equal(own, x[:30])
+    a, b = torch.randn_like(found), torch.randn_like(own)
+    wanted = obvious(x, indptr, indices, reduce)
+    (one,) = torch.autograd.grad([found, own], [x], [a, b], retain_graph=True)
+    (two,) = torch.autograd.grad([wanted, x[:30]], [x], [a, b])
+    assert_near(one, two, 1e-12)
+    (alone,) = torch.autograd.grad(own, [x], b)
+    assert torch.equal(alone, torch.cat([b, torch.zeros(10, 17, dtype=torch.float64)]))
+
+
+@pytest.mark.parametrize("degree", [0, 3, 50])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_transpose_is_a_stable_sort_by_source(degree: int, threads: int) -> None:
+    indptr, indices = graph(9000 if degree else 5, 700, degree)
+    by_source = ops.transpose(indptr, indices, 700, threads)
+    target = torch.repeat_interleave(torch.arange(indptr.numel() - 1), indptr.diff())
+    order = indices.long().argsort(stable=True)
+    assert torch.equal(by_source.edge.long(), order) and torch.equal(by_source.targets.long(), target[order])
+    assert torch.equal(by_source.ptr.diff(), torch.bincount(indices.long(), minlength=700))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+def test_the_same_bits_on_any_number_of_threads(reduce: str) -> None:
+    indptr, indices = graph(3000, 2500, 8)
+    indptr[2000:] += 5000  # a hub
+    indices = torch.cat([indices[: indptr[1999]], torch.zeros(5000).int(), indices[indptr[1999] :]])
+    indptr, indices = indptr[:2401], indices[: indptr[2400]]  # targets are among the sources
+    x = torch.randn(2500, 100, requires_grad=True)
+    weights: dict[str, Tensor] = {}
+    if reduce != "max":
+        weights = {"edge_weight": torch.rand(indices.numel()), "self_scale": torch.rand(1)}
+        weights = {name: value.requires_grad_() for name, value in weights.items()}
+    results = []
+    for threads in (1, 2, 3, 4, 8, 16):
+        out = ops.aggregate(x, indptr, indices, reduce=reduce, threads=threads, **weights)
+        results.append([out, *torch.autograd.grad(out.square().sum(), [x, *weights.values()])])
+    assert all(torch.equal(a, b) for other in results[1:] for a, b in zip(results[0], other, strict=True))
+
+
+def test_degree_scale() -> None:
+    indptr = torch.tensor([0, 0, 3, 4])
+    found = ops.degree_scale(indptr, 5, loops=0, root=True, dtype=torch.float64)
+    torch.testing.assert_close(found, torch.tensor([0.0, 3**-0.5, 1.0, 0.0, 0.0], dtype=torch.float64))
+    assert torch.equal(
+        ops.degree_scale(indptr, 5, loops=1, root=False), torch.tensor([1.0, 0.25, 0.5, 1.0, 1.0])
+    )
+
+
+def test_self_loops_are_dropped() -> None:
+    indptr, indices = torch.tensor([0, 3, 3, 6]), torch.tensor([0, 1, 0, 2, 0, 1])
+    found = ops.drop_self_loops(indptr, indices)
+    assert found is not None
+    assert found.indptr.tolist() == [0, 1, 1, 3] and found.indices.tolist() == [1, 0, 1]
+    assert found.kept.tolist() == [1, 4, 5]
+    assert ops.drop_self_loops(torch.tensor([0, 1]), torch.tensor([1])) is None
+
+
+PROGRAM = """
+import torch
+from pyg_batchgnn import ops
+torch.manual_seed(0)
+indptr = torch.arange(41) * 5
+indices = torch.randint(60, (200,)).int()
+for columns in (1, 7, 8, 9, 16, 31, 100, 105, 256, 300):
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        x = torch.randn(60, columns).to(dtype)
+        w, s = torch.rand(200), torch.rand(40)
+        out = ops.aggregate(x, indptr, indices, edge_weight=w, self_scale=s, out_dtype=torch.float32)
+        message = x.double()[indices.long()] * w[:, None]
+        wanted = message.view(40, 5, columns).sum(1) + s[:, None] * x.double()[:40]
+        assert (out - wanted).abs().max() < 1e-5 * wanted.abs().max(), (columns, dtype)
+        narrow = ops.aggregate(x, indptr, indices, edge_weight=w, self_scale=s, out_dtype=torch.bfloat16)
+        assert torch.equal(narrow, out.bfloat16()), (columns, dtype)
+x = torch.tensor([[float("nan"), float("inf"), -float("inf"), 0.0]])
+one = ops.aggregate(x, torch.arange(2), torch.zeros(1).int(), out_dtype=torch.bfloat16)
+assert one[0, 0].isnan() and torch.equal(one[0, 1:].float(), x[0, 1:])
+print(ops.simd_level())
+"""
+
+
+@pytest.mark.parametrize(("level", "bits"), [("", (0, 256, 512)), ("avx2", (0, 256)), ("baseline", (0,))])
+def test_every_level_of_instructions(level: str, bits: tuple[int, ...]) -> None:
+    environment = {**os.environ, "PYG_BATCHGNN_SIMD": level}
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout) in bits
+
+
+def test_opcheck() -> None:
+    indptr, indices = torch.tensor([0, 2, 4]), torch.tensor([1, 2, 3, 8], dtype=torch.int32)
+    x = torch.randn(9, 5, requires_grad=True)
+    weight, own = torch.rand(4, requires_grad=True), torch.rand(2, requires_grad=True)
+    by_source = list(ops.transpose(indptr, indices, 9))
+    namespace = torch.ops.pyg_batchgnn
+    tail = (2, "sum", torch.float32, 1)
+    torch.library.opcheck(
+        namespace.aggregate.default,
+        (x, indptr, indices, None, weight, None, None, None, None, own, by_source, *tail),
+    )
+    torch.library.opcheck(
+        namespace.aggregate.default,
+        (x, indptr, indices, None, None, None, None, None, None, None, [], 2, "max", torch.float32, 1),
+    )
+    torch.library.opcheck(namespace.transpose.default, (indptr, indices, 2, 9, 1))
+    torch.library.opcheck(namespace.degree_scale.default, (indptr, 9, 1, True, torch.float32))
+    grad, plain = torch.randn(2, 5), x.detach()
+    torch.library.opcheck(
+        namespace.aggregate_weight_grads.default,
+        (grad, plain, indptr, indices, None, None, None, True, True, 2, 1),
+    )
+    out = ops.aggregate(plain, indptr, indices, reduce="max")
+    torch.library.opcheck(
+        namespace.aggregate_max_grads.default,
+        (grad, out, plain, indptr, indices, by_source[0], by_source[1], 1),
+    )
+
+
+INDPTR, INDICES = torch.tensor([0, 1]), torch.tensor([0])
+X = torch.ones(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: ops.aggregate(X, INDPTR, INDICES, reduce="min"), ValueError, "min"),
+        (lambda: ops.aggregate(X[0], INDPTR, INDICES), ValueError, "rows, columns"),
+        (lambda: ops.aggregate(X.int(), INDPTR, INDICES), TypeError, "int32"),
+        (lambda: ops.aggregate(X, INDPTR, INDICES, out_dtype=torch.float16), TypeError, "float16"),
+        (lambda: ops.aggregate(X.double(), INDPTR, INDICES, out_dtype=torch.float32), TypeError, "float64"),
+        (lambda: ops.aggregate(X, INDPTR.int(), INDICES), TypeError, "indptr"),
+        (lambda: ops.aggregate(X, INDPTR, INDICES[:0]), ValueError, "indptr must end"),
+        (lambda: ops.aggregate(X, INDPTR, INDICES, edge_weight=X[0, :0]), ValueError, "edge_weight"),
+        (lambda: ops.aggregate(X, INDPTR, INDICES, source_scale=X[0, :0]), ValueError, "source_scale"),
+        (lambda: ops.aggregate(X, INDPTR, INDICES, target_scale=X[0, :0]), ValueError, "target_scale"),
+        (lambda: ops.aggregate(X, INDPTR, INDICES, self_scale=X[0, :0]), ValueError, "self_scale"),
+        (lambda: ops.aggregate(X, INDPTR, INDICES, self_input=X.double()), ValueError, "self_input"),
+        (lambda: ops.aggregate(X, INDPTR, INDICES, reduce="max", edge_weight=X[0]), ValueError, "maximum"),
+        (
+            lambda: ops.aggregate(X.clone().requires_grad_(), INDPTR, INDICES, row=INDICES),
+            ValueError,
+            "no gradient",
+        ),
+        (
+            lambda: ops.aggregate(X, INDPTR, INDICES, source_scale=X[0].clone().requires_grad_()),
+            ValueError,
+            "source_scale gets no gradient",
+        ),
+    ],
+)
+def test_refused(call: Callable[[], Tensor], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        call()
