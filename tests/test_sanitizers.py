@@ -10,15 +10,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-KERNELS = ["csc", "gather", "node_set", "parallel", "sample", "simd/dispatch", "simd/scan"]
+#: Programs and the kernels that each runs.
+PROGRAMS = {
+    "sanitize": ["csc", "gather", "node_set", "parallel", "sample", "simd/dispatch", "simd/scan"],
+    "sanitize_aggregation": [
+        *("parallel", "nn/aggregate", "nn/edge_dots", "nn/max", "nn/transpose", "simd/dispatch"),
+        *("simd/sum_rows", "simd/sum_rows_avx2", "simd/sum_rows_avx512"),
+    ],
+}
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
-def test_no_kernel_steps_out_of_line(sanitizer: str, tmp_path: Path) -> None:
+def test_no_kernel_steps_out_of_line(sanitizer: str, name: str, tmp_path: Path) -> None:
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
     assert compiler, "no C++ compiler found; the package needs one to be built, and so does this test"
     program = tmp_path / "sanitize"
-    sources = [ROOT / "tests" / "sanitize.cpp", *(ROOT / "csrc/kernels" / f"{name}.cpp" for name in KERNELS)]
+    kernels = [ROOT / "csrc/kernels" / f"{kernel}.cpp" for kernel in PROGRAMS[name]]
+    sources = [ROOT / "tests" / f"{name}.cpp", *kernels]
     flags = ["-std=c++20", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
     subprocess.run(
         [compiler, *flags, "-I", ROOT / "csrc", *sources, "-o", program, "-pthread"], check=True, timeout=240

@@ -1,0 +1,119 @@
+// Runs aggregation's kernels on random graphs; tests/test_sanitizers.py compiles it with sanitizers.
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "kernels/nn/aggregate.h"
+#include "kernels/nn/edge_dots.h"
+#include "kernels/nn/max.h"
+#include "kernels/nn/transpose.h"
+#include "sanitize_blocks.h"
+
+using namespace pyg_batchgnn;
+
+namespace {
+
+std::mt19937_64 generator(7);
+
+int64_t below(int64_t n) { return static_cast<int64_t>(generator() % static_cast<uint64_t>(n)); }
+
+// Of exactly the size asked for.
+template <class T>
+struct Array {
+  explicit Array(int64_t count, T value = {}) : data(new T[static_cast<size_t>(count)]) {
+    std::fill(data.get(), data.get() + count, value);
+  }
+  std::unique_ptr<T[]> data;
+};
+
+struct Graph {
+  Graph(int64_t targets, int64_t sources, int64_t degree) : indptr(targets + 1), indices(0) {
+    for (int64_t i = 0; i < targets; ++i) {
+      indptr.data[i + 1] = indptr.data[i] + below(degree + 1) + (i % 7 == 3 ? 3 * degree : 0);
+    }
+    edges = indptr.data[targets];
+    indices = Array<int32_t>(edges);
+    for (int64_t e = 0; e < edges; ++e) indices.data[e] = static_cast<int32_t>(below(sources));
+  }
+
+  Array<int64_t> indptr;
+  Array<int32_t> indices;
+  int64_t edges = 0;
+};
+
+template <class In, class Out>
+void sums(const Graph& graph, int64_t targets, int64_t sources, int64_t columns, Element in, Element out) {
+  using A = Wide<Out>;
+  const Array<In> x(sources * columns);
+  const Array<A> weight(graph.edges, 1), of_source(sources, 2), of_target(targets, 3), own(targets, 4);
+  Array<Out> result(targets * columns);
+  Aggregation job{.indptr = graph.indptr.data.get(),
+                  .indices = {graph.indices.data.get(), false},
+                  .targets = targets,
+                  .columns = columns,
+                  .x = {x.data.get(), in, columns},
+                  .out = result.data.get(),
+                  .out_element = out};
+  aggregate(job, 3);
+  job.edge_weight = weight.data.get();
+  job.source_scale = of_source.data.get();
+  job.target_scale = of_target.data.get();
+  job.mean = true;
+  job.self = job.x;
+  job.self_rows = std::min(targets, sources);
+  job.self_scale = own.data.get();
+  job.self_scale_each = true;
+  aggregate(job, 3);
+}
+
+void gradients(const Graph& graph, int64_t targets, int64_t sources, int64_t columns) {
+  Array<int64_t> ptr(sources + 1);
+  Array<int32_t> target(graph.edges), edge(graph.edges);
+  const Integers indices{graph.indices.data.get(), false};
+  transpose(graph.indptr.data.get(), indices, targets, sources, ptr.data.get(), target.data.get(),
+            edge.data.get(), 3);
+
+  Array<float> x(sources * columns), out(targets * columns), grad(targets * columns, 1.0f);
+  const Matrix rows{x.data.get(), Element::kFloat, columns};
+  const Matrix maxima{out.data.get(), Element::kFloat, columns};
+  const MaxJob forward{graph.indptr.data.get(), indices, targets, columns, rows, {}};
+  max_rows(forward, out.data.get(), Element::kFloat, 3);
+  Array<float> share(targets * columns), d_x(sources * columns);
+  const Matrix above{grad.data.get(), Element::kFloat, columns};
+  share_among_maxima(forward, maxima, above, share.data.get(), 3);
+  const MaxJob backward{ptr.data.get(), {target.data.get(), false}, sources, columns, maxima, {}};
+  gather_shares(backward, rows, {share.data.get(), Element::kFloat, columns}, d_x.data.get(), 3);
+
+  Array<float> d_weight(graph.edges), d_self(targets);
+  const EdgeDots dots{.indptr = graph.indptr.data.get(),
+                      .indices = indices,
+                      .targets = targets,
+                      .columns = columns,
+                      .x = rows,
+                      .row = {},
+                      .grad = above};
+  edge_dots(dots, d_weight.data.get(), 3);
+  self_dots(dots, true, d_self.data.get(), 3);
+  self_dots(dots, false, d_self.data.get(), 3);
+}
+
+void round_of(int64_t targets, int64_t sources, int64_t degree, int64_t columns) {
+  const Graph graph(targets, sources, degree);
+  sums<float, float>(graph, targets, sources, columns, Element::kFloat, Element::kFloat);
+  sums<Half, float>(graph, targets, sources, columns, Element::kHalf, Element::kFloat);
+  sums<Bfloat16, Bfloat16>(graph, targets, sources, columns, Element::kBfloat16, Element::kBfloat16);
+  sums<double, double>(graph, targets, sources, columns, Element::kDouble, Element::kDouble);
+  gradients(graph, targets, sources, columns);
+}
+
+}  // namespace
+
+int main() {
+  for (const int64_t columns : {1, 7, 16, 33, 100, 260}) {
+    for (const int64_t degree : {0, 4, 1000}) round_of(20, 30, degree, columns);
+    round_of(3000, 3001, 2, columns);
+  }
+  std::cout << "done\n";
+}
