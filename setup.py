@@ -30,6 +30,7 @@ SOURCES = [
     "csrc/kernels/simd/products_avx2.cpp",
     "csrc/kernels/simd/products_avx512.cpp",
     "csrc/kernels/simd/products_baseline.cpp",
+    "csrc/kernels/simd/products_pairs.cpp",
     "csrc/kernels/simd/scan.cpp",
     "csrc/kernels/simd/sum_rows.cpp",
     "csrc/kernels/simd/sum_rows_avx2.cpp",

@@ -17,7 +17,13 @@ PROGRAMS = {
         *("parallel", "nn/aggregate", "nn/edge_dots", "nn/max", "nn/transpose", "simd/dispatch"),
         *("simd/sum_rows", "simd/sum_rows_avx2", "simd/sum_rows_avx512"),
     ],
+    "sanitize_linear": [
+        *("parallel", "nn/linear", "nn/linear_grads", "simd/dispatch", "simd/products"),
+        *(f"simd/products_{level}" for level in ("avx512", "avx2", "baseline", "pairs")),
+    ],
 }
+#: Vector instructions that a program is run with.
+LEVELS = {"sanitize_linear": ["", "avx2", "baseline"]}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -32,5 +38,7 @@ def test_no_kernel_steps_out_of_line(sanitizer: str, name: str, tmp_path: Path) 
     subprocess.run(
         [compiler, *flags, "-I", ROOT / "csrc", *sources, "-o", program, "-pthread"], check=True, timeout=240
     )
-    ran = subprocess.run([program], capture_output=True, text=True, timeout=240)
-    assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr[-3000:]
+    for level in LEVELS.get(name, [""]):
+        environment = {**os.environ, "PYG_BATCHGNN_SIMD": level}
+        ran = subprocess.run([program], capture_output=True, text=True, timeout=240, env=environment)
+        assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr[-3000:]

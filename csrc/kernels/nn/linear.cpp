@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/allocation.h"
-#include "kernels/nn/linear_blocks.h"
+#include "kernels/nn/linear_operands.h"
 #include "kernels/parallel.h"
 
 namespace pyg_batchgnn {
@@ -13,50 +13,59 @@ namespace {
 constexpr int64_t kBlockRows = 16 * kTileRows;  // rows that meet a panel of weights while it is in the cache
 constexpr int64_t kBlocksPerTask = 32;
 
-// Weights of one group and input, transposed and cut into panels: [columns, panel] each, one after the other.
-template <class T>
-void pack_panels(const T* weight, int64_t outputs, int64_t columns, int64_t panel, int64_t width, T* out) {
-  for (int64_t first = 0; first < outputs; first += panel) {
-    const int64_t size = std::min(panel, round_up(outputs - first, width));
-    for (int64_t o = 0; o < size; ++o) {
-      const T* const from = weight + (first + o) * columns;
-      const bool exists = first + o < outputs;
-      for (int64_t k = 0; k < columns; ++k) out[k * size + o] = exists ? from[k] : T{0};
+// Weights of one input, transposed and cut into panels of outputs: [terms, panel] each, group by group.
+template <class Operands>
+class PackedWeight {
+ public:
+  using T = typename Operands::Sum;
+  using Value = typename Operands::Value;
+
+  PackedWeight(const LinearShape& shape, const LinearWeight& weight, int64_t columns)
+      : columns_(columns), terms_(Operands::terms(columns)) {
+    const ProductKernels<T>& kernels = product_kernels<T>();
+    const int64_t outputs = shape.group_outputs(), count = shape.outputs * columns;
+    group_size_ = round_up(outputs, kernels.width) * terms_;
+    Buffer<T> rounded;
+    read_rounded(weight, shape.compute, count, rounded.reserve(count + 1));
+    panels_.reserve(shape.groups * group_size_ + 1);
+    for (int64_t group = 0; group < shape.groups; ++group) {
+      const T* const from = rounded.data() + group * outputs * columns;
+      for (int64_t first = 0; first < outputs; first += kernels.panel) {
+        const int64_t size = std::min(kernels.panel, round_up(outputs - first, kernels.width));
+        fill(from + first * columns, outputs - first, size, panels_.data() + at(group, first));
+      }
     }
-    out += columns * size;
   }
-}
 
-template <class T>
-struct PackedWeight {
-  Buffer<T> panels;  // [groups][panels][columns, panel]
-  int64_t columns;   // of one group
-  int64_t group_elements;
-
-  const T* panel(int64_t group, int64_t first_output) const {
-    return panels.data() + group * group_elements + first_output * columns;
+  int64_t terms() const { return terms_; }
+  const Value* panel(int64_t group, int64_t first_output) const {
+    return panels_.data() + at(group, first_output);
   }
+
+ private:
+  int64_t at(int64_t group, int64_t first_output) const {
+    return group * group_size_ + first_output * terms_;
+  }
+
+  void fill(const T* from, int64_t outputs, int64_t size, Value* panel) const {
+    for (int64_t o = 0; o < size; ++o) {
+      for (int64_t term = 0; term < terms_; ++term) {
+        panel[term * size + o] = o < outputs ? Operands::pack(from + o * columns_, columns_, term) : Value{0};
+      }
+    }
+  }
+
+  int64_t columns_, terms_, group_size_;
+  Buffer<Value> panels_;
 };
 
-template <class T>
-PackedWeight<T> pack(const LinearShape& shape, const LinearWeight& weight, int64_t columns) {
-  const ProductKernels<T>& kernels = product_kernels<T>();
-  const int64_t outputs = shape.group_outputs();
-  PackedWeight<T> packed{{}, columns, round_up(outputs, kernels.width) * columns};
-  Buffer<T> rounded;
-  read_rounded(weight, shape.compute, shape.outputs * columns, rounded.reserve(shape.outputs * columns + 1));
-  packed.panels.reserve(shape.groups * packed.group_elements + 1);
-  for (int64_t group = 0; group < shape.groups; ++group) {
-    pack_panels(rounded.data() + group * outputs * columns, outputs, columns, kernels.panel, kernels.width,
-                packed.panels.data() + group * packed.group_elements);
-  }
-  return packed;
-}
-
 // One call's constants, and the work on one block of rows.
-template <class T>
+template <class Operands>
 class Forward {
  public:
+  using T = typename Operands::Sum;
+  using Value = typename Operands::Value;
+
   Forward(const LinearShape& shape, const std::vector<LinearInput>& inputs,
           const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output)
       : kernels_(product_kernels<T>()),
@@ -66,7 +75,7 @@ class Forward {
         output_(output),
         dropout_(update.key, update.drop) {
     for (size_t t = 0; t < inputs.size(); ++t) {
-      weights_.push_back(pack<T>(shape, weights[t], inputs[t].columns / shape.groups));
+      weights_.emplace_back(shape, weights[t], inputs[t].columns / shape.groups);
     }
     if (update.bias == nullptr) return;
     // A panel's last vector may reach beyond the end.
@@ -76,8 +85,8 @@ class Forward {
   }
 
   struct Scratch {
-    std::vector<Buffer<T>> converted;
-    std::vector<const T*> values;  // [inputs][kBlockRows]
+    std::vector<Buffer<Value>> converted;
+    std::vector<const Value*> values;  // [inputs][kBlockRows]
     std::vector<uint64_t> row_keys;
     std::vector<Ahead::Row> next;
     Ahead ahead;
@@ -116,8 +125,8 @@ class Forward {
     scratch.values.resize(inputs_.size() * kBlockRows);
     scratch.converted.resize(inputs_.size());
     for (size_t t = 0; t < inputs_.size(); ++t) {
-      const T** const values = scratch.values.data() + t * kBlockRows;
-      row_pointers(inputs_[t], shape_.compute, begin, end, scratch.converted[t], values);
+      const Value** const values = scratch.values.data() + t * kBlockRows;
+      Operands::rows(shape_, inputs_[t], begin, end, scratch.converted[t], values);
       for (int64_t i = end - begin; i < kBlockRows; ++i) values[i] = values[0];
     }
   }
@@ -126,16 +135,15 @@ class Forward {
   void tile(int64_t group, int64_t first, int64_t columns, int64_t at, int64_t row, int64_t rows,
             Scratch& scratch) const {
     const int64_t padded = round_up(columns, kernels_.width);
-    std::vector<const T*>& values = scratch.values;
-    const T* starts[kTileRows];
+    const std::vector<const Value*>& values = scratch.values;
+    const Value* starts[kTileRows];
     for (size_t t = 0; t < inputs_.size(); ++t) {
-      const PackedWeight<T>& weight = weights_[t];
+      const PackedWeight<Operands>& weight = weights_[t];
       for (int64_t r = 0; r < kTileRows; ++r) {
-        starts[r] = values[t * kBlockRows + static_cast<size_t>(at + r)] + group * weight.columns;
+        starts[r] = values[t * kBlockRows + static_cast<size_t>(at + r)] + group * weight.terms();
       }
-      kernels_.dense({starts, 1, kTileRows, weight.columns, padded / kernels_.width,
-                      weight.panel(group, first), padded, scratch.tile.data(), padded, t != 0,
-                      &scratch.ahead});
+      Operands::multiply({starts, weight.terms(), padded / kernels_.width, weight.panel(group, first), padded,
+                          scratch.tile.data(), t != 0, &scratch.ahead});
     }
     const int64_t column = group * shape_.group_outputs() + first;
     const int64_t element = element_bytes(shape_.compute), mask_bytes = (shape_.outputs + 7) / 8;
@@ -154,37 +162,48 @@ class Forward {
   const LinearUpdate& update_;
   const LinearOutput& output_;
   const Dropout dropout_;
-  std::vector<PackedWeight<T>> weights_;
+  std::vector<PackedWeight<Operands>> weights_;
   Buffer<T> bias_;
 };
 
-}  // namespace
-
-template <class T>
-void linear(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-            const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output,
-            int64_t threads) {
-  const Forward<T> forward(shape, inputs, weights, update, output);
+template <class Operands>
+void run(const LinearShape& shape, const std::vector<LinearInput>& inputs,
+         const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output,
+         int64_t threads) {
+  const Forward<Operands> forward(shape, inputs, weights, update, output);
   // Few threads take long tasks, within which rows can be fetched ahead.
   const int64_t blocks = (shape.rows + kBlockRows - 1) / kBlockRows;
   const int64_t task_rows = kBlockRows * std::clamp<int64_t>(blocks / (8 * threads), 1, kBlocksPerTask);
   const int64_t tasks = (shape.rows + task_rows - 1) / task_rows;
-  std::vector<typename Forward<T>::Scratch> scratch(static_cast<size_t>(std::max<int64_t>(1, threads)));
+  std::vector<typename Forward<Operands>::Scratch> scratch(
+      static_cast<size_t>(std::max<int64_t>(1, threads)));
   run_tasks(tasks, threads, [&](int64_t task, int64_t slot) {
     const int64_t end = std::min(shape.rows, (task + 1) * task_rows);
     for (int64_t row = task * task_rows; row < end; row += kBlockRows) {
       const int64_t next = std::min(end, row + kBlockRows);
       forward.block(row, next, std::min(end, next + kBlockRows), scratch[static_cast<size_t>(slot)]);
     }
-    product_kernels<T>().fence();
+    product_kernels<typename Operands::Sum>().fence();
   });
 }
 
-template void linear<float>(const LinearShape&, const std::vector<LinearInput>&,
-                            const std::vector<LinearWeight>&, const LinearUpdate&, const LinearOutput&,
-                            int64_t);
-template void linear<double>(const LinearShape&, const std::vector<LinearInput>&,
-                             const std::vector<LinearWeight>&, const LinearUpdate&, const LinearOutput&,
-                             int64_t);
+}  // namespace
+
+template <>
+void linear<float>(const LinearShape& shape, const std::vector<LinearInput>& inputs,
+                   const std::vector<LinearWeight>& weights, const LinearUpdate& update,
+                   const LinearOutput& output, int64_t threads) {
+  if (shape.compute == Element::kBFloat16 && pair_kernel() != nullptr) {
+    return run<Pairs>(shape, inputs, weights, update, output, threads);
+  }
+  run<Elements<float>>(shape, inputs, weights, update, output, threads);
+}
+
+template <>
+void linear<double>(const LinearShape& shape, const std::vector<LinearInput>& inputs,
+                    const std::vector<LinearWeight>& weights, const LinearUpdate& update,
+                    const LinearOutput& output, int64_t threads) {
+  run<Elements<double>>(shape, inputs, weights, update, output, threads);
+}
 
 }  // namespace pyg_batchgnn

@@ -124,6 +124,22 @@ struct ProductKernels {
 template <class T>
 const ProductKernels<T>& product_kernels();
 
+// As a dense product of kTileRows rows of float32, but values and x hold pairs of bfloat16: two terms each.
+struct PairProduct {
+  const uint32_t* const* values;
+  int64_t terms, vectors;
+  const uint32_t* x;
+  int64_t x_stride;
+  float* out;
+  int64_t out_stride;
+  bool add;
+  Ahead* ahead;
+};
+
+// Null where the processor does not multiply bfloat16. Vectors are those of product_kernels<float>().
+using PairKernel = void (*)(const PairProduct&);
+PairKernel pair_kernel();
+
 // words[r] bit c becomes words[c] bit r.
 void transpose_bits(uint64_t words[kWordBits]);
 

@@ -1,0 +1,105 @@
+// How a forward pass lays out what it multiplies: elements as they are, or pairs of bfloat16 where the
+// processor multiplies those.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "kernels/nn/linear_blocks.h"
+
+namespace pyg_batchgnn {
+
+// What a tile of the output is summed from.
+template <class Value, class T>
+struct TileProduct {
+  const Value* const* values;  // kTileRows
+  int64_t terms, vectors;
+  const Value* panel;
+  int64_t panel_stride;
+  T* tile;
+  bool add;
+  Ahead* ahead;
+};
+
+template <class T>
+struct Elements {
+  using Sum = T;
+  using Value = T;
+
+  static int64_t terms(int64_t columns) { return columns; }
+
+  // Element (term, output) of a panel, from an output's row of the weight.
+  static T pack(const T* weight, int64_t, int64_t term) { return weight[term]; }
+
+  static void rows(const LinearShape& shape, const LinearInput& input, int64_t begin, int64_t end,
+                   Buffer<T>& converted, const T** pointers) {
+    row_pointers(input, shape.compute, begin, end, converted, pointers);
+  }
+
+  static void multiply(const TileProduct<T, T>& p) {
+    product_kernels<T>().dense({p.values, 1, kTileRows, p.terms, p.vectors, p.panel, p.panel_stride, p.tile,
+                                p.panel_stride, p.add, p.ahead});
+  }
+};
+
+// Two bfloat16 in 32 bits, the first in the lower ones; a last odd one beside a zero.
+struct Pairs {
+  using Sum = float;
+  using Value = uint32_t;
+
+  static int64_t terms(int64_t columns) { return (columns + 1) / 2; }
+
+  // The weight was rounded to bfloat16 before.
+  static uint32_t pack(const float* weight, int64_t columns, int64_t term) {
+    const uint32_t low = std::bit_cast<uint32_t>(weight[2 * term]) >> 16;
+    if (2 * term + 1 == columns) return low;
+    return low | (std::bit_cast<uint32_t>(weight[2 * term + 1]) & 0xFFFF0000u);
+  }
+
+  static void rows(const LinearShape& shape, const LinearInput& input, int64_t begin, int64_t end,
+                   Buffer<uint32_t>& converted, const uint32_t** pointers) {
+    const int64_t columns = input.columns / shape.groups, pairs = terms(columns);
+    if (input.element == Element::kBFloat16 && columns % 2 == 0 && input.stride % 2 == 0 &&
+        reinterpret_cast<uintptr_t>(input.data) % sizeof(uint32_t) == 0) {
+      for (int64_t i = begin; i < end; ++i) {
+        pointers[i - begin] = reinterpret_cast<const uint32_t*>(input.row(i));
+      }
+      return;
+    }
+    const int64_t stride = shape.groups * pairs;
+    uint32_t* to = converted.reserve((end - begin) * stride + 1);
+    for (int64_t i = begin; i < end; ++i, to += stride) {
+      for (int64_t group = 0; group < shape.groups; ++group) {
+        const char* const from = input.row(i) + group * columns * element_bytes(input.element);
+        round_row(from, input.element, columns, to + group * pairs);
+      }
+      pointers[i - begin] = to;
+    }
+  }
+
+  static void multiply(const TileProduct<uint32_t, float>& p) {
+    pair_kernel()(
+        {p.values, p.terms, p.vectors, p.panel, p.panel_stride, p.tile, p.panel_stride, p.add, p.ahead});
+  }
+
+ private:
+  static void round_row(const char* from, Element element, int64_t columns, uint32_t* to) {
+    const ProductKernels<float>& kernels = product_kernels<float>();
+    if (columns % 2 != 0) to[columns / 2] = 0;
+    if (element == Element::kBFloat16) {
+      std::memcpy(to, from, static_cast<size_t>(columns) * sizeof(uint16_t));
+    } else if (element == Element::kFloat32) {
+      kernels.write(reinterpret_cast<const float*>(from), columns, Element::kBFloat16, to);
+    } else {
+      float block[kWordBits];
+      for (int64_t at = 0; at < columns; at += kWordBits) {
+        const int64_t count = std::min(kWordBits, columns - at);
+        kernels.read(from + at * element_bytes(element), element, count, block);
+        kernels.write(block, count, Element::kBFloat16, reinterpret_cast<uint16_t*>(to) + at);
+      }
+    }
+  }
+};
+
+}  // namespace pyg_batchgnn

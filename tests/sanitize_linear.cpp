@@ -1,0 +1,75 @@
+// Dense layers of odd shapes, forward and back; tests/test_sanitizers.py compiles it with sanitizers. Every
+// operand is a block of exactly its size.
+#include <cstdlib>
+#include <iostream>
+#include <vector>
+
+#include "kernels/nn/linear.h"
+
+namespace pyg_batchgnn {
+
+void* allocate_block(size_t bytes) {
+  auto* block = static_cast<size_t*>(std::malloc(bytes + 64));
+  *block = bytes;
+  return reinterpret_cast<char*>(block) + 64;
+}
+
+void release_block(void* block) noexcept { std::free(static_cast<char*>(block) - 64); }
+
+size_t block_capacity(const void* block) noexcept {
+  return *reinterpret_cast<const size_t*>(static_cast<const char*>(block) - 64);
+}
+
+}  // namespace pyg_batchgnn
+
+namespace {
+
+using namespace pyg_batchgnn;
+
+std::vector<char> zeros(int64_t count, Element element) {
+  return std::vector<char>(static_cast<size_t>(count * element_bytes(element)));
+}
+
+template <class T>
+void layer(int64_t rows, int64_t outputs, int64_t columns, int64_t groups, Element compute, Element table) {
+  const Element weight = compute == Element::kFloat64 ? compute : Element::kFloat32;
+  const LinearShape shape{rows, outputs * groups, groups, compute};
+  const std::vector<char> x = zeros(rows * columns * groups, compute), other = zeros(7 * 3 * groups, table);
+  const std::vector<char> w = zeros(shape.outputs * columns, weight), v = zeros(shape.outputs * 3, weight);
+  const std::vector<char> bias = zeros(shape.outputs, weight);
+  std::vector<int64_t> row(static_cast<size_t>(rows)), node(static_cast<size_t>(rows));
+  for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<int64_t>(i * i % 7);
+  const std::vector<LinearInput> inputs{
+      {x.data(), compute, columns * groups, nullptr, false, columns * groups},
+      {other.data(), table, 3 * groups, row.data(), true, 3 * groups}};
+  const std::vector<LinearWeight> weights{{w.data(), weight}, {v.data(), weight}};
+  std::vector<char> y = zeros(rows * shape.outputs, compute);
+  std::vector<uint8_t> mask(static_cast<size_t>(rows * ((shape.outputs + 7) / 8)));
+  linear<T>(shape, inputs, weights, {bias.data(), weight, true, 0.5, 1, node.data()}, {y.data(), mask.data()},
+            3);
+  std::vector<char> dx = zeros(rows * columns * groups, compute), dw = w, dv = v, db = bias;
+  for (const bool dense : {false, true}) {
+    if (dense) std::fill(mask.begin(), mask.end(), uint8_t{255});
+    std::vector<char> grad = zeros(rows * shape.outputs, compute);
+    for (size_t i = 0; i < grad.size(); i += dense ? 1 : 5) grad[i] = 1;
+    linear_grads<T>(shape, inputs, weights, {grad.data(), compute, mask.data(), 2.0},
+                    {{dx.data(), nullptr}, {dw.data(), dv.data()}, db.data()}, 3);
+  }
+}
+
+}  // namespace
+
+int main() {
+  for (const int64_t rows : {0, 1, 5, 64, 197, 1030}) {
+    for (const int64_t outputs : {1, 9, 47, 64, 130}) {
+      for (const int64_t columns : {0, 1, 16, 33}) {
+        for (const int64_t groups : {1, 3}) {
+          layer<float>(rows, outputs, columns, groups, Element::kFloat32, Element::kFloat16);
+          layer<float>(rows, outputs, columns, groups, Element::kBFloat16, Element::kFloat32);
+          layer<double>(rows, outputs, columns, groups, Element::kFloat64, Element::kBFloat16);
+        }
+      }
+    }
+  }
+  std::cout << "done\n";
+}
