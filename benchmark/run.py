@@ -4,7 +4,7 @@
     python benchmark/run.py sampling loading --rounds 3   several, with options that all of them know
     python benchmark/run.py all --graph /data/products    everything but accuracy and convergence
     python benchmark/run.py training --models sage gat    some networks; --resume goes on where it was
-    python benchmark/run.py accuracy                      on real graphs; goes on where it was, as convergence does
+    python benchmark/run.py accuracy                      on real graphs; as convergence, goes on where it was
     python benchmark/run.py report                        tables and plots again, from the stored JSON files
 
 Benchmarks:
