@@ -56,6 +56,21 @@ STABLE_TORCH_LIBRARY(pyg_batchgnn, m) {
   m.def("reset_memory_peak() -> ()");
   m.def("advise_huge_pages(Tensor tensor) -> ()");
   m.def("simd_level() -> int");
+  m.def(
+      "attention(Tensor x, Tensor? row, Tensor indptr, Tensor indices, Tensor source_weight, "
+      "Tensor? target_weight, Tensor? target_logits, Tensor? edge_logits, Tensor? node, Tensor[] by_source, "
+      "int num_targets, int num_loops, float negative_slope, float drop, int key, ScalarType out_dtype, int "
+      "threads) -> "
+      "(Tensor, Tensor)");
+  m.def(
+      "attention_grads(Tensor grad, Tensor? grad_coefficient, Tensor coefficient, Tensor x, Tensor? row, "
+      "Tensor indptr, Tensor indices, Tensor source_weight, Tensor? target_weight, Tensor? node, "
+      "Tensor[] by_source, int num_targets, "
+      "int num_loops, float negative_slope, float drop, int key, bool need_edge_logits, int threads) -> "
+      "(Tensor, Tensor, Tensor, Tensor, Tensor)");
+  m.def(
+      "attention_keep(Tensor indptr, Tensor? node, int num_targets, int num_loops, int heads, float drop, "
+      "int key) -> Tensor");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) {
@@ -79,6 +94,9 @@ STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) {
   m.impl("linear", TORCH_BOX(&linear_forward));
   m.impl("linear_grads", TORCH_BOX(&linear_backward));
   m.impl("advise_huge_pages", TORCH_BOX(&advise_huge));
+  m.impl("attention", TORCH_BOX(&attention));
+  m.impl("attention_grads", TORCH_BOX(&attention_grads));
+  m.impl("attention_keep", TORCH_BOX(&attention_keep_factors));
 }
 
 // Without a tensor among the arguments (a list may be empty) there is nothing to dispatch on.

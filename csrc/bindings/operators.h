@@ -84,4 +84,23 @@ int64_t simd_bits();
 
 void drop_graph_scratch();
 
+// attention_ops.cpp
+std::tuple<Tensor, Tensor> attention(const Tensor& x, const std::optional<Tensor>& row, const Tensor& indptr,
+                                     const Tensor& indices, const Tensor& source_weight,
+                                     const std::optional<Tensor>& target_weight,
+                                     const std::optional<Tensor>& target_logits,
+                                     const std::optional<Tensor>& edge_logits,
+                                     const std::optional<Tensor>& node, const std::vector<Tensor>& by_source,
+                                     int64_t num_targets, int64_t num_loops, double negative_slope,
+                                     double drop, int64_t key, ScalarType out_dtype, int64_t threads);
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> attention_grads(
+    const Tensor& grad, const std::optional<Tensor>& grad_coefficient, const Tensor& coefficient,
+    const Tensor& x, const std::optional<Tensor>& row, const Tensor& indptr, const Tensor& indices,
+    const Tensor& source_weight, const std::optional<Tensor>& target_weight,
+    const std::optional<Tensor>& node, const std::vector<Tensor>& by_source, int64_t num_targets,
+    int64_t num_loops, double negative_slope, double drop, int64_t key, bool need_edge_logits,
+    int64_t threads);
+Tensor attention_keep_factors(const Tensor& indptr, const std::optional<Tensor>& node, int64_t num_targets,
+                              int64_t num_loops, int64_t heads, double drop, int64_t key);
+
 }  // namespace pyg_batchgnn

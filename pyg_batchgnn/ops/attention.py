@@ -1,0 +1,313 @@
+"""Graph attention over raw inputs: softmax over every target's in-edges and sums of source rows by head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.ops.checks import check_vector
+from pyg_batchgnn.ops.library import kernels
+
+FLOATS = (torch.float32, torch.float64, torch.bfloat16)
+TABLES = (*FLOATS, torch.float16)
+
+
+class Attention(NamedTuple):
+    """What `attention` gives.
+
+    Attributes:
+        out: [D, heads * K], head by head.
+        coefficient: [slots, heads]: the softmax before dropout, negative where the leaky ReLU's argument was
+            not positive.
+    """
+
+    out: Tensor
+    coefficient: Tensor
+
+
+def attention(
+    x: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    source_weight: Tensor,
+    *,
+    target_weight: Tensor | None = None,
+    target_logits: Tensor | None = None,
+    edge_logits: Tensor | None = None,
+    row: Tensor | None = None,
+    node: Tensor | None = None,
+    by_source: Sequence[Tensor] = (),
+    loops: int | None = None,
+    negative_slope: float = 0.2,
+    drop: float = 0.0,
+    key: int = 0,
+    out_dtype: torch.dtype | None = None,
+    threads: int | None = None,
+) -> Attention:
+    """Attention of every target over its in-edges (Velickovic et al. 2018, equations 1 to 4), before the
+    product with each head's weight.
+
+        logit[e, h] = leaky_relu(source_weight[h] . x[j] + target_weight[h] . x[i] + target_logits[i, h]
+                                 + edge_logits[e, h])
+        out[i, h] = sum over e of dropout(softmax(logit))[e, h] * x[j]
+
+    for the edges e from source j to target i; source i and target i are the same node. What is not given
+    counts as zero. Edges lie in "slots": those of each target in order and, where ``loops`` are added, its
+    loop behind them. Sums are taken in float32 (float64 where ``x`` is), with the same bits on any number of
+    threads.
+
+    Args:
+        x: [>= N, K] float32, float64, bfloat16 or float16, contiguous.
+        indptr: [D + 1] int64, from 0 to E.
+        indices: [E] int32 or int64 in [0, N); trusted, because it comes from a sampler.
+        source_weight: [heads, K] float32, or float64 where ``x`` is.
+        target_weight: [heads, K], of the same type as all that follow.
+        target_logits: [D, heads].
+        edge_logits: [slots, heads].
+        row: [>= N] int32 or int64 rows of ``x``; trusted. Then ``x`` gets no gradient.
+        node: [>= D] int64 original ids, which dropout is keyed by; 0, 1, ... where None.
+        by_source: what `transpose` gives for ``x.size(0)`` sources; needed where ``x`` needs a gradient.
+        loops: edges from a node to itself are left out, and the first ``loops`` targets get one each. Edges
+            are taken as they are where None.
+        negative_slope: of the leaky ReLU.
+        drop: probability of dropping a coefficient, below 1.
+        key: of dropout (`dropout_key`); the column is position in the target's slots * heads + head.
+        out_dtype: float32, float64 or bfloat16; that of ``x`` where None (float32 for float16).
+        threads: at most so many threads; torch's own number where None.
+    """
+    dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
+    targets = indptr.numel() - 1
+    _check_input(x, indptr, indices, row, node, by_source, dtype)
+    _check_loops(loops, drop, targets, x if row is None else row)
+    slots = indices.numel() + (loops or 0)
+    heads = source_weight.size(0)
+    shapes = {
+        "source_weight": (source_weight, (heads, x.size(1))),
+        "target_weight": (target_weight, (heads, x.size(1))),
+        "target_logits": (target_logits, (targets, heads)),
+        "edge_logits": (edge_logits, (slots, heads)),
+    }
+    for name, (tensor, shape) in shapes.items():
+        _check_numbers(name, tensor, shape, torch.float64 if x.dtype == torch.float64 else torch.float32)
+    return Attention(
+        *kernels.attention(
+            x,
+            row,
+            indptr,
+            indices,
+            source_weight,
+            target_weight,
+            target_logits,
+            edge_logits,
+            node,
+            list(by_source),
+            targets,
+            -1 if loops is None else loops,
+            negative_slope,
+            drop,
+            key,
+            dtype,
+            threads or torch.get_num_threads(),
+        )
+    )
+
+
+def attention_keep(
+    indptr: Tensor, heads: int, drop: float, key: int, *, loops: int | None = None, node: Tensor | None = None
+) -> Tensor:
+    """What dropout multiplies coefficients by: 0, or the scale of what is kept. [slots, heads] float32; the
+    arguments are those of `attention`."""
+    targets = indptr.numel() - 1
+    check_vector("indptr", indptr, (torch.int64,))
+    if node is not None:
+        check_vector("node", node, (torch.int64,))
+    return kernels.attention_keep(indptr, node, targets, -1 if loops is None else loops, heads, drop, key)
+
+
+def _check_input(
+    x: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    row: Tensor | None,
+    node: Tensor | None,
+    by_source: Sequence[Tensor],
+    dtype: torch.dtype,
+) -> None:
+    if x.dim() != 2 or x.device.type != "cpu" or not x.is_contiguous():
+        raise ValueError(
+            f"x must be a contiguous matrix on the CPU, got {list(x.shape)} with strides {x.stride()} on "
+            f"{x.device}; call .contiguous()"
+        )
+    if x.dtype not in TABLES:
+        raise TypeError(f"x must be of a floating type, got {x.dtype}; convert it with .float()")
+    if dtype not in FLOATS:
+        raise TypeError(f"results are float32, float64 or bfloat16, not {dtype}")
+    if (x.dtype == torch.float64) != (dtype == torch.float64):
+        raise TypeError(f"x is {x.dtype} and the result {dtype}; convert x with .to({dtype})")
+    check_vector("indptr", indptr, (torch.int64,))
+    check_vector("indices", indices)
+    if row is not None:
+        check_vector("row", row)
+    if node is not None:
+        check_vector("node", node, (torch.int64,))
+    if not (x.requires_grad and torch.is_grad_enabled()):
+        return
+    if row is not None:
+        raise ValueError("rows read through `row` get no gradient; gather them first: x[row]")
+    if len(by_source) != 3 or by_source[0].numel() != x.size(0) + 1:
+        raise ValueError(
+            f"x needs a gradient: give by_source=ops.transpose(indptr, indices, {x.size(0)}), the same edges "
+            "by source"
+        )
+
+
+def _check_loops(loops: int | None, drop: float, targets: int, sources: Tensor) -> None:
+    if loops is not None and not 0 <= loops <= min(targets, sources.size(0)):
+        raise ValueError(
+            f"loops must be in [0, {min(targets, sources.size(0))}], the nodes that are sources and targets, "
+            f"got {loops}"
+        )
+    if not 0.0 <= drop < 1.0:
+        raise ValueError(f"drop must be at least 0 and below 1, got {drop}")
+
+
+def _check_numbers(name: str, tensor: Tensor | None, shape: tuple[int, int], dtype: torch.dtype) -> None:
+    if tensor is None:
+        return
+    if tensor.dtype != dtype:
+        raise TypeError(f"{name} must be {dtype}, got {tensor.dtype}; convert it with .to({dtype})")
+    if tuple(tensor.shape) != shape or not tensor.is_contiguous():
+        raise ValueError(
+            f"{name} must be contiguous of shape {list(shape)}, got {list(tensor.shape)} with strides "
+            f"{tensor.stride()}"
+        )
+
+
+# Shapes and gradients #############################################################################
+
+
+@torch.library.register_fake("pyg_batchgnn::attention")
+def _(
+    x: Tensor,
+    row: Tensor | None,
+    indptr: Tensor,
+    indices: Tensor,
+    source_weight: Tensor,
+    target_weight: Tensor | None,
+    target_logits: Tensor | None,
+    edge_logits: Tensor | None,
+    node: Tensor | None,
+    by_source: Sequence[Tensor],
+    num_targets: int,
+    num_loops: int,
+    negative_slope: float,
+    drop: float,
+    key: int,
+    out_dtype: torch.dtype,
+    threads: int,
+) -> tuple[Tensor, Tensor]:
+    heads, columns = source_weight.shape
+    slots = indices.size(0) + max(num_loops, 0)
+    return (
+        x.new_empty((num_targets, heads * columns), dtype=out_dtype),
+        source_weight.new_empty((slots, heads)),
+    )
+
+
+@torch.library.register_fake("pyg_batchgnn::attention_grads")
+def _(
+    grad: Tensor,
+    grad_coefficient: Tensor | None,
+    coefficient: Tensor,
+    x: Tensor,
+    row: Tensor | None,
+    indptr: Tensor,
+    indices: Tensor,
+    source_weight: Tensor,
+    target_weight: Tensor | None,
+    node: Tensor | None,
+    by_source: Sequence[Tensor],
+    num_targets: int,
+    num_loops: int,
+    negative_slope: float,
+    drop: float,
+    key: int,
+    need_edge_logits: bool,
+    threads: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    heads = source_weight.size(0)
+    return (
+        torch.empty_like(source_weight),
+        torch.empty_like(source_weight),
+        source_weight.new_empty((num_targets, heads)),
+        source_weight.new_empty((coefficient.size(0) if need_edge_logits else 0, heads)),
+        x.new_empty((x.size(0) if by_source else 0, x.size(1))),
+    )
+
+
+@torch.library.register_fake("pyg_batchgnn::attention_keep")
+def _(
+    indptr: Tensor,
+    node: Tensor | None,
+    num_targets: int,
+    num_loops: int,
+    heads: int,
+    drop: float,
+    key: int,
+) -> Tensor:
+    slots = torch.library.get_ctx().new_dynamic_size()
+    return indptr.new_empty((slots, heads), dtype=torch.float32)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    x, row, indptr, indices, source_weight, target_weight, _, _, node, by_source, *numbers = inputs
+    ctx.save_for_backward(
+        output[1], x, row, indptr, indices, source_weight, target_weight, node, *by_source
+    )
+    ctx.numbers = numbers
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, grad: Tensor | None, grad_coefficient: Tensor | None) -> tuple[Any, ...]:
+    coefficient, x, row, indptr, indices, source_weight, target_weight, node, *by_source = ctx.saved_tensors
+    targets, loops, negative_slope, drop, key, out_dtype, threads = ctx.numbers
+    needs = ctx.needs_input_grad
+    if grad is None:
+        grad = x.new_zeros((targets, source_weight.numel()), dtype=out_dtype)
+    d_source, d_target, d_target_logits, d_edge_logits, d_x = kernels.attention_grads(
+        grad.contiguous(),
+        None if grad_coefficient is None else grad_coefficient.contiguous(),
+        coefficient,
+        x,
+        row,
+        indptr,
+        indices,
+        source_weight,
+        target_weight,
+        node,
+        by_source if needs[0] else [],
+        targets,
+        loops,
+        negative_slope,
+        drop,
+        key,
+        needs[7],
+        threads,
+    )
+    return (
+        d_x if needs[0] else None,
+        *(None, None, None),
+        d_source if needs[4] else None,
+        d_target if needs[5] else None,
+        d_target_logits if needs[6] else None,
+        d_edge_logits if needs[7] else None,
+        None,
+        [None] * len(by_source),
+        *([None] * len(ctx.numbers)),
+    )
+
+
+torch.library.register_autograd("pyg_batchgnn::attention", _backward, setup_context=_save)
