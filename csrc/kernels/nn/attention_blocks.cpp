@@ -72,6 +72,7 @@ int64_t TargetBlocks::list_edges(const Index* indices, int64_t first, int64_t la
   }
   lists.begin.data()[last - first] = at;
   lists.slots.data()[last - first] = first_slot(edges, last);
+  std::fill_n(lists.rows.data() + at, kMostRowsAhead, input_.rows.table);
   return longest;
 }
 
@@ -96,7 +97,7 @@ AttentionBlock TargetBlocks::make(int64_t block, int64_t slot) {
   Lists& lists = lists_[static_cast<size_t>(slot)];
   lists.begin.reserve(targets + 1);
   lists.slots.reserve(targets + 1);
-  lists.rows.reserve(most);
+  lists.rows.reserve(most + kMostRowsAhead);
   lists.place.reserve(most);
   const int64_t longest = edges.wide
                               ? list_edges(static_cast<const int64_t*>(edges.indices), first, last, lists)

@@ -8,6 +8,9 @@
 
 namespace pyg_batchgnn {
 
+// Lists of rows go on for so many places, whose rows may be fetched and are not used.
+constexpr int64_t kMostRowsAhead = 32;
+
 // Some consecutive destinations and the rows that each sums over.
 struct AttentionBlock {
   int64_t first, targets;

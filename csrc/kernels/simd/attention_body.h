@@ -8,23 +8,12 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kLine = 64;
-constexpr int64_t kBytesAhead = 4096;  // of rows between prefetch and use
-
-// Fetches the rows that come some places after those in use.
-struct Prefetcher {
-  const char* const* rows;
-  int64_t count, row_bytes, ahead;
-
-  Prefetcher(const char* const* first, int64_t all, int64_t bytes)
-      : rows(first), count(all), row_bytes(bytes), ahead(kBytesAhead / (bytes + 1) + 2) {}
-
-  void after(int64_t i) const {
-    if (i + ahead >= count) return;
-    const char* const row = rows[i + ahead];
-    for (int64_t byte = 0; byte < row_bytes; byte += kLine) __builtin_prefetch(row + byte);
-  }
-};
+// How many places of a list lie between a row's being fetched and its use.
+inline int64_t rows_ahead(int64_t row_bytes) {
+  constexpr int64_t kBytes = 4096;
+  const int64_t rows = kBytes / (row_bytes + 1) + 2;
+  return rows < kMostRowsAhead ? rows : kMostRowsAhead;
+}
 
 // Arrays of one destination, cut from the block's scratch memory.
 template <class Sum>
@@ -101,18 +90,13 @@ struct Target {
 // out[e, h] = rows[e] . vectors[h] for all edges of a destination, fetching what comes later.
 template <class T>
 inline void edge_dots(const Target<T>& target, const Wide<T>* vectors, const AttentionWeights& of,
-                      const Prefetcher& prefetch, Wide<T>* out) {
+                      int64_t ahead, Wide<T>* out) {
   const int64_t H = of.heads, K = of.columns;
   int64_t e = 0;
   for (; e + 2 <= target.count; e += 2) {
-    prefetch.after(target.begin + e);
-    prefetch.after(target.begin + e + 1);
-    dots<2>(target.rows + e, vectors, K, K, out + e * H, H);
+    dots<2>(target.rows + e, vectors, K, K, out + e * H, H, ahead);
   }
-  if (e < target.count) {
-    prefetch.after(target.begin + e);
-    dots<1>(target.rows + e, vectors, K, K, out + e * H, H);
-  }
+  if (e < target.count) dots<1>(target.rows + e, vectors, K, K, out + e * H, H, ahead);
 }
 
 // Forward #########################################################################################
@@ -125,7 +109,7 @@ inline void target_logits(const AttentionForward& task, const AttentionBlock& bl
   const AttentionWeights& of = task.weights;
   if (of.target != nullptr) {
     const auto* const* self = reinterpret_cast<const T* const*>(block.self) + d;
-    dots<1>(self, static_cast<const Sum*>(of.target), of.columns, of.columns, out, of.heads);
+    dots<1>(self, static_cast<const Sum*>(of.target), of.columns, of.columns, out, of.heads, 0);
   } else {
     for (int64_t h = 0; h < of.heads; ++h) out[h] = 0;
   }
@@ -166,19 +150,19 @@ void forward_targets(const AttentionForward& task, const AttentionBlock& block) 
   const AttentionWeights& of = task.weights;
   const int64_t H = of.heads, K = of.columns;
   const Place<Sum> at(block.scratch, longest_list(block), of);
-  const Prefetcher prefetch(block.rows, block.begin[block.targets], K * static_cast<int64_t>(sizeof(T)));
+  const int64_t ahead = rows_ahead(K * static_cast<int64_t>(sizeof(T)));
   const bool direct = task.out_type == Number::kFloat32 || task.out_type == Number::kFloat64;
   const int64_t out_size = direct ? sizeof(Sum) : 2;
   for (int64_t d = 0; d < block.targets; ++d) {
     const Target<T> target(block, d);
-    edge_dots(target, static_cast<const Sum*>(of.source), of, prefetch, at.logits);
+    edge_dots(target, static_cast<const Sum*>(of.source), of, ahead, at.logits);
     target_logits<T>(task, block, d, at.target);
     edge_logits(task, target, at);
     softmax(at.logits, target.count, H, static_cast<Sum>(of.slope), at.weights, {at.top, at.total});
     keep_coefficients(task, block, target, at);
     char* const out = static_cast<char*>(task.out) + target.id * H * K * out_size;
     Sum* const row = direct ? reinterpret_cast<Sum*>(out) : at.row;
-    sums(target.rows, target.count, at.weights, H, K, row, K, Into::kFresh);
+    sums(target.rows, target.count, at.weights, H, K, row, K, Into::kFresh, ahead);
     if (!direct) narrow_row(row, H * K, task.out_type, out);
   }
 }
@@ -227,7 +211,7 @@ void backward_targets(const AttentionBackward& task, const AttentionBlock& block
   const AttentionWeights& of = task.weights;
   const int64_t H = of.heads, K = of.columns;
   const Place<Sum> at(block.scratch, longest_list(block), of);
-  const Prefetcher prefetch(block.rows, block.begin[block.targets], K * static_cast<int64_t>(sizeof(T)));
+  const int64_t ahead = rows_ahead(K * static_cast<int64_t>(sizeof(T)));
   const bool narrow = task.grad_type == Number::kBFloat16 || task.grad_type == Number::kFloat16;
   const int64_t grad_size = narrow ? 2 : sizeof(Sum);
   auto* const source_weight = static_cast<Sum*>(task.partial);
@@ -235,16 +219,16 @@ void backward_targets(const AttentionBackward& task, const AttentionBlock& block
     const Target<T> target(block, d);
     const char* const from = static_cast<const char*>(task.grad) + target.id * H * K * grad_size;
     const Sum* const grad = widen_row(from, task.grad_type, H * K, at.row);
-    edge_dots(target, grad, of, prefetch, at.grads);
+    edge_dots(target, grad, of, ahead, at.grads);
     target.read(static_cast<const Sum*>(task.coefficient), H, at.weights);
     softmax_upstream(task, block, target, at);
     softmax_grad(at.weights, target.count, H, static_cast<Sum>(of.slope), at.grads, {at.top, at.total});
     Sum* const target_grad = static_cast<Sum*>(task.target_logits) + target.id * H;
     for (int64_t h = 0; h < H; ++h) target_grad[h] = at.total[h];
-    sums(target.rows, target.count, at.grads, H, K, source_weight, K, Into::kAdd);
+    sums(target.rows, target.count, at.grads, H, K, source_weight, K, Into::kAdd, ahead);
     if (of.target != nullptr) {
       const auto* const* self = reinterpret_cast<const T* const*>(block.self) + d;
-      sums(self, 1, at.total, H, K, source_weight + H * K, K, Into::kAdd);
+      sums(self, 1, at.total, H, K, source_weight + H * K, K, Into::kAdd, 0);
     }
     if (task.edge_logits != nullptr) target.write(at.grads, H, static_cast<Sum*>(task.edge_logits));
     if (task.pairs != nullptr) keep_pairs(task, block, target, at);
@@ -260,8 +244,6 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
   const AttentionWeights& of = task.weights;
   const int64_t H = of.heads, K = of.columns;
   const Place<Sum> at(block.scratch, 0, of);
-  const Prefetcher prefetch(block.grads, block.begin[block.sources],
-                            H * K * static_cast<int64_t>(sizeof(Grad)));
   const bool narrow = task.out_type == Number::kBFloat16 || task.out_type == Number::kFloat16;
   const int64_t out_size = narrow ? 2 : sizeof(Sum);
   const auto* const source_weight = static_cast<const Sum*>(of.source);
@@ -273,7 +255,6 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
     for (int64_t h = 0; h < H; ++h) at.total[h] = 0;
     for (int64_t k = 0; k < K; ++k) row[k] = 0;
     for (int64_t e = block.begin[s]; e < block.begin[s + 1]; ++e) {
-      prefetch.after(e);
       const auto* const pair = static_cast<const Sum*>(block.pairs[e]);
       const auto* const grad = reinterpret_cast<const Grad*>(block.grads[e]);
       add_heads(grad, pair, H, K, row);

@@ -1,7 +1,9 @@
 // Products of table rows with a few vectors, and sums of rows with a few weights each. Included after one of
 // the lanes_*.h, by a file compiled for its processors.
 //
-// Registers hold the results for several heads at once, so that a row is read once for all of them.
+// Registers hold the results for several heads at once, so that a row is read once for all of them. While a
+// row is computed with, the one `ahead` places later in the list is fetched, a line at a time: its even lines
+// by the sums and its odd ones by the dots, so that memory is busy during both. 0 fetches nothing of use.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +16,7 @@ namespace {
 // out[e * heads + h] = rows[e] . vectors[h], for kRows rows and kHeads heads.
 template <int kRows, int kHeads, class T>
 inline void dots_of(const T* const* rows, const Wide<T>* vectors, int64_t stride, int64_t columns,
-                    Wide<T>* out, int64_t heads) {
+                    Wide<T>* out, int64_t heads, int64_t ahead) {
   using L = Lanes<Wide<T>>;
   typename L::Vector sums[kRows][kHeads];
   for (auto& row : sums) {
@@ -23,6 +25,9 @@ inline void dots_of(const T* const* rows, const Wide<T>* vectors, int64_t stride
   const auto step = [&](auto load, int64_t k) __attribute__((always_inline)) {
     typename L::Vector x[kRows];
     for (int e = 0; e < kRows; ++e) x[e] = load(rows[e] + k);
+    if ((k / L::kWidth) % 2 == 1) {
+      for (int e = 0; e < kRows; ++e) __builtin_prefetch(rows[e + ahead] + k);
+    }
     for (int h = 0; h < kHeads; ++h) {
       const auto w = load(vectors + h * stride + k);
       for (int e = 0; e < kRows; ++e) sums[e][h] = L::fma(x[e], w, sums[e][h]);
@@ -48,15 +53,15 @@ inline void dots_of(const T* const* rows, const Wide<T>* vectors, int64_t stride
 // All heads of kRows rows.
 template <int kRows, class T>
 inline void dots(const T* const* rows, const Wide<T>* vectors, int64_t stride, int64_t columns, Wide<T>* out,
-                 int64_t heads) {
+                 int64_t heads, int64_t ahead) {
   int64_t h = 0;
   for (; h + 4 <= heads; h += 4) {
-    dots_of<kRows, 4>(rows, vectors + h * stride, stride, columns, out + h, heads);
+    dots_of<kRows, 4>(rows, vectors + h * stride, stride, columns, out + h, heads, ahead);
   }
   for (; h + 2 <= heads; h += 2) {
-    dots_of<kRows, 2>(rows, vectors + h * stride, stride, columns, out + h, heads);
+    dots_of<kRows, 2>(rows, vectors + h * stride, stride, columns, out + h, heads, ahead);
   }
-  if (h < heads) dots_of<kRows, 1>(rows, vectors + h * stride, stride, columns, out + h, heads);
+  if (h < heads) dots_of<kRows, 1>(rows, vectors + h * stride, stride, columns, out + h, heads, ahead);
 }
 
 enum class Into { kFresh, kAdd };
@@ -65,7 +70,7 @@ enum class Into { kFresh, kAdd };
 // vectors of columns, the last of which has `rest` columns, or all where rest is 0.
 template <int kHeads, int kVectors, class T>
 inline void sums_of(const T* const* rows, int64_t count, const Wide<T>* factors, int64_t heads, int64_t rest,
-                    Wide<T>* out, int64_t stride, int64_t k, Into into) {
+                    Wide<T>* out, int64_t stride, int64_t k, Into into, int64_t ahead) {
   using L = Lanes<Wide<T>>;
   constexpr int kFull = kVectors - 1;
   const auto load = [rest](const auto* p, int v) __attribute__((always_inline)) {
@@ -80,6 +85,7 @@ inline void sums_of(const T* const* rows, int64_t count, const Wide<T>* factors,
   for (int64_t e = 0; e < count; ++e) {
     typename L::Vector x[kVectors];
     for (int v = 0; v < kVectors; ++v) x[v] = load(rows[e] + k + v * L::kWidth, v);
+    for (int v = 0; v < kVectors; v += 2) __builtin_prefetch(rows[e + ahead] + k + v * L::kWidth);
     for (int h = 0; h < kHeads; ++h) {
       const auto factor = L::fill(factors[e * heads + h]);
       for (int v = 0; v < kVectors; ++v) sums[h][v] = L::fma(factor, x[v], sums[h][v]);
@@ -99,24 +105,24 @@ inline void sums_of(const T* const* rows, int64_t count, const Wide<T>* factors,
 
 template <int kHeads, class T>
 inline void sums_of_heads(const T* const* rows, int64_t count, const Wide<T>* factors, int64_t heads,
-                          int64_t columns, Wide<T>* out, int64_t stride, Into into) {
+                          int64_t columns, Wide<T>* out, int64_t stride, Into into, int64_t ahead) {
   using L = Lanes<Wide<T>>;
   constexpr int kVectors = L::kRegisters == 32 ? 4 : 2;
   constexpr int64_t kColumns = kVectors * L::kWidth;
   int64_t k = 0;
   for (; k + kColumns <= columns; k += kColumns) {
-    sums_of<kHeads, kVectors>(rows, count, factors, heads, 0, out, stride, k, into);
+    sums_of<kHeads, kVectors>(rows, count, factors, heads, 0, out, stride, k, into, ahead);
   }
   const int64_t rest = (columns - k) % L::kWidth;
   switch ((columns - k + L::kWidth - 1) / L::kWidth) {
     case 4:
-      return sums_of<kHeads, 4>(rows, count, factors, heads, rest, out, stride, k, into);
+      return sums_of<kHeads, 4>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
     case 3:
-      return sums_of<kHeads, 3>(rows, count, factors, heads, rest, out, stride, k, into);
+      return sums_of<kHeads, 3>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
     case 2:
-      return sums_of<kHeads, 2>(rows, count, factors, heads, rest, out, stride, k, into);
+      return sums_of<kHeads, 2>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
     case 1:
-      return sums_of<kHeads, 1>(rows, count, factors, heads, rest, out, stride, k, into);
+      return sums_of<kHeads, 1>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
     default:
       return;
   }
@@ -125,16 +131,16 @@ inline void sums_of_heads(const T* const* rows, int64_t count, const Wide<T>* fa
 // Sums of rows for all heads: out [heads, columns] with `stride` numbers between heads.
 template <class T>
 inline void sums(const T* const* rows, int64_t count, const Wide<T>* factors, int64_t heads, int64_t columns,
-                 Wide<T>* out, int64_t stride, Into into) {
+                 Wide<T>* out, int64_t stride, Into into, int64_t ahead) {
   int64_t h = 0;
   for (; h + 4 <= heads; h += 4) {
-    sums_of_heads<4>(rows, count, factors + h, heads, columns, out + h * stride, stride, into);
+    sums_of_heads<4>(rows, count, factors + h, heads, columns, out + h * stride, stride, into, ahead);
   }
   for (; h + 2 <= heads; h += 2) {
-    sums_of_heads<2>(rows, count, factors + h, heads, columns, out + h * stride, stride, into);
+    sums_of_heads<2>(rows, count, factors + h, heads, columns, out + h * stride, stride, into, ahead);
   }
   if (h < heads) {
-    sums_of_heads<1>(rows, count, factors + h, heads, columns, out + h * stride, stride, into);
+    sums_of_heads<1>(rows, count, factors + h, heads, columns, out + h * stride, stride, into, ahead);
   }
 }
 

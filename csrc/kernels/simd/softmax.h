@@ -11,7 +11,7 @@ namespace {
 
 // exp(x) for x <= 0, to 1e-7 relative: 2^n exp(r) with |r| <= ln(2) / 2 and Taylor's series of r. 0 below the
 // smallest normal number; NaN stays NaN. Written so that the compiler makes vectors of a loop over it.
-inline float exp_negative(float x) {
+[[gnu::always_inline]] inline float exp_negative(float x) {
   constexpr float kLog2e = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
   constexpr float kToInteger = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
   const float bounded = x < -87.0f ? -87.0f : x;
