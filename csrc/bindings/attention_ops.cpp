@@ -7,29 +7,18 @@
 namespace pyg_batchgnn {
 namespace {
 
-Number number_of(ScalarType type) {
+Element element_of(ScalarType type) {
   switch (type) {
     case ScalarType::Float:
-      return Number::kFloat32;
+      return Element::kFloat;
     case ScalarType::Half:
-      return Number::kFloat16;
+      return Element::kHalf;
     case ScalarType::BFloat16:
-      return Number::kBFloat16;
+      return Element::kBfloat16;
     case ScalarType::Double:
-      return Number::kFloat64;
+      return Element::kDouble;
     default:
       throw std::invalid_argument("attention: not a floating-point type");
-  }
-}
-
-int64_t size_of(Number type) {
-  switch (type) {
-    case Number::kFloat64:
-      return 8;
-    case Number::kFloat32:
-      return 4;
-    default:
-      return 2;
   }
 }
 
@@ -37,13 +26,16 @@ const void* pointer(const std::optional<Tensor>& tensor) {
   return tensor.has_value() ? tensor->const_data_ptr() : nullptr;
 }
 
+Integers integers(const Tensor& tensor) { return {tensor.const_data_ptr(), is_wide(tensor)}; }
+
 const int64_t* longs(const std::optional<Tensor>& tensor) {
   return static_cast<const int64_t*>(pointer(tensor));
 }
 
 AttentionRows rows_of(const Tensor& x, const std::optional<Tensor>& row) {
-  return {static_cast<const char*>(x.const_data_ptr()), pointer(row), row.has_value() && is_wide(*row),
-          x.size(1), number_of(x.scalar_type())};
+  return {{x.const_data_ptr(), element_of(x.scalar_type()), x.stride(0)},
+          row.has_value() ? integers(*row) : Integers{},
+          x.size(1)};
 }
 
 // A result and where it lies.
@@ -53,14 +45,14 @@ struct Result {
 };
 
 Result make_result(const std::vector<int64_t>& sizes, ScalarType type) {
-  int64_t bytes = size_of(number_of(type));
+  int64_t bytes = Matrix{nullptr, element_of(type), 0}.element_bytes();
   for (const int64_t size : sizes) bytes *= size;
   void* const block = allocate_block(static_cast<size_t>(std::max<int64_t>(1, bytes)));
   return {adopt_block(block, sizes, type), block};
 }
 
 AttentionEdges edges_of(const Tensor& indptr, const Tensor& indices, int64_t targets, int64_t loops) {
-  return {data<int64_t>(indptr), indices.const_data_ptr(), is_wide(indices), targets, loops};
+  return {data<int64_t>(indptr), integers(indices), targets, loops};
 }
 
 }  // namespace
@@ -70,9 +62,10 @@ std::tuple<Tensor, Tensor> attention(const Tensor& x, const std::optional<Tensor
                                      const std::optional<Tensor>& target_weight,
                                      const std::optional<Tensor>& target_logits,
                                      const std::optional<Tensor>& edge_logits,
-                                     const std::optional<Tensor>& node, const std::vector<Tensor>& /*by_source*/,
-                                     int64_t num_targets, int64_t num_loops, double negative_slope,
-                                     double drop, int64_t key, ScalarType out_dtype, int64_t threads) {
+                                     const std::optional<Tensor>& node,
+                                     const std::vector<Tensor>& /*by_source*/, int64_t num_targets,
+                                     int64_t num_loops, double negative_slope, double drop, int64_t key,
+                                     ScalarType out_dtype, int64_t threads) {
   const int64_t heads = source_weight.size(0), columns = x.size(1);
   const AttentionInput input{edges_of(indptr, indices, num_targets, num_loops),
                              rows_of(x, row),
@@ -81,7 +74,7 @@ std::tuple<Tensor, Tensor> attention(const Tensor& x, const std::optional<Tensor
   const Result out = make_result({num_targets, heads * columns}, out_dtype);
   const Result coefficient = make_result({attention_slots(input.edges), heads}, source_weight.scalar_type());
   attention_forward(input, pointer(target_logits), pointer(edge_logits),
-                    {out.data, number_of(out_dtype), coefficient.data}, threads);
+                    {out.data, element_of(out_dtype), coefficient.data}, threads);
   return {out.tensor, coefficient.tensor};
 }
 
@@ -102,8 +95,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> attention_grads(
   AttentionTranspose transpose{};
   if (need_x) {
     const Tensor &ptr = by_source[0], &targets = by_source[1], &edge = by_source[2];
-    transpose = {data<int64_t>(ptr), targets.const_data_ptr(), edge.const_data_ptr(), is_wide(targets),
-                 is_wide(edge),      ptr.numel() - 1};
+    transpose = {data<int64_t>(ptr), integers(targets), integers(edge), ptr.numel() - 1};
   }
   const int64_t slots = need_edge_logits ? attention_slots(input.edges) : 0;
   const Result source_grad = make_result({heads, columns}, wide);
@@ -112,7 +104,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> attention_grads(
   const Result edge_logits = make_result({slots, heads}, wide);
   const Result x_grad = make_result({need_x ? transpose.sources : 0, columns}, x.scalar_type());
   attention_backward(input,
-                     {grad.const_data_ptr(), number_of(grad.scalar_type()), coefficient.const_data_ptr(),
+                     {grad.const_data_ptr(), element_of(grad.scalar_type()), coefficient.const_data_ptr(),
                       pointer(grad_coefficient)},
                      transpose,
                      {source_grad.data, target_grad.data, target_logits.data,
@@ -121,13 +113,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> attention_grads(
   return {source_grad.tensor, target_grad.tensor, target_logits.tensor, edge_logits.tensor, x_grad.tensor};
 }
 
-Tensor attention_keep_factors(const Tensor& indptr, const std::optional<Tensor>& node, int64_t num_targets,
-                              int64_t num_loops, int64_t heads, double drop, int64_t key) {
-  const AttentionEdges edges{data<int64_t>(indptr), nullptr, false, num_targets, num_loops};
-  const Result keep = make_result({attention_slots(edges), heads}, ScalarType::Float);
-  attention_keep(edges, {drop, static_cast<uint64_t>(key), longs(node)}, heads,
-                 static_cast<float*>(keep.data));
-  return keep.tensor;
+Tensor attention_kept(const Tensor& indptr, const std::optional<Tensor>& node, int64_t num_targets,
+                      int64_t num_loops, int64_t heads, double drop, int64_t key) {
+  const AttentionEdges edges{data<int64_t>(indptr), Integers{}, num_targets, num_loops};
+  Buffer<uint8_t> keep;
+  const int64_t slots = attention_slots(edges);
+  attention_keep(edges, {drop, static_cast<uint64_t>(key), longs(node)}, heads, keep.reserve(slots * heads));
+  return adopt_block(keep.take(), {slots, heads}, ScalarType::Byte);
 }
 
 }  // namespace pyg_batchgnn

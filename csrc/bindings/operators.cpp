@@ -96,7 +96,7 @@ STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) {
   m.impl("advise_huge_pages", TORCH_BOX(&advise_huge));
   m.impl("attention", TORCH_BOX(&attention));
   m.impl("attention_grads", TORCH_BOX(&attention_grads));
-  m.impl("attention_keep", TORCH_BOX(&attention_keep_factors));
+  m.impl("attention_keep", TORCH_BOX(&attention_kept));
 }
 
 // Without a tensor among the arguments (a list may be empty) there is nothing to dispatch on.

@@ -100,7 +100,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> attention_grads(
     const std::optional<Tensor>& node, const std::vector<Tensor>& by_source, int64_t num_targets,
     int64_t num_loops, double negative_slope, double drop, int64_t key, bool need_edge_logits,
     int64_t threads);
-Tensor attention_keep_factors(const Tensor& indptr, const std::optional<Tensor>& node, int64_t num_targets,
-                              int64_t num_loops, int64_t heads, double drop, int64_t key);
+Tensor attention_kept(const Tensor& indptr, const std::optional<Tensor>& node, int64_t num_targets,
+                      int64_t num_loops, int64_t heads, double drop, int64_t key);
 
 }  // namespace pyg_batchgnn

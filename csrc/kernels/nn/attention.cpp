@@ -11,7 +11,7 @@
 namespace pyg_batchgnn {
 namespace {
 
-size_t wide_size(Number type) { return type == Number::kFloat64 ? sizeof(double) : sizeof(float); }
+size_t wide_size(Element type) { return type == Element::kDouble ? sizeof(double) : sizeof(float); }
 
 AttentionWeights weights_of(const AttentionInput& input) {
   const Dropout dropout(input.dropout.key, input.dropout.drop);
@@ -31,10 +31,10 @@ void add_parts(const void* parts, int64_t blocks, int64_t count, void* total) {
   }
 }
 
-void add_weight_grads(Number type, const char* parts, int64_t blocks, int64_t count,
+void add_weight_grads(Element type, const char* parts, int64_t blocks, int64_t count,
                       const AttentionGrads& grads) {
   const size_t half = static_cast<size_t>(count) * wide_size(type);
-  if (type == Number::kFloat64) {
+  if (type == Element::kDouble) {
     add_parts<double>(parts, blocks, count, grads.source_weight);
     add_parts<double>(parts + half, blocks, count, grads.target_weight);
   } else {
@@ -49,7 +49,7 @@ void backward_targets(const AttentionInput& input, const AttentionUpstream& upst
   const AttentionKernels& kernels = attention_kernels();
   TargetBlocks blocks(input, threads);
   const int64_t count = input.model.heads * input.rows.columns;
-  const size_t part_bytes = 2 * static_cast<size_t>(count) * wide_size(input.rows.type);
+  const size_t part_bytes = 2 * static_cast<size_t>(count) * wide_size(input.rows.table.element);
   Buffer<char> parts;
   parts.reserve(std::max<int64_t>(1, blocks.count() * static_cast<int64_t>(part_bytes)));
   run_tasks(blocks.count(), threads, [&](int64_t task, int64_t slot) {
@@ -58,9 +58,9 @@ void backward_targets(const AttentionInput& input, const AttentionUpstream& upst
     const AttentionBackward work{
         weights_of(input),   upstream.coefficient, upstream.grad, upstream.type, upstream.grad_coefficient,
         grads.target_logits, grads.edge_logits,    pairs,         part};
-    kernels.backward(input.rows.type, work, blocks.make(task, slot));
+    kernels.backward(input.rows.table.element, work, blocks.make(task, slot));
   });
-  add_weight_grads(input.rows.type, parts.data(), blocks.count(), count, grads);
+  add_weight_grads(input.rows.table.element, parts.data(), blocks.count(), count, grads);
 }
 
 }  // namespace
@@ -76,35 +76,35 @@ void attention_forward(const AttentionInput& input, const void* target_logits, c
                               result.out,        result.out_type, result.coefficient};
   TargetBlocks blocks(input, threads);
   run_tasks(blocks.count(), threads, [&](int64_t task, int64_t slot) {
-    kernels.forward(input.rows.type, work, blocks.make(task, slot));
+    kernels.forward(input.rows.table.element, work, blocks.make(task, slot));
   });
 }
 
 void attention_backward(const AttentionInput& input, const AttentionUpstream& upstream,
                         const AttentionTranspose& transpose, const AttentionGrads& grads, int64_t threads) {
   Buffer<char> pairs;
-  const int64_t pair_bytes = 2 * input.model.heads * static_cast<int64_t>(wide_size(input.rows.type));
+  const int64_t pair_bytes =
+      2 * input.model.heads * static_cast<int64_t>(wide_size(input.rows.table.element));
   if (grads.x != nullptr) pairs.reserve(std::max<int64_t>(1, attention_slots(input.edges)) * pair_bytes);
   backward_targets(input, upstream, grads, pairs.data(), threads);
   if (grads.x == nullptr) return;
 
   const AttentionKernels& kernels = attention_kernels();
   const AttentionInputGrad work{weights_of(input),   upstream.type, grads.target_logits,
-                                input.edges.targets, grads.x,       input.rows.type};
+                                input.edges.targets, grads.x,       input.rows.table.element};
   SourceBlocks blocks(input, upstream, transpose, pairs.data(), threads);
   run_tasks(blocks.count(), threads,
             [&](int64_t task, int64_t slot) { kernels.input_grad(work, blocks.make(task, slot)); });
 }
 
 void attention_keep(const AttentionEdges& edges, const AttentionDropout& dropout, int64_t heads,
-                    float* keep) {
+                    uint8_t* keep) {
   const Dropout chance(dropout.key, dropout.drop);
-  const auto scale = static_cast<float>(chance.scale());
   for (int64_t i = 0; i < edges.targets; ++i) {
     const int64_t first = first_slot(edges, i), count = first_slot(edges, i + 1) - first;
     const uint64_t row_key = dropout_row_key(chance.key, dropout.node == nullptr ? i : dropout.node[i]);
     for (int64_t column = 0; column < count * heads; ++column) {
-      keep[first * heads + column] = dropout_keeps(chance, row_key, column) ? scale : 0.0f;
+      keep[first * heads + column] = dropout_keeps(chance, row_key, column) ? 1 : 0;
     }
   }
 }

@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-#include "kernels/nn/numbers.h"
+#include "kernels/nn/operand.h"
 
 namespace pyg_batchgnn {
 
@@ -22,18 +22,15 @@ namespace pyg_batchgnn {
 // `loops` destinations get one each; with loops < 0 edges are taken as they are.
 struct AttentionEdges {
   const int64_t* indptr;  // [targets + 1]
-  const void* indices;    // int64 where `wide`, else int32
-  bool wide;
+  Integers indices;
   int64_t targets, loops;
 };
 
-// Source i is row[i] of the table, or i where `row` is null. Destination i is the same node as source i.
+// Source i is row[i] of the table, or i where there is no `row`. Destination i is the same node as source i.
 struct AttentionRows {
-  const char* table;
-  const void* row;  // int64 where `wide_row`, else int32
-  bool wide_row;
+  Matrix table;
+  Integers row;
   int64_t columns;
-  Number type;
 };
 
 // Of coefficients: destination i as `node[i]`, or i where null, column = position in the list * heads + head.
@@ -60,10 +57,8 @@ struct AttentionInput {
 
 // Where edges go: `edge[ptr[j]]` to `edge[ptr[j + 1]]` leave source j, for `targets`.
 struct AttentionTranspose {
-  const int64_t* ptr;   // [sources + 1]
-  const void* targets;  // int64 where `wide_targets`, else int32
-  const void* edge;     // int64 where `wide_edge`, else int32
-  bool wide_targets, wide_edge;
+  const int64_t* ptr;  // [sources + 1]
+  Integers targets, edge;
   int64_t sources;
 };
 
@@ -71,7 +66,7 @@ int64_t attention_slots(const AttentionEdges& edges);
 
 struct AttentionResult {
   void* out;  // [targets, heads, columns]
-  Number out_type;
+  Element out_type;
   // [slots, heads]: the softmax before dropout; negative where the leaky ReLU's argument was not positive.
   void* coefficient;
 };
@@ -82,7 +77,7 @@ void attention_forward(const AttentionInput& input, const void* target_logits, c
 
 struct AttentionUpstream {
   const void* grad;  // of z, [targets, heads, columns]
-  Number type;
+  Element type;
   const void* coefficient;       // as the forward pass left it
   const void* grad_coefficient;  // [slots, heads], or null
 };
@@ -99,7 +94,8 @@ struct AttentionGrads {
 void attention_backward(const AttentionInput& input, const AttentionUpstream& upstream,
                         const AttentionTranspose& transpose, const AttentionGrads& grads, int64_t threads);
 
-// keep [slots, heads] float: 0 where dropped, else the scale of what is kept.
-void attention_keep(const AttentionEdges& edges, const AttentionDropout& dropout, int64_t heads, float* keep);
+// keep [slots, heads]: 0 where dropped, else 1.
+void attention_keep(const AttentionEdges& edges, const AttentionDropout& dropout, int64_t heads,
+                    uint8_t* keep);
 
 }  // namespace pyg_batchgnn

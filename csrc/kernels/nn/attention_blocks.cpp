@@ -9,22 +9,7 @@ constexpr int64_t kBlocks = 256;  // wanted of a minibatch; more threads than th
 constexpr int64_t kFewestRows = 64, kMostRows = 1024;
 constexpr int64_t kEntries = 8192;  // their lists stay in the second cache
 
-int64_t number_size(Number type) {
-  switch (type) {
-    case Number::kFloat64:
-      return 8;
-    case Number::kFloat32:
-      return 4;
-    default:
-      return 2;
-  }
-}
-
-int64_t wide_size(Number type) { return type == Number::kFloat64 ? 8 : 4; }
-
-int64_t at_index(const void* values, bool wide, int64_t i) {
-  return wide ? static_cast<const int64_t*>(values)[i] : static_cast<const int32_t*>(values)[i];
-}
+int64_t wide_size(Element type) { return type == Element::kDouble ? 8 : 4; }
 
 }  // namespace
 
@@ -46,8 +31,7 @@ TargetBlocks::TargetBlocks(const AttentionInput& input, int64_t threads)
 
 const char* TargetBlocks::row(int64_t source) const {
   const AttentionRows& rows = input_.rows;
-  const int64_t at = rows.row == nullptr ? source : at_index(rows.row, rows.wide_row, source);
-  return rows.table + at * rows.columns * number_size(rows.type);
+  return rows.table.row(rows.row ? rows.row[source] : source);
 }
 
 template <class Index>
@@ -72,7 +56,7 @@ int64_t TargetBlocks::list_edges(const Index* indices, int64_t first, int64_t la
   }
   lists.begin.data()[last - first] = at;
   lists.slots.data()[last - first] = first_slot(edges, last);
-  std::fill_n(lists.rows.data() + at, kMostRowsAhead, input_.rows.table);
+  std::fill_n(lists.rows.data() + at, kMostRowsAhead, static_cast<const char*>(input_.rows.table.data));
   return longest;
 }
 
@@ -99,9 +83,9 @@ AttentionBlock TargetBlocks::make(int64_t block, int64_t slot) {
   lists.slots.reserve(targets + 1);
   lists.rows.reserve(most + kMostRowsAhead);
   lists.place.reserve(most);
-  const int64_t longest = edges.wide
-                              ? list_edges(static_cast<const int64_t*>(edges.indices), first, last, lists)
-                              : list_edges(static_cast<const int32_t*>(edges.indices), first, last, lists);
+  const int64_t longest =
+      edges.indices.wide ? list_edges(static_cast<const int64_t*>(edges.indices.data), first, last, lists)
+                         : list_edges(static_cast<const int32_t*>(edges.indices.data), first, last, lists);
   const bool drops = input_.dropout.drop > 0;
   if (drops) list_kept(first, last, lists);
   if (input_.model.target_weight != nullptr) {
@@ -109,7 +93,7 @@ AttentionBlock TargetBlocks::make(int64_t block, int64_t slot) {
     for (int64_t i = 0; i < targets; ++i) self[i] = row(first + i);
   }
   lists.scratch.reserve(attention_scratch(longest, input_.model.heads, input_.rows.columns) *
-                        wide_size(input_.rows.type));
+                        wide_size(input_.rows.table.element));
   return {first,
           targets,
           lists.begin.data(),
@@ -129,8 +113,8 @@ SourceBlocks::SourceBlocks(const AttentionInput& input, const AttentionUpstream&
       transpose_(transpose),
       grad_(static_cast<const char*>(upstream.grad)),
       pairs_(static_cast<const char*>(pairs)),
-      grad_bytes_(input.model.heads * input.rows.columns * number_size(upstream.type)),
-      pair_bytes_(2 * input.model.heads * wide_size(input.rows.type)),
+      grad_bytes_(input.model.heads * input.rows.columns * Matrix{nullptr, upstream.type, 0}.element_bytes()),
+      pair_bytes_(2 * input.model.heads * wide_size(input.rows.table.element)),
       blocks_(transpose.ptr, transpose.sources),
       lists_(static_cast<size_t>(threads)) {}
 
@@ -151,8 +135,8 @@ AttentionSources SourceBlocks::make(int64_t block, int64_t slot) {
   for (int64_t j = first; j < last; ++j) {
     lists.begin.data()[j - first] = at;
     for (int64_t entry = transpose_.ptr[j]; entry < transpose_.ptr[j + 1]; ++entry) {
-      const int64_t target = at_index(transpose_.targets, transpose_.wide_targets, entry);
-      const int64_t edge = at_index(transpose_.edge, transpose_.wide_edge, entry);
+      const int64_t target = transpose_.targets[entry];
+      const int64_t edge = transpose_.edge[entry];
       if (edges.loops >= 0 && target == j) continue;
       add(target, edge - edges.indptr[target] + first_slot(edges, target), at++, lists);
     }
@@ -160,7 +144,7 @@ AttentionSources SourceBlocks::make(int64_t block, int64_t slot) {
   }
   lists.begin.data()[sources] = at;
   lists.scratch.reserve(attention_scratch(0, input_.model.heads, input_.rows.columns) *
-                        wide_size(input_.rows.type));
+                        wide_size(input_.rows.table.element));
   return {first, sources, lists.begin.data(), lists.grads.data(), lists.pairs.data(), lists.scratch.data()};
 }
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/nn/numbers.h"
+#include "kernels/nn/operand.h"
 
 namespace pyg_batchgnn {
 
@@ -38,7 +38,7 @@ struct AttentionForward {
   const void* target_logits;  // or null
   const void* edge_logits;    // or null
   void* out;
-  Number out_type;
+  Element out_type;
   void* coefficient;
 };
 
@@ -46,7 +46,7 @@ struct AttentionBackward {
   AttentionWeights weights;
   const void* coefficient;
   const void* grad;
-  Number grad_type;
+  Element grad_type;
   const void* grad_coefficient;  // or null
   void* target_logits;           // gradient
   void* edge_logits;             // gradient, or null
@@ -65,16 +65,16 @@ struct AttentionSources {
 
 struct AttentionInputGrad {
   AttentionWeights weights;
-  Number grad_type;
+  Element grad_type;
   const void* target_logits;  // gradient, [targets, heads]
   int64_t targets;
   void* out;
-  Number out_type;
+  Element out_type;
 };
 
 struct AttentionKernels {
-  void (*forward)(Number type, const AttentionForward& task, const AttentionBlock& block);
-  void (*backward)(Number type, const AttentionBackward& task, const AttentionBlock& block);
+  void (*forward)(Element type, const AttentionForward& task, const AttentionBlock& block);
+  void (*backward)(Element type, const AttentionBackward& task, const AttentionBlock& block);
   void (*input_grad)(const AttentionInputGrad& task, const AttentionSources& block);
 };
 

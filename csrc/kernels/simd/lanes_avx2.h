@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/nn/numbers.h"
+#include "kernels/nn/operand.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -28,7 +28,7 @@ struct Lanes<float> {
   static __m256 add(__m256 a, __m256 b) { return _mm256_add_ps(a, b); }
 
   static __m256 load(const float* p) { return _mm256_loadu_ps(p); }
-  static __m256 load(const BFloat16* p) {
+  static __m256 load(const Bfloat16* p) {
     const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
   }
@@ -49,7 +49,7 @@ struct Lanes<float> {
   static void store(T* p, __m256 v, int64_t count = kWidth) {
     float all[kWidth];
     _mm256_storeu_ps(all, v);
-    for (int64_t i = 0; i < count; ++i) narrow(all[i], p + i);
+    for (int64_t i = 0; i < count; ++i) p[i] = narrow<T>(all[i]);
   }
 
   static float sum(__m256 v) {

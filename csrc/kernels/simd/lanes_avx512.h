@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/nn/numbers.h"
+#include "kernels/nn/operand.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -32,7 +32,7 @@ struct Lanes<float> {
   static __m512 add(__m512 a, __m512 b) { return _mm512_add_ps(a, b); }
 
   static __m512 load(const float* p) { return _mm512_loadu_ps(p); }
-  static __m512 load(const BFloat16* p) {
+  static __m512 load(const Bfloat16* p) {
     const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
   }
@@ -40,7 +40,7 @@ struct Lanes<float> {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
   static __m512 load(const float* p, int64_t count) { return _mm512_maskz_loadu_ps(first(count), p); }
-  static __m512 load(const BFloat16* p, int64_t count) {
+  static __m512 load(const Bfloat16* p, int64_t count) {
     const __m256i bits = _mm256_maskz_loadu_epi16(first(count), p);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
   }
@@ -49,18 +49,12 @@ struct Lanes<float> {
   }
 
   static void store(float* p, __m512 v) { _mm512_storeu_ps(p, v); }
-  static void store(BFloat16* p, __m512 v) {
+  static void store(Bfloat16* p, __m512 v) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(bf16_bits(v)));
   }
-  static void store(Half* p, __m512 v) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
-  }
   static void store(float* p, __m512 v, int64_t count) { _mm512_mask_storeu_ps(p, first(count), v); }
-  static void store(BFloat16* p, __m512 v, int64_t count) {
+  static void store(Bfloat16* p, __m512 v, int64_t count) {
     _mm256_mask_storeu_epi16(p, first(count), _mm512_cvtepi32_epi16(bf16_bits(v)));
-  }
-  static void store(Half* p, __m512 v, int64_t count) {
-    _mm256_mask_storeu_epi16(p, first(count), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
   }
 
   static __m256 halves(__m512 v) {

@@ -1,7 +1,7 @@
 // Vectors of 16 bytes, which the compiler makes of whatever the processor has.
 #pragma once
 
-#include "kernels/nn/numbers.h"
+#include "kernels/nn/operand.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -25,7 +25,7 @@ struct Lanes {
   }
   template <class T>
   static void store(T* p, Vector v, int64_t count = kWidth) {
-    for (int64_t i = 0; i < count; ++i) narrow(v[i], p + i);
+    for (int64_t i = 0; i < count; ++i) p[i] = narrow<T>(v[i]);
   }
 
   static Sum sum(Vector v) {

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "kernels/nn/numbers.h"
+#include "kernels/nn/operand.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -175,36 +175,23 @@ inline void convert_row(const From* from, int64_t count, To* to) {
 }
 
 // The row as numbers to compute with: itself, or a copy in `buffer`.
-inline const double* widen_row(const void* row, Number, int64_t, double*) {
+inline const double* widen_row(const void* row, Element, int64_t, double*) {
   return static_cast<const double*>(row);
 }
 
-inline const float* widen_row(const void* row, Number type, int64_t count, float* buffer) {
-  switch (type) {
-    case Number::kBFloat16:
-      convert_row(static_cast<const BFloat16*>(row), count, buffer);
-      return buffer;
-    case Number::kFloat16:
-      convert_row(static_cast<const Half*>(row), count, buffer);
-      return buffer;
-    default:
-      return static_cast<const float*>(row);
-  }
+inline const float* widen_row(const void* row, Element type, int64_t count, float* buffer) {
+  if (type != Element::kBfloat16) return static_cast<const float*>(row);
+  convert_row(static_cast<const Bfloat16*>(row), count, buffer);
+  return buffer;
 }
 
-inline void narrow_row(const double* row, int64_t count, Number, void* out) {
+inline void narrow_row(const double* row, int64_t count, Element, void* out) {
   convert_row(row, count, static_cast<double*>(out));
 }
 
-inline void narrow_row(const float* row, int64_t count, Number type, void* out) {
-  switch (type) {
-    case Number::kBFloat16:
-      return convert_row(row, count, static_cast<BFloat16*>(out));
-    case Number::kFloat16:
-      return convert_row(row, count, static_cast<Half*>(out));
-    default:
-      return convert_row(row, count, static_cast<float*>(out));
-  }
+inline void narrow_row(const float* row, int64_t count, Element type, void* out) {
+  if (type == Element::kBfloat16) return convert_row(row, count, static_cast<Bfloat16*>(out));
+  convert_row(row, count, static_cast<float*>(out));
 }
 
 }  // namespace
