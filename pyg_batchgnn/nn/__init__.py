@@ -2,6 +2,7 @@
 place where the backward pass allows, and read features where they lie."""
 
 from pyg_batchgnn.nn.activation import Dropout, ReLU
+from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.graph import LayerGraph, layer_graph, whole_graph
@@ -18,6 +19,7 @@ __all__ = [
     "SAGE",
     "BatchNorm",
     "Dropout",
+    "GATConv",
     "GCNConv",
     "GINConv",
     "LayerGraph",

@@ -24,12 +24,13 @@ def refuse(conv: MessagePassing, what: str, remedy: str) -> ValueError:
     return ValueError(f"pyg_batchgnn.nn.{name} does not support {what}; {remedy}")
 
 
-def check_constructed(conv: MessagePassing) -> None:
-    """Raises for arguments of PyG's `MessagePassing` that native layers do not follow."""
+def check_constructed(conv: MessagePassing, node_dim: int = -2) -> None:
+    """Raises for arguments of PyG's `MessagePassing` that native layers do not follow. ``node_dim``: what
+    PyG's layer sets."""
     use_pyg = f"use torch_geometric.nn.{type(conv).__name__}"
     if conv.flow != "source_to_target":
         raise refuse(conv, f"flow={conv.flow!r}", "turn the edges round: edge_index.flip(0)")
-    if conv.node_dim != -2:
+    if conv.node_dim != node_dim:
         raise refuse(conv, f"node_dim={conv.node_dim}", use_pyg)
     if conv.decomposed_layers != 1:
         raise refuse(conv, f"decomposed_layers={conv.decomposed_layers}", "leave it at 1")

@@ -15,6 +15,7 @@ from pyg_batchgnn.ops.aggregate import (
     transpose,
 )
 from pyg_batchgnn.ops.aggregate_autograd import aggregate_beside
+from pyg_batchgnn.ops.attention import Attention, attention, attention_key, attention_weights
 from pyg_batchgnn.ops.checks import INTEGERS, check_matrix, check_range, check_vector, extent, is_ascending
 from pyg_batchgnn.ops.graph import build_csc, count_unique_nodes, gather_rows, unique_nodes
 from pyg_batchgnn.ops.keys import drawn_key, dropout_key, keyed_permutation, minibatch_key
@@ -25,6 +26,7 @@ from pyg_batchgnn.ops.norm import batch_norm
 
 __all__ = [
     "INTEGERS",
+    "Attention",
     "BySource",
     "LinearInput",
     "LoopFree",
@@ -34,6 +36,9 @@ __all__ = [
     "advise_huge_pages",
     "aggregate",
     "aggregate_beside",
+    "attention",
+    "attention_key",
+    "attention_weights",
     "batch_norm",
     "build_csc",
     "check_drop",

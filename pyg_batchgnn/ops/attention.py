@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.ops import attention_autograd as attention_autograd  # registers
+from pyg_batchgnn.ops.activation import check_drop, dropout_scale
 from pyg_batchgnn.ops.checks import check_vector
+from pyg_batchgnn.ops.keys import part_key
 from pyg_batchgnn.ops.library import kernels
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16)
@@ -60,7 +63,7 @@ def attention(
     threads.
 
     Args:
-        x: [>= N, K] float32, float64, bfloat16 or float16, contiguous.
+        x: [>= N, K] float32, float64, bfloat16 or float16, columns contiguous.
         indptr: [D + 1] int64, from 0 to E.
         indices: [E] int32 or int64 in [0, N); trusted, because it comes from a sampler.
         source_weight: [heads, K] float32, or float64 where ``x`` is.
@@ -81,7 +84,8 @@ def attention(
     dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
     targets = indptr.numel() - 1
     _check_input(x, indptr, indices, row, node, by_source, dtype)
-    _check_loops(loops, drop, targets, x if row is None else row)
+    _check_loops(loops, targets, x if row is None else row)
+    check_drop(drop)
     slots = indices.numel() + (loops or 0)
     heads = source_weight.size(0)
     shapes = {
@@ -115,16 +119,35 @@ def attention(
     )
 
 
-def attention_keep(
-    indptr: Tensor, heads: int, drop: float, key: int, *, loops: int | None = None, node: Tensor | None = None
+def attention_weights(
+    coefficient: Tensor,
+    indptr: Tensor,
+    *,
+    node: Tensor | None = None,
+    loops: int | None = None,
+    drop: float = 0.0,
+    key: int = 0,
 ) -> Tensor:
-    """What dropout multiplies coefficients by: 0, or the scale of what is kept. [slots, heads] float32; the
-    arguments are those of `attention`."""
-    targets = indptr.numel() - 1
-    check_vector("indptr", indptr, (torch.int64,))
-    if node is not None:
-        check_vector("node", node, (torch.int64,))
-    return kernels.attention_keep(indptr, node, targets, -1 if loops is None else loops, heads, drop, key)
+    """The attention weights that `attention` summed with: the softmax after dropout, differentiable.
+
+    Args:
+        coefficient: [slots, heads] as `attention` gave it; the others are those of `attention`.
+
+    Returns:
+        [slots, heads].
+    """
+    weights = coefficient.abs()
+    if drop == 0.0:
+        return weights
+    keep = kernels.attention_keep(
+        indptr, node, indptr.numel() - 1, -1 if loops is None else loops, coefficient.size(1), drop, key
+    )
+    return weights * keep * dropout_scale(drop)
+
+
+def attention_key(layer_key: int) -> int:
+    """The key of a layer's dropout of attention, apart from that of its result."""
+    return part_key(layer_key, "attention")
 
 
 def _check_input(
@@ -136,10 +159,10 @@ def _check_input(
     by_source: Sequence[Tensor],
     dtype: torch.dtype,
 ) -> None:
-    if x.dim() != 2 or x.device.type != "cpu" or not x.is_contiguous():
+    if x.dim() != 2 or x.device.type != "cpu" or (x.numel() and x.stride(1) != 1):
         raise ValueError(
-            f"x must be a contiguous matrix on the CPU, got {list(x.shape)} with strides {x.stride()} on "
-            f"{x.device}; call .contiguous()"
+            f"x must be a matrix on the CPU, columns contiguous, got {list(x.shape)} with strides "
+            f"{x.stride()} on {x.device}"
         )
     if x.dtype not in TABLES:
         raise TypeError(f"x must be of a floating type, got {x.dtype}; convert it with .float()")
@@ -157,6 +180,8 @@ def _check_input(
         return
     if row is not None:
         raise ValueError("rows read through `row` get no gradient; gather them first: x[row]")
+    if x.dtype == torch.float16:
+        raise TypeError("float16 rows get no gradient; convert them with .float()")
     if len(by_source) != 3 or by_source[0].numel() != x.size(0) + 1:
         raise ValueError(
             f"x needs a gradient: give by_source=ops.transpose(indptr, indices, {x.size(0)}), the same edges "
@@ -164,14 +189,12 @@ def _check_input(
         )
 
 
-def _check_loops(loops: int | None, drop: float, targets: int, sources: Tensor) -> None:
+def _check_loops(loops: int | None, targets: int, sources: Tensor) -> None:
     if loops is not None and not 0 <= loops <= min(targets, sources.size(0)):
         raise ValueError(
             f"loops must be in [0, {min(targets, sources.size(0))}], the nodes that are sources and targets, "
             f"got {loops}"
         )
-    if not 0.0 <= drop < 1.0:
-        raise ValueError(f"drop must be at least 0 and below 1, got {drop}")
 
 
 def _check_numbers(name: str, tensor: Tensor | None, shape: tuple[int, int], dtype: torch.dtype) -> None:
@@ -184,130 +207,3 @@ def _check_numbers(name: str, tensor: Tensor | None, shape: tuple[int, int], dty
             f"{name} must be contiguous of shape {list(shape)}, got {list(tensor.shape)} with strides "
             f"{tensor.stride()}"
         )
-
-
-# Shapes and gradients #############################################################################
-
-
-@torch.library.register_fake("pyg_batchgnn::attention")
-def _(
-    x: Tensor,
-    row: Tensor | None,
-    indptr: Tensor,
-    indices: Tensor,
-    source_weight: Tensor,
-    target_weight: Tensor | None,
-    target_logits: Tensor | None,
-    edge_logits: Tensor | None,
-    node: Tensor | None,
-    by_source: Sequence[Tensor],
-    num_targets: int,
-    num_loops: int,
-    negative_slope: float,
-    drop: float,
-    key: int,
-    out_dtype: torch.dtype,
-    threads: int,
-) -> tuple[Tensor, Tensor]:
-    heads, columns = source_weight.shape
-    slots = indices.size(0) + max(num_loops, 0)
-    return (
-        x.new_empty((num_targets, heads * columns), dtype=out_dtype),
-        source_weight.new_empty((slots, heads)),
-    )
-
-
-@torch.library.register_fake("pyg_batchgnn::attention_grads")
-def _(
-    grad: Tensor,
-    grad_coefficient: Tensor | None,
-    coefficient: Tensor,
-    x: Tensor,
-    row: Tensor | None,
-    indptr: Tensor,
-    indices: Tensor,
-    source_weight: Tensor,
-    target_weight: Tensor | None,
-    node: Tensor | None,
-    by_source: Sequence[Tensor],
-    num_targets: int,
-    num_loops: int,
-    negative_slope: float,
-    drop: float,
-    key: int,
-    need_edge_logits: bool,
-    threads: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    heads = source_weight.size(0)
-    return (
-        torch.empty_like(source_weight),
-        torch.empty_like(source_weight),
-        source_weight.new_empty((num_targets, heads)),
-        source_weight.new_empty((coefficient.size(0) if need_edge_logits else 0, heads)),
-        x.new_empty((x.size(0) if by_source else 0, x.size(1))),
-    )
-
-
-@torch.library.register_fake("pyg_batchgnn::attention_keep")
-def _(
-    indptr: Tensor,
-    node: Tensor | None,
-    num_targets: int,
-    num_loops: int,
-    heads: int,
-    drop: float,
-    key: int,
-) -> Tensor:
-    slots = torch.library.get_ctx().new_dynamic_size()
-    return indptr.new_empty((slots, heads), dtype=torch.float32)
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    x, row, indptr, indices, source_weight, target_weight, _, _, node, by_source, *numbers = inputs
-    ctx.save_for_backward(
-        output[1], x, row, indptr, indices, source_weight, target_weight, node, *by_source
-    )
-    ctx.numbers = numbers
-    ctx.set_materialize_grads(False)
-
-
-def _backward(ctx: Any, grad: Tensor | None, grad_coefficient: Tensor | None) -> tuple[Any, ...]:
-    coefficient, x, row, indptr, indices, source_weight, target_weight, node, *by_source = ctx.saved_tensors
-    targets, loops, negative_slope, drop, key, out_dtype, threads = ctx.numbers
-    needs = ctx.needs_input_grad
-    if grad is None:
-        grad = x.new_zeros((targets, source_weight.numel()), dtype=out_dtype)
-    d_source, d_target, d_target_logits, d_edge_logits, d_x = kernels.attention_grads(
-        grad.contiguous(),
-        None if grad_coefficient is None else grad_coefficient.contiguous(),
-        coefficient,
-        x,
-        row,
-        indptr,
-        indices,
-        source_weight,
-        target_weight,
-        node,
-        by_source if needs[0] else [],
-        targets,
-        loops,
-        negative_slope,
-        drop,
-        key,
-        needs[7],
-        threads,
-    )
-    return (
-        d_x if needs[0] else None,
-        *(None, None, None),
-        d_source if needs[4] else None,
-        d_target if needs[5] else None,
-        d_target_logits if needs[6] else None,
-        d_edge_logits if needs[7] else None,
-        None,
-        [None] * len(by_source),
-        *([None] * len(ctx.numbers)),
-    )
-
-
-torch.library.register_autograd("pyg_batchgnn::attention", _backward, setup_context=_save)

@@ -54,6 +54,12 @@ def dropout_key(seed: int, epoch: int, minibatch: int, layer: int) -> int:
     return to_signed(_fold(key, _DROPOUT))
 
 
+def part_key(key: int, part: str) -> int:
+    """The key of something in a layer that is dropped apart from the layer's result, by its name of at most
+    eight characters."""
+    return to_signed(_fold(key & MASK64, int.from_bytes(part.encode()[:8], "little")))
+
+
 def drawn_key() -> int:
     """A key for dropout where no minibatch gives one: 64 bits of torch's default generator."""
     return int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))

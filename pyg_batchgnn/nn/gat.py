@@ -1,0 +1,243 @@
+"""Graph attention (Velickovic et al. 2018), aggregating before it multiplies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch_geometric.nn
+from torch import Tensor
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
+from pyg_batchgnn.nn.precision import check_input, compute_dtype
+from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
+from pyg_batchgnn.nn.rows import RowView
+from pyg_batchgnn.nn.slots import Fill, Slots
+from pyg_batchgnn.nn.update import Update, update_arguments
+
+_FILLS = ("add", "sum", "mean", "min", "max", "mul")
+
+
+class GATConv(torch_geometric.nn.GATConv):
+    """PyG's `GATConv`: same arguments, initialisation and ``state_dict``; rows are read where they lie.
+
+    The weights are linear, so with w[h] = W_h^T a_h a logit is w[h] . x, and the weighted sum over neighbours
+    comes before the product: attention reads raw rows once, and the product has D rows instead of N.
+
+    Args:
+        in_channels: columns of x, or (of sources, of targets); -1 takes them from the first call.
+        out_channels: columns of a head, C.
+        heads: H.
+        concat: whether heads lie side by side; else their mean is taken.
+        negative_slope: of the leaky ReLU of the logits.
+        dropout: probability of dropping an attention weight, keyed as docs/nn.md says.
+        add_self_loops: leaves out edges from a node to itself and adds one for every node.
+        edge_dim: columns of edge features, None where there are none.
+        fill_value: features of added loops: a number, [edge_dim] of them, or a reduction of the features of
+            the target's other edges ("mean", "add", "min", "max", "mul").
+        bias: whether there is one.
+        residual: whether a product of the targets' own rows is added.
+        **kwargs: PyG's further ones, at their default values.
+
+    Raises:
+        ValueError: what PyG's layer can do and this one cannot.
+    """
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+        add_self_loops: bool = True,
+        edge_dim: int | None = None,
+        fill_value: Fill = "mean",
+        bias: bool = True,
+        residual: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        ops.check_drop(dropout)
+        if kwargs.get("aggr", "add") not in ("add", "sum"):
+            raise refuse(self, f"aggr={kwargs['aggr']!r}", "use torch_geometric.nn.GATConv")
+        if isinstance(fill_value, str) and fill_value not in _FILLS:
+            raise refuse(self, f"fill_value={fill_value!r}", f"give a number or one of {', '.join(_FILLS)}")
+        super().__init__(
+            in_channels,
+            out_channels,
+            heads,
+            concat,
+            negative_slope,
+            dropout,
+            add_self_loops,
+            edge_dim,
+            fill_value,
+            bias,
+            residual,
+            **kwargs,
+        )
+        check_constructed(self, node_dim=0)
+
+    def forward(
+        self,
+        x: Rows | tuple[Rows, Rows | None],
+        edge_index: Edges,
+        layer: int | Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        size: tuple[int, int] | None = None,
+        return_attention_weights: bool | None = None,
+        *,
+        update: Update | None = None,
+    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Rows of the layer's targets.
+
+        Args:
+            x: [>= N, in_channels] rows of the sources, of which the first D are the targets', a tensor or a
+                `RowView`; or (sources, targets), (sources, None).
+            edge_index: a minibatch with ``layer``, or [2, E] with sources above targets.
+            layer: of the minibatch, 1 nearest the input. (PyG's ``edge_attr`` in this place is understood.)
+            edge_attr: [E, edge_dim] (or [E]) for all edges of the minibatch, in its order, or of
+                ``edge_index``.
+            size: (N, D) for an ``edge_index`` between nodes of two kinds.
+            return_attention_weights: whether to return the edges and their weights after dropout as well.
+            update: what follows, in the same pass.
+
+        Returns:
+            [D, heads * out_channels], or [D, out_channels] without ``concat``, of the weights' dtype,
+            bfloat16 under autocast. With ``return_attention_weights`` a pair of this and ([2, E'] int64, [E', heads]),
+            loops that were added behind the edges.
+        """
+        check_called(self)
+        if isinstance(layer, Tensor):
+            layer, edge_attr = None, layer
+        given = conv_input(x, edge_index, layer, size)
+        self._initialise(given)
+        dtype = compute_dtype(self.att_src)
+        both = min(given.graph.num_sources, given.graph.num_targets)
+        slots = Slots(given.graph, both if self.add_self_loops else None)
+        drop = self.dropout if self.training else 0.0
+        key = ops.attention_key(given.graph.dropout_key()) if drop > 0 else 0
+        out, coefficient = self._attend(given, slots, edge_attr, drop, key, dtype)
+        result = self._transform(out, given, update, dtype)
+        if not return_attention_weights:
+            return result
+        weights = ops.attention_weights(
+            coefficient, given.graph.indptr, node=given.graph.node, loops=slots.loops, drop=drop, key=key
+        )
+        return result, slots.pyg_form(weights)
+
+    def _initialise(self, given: ConvInput) -> None:
+        """Gives weights of unknown width theirs, as PyG does at the first call."""
+        own = given.own_rows()
+        for linear, rows in (
+            (self.lin, given.x),
+            (self.lin_src, given.x),
+            (self.lin_dst, own),
+            (self.res, own),
+        ):
+            if linear is not None and rows is not None and is_uninitialized_parameter(linear.weight):
+                linear.initialize_parameters(linear, (rows,))
+
+    def _attend(
+        self,
+        given: ConvInput,
+        slots: Slots,
+        edge_attr: Tensor | None,
+        drop: float,
+        key: int,
+        dtype: torch.dtype,
+    ) -> ops.Attention:
+        """Sums of the sources' rows, weighted by each head's attention: [D, H * K]."""
+        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        source, target = self.lin or self.lin_src, self.lin or self.lin_dst
+        check_input(given.x, source.in_channels, dtype)
+        own = given.own_rows()
+        if own is not None:
+            check_input(own, target.in_channels, dtype, "rows of the targets")
+        table, row = _table(given.x, wide)
+        target_weight = self._logit_weight(target.weight, self.att_dst, wide)
+        graph = given.graph
+        return ops.attention(
+            table,
+            graph.indptr,
+            graph.indices,
+            self._logit_weight(source.weight, self.att_src, wide),
+            target_weight=target_weight if given.beside else None,
+            target_logits=None if given.beside or own is None else _logits(own, target_weight),
+            edge_logits=self._edge_logits(slots, edge_attr, wide),
+            row=row,
+            node=graph.node,
+            by_source=graph.by_source if table.requires_grad and torch.is_grad_enabled() else (),
+            loops=slots.loops,
+            negative_slope=self.negative_slope,
+            drop=drop,
+            key=key,
+            out_dtype=dtype,
+        )
+
+    def _logit_weight(self, weight: Tensor, attention: Tensor, dtype: torch.dtype) -> Tensor:
+        """w[h] = W_h^T a_h, [H, K]."""
+        by_head = weight.to(dtype).view(self.heads, self.out_channels, -1)
+        return (by_head * attention.to(dtype).view(self.heads, self.out_channels, 1)).sum(dim=1)
+
+    def _edge_logits(self, slots: Slots, edge_attr: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+        """What edge features add to the logits, [slots, H]."""
+        if edge_attr is None:
+            return None
+        if self.lin_edge is None:
+            raise ValueError("edge_attr is given, but the layer was made without edge_dim")
+        features = edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr
+        if features.dim() != 2 or features.size(1) != self.edge_dim:
+            raise ValueError(f"edge_attr must be [E, {self.edge_dim}], got {list(edge_attr.shape)}")
+        edge = slots.graph.edge
+        features = slots.graph.edge_prefix(features, "edge_attr")
+        features = (features if edge is None else features.index_select(0, edge)).to(dtype)
+        weight = self._logit_weight(self.lin_edge.weight, self.att_edge, dtype)
+        loops = slots.loop_features(features, self.fill_value)
+        return slots.spread(_logits(features, weight), None if loops is None else _logits(loops, weight))
+
+    def _transform(
+        self, attended: Tensor, given: ConvInput, update: Update | None, dtype: torch.dtype
+    ) -> Tensor:
+        """Each head's product, their concatenation or mean, residual, bias and update, in one pass where the
+        products have one form."""
+        weight, groups = (self.lin or self.lin_src).weight, self.heads
+        if not self.concat:
+            # The mean over heads is one product with all heads' columns.
+            by_head = weight.view(self.heads, self.out_channels, -1).transpose(0, 1)
+            weight, groups = by_head.reshape(self.out_channels, -1) / self.heads, 1
+        inputs: list[Rows] = [attended]
+        weights = [weight]
+        own = given.own_rows() if self.res is not None else None
+        if own is not None and groups == 1:
+            inputs.append(own)
+            weights.append(self.res.weight)
+        arguments = update_arguments(update, given.graph, self.training)
+        rows = given.graph.num_targets
+        if own is None or groups == 1:
+            return ops.linear(
+                inputs, weights, self.bias, num_rows=rows, groups=groups, out_dtype=dtype, **arguments
+            )
+        out = ops.linear(inputs, weights, self.bias, num_rows=rows, groups=groups, out_dtype=dtype)
+        residual = ops.linear([own], [self.res.weight], num_rows=rows, out_dtype=dtype)
+        return ops.activate(out + residual, **arguments) if update is not None else out + residual
+
+
+def _table(x: Rows, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """Table and rows as the operator takes them; copied to float64 where the layer computes in it."""
+    if isinstance(x, RowView):
+        if dtype == torch.float64 and x.dtype != dtype:
+            return x.gather().to(dtype), None
+        return x.table, x.row
+    x = x.to(dtype) if dtype == torch.float64 else x
+    return (x if x.stride(1) == 1 else x.contiguous()), None
+
+
+def _logits(rows: Rows, weight: Tensor) -> Tensor:
+    """rows . w[h], [rows, H] of the weight's type, whatever autocast is set to."""
+    dense = rows.gather() if isinstance(rows, RowView) else rows
+    with torch.autocast("cpu", enabled=False):
+        return dense.to(weight.dtype) @ weight.t()

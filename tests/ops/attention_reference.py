@@ -1,0 +1,160 @@
+"""Graph attention spelled out edge by edge, for comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+
+
+@dataclass
+class Case:
+    """Arguments of `ops.attention`; tensors in ``leaves`` take gradients."""
+
+    x: Tensor
+    indptr: Tensor
+    indices: Tensor
+    weights: dict[str, Tensor]
+    loops: int | None
+    row: Tensor | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def leaves(self) -> list[Tensor]:
+        return [tensor for tensor in (self.x, *self.weights.values()) if tensor.requires_grad]
+
+    def run(self, **more: Any) -> ops.Attention:
+        weights = dict(self.weights)
+        by_source = ops.transpose(self.indptr, self.indices, self.x.size(0)) if self.x.requires_grad else ()
+        arguments = {**weights, **self.options, **more}
+        return ops.attention(
+            self.x,
+            self.indptr,
+            self.indices,
+            arguments.pop("source_weight"),
+            row=self.row,
+            by_source=by_source,
+            loops=self.loops,
+            **arguments,
+        )
+
+
+def make_case(
+    targets: int,
+    sources: int,
+    edges: int,
+    columns: int,
+    heads: int,
+    loops: int | None,
+    *,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+    hub: bool = False,
+    rows: bool = False,
+    edge_logits: bool = True,
+) -> Case:
+    """Random edges with parallel ones, self loops and, where there are several targets, one without edges.
+    ``hub``: half of the edges go to target 0. ``rows``: x is rows of a table."""
+    generator = torch.Generator().manual_seed(seed)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+
+    def normal(*shape: int, of: torch.dtype = wide) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(of)
+
+    into = torch.randint(max(targets - 1, 1), (edges,), generator=generator)
+    into[: edges // 2 * hub] = 0
+    into = into.sort().values
+    out_of = torch.randint(sources, (edges,), generator=generator)
+    own = torch.rand(edges, generator=generator) < 0.2
+    out_of[own] = into[own]
+    indptr = torch.zeros(targets + 1, dtype=torch.int64)
+    indptr[1:] = torch.bincount(into, minlength=targets).cumsum(0)
+    x = normal(sources, columns, of=dtype)
+    weights = {
+        "source_weight": normal(heads, columns) / columns**0.5,
+        "target_weight": normal(heads, columns) / columns**0.5,
+        "target_logits": normal(targets, heads),
+    }
+    if edge_logits:
+        weights["edge_logits"] = normal(edges + (loops or 0), heads)
+    row = None
+    if rows:
+        row = torch.randint(sources, (sources,), generator=generator)
+    elif dtype != torch.float16:
+        x.requires_grad_()
+    for weight in weights.values():
+        weight.requires_grad_()
+    return Case(x, indptr, out_of.int() if seed % 2 else out_of, weights, loops, row)
+
+
+def slot_edges(case: Case) -> list[tuple[int, int, int, int, bool]]:
+    """(slot, target, place in the target's slots, source, whether it counts) of every slot."""
+    found = []
+    for i in range(case.indptr.numel() - 1):
+        ends = range(int(case.indptr[i]), int(case.indptr[i + 1]))
+        sources = [(int(case.indices[e]), case.loops is None or int(case.indices[e]) != i) for e in ends]
+        if case.loops is not None and i < case.loops:
+            sources.append((i, True))
+        found += [(len(found) + p, i, p, source, counts) for p, (source, counts) in enumerate(sources)]
+    return found
+
+
+def reference(case: Case, slope: float = 0.2, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """z [targets, heads * columns] and weights after dropout [slots, heads], in float64 of what the case
+    holds; ``keep`` [slots, heads] multiplies the softmax."""
+    x = case.x.double() if case.row is None else case.x.double()[case.row]
+    weights = {name: weight.double() for name, weight in case.weights.items()}
+    heads = weights["source_weight"].size(0)
+    targets = case.indptr.numel() - 1
+    own = weights["target_logits"] + x[:targets] @ weights["target_weight"].t()
+    result, alphas = [], {}
+    edges = slot_edges(case)
+    for i in range(targets):
+        slots = [edge for edge in edges if edge[1] == i and edge[4]]
+        if not slots:
+            result.append(x.new_zeros(heads * x.size(1)))
+            continue
+        rows = torch.stack([x[source] for _, _, _, source, _ in slots])
+        logits = rows @ weights["source_weight"].t() + own[i]
+        ids = torch.tensor([slot for slot, *_ in slots])
+        if "edge_logits" in weights:
+            logits = logits + weights["edge_logits"][ids]
+        alpha = torch.nn.functional.leaky_relu(logits, slope).softmax(dim=0)
+        if keep is not None:
+            alpha = alpha * keep[ids]
+        alphas |= dict(zip(ids.tolist(), alpha, strict=True))
+        result.append((alpha.t() @ rows).reshape(-1))
+    nothing = x.new_zeros(heads)
+    weights_of_slots = [alphas.get(slot, nothing) for slot, *_ in edges]
+    empty = x.new_zeros(0, heads)
+    out = torch.stack(result) if result else x.new_zeros(0, heads * x.size(1))
+    return out, torch.stack(weights_of_slots) if edges else empty
+
+
+def gradients(out: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+    weights = torch.linspace(-1.0, 1.0, max(out.numel(), 1), dtype=torch.float64)[: out.numel()].view_as(out)
+    if not out.requires_grad:  # without targets nothing depends on anything
+        return [torch.zeros_like(leaf) for leaf in leaves]
+    total = (out.double() * weights).sum()
+    return list(torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True))
+
+
+def distance(found: Tensor, wanted: Tensor, scale: float = 0.0) -> float:
+    """Largest difference, relative to the reference's largest magnitude or to ``scale``."""
+    assert found.shape == wanted.shape
+    if wanted.numel() == 0:
+        return 0.0
+    wanted = wanted.detach().double()
+    largest = max(float(wanted.abs().max()), scale, 1e-9)
+    return float((found.detach().double() - wanted).abs().max()) / largest
+
+
+def assert_close_gradients(found: list[Tensor], wanted: list[Tensor], tolerance: float) -> None:
+    """Each relative to its own magnitude; a sum that cancels to nothing, to a thousandth of the largest."""
+    largest = max(float(grad.abs().max()) for grad in wanted if grad.numel())
+    for one, two in zip(found, wanted, strict=True):
+        assert distance(one, two, largest / 1000) < tolerance
