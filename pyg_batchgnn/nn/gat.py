@@ -107,8 +107,8 @@ class GATConv(torch_geometric.nn.GATConv):
 
         Returns:
             [D, heads * out_channels], or [D, out_channels] without ``concat``, of the weights' dtype,
-            bfloat16 under autocast. With ``return_attention_weights`` a pair of this and ([2, E'] int64, [E', heads]),
-            loops that were added behind the edges.
+            bfloat16 under autocast. With ``return_attention_weights`` a pair of this and ([2, E'] int64,
+            [E', heads]), loops that were added behind the edges.
         """
         check_called(self)
         if isinstance(layer, Tensor):
