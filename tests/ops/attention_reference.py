@@ -154,7 +154,7 @@ def distance(found: Tensor, wanted: Tensor, scale: float = 0.0) -> float:
 
 
 def assert_close_gradients(found: list[Tensor], wanted: list[Tensor], tolerance: float) -> None:
-    """Each relative to its own magnitude; a sum that cancels to nothing, to a thousandth of the largest, which
+    """Each relative to its own magnitude; a sum that cancels, to a thousandth of the largest, which
     is of order one."""
     largest = max(float(grad.abs().max()) for grad in wanted if grad.numel())
     for one, two in zip(found, wanted, strict=True):
