@@ -7,13 +7,14 @@ from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.graph import LayerGraph, layer_graph, whole_graph
 from pyg_batchgnn.nn.linear import Linear
-from pyg_batchgnn.nn.models import GCN, GIN, SAGE, ModelOutput, NativeModel
+from pyg_batchgnn.nn.models import GAT, GCN, GIN, SAGE, ModelOutput, NativeModel
 from pyg_batchgnn.nn.norm import BatchNorm
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.sage import SAGEConv
 from pyg_batchgnn.nn.update import Update
 
 __all__ = [
+    "GAT",
     "GCN",
     "GIN",
     "SAGE",

@@ -33,6 +33,10 @@ PAIRS: dict[str, Pair] = {
         lambda drop: nn.GCN(FEATURES, HIDDEN, CLASSES, 3, drop),
         lambda drop: pyg.GCN(FEATURES, HIDDEN, CLASSES, 3, drop),
     ),
+    "gat": Pair(
+        lambda drop: nn.GAT(FEATURES, HIDDEN, CLASSES, 3, drop, heads=4),
+        lambda drop: pyg.GAT(FEATURES, HIDDEN, CLASSES, 3, drop, heads=4),
+    ),
     "gin": Pair(
         lambda _: nn.GIN(FEATURES, HIDDEN, CLASSES, 3, norm_last=False),
         lambda _: pyg.GIN(FEATURES, HIDDEN, CLASSES, 3),

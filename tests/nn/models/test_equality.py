@@ -84,9 +84,10 @@ def rounding(kind: str, batch: Minibatch, wanted: dict[str, Tensor]) -> dict[str
 
 
 def relative_error_of(name: str, grad: Tensor, wanted: dict[str, Tensor]) -> float:
-    """A bias before a normalisation has no gradient but rounding: it is held to the weight beside it."""
+    """A bias before a normalisation and what all neighbours' logits share have no gradient but rounding: they
+    are held to the weight beside them."""
     scale = wanted[name].abs().max() if wanted[name].numel() else torch.tensor(0.0)
-    beside = wanted.get(name.replace("bias", "weight"), wanted[name])
+    beside = wanted.get(name.replace("bias", "weight").replace("att_dst", "att_src"), wanted[name])
     scale = max(float(scale), float(beside.abs().max()) if beside.numel() else 0.0, 1e-12)
     return float((grad.double() - wanted[name]).abs().max()) / scale if grad.numel() else 0.0
 

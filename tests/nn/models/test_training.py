@@ -64,7 +64,7 @@ def test_the_same_bits_on_any_number_of_threads(kind: str, precision: str) -> No
         assert all(torch.equal(value, again[name]) for name, value in once.items())
 
 
-@pytest.mark.parametrize("kind", ["sage", "gcn"])
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
 def test_dropout_is_keyed_by_the_minibatch(kind: str) -> None:
     model, _ = both(kind, drop=0.5)
     batch = larger()
@@ -213,6 +213,7 @@ def test_features_of_sixteen_bits(kind: str, dtype: torch.dtype) -> None:
         (lambda model: model(larger(), x=table()[:, :5]), ValueError, ["12", "5"]),
         (lambda _: nn.SAGE(12, 16, 5, layers=0), ValueError, ["layers=0"]),
         (lambda _: nn.SAGE(12, 16, 5, dropout=1.0), ValueError, ["1.0"]),
+        (lambda _: nn.GAT(12, 18, 5, heads=4), ValueError, ["18", "multiple", "4"]),
     ],
 )
 def test_refused(call: Callable[[Any], Any], error: type[Exception], words: list[str]) -> None:
