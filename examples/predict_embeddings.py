@@ -21,7 +21,7 @@ from pyg_batchgnn.train.presets import preset
 from pyg_batchgnn.train.run import start_run
 
 SETTINGS = [
-    "model.layers=2",
+    "model.num_layers=2",
     "model.hidden=64",
     "sampling.fanout=15,10",
     "sampling.batch_size=256",

@@ -21,6 +21,28 @@ class ModelKind(str, Enum):
     GAT = "gat"
 
 
+class LayerSource(str, Enum):
+    """Whose layers a model is made of; `state_dict` keys are the same."""
+
+    NATIVE = "native"  # pyg_batchgnn.nn
+    PYG = "pyg"  # torch_geometric.nn
+
+
+class Precision(str, Enum):
+    """In what features, activations and matrix products are held; weights and loss are always float32."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+class MatrixProduct(str, Enum):
+    """Which matrix product native layers use."""
+
+    AUTO = "auto"  # the faster one here, by a probe when the run starts
+    NATIVE = "native"
+    TORCH = "torch"
+
+
 class LastBatch(str, Enum):
     """What becomes of the training nodes that do not fill a minibatch."""
 
@@ -37,13 +59,14 @@ class Malloc(str, Enum):
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The network: `layers` convolutions, `hidden` columns between them.
+    """The network: `num_layers` convolutions of `layers`, `hidden` columns between them.
 
     `dropout` (between layers) does not apply to GIN, `heads` only to GAT.
     """
 
     kind: ModelKind = ModelKind.SAGE
-    layers: int = 3
+    layers: LayerSource = LayerSource.NATIVE
+    num_layers: int = 3
     hidden: int = 256
     dropout: float = 0.5
     heads: int = 4
@@ -95,6 +118,8 @@ class RunConfig:
         epochs: passes over the training nodes.
         seed: decides initial weights, order, samples and dropout.
         threads: of torch and of the loader; None is one a core.
+        precision: of features, activations and matrix products.
+        matrix_product: of native layers; "auto" is decided when the run starts, and kept.
         malloc: see `pyg_batchgnn.train.memory`.
         evaluate_every: epochs between two validations (the last epoch always has one).
         checkpoint_seconds: the longest time without a checkpoint inside an epoch.
@@ -104,6 +129,8 @@ class RunConfig:
     epochs: int = 20
     seed: int = 0
     threads: int | None = None
+    precision: Precision = Precision.FLOAT32
+    matrix_product: MatrixProduct = MatrixProduct.AUTO
     malloc: Malloc = Malloc.KEEP
     evaluate_every: int = 1
     checkpoint_seconds: float = 600.0
@@ -130,13 +157,18 @@ class TrainConfig:
                 f"model.hidden is {self.model.hidden}, which {self.model.heads} heads cannot share; "
                 "choose a multiple of model.heads"
             )
+        if self.run.precision is Precision.BFLOAT16 and self.model.layers is LayerSource.PYG:
+            raise TrainError(
+                "run.precision is bfloat16, which PyG's layers do not train in on a CPU; "
+                "choose model.layers=native or run.precision=float32"
+            )
 
     @property
     def test_fanout(self) -> tuple[int, ...]:
         """Fanout of evaluation: 20 a layer, but for GIN that of training (BatchGNN, appendix E)."""
         if self.sampling.test_fanout is not None:
             return self.sampling.test_fanout
-        return self.sampling.fanout if self.model.kind is ModelKind.GIN else (20,) * self.model.layers
+        return self.sampling.fanout if self.model.kind is ModelKind.GIN else (20,) * self.model.num_layers
 
     @property
     def test_batch_size(self) -> int:
@@ -147,7 +179,7 @@ class TrainConfig:
 def _check_ranges(config: TrainConfig) -> None:
     model, sampling, optimiser, run = config.model, config.sampling, config.optimiser, config.run
     at_least: dict[str, tuple[float | Literal["auto"] | None, float]] = {
-        "model.layers": (model.layers, 1),
+        "model.num_layers": (model.num_layers, 1),
         "model.hidden": (model.hidden, 1),
         "model.heads": (model.heads, 1),
         "sampling.batch_size": (sampling.batch_size, 1),
@@ -173,10 +205,10 @@ def _check_ranges(config: TrainConfig) -> None:
 
 def _check_fanouts(config: TrainConfig) -> None:
     for name, fanout in (("fanout", config.sampling.fanout), ("test_fanout", config.test_fanout)):
-        if len(fanout) != config.model.layers:
+        if len(fanout) != config.model.num_layers:
             raise TrainError(
                 f"sampling.{name} is {','.join(map(str, fanout))} ({len(fanout)} numbers) but the model has "
-                f"{config.model.layers} layers; give one number a layer, or change model.layers"
+                f"{config.model.num_layers} layers; give one number a layer, or change model.num_layers"
             )
         if any(k < -1 for k in fanout):
             raise TrainError(

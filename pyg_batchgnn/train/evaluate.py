@@ -6,29 +6,27 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
-from pyg_batchgnn.train.models import ModelOutput, PrefixModel
+from pyg_batchgnn.train.network import Network, Output
 
 # Samples depend on the epoch, so every evaluation is of the same one: equal weights give equal accuracy.
 _EPOCH = 0
 
 
-def infer(model: PrefixModel, loader: MacrobatchNeighborLoader) -> Iterator[tuple[Data, ModelOutput]]:
-    """Each minibatch with the model's output for its seeds; `model` is in evaluation mode meanwhile."""
-    was_training = model.training
-    model.eval()
+def infer(network: Network, loader: MacrobatchNeighborLoader) -> Iterator[tuple[Tensor, Output]]:
+    """The seed nodes of each minibatch, [S] int64, and the output for them; the model is in evaluation mode
+    meanwhile."""
+    was_training = network.model.training
+    network.model.eval()
     loader.set_epoch(_EPOCH)
     try:
         for batch in loader:
             with torch.no_grad():
-                output = model.outputs(
-                    batch.x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges
-                )
-            yield batch, output
+                output = network.outputs(batch)
+            yield network.seeds(batch), output
     finally:
-        model.train(was_training)
+        network.model.train(was_training)
 
 
 def count_correct(logits: Tensor, labels: Tensor) -> int:
@@ -37,17 +35,18 @@ def count_correct(logits: Tensor, labels: Tensor) -> int:
 
 
 def accuracy(
-    model: PrefixModel, loader: MacrobatchNeighborLoader, stop: object | None = None
+    network: Network, loader: MacrobatchNeighborLoader, labels: Tensor, stop: object | None = None
 ) -> float | None:
-    """Share of the loader's nodes that `model` classifies right; None where there are no nodes.
+    """Share of the loader's nodes that are classified right; None where there are no nodes.
 
     Args:
+        labels: [N] int64, of all nodes.
         stop: where its truth value turns true, evaluation ends early with None.
     """
     correct = total = 0
-    for batch, output in infer(model, loader):
-        correct += count_correct(output.logits, batch.y[: batch.batch_size])
-        total += int(batch.batch_size)
+    for seeds, output in infer(network, loader):
+        correct += count_correct(output.logits, labels[seeds])
+        total += len(seeds)
         if stop:
             return None
     return correct / total if total else None

@@ -12,19 +12,27 @@ from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.sample import PygNeighborSampler, Replacement
 from pyg_batchgnn.store import CscGraph, graph_from_pyg
-from pyg_batchgnn.train.config import LastBatch, TrainConfig
+from pyg_batchgnn.train.config import LastBatch, LayerSource, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.features import feature_table
 
 
 @dataclass(frozen=True)
 class SampledGraph:
-    """A graph with features and labels, and its in-edges grouped by destination for the samplers."""
+    """What a run holds of its graph.
+
+    Attributes:
+        data: features, and the edges where PyG batches are made.
+        topology: in-edges grouped by destination, for the samplers.
+        labels: [N] int64.
+    """
 
     data: Data
     topology: CscGraph
+    labels: Tensor
 
     @classmethod
-    def of(cls, dataset: Dataset) -> SampledGraph:
+    def of(cls, dataset: Dataset, config: TrainConfig) -> SampledGraph:
         """What training needs of `dataset` (edges, features, labels) and nothing that would only be carried
         along.
 
@@ -33,10 +41,12 @@ class SampledGraph:
         """
         if dataset.x is None:
             raise TrainError(f"{dataset.name} has no node features, which every model here needs")
-        full = dataset.to_pyg()
-        data = Data(x=full.x, edge_index=full.edge_index, y=full.y)
-        data.num_nodes = dataset.num_nodes
-        return cls(data, graph_from_pyg(data).advise_huge_pages())
+        edges = Data(edge_index=dataset.edge_index, num_nodes=dataset.num_nodes)
+        topology = graph_from_pyg(edges).advise_huge_pages()
+        data = Data(x=feature_table(dataset.x, config), num_nodes=dataset.num_nodes)
+        if config.model.layers is LayerSource.PYG:
+            data.edge_index = dataset.edge_index.to(torch.int64)
+        return cls(data, topology, dataset.y)
 
 
 def training_loader(
@@ -78,6 +88,7 @@ def _loader(
     drop_last: bool,
 ) -> MacrobatchNeighborLoader:
     sampling, run = config.sampling, config.run
+    is_native = config.model.layers is LayerSource.NATIVE
     replace = sampling.replacement is Replacement.WITH
     try:
         sampler = PygNeighborSampler(graph.topology, list(fanout), replace, run.seed, run.threads)
@@ -93,6 +104,7 @@ def _loader(
             fetch_size=sampling.fetch_size,
             memory_budget=sampling.memory_budget,
             prefetch=sampling.prefetch,
+            export="native" if is_native else "pyg",
         )
     except (ValueError, NotImplementedError) as error:
         raise TrainError(str(error)) from error

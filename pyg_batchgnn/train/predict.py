@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +15,16 @@ from torch import Tensor
 
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.checkpoint import Checkpoint
+from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.config_json import assign
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.evaluate import count_correct, infer
 from pyg_batchgnn.train.fingerprint import fingerprint
-from pyg_batchgnn.train.job import build_model
 from pyg_batchgnn.train.loaders import SampledGraph, evaluation_loader
 from pyg_batchgnn.train.memory import configure_malloc
+from pyg_batchgnn.train.network import build_network
 from pyg_batchgnn.train.prediction_arrays import PredictionArrays
+from pyg_batchgnn.train.product import apply_product
 from pyg_batchgnn.train.run import open_dataset
 from pyg_batchgnn.train.run_folder import RunFolder, write_json
 
@@ -39,6 +42,7 @@ class PredictRequest:
         embeddings: whether to write the last hidden layer as well.
         dataset: name or path to use instead of the run's, for data that has moved.
         threads: instead of the run's number.
+        layers: "native" or "pyg", instead of the run's; either reads the other's weights.
     """
 
     run: Path
@@ -47,6 +51,7 @@ class PredictRequest:
     embeddings: bool = False
     dataset: str | None = None
     threads: int | None = None
+    layers: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,27 +75,30 @@ def predict_nodes(request: PredictRequest) -> PredictSummary:
         raise TrainError(f"{request.run}: no epoch is finished, so there is no model to predict with yet")
     if request.out.exists():
         raise TrainError(f"{request.out} exists; give a new folder with --out")
-    run = checkpoint.config.run
-    config = replace(checkpoint.config, run=replace(run, threads=request.threads or run.threads))
+    config = _config(checkpoint.config, request)
+    run = config.run
     configure_malloc(run.malloc)
-    torch.set_num_threads(config.run.threads or 1)
+    torch.set_num_threads(run.threads or 1)
+    apply_product(config)
     dataset = open_dataset(request.dataset or run.dataset)
     checkpoint.check_dataset(folder.checkpoint, fingerprint(dataset))
     ids = _node_ids(request.nodes, dataset)
-    model = build_model(config.model, dataset.num_features, dataset.num_classes)
-    checkpoint.restore_model(folder.checkpoint, model, checkpoint.best)
-    loader = evaluation_loader(config, SampledGraph.of(dataset), ids)
+    network = build_network(config, dataset.num_features, dataset.num_classes)
+    checkpoint.restore_model(folder.checkpoint, network.model, checkpoint.best)
+    graph = SampledGraph.of(dataset, config)
+    loader = evaluation_loader(config, graph, ids)
 
     correct = labelled = 0
     with _appearing_whole(request.out) as temporary:
         arrays: PredictionArrays | None = None
-        for batch, output in infer(model, loader):
+        for seeds, output in infer(network, loader):
             if arrays is None:
                 hidden = output.hidden.size(1) if request.embeddings else None
                 arrays = PredictionArrays(temporary, ids, dataset.num_classes, hidden)
             arrays.add(output.logits, output.hidden)
-            known = batch.y[: batch.batch_size] >= 0
-            correct += count_correct(output.logits[known], batch.y[: batch.batch_size][known])
+            labels = graph.labels[seeds]
+            known = labels >= 0
+            correct += count_correct(output.logits[known], labels[known])
             labelled += int(known.sum())
         assert arrays is not None, "there is at least one node"
         arrays.flush()
@@ -109,6 +117,12 @@ def predict_nodes(request: PredictRequest) -> PredictSummary:
         }
         write_json(temporary / "META.json", meta)
     return summary
+
+
+def _config(config: TrainConfig, request: PredictRequest) -> TrainConfig:
+    """The run's configuration with what the request changes."""
+    changes = {"run.threads": request.threads, "model.layers": request.layers}
+    return assign(config, [f"{name}={value}" for name, value in changes.items() if value is not None])
 
 
 def _node_ids(nodes: str, dataset: Dataset) -> Tensor:

@@ -36,7 +36,7 @@ class PredictionArrays:
         self._arrays["predictions"][rows] = logits.argmax(dim=1).numpy()
         self._arrays["probabilities"][rows] = logits.softmax(dim=1).numpy()
         if "embeddings" in self._arrays:
-            self._arrays["embeddings"][rows] = hidden.numpy()
+            self._arrays["embeddings"][rows] = hidden.float().numpy()
         self._filled = rows.stop
 
     def described(self) -> dict[str, dict[str, object]]:

@@ -12,19 +12,19 @@ from pyg_batchgnn.train.errors import TrainError
 PRESETS: Mapping[str, TrainConfig] = MappingProxyType(
     {
         "batchgnn": TrainConfig(
-            model=ModelConfig(layers=3, hidden=256, dropout=0.5),
+            model=ModelConfig(num_layers=3, hidden=256, dropout=0.5),
             sampling=SamplingConfig(
                 fanout=(15, 10, 5), replacement=Replacement.WITH, batch_size=1024, last_batch=LastBatch.DROP
             ),
         ),
         "p3": TrainConfig(
-            model=ModelConfig(layers=2, hidden=32, dropout=0.5),
+            model=ModelConfig(num_layers=2, hidden=32, dropout=0.5),
             sampling=SamplingConfig(
                 fanout=(25, 10), replacement=Replacement.WITH, batch_size=1000, last_batch=LastBatch.DROP
             ),
         ),
         "distdglv2": TrainConfig(
-            model=ModelConfig(layers=3, hidden=256, dropout=0.5),
+            model=ModelConfig(num_layers=3, hidden=256, dropout=0.5),
             sampling=SamplingConfig(
                 fanout=(15, 10, 5), replacement=Replacement.WITH, batch_size=1000, last_batch=LastBatch.DROP
             ),

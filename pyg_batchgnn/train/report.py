@@ -73,7 +73,8 @@ def opening(config: TrainConfig, dataset: Dataset, folder: RunFolder, threads: i
         f"{dataset.num_features:,} features, {dataset.num_classes} classes, "
         f"{len(dataset.train_idx):,}/{len(dataset.val_idx):,}/{len(dataset.test_idx):,} train/val/test nodes",
         f"        {dataset.source}",
-        f"model   {model.kind.value}, {model.layers} layers, hidden {model.hidden}{heads}",
+        f"model   {model.kind.value}, {model.num_layers} {model.layers.value} layers, "
+        f"hidden {model.hidden}{heads}, {config.run.precision.value}",
         f"sample  fanout {_commas(sampling.fanout)} {sampling.replacement.value} replacement, "
         f"batch {sampling.batch_size}; evaluation fanout {_commas(config.test_fanout)}",
         f"run     {folder.path}, {config.run.epochs} epochs, seed {config.run.seed}, {threads} thread(s)",

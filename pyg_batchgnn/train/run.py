@@ -10,16 +10,18 @@ import torch
 from rich.console import Console
 
 from pyg_batchgnn.data import Dataset, default_dataset, load_dataset
+from pyg_batchgnn.nn.matmul import ProductChoice
 from pyg_batchgnn.train import config_json
 from pyg_batchgnn.train.checkpoint import Checkpoint
-from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.config import LayerSource, MatrixProduct, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.fingerprint import fingerprint
-from pyg_batchgnn.train.job import build_job
+from pyg_batchgnn.train.job import Job, build_job
 from pyg_batchgnn.train.memory import configure_malloc
 from pyg_batchgnn.train.metrics import read_records
 from pyg_batchgnn.train.outcome import Outcome, RunResult
 from pyg_batchgnn.train.plots import plot_learning, plot_phases
+from pyg_batchgnn.train.product import apply_product, product_line, settle_product
 from pyg_batchgnn.train.report import TerminalReport, final_table, opening
 from pyg_batchgnn.train.run_folder import RunFolder, write_json
 from pyg_batchgnn.train.stop import StopRequest
@@ -50,10 +52,11 @@ def start_run(config: TrainConfig, path: Path | None, console: Console) -> Outco
     dataset = open_dataset(config.run.dataset)
     config = _settled(config, dataset)
     torch.set_num_threads(config.run.threads or 1)
+    config, choice = settle_product(config, dataset)
     job = build_job(config, dataset)
     folder = RunFolder.create(path, f"{_short_name(dataset, config)}-{config.model.kind.value}")
     write_json(folder.config, config_json.to_dict(config))
-    _print_opening(console, config, dataset, folder, job.notes)
+    _print_opening(console, job, dataset, folder, choice)
     with StopRequest() as stop, TerminalReport(console, config.run.epochs) as report:
         trainer = Trainer(job, folder, fingerprint(dataset), stop, report)
         outcome, result = _train(trainer)
@@ -75,8 +78,9 @@ def resume_run(path: Path, changes: list[str], console: Console) -> Outcome:
     configure_malloc(config.run.malloc)
     dataset = open_dataset(config.run.dataset)
     torch.set_num_threads(config.run.threads or 1)
+    apply_product(config)
     job = build_job(config, dataset)
-    _print_opening(console, config, dataset, folder, job.notes)
+    _print_opening(console, job, dataset, folder, None)
     with StopRequest() as stop, TerminalReport(console, config.run.epochs) as report:
         trainer = Trainer(job, folder, fingerprint(dataset), stop, report)
         records = trainer.resume(checkpoint)
@@ -134,19 +138,28 @@ def _conclude(
 
 
 def _print_opening(
-    console: Console, config: TrainConfig, dataset: Dataset, folder: RunFolder, notes: list[str]
+    console: Console, job: Job, dataset: Dataset, folder: RunFolder, choice: ProductChoice | None
 ) -> None:
-    for line in opening(config, dataset, folder, config.run.threads or 1):
+    config = job.config
+    lines = opening(config, dataset, folder, config.run.threads or 1)
+    if (products := product_line(config, choice)) is not None:
+        lines.append(f"        {products}")
+    for line in [*lines, *(f"note    {note}" for note in job.notes)]:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-    for note in notes:
-        console.print(f"note    {note}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None:
     old, new = _flat(config_json.to_dict(before)), _flat(config_json.to_dict(after))
+    resumable = _RESUMABLE | ({"run.threads"} if _any_threads(before) else set())
     for name, value in new.items():
-        if value != old[name] and name not in _RESUMABLE:
+        if value != old[name] and name not in resumable:
             raise TrainError(f"{reason} {name} ({old[name]!r} is now {value!r}); start a new run for that")
+
+
+def _any_threads(config: TrainConfig) -> bool:
+    """Whether the bits of a run are the same on any number of threads. PyTorch's products are not."""
+    is_native = config.model.layers is LayerSource.NATIVE
+    return is_native and config.run.matrix_product is MatrixProduct.NATIVE
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
-from torch_geometric.data import Data
 
 from pyg_batchgnn.train.checkpoint import Checkpoint, Progress
 from pyg_batchgnn.train.errors import TrainError
@@ -20,7 +19,7 @@ from pyg_batchgnn.train.metrics import EpochRecord, append_record, keep_epochs
 from pyg_batchgnn.train.outcome import Observer, Outcome, RunResult
 from pyg_batchgnn.train.phases import Phase, PhaseClock
 from pyg_batchgnn.train.run_folder import RunFolder
-from pyg_batchgnn.train.steps import seed_dropout, train_step
+from pyg_batchgnn.train.steps import train_step
 from pyg_batchgnn.train.stop import StopRequest
 
 
@@ -58,7 +57,7 @@ class Trainer:
         """
         path = self._folder.checkpoint
         checkpoint.check_dataset(path, self._dataset)
-        checkpoint.restore_model(path, self._job.model, checkpoint.model)
+        checkpoint.restore_model(path, self._job.network.model, checkpoint.model)
         checkpoint.restore_optimiser(path, self._job.optimiser)
         self.progress = replace(checkpoint.progress)
         self.best = checkpoint.best
@@ -87,11 +86,12 @@ class Trainer:
 
     def test(self) -> RunResult | None:
         """Test the weights of the best epoch; None when asked to stop meanwhile."""
-        model, progress = self._job.model, self.progress
+        job, progress = self._job, self.progress
+        model = job.network.model
         clock, last = PhaseClock(progress.phases), _copy_of_weights(model)
         model.load_state_dict(self.best)
         with clock.measure(Phase.EVALUATION):
-            test_accuracy = accuracy(model, self._job.test_loader, self._stop)
+            test_accuracy = accuracy(job.network, job.test_loader, job.labels, self._stop)
         model.load_state_dict(last)
         if self._stop:
             return None
@@ -109,17 +109,17 @@ class Trainer:
     def _steps(self) -> Iterator[float]:
         """Train on what is left of the epoch's minibatches; yields the mean loss so far after each."""
         job, progress, run = self._job, self.progress, self._job.config.run
-        job.model.train()
+        job.network.model.train()
         self._observer.epoch_begins(progress.epoch + 1, progress.step, len(job.train_loader))
         if progress.step == len(job.train_loader):
             return
         for batch in self._batches():
-            seed_dropout(run.seed, progress.epoch, progress.step)
-            train_step(job.model, job.optimiser, batch, self._clock, progress)
+            job.network.begin_step(run.seed, progress.epoch, progress.step)
+            train_step(job.network, job.optimiser, batch, job.labels, self._clock, progress)
             self._loader_clock.charge(self._clock)
             yield progress.loss_sum / progress.seeds
 
-    def _batches(self) -> Iterator[Data]:
+    def _batches(self) -> Iterator[Any]:
         loader = self._job.train_loader
         if self._loader_state is not None and self.progress.step > 0:
             try:
@@ -132,11 +132,11 @@ class Trainer:
         return self._loader_clock.timed(iter(loader))
 
     def _validate(self) -> float | None:
-        run, epoch = self._job.config.run, self.progress.epoch + 1
+        job, run, epoch = self._job, self._job.config.run, self.progress.epoch + 1
         if epoch % run.evaluate_every and epoch != run.epochs:
             return None
         with self._clock.measure(Phase.EVALUATION):
-            return accuracy(self._job.model, self._job.val_loader, self._stop)
+            return accuracy(job.network, job.val_loader, job.labels, self._stop)
 
     def _finish_epoch(self, val_accuracy: float | None) -> None:
         progress = self.progress
@@ -144,7 +144,7 @@ class Trainer:
         if is_best or progress.best_accuracy < 0:  # without validation nodes the last epoch counts as best
             progress.best_epoch = progress.epoch + 1
             progress.best_accuracy = -1.0 if val_accuracy is None else val_accuracy
-            self.best = _copy_of_weights(self._job.model)
+            self.best = _copy_of_weights(self._job.network.model)
         record = self._record(val_accuracy)
         progress.epoch_phases = self._clock.to_dict()
         progress.next_epoch()
@@ -178,7 +178,7 @@ class Trainer:
             config=job.config,
             dataset=self._dataset.to_dict(),
             progress=replace(self.progress, epoch_phases=self._clock.to_dict()),
-            model=_copy_of_weights(job.model),
+            model=_copy_of_weights(job.network.model),
             best=self.best,
             optimiser=job.optimiser.state_dict(),
             loader=job.train_loader.state_dict(),

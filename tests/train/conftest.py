@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from pyg_batchgnn.data import Dataset, GeneratorSpec, generate_folder, load_dataset
+from pyg_batchgnn.nn.matmul import use_products
 
 
 @pytest.fixture(autouse=True)
 def _restore_torch_state() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), use_products("native"):
         yield
     torch.set_num_threads(threads)
 

@@ -17,7 +17,7 @@ from pyg_batchgnn.train.cli import main
 
 PROJECT = Path(__file__).resolve().parents[2]
 SMALL = [
-    "--layers",
+    "--num-layers",
     "2",
     "--fanout",
     "4,3",

@@ -41,13 +41,14 @@ def test_a_run_leaves_its_folder(
     result = json.loads((run / "result.json").read_text())
     assert 0.5 < result["test_accuracy"] <= 1.0
     assert set(result["phases"]) == {phase.value for phase in Phase}
-    assert all(
-        result["phases"][name] > 0 for name in ("sample", "fetch", "forward", "backward", "evaluation")
-    )
+    assert all(result["phases"][name] > 0 for name in ("sample", "forward", "backward", "evaluation"))
+    assert result["phases"]["fetch"] == 0, "features are read in place, as part of the forward pass"
     assert sum(result["phases"].values()) < 1.5 * result["seconds"]
     config = json.loads((run / "config.json").read_text())
     assert config["run"]["dataset"] == str(graph_folder)
-    assert config["model"]["layers"] == 2
+    assert config["model"]["num_layers"] == 2
+    assert (config["model"]["layers"], config["run"]["precision"]) == ("native", "float32")
+    assert config["run"]["matrix_product"] in ("native", "torch"), "what was open is decided"
 
 
 def test_a_run_repeats_from_its_configuration(graph_folder: Path, tmp_path: Path) -> None:
@@ -89,8 +90,12 @@ def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
         (["train", "--preset", "x"], "unknown preset 'x'"),
         (["train", "--model", "mlp"], "model.kind must be one of sage, gcn, gin, gat, got 'mlp'"),
         (["train", "--fanout", "ten,five"], "sampling.fanout must be whole numbers"),
-        (["train", "--fanout", "10,5", "--layers", "3"], "but the model has 3 layers"),
-        (["train", "--layers", "2"], "but the model has 2 layers"),
+        (["train", "--fanout", "10,5", "--num-layers", "3"], "but the model has 3 layers"),
+        (["train", "--num-layers", "2"], "but the model has 2 layers"),
+        (["train", "--layers", "2"], "native or pyg; for their number use --num-layers 2"),
+        (["train", "--layers", "dgl"], "model.layers must be one of native, pyg, got 'dgl'"),
+        (["train", "--precision", "half"], "run.precision must be one of float32, bfloat16, got 'half'"),
+        (["train", "--precision", "bfloat16", "--layers", "pyg"], "choose model.layers=native"),
         (["train", "--epochs", "many"], "Invalid value for '--epochs'"),
         (["train", "--colour", "red"], "No such option: --colour"),
         (["train", "--set", "model.colour=red"], "unknown configuration key model.colour"),

@@ -11,7 +11,17 @@ import pytest
 
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train import config_json
-from pyg_batchgnn.train.config import LastBatch, ModelConfig, ModelKind, SamplingConfig, TrainConfig
+from pyg_batchgnn.train.config import (
+    LastBatch,
+    LayerSource,
+    MatrixProduct,
+    ModelConfig,
+    ModelKind,
+    Precision,
+    RunConfig,
+    SamplingConfig,
+    TrainConfig,
+)
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.presets import DEFAULT_PRESET, PRESETS, preset
 
@@ -26,7 +36,9 @@ from pyg_batchgnn.train.presets import DEFAULT_PRESET, PRESETS, preset
 )
 def test_presets(name: str, layers: int, hidden: int, fanout: tuple[int, ...], batch_size: int) -> None:
     config = preset(name)
-    assert (config.model.layers, config.model.hidden) == (layers, hidden)
+    assert (config.model.num_layers, config.model.hidden) == (layers, hidden)
+    assert config.model.layers is LayerSource.NATIVE
+    assert config.run.precision is Precision.FLOAT32
     assert (config.sampling.fanout, config.sampling.batch_size) == (fanout, batch_size)
     assert config.sampling.replacement is Replacement.WITH
     assert config.sampling.last_batch is LastBatch.DROP
@@ -50,7 +62,14 @@ def test_gin_is_evaluated_with_the_training_fanout() -> None:
 def test_json_goes_there_and_back(name: str, tmp_path: Path) -> None:
     config = config_json.assign(
         preset(name),
-        ["model.kind=gat", "run.threads=3", "sampling.memory_budget=1000", "sampling.macrobatch_size=7"],
+        [
+            "model.kind=gat",
+            "run.threads=3",
+            "run.precision=bfloat16",
+            "run.matrix_product=torch",
+            "sampling.memory_budget=1000",
+            "sampling.macrobatch_size=7",
+        ],
     )
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config_json.to_dict(config)))
@@ -62,6 +81,8 @@ def test_json_goes_there_and_back(name: str, tmp_path: Path) -> None:
     [
         ("model.hidden=64", "model", "hidden", 64),
         ("model.kind=gcn", "model", "kind", ModelKind.GCN),
+        ("model.layers=pyg", "model", "layers", LayerSource.PYG),
+        ("model.num_layers=3", "model", "num_layers", 3),
         ("model.dropout=0", "model", "dropout", 0.0),
         ("sampling.test_fanout=-1,-1,0", "sampling", "test_fanout", (-1, -1, 0)),
         ("sampling.test_fanout=[1,2,3]", "sampling", "test_fanout", (1, 2, 3)),
@@ -73,6 +94,8 @@ def test_json_goes_there_and_back(name: str, tmp_path: Path) -> None:
         ("run.dataset=cora", "run", "dataset", "cora"),
         ("run.dataset=generated:nodes=50,seed=1", "run", "dataset", "generated:nodes=50,seed=1"),
         ("run.dataset=none", "run", "dataset", None),
+        ("run.precision=bfloat16", "run", "precision", Precision.BFLOAT16),
+        ("run.matrix_product=native", "run", "matrix_product", MatrixProduct.NATIVE),
     ],
 )
 def test_any_field_can_be_assigned(text: str, section: str, field: str, value: Any) -> None:
@@ -89,6 +112,8 @@ def test_any_field_can_be_assigned(text: str, section: str, field: str, value: A
         ("model.hidden=big", "model.hidden must be a whole number, got 'big'"),
         ("model.hidden=true", "model.hidden must be a whole number, got True"),
         ("model.kind=mlp", "model.kind must be one of sage, gcn, gin, gat, got 'mlp'"),
+        ("model.layers=3", "model.layers must be one of native, pyg, got 3"),
+        ("run.matrix_product=mkl", "run.matrix_product must be one of auto, native, torch, got 'mkl'"),
         ("model.hidden=0", "model.hidden must be at least 1, got 0"),
         ("model.dropout=1", "model.dropout must be at least 0 and below 1"),
         ("model.dropout=nan", "model.dropout must be"),
@@ -110,6 +135,13 @@ def test_mistakes_are_named(text: str, message: str) -> None:
 def test_heads_must_divide_hidden() -> None:
     with pytest.raises(TrainError, match=r"model\.hidden is 30, which 4 heads cannot share"):
         TrainConfig(model=ModelConfig(kind=ModelKind.GAT, hidden=30))
+
+
+def test_bfloat16_is_for_native_layers() -> None:
+    pyg = ModelConfig(layers=LayerSource.PYG)
+    assert TrainConfig(model=pyg).run.precision is Precision.FLOAT32
+    with pytest.raises(TrainError, match=r"run\.precision is bfloat16.*model\.layers=native"):
+        TrainConfig(model=pyg, run=RunConfig(precision=Precision.BFLOAT16))
 
 
 def test_test_fanout_must_fit_the_model() -> None:

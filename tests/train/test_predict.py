@@ -40,6 +40,27 @@ def test_test_nodes_have_the_accuracy_of_the_run(trained: Path, small_graph: Dat
     assert meta["arrays"]["probabilities"] == {"shape": [len(labels), 4], "dtype": "float32"}
 
 
+def test_either_layers_read_the_others_weights(trained: Path, tmp_path: Path) -> None:
+    found = []
+    for layers in ("native", "pyg"):
+        assert batchgnn("predict", trained, "--layers", layers, "--out", tmp_path / layers) == 0
+        found.append(_arrays(tmp_path / layers)["probabilities"])
+    np.testing.assert_allclose(*found, atol=1e-5)
+    assert not np.array_equal(*found), "each was computed by other layers"
+
+
+def test_a_run_in_bfloat16_learns_and_predicts(graph_folder: Path, tmp_path: Path) -> None:
+    run, out = tmp_path / "run", tmp_path / "out"
+    options = [*SMALL, "--batch-size", 64, "--epochs", 3, "--precision", "bfloat16"]
+    assert batchgnn("train", graph_folder, "--run", run, *options) == 0
+    accuracy = json.loads((run / "result.json").read_text())["test_accuracy"]
+    assert accuracy > 0.8
+    assert batchgnn("predict", run, "--nodes", "test", "--embeddings", "--out", out) == 0
+    assert json.loads((out / "META.json").read_text())["accuracy"] == pytest.approx(accuracy)
+    arrays = _arrays(out)
+    assert arrays["probabilities"].dtype == arrays["embeddings"].dtype == np.float32
+
+
 def test_all_nodes_with_embeddings(trained: Path, small_graph: Dataset, tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     assert batchgnn("predict", trained, "--embeddings", "--out", out) == 0

@@ -16,10 +16,17 @@ FOUND = "cora" in available_datasets()
 
 @pytest.mark.skipif(not FOUND, reason="the folder with cora is not on this machine")
 @pytest.mark.parametrize(
-    ("model", "fanout", "at_least"),
-    [("sage", "15,10,5", 0.74), ("gcn", "15,10", 0.74), ("gin", "15,10", 0.62), ("gat", "15,10", 0.74)],
+    ("model", "fanout", "at_least", "others"),
+    [
+        ("sage", "15,10,5", 0.74, []),
+        ("gcn", "15,10", 0.74, []),
+        ("gin", "15,10", 0.62, []),
+        ("gat", "15,10", 0.74, []),
+        ("sage", "15,10", 0.74, ["--precision", "bfloat16"]),
+        ("gcn", "15,10", 0.74, ["--layers", "pyg"]),
+    ],
 )
-def test_cora(model: str, fanout: str, at_least: float, tmp_path: Path) -> None:
+def test_cora(model: str, fanout: str, at_least: float, others: list[str], tmp_path: Path) -> None:
     """BatchGNN's settings with smaller minibatches, for cora has 140 training nodes."""
     run = tmp_path / "run"
     options = [
@@ -35,6 +42,7 @@ def test_cora(model: str, fanout: str, at_least: float, tmp_path: Path) -> None:
         12,
         "--threads",
         1,
+        *others,
     ]
     status = batchgnn("train", "cora", "--run", run, *options, "--set", "run.malloc=default")
     assert status == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,22 +18,32 @@ from .runs import SMALL, batchgnn, records, start_process, weights
 EPOCHS = 3
 STEPS = 148
 RUN = [*SMALL, "--batch-size", "8", "--epochs", str(EPOCHS), "--seed", "5", "--macrobatch", "16"]
+RUN += ["--set", "run.matrix_product=native"]
+KINDS = {
+    "sage": ["--model", "sage"],
+    "gin": ["--model", "gin"],  # with running statistics
+    "pyg": ["--layers", "pyg"],
+}
 
 
 @pytest.fixture(scope="module")
-def undisturbed(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that nothing stopped."""
-    run = tmp_path_factory.mktemp("undisturbed") / "run"
-    assert batchgnn("train", graph_folder, "--run", run, *RUN) == 0
-    return run
+def undisturbed_runs(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folders of runs that nothing stopped, each made when it is first asked for."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+
+    def run_of(kind: str) -> Path:
+        run = folder / kind
+        if not run.exists():
+            assert batchgnn("train", graph_folder, "--run", run, *KINDS[kind], *RUN) == 0
+        return run
+
+    return run_of
 
 
 @pytest.fixture(scope="module")
-def undisturbed_gin(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same of a model with running statistics."""
-    run = tmp_path_factory.mktemp("undisturbed") / "run"
-    assert batchgnn("train", graph_folder, "--run", run, "--model", "gin", *RUN) == 0
-    return run
+def undisturbed(undisturbed_runs: Callable[[str], Path]) -> Path:
+    """That of native GraphSAGE."""
+    return undisturbed_runs("sage")
 
 
 def _wait_for_first_epoch(process: subprocess.Popen[str], run: Path) -> None:
@@ -56,20 +67,27 @@ def _assert_same_run(left: Path, right: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "signal_number"), [("sage", signal.SIGINT), ("gin", signal.SIGTERM)], ids=["SIGINT", "SIGTERM"]
+    ("kind", "signal_number", "changes"),
+    [
+        ("sage", signal.SIGINT, ["--threads", 2]),  # native layers: the same bits on any number
+        ("gin", signal.SIGTERM, []),
+        ("pyg", signal.SIGINT, []),
+    ],
+    ids=["SIGINT, other threads", "SIGTERM", "PyG's layers"],
 )
 def test_stopped_in_the_middle_of_an_epoch(
-    request: pytest.FixtureRequest,
+    undisturbed_runs: Callable[[str], Path],
     graph_folder: Path,
     tmp_path: Path,
-    model: str,
+    kind: str,
     signal_number: signal.Signals,
+    changes: list[object],
 ) -> None:
-    expected = request.getfixturevalue("undisturbed" if model == "sage" else "undisturbed_gin")
+    expected = undisturbed_runs(kind)
     run = tmp_path / "run"
-    process = start_process("train", graph_folder, "--run", run, "--model", model, *RUN)
+    process = start_process("train", graph_folder, "--run", run, *KINDS[kind], *RUN)
     _wait_for_first_epoch(process, run)
-    time.sleep(0.2)
+    time.sleep(0.05)
     process.send_signal(signal_number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -79,7 +97,7 @@ def test_stopped_in_the_middle_of_an_epoch(
     progress = Checkpoint.load(run / "checkpoint.safetensors").progress
     assert 0 < progress.step < STEPS, "the signal was meant to come in the middle of an epoch"
     assert progress.epoch < EPOCHS
-    assert batchgnn("train", "--resume", run) == 0
+    assert batchgnn("train", "--resume", run, *changes) == 0
     _assert_same_run(expected, run)
 
 
@@ -89,7 +107,7 @@ def test_killed_and_resumed_from_the_last_epoch(
     run = tmp_path / "run"
     process = start_process("train", graph_folder, "--run", run, *RUN)
     _wait_for_first_epoch(process, run)
-    time.sleep(0.2)
+    time.sleep(0.05)
     process.kill()
     process.communicate(timeout=60)
     assert batchgnn("train", "--resume", run) == 0
@@ -116,10 +134,30 @@ def test_resuming_a_finished_run_changes_nothing(undisturbed: Path) -> None:
     assert records(run) == lines
 
 
+@pytest.mark.parametrize(
+    ("kind", "change", "message"),
+    [
+        ("sage", ["--lr", 0.1], "optimiser.learning_rate (0.003 is now 0.1)"),
+        ("sage", ["--layers", "pyg"], "model.layers ('native' is now 'pyg')"),
+        ("sage", ["--precision", "bfloat16"], "run.precision ('float32' is now 'bfloat16')"),
+        (
+            "sage",
+            ["--set", "run.matrix_product=torch"],
+            "run.matrix_product ('native' is now 'torch')",
+        ),
+        ("pyg", ["--threads", 2], "run.threads (1 is now 2)"),
+    ],
+)
 def test_results_of_an_epoch_may_not_be_changed(
-    undisturbed: Path, capsys: pytest.CaptureFixture[str]
+    undisturbed_runs: Callable[[str], Path],
+    kind: str,
+    change: list[object],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert batchgnn("train", "--resume", undisturbed, "--lr", 0.1) == 2
-    message = capsys.readouterr().err
-    assert "optimiser.learning_rate (0.003 is now 0.1)" in message
-    assert message.count("\n") == 1
+    run = undisturbed_runs(kind)
+    capsys.readouterr()
+    assert batchgnn("train", "--resume", run, *change) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

@@ -13,7 +13,12 @@ from pyg_batchgnn.train.errors import TrainError
 _MODEL, _SAMPLING, _RUN = "Model and optimiser", "Sampling", "Running"
 
 Model = Annotated[str | None, typer.Option(help="sage, gcn, gin or gat.", rich_help_panel=_MODEL)]
-Layers = Annotated[int | None, typer.Option(help="Layers, one hop each.", rich_help_panel=_MODEL)]
+Layers = Annotated[
+    str | None, typer.Option(help="native, or pyg for PyG's convolutions.", rich_help_panel=_MODEL)
+]
+NumLayers = Annotated[
+    int | None, typer.Option(help="Number of layers, one hop each.", rich_help_panel=_MODEL)
+]
 Hidden = Annotated[int | None, typer.Option(help="Columns between layers.", rich_help_panel=_MODEL)]
 Dropout = Annotated[float | None, typer.Option(help="Not for GIN.", rich_help_panel=_MODEL)]
 Heads = Annotated[int | None, typer.Option(help="Attention heads of GAT.", rich_help_panel=_MODEL)]
@@ -58,10 +63,15 @@ Seed = Annotated[int | None, typer.Option(help="Of weights, order, samples, drop
 Threads = Annotated[
     int | None, typer.Option(help="Of torch and of the loader; default one a core.", rich_help_panel=_RUN)
 ]
+Precision = Annotated[
+    str | None,
+    typer.Option(help="float32, or bfloat16 for features, activations and products.", rich_help_panel=_RUN),
+]
 
 FIELDS: Mapping[str, str] = {
     "model": "model.kind",
     "layers": "model.layers",
+    "num_layers": "model.num_layers",
     "hidden": "model.hidden",
     "dropout": "model.dropout",
     "heads": "model.heads",
@@ -79,6 +89,7 @@ FIELDS: Mapping[str, str] = {
     "epochs": "run.epochs",
     "seed": "run.seed",
     "threads": "run.threads",
+    "precision": "run.precision",
 }
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -89,10 +100,19 @@ def assignments(given: Mapping[str, Any], settings: list[str]) -> list[str]:
     """What the user asked to change, as texts for `assign`: options first, then ``--set``.
 
     A fanout without a number of layers sets that as well.
+
+    Raises:
+        TrainError: a memory budget that is no number of bytes, or a number where the layers are named.
     """
     texts = []
-    if given.get("fanout") is not None and given.get("layers") is None:
-        texts.append(f"model.layers={len(str(given['fanout']).split(','))}")
+    layers = str(given.get("layers"))
+    if layers.isdecimal():
+        raise TrainError(
+            f"--layers {layers}: it says whose layers they are, native or pyg; "
+            f"for their number use --num-layers {layers}"
+        )
+    if given.get("fanout") is not None and given.get("num_layers") is None:
+        texts.append(f"model.num_layers={len(str(given['fanout']).split(','))}")
     for option, value in given.items():
         if value is None:
             continue

@@ -19,6 +19,7 @@ def predict(
     ] = False,
     dataset: Annotated[str | None, typer.Option(help="Where the data set is now, if it has moved.")] = None,
     threads: Annotated[int | None, typer.Option(help="Default: those of the run.")] = None,
+    layers: Annotated[str | None, typer.Option(help="native or pyg; default: those of the run.")] = None,
 ) -> None:
     """Classify nodes with the best weights of a run.
 
@@ -34,6 +35,6 @@ def predict(
 
       batchgnn predict runs/cora-gcn-1 --nodes ids.npy --out some
     """
-    done = predict_nodes(PredictRequest(run, out, nodes, embeddings, dataset, threads))
+    done = predict_nodes(PredictRequest(run, out, nodes, embeddings, dataset, threads, layers))
     accuracy = "no labels" if done.accuracy is None else f"accuracy {done.accuracy:.4f} where labelled"
     typer.echo(f"{done.nodes:,} nodes, weights of epoch {done.epoch}, {accuracy}; written to {out}")

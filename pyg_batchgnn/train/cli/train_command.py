@@ -44,6 +44,7 @@ def train(
     ] = None,
     model: options.Model = None,
     layers: options.Layers = None,
+    num_layers: options.NumLayers = None,
     hidden: options.Hidden = None,
     dropout: options.Dropout = None,
     heads: options.Heads = None,
@@ -60,6 +61,7 @@ def train(
     epochs: options.Epochs = None,
     seed: options.Seed = None,
     threads: options.Threads = None,
+    precision: options.Precision = None,
 ) -> int:
     """Train a model and write a run folder.
 
@@ -75,7 +77,9 @@ def train(
 
       batchgnn train cora --model gcn --batch-size 64 --epochs 30
 
-      batchgnn train ogbn-products --threads 16 --prefetch 1
+      batchgnn train ogbn-products --threads 16 --prefetch 1 --precision bfloat16
+
+      batchgnn train cora --layers pyg --fanout 15,10 --batch-size 64
 
       batchgnn train ogbn-papers100M --preset p3 --run runs/p3
 
@@ -86,6 +90,7 @@ def train(
     given = {
         "model": model,
         "layers": layers,
+        "num_layers": num_layers,
         "hidden": hidden,
         "dropout": dropout,
         "heads": heads,
@@ -103,6 +108,7 @@ def train(
         "epochs": epochs,
         "seed": seed,
         "threads": threads,
+        "precision": precision,
     }
     console = Console()
     changes = options.assignments(given, settings or [])

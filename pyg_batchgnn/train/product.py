@@ -1,0 +1,57 @@
+"""Which matrix product native layers use: decided once, kept in the configuration, said in the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from math import prod
+
+import torch
+
+from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.nn.matmul import ProductChoice, probe, use_products
+from pyg_batchgnn.train.config import LayerSource, MatrixProduct, Precision, TrainConfig
+
+
+def settle_product(config: TrainConfig, dataset: Dataset) -> tuple[TrainConfig, ProductChoice | None]:
+    """The configuration without "auto", in use from now on, and what the probe found where there was one."""
+    choice = None
+    if _is_open(config):
+        shapes = product_shapes(config, dataset.num_features, dataset.num_classes)
+        half = config.run.precision is Precision.BFLOAT16
+        choice = probe(shapes, torch.bfloat16 if half else torch.float32, config.run.threads)
+        config = replace(config, run=replace(config.run, matrix_product=MatrixProduct(choice.name)))
+    apply_product(config)
+    return config, choice
+
+
+def apply_product(config: TrainConfig) -> None:
+    """Lets native layers use the configured product from now on; their own where it was never decided."""
+    torchs = config.run.matrix_product is MatrixProduct.TORCH
+    use_products("torch" if torchs else "native")
+
+
+def product_line(config: TrainConfig, choice: ProductChoice | None) -> str | None:
+    """What the log says of it; nothing about PyG's layers, which use torch's anyway."""
+    if config.model.layers is LayerSource.PYG:
+        return None
+    name = config.run.matrix_product.value
+    return f"matrix products: {name}, as configured" if choice is None else str(choice)
+
+
+def product_shapes(config: TrainConfig, features: int, classes: int) -> list[tuple[int, int, int]]:
+    """(rows, columns, outputs) of each layer of a training minibatch, the layer nearest the input first; rows
+    as if no node were found twice."""
+    model, fanout = config.model, config.sampling.fanout
+    widths = pairwise([features, *[model.hidden] * (model.num_layers - 1), classes])
+    # A fanout of all neighbours is taken for twenty: the probe looks at no more than a few thousand rows.
+    growth = [1 + (20 if k < 0 else k) for k in fanout]
+    hops = range(model.num_layers - 1, -1, -1)
+    return [
+        (config.sampling.batch_size * prod(growth[:hop]), columns, outputs)
+        for hop, (columns, outputs) in zip(hops, widths, strict=True)
+    ]
+
+
+def _is_open(config: TrainConfig) -> bool:
+    return config.model.layers is LayerSource.NATIVE and config.run.matrix_product is MatrixProduct.AUTO
