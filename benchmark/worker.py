@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from jobs import Job, Options, Work
-from meters import AllocationMeter, measure, resident_bytes
+from meters import AllocationMeter, measure, release_free_memory, resident_bytes
 
 
 def prepare(order: dict[str, Any]) -> tuple[Job, dict[str, Any]]:
@@ -28,6 +28,7 @@ def prepare(order: dict[str, Any]) -> tuple[Job, dict[str, Any]]:
     module = import_module(f"contestants.{order['side']}")
     job = module.JOBS[order["job"]](options)
     versions = {"torch": torch.__version__, **module.versions()}
+    release_free_memory()
     return job, {
         "setup": time.perf_counter() - started,
         "versions": versions,
