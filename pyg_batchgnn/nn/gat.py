@@ -11,7 +11,7 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
-from pyg_batchgnn.nn.precision import check_input, compute_dtype
+from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.slots import Fill, Slots
@@ -115,7 +115,7 @@ class GATConv(torch_geometric.nn.GATConv):
             layer, edge_attr = None, layer
         given = conv_input(x, edge_index, layer, size)
         self._initialise(given)
-        dtype = compute_dtype(self.att_src)
+        dtype = ops.compute_dtype(self.att_src)
         both = min(given.graph.num_sources, given.graph.num_targets)
         slots = Slots(given.graph, both if self.add_self_loops else None)
         drop = self.dropout if self.training else 0.0

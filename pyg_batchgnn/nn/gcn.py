@@ -13,7 +13,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.nn.graph import LayerGraph, is_sampled, layer_graph
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
 from pyg_batchgnn.nn.normalisation import Scaling, unweighted_scaling, weighted_scaling
-from pyg_batchgnn.nn.precision import check_input, compute_dtype
+from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.update import Update, update_arguments
@@ -91,7 +91,7 @@ class GCNConv(torch_geometric.nn.GCNConv):
         given = conv_input(x, edge_index, layer)
         if is_uninitialized_parameter(self.lin.weight):
             self.lin.initialize_parameters(self.lin, (given.x,))
-        dtype = compute_dtype(self.lin.weight)
+        dtype = ops.compute_dtype(self.lin.weight)
         check_input(given.x, self.lin.in_channels, dtype)
         aggregated = self._aggregate(given, _whole(edge_index, given.graph), edge_weight, dtype)
         return ops.linear(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
-from pyg_batchgnn.nn.precision import check_input, compute_dtype
+from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.update import Update, update_arguments
@@ -64,7 +64,7 @@ class GINConv(torch_geometric.nn.GINConv):
     def _sums(self, given: ConvInput) -> Tensor:
         """(1 + eps) * x[i] + the sum over i's in-edges, [D, F], in the type that the module computes in."""
         parameter = next((one for one in self.nn.parameters() if one.is_floating_point()), self.eps)
-        dtype = compute_dtype(parameter)
+        dtype = ops.compute_dtype(parameter)
         sources, row = (given.x.table, given.x.row) if isinstance(given.x, RowView) else (given.x, None)
         check_input(given.x, given.x.size(1), dtype)
         graph = given.graph

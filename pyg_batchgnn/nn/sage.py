@@ -12,7 +12,7 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
-from pyg_batchgnn.nn.precision import check_input, compute_dtype
+from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.update import Update, update_arguments
@@ -84,7 +84,7 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
             layer, size = None, layer
         given = conv_input(x, edge_index, layer, size)
         self._initialise(given)
-        dtype = compute_dtype(self.lin_l.weight)
+        dtype = ops.compute_dtype(self.lin_l.weight)
         check_input(given.x, self.lin_l.in_channels, dtype)
         neighbours, own = self._aggregate(given)
         inputs: list[Rows] = [neighbours]
@@ -111,7 +111,7 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
     def _aggregate(self, given: ConvInput) -> tuple[Tensor, Rows | None]:
         """The neighbours' rows reduced [D, F], and the targets' own, None where the layer reads none."""
         graph, x = given.graph, given.x
-        reduce, dtype = _REDUCE[str(self.aggr)], compute_dtype(self.lin_l.weight)
+        reduce, dtype = _REDUCE[str(self.aggr)], ops.compute_dtype(self.lin_l.weight)
         if isinstance(x, RowView) and not self.project:
             table, row = x.table, x.row
             out = ops.aggregate(table, graph.indptr, graph.indices, row=row, reduce=reduce, out_dtype=dtype)

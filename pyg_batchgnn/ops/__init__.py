@@ -20,9 +20,10 @@ from pyg_batchgnn.ops.checks import INTEGERS, check_matrix, check_range, check_v
 from pyg_batchgnn.ops.graph import build_csc, count_unique_nodes, gather_rows, unique_nodes
 from pyg_batchgnn.ops.keys import drawn_key, dropout_key, keyed_permutation, minibatch_key
 from pyg_batchgnn.ops.library import simd_level, to_signed
-from pyg_batchgnn.ops.linear import LinearInput, RowsOfTable, compute_dtype, linear
+from pyg_batchgnn.ops.linear import LinearInput, RowsOfTable, linear
 from pyg_batchgnn.ops.memory import MemoryStats, advise_huge_pages, empty_cache, memory_stats, reset_peak
 from pyg_batchgnn.ops.norm import batch_norm
+from pyg_batchgnn.ops.precision import compute_dtype
 
 __all__ = [
     "INTEGERS",

@@ -11,10 +11,9 @@ from torch import Tensor
 from pyg_batchgnn.ops.activation import check_drop, dropout_scale
 from pyg_batchgnn.ops.checks import INTEGERS, check_range, check_vector
 from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.ops.precision import COMPUTE_DTYPES, compute_dtype
 from pyg_batchgnn.ops.products import current_products, linear_by_torch
 
-#: What the products are computed with and return. Sums of bfloat16 products are float32.
-COMPUTE_DTYPES = (torch.float32, torch.bfloat16, torch.float64)
 INPUT_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
@@ -29,23 +28,6 @@ class RowsOfTable(Protocol):
 
 
 LinearInput = Tensor | RowsOfTable
-
-
-def compute_dtype(weight: Tensor) -> torch.dtype:
-    """What a layer with these weights computes in: bfloat16 under ``torch.autocast("cpu", torch.bfloat16)``
-    where the weights are float32, else the weights' own dtype."""
-    if torch.is_autocast_enabled("cpu") and weight.dtype is torch.float32:
-        dtype = torch.get_autocast_dtype("cpu")
-        if dtype is torch.float16:
-            raise TypeError(
-                "native layers do not compute in float16; use torch.autocast('cpu', torch.bfloat16)"
-            )
-        return dtype
-    if weight.dtype not in COMPUTE_DTYPES:
-        raise TypeError(
-            f"weights must be float32, bfloat16 or float64, got {weight.dtype}; convert the layer"
-        )
-    return weight.dtype
 
 
 def linear(

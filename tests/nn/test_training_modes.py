@@ -153,7 +153,8 @@ def test_autocast_computes_in_bfloat16_with_weights_in_float32(name: str) -> Non
     assert found.dtype is torch.bfloat16 and relative_error(found, wanted) < 0.05
     grads = backward(stack, found)
     assert all(grad.dtype is torch.float32 for grad in grads)
-    assert all(relative_error(a, b) < 0.1 for a, b in zip(grads, wanted_grads, strict=True))
+    largest = max(float(grad.abs().max()) for grad in wanted_grads)  # that of att_dst cancels to little
+    assert all(float((a - b).abs().max()) < 0.05 * largest for a, b in zip(grads, wanted_grads, strict=True))
 
 
 @each_layer
