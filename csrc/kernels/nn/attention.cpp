@@ -19,6 +19,17 @@ AttentionWeights weights_of(const AttentionInput& input) {
           dropout.scale(),   input.model.source_weight, input.model.target_weight};
 }
 
+// An output that has left the caches before it is read, of rows that are whole cache lines, is written past
+// them: then its lines need not be read first.
+bool writes_past_caches(const AttentionInput& input, const AttentionResult& result) {
+  constexpr int64_t kLine = 64, kLarge = 16 << 20;
+  const Matrix row{nullptr, result.out_type, 0};
+  if (row.element_bytes() == 2) return false;
+  const int64_t bytes = input.model.heads * input.rows.columns * row.element_bytes();
+  return bytes % kLine == 0 && input.edges.targets * bytes >= kLarge &&
+         reinterpret_cast<uintptr_t>(result.out) % kLine == 0;
+}
+
 // total[i] = sum of parts[b][i] in the order of blocks.
 template <class Sum>
 void add_parts(const void* parts, int64_t blocks, int64_t count, void* total) {
@@ -73,7 +84,8 @@ void attention_forward(const AttentionInput& input, const void* target_logits, c
                        const AttentionResult& result, int64_t threads) {
   const AttentionKernels& kernels = attention_kernels();
   const AttentionForward work{weights_of(input), target_logits,   edge_logits,
-                              result.out,        result.out_type, result.coefficient};
+                              result.out,        result.out_type, writes_past_caches(input, result),
+                              result.coefficient};
   TargetBlocks blocks(input, threads);
   run_tasks(blocks.count(), threads, [&](int64_t task, int64_t slot) {
     kernels.forward(input.rows.table.element, work, blocks.make(task, slot));

@@ -37,6 +37,10 @@ const char* TargetBlocks::row(int64_t source) const {
 template <class Index>
 int64_t TargetBlocks::list_edges(const Index* indices, int64_t first, int64_t last, Lists& lists) const {
   const AttentionEdges& edges = input_.edges;
+  constexpr int64_t kAhead = 16;
+  const Integers& rows = input_.rows.row;
+  const auto* const rows_of = static_cast<const char*>(rows.data);
+  const int64_t row_bytes = rows.wide ? sizeof(int64_t) : sizeof(int32_t), edges_end = edges.indptr[last];
   int64_t at = 0, longest = 0;
   for (int64_t i = first; i < last; ++i) {
     const int64_t before = at, from = edges.indptr[i], to = edges.indptr[i + 1];
@@ -44,6 +48,7 @@ int64_t TargetBlocks::list_edges(const Index* indices, int64_t first, int64_t la
     lists.slots.data()[i - first] = first_slot(edges, i);
     for (int64_t e = from; e < to; ++e) {
       const auto source = static_cast<int64_t>(indices[e]);
+      if (rows && e + kAhead < edges_end) __builtin_prefetch(rows_of + indices[e + kAhead] * row_bytes);
       if (edges.loops >= 0 && source == i) continue;
       lists.rows.data()[at] = row(source);
       lists.place.data()[at++] = static_cast<int32_t>(e - from);
@@ -65,11 +70,16 @@ void TargetBlocks::list_kept(int64_t first, int64_t last, Lists& lists) const {
   const int64_t* const node = input_.dropout.node;
   const int64_t heads = input_.model.heads;
   uint8_t* keep = lists.keep.reserve(lists.begin.data()[last - first] * heads + 1);
+  uint64_t word = 0;
   for (int64_t i = first; i < last; ++i) {
     const uint64_t row_key = dropout_row_key(dropout.key, node == nullptr ? i : node[i]);
     for (int64_t e = lists.begin.data()[i - first]; e < lists.begin.data()[i - first + 1]; ++e) {
       const int64_t column = lists.place.data()[e] * heads;
-      for (int64_t h = 0; h < heads; ++h) *keep++ = dropout_keeps(dropout, row_key, column + h) ? 1 : 0;
+      for (int64_t h = 0; h < heads; ++h) {
+        const int64_t place = (column + h) % kDropoutColumnsPerWord;
+        if (h == 0 || place == 0) word = dropout_word(row_key, (column + h) / kDropoutColumnsPerWord);
+        *keep++ = ((word >> (16 * place)) & (kDropoutLevels - 1)) < dropout.kept_levels ? 1 : 0;
+      }
     }
   }
 }

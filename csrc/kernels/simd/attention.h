@@ -39,6 +39,7 @@ struct AttentionForward {
   const void* edge_logits;    // or null
   void* out;
   Element out_type;
+  bool stream;  // past the caches, where rows are whole cache lines and `out` begins on one
   void* coefficient;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 // How many places of a list lie between a row's being fetched and its use.
 inline int64_t rows_ahead(int64_t row_bytes) {
-  constexpr int64_t kBytes = 4096;
+  constexpr int64_t kBytes = 6400;
   const int64_t rows = kBytes / (row_bytes + 1) + 2;
   return rows < kMostRowsAhead ? rows : kMostRowsAhead;
 }
@@ -20,7 +20,7 @@ template <class Sum>
 struct Place {
   Sum *logits, *weights, *grads;  // [edges, heads]
   Sum *row, *narrow;              // [heads, columns], [columns]
-  Sum *top, *total, *target;      // [heads]
+  Sum *total, *target;            // [heads]
 
   Place(void* scratch, int64_t longest, const AttentionWeights& of) {
     const int64_t edges = padded(longest * of.heads) + 16, heads = padded(of.heads);
@@ -33,7 +33,6 @@ struct Place {
     logits = take(edges);
     weights = take(edges);
     grads = take(edges);
-    top = take(heads);
     total = take(heads);
     target = take(heads);
     row = take(of.heads * of.columns);
@@ -158,13 +157,15 @@ void forward_targets(const AttentionForward& task, const AttentionBlock& block) 
     edge_dots(target, static_cast<const Sum*>(of.source), of, ahead, at.logits);
     target_logits<T>(task, block, d, at.target);
     edge_logits(task, target, at);
-    softmax(at.logits, target.count, H, static_cast<Sum>(of.slope), at.weights, {at.top, at.total});
+    softmax(at.logits, target.count, H, static_cast<Sum>(of.slope), at.weights);
     keep_coefficients(task, block, target, at);
     char* const out = static_cast<char*>(task.out) + target.id * H * K * out_size;
-    Sum* const row = direct ? reinterpret_cast<Sum*>(out) : at.row;
+    Sum* const row = direct && !task.stream ? reinterpret_cast<Sum*>(out) : at.row;
     sums(target.rows, target.count, at.weights, H, K, row, K, Into::kFresh, ahead);
     if (!direct) narrow_row(row, H * K, task.out_type, out);
+    if (task.stream) stream_row(row, H * K, reinterpret_cast<Sum*>(out));
   }
+  if (task.stream) Lanes<Sum>::end_stream();
 }
 
 // Backward ########################################################################################
@@ -222,7 +223,7 @@ void backward_targets(const AttentionBackward& task, const AttentionBlock& block
     edge_dots(target, grad, of, ahead, at.grads);
     target.read(static_cast<const Sum*>(task.coefficient), H, at.weights);
     softmax_upstream(task, block, target, at);
-    softmax_grad(at.weights, target.count, H, static_cast<Sum>(of.slope), at.grads, {at.top, at.total});
+    softmax_grad(at.weights, target.count, H, static_cast<Sum>(of.slope), at.grads, at.total);
     Sum* const target_grad = static_cast<Sum*>(task.target_logits) + target.id * H;
     for (int64_t h = 0; h < H; ++h) target_grad[h] = at.total[h];
     sums(target.rows, target.count, at.grads, H, K, source_weight, K, Into::kAdd, ahead);

@@ -44,6 +44,8 @@ struct Lanes<float> {
   }
 
   static void store(float* p, __m256 v) { _mm256_storeu_ps(p, v); }
+  static void stream(float* p, __m256 v) { _mm256_stream_ps(p, v); }
+  static void end_stream() { _mm_sfence(); }
   static void store(float* p, __m256 v, int64_t count) { _mm256_maskstore_ps(p, first(count), v); }
   template <class T>
   static void store(T* p, __m256 v, int64_t count = kWidth) {
@@ -80,6 +82,8 @@ struct Lanes<double> {
   static __m256d load(const double* p) { return _mm256_loadu_pd(p); }
   static __m256d load(const double* p, int64_t count) { return _mm256_maskload_pd(p, first(count)); }
   static void store(double* p, __m256d v) { _mm256_storeu_pd(p, v); }
+  static void stream(double* p, __m256d v) { _mm256_stream_pd(p, v); }
+  static void end_stream() { _mm_sfence(); }
   static void store(double* p, __m256d v, int64_t count) { _mm256_maskstore_pd(p, first(count), v); }
   static double sum(__m256d v) {
     const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));

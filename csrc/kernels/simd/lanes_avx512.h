@@ -49,6 +49,8 @@ struct Lanes<float> {
   }
 
   static void store(float* p, __m512 v) { _mm512_storeu_ps(p, v); }
+  static void stream(float* p, __m512 v) { _mm512_stream_ps(p, v); }
+  static void end_stream() { _mm_sfence(); }
   static void store(Bfloat16* p, __m512 v) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(bf16_bits(v)));
   }
@@ -89,6 +91,8 @@ struct Lanes<double> {
   static __m512d load(const double* p) { return _mm512_loadu_pd(p); }
   static __m512d load(const double* p, int64_t count) { return _mm512_maskz_loadu_pd(first(count), p); }
   static void store(double* p, __m512d v) { _mm512_storeu_pd(p, v); }
+  static void stream(double* p, __m512d v) { _mm512_stream_pd(p, v); }
+  static void end_stream() { _mm_sfence(); }
   static void store(double* p, __m512d v, int64_t count) { _mm512_mask_storeu_pd(p, first(count), v); }
   static double sum(__m512d v) { return _mm512_reduce_add_pd(v); }
   static void sum4(const __m512d* v, double* out) {

@@ -27,6 +27,8 @@ struct Lanes {
   static void store(T* p, Vector v, int64_t count = kWidth) {
     for (int64_t i = 0; i < count; ++i) p[i] = narrow<T>(v[i]);
   }
+  static void stream(Sum* p, Vector v) { store(p, v); }
+  static void end_stream() {}
 
   static Sum sum(Vector v) {
     Sum total = 0;

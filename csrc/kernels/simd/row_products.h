@@ -26,7 +26,7 @@ inline void dots_of(const T* const* rows, const Wide<T>* vectors, int64_t stride
     typename L::Vector x[kRows];
     for (int e = 0; e < kRows; ++e) x[e] = load(rows[e] + k);
     if ((k / L::kWidth) % 2 == 1) {
-      for (int e = 0; e < kRows; ++e) __builtin_prefetch(rows[e + ahead] + k);
+      for (int e = 0; e < kRows; ++e) __builtin_prefetch(rows[e + ahead] + k, 0, 2);
     }
     for (int h = 0; h < kHeads; ++h) {
       const auto w = load(vectors + h * stride + k);
@@ -85,7 +85,7 @@ inline void sums_of(const T* const* rows, int64_t count, const Wide<T>* factors,
   for (int64_t e = 0; e < count; ++e) {
     typename L::Vector x[kVectors];
     for (int v = 0; v < kVectors; ++v) x[v] = load(rows[e] + k + v * L::kWidth, v);
-    for (int v = 0; v < kVectors; v += 2) __builtin_prefetch(rows[e + ahead] + k + v * L::kWidth);
+    for (int v = 0; v < kVectors; v += 2) __builtin_prefetch(rows[e + ahead] + k + v * L::kWidth, 0, 2);
     for (int h = 0; h < kHeads; ++h) {
       const auto factor = L::fill(factors[e * heads + h]);
       for (int v = 0; v < kVectors; ++v) sums[h][v] = L::fma(factor, x[v], sums[h][v]);
@@ -172,6 +172,13 @@ inline void convert_row(const From* from, int64_t count, To* to) {
   int64_t k = 0;
   for (; k + L::kWidth <= count; k += L::kWidth) L::store(to + k, L::load(from + k));
   if (k < count) L::store(to + k, L::load(from + k, count - k), count - k);
+}
+
+// A row of whole cache lines past the caches, to memory that begins on one.
+template <class T>
+inline void stream_row(const T* from, int64_t count, T* to) {
+  using L = Lanes<T>;
+  for (int64_t k = 0; k < count; k += L::kWidth) L::stream(to + k, L::load(from + k));
 }
 
 // The row as numbers to compute with: itself, or a copy in `buffer`.

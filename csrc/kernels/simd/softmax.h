@@ -35,92 +35,137 @@ inline double exp_negative(double x) { return __builtin_exp(x); }
 
 constexpr int64_t padded(int64_t count) { return (count + 15) / 16 * 16; }
 
-// What the heads have in common while a destination is computed; each [heads].
-template <class Sum>
-struct Heads {
-  Sum* top;
-  Sum* total;
+// kHeads numbers side by side, which the compiler computes with at once.
+template <class Sum, int kHeads>
+struct Side {
+  typedef Sum Vector __attribute__((vector_size(kHeads * sizeof(Sum))));
 };
 
-// logits: before the leaky ReLU; stays. weights: the softmax.
-template <int kHeads, class Sum>
-inline void softmax_of(const Sum* logits, int64_t count, int64_t heads, Sum slope, Sum* weights,
-                       Heads<Sum> of) {
-  const int64_t H = kHeads == 0 ? heads : kHeads;
-  for (int64_t h = 0; h < H; ++h) {
-    of.top[h] = -std::numeric_limits<Sum>::infinity();
-    of.total[h] = 0;
+template <class Sum>
+struct Side<Sum, 1> {
+  using Vector = Sum;
+};
+
+// Neither passed nor returned by value, which the processors' calling conventions differ in.
+template <class Vector, class Sum>
+inline void read(const Sum* from, Vector& to) {
+  __builtin_memcpy(&to, from, sizeof(to));
+}
+
+template <class Vector, class Sum>
+inline void write(const Vector& from, Sum* to) {
+  __builtin_memcpy(to, &from, sizeof(from));
+}
+
+// Some heads of [count, stride] logits: through the leaky ReLU, less their maximum.
+template <class Vector, class Sum>
+inline void shift_logits(const Sum* logits, int64_t count, int64_t stride, Sum slope, Sum* weights) {
+  Vector value, top = Vector{} - std::numeric_limits<Sum>::infinity();
+  for (int64_t at = 0; at < count * stride; at += stride) {
+    read(logits + at, value);
+    value = value > 0 ? value : slope * value;
+    top = value > top ? value : top;
+    write(value, weights + at);
   }
-  for (int64_t e = 0; e < count; ++e) {
-    for (int64_t h = 0; h < H; ++h) {
-      const Sum logit = logits[e * H + h];
-      const Sum leaky = logit > 0 ? logit : slope * logit;
-      weights[e * H + h] = leaky;
-      of.top[h] = leaky > of.top[h] ? leaky : of.top[h];
-    }
+  for (int64_t at = 0; at < count * stride; at += stride) {
+    read(weights + at, value);
+    value -= top;
+    write(value, weights + at);
   }
-  for (int64_t e = 0; e < count; ++e) {
-    for (int64_t h = 0; h < H; ++h) weights[e * H + h] -= of.top[h];
+}
+
+template <class Vector, class Sum>
+inline void divide_by_total(int64_t count, int64_t stride, Sum* weights) {
+  Vector weight, total{};
+  for (int64_t at = 0; at < count * stride; at += stride) {
+    read(weights + at, weight);
+    total += weight;
   }
+  const Vector inverse = 1 / total;
+  for (int64_t at = 0; at < count * stride; at += stride) {
+    read(weights + at, weight);
+    weight *= inverse;
+    write(weight, weights + at);
+  }
+}
+
+template <class Vector, class Sum>
+inline void softmax_grad_of(const Sum* signed_weights, int64_t count, int64_t stride, Sum slope, Sum* grads,
+                            Sum* totals) {
+  Vector weight, grad, along{}, total{};
+  for (int64_t at = 0; at < count * stride; at += stride) {
+    read(signed_weights + at, weight);
+    read(grads + at, grad);
+    along += (weight < 0 ? -weight : weight) * grad;
+  }
+  for (int64_t at = 0; at < count * stride; at += stride) {
+    read(signed_weights + at, weight);
+    read(grads + at, grad);
+    grad = (weight < 0 ? -weight : weight) * (grad - along);
+    grad = weight < 0 ? slope * grad : grad;
+    total += grad;
+    write(grad, grads + at);
+  }
+  write(total, totals);
+}
+
+// Calls body.of<Vector>(h) for heads h side by side, as many at once as there are.
+template <class Sum, class Body>
+inline void by_heads(int64_t heads, const Body& body) {
+  int64_t h = 0;
+  for (; h + 4 <= heads; h += 4) body.template of<typename Side<Sum, 4>::Vector>(h);
+  for (; h + 2 <= heads; h += 2) body.template of<typename Side<Sum, 2>::Vector>(h);
+  if (h < heads) body.template of<Sum>(h);
+}
+
+template <class Sum>
+struct ShiftLogits {
+  const Sum* logits;
+  int64_t count, heads;
+  Sum slope, *weights;
+  template <class Vector>
+  void of(int64_t h) const {
+    shift_logits<Vector>(logits + h, count, heads, slope, weights + h);
+  }
+};
+
+template <class Sum>
+struct DivideByTotal {
+  int64_t count, heads;
+  Sum* weights;
+  template <class Vector>
+  void of(int64_t h) const {
+    divide_by_total<Vector>(count, heads, weights + h);
+  }
+};
+
+template <class Sum>
+struct SoftmaxGrad {
+  const Sum* signed_weights;
+  int64_t count, heads;
+  Sum slope, *grads, *totals;
+  template <class Vector>
+  void of(int64_t h) const {
+    softmax_grad_of<Vector>(signed_weights + h, count, heads, slope, grads + h, totals + h);
+  }
+};
+
+// weights: the softmax of what the leaky ReLU makes of the logits.
+template <class Sum>
+inline void softmax(const Sum* logits, int64_t count, int64_t heads, Sum slope, Sum* weights) {
+  by_heads<Sum>(heads, ShiftLogits<Sum>{logits, count, heads, slope, weights});
   // Whole vectors, so that none is left over; what lies behind the end is not read.
-  const int64_t all = padded(count * H);
+  const int64_t all = padded(count * heads);
   for (int64_t i = 0; i < all; ++i) weights[i] = exp_negative(weights[i]);
-  for (int64_t e = 0; e < count; ++e) {
-    for (int64_t h = 0; h < H; ++h) of.total[h] += weights[e * H + h];
-  }
-  for (int64_t h = 0; h < H; ++h) of.total[h] = 1 / of.total[h];
-  for (int64_t e = 0; e < count; ++e) {
-    for (int64_t h = 0; h < H; ++h) weights[e * H + h] *= of.total[h];
-  }
+  by_heads<Sum>(heads, DivideByTotal<Sum>{count, heads, weights});
 }
 
 // signed_weights: the softmax, negative where the leaky ReLU has its slope. grads: in, of the softmax; out,
-// of the logits before the leaky ReLU. of.total: their sums.
-template <int kHeads, class Sum>
-inline void softmax_grad_of(const Sum* signed_weights, int64_t count, int64_t heads, Sum slope, Sum* grads,
-                            Heads<Sum> of) {
-  const int64_t H = kHeads == 0 ? heads : kHeads;
-  for (int64_t h = 0; h < H; ++h) of.top[h] = of.total[h] = 0;
-  for (int64_t e = 0; e < count; ++e) {
-    for (int64_t h = 0; h < H; ++h) {
-      const Sum weight = signed_weights[e * H + h];
-      of.top[h] += (weight < 0 ? -weight : weight) * grads[e * H + h];
-    }
-  }
-  for (int64_t e = 0; e < count; ++e) {
-    for (int64_t h = 0; h < H; ++h) {
-      const Sum weight = signed_weights[e * H + h];
-      const Sum leaky = (weight < 0 ? -weight : weight) * (grads[e * H + h] - of.top[h]);
-      const Sum grad = weight < 0 ? slope * leaky : leaky;
-      grads[e * H + h] = grad;
-      of.total[h] += grad;
-    }
-  }
-}
-
-#define PYG_BATCHGNN_BY_HEADS(name, ...) \
-  switch (heads) {                       \
-    case 1:                              \
-      return name<1>(__VA_ARGS__);       \
-    case 2:                              \
-      return name<2>(__VA_ARGS__);       \
-    case 4:                              \
-      return name<4>(__VA_ARGS__);       \
-    case 8:                              \
-      return name<8>(__VA_ARGS__);       \
-    default:                             \
-      return name<0>(__VA_ARGS__);       \
-  }
-
-template <class Sum>
-inline void softmax(const Sum* logits, int64_t count, int64_t heads, Sum slope, Sum* weights, Heads<Sum> of) {
-  PYG_BATCHGNN_BY_HEADS(softmax_of, logits, count, heads, slope, weights, of)
-}
-
+// of the logits before the leaky ReLU. totals [heads]: their sums.
 template <class Sum>
 inline void softmax_grad(const Sum* signed_weights, int64_t count, int64_t heads, Sum slope, Sum* grads,
-                         Heads<Sum> of) {
-  PYG_BATCHGNN_BY_HEADS(softmax_grad_of, signed_weights, count, heads, slope, grads, of)
+                         Sum* totals) {
+  by_heads<Sum>(heads, SoftmaxGrad<Sum>{signed_weights, count, heads, slope, grads, totals});
 }
 
 }  // namespace

@@ -1,0 +1,42 @@
+"""Graph attention with AVX-512, AVX2 and neither, as far as the processor goes, beside the formula."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BITS = {"": (0, 256, 512), "avx2": (0, 256), "baseline": (0,)}
+PROGRAM = """
+import torch
+from pyg_batchgnn import ops
+from tests.ops.attention_reference import assert_close_gradients, distance, gradients, make_case, reference
+
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10, torch.bfloat16: 2**-7, torch.float16: 1e-5}
+for dtype, tolerance in TOLERANCE.items():
+    for columns, heads, loops in ((3, 1, None), (64, 4, 20), (100, 4, 20), (37, 7, 9)):
+        case = make_case(20, 30, 120, columns, heads, loops, dtype=dtype)
+        found, (wanted, _) = case.run(), reference(case)
+        assert distance(found.out, wanted) < tolerance, (dtype, columns, heads)
+        assert_close_gradients(gradients(found.out, case.leaves), gradients(wanted, case.leaves), 2 * tolerance)
+print(ops.simd_level())
+"""
+
+
+@pytest.mark.parametrize("level", BITS)
+def test_every_level_equals_the_formula(level: str) -> None:
+    environment = {**os.environ, "PYG_BATCHGNN_SIMD": level, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=ROOT,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout) in BITS[level]
