@@ -17,13 +17,17 @@ PROGRAMS = {
         *("parallel", "nn/aggregate", "nn/edge_dots", "nn/max", "nn/transpose", "simd/dispatch"),
         *("simd/sum_rows", "simd/sum_rows_avx2", "simd/sum_rows_avx512"),
     ],
+    "sanitize_attention": [
+        *("parallel", "nn/attention", "nn/attention_blocks", "simd/dispatch"),
+        *("simd/attention", *(f"simd/attention_{level}" for level in ("avx512", "avx2", "baseline"))),
+    ],
     "sanitize_linear": [
         *("parallel", "nn/linear", "nn/linear_grads", "simd/dispatch", "simd/products"),
         *(f"simd/products_{level}" for level in ("avx512", "avx2", "baseline", "pairs")),
     ],
 }
 #: Vector instructions that a program is run with.
-LEVELS = {"sanitize_linear": ["", "avx2", "baseline"]}
+LEVELS = {name: ["", "avx2", "baseline"] for name in ("sanitize_attention", "sanitize_linear")}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -1,0 +1,109 @@
+// Graph attention on random graphs, for the sanitizers: arrays are exactly as long as they must be.
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "kernels/nn/attention.h"
+#include "sanitize_blocks.h"
+
+using namespace pyg_batchgnn;
+
+namespace {
+
+std::mt19937 draw(1);
+
+int64_t below(int64_t n) { return static_cast<int64_t>(draw() % static_cast<uint64_t>(n)); }
+
+size_t bytes_of(Element element) { return static_cast<size_t>(Matrix{nullptr, element, 0}.element_bytes()); }
+
+// `count` numbers of a type, small and finite.
+std::vector<char> numbers(int64_t count, Element element) {
+  std::vector<char> made(static_cast<size_t>(count) * bytes_of(element));
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = static_cast<float>(below(64)) / 64.0f;
+    char* const to = made.data() + static_cast<size_t>(i) * bytes_of(element);
+    if (element == Element::kDouble) {
+      const double wide = value;
+      std::memcpy(to, &wide, sizeof(wide));
+    } else if (element == Element::kFloat) {
+      std::memcpy(to, &value, sizeof(value));
+    } else {
+      const auto half = static_cast<uint16_t>(element == Element::kHalf ? 0x3800 : 0x3F00);
+      std::memcpy(to, &half, sizeof(half));
+    }
+  }
+  return made;
+}
+
+struct Shape {
+  int64_t targets, sources, edges, columns, heads, loops;
+  Element rows, out;
+  bool mapped;
+  double drop;
+};
+
+void run(const Shape& shape) {
+  const auto [targets, sources, edges, columns, heads, loops, rows, out, mapped, drop] = shape;
+  std::vector<int64_t> indptr(static_cast<size_t>(targets + 1)), by_source(static_cast<size_t>(sources + 1));
+  std::vector<int32_t> indices, into, leaving, edge;
+  std::vector<int64_t> row(static_cast<size_t>(sources)), node(static_cast<size_t>(targets));
+  for (int64_t e = 0; e < edges; ++e) into.push_back(static_cast<int32_t>(below(e % 3 != 0 ? targets : 1)));
+  for (const int32_t i : into) ++indptr[static_cast<size_t>(i) + 1];
+  for (size_t i = 0; i + 1 < indptr.size(); ++i) indptr[i + 1] += indptr[i];
+  for (size_t i = 0; i + 1 < indptr.size(); ++i) {
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; ++e) {
+      indices.push_back(static_cast<int32_t>(e % 4 == 0 ? static_cast<int64_t>(i) : below(sources)));
+    }
+  }
+  for (int64_t j = 0; j < sources; ++j) {
+    for (int64_t i = 0; i < targets; ++i) {
+      for (int64_t e = indptr[static_cast<size_t>(i)]; e < indptr[static_cast<size_t>(i) + 1]; ++e) {
+        if (indices[static_cast<size_t>(e)] != j) continue;
+        leaving.push_back(static_cast<int32_t>(i));
+        edge.push_back(static_cast<int32_t>(e));
+      }
+    }
+    by_source[static_cast<size_t>(j) + 1] = static_cast<int64_t>(edge.size());
+  }
+  for (int64_t& r : row) r = below(sources);
+  for (int64_t& id : node) id = below(1000);
+
+  const Element wide = rows == Element::kDouble ? Element::kDouble : Element::kFloat;
+  const std::vector<char> x = numbers(sources * columns, rows), weight = numbers(heads * columns, wide);
+  const AttentionInput input{
+      {indptr.data(), {indices.data(), false}, targets, loops},
+      {{x.data(), rows, columns}, mapped ? Integers{row.data(), true} : Integers{}, columns},
+      {drop, 7, node.data()},
+      {heads, 0.2, weight.data(), weight.data()}};
+  const int64_t slots = attention_slots(input.edges);
+  const std::vector<char> logits = numbers(targets * heads, wide), edge_logits = numbers(slots * heads, wide);
+  std::vector<char> z = numbers(targets * heads * columns, out), coefficient = numbers(slots * heads, wide);
+  attention_forward(input, logits.data(), edge_logits.data(), {z.data(), out, coefficient.data()}, 3);
+
+  std::vector<char> d_source = weight, d_target = weight, d_logits = logits, d_edges = edge_logits, d_x = x;
+  const bool need_x = !mapped && rows != Element::kHalf;
+  attention_backward(
+      input, {z.data(), out, coefficient.data(), edge_logits.data()},
+      {by_source.data(), {leaving.data(), false}, {edge.data(), false}, sources},
+      {d_source.data(), d_target.data(), d_logits.data(), d_edges.data(), need_x ? d_x.data() : nullptr}, 3);
+  std::vector<uint8_t> keep(static_cast<size_t>(slots * heads));
+  attention_keep(input.edges, input.dropout, heads, keep.data());
+}
+
+}  // namespace
+
+int main() {
+  constexpr Element kTypes[][2] = {
+      {Element::kFloat, Element::kFloat},       {Element::kFloat, Element::kBfloat16},
+      {Element::kHalf, Element::kFloat},        {Element::kBfloat16, Element::kFloat},
+      {Element::kBfloat16, Element::kBfloat16}, {Element::kDouble, Element::kDouble}};
+  for (const auto& [rows, out] : kTypes) {
+    for (const int64_t columns : {1, 16, 37, 100}) {
+      const int64_t heads = 1 + below(6), targets = 1 + below(150), sources = targets + below(50);
+      run({targets, sources, 600, columns, heads, below(2) ? targets : -1, rows, out, below(2) == 0, 0.3});
+      run({targets, sources, 0, columns, heads, targets / 2, rows, out, false, 0.0});
+    }
+  }
+  std::puts("done");
+}
