@@ -54,13 +54,13 @@ def gradients(module: torch.nn.Module, out: Tensor, *inputs: Tensor) -> dict[str
 
 
 def assert_equal_gradients(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:
-    """Relative to the own magnitude; to a tenth of the largest of all where a sum cancels to less, as the
+    """Relative to the own magnitude; to a quarter of the largest of all where a sum cancels to less, as the
     softmax makes it do for the targets' part of the logits."""
     assert found.keys() == wanted.keys()
     largest = max((float(grad.abs().max()) for grad in wanted.values() if grad.numel()), default=0.0)
     for name, grad in found.items():
         own = float(wanted[name].abs().max()) if grad.numel() else 0.0
-        scale = max(own, largest / 10)
+        scale = max(own, largest / 4)
         error = float((grad - wanted[name]).abs().max()) if grad.numel() else 0.0
         assert error <= tolerance * scale, (name, error, scale)
 
