@@ -10,7 +10,7 @@ import pytest
 from tests.comm.ranks import run_ranks
 
 JOBS = "tests.comm.job_faults"
-TIMEOUT = 2.0
+TIMEOUT = 6.0
 
 #: How the victim misbehaves; the error on the others; what it must say.
 FAULTS = [
@@ -57,10 +57,10 @@ def test_the_others_name_the_peer(how: str, error: str, text: str) -> None:
 def _check(value: dict[str, Any], error: str, ranks: list[int]) -> None:
     assert value["error"] == error, value
     assert value["ranks"] == ranks, value["text"]
-    assert value["seconds"] <= TIMEOUT + 0.5, value["text"]
+    assert value["seconds"] <= TIMEOUT + 1.5, value["text"]
     assert ("waited" in value["text"]) == (error == "PeerError")
     said, seconds = value["again"]
-    assert said == "BrokenCommunicatorError" and seconds < 0.5
+    assert said == "BrokenCommunicatorError" and seconds < 1.0
 
 
 @pytest.mark.parametrize("how", ["kill", "stop", "killed in the middle"])
@@ -85,11 +85,11 @@ def test_a_slow_peer_is_waited_for() -> None:
 
 
 def test_a_rank_that_never_comes_is_named() -> None:
-    results = run_ranks(f"{JOBS}:absent", 3, {"victim": 2, "timeout": 1.5})
+    results = run_ranks(f"{JOBS}:absent", 3, {"victim": 2, "timeout": 4.0})
     for result in results[:2]:
         assert result.value["error"] == "PeerError" and result.value["ranks"] == [2]
         assert "rank 2 never came to make communicator 'second'" in result.value["text"]
-        assert result.value["seconds"] < 3.5
+        assert result.value["seconds"] < 12.0  # both communicators; the second waits for its timeout
 
 
 def test_ranks_that_make_different_communicators_are_told() -> None:
