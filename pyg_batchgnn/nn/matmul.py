@@ -72,7 +72,7 @@ def probe(
     dtype: torch.dtype = torch.float32,
     threads: int | None = None,
 ) -> ProductChoice:
-    """Times both on products of the shapes of a model's layers, which takes a fraction of a second.
+    """Times both on products of the shapes of a model's layers, which takes about a second.
 
     Torch's are chosen where they are faster by `MARGIN` and have the same bits, results and gradients, on one
     thread and on ``threads``. What is in use is left as it is: see `use_products`.

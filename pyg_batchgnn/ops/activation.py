@@ -16,13 +16,18 @@ LEVELS = 2**16
 
 def check_drop(drop: float) -> None:
     """Raises ValueError unless ``drop`` is a probability below one."""
-    if not 0.0 <= drop < 1.0 or round((1.0 - drop) * LEVELS) == 0:
+    if not 0.0 <= drop < 1.0 or _kept_levels(drop) == 0:
         raise ValueError(f"the probability of dropping must be at least 0 and below 1, got {drop}")
 
 
 def dropout_scale(drop: float) -> float:
     """What kept elements are multiplied by: the inverse of the rounded probability of keeping."""
-    return LEVELS / round((1.0 - drop) * LEVELS)
+    return LEVELS / _kept_levels(drop)
+
+
+def _kept_levels(drop: float) -> int:
+    """Halves go up, as in csrc/kernels/nn/dropout.h; Python's round would take the even neighbour."""
+    return int((1.0 - drop) * LEVELS + 0.5)
 
 
 def activate(

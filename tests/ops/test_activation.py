@@ -218,3 +218,10 @@ def test_refused(call: Callable[[], Any], error: type[Exception], words: list[st
     with pytest.raises(error) as caught:
         call()
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_half_a_level_is_rounded_as_the_kernels_round_it() -> None:
+    drop = 1.0 - 2.5 / 2**16  # keeps 2.5 levels of 65,536, which kernels round to 3
+    assert ops.dropout_scale(drop) == 2**16 / 3
+    kept = ops.activate(torch.ones(4000, 1000), drop=drop, key=1)
+    assert kept[kept != 0].unique().tolist() == [pytest.approx(2**16 / 3)]

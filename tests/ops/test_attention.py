@@ -189,6 +189,7 @@ def test_opcheck(grad: bool) -> None:
     graph = (None, case.indptr, case.indices, w["source_weight"], w["target_weight"], None, by_source)
     operands = (out.detach(), None, coefficient.detach(), x, *graph, *numbers, True, 2)
     torch.library.opcheck(torch.ops.pyg_batchgnn.attention_grads, operands)
+    torch.library.opcheck(torch.ops.pyg_batchgnn.attention_keep, (case.indptr, None, 6, 4, 2, 0.3, 7))
 
 
 @pytest.mark.parametrize(

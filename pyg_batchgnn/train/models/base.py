@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from pyg_batchgnn.nn.models import ModelOutput
 from pyg_batchgnn.train.models.adjacency import destination_csr
 from pyg_batchgnn.train.models.prefix import LayerPrefix, layer_prefixes, whole_graph_prefixes
-
-
-class ModelOutput(NamedTuple):
-    """Result of a forward pass; rows are the seeds of a minibatch, or all nodes of a whole graph.
-
-    Attributes:
-        logits: [S, classes].
-        hidden: [S, hidden] input of the last layer (the features themselves in a model of one layer).
-    """
-
-    logits: Tensor
-    hidden: Tensor
-
-
-def layer_widths(in_channels: int, hidden: int, out_channels: int, layers: int) -> list[tuple[int, int]]:
-    """(input columns, output columns) of each layer, the layer nearest the input first."""
-    return list(pairwise([in_channels, *[hidden] * (layers - 1), out_channels]))
 
 
 class PrefixModel(nn.Module):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv
 
-from pyg_batchgnn.train.models.base import PrefixModel, layer_widths
+from pyg_batchgnn.nn.models import layer_widths
+from pyg_batchgnn.train.models.base import PrefixModel
 from pyg_batchgnn.train.models.dropout import ReluDropout
 from pyg_batchgnn.train.models.prefix import LayerPrefix
 

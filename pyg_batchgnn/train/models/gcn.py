@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
+from pyg_batchgnn.nn.models import layer_widths
 from pyg_batchgnn.train.models.adjacency import DestinationCsr, destination_csr
-from pyg_batchgnn.train.models.base import PrefixModel, layer_widths
+from pyg_batchgnn.train.models.base import PrefixModel
 from pyg_batchgnn.train.models.dropout import ReluDropout
 from pyg_batchgnn.train.models.prefix import LayerPrefix
 

@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import GINConv
 
-from pyg_batchgnn.train.models.base import PrefixModel, layer_widths
+from pyg_batchgnn.nn.models import layer_widths
+from pyg_batchgnn.train.models.base import PrefixModel
 
 
 class RowBatchNorm(nn.BatchNorm1d):

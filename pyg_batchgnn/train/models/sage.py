@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
-from pyg_batchgnn.train.models.base import PrefixModel, layer_widths
+from pyg_batchgnn.nn.models import layer_widths
+from pyg_batchgnn.train.models.base import PrefixModel
 from pyg_batchgnn.train.models.dropout import ReluDropout
 
 
