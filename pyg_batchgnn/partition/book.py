@@ -1,0 +1,66 @@
+"""Who owns which node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+
+#: Internal ids below this fit 32 bits, in memory and on the wire.
+NARROW = 1 << 31
+
+
+class PartitionBook:
+    """Owners of the internal node ids: each part is a contiguous range of them (design, section 2).
+
+    Args:
+        offsets: first internal id of every part, then the number of nodes: ascending from 0.
+    """
+
+    def __init__(self, offsets: Sequence[int] | Tensor) -> None:
+        self.offsets = torch.as_tensor(offsets, dtype=torch.int64)
+        ops.check_vector("offsets", self.offsets, (torch.int64,))
+        if self.offsets.numel() < 2 or int(self.offsets[0]) != 0 or not ops.is_ascending(self.offsets):
+            raise ValueError(
+                f"offsets must ascend from 0 to the number of nodes, got {self.offsets.tolist()}"
+            )
+
+    @property
+    def parts(self) -> int:
+        return self.offsets.numel() - 1
+
+    @property
+    def num_nodes(self) -> int:
+        return int(self.offsets[-1])
+
+    @property
+    def id_dtype(self) -> torch.dtype:
+        """Narrowest type that internal ids fit."""
+        return torch.int32 if self.num_nodes <= NARROW else torch.int64
+
+    def nodes_of(self, part: int) -> range:
+        """The internal ids of a part."""
+        return range(int(self.offsets[part]), int(self.offsets[part + 1]))
+
+    def owner(self, node: Tensor) -> Tensor:
+        """The part of each internal id, by binary search.
+
+        Args:
+            node: [n] int32 or int64 internal ids.
+
+        Returns:
+            [n] int64.
+        """
+        return torch.searchsorted(self.offsets, node.to(torch.int64), right=True) - 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PartitionBook) and torch.equal(self.offsets, other.offsets)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.offsets.tolist()))
+
+    def __repr__(self) -> str:
+        return f"PartitionBook({self.num_nodes:,} nodes in {self.parts} parts)"
