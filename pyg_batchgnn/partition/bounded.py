@@ -1,0 +1,34 @@
+"""Working through long arrays in rounds of bounded size, the same number of rounds on every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyg_batchgnn.comm import Communicator
+
+#: Bytes of rows that a rank may at most receive in one round, if all ranks send it all they have.
+ROUND_BYTES = 16 << 20
+
+
+def rows_a_round(row_bytes: int, ranks: int) -> int:
+    """Rows that each rank handles in one round."""
+    return max(256, ROUND_BYTES // (max(row_bytes, 1) * ranks))
+
+
+def own_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[range]:
+    """This rank's own rows in rounds; empty ranges at the end where other ranks have more. Collective."""
+    step = rows_a_round(row_bytes, comm.size)
+    for at in range(0, comm.max(rows), step):
+        yield range(min(at, rows), min(at + step, rows))
+
+
+def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[range]:
+    """This rank's share of rows that all ranks can read (a file's), in rounds.
+
+    The ranks go through the rows side by side: within a round the rows of rank 0 come first, then those of
+    rank 1, and all of them before the next round's: what is received in order of ranks is in order of rows.
+    """
+    step = rows_a_round(row_bytes, comm.size)
+    for at in range(0, rows, step * comm.size):
+        first = at + comm.rank * step
+        yield range(min(first, rows), min(first + step, rows))

@@ -1,0 +1,132 @@
+"""Nodes, adjacency lists and attributes on their way to their owners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.comm import Communicator, Kind
+from pyg_batchgnn.partition.bounded import own_rounds
+from pyg_batchgnn.partition.move import Grouping, group, pull, send
+from pyg_batchgnn.partition.numbering import Directory, Numbering
+from pyg_batchgnn.partition.reading import ReadingSlice
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Which parts each rank builds: contiguous runs, one part each where there are as many parts as ranks."""
+
+    parts: int
+    ranks: int
+
+    def of(self, rank: int) -> range:
+        """The parts of a rank."""
+        return range(rank * self.parts // self.ranks, (rank + 1) * self.parts // self.ranks)
+
+    def by_rank(self, of_parts: Sequence[int]) -> list[int]:
+        """Sums over each rank's parts."""
+        return [sum(of_parts[part] for part in self.of(rank)) for rank in range(self.ranks)]
+
+
+@dataclass
+class OwnNodes:
+    """Nodes of one rank's parts and their adjacency lists.
+
+    Attributes:
+        parts: the parts, all that this rank builds.
+        first: internal id of their first node.
+        node: [n] int64 original ids.
+        indptr: [n + 1] int64.
+        indices, edge_ids: [e].
+    """
+
+    parts: range
+    first: int
+    node: Tensor
+    indptr: Tensor
+    indices: Tensor
+    edge_ids: Tensor
+
+
+def deliver_nodes(
+    comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs
+) -> tuple[range, int, Tensor, Tensor]:
+    """Original ids and degrees to the owners, who then know where every list goes. Collective."""
+    offsets, own = numbering.book.offsets, runs.of(comm.rank)
+    first, last = int(offsets[own.start]), int(offsets[own.stop])
+    node = torch.empty(last - first, dtype=torch.int64)
+    indptr = torch.zeros(last - first + 1, dtype=torch.int64)
+    for rows in own_rounds(comm, part.num_nodes, 24):
+        at = slice(rows.start, rows.stop)
+        columns = torch.empty(len(rows), 3, dtype=torch.int64)
+        columns[:, 0] = numbering.internal[at]
+        columns[:, 1] = torch.arange(part.first + rows.start, part.first + rows.stop)
+        columns[:, 2] = part.indptr[rows.start + 1 : rows.stop + 1] - part.indptr[at]
+        found = send(comm, columns, _to_ranks(numbering.owner[at], runs)).rows
+        node[found[:, 0] - first] = found[:, 1]
+        indptr[found[:, 0] - first + 1] = found[:, 2]
+    torch.cumsum(indptr, 0, out=indptr)
+    return own, first, node, indptr
+
+
+def translate_sources(comm: Communicator, part: ReadingSlice, directory: Directory) -> None:
+    """Overwrites the original ids of the sources by internal ids. Collective."""
+    pull(comm, directory.remote(), part.indices, out=part.indices)
+
+
+def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs) -> OwnNodes:
+    """Adjacency lists to the owners of their nodes. Collective.
+
+    A rank's nodes were read in ascending order by ranks in ascending order. So what one rank sends for one
+    part is written in order, from where that rank's first node of the part has its list.
+    """
+    own, first, node, indptr = deliver_nodes(comm, part, numbering, runs)
+    size = int(indptr[-1])
+    done = OwnNodes(
+        *(own, first, node, indptr),
+        torch.empty(size, dtype=part.indices.dtype),
+        torch.empty(size, dtype=part.edge_ids.dtype),
+    )
+    cursor = _first_slots(numbering, done, comm.size)
+    wide = max(part.indices.dtype, part.edge_ids.dtype, key=lambda dtype: dtype.itemsize)
+    for rows in own_rounds(comm, part.indices.numel(), 2 * wide.itemsize):
+        at = slice(rows.start, rows.stop)
+        grouping = group(numbering.owner[part.destinations(rows)], runs.parts)
+        columns = torch.empty(len(rows), 2, dtype=wide)
+        columns[:, 0], columns[:, 1] = grouping.apply(part.indices[at]), grouping.apply(part.edge_ids[at])
+        lengths = _lengths(comm, grouping, runs)
+        found = comm.exchange(columns, runs.by_rank(grouping.counts), Kind.PARTITION).rows
+        for (rank, number), piece in zip(cursor, found.split(lengths), strict=True):
+            begin = cursor[rank, number]
+            end = cursor[rank, number] = begin + len(piece)
+            done.indices[begin:end], done.edge_ids[begin:end] = piece[:, 0], piece[:, 1]
+    return done
+
+
+def _to_ranks(owner: Tensor, runs: Runs) -> Grouping:
+    """Rows by the ranks of their parts."""
+    grouping = group(owner, runs.parts)
+    return Grouping(grouping.order, runs.by_rank(grouping.counts))
+
+
+def _lengths(comm: Communicator, grouping: Grouping, runs: Runs) -> list[int]:
+    """Rows that come for each part of this rank, by sender and part."""
+    counts = torch.tensor(grouping.counts, dtype=torch.int64)
+    sizes = [len(runs.of(rank)) for rank in range(comm.size)]
+    lengths: list[int] = comm.exchange(counts, sizes, Kind.PARTITION).rows.tolist()
+    return lengths
+
+
+def _first_slots(numbering: Numbering, done: OwnNodes, ranks: int) -> dict[tuple[int, int], int]:
+    """Where what each rank sends for each part begins, by rank and part."""
+    before = numbering.counts.cumsum(0) - numbering.counts
+    return {
+        (rank, part): int(
+            done.indptr[int(numbering.book.offsets[part]) - done.first + int(before[rank, part])]
+        )
+        for rank in range(ranks)
+        for part in done.parts
+    }

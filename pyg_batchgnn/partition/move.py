@@ -1,0 +1,91 @@
+"""Rows that travel: to where they belong, and from where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.comm import Communicator, Kind, Received
+from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.partition.bounded import own_rounds
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Rows in order of groups, stably.
+
+    Attributes:
+        order: [n] where the rows in order of groups stand; None where they are in that order already.
+        counts: rows of each group.
+    """
+
+    order: Tensor | None
+    counts: list[int]
+
+    def apply(self, rows: Tensor) -> Tensor:
+        """The rows in order of groups."""
+        return rows if self.order is None else rows.index_select(0, self.order)
+
+    def undo(self, rows: Tensor, out: Tensor) -> None:
+        """Writes rows in order of groups to where they stood before."""
+        if self.order is None:
+            out.copy_(rows)
+        else:
+            out.index_copy_(0, self.order.to(torch.int64), rows)
+
+
+def group(owner: Tensor, groups: int) -> Grouping:
+    """Groups rows by their owners, [n] int32 or int64 in [0, groups), by counting."""
+    indptr, _, order = kernels.build_csc(owner.expand(2, -1), groups)
+    counts = (indptr[1:] - indptr[:-1]).tolist()
+    return Grouping(order if order.numel() else None, counts)
+
+
+def send(comm: Communicator, rows: Tensor, grouping: Grouping) -> Received:
+    """One exchange: each row to the rank of its group."""
+    return comm.exchange(grouping.apply(rows), grouping.counts, Kind.PARTITION)
+
+
+@dataclass(frozen=True)
+class Remote:
+    """An array of rows of which each rank holds some.
+
+    Attributes:
+        holder: the rank that holds each row, from [n] row numbers.
+        read: rows that this rank holds, from [n] row numbers in any order.
+        shape: of one row.
+        dtype: of its elements.
+    """
+
+    holder: Callable[[Tensor], Tensor]
+    read: Callable[[Tensor], Tensor]
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def row_bytes(self) -> int:
+        return torch.Size(self.shape).numel() * self.dtype.itemsize
+
+
+def pull(comm: Communicator, remote: Remote, ids: Tensor, out: Tensor | None = None) -> Tensor:
+    """The rows of ``ids``, asked of their holders in rounds. Collective.
+
+    Args:
+        comm: of all ranks.
+        remote: where the rows are.
+        ids: [n] row numbers; n may differ from rank to rank. They travel as they are: narrow ones cost less.
+        out: [n, *shape] to write to; may be ``ids`` itself.
+    """
+    if out is None:
+        out = torch.empty(ids.numel(), *remote.shape, dtype=remote.dtype)
+    for rows in own_rounds(comm, ids.numel(), ids.element_size() + remote.row_bytes):
+        wanted = ids[rows.start : rows.stop]
+        grouping = group(remote.holder(wanted), comm.size)
+        asked = send(comm, wanted, grouping)
+        answer = remote.read(asked.rows).contiguous()
+        rows_found = comm.exchange(answer, asked.counts, Kind.PARTITION).rows
+        grouping.undo(rows_found, out[rows.start : rows.stop])
+    return out

@@ -1,0 +1,162 @@
+"""The topology while it is read: each rank has the in-edges of a range of original ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.comm import Communicator, Kind
+from pyg_batchgnn.data import Dataset, DatasetError
+from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.partition.book import NARROW
+from pyg_batchgnn.partition.bounded import shared_rounds
+from pyg_batchgnn.partition.move import group, send
+
+#: The ranges begin at multiples of N / BUCKETS, so that they can be balanced with a histogram of this length.
+BUCKETS = 1 << 16
+
+
+def id_dtype(count: int) -> torch.dtype:
+    """Narrowest type for numbers below ``count``."""
+    return torch.int32 if count <= NARROW else torch.int64
+
+
+@dataclass
+class ReadingSlice:
+    """The nodes [first, first + n) by original id, and their in-edges.
+
+    Attributes:
+        bounds: [ranks + 1] int64, where each rank's range begins.
+        rank: of this process.
+        indptr: [n + 1] int64.
+        indices: [e] sources; original ids at first.
+        edge_ids: [e], ascending in every list.
+    """
+
+    bounds: Tensor
+    rank: int
+    indptr: Tensor
+    indices: Tensor
+    edge_ids: Tensor
+
+    @property
+    def first(self) -> int:
+        return int(self.bounds[self.rank])
+
+    @property
+    def num_nodes(self) -> int:
+        return int(self.bounds[self.rank + 1]) - self.first
+
+    def node(self) -> Tensor:
+        """[n] int64 original ids."""
+        return torch.arange(self.first, self.first + self.num_nodes)
+
+    def holder(self, node: Tensor) -> Tensor:
+        """The rank whose slice has each node, [n] int64."""
+        return holder_of(self.bounds, node)
+
+    def destinations(self, edges: range) -> Tensor:
+        """[len(edges)] int64 row of the slice that each of its edges points to."""
+        edge = torch.arange(edges.start, edges.stop)
+        return torch.searchsorted(self.indptr, edge, right=True) - 1
+
+
+def holder_of(bounds: Tensor, value: Tensor) -> Tensor:
+    """The range of each value; bounds [ranges + 1] int64 ascending."""
+    return torch.bucketize(value.to(torch.int64), bounds[1:-1], right=True)
+
+
+def read_slice(dataset: Dataset, comm: Communicator, row_bytes: int = 12) -> ReadingSlice:
+    """Reads the edges once to balance, once to count and once to place them. Collective.
+
+    Args:
+        dataset: the same on every rank; each reads some of its edges.
+        comm: of all ranks.
+        row_bytes: of an edge on its way; sizes the rounds.
+
+    Raises:
+        DatasetError: on every rank, where an edge has a node id outside [0, N).
+    """
+    nodes, edges = dataset.num_nodes, dataset.num_edges
+    bounds = _balanced_bounds(dataset, comm)
+    first, last = int(bounds[comm.rank]), int(bounds[comm.rank + 1])
+    indptr = torch.zeros(last - first + 1, dtype=torch.int64)
+    for rows in shared_rounds(comm, edges, row_bytes):
+        destination = dataset.edge_index[1, rows.start : rows.stop].to(id_dtype(nodes))
+        found = send(comm, destination, group(holder_of(bounds, destination), comm.size)).rows
+        indptr[1:] += torch.bincount(found - first, minlength=last - first)
+    torch.cumsum(indptr, 0, out=indptr)
+    size = int(indptr[-1])
+    part = ReadingSlice(
+        bounds,
+        comm.rank,
+        indptr,
+        torch.empty(size, dtype=id_dtype(nodes)),
+        torch.empty(size, dtype=id_dtype(edges)),
+    )
+    cursor = indptr[:-1].clone()
+    for rows in shared_rounds(comm, edges, row_bytes):
+        columns = _columns(dataset, rows)
+        found = send(comm, columns, group(holder_of(bounds, columns[:, 0]), comm.size)).rows
+        _place(found, first, cursor, part)
+    return part
+
+
+def _columns(dataset: Dataset, rows: range) -> Tensor:
+    """Destination, source and id of edges, [n, 3], in a type that holds all of them."""
+    columns = torch.empty(len(rows), 3, dtype=id_dtype(max(dataset.num_nodes, dataset.num_edges)))
+    columns[:, 0] = dataset.edge_index[1, rows.start : rows.stop]
+    columns[:, 1] = dataset.edge_index[0, rows.start : rows.stop]
+    columns[:, 2] = torch.arange(rows.start, rows.stop)
+    return columns
+
+
+def _place(found: Tensor, first: int, cursor: Tensor, part: ReadingSlice) -> None:
+    """Writes edges, which come in ascending edge id, to the ends of their lists."""
+    destination = (found[:, 0] - first).contiguous()
+    indptr, _, order = kernels.build_csc(destination.expand(2, -1), cursor.numel())
+    if order.numel():
+        found, destination = found.index_select(0, order), destination.index_select(0, order)
+    slot = (cursor - indptr[:-1])[destination.to(torch.int64)] + torch.arange(len(found))
+    part.indices[slot] = found[:, 1].to(part.indices.dtype)
+    part.edge_ids[slot] = found[:, 2].to(part.edge_ids.dtype)
+    cursor += indptr[1:] - indptr[:-1]
+
+
+def _balanced_bounds(dataset: Dataset, comm: Communicator) -> Tensor:
+    """Ranges of original ids with about as many edges and nodes each."""
+    nodes, edges = dataset.num_nodes, dataset.num_edges
+    width = max(1, -(-nodes // BUCKETS))
+    weight = torch.zeros(-(-nodes // width) + 1, dtype=torch.int64)
+    problem = ""
+    for rows in shared_rounds(comm, edges, 12):
+        piece = dataset.edge_index[:, rows.start : rows.stop]
+        if not problem and (problem := _outside(piece, nodes)):
+            continue
+        if not problem:
+            weight += torch.bincount(piece[1] // width, minlength=weight.numel())
+    _raise_together(comm, dataset, problem)
+    comm.all_reduce(weight, Kind.PARTITION)
+    weight[:-1] += width
+    before = torch.cat([torch.zeros(1, dtype=torch.int64), weight[:-1].cumsum(0)])
+    target = int(before[-1]) * torch.arange(comm.size + 1) // comm.size
+    bounds = torch.searchsorted(before, target) * width
+    bounds[0], bounds[-1] = 0, nodes
+    return bounds.clamp_(max=nodes)
+
+
+def _outside(edge_index: Tensor, nodes: int) -> str:
+    if not edge_index.numel():
+        return ""
+    low, high = int(edge_index.min()), int(edge_index.max())
+    return "" if low >= 0 and high < nodes else f"node id {low if low < 0 else high}"
+
+
+def _raise_together(comm: Communicator, dataset: Dataset, problem: str) -> None:
+    for said in filter(None, comm.all_gather_json(problem)):
+        raise DatasetError(
+            f"{dataset.name}: edge_index: {said} is outside [0, {dataset.num_nodes}); "
+            "correct the edges or num_nodes"
+        )
