@@ -1,0 +1,95 @@
+"""Arrays that the ranks of a host have once, in memory that has no name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.comm import Communicator, share_on_host
+from pyg_batchgnn.comm.header import DTYPES
+from pyg_batchgnn.partition.part import Part
+
+#: Arrays begin at multiples of a cache line.
+_ALIGN = 64
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """An array's type and shape."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def allocate_on_host(comm: Communicator, arrays: Mapping[str, ArraySpec]) -> dict[int, dict[str, Tensor]]:
+    """Arrays of every rank of this host, in shared memory, all zeros. Collective.
+
+    A rank fills its own and then calls ``comm.barrier()``, after which the others read them; they may not
+    write. Nothing is left behind however the ranks end.
+
+    Args:
+        comm: of all ranks.
+        arrays: what this rank wants; may differ from rank to rank, may be empty.
+
+    Returns:
+        By rank, by name.
+
+    Raises:
+        CommError: on every rank, if one of them cannot take the memory.
+    """
+    size = sum(_padded(spec.bytes) for spec in arrays.values())
+    said = [[name, DTYPES.index(spec.dtype), list(spec.shape)] for name, spec in arrays.items()]
+    wanted = comm.all_gather_json(said)
+    blocks = share_on_host(comm, size)
+    return {
+        rank: _cut(block, {name: ArraySpec(DTYPES[code], tuple(shape)) for name, code, shape in wanted[rank]})
+        for rank, block in blocks.items()
+    }
+
+
+def share_arrays(comm: Communicator, arrays: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    """Copies arrays to shared memory, where all ranks of the host read them. Collective.
+
+    The caller lets go of the originals and uses its own shared ones instead, so that there is one copy.
+
+    Args:
+        comm: of all ranks.
+        arrays: of this rank, by name; the numbers of rows may differ from rank to rank.
+
+    Returns:
+        By rank of this host, by name.
+    """
+    specs = {name: ArraySpec(array.dtype, tuple(array.shape)) for name, array in arrays.items()}
+    found = allocate_on_host(comm, specs)
+    for name, array in arrays.items():
+        found[comm.rank][name].copy_(array)
+    comm.barrier()
+    return found
+
+
+def share_tables(part: Part, comm: Communicator) -> dict[int, dict[str, Tensor]]:
+    """Node attributes of every rank of this host, by rank and name, each [n_rank, ...]. Collective.
+
+    To keep one copy, go on with ``dataclasses.replace(part, tables=shared[comm.rank])``.
+    """
+    return share_arrays(comm, part.tables)
+
+
+def _padded(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN
+
+
+def _cut(block: Tensor, specs: Mapping[str, ArraySpec]) -> dict[str, Tensor]:
+    found, at = {}, 0
+    for name, spec in specs.items():
+        found[name] = block[at : at + spec.bytes].view(spec.dtype).view(spec.shape)
+        at += _padded(spec.bytes)
+    return found

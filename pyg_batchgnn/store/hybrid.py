@@ -1,0 +1,123 @@
+"""Hybrid partitioning: the whole topology on every host, features by owner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.comm import Communicator, Kind
+from pyg_batchgnn.partition import ArraySpec, Part, allocate_on_host
+from pyg_batchgnn.partition.bounded import own_rounds
+from pyg_batchgnn.store.graph import CscGraph
+
+
+@dataclass(frozen=True, eq=False)
+class HybridTopology:
+    """A graph that every rank reads in full; the ranks of a host share one copy.
+
+    Attributes:
+        graph: by original ids, with the input edges' ids.
+        internal: [N] ``book.id_dtype``, the internal id of every original id, by which features are found.
+    """
+
+    graph: CscGraph
+    internal: Tensor
+
+
+def replicate_topology(part: Part, comm: Communicator) -> HybridTopology:
+    """Puts the topology of all parts together on every host. Collective.
+
+    The first rank of each host receives the other parts in rounds and writes them to memory that its host
+    shares; nothing is left behind however the ranks end. Adjacency lists are in ascending input edge id, as
+    those of `CscGraph.from_edge_index`.
+
+    Args:
+        part: of this rank.
+        comm: of all ranks.
+    """
+    nodes, leads = part.book.num_nodes, comm.ranks_of_host[0] == comm.rank
+    edge_dtype = torch.int32 if part.num_edges <= 1 << 31 else torch.int64
+    specs = {
+        "indptr": ArraySpec(torch.int64, (nodes + 1,)),
+        "indices": ArraySpec(part.indices.dtype, (part.num_edges,)),
+        "edge_ids": ArraySpec(edge_dtype, (part.num_edges,)),
+        "internal": ArraySpec(part.book.id_dtype, (nodes,)),
+    }
+    arrays = allocate_on_host(comm, specs if leads else {})[comm.ranks_of_host[0]]
+    writer = _Writer(arrays, part) if leads else None
+    _send_nodes(part, comm, writer)
+    _send_edges(part, comm, writer)
+    comm.barrier()
+    graph = CscGraph(arrays["indptr"], arrays["indices"], arrays["edge_ids"])
+    return HybridTopology(graph, arrays["internal"])
+
+
+class _Writer:
+    """What the first rank of a host does with what arrives.
+
+    Attributes:
+        original: [N] original id of every internal one, while the topology is put together.
+        starts: [N + 1] where the lists begin in the order of internal ids.
+    """
+
+    def __init__(self, arrays: dict[str, Tensor], part: Part) -> None:
+        self._arrays, self._book = arrays, part.book
+        self.original = torch.empty(part.book.num_nodes, dtype=part.book.id_dtype)
+        self.starts = torch.zeros(part.book.num_nodes + 1, dtype=torch.int64)
+
+    def nodes(self, first: int, columns: Tensor) -> None:
+        """Original ids and degrees of the internal ids from ``first`` on, [n, 2]."""
+        node, last = columns[:, 0], first + len(columns)
+        self.original[first:last] = node
+        self.starts[first + 1 : last + 1] = columns[:, 1]
+        self._arrays["internal"][node] = torch.arange(first, last, dtype=self._book.id_dtype)
+        self._arrays["indptr"][node + 1] = columns[:, 1]
+
+    def all_nodes_are_here(self) -> None:
+        torch.cumsum(self.starts, 0, out=self.starts)
+        torch.cumsum(self._arrays["indptr"], 0, out=self._arrays["indptr"])
+
+    def edges(self, first: int, columns: Tensor) -> None:
+        """Internal sources and ids of the edges from ``first`` on, in order of internal ids, [n, 2]."""
+        place = torch.arange(first, first + len(columns))
+        row = torch.searchsorted(self.starts, place, right=True) - 1
+        slot = self._arrays["indptr"][self.original[row].to(torch.int64)] + (place - self.starts[row])
+        source = self.original[columns[:, 0].to(torch.int64)]
+        self._arrays["indices"][slot] = source.to(self._arrays["indices"].dtype)
+        self._arrays["edge_ids"][slot] = columns[:, 1].to(self._arrays["edge_ids"].dtype)
+
+
+def _send_nodes(part: Part, comm: Communicator, writer: _Writer | None) -> None:
+    degree = part.indptr[1:] - part.indptr[:-1]
+    cursor = [part.book.nodes_of(rank).start for rank in range(comm.size)]
+    for rows in own_rounds(comm, part.num_nodes, 16):
+        at = slice(rows.start, rows.stop)
+        for rank, piece in _to_hosts(comm, torch.stack([part.node[at], degree[at]], 1)):
+            if writer is not None:
+                writer.nodes(cursor[rank], piece)
+            cursor[rank] += len(piece)
+    if writer is not None:
+        writer.all_nodes_are_here()
+
+
+def _send_edges(part: Part, comm: Communicator, writer: _Writer | None) -> None:
+    edges = comm.all_gather_json(part.indices.numel())
+    cursor = [sum(edges[:rank]) for rank in range(comm.size)]
+    wide = max(part.indices.dtype, part.edge_ids.dtype, key=lambda dtype: dtype.itemsize)
+    for rows in own_rounds(comm, part.indices.numel(), 2 * wide.itemsize):
+        at = slice(rows.start, rows.stop)
+        columns = torch.stack([part.indices[at].to(wide), part.edge_ids[at].to(wide)], 1)
+        for rank, piece in _to_hosts(comm, columns):
+            if writer is not None:
+                writer.edges(cursor[rank], piece)
+            cursor[rank] += len(piece)
+
+
+def _to_hosts(comm: Communicator, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """The rows of every rank, on the first rank of every host; elsewhere nothing."""
+    leaders = {host: rank for rank, host in reversed(list(enumerate(comm.hosts)))}.values()
+    parts = [rows if rank in leaders else rows[:0] for rank in range(comm.size)]
+    return enumerate(comm.exchange(parts, None, Kind.PARTITION).split())
