@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,53 +10,29 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pyg_batchgnn.train import config_json, tensor_file
-from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.config import Schedule, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.fingerprint import Fingerprint
+from pyg_batchgnn.train.progress import Progress
 
 _KIND = "pyg_batchgnn checkpoint"
-_VERSION = 1
+_VERSION = 2
 
 
-@dataclass
-class Progress:
-    """How far a run is.
+@dataclass(frozen=True)
+class RankState:
+    """What one rank has of its own.
 
     Attributes:
-        epoch: epochs that are finished, evaluation included.
-        step: minibatches trained in the epoch that is not finished.
-        loss_sum, correct, seeds: sums over those minibatches (loss a node, right predictions, nodes).
-        nodes, edges: sampled for them.
-        epoch_seconds: wall time spent on them.
-        elapsed_seconds: wall time of the finished epochs.
-        best_epoch: epoch with the best validation accuracy so far, 0 before the first.
-        best_accuracy: that accuracy.
-        epoch_phases, phases: seconds by phase, of the unfinished epoch and of the finished ones.
+        loader: `state_dict` of its training loader.
+        running: its row of `RunningStatistics.table`.
+        epoch_phases, phases: its seconds by phase, of the unfinished epoch and of the finished ones.
     """
 
-    epoch: int = 0
-    step: int = 0
-    loss_sum: float = 0.0
-    correct: int = 0
-    seeds: int = 0
-    nodes: int = 0
-    edges: int = 0
-    epoch_seconds: float = 0.0
-    elapsed_seconds: float = 0.0
-    best_epoch: int = 0
-    best_accuracy: float = -1.0
-    epoch_phases: dict[str, float] = field(default_factory=dict)
-    phases: dict[str, float] = field(default_factory=dict)
-
-    def next_epoch(self) -> None:
-        """The unfinished epoch is finished: its sums start anew."""
-        self.epoch += 1
-        self.elapsed_seconds += self.epoch_seconds
-        for name, seconds in self.epoch_phases.items():
-            self.phases[name] = self.phases.get(name, 0.0) + seconds
-        self.step = self.correct = self.seeds = self.nodes = self.edges = 0
-        self.loss_sum = self.epoch_seconds = 0.0
-        self.epoch_phases = {}
+    loader: dict[str, Any]
+    running: Tensor
+    epoch_phases: dict[str, float]
+    phases: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -70,7 +46,7 @@ class Checkpoint:
         model: `state_dict` of the model.
         best: `state_dict` of the model at the best validation epoch.
         optimiser: `state_dict` of the optimiser.
-        loader: `state_dict` of the training loader.
+        ranks: what each rank has of its own.
     """
 
     config: TrainConfig
@@ -79,7 +55,7 @@ class Checkpoint:
     model: dict[str, Tensor]
     best: dict[str, Tensor]
     optimiser: dict[str, Any]
-    loader: dict[str, Any]
+    ranks: list[RankState]
 
     def save(self, path: Path) -> None:
         """Replace `path`."""
@@ -90,7 +66,7 @@ class Checkpoint:
             "model": self.model,
             "best": self.best,
             "optimiser": self.optimiser,
-            "loader": self.loader,
+            "ranks": [asdict(state) for state in self.ranks],
         }
         tensor_file.save(path, _KIND, _VERSION, values)
 
@@ -101,7 +77,12 @@ class Checkpoint:
         Raises:
             TrainError: the file is missing, damaged or foreign.
         """
-        values = tensor_file.load(path, _KIND, _VERSION)
+        return cls.parse(path, tensor_file.read(path))
+
+    @classmethod
+    def parse(cls, path: Path, data: bytes) -> Checkpoint:
+        """`load`, of a file whose contents were read; `path` is for messages."""
+        values = tensor_file.parse(path, data, _KIND, _VERSION)
         try:
             return cls(
                 config=config_json.from_dict(values["config"]),
@@ -110,10 +91,26 @@ class Checkpoint:
                 model=values["model"],
                 best=values["best"],
                 optimiser=values["optimiser"],
-                loader=values["loader"],
+                ranks=[RankState(**state) for state in values["ranks"]],
             )
         except (KeyError, TypeError) as error:
             raise TrainError(f"{path}: its contents are not those of a checkpoint ({error!r})") from None
+
+    def state_of(self, rank: int, size: int) -> RankState:
+        """What the rank of so many goes on with. Where their number has changed, it is the first rank's place
+        in the epoch; `model` has the average of all ranks' running statistics.
+
+        Raises:
+            TrainError: their number has changed, and a rank's minibatches are of nodes that it owns.
+        """
+        if size == len(self.ranks):
+            return self.ranks[rank]
+        if self.config.ranks.schedule is not Schedule.GLOBAL:
+            raise TrainError(
+                f"the run had {len(self.ranks)} rank(s), this one has {size}: with ranks.schedule=local, "
+                f"where a rank trains the nodes that it owns, a run goes on with as many as it had"
+            )
+        return replace(self.ranks[0], running=self.ranks[0].running[:0])
 
     def check_dataset(self, path: Path, found: Fingerprint) -> None:
         """Refuse a data set other than the one trained on.

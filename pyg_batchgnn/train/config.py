@@ -57,6 +57,13 @@ class Malloc(str, Enum):
     DEFAULT = "default"
 
 
+class Schedule(str, Enum):
+    """Which rank trains which minibatch; of no meaning with one rank."""
+
+    LOCAL = "local"  # a rank trains the training nodes that it owns
+    GLOBAL = "global"  # minibatch g of one process is trained by rank g mod R
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """The network: `num_layers` convolutions of `layers`, `hidden` columns between them.
@@ -79,7 +86,7 @@ class SamplingConfig:
     Attributes:
         fanout: neighbours a node, from the seeds outwards; -1 takes all.
         replacement: with or without replacement, in training and in evaluation.
-        batch_size: training nodes a minibatch.
+        batch_size: training nodes a minibatch, so a step of R ranks has R times as many.
         last_batch: drop or keep a last, smaller minibatch; the only one is always kept.
         test_fanout: as `fanout`, for evaluation; None is 20 a layer, for GIN the training fanout.
         test_batch_size: nodes a minibatch of evaluation; None is `batch_size`.
@@ -137,6 +144,26 @@ class RunConfig:
 
 
 @dataclass(frozen=True)
+class RanksConfig:
+    """How the ranks that a launcher started share the work; of no meaning with one rank.
+
+    Attributes:
+        partition: who owns which node: a policy (random, contiguous, ldg, fennel) or the folder of a saved
+            partition.
+        hybrid: whether every rank has the whole topology, so that only features travel.
+        schedule: see `Schedule`.
+        backend: of torch.distributed.
+        timeout: seconds that a rank waits for the others before it gives up with an error.
+    """
+
+    partition: str = "random"
+    hybrid: bool = False
+    schedule: Schedule = Schedule.LOCAL
+    backend: str = "gloo"
+    timeout: float = 600.0
+
+
+@dataclass(frozen=True)
 class TrainConfig:
     """The whole configuration; checked when it is made.
 
@@ -148,6 +175,7 @@ class TrainConfig:
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     run: RunConfig = field(default_factory=RunConfig)
+    ranks: RanksConfig = field(default_factory=RanksConfig)
 
     def __post_init__(self) -> None:
         _check_ranges(self)
@@ -195,6 +223,7 @@ def _check_ranges(config: TrainConfig) -> None:
         "run.threads": (run.threads, 1),
         "run.evaluate_every": (run.evaluate_every, 1),
         "run.checkpoint_seconds": (run.checkpoint_seconds, 0),
+        "ranks.timeout": (config.ranks.timeout, 1),
     }
     for name, (value, low) in at_least.items():
         if value is not None and value != "auto" and not value >= low:

@@ -66,6 +66,12 @@ def write(config: TrainConfig, path: Path) -> None:
     path.write_text(json.dumps(to_dict(config), indent=2) + "\n", encoding="utf-8")
 
 
+def flat(config: TrainConfig) -> dict[str, Any]:
+    """JSON values by ``section.field``."""
+    sections = to_dict(config).items()
+    return {f"{section}.{key}": value for section, part in sections for key, value in part.items()}
+
+
 def assign(config: TrainConfig, assignments: list[str]) -> TrainConfig:
     """`config` with fields set from texts like ``model.hidden=64`` or ``sampling.fanout=10,10``.
 
@@ -124,7 +130,7 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
             items = value if isinstance(value, (list, tuple)) else [value]
             if items and all(_is_int(item) for item in items):
                 return tuple(items)
-        elif (option is int and _is_int(value)) or (option is str and isinstance(value, str)):
+        elif (option is int and _is_int(value)) or (option in (bool, str) and type(value) is option):
             return value
         elif option is float and (_is_int(value) or isinstance(value, float)):
             return float(value)
@@ -144,5 +150,5 @@ def _name(option: Any) -> str:
         return "whole numbers separated by commas"
     if typing.get_origin(option) is typing.Literal:
         return " or ".join(map(repr, typing.get_args(option)))
-    names = {int: "a whole number", float: "a number", str: "a text"}
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
     return names.get(option, str(option))

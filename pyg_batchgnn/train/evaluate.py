@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
+from pyg_batchgnn.train.graphs import Labels
 from pyg_batchgnn.train.network import Network, Output
+from pyg_batchgnn.train.ranks import Ranks
 
 # Samples depend on the epoch, so every evaluation is of the same one: equal weights give equal accuracy.
 _EPOCH = 0
 
 
-def infer(network: Network, loader: MacrobatchNeighborLoader) -> Iterator[tuple[Tensor, Output]]:
-    """The seed nodes of each minibatch, [S] int64, and the output for them; the model is in evaluation mode
-    meanwhile."""
+def infer(network: Network, loader: MacrobatchNeighborLoader) -> Iterator[tuple[Any, Output]]:
+    """Each minibatch and the output for its seeds; the model is in evaluation mode meanwhile."""
     was_training = network.model.training
     network.model.eval()
     loader.set_epoch(_EPOCH)
@@ -24,7 +26,7 @@ def infer(network: Network, loader: MacrobatchNeighborLoader) -> Iterator[tuple[
         for batch in loader:
             with torch.no_grad():
                 output = network.outputs(batch)
-            yield network.seeds(batch), output
+            yield batch, output
     finally:
         network.model.train(was_training)
 
@@ -35,18 +37,25 @@ def count_correct(logits: Tensor, labels: Tensor) -> int:
 
 
 def accuracy(
-    network: Network, loader: MacrobatchNeighborLoader, labels: Tensor, stop: object | None = None
+    network: Network,
+    loader: MacrobatchNeighborLoader,
+    labels: Labels,
+    ranks: Ranks,
+    stop: Callable[[], bool] = lambda: False,
 ) -> float | None:
-    """Share of the loader's nodes that are classified right; None where there are no nodes.
+    """Share of the nodes of all ranks' loaders that are classified right; None where there are none.
 
     Args:
-        labels: [N] int64, of all nodes.
-        stop: where its truth value turns true, evaluation ends early with None.
+        labels: of a minibatch's seeds.
+        ranks: that evaluate together; every node is counted by the one that has it.
+        stop: asked after each minibatch; once it says so, on every rank, evaluation ends early with None.
     """
     correct = total = 0
-    for seeds, output in infer(network, loader):
-        correct += count_correct(output.logits, labels[seeds])
-        total += len(seeds)
-        if stop:
+    for batch, output in infer(network, loader):
+        wanted = labels(network, batch)
+        correct += count_correct(output.logits, wanted)
+        total += len(wanted)
+        if stop():
             return None
+    correct, total = ranks.table([correct, total]).sum(dim=0).long().tolist()
     return correct / total if total else None

@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 from torch.optim import Adam
 
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.loaders import SampledGraph, evaluation_loader, training_loader
+from pyg_batchgnn.train.graphs import Labels, RunGraph
+from pyg_batchgnn.train.loaders import evaluation_loader, training_loader
 from pyg_batchgnn.train.network import Network, build_network
+from pyg_batchgnn.train.parted_graph import PartedGraph
+from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.replica import Replica
+from pyg_batchgnn.train.running import RunningStatistics
+from pyg_batchgnn.train.whole_graph import WholeGraph
 
 
 @dataclass(frozen=True)
@@ -21,13 +26,17 @@ class Job:
     """What the trainer works with.
 
     Attributes:
-        labels: [N] int64, of all nodes.
+        replica: the network as all ranks train it.
+        running: the statistics of its BatchNorm layers.
+        labels: of a minibatch's seeds.
         notes: lines the user should read before training starts.
     """
 
     config: TrainConfig
     network: Network
-    labels: Tensor
+    replica: Replica
+    running: RunningStatistics
+    labels: Labels
     optimiser: Adam
     train_loader: MacrobatchNeighborLoader
     val_loader: MacrobatchNeighborLoader
@@ -35,21 +44,30 @@ class Job:
     notes: list[str]
 
 
-def build_job(config: TrainConfig, dataset: Dataset) -> Job:
-    """Network with initial weights of the run's seed, optimiser and loaders.
+def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Job:
+    """Network with initial weights of the run's seed, optimiser and loaders; collective.
 
     Raises:
         TrainError: the data set lacks features or training nodes, or the loader refuses an option.
     """
     if len(dataset.train_idx) == 0:
         raise TrainError(f"{dataset.name} has no training nodes")
-    graph = SampledGraph.of(dataset, config)
+    graph: RunGraph
+    graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartedGraph.of(dataset, config, ranks)
     torch.manual_seed(config.run.seed)
     network = build_network(config, dataset.num_features, dataset.num_classes)
     settings = config.optimiser
     parameters = network.model.parameters()
-    optimiser = Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)
-    train_loader, notes = training_loader(config, graph, dataset.train_idx)
-    val_loader = evaluation_loader(config, graph, dataset.val_idx)
-    test_loader = evaluation_loader(config, graph, dataset.test_idx)
-    return Job(config, network, graph.labels, optimiser, train_loader, val_loader, test_loader, notes)
+    train_loader, notes = training_loader(config, graph, dataset.train_idx, ranks.size)
+    return Job(
+        config=config,
+        network=network,
+        replica=Replica(network, ranks),
+        running=RunningStatistics(network.model, ranks),
+        labels=graph.labels,
+        optimiser=Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay),
+        train_loader=train_loader,
+        val_loader=evaluation_loader(config, graph, dataset.val_idx),
+        test_loader=evaluation_loader(config, graph, dataset.test_idx),
+        notes=notes,
+    )

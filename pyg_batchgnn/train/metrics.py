@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.progress import Progress
 from pyg_batchgnn.train.run_folder import replacing
+from pyg_batchgnn.train.spread import Spread
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,11 @@ class EpochRecord:
         seconds: wall time of training and evaluating this epoch.
         elapsed_seconds: wall time of the run up to here, interruptions left out.
         minibatches, nodes, edges: trained on, nodes and edges as sampled.
-        phases: seconds by phase.
+        phases: seconds by phase, the mean over ranks.
+        ranks: that trained.
+        phase_ranges: the least and the most seconds of a rank by phase; empty with one rank.
+        imbalance: "edges" and "seconds" of computing of the rank that had most in a step over the mean of all
+            ranks, over all steps; empty with one rank.
     """
 
     epoch: int
@@ -36,6 +42,28 @@ class EpochRecord:
     nodes: int
     edges: int
     phases: dict[str, float]
+    ranks: int = 1
+    phase_ranges: dict[str, list[float]] = field(default_factory=dict)
+    imbalance: dict[str, float] = field(default_factory=dict)
+
+
+def epoch_record(progress: Progress, val_accuracy: float | None, spread: Spread) -> EpochRecord:
+    """The record of the epoch that `progress` is at the end of."""
+    return EpochRecord(
+        epoch=progress.epoch + 1,
+        loss=progress.loss / progress.seeds,
+        train_accuracy=progress.correct / progress.seeds,
+        val_accuracy=val_accuracy,
+        seconds=progress.epoch_seconds,
+        elapsed_seconds=progress.elapsed_seconds + progress.epoch_seconds,
+        minibatches=progress.minibatches,
+        nodes=progress.nodes,
+        edges=progress.edges,
+        phases=spread.mean,
+        ranks=spread.ranks,
+        phase_ranges=spread.ranges,
+        imbalance=progress.imbalance(spread.ranks),
+    )
 
 
 def append_record(path: Path, record: EpochRecord) -> None:

@@ -54,8 +54,12 @@ class Network(ABC):
     def sampled(self, batch: Any) -> tuple[int, int]:
         """Nodes and edges of the minibatch."""
 
-    def begin_step(self, seed: int, epoch: int, step: int) -> None:  # noqa: B027  (native: nothing to do)
-        """What must happen before a training step so that its dropout depends on these three alone."""
+    @abstractmethod
+    def fetched(self, batch: Any, name: str) -> Tensor:
+        """[S, ...] rows of the seeds in an attribute that came with the minibatch."""
+
+    def begin_step(self, seed: int, epoch: int, step: int, rank: int) -> None:  # noqa: B027  (native: nothing)
+        """What must happen before a training step so that its dropout depends on these alone."""
 
 
 class PygNetwork(Network):
@@ -74,9 +78,13 @@ class PygNetwork(Network):
     def sampled(self, batch: Any) -> tuple[int, int]:
         return int(sum(batch.num_sampled_nodes)), int(sum(batch.num_sampled_edges))
 
-    def begin_step(self, seed: int, epoch: int, step: int) -> None:
+    def fetched(self, batch: Any, name: str) -> Tensor:
+        rows: Tensor = batch[name][: batch.batch_size]
+        return rows
+
+    def begin_step(self, seed: int, epoch: int, step: int, rank: int) -> None:
         """Seeds torch's default generator, from which these layers draw."""
-        digest = hashlib.blake2b(f"{seed}/{epoch}/{step}".encode(), digest_size=8).digest()
+        digest = hashlib.blake2b(f"{seed}/{epoch}/{step}/{rank}".encode(), digest_size=8).digest()
         torch.manual_seed(int.from_bytes(digest, "little"))
 
 
@@ -106,6 +114,10 @@ class NativeNetwork(Network):
 
     def sampled(self, batch: Any) -> tuple[int, int]:
         return batch.num_nodes, batch.num_edges
+
+    def fetched(self, batch: Any, name: str) -> Tensor:
+        rows: Tensor = batch.block[name][batch.row[: batch.batch_size].long()]
+        return rows
 
 
 def build_network(config: TrainConfig, features: int, classes: int) -> Network:

@@ -37,7 +37,9 @@ class RunResult:
         best_epoch: counted from 1.
         val_accuracy, test_accuracy: of the weights of that epoch.
         seconds: wall time of all epochs.
-        phases: seconds by phase.
+        phases: seconds by phase, the mean over ranks.
+        ranks: that trained.
+        phase_ranges: the least and the most seconds of a rank by phase; empty with one rank.
     """
 
     best_epoch: int
@@ -45,3 +47,5 @@ class RunResult:
     test_accuracy: float | None
     seconds: float
     phases: dict[str, float]
+    ranks: int
+    phase_ranges: dict[str, list[float]]

@@ -20,6 +20,7 @@ class Phase(str, Enum):
     WAIT = "wait"
     FORWARD = "forward"
     BACKWARD = "backward"
+    EXCHANGE = "exchange"
     OPTIMISER = "optimiser"
     EVALUATION = "evaluation"
     CHECKPOINT = "checkpoint"
@@ -32,6 +33,7 @@ LABELS: Mapping[Phase, str] = {
     Phase.WAIT: "waiting for the loader",
     Phase.FORWARD: "forward",
     Phase.BACKWARD: "backward",
+    Phase.EXCHANGE: "summing over ranks",
     Phase.OPTIMISER: "optimiser",
     Phase.EVALUATION: "evaluation",
     Phase.CHECKPOINT: "checkpoints",
@@ -59,10 +61,19 @@ class PhaseClock:
         """Add time that was measured elsewhere."""
         self._seconds[phase] += seconds
 
+    def move(self, source: Phase, target: Phase, seconds: float) -> None:
+        """Put time that was measured as one phase down to another."""
+        self._seconds[source] -= seconds
+        self._seconds[target] += seconds
+
     def merge(self, other: PhaseClock) -> None:
         """Add all of another clock."""
         for phase, seconds in other._seconds.items():
             self._seconds[phase] += seconds
+
+    def work(self) -> float:
+        """Seconds of computing: forward, backward and optimiser."""
+        return sum(self._seconds[phase] for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISER))
 
     def __getitem__(self, phase: Phase) -> float:
         return self._seconds[phase]

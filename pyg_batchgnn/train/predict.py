@@ -20,13 +20,14 @@ from pyg_batchgnn.train.config_json import assign
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.evaluate import count_correct, infer
 from pyg_batchgnn.train.fingerprint import fingerprint
-from pyg_batchgnn.train.loaders import SampledGraph, evaluation_loader
+from pyg_batchgnn.train.loaders import evaluation_loader
 from pyg_batchgnn.train.memory import configure_malloc
 from pyg_batchgnn.train.network import build_network
 from pyg_batchgnn.train.prediction_arrays import PredictionArrays
 from pyg_batchgnn.train.product import apply_product
 from pyg_batchgnn.train.run import open_dataset
 from pyg_batchgnn.train.run_folder import RunFolder, write_json
+from pyg_batchgnn.train.whole_graph import WholeGraph
 
 _FORMAT_VERSION = 1
 
@@ -85,18 +86,18 @@ def predict_nodes(request: PredictRequest) -> PredictSummary:
     ids = _node_ids(request.nodes, dataset)
     network = build_network(config, dataset.num_features, dataset.num_classes)
     checkpoint.restore_model(folder.checkpoint, network.model, checkpoint.best)
-    graph = SampledGraph.of(dataset, config)
+    graph = WholeGraph.of(dataset, config)
     loader = evaluation_loader(config, graph, ids)
 
     correct = labelled = 0
     with _appearing_whole(request.out) as temporary:
         arrays: PredictionArrays | None = None
-        for seeds, output in infer(network, loader):
+        for batch, output in infer(network, loader):
             if arrays is None:
                 hidden = output.hidden.size(1) if request.embeddings else None
                 arrays = PredictionArrays(temporary, ids, dataset.num_classes, hidden)
             arrays.add(output.logits, output.hidden)
-            labels = graph.labels[seeds]
+            labels = graph.labels(network, batch)
             known = labels >= 0
             correct += count_correct(output.logits[known], labels[known])
             labelled += int(known.sum())

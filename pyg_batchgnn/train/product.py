@@ -11,16 +11,26 @@ import torch
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.nn.matmul import ProductChoice, probe, use_products
 from pyg_batchgnn.train.config import LayerSource, MatrixProduct, Precision, TrainConfig
+from pyg_batchgnn.train.ranks import Ranks
 
 
-def settle_product(config: TrainConfig, dataset: Dataset) -> tuple[TrainConfig, ProductChoice | None]:
-    """The configuration without "auto", in use from now on, and what the probe found where there was one."""
+def settle_product(
+    config: TrainConfig, dataset: Dataset, ranks: Ranks
+) -> tuple[TrainConfig, ProductChoice | None]:
+    """The configuration without "auto", in use from now on, and what the probe found where there was one.
+
+    One rank of each host probes while the others wait; torch's product is taken where all of them found it
+    the better one.
+    """
     choice = None
     if _is_open(config):
-        shapes = product_shapes(config, dataset.num_features, dataset.num_classes)
-        half = config.run.precision is Precision.BFLOAT16
-        choice = probe(shapes, torch.bfloat16 if half else torch.float32, config.run.threads)
-        config = replace(config, run=replace(config.run, matrix_product=MatrixProduct(choice.name)))
+        if ranks.is_first_of_host:
+            shapes = product_shapes(config, dataset.num_features, dataset.num_classes)
+            half = config.run.precision is Precision.BFLOAT16
+            choice = probe(shapes, torch.bfloat16 if half else torch.float32, config.run.threads)
+        names = {name for name in ranks.values(choice and choice.name) if name is not None}
+        name = names.pop() if len(names) == 1 else "native"
+        config = replace(config, run=replace(config.run, matrix_product=MatrixProduct(name)))
     apply_product(config)
     return config, choice
 
@@ -36,7 +46,9 @@ def product_line(config: TrainConfig, choice: ProductChoice | None) -> str | Non
     if config.model.layers is LayerSource.PYG:
         return None
     name = config.run.matrix_product.value
-    return f"matrix products: {name}, as configured" if choice is None else str(choice)
+    if choice is None:
+        return f"matrix products: {name}, as configured"
+    return str(choice) if choice.name == name else f"matrix products: {name}, as another host has it"
 
 
 def product_shapes(config: TrainConfig, features: int, classes: int) -> list[tuple[int, int, int]]:

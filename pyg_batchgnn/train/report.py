@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -9,10 +10,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.config import RanksConfig, TrainConfig
 from pyg_batchgnn.train.metrics import EpochRecord
 from pyg_batchgnn.train.outcome import RunResult
 from pyg_batchgnn.train.phases import LABELS, Phase
+from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import RunFolder
 
 
@@ -64,11 +66,11 @@ class TerminalReport:
         )
 
 
-def opening(config: TrainConfig, dataset: Dataset, folder: RunFolder, threads: int) -> list[str]:
+def opening(config: TrainConfig, dataset: Dataset, folder: RunFolder, ranks: Ranks) -> list[str]:
     """The lines that a run starts with."""
-    model, sampling = config.model, config.sampling
+    model, sampling, threads = config.model, config.sampling, config.run.threads or 1
     heads = f", {model.heads} heads" if model.kind.value == "gat" else ""
-    return [
+    lines = [
         f"data    {dataset.name}: {dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges, "
         f"{dataset.num_features:,} features, {dataset.num_classes} classes, "
         f"{len(dataset.train_idx):,}/{len(dataset.val_idx):,}/{len(dataset.test_idx):,} train/val/test nodes",
@@ -79,24 +81,47 @@ def opening(config: TrainConfig, dataset: Dataset, folder: RunFolder, threads: i
         f"batch {sampling.batch_size}; evaluation fanout {_commas(config.test_fanout)}",
         f"run     {folder.path}, {config.run.epochs} epochs, seed {config.run.seed}, {threads} thread(s)",
     ]
+    return lines if ranks.is_alone else [*lines, _ranks_line(config.ranks, ranks)]
 
 
-def final_table(result: RunResult) -> Table:
-    """Accuracy at the best validation epoch, and seconds by phase with their share."""
+def _ranks_line(config: RanksConfig, ranks: Ranks) -> str:
+    hosts = len(set(ranks.training.hosts))
+    topology = ", topology on every rank" if config.hybrid else ""
+    return (
+        f"ranks   {ranks.size} on {hosts} host{'s' if hosts > 1 else ''}, {config.backend}; partition "
+        f"{config.partition}{topology}; {config.schedule.value} schedule"
+    )
+
+
+def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
+    """Accuracy at the best validation epoch, and seconds by phase with their share; over several ranks the
+    mean, the range, and how uneven their work was."""
     table = Table(title="Result", title_justify="left")
+    several = result.ranks > 1
     table.add_column("what")
-    table.add_column("value", justify="right")
+    table.add_column(f"mean of {result.ranks} ranks" if several else "value", justify="right")
     table.add_column("share", justify="right")
-    table.add_row("test accuracy", _share(result.test_accuracy), "")
-    table.add_row(f"validation accuracy (best, epoch {result.best_epoch})", _share(result.val_accuracy), "")
+    if several:
+        table.add_column("range over ranks", justify="right")
+    table.add_row("test accuracy", _share(result.test_accuracy))
+    table.add_row(f"validation accuracy (best, epoch {result.best_epoch})", _share(result.val_accuracy))
     table.add_section()
     total = sum(result.phases.values())
     for phase in Phase:
+        if phase is Phase.EXCHANGE and not several:
+            continue
         seconds = result.phases.get(phase.value, 0.0)
-        table.add_row(LABELS[phase], f"{seconds:.2f} s", f"{seconds / total:.1%}" if total else "")
+        ends = " - ".join(f"{end:.2f}" for end in result.phase_ranges.get(phase.value, []))
+        table.add_row(LABELS[phase], f"{seconds:.2f} s", f"{seconds / total:.1%}" if total else "", ends)
     table.add_section()
-    table.add_row("all phases", f"{total:.2f} s", "")
-    table.add_row("wall time of the epochs", f"{result.seconds:.2f} s", "")
+    table.add_row("all phases", f"{total:.2f} s")
+    table.add_row("wall time of the epochs", f"{result.seconds:.2f} s")
+    if several:
+        table.add_section()
+        for what in ("edges", "seconds"):
+            ratios = [record.imbalance[what] for record in records if what in record.imbalance]
+            mean = f"{sum(ratios) / len(ratios):.3f}" if ratios else "-"
+            table.add_row(f"{what} of a minibatch, most over mean", mean)
     return table
 
 

@@ -1,10 +1,9 @@
-"""Starts, resumes and ends a run: what ``batchgnn train`` does."""
+"""Starts, resumes and ends a run: what ``batchgnn train`` does, on every rank."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -13,33 +12,20 @@ from pyg_batchgnn.data import Dataset, default_dataset, load_dataset
 from pyg_batchgnn.nn.matmul import ProductChoice
 from pyg_batchgnn.train import config_json
 from pyg_batchgnn.train.checkpoint import Checkpoint
-from pyg_batchgnn.train.config import LayerSource, MatrixProduct, TrainConfig
-from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.fingerprint import fingerprint
+from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.fingerprint import Fingerprint, fingerprint
 from pyg_batchgnn.train.job import Job, build_job
 from pyg_batchgnn.train.memory import configure_malloc
 from pyg_batchgnn.train.metrics import read_records
 from pyg_batchgnn.train.outcome import Outcome, RunResult
 from pyg_batchgnn.train.plots import plot_learning, plot_phases
 from pyg_batchgnn.train.product import apply_product, product_line, settle_product
+from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.report import TerminalReport, final_table, opening
+from pyg_batchgnn.train.resumable import agreed, refuse_changes, with_decided
 from pyg_batchgnn.train.run_folder import RunFolder, write_json
 from pyg_batchgnn.train.stop import StopRequest
 from pyg_batchgnn.train.trainer import Trainer
-
-# What may change when a run is resumed: length and resources, which leave the results of each epoch alone.
-_RESUMABLE = frozenset(
-    {
-        "run.epochs",
-        "run.dataset",
-        "run.malloc",
-        "run.checkpoint_seconds",
-        "sampling.macrobatch_size",
-        "sampling.fetch_size",
-        "sampling.memory_budget",
-        "sampling.prefetch",
-    }
-)
 
 
 def start_run(config: TrainConfig, path: Path | None, console: Console) -> Outcome:
@@ -47,48 +33,82 @@ def start_run(config: TrainConfig, path: Path | None, console: Console) -> Outco
 
     Raises:
         TrainError, DatasetError: something the user can mend.
+        CommError: another rank failed, or was given other arguments.
     """
-    configure_malloc(config.run.malloc)
-    dataset = open_dataset(config.run.dataset)
-    config = _settled(config, dataset)
-    torch.set_num_threads(config.run.threads or 1)
-    config, choice = settle_product(config, dataset)
-    job = build_job(config, dataset)
-    folder = RunFolder.create(path, f"{_short_name(dataset, config)}-{config.model.kind.value}")
-    write_json(folder.config, config_json.to_dict(config))
-    _print_opening(console, job, dataset, folder, choice)
-    with StopRequest() as stop, TerminalReport(console, config.run.epochs) as report:
-        trainer = Trainer(job, folder, fingerprint(dataset), stop, report)
-        outcome, result = _train(trainer)
-    return _conclude(outcome, result, folder, dataset, console)
+    with Ranks.join(config.ranks) as ranks:
+        return _start(ranks, config, path, _of_first(ranks, console))
 
 
 def resume_run(path: Path, changes: list[str], console: Console) -> Outcome:
-    """Go on with a run from its checkpoint; `changes` as for `config_json.assign`.
+    """Go on with a run from its checkpoint; `changes` as for `config_json.assign`. How the ranks meet is
+    taken from the changes alone, as only the first one need have the run folder.
 
     Raises:
-        TrainError, DatasetError: something the user can mend.
+        TrainError, DatasetError, CommError: as `start_run` does.
     """
-    folder = RunFolder.open(path)
-    written = config_json.read(folder.config)
-    checkpoint = Checkpoint.load(folder.checkpoint)
-    _refuse_changes(checkpoint.config, written, f"{folder.config} was changed since the checkpoint:")
-    config = config_json.assign(written, changes)
-    _refuse_changes(written, config, "a run cannot be resumed with another")
+    meeting = [change for change in changes if change.startswith("ranks.")]
+    with Ranks.join(config_json.assign(TrainConfig(), meeting).ranks) as ranks:
+        return _resume(ranks, path, changes, _of_first(ranks, console))
+
+
+def start_or_resume_run(config: TrainConfig, path: Path, console: Console) -> Outcome:
+    """Go on with the run at `path` where it has a checkpoint, with the configuration that it was started
+    with; start it where it has none.
+
+    Raises:
+        TrainError, DatasetError, CommError: as `start_run` does.
+    """
+    with Ranks.join(config.ranks) as ranks:
+        console = _of_first(ranks, console)
+        if ranks.of_first(lambda: RunFolder(path).checkpoint.exists()):
+            return _resume(ranks, path, config, console)
+        ranks.of_first(RunFolder(path).clear)
+        return _start(ranks, config, path, console)
+
+
+def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Console) -> Outcome:
+    ranks.agree({"command": "start a run", **agreed(config)})
     configure_malloc(config.run.malloc)
-    dataset = open_dataset(config.run.dataset)
+    dataset, identity = _open_together(ranks, config)
+    config = config_json.from_dict(ranks.of_first(lambda: _settled(config, dataset, ranks)))
+    torch.set_num_threads(config.run.threads or 1)
+    config, choice = settle_product(config, dataset, ranks)
+    job = build_job(config, dataset, ranks)
+    folder = RunFolder(Path(ranks.of_first(lambda: _new_folder(config, dataset, path))))
+    _print_opening(console, job, dataset, folder, choice, ranks)
+    with StopRequest() as stop, TerminalReport(console, config.run.epochs) as report:
+        trainer = Trainer(job, ranks, folder, identity, stop, report)
+        outcome, result = _train(trainer)
+    return _conclude(outcome, result, folder, dataset, console, ranks)
+
+
+def _resume(ranks: Ranks, path: Path, wanted: list[str] | TrainConfig, console: Console) -> Outcome:
+    """`wanted`: changes, or the whole configuration that the run must have been started with."""
+    folder = RunFolder(path)
+    written = config_json.from_dict(ranks.of_first(lambda: _written(path)))
+    data = ranks.bytes_of_first(folder.checkpoint.read_bytes() if ranks.is_first else b"")
+    checkpoint = Checkpoint.parse(folder.checkpoint, data)
+    if isinstance(wanted, TrainConfig):
+        config = with_decided(wanted, written)
+    else:
+        config = config_json.assign(written, wanted)
+    refuse_changes(written, config, "a run cannot be resumed with another")
+    ranks.agree({"command": f"resume {path}", **agreed(config)})
+    configure_malloc(config.run.malloc)
+    dataset, identity = _open_together(ranks, config)
     torch.set_num_threads(config.run.threads or 1)
     apply_product(config)
-    job = build_job(config, dataset)
-    _print_opening(console, job, dataset, folder, None)
+    job = build_job(config, dataset, ranks)
+    _print_opening(console, job, dataset, folder, None, ranks)
     with StopRequest() as stop, TerminalReport(console, config.run.epochs) as report:
-        trainer = Trainer(job, folder, fingerprint(dataset), stop, report)
-        records = trainer.resume(checkpoint)
-        write_json(folder.config, config_json.to_dict(config))
-        step = f", minibatch {checkpoint.progress.step}" if checkpoint.progress.step else ""
-        console.print(f"resumed after {len(records)} epochs{step}", highlight=False)
+        trainer = Trainer(job, ranks, folder, identity, stop, report)
+        trainer.resume(checkpoint)
+        ranks.of_first(lambda: write_json(folder.config, config_json.to_dict(config)))
+        progress = checkpoint.progress
+        step = f", minibatch {progress.step}" if progress.step else ""
+        console.print(f"resumed after {progress.epoch} epochs{step}", highlight=False)
         outcome, result = _train(trainer)
-    return _conclude(outcome, result, folder, dataset, console)
+    return _conclude(outcome, result, folder, dataset, console, ranks)
 
 
 def open_dataset(name: str | None) -> Dataset:
@@ -96,19 +116,45 @@ def open_dataset(name: str | None) -> Dataset:
     return default_dataset() if name is None else load_dataset(name)
 
 
-def _short_name(dataset: Dataset, config: TrainConfig) -> str:
-    """The last part of a data set's path, or its name without options."""
-    path = Path(config.run.dataset or "")
-    return path.name if path.is_dir() and path.name else dataset.name.partition(":")[0]
+def _of_first(ranks: Ranks, console: Console) -> Console:
+    """The first rank reports."""
+    return console if ranks.is_first else Console(quiet=True, force_terminal=False)
 
 
-def _settled(config: TrainConfig, dataset: Dataset) -> TrainConfig:
+def _open_together(ranks: Ranks, config: TrainConfig) -> tuple[Dataset, Fingerprint]:
+    """Each rank's data set, which must be the same, wherever it lies."""
+    dataset = open_dataset(config.run.dataset)
+    identity = fingerprint(dataset)
+    ranks.agree({f"data set, {name}": value for name, value in identity.to_dict().items()})
+    return dataset, identity
+
+
+def _written(path: Path) -> dict[str, dict[str, object]]:
+    """The configuration of a run that can be resumed, as JSON values."""
+    folder = RunFolder.open(path)
+    folder.remove_leftovers()
+    written = config_json.read(folder.config)
+    checkpoint = Checkpoint.load(folder.checkpoint)
+    refuse_changes(checkpoint.config, written, f"{folder.config} was changed since the checkpoint:")
+    return config_json.to_dict(written)
+
+
+def _settled(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> dict[str, dict[str, object]]:
     """With what was left open decided, so that the configuration alone repeats the run."""
     name = dataset.name if config.run.dataset is None else config.run.dataset
     if Path(name).is_dir():
         name = str(Path(name).resolve())
-    threads = config.run.threads or torch.get_num_threads()
-    return replace(config, run=replace(config.run, dataset=name, threads=threads))
+    threads = config.run.threads or ranks.threads()
+    return config_json.to_dict(replace(config, run=replace(config.run, dataset=name, threads=threads)))
+
+
+def _new_folder(config: TrainConfig, dataset: Dataset, path: Path | None) -> str:
+    """The path of the run's folder, with the configuration in it."""
+    source = Path(config.run.dataset or "")
+    name = source.name if source.is_dir() and source.name else dataset.name.partition(":")[0]
+    folder = RunFolder.create(path, f"{name}-{config.model.kind.value}")
+    write_json(folder.config, config_json.to_dict(config))
+    return str(folder.path)
 
 
 def _train(trainer: Trainer) -> tuple[Outcome, RunResult | None]:
@@ -119,8 +165,15 @@ def _train(trainer: Trainer) -> tuple[Outcome, RunResult | None]:
 
 
 def _conclude(
-    outcome: Outcome, result: RunResult | None, folder: RunFolder, dataset: Dataset, console: Console
+    outcome: Outcome,
+    result: RunResult | None,
+    folder: RunFolder,
+    dataset: Dataset,
+    console: Console,
+    ranks: Ranks,
 ) -> Outcome:
+    if not ranks.is_first:
+        return outcome
     records = read_records(folder.metrics)
     if records:
         best = max(records, key=lambda r: -1.0 if r.val_accuracy is None else r.val_accuracy).epoch
@@ -132,35 +185,22 @@ def _conclude(
         return outcome
     plot_phases(result.phases, f"Wall time by phase: {folder.path.name}", folder.path / "phases.png")
     write_json(folder.result, asdict(result))
-    console.print(final_table(result), highlight=False)
+    console.print(final_table(result, records), highlight=False)
     console.print(f"written to {folder.path}", highlight=False, soft_wrap=True)
     return outcome
 
 
 def _print_opening(
-    console: Console, job: Job, dataset: Dataset, folder: RunFolder, choice: ProductChoice | None
+    console: Console,
+    job: Job,
+    dataset: Dataset,
+    folder: RunFolder,
+    choice: ProductChoice | None,
+    ranks: Ranks,
 ) -> None:
     config = job.config
-    lines = opening(config, dataset, folder, config.run.threads or 1)
+    lines = opening(config, dataset, folder, ranks)
     if (products := product_line(config, choice)) is not None:
         lines.append(f"        {products}")
     for line in [*lines, *(f"note    {note}" for note in job.notes)]:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def _refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None:
-    old, new = _flat(config_json.to_dict(before)), _flat(config_json.to_dict(after))
-    resumable = _RESUMABLE | ({"run.threads"} if _any_threads(before) else set())
-    for name, value in new.items():
-        if value != old[name] and name not in resumable:
-            raise TrainError(f"{reason} {name} ({old[name]!r} is now {value!r}); start a new run for that")
-
-
-def _any_threads(config: TrainConfig) -> bool:
-    """Whether the bits of a run are the same on any number of threads. PyTorch's products are not."""
-    is_native = config.model.layers is LayerSource.NATIVE
-    return is_native and config.run.matrix_product is MatrixProduct.NATIVE
-
-
-def _flat(values: dict[str, Any]) -> dict[str, Any]:
-    return {f"{section}.{key}": value for section, part in values.items() for key, value in part.items()}

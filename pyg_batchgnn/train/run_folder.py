@@ -77,6 +77,19 @@ class RunFolder:
             raise TrainError(f"{path}: not a run folder, it has no {folder.config.name}")
         return folder
 
+    def clear(self) -> None:
+        """Makes a folder in which a run was killed before its first checkpoint as good as new. Others, and
+        those that do not exist, are left as they are."""
+        if self.config.is_file() and not self.checkpoint.exists():
+            self.remove_leftovers()
+            for path in (self.metrics, self.config):
+                path.unlink(missing_ok=True)
+
+    def remove_leftovers(self) -> None:
+        """Remove what a process was writing when it was killed."""
+        for path in self.path.glob(".*.tmp"):
+            path.unlink(missing_ok=True)
+
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:

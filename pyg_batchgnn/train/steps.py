@@ -5,41 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 import torch.nn.functional as F
-from torch import Tensor
-from torch.optim import Optimizer
 
-from pyg_batchgnn.train.checkpoint import Progress
 from pyg_batchgnn.train.evaluate import count_correct
-from pyg_batchgnn.train.network import Network
+from pyg_batchgnn.train.job import Job
 from pyg_batchgnn.train.phases import Phase, PhaseClock
+from pyg_batchgnn.train.progress import Progress, StepFigures
 
 
-def train_step(
-    network: Network,
-    optimiser: Optimizer,
-    batch: Any,
-    labels: Tensor,
-    clock: PhaseClock,
-    progress: Progress,
-) -> None:
-    """Forward, backward and update on one minibatch; its figures are added to `progress`.
+def train_step(job: Job, batch: Any, clock: PhaseClock, progress: Progress) -> StepFigures:
+    """Forward, backward and update on this rank's minibatch; collective.
 
-    Args:
-        labels: [N] int64, of all nodes of the graph.
+    What the backward pass waits for other ranks is put down as an exchange.
     """
+    before, waited = clock.work(), job.replica.waited()
     with clock.measure(Phase.FORWARD):
-        logits = network.outputs(batch).logits
-        wanted = labels[network.seeds(batch)]
-        loss = F.cross_entropy(logits, wanted)
+        logits = job.replica.logits(batch, progress.epoch, progress.step)
+        wanted = job.labels(job.network, batch)
+        loss = F.cross_entropy(logits, wanted) if len(wanted) else logits.sum()
     with clock.measure(Phase.BACKWARD):
-        optimiser.zero_grad(set_to_none=True)
+        job.optimiser.zero_grad(set_to_none=True)
         loss.backward()
+    clock.move(Phase.BACKWARD, Phase.EXCHANGE, job.replica.waited() - waited)
     with clock.measure(Phase.OPTIMISER):
-        optimiser.step()
-    nodes, edges = network.sampled(batch)
-    progress.step += 1
-    progress.loss_sum += loss.item() * len(wanted)
-    progress.correct += count_correct(logits.detach(), wanted)
-    progress.seeds += len(wanted)
-    progress.nodes += nodes
-    progress.edges += edges
+        job.optimiser.step()
+    seeds = len(wanted)
+    return StepFigures(
+        seeds > 0,
+        seeds,
+        loss.item() * seeds,
+        count_correct(logits.detach(), wanted) if seeds else 0,
+        *job.network.sampled(batch),
+        clock.work() - before,
+    )

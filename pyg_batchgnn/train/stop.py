@@ -1,10 +1,14 @@
-"""Ctrl-C and SIGTERM as a polite request that the trainer notices between two minibatches."""
+"""Ctrl-C and SIGTERM as a polite request that all ranks notice between the same two minibatches."""
 
 from __future__ import annotations
 
 import signal
 from types import FrameType, TracebackType
 from typing import Any
+
+from torch import Tensor
+
+from pyg_batchgnn.train.ranks import Ranks
 
 
 class StopRequest:
@@ -38,3 +42,30 @@ class StopRequest:
         if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = signal.Signals(number)
+
+
+class AgreedStop:
+    """The request of any rank, seen by all ranks in the same place.
+
+    Attributes:
+        seen: whether all ranks know of a request.
+    """
+
+    def __init__(self, request: StopRequest, ranks: Ranks) -> None:
+        self._request = request
+        self._ranks = ranks
+        self.seen = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether this rank was asked."""
+        return bool(self._request)
+
+    def hear(self, asked: Tensor) -> None:
+        """What `asked` is on every rank."""
+        self.seen = self.seen or bool(asked.any())
+
+    def __call__(self) -> bool:
+        """Ask all ranks, and whether any request is seen; collective."""
+        self.seen = self.seen or self._ranks.any(self.asked)
+        return self.seen

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
+from safetensors.torch import load as deserialise
 from safetensors.torch import save as serialise
 from torch import Tensor
 
@@ -42,13 +43,27 @@ def load(path: Path, kind: str, version: int) -> dict[str, Any]:
     Raises:
         TrainError: the file is missing, truncated, altered, of another kind or of another version.
     """
+    return parse(path, read(path), kind, version)
+
+
+def read(path: Path) -> bytes:
+    """The bytes of a file that `save` wrote.
+
+    Raises:
+        TrainError: it is missing.
+    """
     if not path.is_file():
         raise TrainError(f"{path}: no such checkpoint; was the run stopped before its first one?")
+    return path.read_bytes()
+
+
+def parse(path: Path, data: bytes, kind: str, version: int) -> dict[str, Any]:
+    """`load`, of a file's bytes; `path` is for messages."""
     try:
-        with safe_open(str(path), framework="pt") as file:
-            header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError) as error:
+        tensors = deserialise(data)
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+    except (SafetensorError, ValueError) as error:
         raise TrainError(f"{path}: truncated, or not a checkpoint ({error})") from None
     if header.get("kind") != kind:
         raise TrainError(f"{path}: a safetensors file, but not a {kind} of this program")

@@ -7,27 +7,31 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from pyg_batchgnn.train.checkpoint import Checkpoint, Progress
+from pyg_batchgnn.train.checkpoint import Checkpoint, RankState
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.evaluate import accuracy
 from pyg_batchgnn.train.fingerprint import Fingerprint
 from pyg_batchgnn.train.job import Job
 from pyg_batchgnn.train.loader_clock import LoaderClock
-from pyg_batchgnn.train.metrics import EpochRecord, append_record, keep_epochs
+from pyg_batchgnn.train.metrics import append_record, epoch_record, keep_epochs
 from pyg_batchgnn.train.outcome import Observer, Outcome, RunResult
 from pyg_batchgnn.train.phases import Phase, PhaseClock
+from pyg_batchgnn.train.progress import Progress, StepFigures
+from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import RunFolder
+from pyg_batchgnn.train.spread import spread_of
 from pyg_batchgnn.train.steps import train_step
-from pyg_batchgnn.train.stop import StopRequest
+from pyg_batchgnn.train.stop import AgreedStop, StopRequest
 
 
 class Trainer:
-    """Runs a job, leaving metrics and checkpoints in a folder.
+    """Runs a job, leaving metrics and checkpoints in a folder. Every rank has one; the first one writes.
 
     Args:
         job: what to train; its model and optimiser change in place.
+        ranks: of the run.
         folder: where to write.
         dataset: fingerprint for the checkpoint.
         stop: looked at between minibatches.
@@ -35,35 +39,45 @@ class Trainer:
     """
 
     def __init__(
-        self, job: Job, folder: RunFolder, dataset: Fingerprint, stop: StopRequest, observer: Observer
+        self,
+        job: Job,
+        ranks: Ranks,
+        folder: RunFolder,
+        dataset: Fingerprint,
+        stop: StopRequest,
+        observer: Observer,
     ) -> None:
         self._job = job
+        self._ranks = ranks
         self._folder = folder
         self._dataset = dataset
-        self._stop = stop
+        self._stop = AgreedStop(stop, ranks)
         self._observer = observer
-        self._clock = PhaseClock()
+        self._clock, self._earlier = PhaseClock(), PhaseClock()
         self._loader_clock = LoaderClock(job.train_loader, ahead=job.config.sampling.prefetch > 0)
         self._loader_state: dict[str, Any] | None = None
         self._last_checkpoint = time.perf_counter()
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
 
-    def resume(self, checkpoint: Checkpoint) -> list[EpochRecord]:
-        """Go on from `checkpoint`; gives the records of the epochs that are done.
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Go on from `checkpoint`.
 
         Raises:
-            TrainError: it does not fit the job or the data set.
+            TrainError: it does not fit the job, the data set or the number of ranks.
         """
         path = self._folder.checkpoint
         checkpoint.check_dataset(path, self._dataset)
+        state = checkpoint.state_of(self._ranks.rank, self._ranks.size)
         checkpoint.restore_model(path, self._job.network.model, checkpoint.model)
         checkpoint.restore_optimiser(path, self._job.optimiser)
+        self._job.running.restore(state.running)
         self.progress = replace(checkpoint.progress)
         self.best = checkpoint.best
-        self._clock = PhaseClock(self.progress.epoch_phases)
-        self._loader_state = checkpoint.loader
-        return keep_epochs(self._folder.metrics, self.progress.epoch)
+        self._clock, self._earlier = PhaseClock(state.epoch_phases), PhaseClock(state.phases)
+        self._loader_state = state.loader
+        if self._ranks.is_first:
+            keep_epochs(self._folder.metrics, self.progress.epoch)
 
     def fit(self) -> Outcome:
         """Train until the configured number of epochs; when asked to stop, save a checkpoint and return."""
@@ -72,12 +86,12 @@ class Trainer:
             for loss in self._steps():
                 self.progress.epoch_seconds = before + time.perf_counter() - begin
                 self._observer.step_done(loss)
-                if self._stop:
+                if self._stop.seen:
                     self.save()
                     return Outcome.INTERRUPTED
-                self._save_if_due()
+            self._job.running.average()
             val_accuracy = self._validate()
-            if self._stop:  # training of the epoch is kept; resuming evaluates again
+            if self._stop.seen:  # training of the epoch is kept; resuming evaluates again
                 self.save()
                 return Outcome.INTERRUPTED
             self.progress.epoch_seconds = before + time.perf_counter() - begin
@@ -88,36 +102,59 @@ class Trainer:
         """Test the weights of the best epoch; None when asked to stop meanwhile."""
         job, progress = self._job, self.progress
         model = job.network.model
-        clock, last = PhaseClock(progress.phases), _copy_of_weights(model)
+        clock, last = PhaseClock(self._earlier.to_dict()), _copy(model.state_dict())
         model.load_state_dict(self.best)
         with clock.measure(Phase.EVALUATION):
-            test_accuracy = accuracy(job.network, job.test_loader, job.labels, self._stop)
+            test_accuracy = accuracy(job.network, job.test_loader, job.labels, self._ranks, self._stop)
         model.load_state_dict(last)
-        if self._stop:
+        if self._stop.seen:
             return None
         val_accuracy = progress.best_accuracy if progress.best_accuracy >= 0 else None
+        spread = spread_of(clock, self._ranks)
         return RunResult(
-            progress.best_epoch, val_accuracy, test_accuracy, progress.elapsed_seconds, clock.to_dict()
+            progress.best_epoch,
+            val_accuracy,
+            test_accuracy,
+            progress.elapsed_seconds,
+            spread.mean,
+            self._ranks.size,
+            spread.ranges,
         )
 
     def save(self) -> None:
-        """Write the checkpoint."""
+        """Write the checkpoint; every rank takes part."""
         with self._clock.measure(Phase.CHECKPOINT):
-            self._checkpoint().save(self._folder.checkpoint)
+            checkpoint = self._checkpoint()
+            if self._ranks.is_first:
+                checkpoint.save(self._folder.checkpoint)
         self._last_checkpoint = time.perf_counter()
 
     def _steps(self) -> Iterator[float]:
-        """Train on what is left of the epoch's minibatches; yields the mean loss so far after each."""
+        """Train on what is left of the epoch's minibatches; yields the mean loss so far after each step."""
         job, progress, run = self._job, self.progress, self._job.config.run
         job.network.model.train()
-        self._observer.epoch_begins(progress.epoch + 1, progress.step, len(job.train_loader))
-        if progress.step == len(job.train_loader):
+        steps = self._num_steps()
+        self._observer.epoch_begins(progress.epoch + 1, progress.step, steps)
+        if progress.step == steps:
             return
         for batch in self._batches():
-            job.network.begin_step(run.seed, progress.epoch, progress.step)
-            train_step(job.network, job.optimiser, batch, job.labels, self._clock, progress)
+            job.network.begin_step(run.seed, progress.epoch, progress.step, self._ranks.rank)
+            figures = train_step(job, batch, self._clock, progress)
             self._loader_clock.charge(self._clock)
-            yield progress.loss_sum / progress.seeds
+            due = self._agree(figures)
+            yield progress.loss / progress.seeds
+            if due:
+                self.save()
+
+    def _agree(self, figures: StepFigures) -> bool:
+        """Add a step of all ranks to the progress, hear who was asked to stop, and whether to save."""
+        late = time.perf_counter() - self._last_checkpoint
+        due = self._ranks.is_first and late >= self._job.config.run.checkpoint_seconds
+        with self._clock.measure(Phase.EXCHANGE):
+            table = self._ranks.table([*figures, self._stop.asked, due])
+        self.progress.add(table[:, :-2])
+        self._stop.hear(table[:, -2])
+        return bool(table[:, -1].any())
 
     def _batches(self) -> Iterator[Any]:
         loader = self._job.train_loader
@@ -131,12 +168,15 @@ class Trainer:
         self._loader_state = None
         return self._loader_clock.timed(iter(loader))
 
+    def _num_steps(self) -> int:
+        return len(self._job.train_loader)
+
     def _validate(self) -> float | None:
         job, run, epoch = self._job, self._job.config.run, self.progress.epoch + 1
         if epoch % run.evaluate_every and epoch != run.epochs:
             return None
         with self._clock.measure(Phase.EVALUATION):
-            return accuracy(job.network, job.val_loader, job.labels, self._stop)
+            return accuracy(job.network, job.val_loader, job.labels, self._ranks, self._stop)
 
     def _finish_epoch(self, val_accuracy: float | None) -> None:
         progress = self.progress
@@ -144,46 +184,31 @@ class Trainer:
         if is_best or progress.best_accuracy < 0:  # without validation nodes the last epoch counts as best
             progress.best_epoch = progress.epoch + 1
             progress.best_accuracy = -1.0 if val_accuracy is None else val_accuracy
-            self.best = _copy_of_weights(self._job.network.model)
-        record = self._record(val_accuracy)
-        progress.epoch_phases = self._clock.to_dict()
+            self.best = _copy(self._job.network.model.state_dict())
+        record = epoch_record(progress, val_accuracy, spread_of(self._clock, self._ranks))
         progress.next_epoch()
+        self._earlier.merge(self._clock)
         self._clock = PhaseClock()
-        append_record(self._folder.metrics, record)
+        if self._ranks.is_first:
+            append_record(self._folder.metrics, record)
         self.save()
         self._observer.epoch_done(record, is_best)
 
-    def _record(self, val_accuracy: float | None) -> EpochRecord:
-        progress = self.progress
-        return EpochRecord(
-            epoch=progress.epoch + 1,
-            loss=progress.loss_sum / progress.seeds,
-            train_accuracy=progress.correct / progress.seeds,
-            val_accuracy=val_accuracy,
-            seconds=progress.epoch_seconds,
-            elapsed_seconds=progress.elapsed_seconds + progress.epoch_seconds,
-            minibatches=progress.step,
-            nodes=progress.nodes,
-            edges=progress.edges,
-            phases=self._clock.to_dict(),
-        )
-
-    def _save_if_due(self) -> None:
-        if time.perf_counter() - self._last_checkpoint >= self._job.config.run.checkpoint_seconds:
-            self.save()
-
     def _checkpoint(self) -> Checkpoint:
         job = self._job
+        running = job.running.table()
+        mine = [job.train_loader.state_dict(), self._clock.to_dict(), self._earlier.to_dict()]
+        states = zip(self._ranks.values(mine), running, strict=True)
         return Checkpoint(
             config=job.config,
             dataset=self._dataset.to_dict(),
-            progress=replace(self.progress, epoch_phases=self._clock.to_dict()),
-            model=_copy_of_weights(job.network.model),
+            progress=replace(self.progress),
+            model=_copy({**job.network.model.state_dict(), **job.running.averaged(running)}),
             best=self.best,
             optimiser=job.optimiser.state_dict(),
-            loader=job.train_loader.state_dict(),
+            ranks=[RankState(loader, row, clock, earlier) for (loader, clock, earlier), row in states],
         )
 
 
-def _copy_of_weights(model: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in state.items()}

@@ -13,7 +13,11 @@ import pytest
 from safetensors.torch import load_file
 from torch import Tensor
 
+from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.cli import main
+from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.job import Job, build_job
+from pyg_batchgnn.train.ranks import Ranks
 
 PROJECT = Path(__file__).resolve().parents[2]
 SMALL = [
@@ -28,6 +32,11 @@ SMALL = [
     "--set",
     "run.malloc=default",
 ]
+
+
+def job_alone(config: TrainConfig, dataset: Dataset) -> Job:
+    """The job of a run of one rank."""
+    return build_job(config, dataset, Ranks.join(config.ranks))
 
 
 def batchgnn(*arguments: object) -> int:
@@ -58,5 +67,5 @@ def records(run: Path) -> list[dict[str, Any]]:
     """Lines of metrics.jsonl without what depends on time."""
     lines = (run / "metrics.jsonl").read_text().splitlines()
     parsed = [json.loads(line) for line in lines]
-    timed = {"seconds", "elapsed_seconds", "phases"}
+    timed = {"seconds", "elapsed_seconds", "phases", "phase_ranges", "imbalance"}
     return [{key: value for key, value in line.items() if key not in timed} for line in parsed]

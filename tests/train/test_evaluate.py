@@ -10,8 +10,12 @@ import torch
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config import LayerSource, ModelConfig, RunConfig, SamplingConfig, TrainConfig
 from pyg_batchgnn.train.evaluate import accuracy, infer
-from pyg_batchgnn.train.job import Job, build_job
-from pyg_batchgnn.train.loaders import SampledGraph, evaluation_loader
+from pyg_batchgnn.train.job import Job
+from pyg_batchgnn.train.loaders import evaluation_loader
+from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.whole_graph import WholeGraph
+
+from .runs import job_alone
 
 both = pytest.mark.parametrize("layers", list(LayerSource))
 
@@ -24,21 +28,21 @@ def _config(layers: LayerSource = LayerSource.NATIVE, **sampling: object) -> Tra
     )
 
 
-def _accuracy(job: Job, stop: object | None = None) -> float | None:
-    return accuracy(job.network, job.val_loader, job.labels, stop)
+def _accuracy(job: Job, stop: bool = False) -> float | None:
+    return accuracy(job.network, job.val_loader, job.labels, Ranks.join(job.config.ranks), lambda: stop)
 
 
 @both
 def test_each_node_once_in_order(small_graph: Dataset, layers: LayerSource) -> None:
-    job = build_job(_config(layers), small_graph)
-    seen = [seeds for seeds, _ in infer(job.network, job.val_loader)]
+    job = job_alone(_config(layers), small_graph)
+    seen = [job.network.seeds(batch) for batch, _ in infer(job.network, job.val_loader)]
     assert torch.equal(torch.cat(seen), small_graph.val_idx)
 
 
 @both
 def test_equal_weights_give_equal_accuracy(small_graph: Dataset, layers: LayerSource) -> None:
-    job = build_job(_config(layers), small_graph)
-    other = build_job(_config(layers, macrobatch_size=2, prefetch=1), small_graph)
+    job = job_alone(_config(layers), small_graph)
+    other = job_alone(_config(layers, macrobatch_size=2, prefetch=1), small_graph)
     values = {_accuracy(job) for _ in range(3)}
     values.add(_accuracy(other))
     assert len(values) == 1
@@ -46,7 +50,7 @@ def test_equal_weights_give_equal_accuracy(small_graph: Dataset, layers: LayerSo
 
 @both
 def test_full_fanout_equals_the_whole_graph(small_graph: Dataset, layers: LayerSource) -> None:
-    job = build_job(_config(layers, test_fanout=(-1, -1)), small_graph)
+    job = job_alone(_config(layers, test_fanout=(-1, -1)), small_graph)
     data = small_graph.to_pyg()
     whole = job.network.model.eval()(data.x, data.edge_index)
     sampled = torch.cat([output.logits for _, output in infer(job.network, job.test_loader)])
@@ -55,7 +59,7 @@ def test_full_fanout_equals_the_whole_graph(small_graph: Dataset, layers: LayerS
 
 @both
 def test_training_mode_is_put_back_and_stopping_gives_none(small_graph: Dataset, layers: LayerSource) -> None:
-    job = build_job(_config(layers), small_graph)
+    job = job_alone(_config(layers), small_graph)
     job.network.model.train()
     assert _accuracy(job, stop=True) is None
     assert job.network.model.training
@@ -63,6 +67,6 @@ def test_training_mode_is_put_back_and_stopping_gives_none(small_graph: Dataset,
 
 def test_no_nodes_give_no_accuracy(small_graph: Dataset) -> None:
     config = _config()
-    job, nothing = build_job(config, small_graph), torch.empty(0, dtype=torch.int64)
-    loader = evaluation_loader(config, SampledGraph.of(small_graph, config), nothing)
-    assert accuracy(job.network, loader, job.labels) is None
+    job, nothing = job_alone(config, small_graph), torch.empty(0, dtype=torch.int64)
+    loader = evaluation_loader(config, WholeGraph.of(small_graph, config), nothing)
+    assert accuracy(job.network, loader, job.labels, Ranks.join(config.ranks)) is None

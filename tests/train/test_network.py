@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.checkpoint import Progress
 from pyg_batchgnn.train.config import (
     LayerSource,
     MatrixProduct,
@@ -19,9 +18,12 @@ from pyg_batchgnn.train.config import (
     SamplingConfig,
     TrainConfig,
 )
-from pyg_batchgnn.train.job import Job, build_job
+from pyg_batchgnn.train.job import Job
 from pyg_batchgnn.train.phases import PhaseClock
+from pyg_batchgnn.train.progress import Progress
 from pyg_batchgnn.train.steps import train_step
+
+from .runs import job_alone
 
 STEPS = 6
 
@@ -40,10 +42,10 @@ def losses(job: Job) -> list[float]:
     progress = Progress()
     job.network.model.train()
     for batch in job.train_loader:
-        job.network.begin_step(0, 0, progress.step)
-        train_step(job.network, job.optimiser, batch, job.labels, PhaseClock(), progress)
-        seen.append(progress.loss_sum - before)
-        before = progress.loss_sum
+        job.network.begin_step(0, 0, progress.step, rank=0)
+        progress.add(torch.tensor([train_step(job, batch, PhaseClock(), progress)], dtype=torch.float64))
+        seen.append(progress.loss - before)
+        before = progress.loss
         if len(seen) == STEPS:
             break
     return seen
@@ -51,7 +53,7 @@ def losses(job: Job) -> list[float]:
 
 @pytest.mark.parametrize("kind", list(ModelKind))
 def test_both_start_from_the_same_weights(kind: ModelKind, small_graph: Dataset) -> None:
-    native, pyg = (build_job(config(kind, layers), small_graph).network.model for layers in LayerSource)
+    native, pyg = (job_alone(config(kind, layers), small_graph).network.model for layers in LayerSource)
     one, other = native.state_dict(), pyg.state_dict()
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -60,7 +62,7 @@ def test_both_start_from_the_same_weights(kind: ModelKind, small_graph: Dataset)
 @pytest.mark.parametrize("kind", list(ModelKind))
 def test_both_train_alike_without_dropout(kind: ModelKind, small_graph: Dataset) -> None:
     native, pyg = (
-        losses(build_job(config(kind, layers, dropout=0.0), small_graph)) for layers in LayerSource
+        losses(job_alone(config(kind, layers, dropout=0.0), small_graph)) for layers in LayerSource
     )
     assert native == pytest.approx(pyg, rel=1e-3)
     assert native[-1] < native[0]
@@ -72,7 +74,7 @@ def test_threads_change_no_bit_of_native_training(kind: ModelKind, small_graph: 
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
         chosen = config(kind)
-        jobs.append(build_job(replace(chosen, run=replace(chosen.run, threads=threads)), small_graph))
+        jobs.append(job_alone(replace(chosen, run=replace(chosen.run, threads=threads)), small_graph))
         losses(jobs[-1])
     first, *others = (job.network.model.state_dict() for job in jobs)
     for other in others:
@@ -83,7 +85,7 @@ def test_threads_change_no_bit_of_native_training(kind: ModelKind, small_graph: 
 def test_dropout_repeats_and_depends_on_the_seed(layers: LayerSource, small_graph: Dataset) -> None:
     def run(seed: int, disturb: int) -> list[float]:
         chosen = config(ModelKind.SAGE, layers)
-        job = build_job(replace(chosen, run=replace(chosen.run, seed=seed)), small_graph)
+        job = job_alone(replace(chosen, run=replace(chosen.run, seed=seed)), small_graph)
         torch.manual_seed(disturb)
         return losses(job)
 
@@ -92,7 +94,7 @@ def test_dropout_repeats_and_depends_on_the_seed(layers: LayerSource, small_grap
 
 
 def test_native_training_draws_nothing_from_torch(small_graph: Dataset) -> None:
-    job = build_job(config(ModelKind.GAT), small_graph)
+    job = job_alone(config(ModelKind.GAT), small_graph)
     before = torch.get_rng_state()
     losses(job)
     assert torch.equal(torch.get_rng_state(), before)
@@ -101,16 +103,16 @@ def test_native_training_draws_nothing_from_torch(small_graph: Dataset) -> None:
 @pytest.mark.parametrize("kind", list(ModelKind))
 def test_bfloat16_follows_float32(kind: ModelKind, small_graph: Dataset) -> None:
     full = config(kind, dropout=0.0)
-    half = build_job(replace(full, run=replace(full.run, precision=Precision.BFLOAT16)), small_graph)
+    half = job_alone(replace(full, run=replace(full.run, precision=Precision.BFLOAT16)), small_graph)
     assert half.train_loader.data.x.dtype is torch.bfloat16
     found = losses(half)
-    assert found == pytest.approx(losses(build_job(full, small_graph)), rel=0.05)
+    assert found == pytest.approx(losses(job_alone(full, small_graph)), rel=0.05)
     assert all(parameter.dtype is torch.float32 for parameter in half.network.model.parameters())
     assert half.network.outputs(next(iter(half.val_loader))).logits.dtype is torch.float32
 
 
 def test_native_minibatches_carry_nothing_that_is_not_read(small_graph: Dataset) -> None:
-    job = build_job(config(ModelKind.SAGE), small_graph)
+    job = job_alone(config(ModelKind.SAGE), small_graph)
     for loader in (job.train_loader, job.val_loader, job.test_loader):
         batch = next(iter(loader))
         assert batch.edge is None and batch.coo is None

@@ -13,6 +13,7 @@ from pyg_batchgnn.nn.matmul import ProductChoice, current_products
 from pyg_batchgnn.train import product
 from pyg_batchgnn.train.config import MatrixProduct, SamplingConfig, TrainConfig
 from pyg_batchgnn.train.product import product_shapes, settle_product
+from pyg_batchgnn.train.ranks import Ranks
 
 from .runs import SMALL, batchgnn
 
@@ -71,5 +72,5 @@ def test_what_was_chosen_is_used(name: str, small_graph: Dataset, monkeypatch: p
     monkeypatch.setattr(product, "probe", lambda *_: pytest.fail("it was chosen"))
     config = TrainConfig()
     config = replace(config, run=replace(config.run, matrix_product=MatrixProduct(name)))
-    assert settle_product(config, small_graph) == (config, None)
+    assert settle_product(config, small_graph, Ranks.join(config.ranks)) == (config, None)
     assert current_products() == name

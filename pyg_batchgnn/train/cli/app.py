@@ -6,15 +6,18 @@ import os
 import sys
 from typing import Any
 
+import torch.distributed as dist
 import typer
 
+from pyg_batchgnn.comm import AgreementError, CommError
 from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.train.cli.data_commands import datasets, generate, verify
 from pyg_batchgnn.train.cli.predict_command import predict
 from pyg_batchgnn.train.cli.train_command import train
-from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.errors import ToldElsewhereError, TrainError
 
 USER_MISTAKE = 2
+PEER_FAILED = 3
 DEBUG_VARIABLE = "PYG_BATCHGNN_DEBUG"
 
 app = typer.Typer(
@@ -22,7 +25,10 @@ app = typer.Typer(
     help="Train graph neural networks on large graphs, on CPUs.\n\n"
     "Start with [bold]batchgnn train[/bold]: it picks a data set, trains GraphSAGE, prints a table and "
     "leaves a run folder. [bold]batchgnn COMMAND --help[/bold] explains a command with examples.\n\n"
-    f"A mistake gives one line and exit status 2; set {DEBUG_VARIABLE}=1 to see where it was noticed.",
+    "Several ranks train together where torchrun starts them: "
+    "[bold]torchrun --nproc-per-node=4 -m pyg_batchgnn train[/bold].\n\n"
+    "A mistake gives one line and exit status 2, a failed rank gives status 3 on the others; set "
+    f"{DEBUG_VARIABLE}=1 to see where it was noticed.",
     rich_markup_mode="rich",
     no_args_is_help=True,
     add_completion=False,
@@ -41,6 +47,12 @@ def main(arguments: list[str] | None = None) -> None:
         status = app(arguments, standalone_mode=False)
     except (TrainError, DatasetError) as error:
         status = _mistake(str(error))
+    except ToldElsewhereError:
+        status = USER_MISTAKE
+    except AgreementError as error:  # the same on all ranks
+        status = _complain(str(error), USER_MISTAKE) if _rank() in ("", "0") else USER_MISTAKE
+    except (CommError, dist.DistError) as error:
+        status = _complain(str(error), PEER_FAILED)
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
@@ -55,8 +67,18 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _mistake(message: str) -> int:
+    return _complain(message, USER_MISTAKE)
+
+
+def _complain(message: str, status: int) -> int:
     """One line on the standard error; with the debug variable set, the error being handled goes on."""
     if os.environ.get(DEBUG_VARIABLE):
         raise
-    print(f"batchgnn: {' '.join(message.split())}", file=sys.stderr)
-    return USER_MISTAKE
+    who = f"rank {_rank()}: " if _rank() else ""
+    print(f"batchgnn: {who}{' '.join(message.split())}", file=sys.stderr)
+    return status
+
+
+def _rank() -> str:
+    """This process's rank where a launcher started several, else nothing."""
+    return os.environ.get("RANK", "") if os.environ.get("WORLD_SIZE", "1") != "1" else ""

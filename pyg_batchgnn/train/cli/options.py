@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ import typer
 from pyg_batchgnn.train.errors import TrainError
 
 _MODEL, _SAMPLING, _RUN = "Model and optimiser", "Sampling", "Running"
+_RANKS = "Several ranks (with torchrun)"
 
 Model = Annotated[str | None, typer.Option(help="sage, gcn, gin or gat.", rich_help_panel=_MODEL)]
 Layers = Annotated[
@@ -38,17 +40,28 @@ ReplacementOption = Annotated[
     str | None,
     typer.Option("--replacement", help="with or without.", rich_help_panel=_SAMPLING),
 ]
-BatchSize = Annotated[int | None, typer.Option(help="Training nodes a minibatch.", rich_help_panel=_SAMPLING)]
+BatchSize = Annotated[
+    int | None, typer.Option(help="Training nodes a minibatch, on each rank.", rich_help_panel=_SAMPLING)
+]
 LastBatch = Annotated[
     str | None, typer.Option(help="drop or keep a last, smaller minibatch.", rich_help_panel=_SAMPLING)
 ]
 Macrobatch = Annotated[
-    str | None, typer.Option(help='Minibatches sampled together, or "auto".', rich_help_panel=_SAMPLING)
+    str | None,
+    typer.Option(
+        "--macrobatch",
+        "--macrobatch-size",
+        help='Minibatches sampled together, or "auto".',
+        rich_help_panel=_SAMPLING,
+    ),
 ]
 Fetch = Annotated[
     str | None,
     typer.Option(
-        help='Minibatches whose features are fetched together, or "auto".', rich_help_panel=_SAMPLING
+        "--fetch",
+        "--fetch-size",
+        help='Minibatches whose features are fetched together, or "auto".',
+        rich_help_panel=_SAMPLING,
     ),
 ]
 MemoryBudget = Annotated[
@@ -66,6 +79,37 @@ Threads = Annotated[
 Precision = Annotated[
     str | None,
     typer.Option(help="float32, or bfloat16 for features, activations and products.", rich_help_panel=_RUN),
+]
+
+Partition = Annotated[
+    str | None,
+    typer.Option(
+        help="Who owns which node: random, contiguous, ldg, fennel, or the folder of a saved partition.",
+        rich_help_panel=_RANKS,
+    ),
+]
+Hybrid = Annotated[
+    bool | None,
+    typer.Option(
+        "--hybrid/--no-hybrid",
+        help="Every rank has all edges, so that only features travel.",
+        rich_help_panel=_RANKS,
+    ),
+]
+ScheduleOption = Annotated[
+    str | None,
+    typer.Option(
+        "--schedule",
+        help="local: a rank trains the nodes it owns; global: the minibatches of one process, in turns.",
+        rich_help_panel=_RANKS,
+    ),
+]
+Backend = Annotated[
+    str | None, typer.Option(help="Of torch.distributed; gloo by default.", rich_help_panel=_RANKS)
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(help="Seconds to wait for a rank before giving up; 600.", rich_help_panel=_RANKS),
 ]
 
 FIELDS: Mapping[str, str] = {
@@ -90,6 +134,11 @@ FIELDS: Mapping[str, str] = {
     "seed": "run.seed",
     "threads": "run.threads",
     "precision": "run.precision",
+    "partition": "ranks.partition",
+    "hybrid": "ranks.hybrid",
+    "schedule": "ranks.schedule",
+    "backend": "ranks.backend",
+    "timeout": "ranks.timeout",
 }
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -117,6 +166,7 @@ def assignments(given: Mapping[str, Any], settings: list[str]) -> list[str]:
         if value is None:
             continue
         shown = parse_bytes(value) if option == "memory_budget" else value
+        shown = json.dumps(shown) if isinstance(shown, bool) else shown
         texts.append(f"{FIELDS[option]}={shown}")
     return texts + settings
 

@@ -13,7 +13,7 @@ from pyg_batchgnn.train.cli import options
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.outcome import Outcome
 from pyg_batchgnn.train.presets import DEFAULT_PRESET, PRESETS, preset
-from pyg_batchgnn.train.run import resume_run, start_run
+from pyg_batchgnn.train.run import resume_run, start_or_resume_run, start_run
 
 _INTERRUPTED = 130
 
@@ -33,7 +33,11 @@ def train(
         Path | None, typer.Option(help="A config.json to start from instead of a preset.")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="A run folder to go on with, exactly where it stopped.")
+        Path | None,
+        typer.Option(
+            help="A run folder to go on with, exactly where it stopped; "
+            '"auto": that of --run where it has a checkpoint, else start it.'
+        ),
     ] = None,
     run: Annotated[
         Path | None, typer.Option(help="Folder to write; default runs/<dataset>-<model>-<n>.")
@@ -62,6 +66,11 @@ def train(
     seed: options.Seed = None,
     threads: options.Threads = None,
     precision: options.Precision = None,
+    partition: options.Partition = None,
+    hybrid: options.Hybrid = None,
+    schedule: options.ScheduleOption = None,
+    backend: options.Backend = None,
+    timeout: options.Timeout = None,
 ) -> int:
     """Train a model and write a run folder.
 
@@ -86,6 +95,15 @@ def train(
       batchgnn train --resume runs/cora-gcn-1 --epochs 60
 
       batchgnn train --config runs/cora-gcn-1/config.json --seed 1
+
+    Several processes train together under torchrun; a step then takes a
+    minibatch of every rank. Started again with [bold]--resume auto[/bold], by torchrun
+    or by you, a run goes on from its last checkpoint.
+
+      torchrun --nproc-per-node=4 -m pyg_batchgnn train cora --partition ldg
+
+      torchrun --nproc-per-node=4 --max-restarts=3 -m pyg_batchgnn train ogbn-products
+        --schedule global --run runs/products --resume auto
     """
     given = {
         "model": model,
@@ -109,16 +127,25 @@ def train(
         "seed": seed,
         "threads": threads,
         "precision": precision,
+        "partition": partition,
+        "hybrid": hybrid,
+        "schedule": schedule,
+        "backend": backend,
+        "timeout": timeout,
     }
     console = Console()
     changes = options.assignments(given, settings or [])
-    if resume is not None:
+    base = preset(preset_name) if config is None else config_json.read(config)
+    if resume == Path("auto"):
+        if run is None:
+            raise TrainError("--resume auto needs --run FOLDER, the run to go on with or to start")
+        outcome = start_or_resume_run(config_json.assign(base, changes), run, console)
+    elif resume is not None:
         if config is not None or run is not None or preset_name != DEFAULT_PRESET:
             raise TrainError(
                 "--resume goes on with its own configuration and folder: drop --config, --run, --preset"
             )
         outcome = resume_run(resume, changes, console)
     else:
-        base = preset(preset_name) if config is None else config_json.read(config)
         outcome = start_run(config_json.assign(base, changes), run, console)
     return _INTERRUPTED if outcome is Outcome.INTERRUPTED else 0

@@ -1,0 +1,81 @@
+"""The graph of a run, as its loaders read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.loader import MacrobatchNeighborLoader
+from pyg_batchgnn.train.config import LastBatch, LayerSource, Schedule, TrainConfig
+from pyg_batchgnn.train.network import Network
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Which minibatches a loader makes.
+
+    Attributes:
+        fanout: neighbours a node by hop.
+        size: nodes a minibatch.
+        shuffle: whether nodes come in another order in each epoch.
+        last: what becomes of nodes that do not fill a minibatch.
+        schedule: which rank gets which.
+    """
+
+    fanout: tuple[int, ...]
+    size: int
+    shuffle: bool
+    last: LastBatch
+    schedule: Schedule
+
+    @classmethod
+    def of_training(cls, config: TrainConfig, last: LastBatch) -> Batches:
+        """Shuffled ones."""
+        sampling = config.sampling
+        return cls(sampling.fanout, sampling.batch_size, True, last, config.ranks.schedule)
+
+    @classmethod
+    def of_evaluation(cls, config: TrainConfig) -> Batches:
+        """The same in every evaluation and on any number of ranks, with every node in one of them."""
+        return cls(config.test_fanout, config.test_batch_size, False, LastBatch.KEEP, Schedule.GLOBAL)
+
+
+class Labels(Protocol):
+    """Where the labels of a minibatch come from."""
+
+    def __call__(self, network: Network, batch: Any) -> Tensor:
+        """[S] int64, of the minibatch's seeds."""
+
+
+class RunGraph(Protocol):
+    """A graph held whole, or in parts over the ranks."""
+
+    def loader(self, nodes: Tensor, batches: Batches) -> MacrobatchNeighborLoader:
+        """Minibatches of `nodes`, [n] original ids.
+
+        Raises:
+            TrainError: the loader refuses an option.
+        """
+
+    def labels(self, network: Network, batch: Any) -> Tensor:
+        """See `Labels`."""
+
+
+def loader_arguments(config: TrainConfig, nodes: Tensor, batches: Batches) -> dict[str, Any]:
+    """What every run's `MacrobatchNeighborLoader` is given."""
+    sampling = config.sampling
+    return {
+        "num_neighbors": list(batches.fanout),
+        "input_nodes": nodes.to(torch.int64),
+        "batch_size": batches.size,
+        "shuffle": batches.shuffle,
+        "drop_last": batches.last is LastBatch.DROP,
+        "macrobatch_size": sampling.macrobatch_size,
+        "fetch_size": sampling.fetch_size,
+        "memory_budget": sampling.memory_budget,
+        "prefetch": sampling.prefetch,
+        "export": "native" if config.model.layers is LayerSource.NATIVE else "pyg",
+    }

@@ -1,0 +1,95 @@
+"""BatchNorm's running statistics, which every rank keeps of its own minibatches and all average."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from pyg_batchgnn.train.ranks import Ranks
+
+_BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+class RunningStatistics:
+    """Those of a model on this rank, and how many rows they have seen since they were last averaged.
+
+    With one rank there is nothing to do, and no row is counted.
+
+    Args:
+        model: whose BatchNorm layers are watched.
+        ranks: of the run.
+    """
+
+    def __init__(self, model: nn.Module, ranks: Ranks) -> None:
+        self._ranks = ranks
+        layers = {} if ranks.is_alone else dict(model.named_modules())
+        found = {name: layer for name, layer in layers.items() if isinstance(layer, _BatchNorm)}
+        self._rows = dict.fromkeys(found, 0)
+        self._buffers = {
+            name: [layer.get_buffer(buffer) for buffer in _BUFFERS] for name, layer in found.items()
+        }
+        for name, layer in found.items():
+            layer.register_forward_pre_hook(lambda layer, inputs, name=name: self._count(name, layer, inputs))
+
+    def table(self) -> Tensor:
+        """[R, n] float64: every rank's statistics and numbers of rows; collective. n is 0 where there are
+        none."""
+        pieces = [torch.empty(0, dtype=torch.float64)]
+        for name, buffers in self._buffers.items():
+            pieces += [buffer.double().view(-1) for buffer in buffers]
+            pieces.append(torch.tensor([self._rows[name]], dtype=torch.float64))
+        mine = torch.cat(pieces).unsqueeze(0)
+        if not self._buffers:
+            return mine.expand(self._ranks.size, 0)
+        return self._ranks.training.all_gather(mine).rows
+
+    def averaged(self, table: Tensor) -> dict[str, Tensor]:
+        """The statistics by their names in ``state_dict``, averaged over the rows of `table` by what each has
+        seen; those of the first row where none has seen anything."""
+        result: dict[str, Tensor] = {}
+        parts = table.split(self._widths(), dim=1) if self._buffers else ()
+        for (name, buffers), part in zip(self._buffers.items(), parts, strict=True):
+            mean, var = _average(part[:, :-2], part[:, -1]).chunk(2)
+            values = (mean, var, part[:, -2].max())
+            for buffer, into, value in zip(_BUFFERS, buffers, values, strict=True):
+                result[f"{name}.{buffer}"] = value.to(into.dtype)
+        return result
+
+    def average(self) -> None:
+        """Gives every rank the average; collective. Rows count from zero again."""
+        averaged = self.averaged(self.table())
+        for name, buffers in self._buffers.items():
+            for buffer, into in zip(_BUFFERS, buffers, strict=True):
+                into.copy_(averaged[f"{name}.{buffer}"])
+            self._rows[name] = 0
+
+    def restore(self, row: Tensor) -> None:
+        """Goes on from a row of a `table`; an empty one leaves what is there."""
+        if not row.numel():
+            return
+        for (name, buffers), part in zip(self._buffers.items(), row.split(self._widths()), strict=True):
+            sizes = [buffer.numel() for buffer in buffers]
+            for into, values in zip(buffers, part[:-1].split(sizes), strict=True):
+                into.copy_(values.view(into.shape))
+            self._rows[name] = int(part[-1])
+
+    def _count(self, name: str, layer: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if layer.training and len(inputs[0]) > 1:
+            self._rows[name] += len(inputs[0])
+
+    def _widths(self) -> list[int]:
+        """Columns of `table` by layer: mean, variance, number of minibatches, rows."""
+        return [sum(buffer.numel() for buffer in buffers) + 1 for buffers in self._buffers.values()]
+
+
+def _average(values: Tensor, weights: Tensor) -> Tensor:
+    """[C]: the rows of `values`, [R, C], by `weights`, [R], added in their order."""
+    if not bool(weights.any()):
+        return values[0]
+    total = torch.zeros_like(values[0])
+    for row, weight in zip(values, weights / weights.sum(), strict=True):
+        total += weight * row
+    return total
