@@ -17,6 +17,8 @@ SOURCES = [
     "csrc/kernels/node_set.cpp",
     "csrc/kernels/pages.cpp",
     "csrc/kernels/parallel.cpp",
+    "csrc/kernels/relay/answer.cpp",
+    "csrc/kernels/relay/relay.cpp",
     "csrc/kernels/sample.cpp",
     "csrc/kernels/simd/activation.cpp",
     "csrc/kernels/nn/aggregate.cpp",
@@ -48,6 +50,7 @@ SOURCES = [
     "csrc/bindings/linear_ops.cpp",
     "csrc/bindings/memory_ops.cpp",
     "csrc/bindings/norm_ops.cpp",
+    "csrc/bindings/relay_ops.cpp",
     "csrc/bindings/sample_ops.cpp",
 ]
 

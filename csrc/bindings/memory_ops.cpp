@@ -21,6 +21,10 @@ void advise_huge(const Tensor& tensor) {
   advise_huge_pages(tensor.const_data_ptr(), static_cast<size_t>(tensor.numel()) * tensor.element_size());
 }
 
+Tensor empty_bytes(int64_t bytes) {
+  return adopt_block(allocate_block(static_cast<size_t>(bytes)), {bytes}, ScalarType::Byte);
+}
+
 int64_t simd_bits() { return static_cast<int64_t>(simd_level()); }
 
 }  // namespace pyg_batchgnn

@@ -15,6 +15,16 @@ STABLE_TORCH_LIBRARY(pyg_batchgnn, m) {
   m.def(
       "sample(Tensor indptr, Tensor indices, Tensor? edge_ids, Tensor seeds, Tensor seed_ptr, int[] fanouts, "
       "bool replace, bool return_edge, bool coo, int seed, int epoch, int threads) -> (Tensor[], Tensor)");
+  m.def(
+      "relay_begin(Tensor seeds, Tensor originals, Tensor seed_ptr, int[] offsets, int rank, int num_edges, "
+      "bool wide, int[] fanouts, bool replace, bool return_edge, bool coo, int seed, int epoch) -> Tensor");
+  m.def("relay_ask(Tensor(a!) state, int threads) -> (Tensor, int[], int[], Tensor)");
+  m.def(
+      "relay_answer(Tensor indptr, Tensor indices, Tensor edge_ids, Tensor node, int first, int num_edges, "
+      "Tensor requests, int[] words_of, int fanout, bool replace, bool return_edge, int threads) -> (Tensor, "
+      "int[], int[], int[])");
+  m.def("relay_merge(Tensor(a!) state, Tensor own, Tensor answers, int[] words_of, int threads) -> int[]");
+  m.def("relay_take(Tensor(a!) state) -> (Tensor[], Tensor)");
   m.def("keyed_permutation(int n, int seed, int epoch) -> Tensor");
   m.def("minibatch_key(Tensor seeds) -> int");
   m.def(
@@ -55,6 +65,7 @@ STABLE_TORCH_LIBRARY(pyg_batchgnn, m) {
   m.def("memory_stats() -> int[]");
   m.def("reset_memory_peak() -> ()");
   m.def("advise_huge_pages(Tensor tensor) -> ()");
+  m.def("empty_bytes(int bytes) -> Tensor");
   m.def("simd_level() -> int");
   m.def(
       "attention(Tensor x, Tensor? row, Tensor indptr, Tensor indices, Tensor source_weight, "
@@ -79,6 +90,11 @@ STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) {
   m.impl("is_ascending", TORCH_BOX(&is_ascending_tensor));
   m.impl("gather_rows", TORCH_BOX(&gather_table));
   m.impl("sample", TORCH_BOX(&sample));
+  m.impl("relay_begin", TORCH_BOX(&relay_begin));
+  m.impl("relay_ask", TORCH_BOX(&relay_ask));
+  m.impl("relay_answer", TORCH_BOX(&relay_answer));
+  m.impl("relay_merge", TORCH_BOX(&relay_merge));
+  m.impl("relay_take", TORCH_BOX(&relay_take));
   m.impl("minibatch_key", TORCH_BOX(&key_of));
   m.impl("batch_norm", TORCH_BOX(&batch_norm_rows));
   m.impl("batch_norm_grads", TORCH_BOX(&batch_norm_gradients));
@@ -107,6 +123,7 @@ STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CompositeExplicitAutograd, m) {
   m.impl("empty_cache", TORCH_BOX(&empty_memory_cache));
   m.impl("memory_stats", TORCH_BOX(&memory_stats));
   m.impl("reset_memory_peak", TORCH_BOX(&reset_memory_peak));
+  m.impl("empty_bytes", TORCH_BOX(&empty_bytes));
   m.impl("simd_level", TORCH_BOX(&simd_bits));
 }
 

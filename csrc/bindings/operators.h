@@ -28,6 +28,21 @@ Tensor permutation(int64_t n, int64_t seed, int64_t epoch);
 int64_t key_of(const Tensor& seeds);
 void drop_sampling_scratch();
 
+// relay_ops.cpp
+Tensor relay_begin(const Tensor& seeds, const Tensor& originals, const Tensor& seed_ptr,
+                   std::vector<int64_t> offsets, int64_t rank, int64_t num_edges, bool wide,
+                   std::vector<int64_t> fanouts, bool replace, bool return_edge, bool coo, int64_t seed,
+                   int64_t epoch);
+std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, Tensor> relay_ask(const Tensor& state,
+                                                                                 int64_t threads);
+std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>> relay_answer(
+    const Tensor& indptr, const Tensor& indices, const Tensor& edge_ids, const Tensor& node, int64_t first,
+    int64_t num_edges, const Tensor& requests, std::vector<int64_t> words_of, int64_t fanout, bool replace,
+    bool return_edge, int64_t threads);
+std::vector<int64_t> relay_merge(const Tensor& state, const Tensor& own, const Tensor& answers,
+                                 std::vector<int64_t> words_of, int64_t threads);
+std::tuple<std::vector<Tensor>, Tensor> relay_take(const Tensor& state);
+
 // norm_ops.cpp
 std::tuple<Tensor, Tensor, Tensor> batch_norm_rows(const Tensor& x, const std::optional<Tensor>& weight,
                                                    const std::optional<Tensor>& bias,
@@ -80,6 +95,7 @@ void empty_memory_cache();
 std::vector<int64_t> memory_stats();
 void reset_memory_peak();
 void advise_huge(const Tensor& tensor);
+Tensor empty_bytes(int64_t bytes);
 int64_t simd_bits();
 
 void drop_graph_scratch();

@@ -104,6 +104,7 @@ class Communicator:
         counts: Sequence[int] | None,
         header: HeaderLike,
         allocate: Allocate = fresh,
+        items: Sequence[int] | None = None,
     ) -> Received:
         """Sends rows to every rank and receives rows from every rank.
 
@@ -113,8 +114,10 @@ class Communicator:
             counts: rows for each rank.
             header: what the exchange is for; must be equal on all ranks.
             allocate: makes the contiguous tensor to receive into, from its shape and dtype.
+            items: how many things the rows for each rank hold, where a row is not one thing (packed words,
+                for instance): they are counted in place of rows, and the receiver is told.
         """
-        return self._turns.now(self._exchange(rows, counts, header, allocate))
+        return self._turns.now(self._exchange(rows, counts, header, allocate, items))
 
     def start_exchange(
         self,
@@ -122,9 +125,10 @@ class Communicator:
         counts: Sequence[int] | None,
         header: HeaderLike,
         allocate: Allocate = fresh,
+        items: Sequence[int] | None = None,
     ) -> Handle[Received]:
         """`exchange` on the communicator's own thread. The rows must not change before `Handle.wait`."""
-        return self._turns.start(self._exchange(rows, counts, header, allocate))
+        return self._turns.start(self._exchange(rows, counts, header, allocate, items))
 
     def _exchange(
         self,
@@ -132,9 +136,10 @@ class Communicator:
         counts: Sequence[int] | None,
         header: HeaderLike,
         allocate: Allocate,
+        items: Sequence[int] | None,
     ) -> Any:
         place = as_header(header)
-        return lambda: exchange_rows(self._channel, rows, counts, place, allocate)
+        return lambda: exchange_rows(self._channel, rows, counts, place, allocate, items)
 
     def all_gather(self, tensor: Tensor, header: HeaderLike = Kind.CONTROL) -> Received:
         """Every rank's rows on every rank; their number may differ, their dtype and bytes may not."""
@@ -221,6 +226,11 @@ class Communicator:
                 yield
             except RuntimeError as error:
                 raise TransportError(str(error)) from error
+
+    def fail(self, error: CommError) -> CommError:
+        """Breaks the communicator because of what came over it, a message that cannot be, say: the peers are
+        told the error's text and ranks. Returns the error, to be raised."""
+        return self._channel.fail(error)
 
     def close(self, reason: str = "") -> None:
         """Leaves. Not collective: it never waits for peers, and those that wait for this rank are told."""

@@ -17,7 +17,7 @@ class KindCounts:
 
     rounds: int = 0  # exchanges of data; one cut into pieces is one round
     count_rounds: int = 0  # fixed-size exchanges of counts and headers
-    rows_sent: int = 0
+    rows_sent: int = 0  # or items, where an exchange said how many its rows hold
     rows_received: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0

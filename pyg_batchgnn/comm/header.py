@@ -113,7 +113,7 @@ class Purpose:
 
 #: Numbers at the start of a count message that must agree, and all its numbers: those, then the rows that
 #: follow for the receiver, the bytes of the sender's largest message to another rank and of what it keeps for
-#: itself, and a number of the operation's own.
+#: itself, and a number of the operation's own (of rows: how many things they hold).
 AGREED = 9
 NUMBERS = 13
 

@@ -43,7 +43,7 @@ def sum_over_ranks(channel: Channel, tensor: Tensor, header: Header, weight: flo
 def _weights(step: Step, channel: Channel, weight: float | None) -> list[float] | None:
     """Every rank's share, from the counts' own number (the bits of a double); all 0 where all weigh 0."""
     bits = 0 if weight is None else struct.unpack("<q", struct.pack("<d", weight))[0]
-    arrivals: Arrivals = step.counts([0] * channel.size, bits)
+    arrivals: Arrivals = step.counts([0] * channel.size, [bits] * channel.size)
     if weight is None:
         return None
     weights = [struct.unpack("<d", struct.pack("<q", bits))[0] for bits in arrivals.numbers]

@@ -33,10 +33,12 @@ class Received:
     Attributes:
         rows: [sum(counts), ...], those of rank 0 first, then those of rank 1, and so on.
         counts: rows by the rank that sent them.
+        items: what its rows hold, by the rank that sent them, as it said; ``counts`` where it said nothing.
     """
 
     rows: Tensor
     counts: list[int]
+    items: list[int]
 
     def split(self) -> list[Tensor]:
         """The rows by sender; views."""
@@ -49,13 +51,17 @@ def exchange_rows(
     counts: Sequence[int] | None,
     header: Header,
     allocate: Allocate,
+    items: Sequence[int] | None = None,
 ) -> Received:
     """See `Communicator.exchange`."""
     parts = _parts(rows, counts, channel.size)
     counts = [len(part) for part in parts]
+    items = counts if items is None else list(items)
+    if len(items) != channel.size:
+        raise ValueError(f"items must give a number for each of {channel.size} ranks; got {len(items)}")
     shape, dtype = tuple(parts[0].shape[1:]), parts[0].dtype
     with channel.step(Operation.EXCHANGE, header, _row_bytes(shape, dtype), dtype_code(dtype)) as step:
-        arrivals = step.counts(counts)
+        arrivals = step.counts(counts, items)
         out = _allocate(allocate, (sum(arrivals.rows), *shape), dtype)
         width = step.purpose.row_bytes
         sent, received = [count * width for count in counts], [count * width for count in arrivals.rows]
@@ -75,9 +81,9 @@ def exchange_rows(
             at_once if together else by_turns,
             sent=sum(sent) - sent[me],
             received=sum(received) - received[me],
-            rows=(sum(counts) - counts[me], sum(arrivals.rows) - arrivals.rows[me]),
+            rows=(sum(items) - items[me], sum(arrivals.numbers) - arrivals.numbers[me]),
         )
-    return Received(out, arrivals.rows)
+    return Received(out, arrivals.rows, arrivals.numbers)
 
 
 def gather_rows(channel: Channel, rows: Tensor, operation: Operation, header: Header) -> Received:
@@ -91,7 +97,7 @@ def gather_rows(channel: Channel, rows: Tensor, operation: Operation, header: He
         received = [count * step.purpose.row_bytes for count in arrivals.rows]
         others = sum(arrivals.rows) - len(rows)
         spread(channel, step, as_bytes(out), as_bytes(rows.contiguous()), received, (len(rows), others))
-    return Received(out, arrivals.rows)
+    return Received(out, arrivals.rows, arrivals.rows)
 
 
 def spread(

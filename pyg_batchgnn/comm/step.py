@@ -39,18 +39,21 @@ class Step:
     def _kind(self) -> Kind:
         return self.purpose.header.kind
 
-    def counts(self, rows: Sequence[int], number: int = 0) -> Arrivals:
+    def counts(self, rows: Sequence[int], numbers: Sequence[int] | None = None) -> Arrivals:
         """The fixed-size exchange before the data: who sends how much, and whether all are here for the same.
 
         Args:
             rows: rows that will go to each rank.
-            number: any 64-bit number of this rank's, for the others to know.
+            numbers: any 64-bit number for each rank to know; 0 where None.
         """
         channel, row_bytes = self._channel, self.purpose.row_bytes
         away = [count for rank, count in enumerate(rows) if rank != channel.rank]
         largest, kept = max(away, default=0) * row_bytes, rows[channel.rank] * row_bytes
         agreed = self.purpose.numbers()
-        messages = torch.tensor([[*agreed, count, largest, kept, number] for count in rows])
+        said = [0] * channel.size if numbers is None else numbers
+        messages = torch.tensor(
+            [[*agreed, count, largest, kept, number] for count, number in zip(rows, said, strict=True)]
+        )
         answers = torch.empty_like(messages)
         each = [NUMBERS] * channel.size
         with self._waiting():

@@ -35,7 +35,7 @@ def broadcast(channel: Channel, tensor: Tensor, source: int, header: Header) -> 
         raise ValueError("the tensor must be contiguous; call .contiguous() first")
     flat = as_bytes(tensor)
     with channel.step(Operation.BROADCAST, header, len(flat), dtype_code(tensor.dtype)) as step:
-        sources = step.counts([0] * channel.size, source).numbers
+        sources = step.counts([0] * channel.size, [source] * channel.size).numbers
         if len(set(sources)) > 1:
             odd = [rank for rank, theirs in enumerate(sources) if theirs != source]
             raise DivergenceError(

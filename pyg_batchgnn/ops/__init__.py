@@ -21,7 +21,14 @@ from pyg_batchgnn.ops.graph import build_csc, count_unique_nodes, gather_rows, u
 from pyg_batchgnn.ops.keys import drawn_key, dropout_key, keyed_permutation, minibatch_key
 from pyg_batchgnn.ops.library import simd_level, to_signed
 from pyg_batchgnn.ops.linear import LinearInput, RowsOfTable, linear
-from pyg_batchgnn.ops.memory import MemoryStats, advise_huge_pages, empty_cache, memory_stats, reset_peak
+from pyg_batchgnn.ops.memory import (
+    MemoryStats,
+    advise_huge_pages,
+    empty,
+    empty_cache,
+    memory_stats,
+    reset_peak,
+)
 from pyg_batchgnn.ops.norm import batch_norm
 from pyg_batchgnn.ops.precision import compute_dtype
 
@@ -53,6 +60,7 @@ __all__ = [
     "drop_self_loops",
     "dropout_key",
     "dropout_scale",
+    "empty",
     "empty_cache",
     "extent",
     "gather_rows",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.library import kernels
@@ -12,6 +15,12 @@ from pyg_batchgnn.ops.library import kernels
 def advise_huge_pages(tensor: Tensor) -> None:
     """Asks the system to back a CPU tensor's memory by huge pages. Contents and address stay as they are."""
     kernels.advise_huge_pages(tensor.detach())
+
+
+def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """A tensor of arbitrary contents over memory that is kept and used again: the steady state takes no page
+    faults, as fresh memory does."""
+    return kernels.empty_bytes(math.prod(shape) * dtype.itemsize).view(dtype).view(tuple(shape))
 
 
 @dataclass(frozen=True)

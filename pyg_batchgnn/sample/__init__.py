@@ -5,12 +5,14 @@ from pyg_batchgnn.sample.macrobatch import Layout, MacrobatchSampler
 from pyg_batchgnn.sample.minibatch import Minibatch
 from pyg_batchgnn.sample.plan import Replacement, SamplingPlan
 from pyg_batchgnn.sample.pyg import PygNeighborSampler
+from pyg_batchgnn.sample.relay import RelaySampler
 
 __all__ = [
     "Layout",
     "MacrobatchSampler",
     "Minibatch",
     "PygNeighborSampler",
+    "RelaySampler",
     "Replacement",
     "SamplingPlan",
     "keyed_permutation",

@@ -80,23 +80,30 @@ class MacrobatchSampler:
             ops.to_signed(epoch),
             threads or self.threads or torch.get_num_threads(),
         )
-        return [
-            self._minibatch(arrays[4 * b : 4 * b + 4], per_hop, epoch)
-            for b, per_hop in enumerate(counts.tolist())
-        ]
+        return as_minibatches(arrays, counts, self.plan, self.layout, self.seed, epoch)
 
-    def _minibatch(self, arrays: Sequence[Tensor], per_hop: list[int], epoch: int) -> Minibatch:
-        node, indptr, edges, edge = arrays
-        coo = edges if self.layout is Layout.COO else None
-        split = self.plan.num_hops + 1
-        return Minibatch(
-            node=node,
-            indptr=indptr,
-            indices=edges if coo is None else coo[0],
-            edge=edge if self.plan.edge_ids else None,
-            nodes_per_hop=per_hop[:split],
-            edges_per_hop=per_hop[split:],
-            coo=coo,
-            seed=self.seed,
-            epoch=epoch,
+
+def as_minibatches(
+    arrays: Sequence[Tensor], counts: Tensor, plan: SamplingPlan, layout: Layout, seed: int, epoch: int
+) -> list[Minibatch]:
+    """What a sampling operator returned as minibatches: the four arrays of each, and its nodes and edges by
+    hop."""
+    split = plan.num_hops + 1
+    minibatches = []
+    for number, per_hop in enumerate(counts.tolist()):
+        node, indptr, edges, edge = arrays[4 * number : 4 * number + 4]
+        coo = edges if layout is Layout.COO else None
+        minibatches.append(
+            Minibatch(
+                node=node,
+                indptr=indptr,
+                indices=edges if coo is None else coo[0],
+                edge=edge if plan.edge_ids else None,
+                nodes_per_hop=per_hop[:split],
+                edges_per_hop=per_hop[split:],
+                coo=coo,
+                seed=seed,
+                epoch=epoch,
+            )
         )
+    return minibatches

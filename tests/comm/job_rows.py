@@ -99,12 +99,17 @@ def counted() -> list[dict[str, Any]]:
         comm.exchange(rows, [comm.rank + 1] * comm.size, Header(Kind.FEATURES, 0, 0))
         comm.exchange(rows, [comm.rank + 1] * comm.size, Header(Kind.TOPOLOGY, 0, 0, 1))
         comm.exchange(rows, [comm.rank + 1] * comm.size, Header(Kind.TOPOLOGY, 0, 0, 0))
+        packed = comm.exchange(
+            rows, [comm.rank + 1] * comm.size, Kind.PARTITION, items=[comm.rank + 7] * comm.size
+        )
+        assert packed.items == [rank + 7 for rank in range(comm.size)]
+        assert packed.counts == [rank + 1 for rank in range(comm.size)]
         comm.all_reduce(torch.ones(10), Kind.GRADIENTS)
         comm.all_reduce(torch.ones(4000), Kind.GRADIENTS)
         comm.barrier()
         after = comm.counters.snapshot()
         text = str(after)
-        assert "features" in text and "total" in text and "partition" not in text
+        assert "features" in text and "total" in text and "control" in text
         comm.counters.reset()
         assert comm.counters.snapshot().total.rounds == 0
         return [(after - before).as_dict(), {"total": (after - before).total.rounds}]

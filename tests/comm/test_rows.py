@@ -48,10 +48,14 @@ def test_counts_are_exact(ranks: int) -> None:
         assert features["count_bytes"] == 2 * len(others) * message
         assert counts["topology"]["rounds"] == 2
         assert counts["topology"]["bytes_sent"] == 2 * features["bytes_sent"]
+        # where the rows hold other things, those are counted
+        assert counts["partition"]["rows_sent"] == (result.rank + 7) * len(others)
+        assert counts["partition"]["rows_received"] == sum(rank + 7 for rank in others)
+        assert counts["partition"]["bytes_received"] == features["bytes_received"]
         # ten floats are gathered in one round; four thousand go in pieces out and in sums back
         assert (gradients["rounds"], gradients["count_rounds"]) == (1 + 2, 2)
         sizes = [4000 // ranks + (rank < 4000 % ranks) for rank in range(ranks)]
         large = 4 * (sum(sizes[rank] for rank in others) + sizes[result.rank] * len(others))
         assert gradients["bytes_sent"] == 40 * len(others) + large
         assert (counts["control"]["rounds"], counts["control"]["count_rounds"]) == (0, 1)
-        assert total == {"total": 6}
+        assert total == {"total": 7}

@@ -1,0 +1,125 @@
+// What two ranks say to each other in one hop of a relay.
+//
+// A request, in words of the type of node ids: the number of blocks; of each block its key (64 bits, low word
+// first) and its number of nodes; then the nodes of all blocks. A block is what one minibatch asks of one
+// owner. Its key is the hop's key of that minibatch, so that the owner needs to know nothing else of it.
+//
+// An answer, in words of 64 bits: the number of picks of every node asked for, in the order asked; the input
+// edge ids of all picks, where wanted; their sources. Each of the three begins at a word and is as narrow as
+// its numbers allow, which both sides know from the plan and the size of the graph.
+//
+// Asking for nothing is a message of no words, and so is its answer.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/choose.h"
+
+namespace pyg_batchgnn {
+
+// What is wrong with a message, so that the receiver can say it.
+enum class Wrong : int64_t {
+  kNothing = 0,
+  kBlocks = 1,  // value: the words that came
+  kNode = 2,    // value: a node that this rank does not own
+  kPicks = 3,   // value: more picks of a node than the plan allows
+  kLength = 4,  // value: the words that came, which are not those that the counts promise
+  kSource = 5,  // value: a source that is no node
+};
+
+struct Fault {
+  Wrong wrong = Wrong::kNothing;
+  int64_t peer = -1;
+  int64_t value = 0;
+  explicit operator bool() const { return wrong != Wrong::kNothing; }
+};
+
+template <class Index>
+constexpr int64_t kKeyWords = static_cast<int64_t>(sizeof(uint64_t) / sizeof(Index));
+template <class Index>
+constexpr int64_t kBlockWords = kKeyWords<Index> + 1;
+
+template <class Index>
+int64_t request_words(int64_t blocks, int64_t nodes) {
+  return blocks == 0 ? 0 : 1 + blocks * kBlockWords<Index> + nodes;
+}
+
+template <class Index>
+Index* write_block(Index* words, uint64_t key, int64_t nodes) {
+  std::memcpy(words, &key, sizeof(key));
+  words[kKeyWords<Index>] = static_cast<Index>(nodes);
+  return words + kBlockWords<Index>;
+}
+
+template <class Index>
+struct Block {
+  uint64_t key;
+  const Index* node;  // [nodes]
+  int64_t nodes;
+};
+
+// Appends a message's blocks to `blocks`; false where its words do not add up.
+template <class Index>
+bool read_blocks(const Index* words, int64_t count, std::vector<Block<Index>>* blocks) {
+  if (count == 0) return true;
+  const int64_t many = words[0];
+  if (many < 1 || many > (count - 1) / kBlockWords<Index>) return false;
+  const Index* head = words + 1;
+  const Index* node = head + many * kBlockWords<Index>;
+  int64_t left = count - (node - words);
+  for (int64_t b = 0; b < many; ++b, head += kBlockWords<Index>) {
+    Block<Index> block{0, node, head[kKeyWords<Index>]};
+    if (block.nodes < 0 || block.nodes > left) return false;
+    std::memcpy(&block.key, head, sizeof(block.key));
+    blocks->push_back(block);
+    node += block.nodes;
+    left -= block.nodes;
+  }
+  return left == 0;
+}
+
+// Where the parts of an answer lie.
+struct AnswerShape {
+  int64_t count_bytes;  // of a number of picks: 1, 2, 4 or 8
+  int64_t edge_bytes;   // of an input edge id: 4 or 8, 0 where not wanted
+  int64_t id_bytes;     // of a source: 4 or 8
+  int64_t most;         // picks of a node
+
+  AnswerShape(int64_t fanout, int64_t num_edges, bool edge_ids, int64_t bytes_of_id)
+      : count_bytes(8), edge_bytes(0), id_bytes(bytes_of_id), most(fanout) {
+    if (fanout == kAllNeighbours) most = num_edges;
+    if (most <= std::numeric_limits<uint32_t>::max()) count_bytes = 4;
+    if (fanout != kAllNeighbours && most <= std::numeric_limits<uint16_t>::max()) count_bytes = 2;
+    if (fanout != kAllNeighbours && most <= std::numeric_limits<uint8_t>::max()) count_bytes = 1;
+    if (edge_ids) edge_bytes = num_edges <= int64_t{1} << 31 ? 4 : 8;
+  }
+
+  // In words.
+  int64_t edges_at(int64_t nodes) const { return (nodes * count_bytes + 7) / 8; }
+  int64_t sources_at(int64_t nodes, int64_t picks) const {
+    return edges_at(nodes) + (picks * edge_bytes + 7) / 8;
+  }
+  int64_t words(int64_t nodes, int64_t picks) const {
+    return sources_at(nodes, picks) + (picks * id_bytes + 7) / 8;
+  }
+};
+
+// Calls body with a value of the unsigned type that has so many bytes.
+template <class Body>
+auto with_bytes(int64_t bytes, const Body& body) {
+  switch (bytes) {
+    case 1:
+      return body(uint8_t{});
+    case 2:
+      return body(uint16_t{});
+    case 4:
+      return body(uint32_t{});
+    default:
+      return body(uint64_t{});
+  }
+}
+
+}  // namespace pyg_batchgnn

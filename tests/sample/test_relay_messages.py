@@ -1,0 +1,185 @@
+"""Both ends of a relay in one process, and messages that cannot be."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.ops.relay import Answers, Fault, OwnEdges, Questions, Relay, Wrong, relay_answer
+
+FIRST, NODES, EDGES = 100, 50, 500
+
+
+def own_edges(dtype: torch.dtype = torch.int32) -> OwnEdges:
+    """Nodes 100 to 149 of 200, ten in-edges each."""
+    return OwnEdges(
+        indptr=torch.arange(0, EDGES + 1, 10),
+        indices=(torch.arange(EDGES) * 7 % 200).to(dtype),
+        edge_ids=torch.arange(EDGES, dtype=torch.int32) + 1000,
+        node=torch.arange(NODES) * 3,
+        first=FIRST,
+        num_edges=2000,
+    )
+
+
+def answered(words: list[int], counts: list[int], fanout: int = 4) -> Answers | Fault:
+    return relay_answer(
+        own_edges(),
+        torch.tensor(words, dtype=torch.int32),
+        counts,
+        fanout=fanout,
+        replace=False,
+        return_edge=True,
+        threads=2,
+    )
+
+
+def begun(fanout: int = 4, seeds: tuple[int, ...] = (100, 149, 120)) -> tuple[Relay, Questions]:
+    """A relay on rank 0, which owns nothing, after asking rank 1, which owns 100 to 149."""
+    node = torch.tensor(seeds)
+    relay = Relay(
+        *(node, (node - FIRST) * 3, torch.tensor([0, len(seeds)])),
+        offsets=[0, 100, 150, 200],
+        rank=0,
+        num_edges=2000,
+        wide=False,
+        fanouts=[fanout],
+        replace=False,
+        return_edge=True,
+        coo=False,
+        seed=1,
+        epoch=2,
+    )
+    return relay, relay.ask(1)
+
+
+def merged(relay: Relay, words: Tensor, counts: list[int]) -> Fault | None:
+    return relay.merge(torch.empty(0, dtype=torch.int64), words, counts, 1)
+
+
+def test_a_question_and_its_answer() -> None:
+    relay, asked = begun()
+    assert asked.counts == [0, 7, 0] and asked.nodes == [0, 3, 0] and asked.own.numel() == 0
+    assert asked.words[[0, 3, 4, 5, 6]].tolist() == [1, 3, 100, 149, 120]
+    answers = answered(asked.words.tolist(), [7, 0, 0])
+    assert isinstance(answers, Answers)
+    # A word of counts; twelve edge ids and twelve sources of four bytes.
+    assert answers.counts == [1 + 6 + 6, 0, 0] and answers.picks == [12, 0, 0]
+    assert answers.words[:1].view(torch.uint8).tolist() == [4, 4, 4, 0, 0, 0, 0, 0]
+    assert merged(relay, answers.words, [0, 13, 0]) is None
+    (node, indptr, _, edge), counts = relay.take()
+    assert indptr.tolist() == [0, 4, 8, 12] and counts.tolist() == [[3, node.numel() - 3, 12]]
+    assert torch.equal(edge // 10 - 100, torch.tensor([0, 49, 20]).repeat_interleave(4))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [0],  # no blocks in a message that is not empty
+        [1],
+        [-1, 0, 0, 0],
+        [2, 0, 0, 1, 100],  # fewer words than two blocks take
+        [1, 0, 0, 2, 100],  # fewer nodes than promised
+        [1, 0, 0, 1, 100, 101],  # more
+        [1, 0, 0, -1, 100],
+        [2**31 - 1, 0, 0, 1, 100],
+        [1, 0, 0, 2**31 - 1, 100],
+        [2, 0, 0, 2**31 - 1, 0, 0, 2**31 - 1, 100],
+    ],
+)
+def test_questions_that_do_not_add_up(words: list[int]) -> None:
+    good = [1, 5, 6, 1, 100]
+    assert isinstance(answered(good, [5]), Answers)
+    assert answered([*good, *words], [5, len(words)]) == Fault(Wrong.BLOCKS, 1, len(words))
+
+
+@pytest.mark.parametrize("node", [99, 150, 0, -1, 2**31 - 1, -(2**31)])
+def test_nodes_that_are_not_ours(node: int) -> None:
+    assert answered([1, 5, 6, 3, 100, node, 149], [0, 0, 7]) == Fault(Wrong.NODE, 2, node)
+    many = [1, 5, 6, 10_001, *[100 + i % NODES for i in range(10_000)], node]
+    assert answered(many, [0, len(many)]) == Fault(Wrong.NODE, 1, node)
+
+
+@pytest.mark.parametrize("length", [0, 1, 12, 14])
+def test_answers_of_the_wrong_length(length: int) -> None:
+    relay, asked = begun()
+    answers = answered(asked.words.tolist(), [7])
+    assert isinstance(answers, Answers)
+    words = torch.cat([answers.words, answers.words])[:length].clone()
+    assert merged(relay, words, [0, length, 0]) == Fault(Wrong.LENGTH, 1, length)
+
+
+def test_answers_of_nobody_who_was_asked() -> None:
+    relay, asked = begun()
+    answers = answered(asked.words.tolist(), [7])
+    assert isinstance(answers, Answers)
+    words = torch.cat([answers.words, torch.zeros(1, dtype=torch.int64)])
+    assert merged(relay, words, [0, 13, 1]) == Fault(Wrong.LENGTH, 2, 1)
+
+
+def test_more_picks_than_the_plan_allows() -> None:
+    relay, asked = begun()
+    answers = answered(asked.words.tolist(), [7], fanout=5)
+    assert isinstance(answers, Answers)
+    assert merged(relay, answers.words, [0, answers.counts[0], 0]) == Fault(Wrong.PICKS, 1, 5)
+
+
+@pytest.mark.parametrize("source", [200, -1, 2**31 - 1, -(2**31)])
+def test_sources_that_are_no_nodes(source: int) -> None:
+    relay, asked = begun()
+    answers = answered(asked.words.tolist(), [7])
+    assert isinstance(answers, Answers)
+    words = answers.words.clone()
+    words[7:].view(torch.int32)[5] = source
+    assert merged(relay, words, [0, 13, 0]) == Fault(Wrong.SOURCE, 1, source)
+
+
+def test_many_sources_that_are_no_nodes() -> None:
+    """There is room for as many nodes as the graph has, and no more."""
+    seeds = tuple(range(100, 150)) * 200
+    relay, asked = begun(-1, seeds)
+    answers = answered(asked.words.tolist(), [asked.words.numel()], fanout=-1)
+    assert isinstance(answers, Answers)
+    words = answers.words.clone()
+    words[-50_000:].view(torch.int32)[:] = torch.arange(1000, 101_000, dtype=torch.int32)
+    fault = merged(relay, words, [0, words.numel(), 0])
+    assert fault is not None and fault.wrong is Wrong.SOURCE
+
+
+@pytest.mark.parametrize(
+    ("fanout", "num_bytes"), [(0, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4), (-1, 4)]
+)
+def test_counts_are_as_narrow_as_the_plan_allows(fanout: int, num_bytes: int) -> None:
+    answers = answered([1, 5, 6, 16, *range(100, 116)], [20], fanout)
+    assert isinstance(answers, Answers)
+    picks = 16 * (0 if fanout == 0 else 10)
+    assert answers.picks == [picks] and answers.counts == [(16 * num_bytes + 8 * picks) // 8]
+
+
+def test_state_of_something_else_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="expected what relay_begin returned"):
+        torch.ops.pyg_batchgnn.relay_ask(torch.zeros(16, dtype=torch.uint8), 1)
+
+
+def test_no_minibatches_and_no_seeds() -> None:
+    empty = torch.empty(0, dtype=torch.int64)
+    for pointer in ([0], [0, 0, 0]):
+        relay = Relay(
+            *(empty, empty, torch.tensor(pointer)),
+            offsets=[0, 0, 0],
+            rank=1,
+            num_edges=0,
+            wide=True,
+            fanouts=[2],
+            replace=True,
+            return_edge=False,
+            coo=True,
+            seed=0,
+            epoch=0,
+        )
+        asked = relay.ask(3)
+        assert asked.words.dtype == torch.int64 and asked.counts == [0, 0]
+        assert merged(relay, empty, [0, 0]) is None
+        arrays, counts = relay.take()
+        assert len(arrays) == 4 * (len(pointer) - 1) and counts.numel() == 3 * (len(pointer) - 1)
