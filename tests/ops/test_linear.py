@@ -150,6 +150,28 @@ def test_bfloat16(master: torch.dtype, shape: dict[str, Any]) -> None:
         assert found.dtype is leaf.dtype and distance(found, one) < TOLERANCE[torch.bfloat16]
 
 
+@pytest.mark.parametrize("columns", [(100, 100), (256, 33), (1,)])
+@pytest.mark.parametrize(("relu", "drop"), [(True, 0.5), (True, 0.3), (False, 0.0)])
+@pytest.mark.parametrize(("rows", "outputs", "groups"), [(1, 1, 1), (65, 47, 2), (1300, 130, 1)])
+def test_gradients_in_bfloat16_are_float32_sums(
+    rows: int, outputs: int, groups: int, relu: bool, drop: float, columns: tuple[int, ...]
+) -> None:
+    """Between rounded operands nothing is rounded to bfloat16 before the sums are complete."""
+    case = make_case(rows, outputs, columns, groups, table_dtype=torch.float16)
+    y = case.run(out_dtype=torch.bfloat16, relu=relu, drop=drop, key=3)
+    rounded = make_case(rows, outputs, columns, groups, table_dtype=torch.float16)
+    with torch.no_grad():
+        for leaf in (*rounded.leaves(), *(x.table for x in rounded.inputs[1:])):
+            leaf.copy_(leaf.bfloat16())
+    scale = ops.dropout_scale(drop) if drop else 1.0
+    passed = (y != 0).double() * scale if relu or drop else torch.ones(y.shape, dtype=torch.float64)
+    found = gradients(y, case.leaves())
+    grad = 1 + torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    expected = torch.autograd.grad(rounded.reference(), rounded.leaves(), grad.bfloat16().double() * passed)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype is torch.float32 and distance(one, other) < 4e-6
+
+
 def test_bfloat16_rounds_to_nearest_even() -> None:
     values = torch.randn(1000, 1).mul(torch.logspace(-30, 30, 1000)[:, None])
     halfway = (torch.randint(1 << 15, (500, 1), dtype=torch.int32) * 65536 + 32768).view(torch.float32)

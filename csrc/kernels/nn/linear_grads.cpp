@@ -10,29 +10,16 @@
 #include "kernels/allocation.h"
 #include "kernels/nn/linear.h"
 #include "kernels/nn/linear_blocks.h"
+#include "kernels/nn/linear_grads_pairs.h"
+#include "kernels/nn/linear_parts.h"
 #include "kernels/parallel.h"
 
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kBlockRows = kWordBits;
-constexpr int64_t kPartRows = 512;  // fewest rows that are worth sums of their own
-constexpr int64_t kMostParts = 32;
+constexpr int64_t kBlockRows = kGradBlockRows;
 constexpr double kDense = 0.6;             // share of non-zeros from which the dense product is faster
 constexpr int64_t kCacheBytes = 28 << 10;  // of an operand's block that stays in the first cache
-
-// Sums over rows are taken in parts that depend on the number of rows alone.
-struct Parts {
-  int64_t rows, count;
-
-  explicit Parts(int64_t all_rows)
-      : rows(all_rows), count(std::clamp<int64_t>(all_rows / kPartRows, 1, kMostParts)) {}
-
-  int64_t begin(int64_t part) const {
-    const int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
-    return std::min(rows, blocks * part / count * kBlockRows);
-  }
-};
 
 // A block of the gradient, and which of its elements are not zero by rows and by columns.
 template <class T>
@@ -291,6 +278,9 @@ template <class T>
 void linear_grads(const LinearShape& shape, const std::vector<LinearInput>& inputs,
                   const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
                   const LinearWanted& wanted, int64_t threads) {
+  if (has_pair_grads(shape.compute)) {
+    return linear_grads_pairs(shape, inputs, weights, gradient, wanted, threads);
+  }
   const Backward<T> backward(shape, inputs, weights, gradient, wanted);
   const Parts parts(shape.rows);
   const int64_t elements = backward.part_elements();

@@ -43,6 +43,23 @@ struct Elements {
   }
 };
 
+// A row in bfloat16.
+inline void round_row(const char* from, Element element, int64_t columns, uint16_t* to) {
+  const ProductKernels<float>& kernels = product_kernels<float>();
+  if (element == Element::kBFloat16) {
+    std::memcpy(to, from, static_cast<size_t>(columns) * sizeof(uint16_t));
+  } else if (element == Element::kFloat32) {
+    kernels.write(reinterpret_cast<const float*>(from), columns, Element::kBFloat16, to);
+  } else {
+    float block[kWordBits];
+    for (int64_t at = 0; at < columns; at += kWordBits) {
+      const int64_t count = std::min(kWordBits, columns - at);
+      kernels.read(from + at * element_bytes(element), element, count, block);
+      kernels.write(block, count, Element::kBFloat16, to + at);
+    }
+  }
+}
+
 // Two bfloat16 in 32 bits, the first in the lower ones; a last odd one beside a zero.
 struct Pairs {
   using Sum = float;
@@ -72,7 +89,8 @@ struct Pairs {
     for (int64_t i = begin; i < end; ++i, to += stride) {
       for (int64_t group = 0; group < shape.groups; ++group) {
         const char* const from = input.row(i) + group * columns * element_bytes(input.element);
-        round_row(from, input.element, columns, to + group * pairs);
+        if (columns % 2 != 0) to[group * pairs + columns / 2] = 0;
+        round_row(from, input.element, columns, reinterpret_cast<uint16_t*>(to + group * pairs));
       }
       pointers[i - begin] = to;
     }
@@ -81,24 +99,6 @@ struct Pairs {
   static void multiply(const TileProduct<uint32_t, float>& p) {
     pair_kernel()(
         {p.values, p.terms, p.vectors, p.panel, p.panel_stride, p.tile, p.panel_stride, p.add, p.ahead});
-  }
-
- private:
-  static void round_row(const char* from, Element element, int64_t columns, uint32_t* to) {
-    const ProductKernels<float>& kernels = product_kernels<float>();
-    if (columns % 2 != 0) to[columns / 2] = 0;
-    if (element == Element::kBFloat16) {
-      std::memcpy(to, from, static_cast<size_t>(columns) * sizeof(uint16_t));
-    } else if (element == Element::kFloat32) {
-      kernels.write(reinterpret_cast<const float*>(from), columns, Element::kBFloat16, to);
-    } else {
-      float block[kWordBits];
-      for (int64_t at = 0; at < columns; at += kWordBits) {
-        const int64_t count = std::min(kWordBits, columns - at);
-        kernels.read(from + at * element_bytes(element), element, count, block);
-        kernels.write(block, count, Element::kBFloat16, reinterpret_cast<uint16_t*>(to) + at);
-      }
-    }
   }
 };
 

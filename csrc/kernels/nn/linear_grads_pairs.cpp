@@ -1,0 +1,260 @@
+// Both gradients are sums of few rows: a row of a weight's gradient, of the input's rows whose gradient in
+// that column is not zero; a row of an input's, of the weight's rows. Which those are is listed once a block,
+// and they are added two at a time.
+
+#include "kernels/nn/linear_grads_pairs.h"
+
+#include <algorithm>
+
+#include "kernels/allocation.h"
+#include "kernels/nn/linear_operands.h"
+#include "kernels/nn/linear_parts.h"
+#include "kernels/parallel.h"
+#include "kernels/simd/sparse_pairs.h"
+
+namespace pyg_batchgnn {
+namespace {
+
+constexpr int64_t kWidth = 16;                   // sums of a vector
+constexpr int64_t kCacheVectors = 14;            // of a block of kListTerms rows that stay in the first cache
+constexpr int64_t kBlockTerms = kListTerms + 1;  // the last one is zero
+static_assert(kGradBlockRows == kListTerms);
+
+struct Lists {
+  Buffer<int32_t> starts;
+  Buffer<uint8_t> terms;
+  Buffer<uint16_t> values;
+
+  PairLists room(int64_t rows) {
+    const int64_t most = (rows + 1) * kListTerms;
+    return {starts.reserve(rows + 1), terms.reserve(most), values.reserve(most)};
+  }
+};
+
+class PairBackward {
+ public:
+  PairBackward(const LinearShape& shape, const std::vector<LinearInput>& inputs,
+               const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
+               const LinearWanted& wanted)
+      : pairs_(*sparse_pair_kernels()),
+        kernels_(product_kernels<float>()),
+        shape_(shape),
+        inputs_(inputs),
+        gradient_(gradient),
+        wanted_(wanted),
+        grad_stride_(block_stride<uint16_t>(shape.outputs)),
+        weights_(inputs.size()) {
+    for (const LinearInput& input : inputs) columns_ += input.columns / shape.groups;
+    for (size_t t = 0; t < inputs.size(); ++t) {
+      if (wanted.inputs[t] != nullptr) fold_weight(weights[t], t);
+    }
+  }
+
+  // Sums of one part: weights as [outputs, columns of all inputs], then the bias, a vector each.
+  int64_t part_elements() const { return shape_.outputs * sum_stride() + grad_stride_ * kWidth; }
+
+  struct Scratch {
+    Buffer<uint16_t> grad, turned, x;  // [kListTerms, grad_stride], its transpose, [kBlockTerms, x stride]
+    Lists lists;
+    Buffer<float> product;
+    std::vector<Ahead::Row> next;
+    Ahead ahead;
+  };
+
+  void part(int64_t begin, int64_t end, float* sums, Scratch& scratch) const {
+    std::fill_n(sums, part_elements(), 0.0f);
+    for (int64_t row = begin; row < end; row += kGradBlockRows) {
+      const int64_t rows = std::min(kGradBlockRows, end - row);
+      read_grad(row, rows, scratch);
+      foresee_block(row + kGradBlockRows, std::min(end, row + 2 * kGradBlockRows), scratch);
+      if (!wanted_.weights.empty() || wanted_.bias != nullptr) add_weight_grads(row, rows, sums, scratch);
+      write_input_grads(row, rows, scratch);
+    }
+  }
+
+  void write(const float* sums, const std::vector<LinearWeight>& weights) const {
+    Buffer<float> scaled;
+    scaled.reserve(std::max(columns_, shape_.outputs) + 1);
+    int64_t first = 0;
+    for (size_t t = 0; t < wanted_.weights.size(); first += group_columns(t), ++t) {
+      const int64_t columns = group_columns(t), item = element_bytes(weights[t].element);
+      for (int64_t o = 0; o < shape_.outputs; ++o) {
+        const float* const from = sums + o * sum_stride() + first;
+        for (int64_t c = 0; c < columns; ++c) scaled.data()[c] = from[c] * scale();
+        kernels_.write(scaled.data(), columns, weights[t].element,
+                       static_cast<char*>(wanted_.weights[t]) + o * columns * item);
+      }
+    }
+    if (wanted_.bias == nullptr) return;
+    const float* from = sums + shape_.outputs * sum_stride();
+    for (int64_t o = 0; o < shape_.outputs; ++o, from += kWidth) {
+      float total = 0;
+      for (int64_t i = 0; i < kWidth; ++i) total += from[i];
+      scaled.data()[o] = total * scale();
+    }
+    kernels_.write(scaled.data(), shape_.outputs, weights.front().element, wanted_.bias);
+  }
+
+ private:
+  int64_t group_columns(size_t t) const { return inputs_[t].columns / shape_.groups; }
+  int64_t sum_stride() const { return block_stride<float>(columns_); }
+  static int64_t x_stride(int64_t columns) { return block_stride<uint16_t>(columns); }
+  float scale() const { return static_cast<float>(gradient_.scale); }
+
+  void foresee_block(int64_t begin, int64_t end, Scratch& scratch) const {
+    scratch.next.clear();
+    if (begin < end) {
+      const int64_t row_bytes = shape_.outputs * element_bytes(gradient_.element);
+      const char* const grad = static_cast<const char*>(gradient_.grad);
+      if (row_bytes != 0) scratch.next.push_back({grad + begin * row_bytes, grad + end * row_bytes});
+      if (!wanted_.weights.empty()) foresee(inputs_, begin, end, scratch.next);
+    }
+    scratch.ahead = {scratch.next.data(), scratch.next.data() + scratch.next.size()};
+  }
+
+  // A weight in blocks of kBlockTerms rows, group by group.
+  void fold_weight(const LinearWeight& weight, size_t t) {
+    const int64_t columns = group_columns(t), stride = x_stride(columns), outputs = shape_.group_outputs();
+    const int64_t elements = shape_.groups * group_blocks() * kBlockTerms * stride;
+    uint16_t* const to = weights_[t].reserve(elements + 1);
+    std::fill_n(to, elements, uint16_t{0});
+    const char* from = static_cast<const char*>(weight.data);
+    for (int64_t o = 0; o < shape_.outputs; ++o, from += columns * element_bytes(weight.element)) {
+      const int64_t inside = o % outputs;
+      uint16_t* const row =
+          to +
+          ((o / outputs * group_blocks() + inside / kListTerms) * kBlockTerms + inside % kListTerms) * stride;
+      round_row(from, weight.element, columns, row);
+      pairs_.fold(row, stride);
+    }
+  }
+
+  int64_t group_blocks() const { return (shape_.group_outputs() + kListTerms - 1) / kListTerms; }
+
+  void read_grad(int64_t begin, int64_t rows, Scratch& scratch) const {
+    const int64_t mask_bytes = (shape_.outputs + 7) / 8;
+    pairs_.mask({static_cast<const uint16_t*>(gradient_.grad) + begin * shape_.outputs, shape_.outputs,
+                 gradient_.mask == nullptr ? nullptr : gradient_.mask + begin * mask_bytes, mask_bytes, rows,
+                 shape_.outputs, scratch.grad.reserve(kListTerms * grad_stride_), grad_stride_});
+  }
+
+  // sums[o, :] += grad[i, o] * input[i, :] for the rows of the block, and the bias.
+  void add_weight_grads(int64_t begin, int64_t rows, float* sums, Scratch& scratch) const {
+    uint16_t* const turned = scratch.turned.reserve(grad_stride_ * kListTerms);
+    pairs_.transpose(scratch.grad.data(), grad_stride_, shape_.outputs, turned);
+    const PairLists lists = scratch.lists.room(shape_.outputs);
+    pairs_.list({turned, kListTerms, shape_.outputs, kListTerms, sums + shape_.outputs * sum_stride()},
+                lists);
+    if (wanted_.weights.empty()) return;
+    const int64_t stride = x_stride(columns_), outputs = shape_.group_outputs();
+    uint16_t* const x = scratch.x.reserve(kBlockTerms * stride);
+    for (int64_t group = 0; group < shape_.groups; ++group) {
+      for (int64_t i = 0; i < rows; ++i) read_inputs(begin + i, group, x + i * stride);
+      pairs_.fold(x, rows * stride);
+      std::fill_n(x + kListTerms * stride, stride, uint16_t{0});
+      multiply({lists.starts + group * outputs, lists.terms, lists.values}, outputs, columns_, x, stride,
+               sums + group * outputs * sum_stride(), sum_stride(), scratch);
+    }
+  }
+
+  // A row of all inputs, side by side.
+  void read_inputs(int64_t row, int64_t group, uint16_t* to) const {
+    int64_t at = 0;
+    for (size_t t = 0; t < inputs_.size(); at += group_columns(t), ++t) {
+      const Element element = inputs_[t].element;
+      round_row(inputs_[t].row(row) + group * group_columns(t) * element_bytes(element), element,
+                group_columns(t), to + at);
+    }
+    std::fill_n(to + at, x_stride(columns_) - at, uint16_t{0});
+  }
+
+  // d_input[i, :] = sum over o of grad[i, o] * weight[o, :].
+  void write_input_grads(int64_t begin, int64_t rows, Scratch& scratch) const {
+    const int64_t outputs = shape_.group_outputs();
+    for (size_t t = 0; t < inputs_.size(); ++t) {
+      if (wanted_.inputs[t] == nullptr) continue;
+      const int64_t columns = group_columns(t), stride = block_stride<float>(columns);
+      float* const product = scratch.product.reserve(kListTerms * stride + 1);
+      for (int64_t group = 0; group < shape_.groups; ++group) {
+        std::fill_n(product, rows * stride, 0.0f);
+        for (int64_t block = 0; block < group_blocks(); ++block) {
+          const int64_t first = block * kListTerms, count = std::min(kListTerms, outputs - first);
+          const PairLists lists = scratch.lists.room(rows);
+          pairs_.list({scratch.grad.data() + group * outputs + first, grad_stride_, rows, count, nullptr},
+                      lists);
+          const uint16_t* const x =
+              weights_[t].data() + (group * group_blocks() + block) * kBlockTerms * x_stride(columns);
+          multiply(lists, rows, columns, x, x_stride(columns), product, stride, scratch);
+        }
+        write_rows(product, stride, t, group, begin, rows);
+      }
+    }
+  }
+
+  void write_rows(float* product, int64_t stride, size_t t, int64_t group, int64_t begin,
+                  int64_t rows) const {
+    const int64_t columns = group_columns(t), item = element_bytes(inputs_[t].element);
+    char* to = static_cast<char*>(wanted_.inputs[t]) + (begin * inputs_[t].columns + group * columns) * item;
+    for (int64_t i = 0; i < rows; ++i, product += stride, to += inputs_[t].columns * item) {
+      if (inputs_[t].element == Element::kBFloat16) {
+        pairs_.round(product, columns, scale(), reinterpret_cast<uint16_t*>(to));
+        continue;
+      }
+      for (int64_t c = 0; c < columns; ++c) product[c] *= scale();
+      kernels_.write(product, columns, inputs_[t].element, to);
+    }
+  }
+
+  void multiply(const PairLists& lists, int64_t rows, int64_t columns, const uint16_t* x, int64_t stride,
+                float* out, int64_t out_stride, Scratch& scratch) const {
+    const int64_t vectors = (columns + kWidth - 1) / kWidth;
+    const int64_t pieces = (vectors + kCacheVectors - 1) / kCacheVectors;
+    int64_t first = 0;
+    for (int64_t piece = 0; piece < pieces; ++piece) {
+      // Two vectors are folded together.
+      const int64_t last = std::min(vectors, round_up(vectors * (piece + 1) / pieces, 2));
+      if (first != last) {
+        pairs_.multiply({lists, rows, last - first, x + first * kWidth, stride, out + first * kWidth,
+                         out_stride, &scratch.ahead});
+      }
+      first = last;
+    }
+  }
+
+  const SparsePairKernels& pairs_;
+  const ProductKernels<float>& kernels_;
+  const LinearShape& shape_;
+  const std::vector<LinearInput>& inputs_;
+  const LinearGradient& gradient_;
+  const LinearWanted& wanted_;
+  const int64_t grad_stride_;
+  int64_t columns_ = 0;                    // of one group of all inputs
+  std::vector<Buffer<uint16_t>> weights_;  // folded, where the input's gradient is wanted
+};
+
+}  // namespace
+
+bool has_pair_grads(Element compute) {
+  return compute == Element::kBFloat16 && sparse_pair_kernels() != nullptr;
+}
+
+void linear_grads_pairs(const LinearShape& shape, const std::vector<LinearInput>& inputs,
+                        const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
+                        const LinearWanted& wanted, int64_t threads) {
+  const PairBackward backward(shape, inputs, weights, gradient, wanted);
+  const Parts parts(shape.rows);
+  const int64_t elements = backward.part_elements();
+  Buffer<float> sums;
+  sums.reserve(parts.count * elements);
+  std::vector<PairBackward::Scratch> scratch(static_cast<size_t>(std::max<int64_t>(1, threads)));
+  run_tasks(parts.count, threads, [&](int64_t part, int64_t slot) {
+    backward.part(parts.begin(part), parts.begin(part + 1), sums.data() + part * elements,
+                  scratch[static_cast<size_t>(slot)]);
+  });
+  for (int64_t part = 1; part < parts.count; ++part) {
+    product_kernels<float>().add(sums.data() + part * elements, elements, sums.data());
+  }
+  backward.write(sums.data(), weights);
+}
+
+}  // namespace pyg_batchgnn
