@@ -76,7 +76,7 @@ void gather(int64_t rows, int64_t bytes, int64_t count) {
   const std::vector<char> table(static_cast<size_t>(rows * bytes), 'x');
   const std::vector<int64_t> index = many_below(count, rows);
   std::vector<char> out(static_cast<size_t>(count * bytes));
-  gather_rows(table.data(), bytes, bytes, index.data(), count, out.data(), 3);
+  gather_rows(table.data(), bytes, bytes, index.data(), count, {out.data(), bytes}, 3);
 }
 
 template <class Index>

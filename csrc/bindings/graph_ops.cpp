@@ -40,6 +40,12 @@ std::tuple<Tensor, Tensor, Tensor> build_for_edges(const Tensor& edge_index, int
   return build<In, Index, int64_t>(sources, destinations, edges, nodes);
 }
 
+int64_t bytes_of_row(const Tensor& table) {
+  const auto item = static_cast<int64_t>(table.element_size());
+  const auto sizes = table.sizes();
+  return std::accumulate(sizes.begin() + 1, sizes.end(), item, std::multiplies<>());
+}
+
 void collect(NodeSet& set, const std::vector<Tensor>& nodes, int64_t num_nodes) {
   set.begin(num_nodes);
   for (const Tensor& node : nodes) set.add(data<int64_t>(node), node.numel());
@@ -67,20 +73,25 @@ bool is_ascending_tensor(const Tensor& values) {
 }
 
 Tensor gather_table(const Tensor& table, const Tensor& index, int64_t threads) {
-  const int64_t rows = index.numel();
   std::vector<int64_t> sizes(table.sizes().begin(), table.sizes().end());
-  sizes[0] = rows;
+  sizes[0] = index.numel();
+  const int64_t bytes = index.numel() * bytes_of_row(table);
+  Tensor out = adopt_block(allocate_block(static_cast<size_t>(std::max<int64_t>(1, bytes))), sizes,
+                           table.scalar_type());
+  put_table(table, index, out, threads);
+  return out;
+}
+
+void put_table(const Tensor& table, const std::optional<Tensor>& index, const Tensor& out, int64_t threads) {
   const auto item = static_cast<int64_t>(table.element_size());
-  const int64_t row_bytes = std::accumulate(sizes.begin() + 1, sizes.end(), item, std::multiplies<>());
-  void* block = allocate_block(static_cast<size_t>(std::max<int64_t>(1, rows * row_bytes)));
-  Tensor out = adopt_block(block, sizes, table.scalar_type());
+  const int64_t row_bytes = bytes_of_row(table), stride = table.stride(0) * item;
   const auto* from = static_cast<const char*>(table.const_data_ptr());
-  with_integer(index, [&](auto type) {
-    gather_rows(from, row_bytes, table.stride(0) * item, data<decltype(type)>(index), rows,
-                static_cast<char*>(block), threads);
+  const RowsOut to{static_cast<char*>(out.mutable_data_ptr()), out.stride(0) * item};
+  if (!index) return copy_rows(from, row_bytes, stride, out.size(0), to, threads);
+  with_integer(*index, [&](auto type) {
+    gather_rows(from, row_bytes, stride, data<decltype(type)>(*index), index->numel(), to, threads);
     return 0;
   });
-  return out;
 }
 
 std::tuple<Tensor, std::vector<Tensor>> unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes) {

@@ -10,6 +10,7 @@ STABLE_TORCH_LIBRARY(pyg_batchgnn, m) {
   m.def("extent(Tensor values, int threads) -> (int, int)");
   m.def("is_ascending(Tensor values) -> bool");
   m.def("gather_rows(Tensor table, Tensor index, int threads) -> Tensor");
+  m.def("put_rows(Tensor table, Tensor? index, Tensor(a!) out, int threads) -> ()");
   m.def("unique_nodes(Tensor[] nodes, int num_nodes) -> (Tensor, Tensor[])");
   m.def("count_unique_nodes(Tensor[] nodes, int num_nodes) -> int");
   m.def(
@@ -89,6 +90,7 @@ STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) {
   m.impl("extent", TORCH_BOX(&extent_of));
   m.impl("is_ascending", TORCH_BOX(&is_ascending_tensor));
   m.impl("gather_rows", TORCH_BOX(&gather_table));
+  m.impl("put_rows", TORCH_BOX(&put_table));
   m.impl("sample", TORCH_BOX(&sample));
   m.impl("relay_begin", TORCH_BOX(&relay_begin));
   m.impl("relay_ask", TORCH_BOX(&relay_ask));

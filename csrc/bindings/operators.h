@@ -15,6 +15,7 @@ std::tuple<Tensor, Tensor, Tensor> build_csc(const Tensor& edge_index, int64_t n
 std::tuple<int64_t, int64_t> extent_of(const Tensor& values, int64_t threads);
 bool is_ascending_tensor(const Tensor& values);
 Tensor gather_table(const Tensor& table, const Tensor& index, int64_t threads);
+void put_table(const Tensor& table, const std::optional<Tensor>& index, const Tensor& out, int64_t threads);
 std::tuple<Tensor, std::vector<Tensor>> unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes);
 int64_t count_unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes);
 

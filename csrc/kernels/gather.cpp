@@ -12,11 +12,17 @@ constexpr int64_t kBytesAhead = 4096;     // of rows between prefetch and use
 constexpr int64_t kPrefetched = 128;      // a prefetch brings its line and the neighbouring one
 constexpr int64_t kGrainBytes = 1 << 20;  // below this much a thread costs more than it brings
 
+// Row i is row i: rows that are copied in order.
+struct InOrder {
+  int64_t operator[](int64_t i) const { return i; }
+};
+
+// `Index` is a pointer to row numbers, or InOrder.
 template <class Index>
 struct Rows {
   const char* table;
   int64_t row_bytes, stride_bytes;
-  const Index* index;
+  Index index;
 
   const char* at(int64_t i) const { return table + static_cast<int64_t>(index[i]) * stride_bytes; }
 
@@ -28,25 +34,25 @@ struct Rows {
 
 // Scalars and other narrow rows of a fixed size: one load and one store each.
 template <class Word, class Index>
-void gather_words(const Rows<Index>& rows, int64_t begin, int64_t end, char* out) {
+void gather_words(const Rows<Index>& rows, int64_t begin, int64_t end, const RowsOut& out) {
   constexpr int64_t kAhead = 64;
   for (int64_t i = begin; i < end; ++i) {
     if (i + kAhead < end) __builtin_prefetch(rows.at(i + kAhead));
-    std::memcpy(out + i * static_cast<int64_t>(sizeof(Word)), rows.at(i), sizeof(Word));
+    std::memcpy(out.at(i), rows.at(i), sizeof(Word));
   }
 }
 
 template <class Index>
-void gather_wide(const Rows<Index>& rows, int64_t begin, int64_t end, char* out) {
+void gather_wide(const Rows<Index>& rows, int64_t begin, int64_t end, const RowsOut& out) {
   const int64_t ahead = std::clamp<int64_t>(kBytesAhead / rows.row_bytes, 2, 64);
   for (int64_t i = begin; i < end; ++i) {
     if (i + ahead < end) rows.prefetch(i + ahead);
-    std::memcpy(out + i * rows.row_bytes, rows.at(i), static_cast<size_t>(rows.row_bytes));
+    std::memcpy(out.at(i), rows.at(i), static_cast<size_t>(rows.row_bytes));
   }
 }
 
 template <class Index>
-void gather_range(const Rows<Index>& rows, int64_t begin, int64_t end, char* out) {
+void gather_range(const Rows<Index>& rows, int64_t begin, int64_t end, const RowsOut& out) {
   switch (rows.row_bytes) {
     case 0:
       return;
@@ -63,17 +69,26 @@ void gather_range(const Rows<Index>& rows, int64_t begin, int64_t end, char* out
   }
 }
 
+template <class Index>
+void gather(const Rows<Index>& rows, int64_t count, const RowsOut& out, int64_t threads) {
+  const int64_t grain = kGrainBytes / std::max<int64_t>(rows.row_bytes, 8);
+  run_ranges(count, grain, threads, [&](int64_t begin, int64_t end) { gather_range(rows, begin, end, out); });
+}
+
 }  // namespace
 
 template <class Index>
 void gather_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, const Index* index,
-                 int64_t count, char* out, int64_t threads) {
-  const Rows<Index> rows{table, row_bytes, stride_bytes, index};
-  const int64_t grain = kGrainBytes / std::max<int64_t>(row_bytes, 8);
-  run_ranges(count, grain, threads, [&](int64_t begin, int64_t end) { gather_range(rows, begin, end, out); });
+                 int64_t count, const RowsOut& out, int64_t threads) {
+  gather(Rows<const Index*>{table, row_bytes, stride_bytes, index}, count, out, threads);
 }
 
-template void gather_rows(const char*, int64_t, int64_t, const int32_t*, int64_t, char*, int64_t);
-template void gather_rows(const char*, int64_t, int64_t, const int64_t*, int64_t, char*, int64_t);
+template void gather_rows(const char*, int64_t, int64_t, const int32_t*, int64_t, const RowsOut&, int64_t);
+template void gather_rows(const char*, int64_t, int64_t, const int64_t*, int64_t, const RowsOut&, int64_t);
+
+void copy_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, int64_t count, const RowsOut& out,
+               int64_t threads) {
+  gather(Rows<InOrder>{table, row_bytes, stride_bytes, {}}, count, out, threads);
+}
 
 }  // namespace pyg_batchgnn

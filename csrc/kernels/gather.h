@@ -1,14 +1,26 @@
-// Rows of a table, gathered into one contiguous block.
+// Rows of a table, gathered into a block or into another table's columns.
 #pragma once
 
 #include <cstdint>
 
 namespace pyg_batchgnn {
 
+// Where rows go: they begin `stride_bytes` apart.
+struct RowsOut {
+  char* data;
+  int64_t stride_bytes;
+
+  char* at(int64_t i) const { return data + i * stride_bytes; }
+};
+
 // out[i] = table[index[i]] for rows of `row_bytes` that begin `stride_bytes` apart in the table. Every index
 // is valid.
 template <class Index>
 void gather_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, const Index* index,
-                 int64_t count, char* out, int64_t threads);
+                 int64_t count, const RowsOut& out, int64_t threads);
+
+// out[i] = table[i]
+void copy_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, int64_t count, const RowsOut& out,
+               int64_t threads);
 
 }  // namespace pyg_batchgnn

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 from torch import Tensor
@@ -21,6 +21,8 @@ from pyg_batchgnn.comm.rows import Allocate, Received, exchange_rows, fresh, gat
 from pyg_batchgnn.comm.transport import INT_LIMIT
 from pyg_batchgnn.comm.turns import Handle, Turns
 from pyg_batchgnn.comm.wait import TransportError
+
+T = TypeVar("T")
 
 #: Seconds that a rank waits for its peers unless told otherwise.
 TIMEOUT = 600.0
@@ -46,6 +48,7 @@ class Communicator:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._turns = Turns(channel.name)
+        self._jobs = Turns(f"{channel.name}: jobs")
         self.name, self.timeout = channel.name, channel.timeout
         self.rank, self.size = channel.rank, channel.size
         self.hosts = [peer.host for peer in channel.peers]
@@ -211,6 +214,18 @@ class Communicator:
         place = as_header(Kind.CONTROL)
         self._turns.now(lambda: values.check_agreement(self._channel, arguments, place))
 
+    # Jobs ########################################################################################
+
+    def run_job(self, job: Callable[[], T]) -> T:
+        """Work that makes several exchanges, done on the calling thread, after the jobs started before."""
+        return self._jobs.now(job)
+
+    def start_job(self, job: Callable[[], T]) -> Handle[T]:
+        """Work that makes several exchanges, done on a thread of the communicator's own, in the order of
+        asking. While a job is under way only jobs may use the communicator, so that the order of exchanges
+        does not depend on timing."""
+        return self._jobs.start(job)
+
     # The end #####################################################################################
 
     @contextlib.contextmanager
@@ -234,9 +249,9 @@ class Communicator:
 
     def close(self, reason: str = "") -> None:
         """Leaves. Not collective: it never waits for peers, and those that wait for this rank are told."""
-        if not self._turns.stop(0.0):
+        if not (self._turns.stop(0.0) and self._jobs.stop(0.0)):
             self._channel.stopping.set()
-            if not self._turns.stop(1.0):
+            if not (self._jobs.stop(1.0) and self._turns.stop(1.0)):
                 self._channel.fail(CommError(reason or "closed in the middle of an exchange", [self.rank]))
         self._channel.close(reason)
         _OPEN.discard(self)

@@ -20,6 +20,7 @@ class Kind(IntEnum):
     FEATURES = 2
     GRADIENTS = 3
     CONTROL = 4
+    LOOKUP = 5  # internal ids of original ids, and back
 
 
 class Operation(IntEnum):

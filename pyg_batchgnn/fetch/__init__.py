@@ -3,5 +3,6 @@
 from pyg_batchgnn.fetch.group import Fetch, fetch_group
 from pyg_batchgnn.fetch.in_place import as_table, point_into
 from pyg_batchgnn.fetch.mapped import is_mapped
+from pyg_batchgnn.fetch.remote import Fetched, RemoteFetch
 
-__all__ = ["Fetch", "as_table", "fetch_group", "is_mapped", "point_into"]
+__all__ = ["Fetch", "Fetched", "RemoteFetch", "as_table", "fetch_group", "is_mapped", "point_into"]

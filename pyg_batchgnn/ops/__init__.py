@@ -17,7 +17,7 @@ from pyg_batchgnn.ops.aggregate import (
 from pyg_batchgnn.ops.aggregate_autograd import aggregate_beside
 from pyg_batchgnn.ops.attention import Attention, attention, attention_key, attention_weights
 from pyg_batchgnn.ops.checks import INTEGERS, check_matrix, check_range, check_vector, extent, is_ascending
-from pyg_batchgnn.ops.graph import build_csc, count_unique_nodes, gather_rows, unique_nodes
+from pyg_batchgnn.ops.graph import build_csc, count_unique_nodes, gather_rows, put_rows, unique_nodes
 from pyg_batchgnn.ops.keys import drawn_key, dropout_key, keyed_permutation, minibatch_key
 from pyg_batchgnn.ops.library import simd_level, to_signed
 from pyg_batchgnn.ops.linear import LinearInput, RowsOfTable, linear
@@ -70,6 +70,7 @@ __all__ = [
     "mask_grad",
     "memory_stats",
     "minibatch_key",
+    "put_rows",
     "reset_peak",
     "simd_level",
     "to_signed",

@@ -54,6 +54,33 @@ def gather_rows(table: Tensor, index: Tensor, threads: int | None = None) -> Ten
     return kernels.gather_rows(table, index, threads or torch.get_num_threads())
 
 
+def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None, threads: int | None = None) -> None:
+    """``out[i] = table[index[i]]``, or ``out[i] = table[i]``: into part of a block, or into a column of
+    packed rows.
+
+    Args:
+        out: [M, ...] on the CPU, of the table's dtype and row shape; rows must be contiguous, ``out`` need
+            not be.
+        table: [N, ...]; rows must be contiguous.
+        index: [M] int32 or int64 in [0, N), trusted; None copies the first M rows in order.
+        threads: at most so many threads; torch's own number where None.
+    """
+    if out.dtype != table.dtype or out.shape[1:] != table.shape[1:]:
+        raise ValueError(
+            f"rows of {table.dtype} {list(table.shape[1:])} cannot be put into {out.dtype} "
+            f"{list(out.shape[1:])}"
+        )
+    rows = len(table) if index is None else len(index)
+    if len(out) > rows or (index is not None and len(out) != rows):
+        raise ValueError(f"{rows} rows do not fill {len(out)}")
+    if not len(out) or not out[0].numel():
+        return
+    for name, tensor in (("out", out), ("table", table)):
+        if tensor.device.type != "cpu" or not tensor[0].is_contiguous():
+            raise ValueError(f"{name}'s rows must be contiguous, on the CPU; call .contiguous()")
+    kernels.put_rows(table.detach(), index, out, threads or torch.get_num_threads())
+
+
 def unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> tuple[Tensor, list[Tensor]]:
     """Distinct entries of several int64 vectors of node ids, ascending, and where each vector's entries lie
     in them."""

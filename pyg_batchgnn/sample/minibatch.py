@@ -30,6 +30,8 @@ class Minibatch:
             itself where attributes are read in place.
         block: attributes by name: rows of the distinct nodes of the fetch group that the minibatch belongs
             to, or the user's own tables, a row a node of the graph.
+        edge_block: edge attributes by name, [E, ...], a row an edge of the minibatch, where a loader over
+            distributed stores fetched them.
         seed: of the sampler, which with `epoch` and `key` also keys dropout.
         epoch: in which the minibatch was sampled.
     """
@@ -44,6 +46,7 @@ class Minibatch:
     input_id: Tensor | None = None
     row: Tensor | None = None
     block: dict[str, Tensor] = field(default_factory=dict)
+    edge_block: dict[str, Tensor] = field(default_factory=dict)
     seed: int = 0
     epoch: int = 0
 
@@ -84,7 +87,8 @@ class Minibatch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the minibatch's own tensors, the shared block not counted."""
+        """Bytes of the minibatch's own tensors, the block that it shares with others not counted."""
         edges = self.indices if self.coo is None else self.coo
         own = [self.node, self.indptr, edges, self.edge, None if self.row is self.node else self.row]
+        own += self.edge_block.values()
         return sum(tensor.nbytes for tensor in own if tensor is not None)

@@ -80,6 +80,46 @@ def test_gather_rows_refuses(table: Tensor) -> None:
         ops.gather_rows(table, torch.tensor([0]))
 
 
+@pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64, None])
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 8, 100, 5000])
+def test_put_rows_into_columns_of_bytes(width: int, index_dtype: torch.dtype | None) -> None:
+    """Into and out of packed rows, whatever their alignment; what lies beside them stays."""
+    table = torch.randint(256, (60, width), dtype=torch.uint8)
+    index = None if index_dtype is None else torch.randint(60, (41,), dtype=index_dtype)
+    packed = torch.full((41, width + 8), 7, dtype=torch.uint8)
+    ops.put_rows(packed[:, 3 : 3 + width], table, index, threads=3)
+    wanted = table[:41] if index is None else table[index.long()]
+    assert torch.equal(packed[:, 3 : 3 + width], wanted)
+    assert (packed[:, :3] == 7).all() and (packed[:, 3 + width :] == 7).all()
+    back = ops.empty((41, width), torch.uint8)
+    ops.put_rows(back, packed[:, 3 : 3 + width])
+    assert torch.equal(back, wanted)
+
+
+def test_put_rows_of_nothing_and_refusals() -> None:
+    ops.put_rows(torch.empty(0, 3), torch.empty(0, 3), torch.empty(0, dtype=torch.int32))
+    ops.put_rows(torch.empty(4, 0), torch.empty(4, 0))
+    for out, table, index, text in (
+        (torch.empty(2, 3), torch.empty(2, 4), None, "cannot be put"),
+        (torch.empty(2, 3), torch.empty(2, 3).double(), None, "cannot be put"),
+        (torch.empty(2, 3), torch.empty(1, 3), None, "do not fill"),
+        (torch.empty(2, 3), torch.empty(9, 3), torch.tensor([1]), "do not fill"),
+        (torch.empty(3, 2).t(), torch.empty(2, 3), None, "must be contiguous"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            ops.put_rows(out, table, index)
+
+
+def test_empty_memory_is_used_again() -> None:
+    for dtype in (torch.bool, torch.bfloat16, torch.int64):
+        tensor = ops.empty((300, 7), dtype)
+        assert tensor.shape == (300, 7) and tensor.dtype is dtype and tensor.is_contiguous()
+        address = tensor.data_ptr()
+        del tensor
+        assert ops.empty((300, 7), dtype).data_ptr() == address
+    assert ops.empty((0, 3), torch.float32).shape == (0, 3)
+
+
 @pytest.mark.parametrize(
     "lists",
     [[[]], [[], []], [[5]], [[3, 1, 3], [1, 99]], [list(range(100)), [0]], [[63, 64, 65], [127, 0]]],

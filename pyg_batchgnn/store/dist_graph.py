@@ -1,0 +1,108 @@
+"""A graph whose edges are spread over ranks, as a PyG `GraphStore`."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+from torch_geometric.data import EdgeAttr, GraphStore
+from torch_geometric.data.graph_store import EdgeLayout
+
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.ops import minibatch_key
+from pyg_batchgnn.partition import Part, PartitionBook
+from pyg_batchgnn.store.directory import internal_ids, original_ids
+from pyg_batchgnn.store.hybrid import HybridTopology
+
+#: How PyG names the one kind of edges of a homogeneous graph.
+EDGE_TYPE = ("node", "to", "node")
+
+
+class DistGraphStore(GraphStore):
+    """The edges of a partitioned graph: every rank has all in-edges of the nodes that it owns.
+
+    Making one is collective, and so is everything that says so.
+
+    Args:
+        part: this rank's part, of as many parts as there are ranks.
+        comm: of all ranks; the stores and loaders of a graph share one, beside which training needs its own.
+        topology: the whole graph, from `replicate_topology`, where every rank has it (hybrid partitioning:
+            sampling then asks nobody, and only features are spread); None where it has not.
+
+    Raises:
+        ValueError: the part is not this rank's, or the topology not that of the graph.
+        AgreementError: ranks have parts of different graphs.
+    """
+
+    def __init__(self, part: Part, comm: Communicator, topology: HybridTopology | None = None) -> None:
+        super().__init__()
+        check_part(part, comm)
+        sizes = (part.book.num_nodes, part.num_edges)
+        given = sizes if topology is None else (topology.graph.num_nodes, topology.graph.num_edges)
+        if given != sizes:
+            raise ValueError(
+                f"topology has {given[0]} nodes and {given[1]} edges, but the graph has {sizes[0]} and "
+                f"{sizes[1]}: give replicate_topology(part, comm)"
+            )
+        book = f"{minibatch_key(part.book.offsets):016x}"
+        comm.check_agreement(
+            {"partition book": book, "edges": part.num_edges, "hybrid": topology is not None}
+        )
+        self.part, self.comm, self.topology = part, comm, topology
+
+    @property
+    def book(self) -> PartitionBook:
+        """Who owns which node."""
+        return self.part.book
+
+    @property
+    def num_nodes(self) -> int:
+        """Of the whole graph."""
+        return self.book.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """Of the whole graph."""
+        return self.part.num_edges
+
+    def internal_ids(self, original: Tensor) -> Tensor:
+        """Internal ids of [n] int64 original ids; collective, unless every rank knows all of them."""
+        if self.topology is not None:
+            return self.topology.internal[original].to(torch.int64)
+        return internal_ids(self.part, self.comm, original)
+
+    def get_all_edge_attrs(self) -> list[EdgeAttr]:
+        """One kind of edges."""
+        return [EdgeAttr(EDGE_TYPE, EdgeLayout.COO, size=(self.num_nodes, self.num_nodes))]
+
+    def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
+        """Sources and destinations, original ids, of the edges that this rank owns, by destination;
+        collective. All ranks together have every edge once."""
+        if edge_attr.layout is not EdgeLayout.COO:
+            raise ValueError(
+                f"the graph is spread over ranks: a rank's own edges can be had in layout 'coo', not in "
+                f"{edge_attr.layout.value!r}"
+            )
+        sources = original_ids(self.part, self.comm, self.part.indices.to(torch.int64))
+        degrees = self.part.indptr[1:] - self.part.indptr[:-1]
+        return sources, torch.repeat_interleave(self.part.node, degrees)
+
+    def _put_edge_index(self, edge_index: Any, edge_attr: EdgeAttr) -> NoReturn:
+        raise NotImplementedError("edges of a partitioned graph cannot be changed; partition another one")
+
+    def _remove_edge_index(self, edge_attr: EdgeAttr) -> NoReturn:
+        raise NotImplementedError("edges of a partitioned graph cannot be removed; partition another one")
+
+    def __repr__(self) -> str:
+        kind = "hybrid" if self.topology is not None else "partitioned"
+        return f"DistGraphStore({self.num_nodes:,} nodes, {self.num_edges:,} edges, {kind}, {self.comm!r})"
+
+
+def check_part(part: Part, comm: Communicator) -> None:
+    """Raises ValueError unless the part is this rank's."""
+    if part.book.parts != comm.size or part.number != comm.rank:
+        raise ValueError(
+            f"rank {comm.rank} of {comm.size} was given part {part.number} of {part.book.parts}; give every "
+            f"rank its own part, of as many as there are ranks"
+        )

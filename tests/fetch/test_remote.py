@@ -1,0 +1,27 @@
+"""Fetch groups over ranks: the whole graph's rows, each remote one once, in exactly two rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.comm.ranks import run_ranks
+
+JOBS = "tests.fetch.job_remote"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "hosts"), [(1, [0]), (2, [0, 1]), (3, [0, 1, 1]), (4, [0, 1, 2, 0])], ids=str
+)
+def test_groups_hold_what_the_whole_graph_holds(ranks: int, hosts: Sequence[int]) -> None:
+    run_ranks(f"{JOBS}:groups", ranks, hosts=hosts)
+
+
+def test_attributes_of_any_type_and_shape() -> None:
+    run_ranks(f"{JOBS}:values", 2, hosts=[0, 1])
+
+
+def test_the_steady_state_takes_no_memory() -> None:
+    for result in run_ranks(f"{JOBS}:steady", 2, hosts=[0, 1]):
+        assert result.value[1] == result.value[-1]

@@ -1,0 +1,142 @@
+"""What ranks do in test_dist.py: every job runs all cases and raises where something differs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.data import TensorAttr
+
+from pyg_batchgnn.comm import AgreementError, Communicator, Kind
+from pyg_batchgnn.store import (
+    EDGE_TYPE,
+    CscGraph,
+    DistFeatureStore,
+    DistGraphStore,
+    HybridTopology,
+    replicate_topology,
+)
+from tests.partition.graphs import CASES, part_of, whole
+
+
+def some_ids(size: int, rank: int, how: str) -> torch.Tensor:
+    """Other ids on every rank, with repetitions; sometimes none."""
+    draw = torch.Generator().manual_seed(rank + 10 * len(how))
+    if how == "none here" and rank == 0:
+        return torch.empty(0, dtype=torch.int64)
+    return torch.randint(size, (7 * rank + 3,), generator=draw)
+
+
+def reads() -> None:
+    """Attributes by original id are those of the whole graph."""
+    with Communicator.create("stores", timeout=20) as comm:
+        for case in CASES:
+            data = whole(case)
+            for share in (True, False):
+                part = part_of(case, comm.size, comm.rank)
+                store = DistFeatureStore(part, comm, share=share)
+                names = {attr.attr_name for attr in store.get_all_tensor_attrs()}
+                assert names == {"x", "y", "train_mask", "edge_attr", "edge_kind"}
+                for how in ("some", "none here"):
+                    index = some_ids(case.nodes, comm.rank, how)
+                    attrs = [TensorAttr(None, name, index) for name in ("y", "x", "train_mask")]
+                    y, x, mask = store.multi_get_tensor(attrs)
+                    assert torch.equal(x, data.x[index]) and torch.equal(y, data.y[index])
+                    assert torch.equal(mask, data.train_mask[index])
+                    if case.edges:
+                        index = some_ids(case.edges, comm.rank, how)
+                        found = store.get_tensor(EDGE_TYPE, "edge_attr", index=index)
+                        assert torch.equal(found, data.edge_attr[index])
+                        found = store[EDGE_TYPE, "edge_kind", index]
+                        assert torch.equal(found, data.edge_kind[index])
+                assert torch.equal(store.get_tensor(None, "x", index=slice(None)), data.x)
+                assert store.get_tensor_size(None, "x") == (case.nodes, 5)
+                assert store.get_tensor_size(EDGE_TYPE, "edge_kind") == (case.edges,)
+            half = DistFeatureStore(part_of(case, comm.size, comm.rank), comm, floats=torch.bfloat16)
+            found = half.get_tensor(None, "x", index=slice(0, case.nodes, 2))
+            assert torch.equal(found, data.x[::2].bfloat16())
+
+
+def writes() -> None:
+    """Where ranks write the same row, the last of the highest rank stays."""
+    with Communicator.create("stores", timeout=20) as comm:
+        for case in CASES:
+            data = whole(case)
+            store = DistFeatureStore(part_of(case, comm.size, comm.rank), comm)
+            for rank in range(comm.size):  # in one process, in the order of ranks
+                index = some_ids(case.nodes, rank, "write")
+                for at, node in enumerate(index.tolist()):
+                    data.x[node] = 1000 * rank + at
+                index = some_ids(case.edges, rank, "write") if case.edges else index[:0]
+                for at, edge in enumerate(index.tolist()):
+                    data.edge_kind[edge] = 100 * rank + at
+            index = some_ids(case.nodes, comm.rank, "write")
+            rows = 1000.0 * comm.rank + torch.arange(len(index)).view(-1, 1).expand(-1, 5)
+            assert store.put_tensor(rows, None, "x", index=index)
+            if case.edges:
+                index = some_ids(case.edges, comm.rank, "write")
+                rows = 100 * comm.rank + torch.arange(len(index), dtype=torch.int16)
+                store.put_tensor(rows, EDGE_TYPE, "edge_kind", index=index)
+                found = store.get_tensor(EDGE_TYPE, "edge_kind", index=slice(None))
+                assert torch.equal(found, data.edge_kind)
+            assert torch.equal(store.get_tensor(None, "x", index=slice(None)), data.x)
+
+
+def graphs() -> None:
+    """All ranks together have every edge once; with the whole topology every id is known here."""
+    with Communicator.create("stores", timeout=20) as comm:
+        for case in CASES:
+            data = whole(case)
+            part = part_of(case, comm.size, comm.rank)
+            graph = DistGraphStore(part, comm)
+            (attr,) = graph.get_all_edge_attrs()
+            assert attr.size == (case.nodes, case.nodes)
+            edges = torch.stack(graph.get_edge_index(attr))
+            assert torch.equal(edges, data.edge_index[:, part.edge_ids])
+            every = comm.all_gather(part.edge_ids).rows
+            assert torch.equal(every.sort().values, torch.arange(case.edges))
+            index = some_ids(case.nodes, comm.rank, "some")
+            internal = graph.internal_ids(index)
+            hybrid = DistGraphStore(part, comm, replicate_topology(part, comm))
+            before = comm.counters.snapshot()
+            assert torch.equal(hybrid.internal_ids(index), internal)
+            assert (comm.counters.snapshot() - before)[Kind.LOOKUP].rounds == 0
+            owned = (internal >= part.first) & (internal < part.first + part.num_nodes)
+            assert torch.equal(part.node[internal[owned] - part.first], index[owned])
+            assert str(case.nodes) in repr(graph) and "hybrid" in repr(hybrid)
+
+
+def refusals() -> None:
+    """What cannot be is refused, with a remedy, before anything is exchanged."""
+    with Communicator.create("stores", timeout=20) as comm:
+        part = part_of(CASES[0], comm.size, comm.rank)
+        features, graph = DistFeatureStore(part, comm), DistGraphStore(part, comm)
+        refused: list[tuple[type[Exception], str, Any]] = [
+            (ValueError, "no rank holds all of 'x'", lambda: features.get_tensor(None, "x", index=None)),
+            (KeyError, "no node attribute 'z'", lambda: features.get_tensor(None, "z", index=[1])),
+            (KeyError, "no edge attribute 'x'", lambda: features.get_tensor(EDGE_TYPE, "x", index=[1])),
+            (IndexError, "holds 120", lambda: features.get_tensor(None, "x", index=[120])),
+            (TypeError, "integer ids", lambda: features.get_tensor(None, "x", index=torch.ones(2))),
+            (NotImplementedError, "leave it out", lambda: features.remove_tensor(None, "x", index=None)),
+            (ValueError, r"shape \[2, 5\]", lambda: features.put_tensor(torch.ones(2), None, "x", [1, 2])),
+            (TypeError, "convert", lambda: features.put_tensor(torch.ones(1), None, "y", [1])),
+            (ValueError, "'coo'", lambda: graph.get_edge_index(EDGE_TYPE, "csc")),
+            (
+                NotImplementedError,
+                "cannot be changed",
+                lambda: graph.put_edge_index((1, 2), EDGE_TYPE, "coo"),
+            ),
+            (ValueError, "was given part", lambda: DistGraphStore(part_of(CASES[0], comm.size + 1, 0), comm)),
+            (TypeError, "floating-point type", lambda: DistFeatureStore(part, comm, floats=torch.int8)),
+            (ValueError, "topology has 3 nodes", lambda: DistGraphStore(part, comm, _small())),
+        ]
+        for error, text, call in refused:
+            with pytest.raises(error, match=text):
+                call()
+        with pytest.raises(AgreementError, match="edge attributes"):
+            DistFeatureStore(part_of(CASES[0], comm.size, comm.rank, edge_attributes=comm.rank == 0), comm)
+
+
+def _small() -> HybridTopology:
+    return HybridTopology(CscGraph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 3), torch.arange(3))
