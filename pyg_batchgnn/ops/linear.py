@@ -67,9 +67,9 @@ def linear(
         threads: at most so many; torch's own number where None.
 
     Returns:
-        [num_rows, O] of ``out_dtype``, with gradients for inputs that are tensors, weights and bias. Where an
-        element of the output's gradient is exactly 0, its products may be skipped, whatever they are
-        multiplied with.
+        [num_rows, O] of ``out_dtype``, with gradients for inputs that are tensors, weights and bias. In
+        gradients, products of an exact 0 (of the output's gradient, of an input) may be skipped, whatever it
+        is multiplied with.
     """
     if not inputs or len(inputs) != len(weights):
         raise ValueError(

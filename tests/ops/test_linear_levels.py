@@ -18,12 +18,16 @@ LEVELS = ("", "avx2", "baseline")
 PROGRAM = """
 import sys
 import torch
-from tests.ops.test_linear import gradients, make_case
+from tests.ops.test_linear import View, gradients, make_case
+
+torch.manual_seed(0)
 
 answers = []
 for dtype in (torch.float32, torch.float64, torch.bfloat16):
     for rows, outputs, columns, groups in ((200, 130, (33, 16), 1), (65, 47, (5,), 3), (1, 1, (1,), 1)):
         case = make_case(rows, outputs, columns, groups, dtype, table_dtype=torch.float16)
+        case.inputs.append(View(torch.randn(37, 40 * groups).relu(), torch.randint(37, (rows,))))
+        case.weights.append(torch.randn(outputs * groups, 40, dtype=dtype, requires_grad=True))
         for update in ({}, {"drop": 0.3, "key": 5}):
             y = case.run(**update)
             answers += [y.detach(), *gradients(y, case.leaves())]

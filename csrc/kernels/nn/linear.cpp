@@ -5,6 +5,7 @@
 
 #include "kernels/allocation.h"
 #include "kernels/nn/linear_operands.h"
+#include "kernels/nn/linear_zeros.h"
 #include "kernels/parallel.h"
 
 namespace pyg_batchgnn {
@@ -59,7 +60,8 @@ class PackedWeight {
   Buffer<Value> panels_;
 };
 
-// One call's constants, and the work on one block of rows.
+// One call's constants, and the work on one block of rows: tile by tile, or where an input has many zeros as
+// sums of the block's rows, which skip them.
 template <class Operands>
 class Forward {
  public:
@@ -76,6 +78,7 @@ class Forward {
         dropout_(update.key, update.drop) {
     for (size_t t = 0; t < inputs.size(); ++t) {
       weights_.emplace_back(shape, weights[t], inputs[t].columns / shape.groups);
+      if constexpr (Operands::kSkipsZeros) skipping_.emplace_back(shape, inputs[t], weights[t]);
     }
     if (update.bias == nullptr) return;
     // A panel's last vector may reach beyond the end.
@@ -90,8 +93,22 @@ class Forward {
     std::vector<uint64_t> row_keys;
     std::vector<Ahead::Row> next;
     Ahead ahead;
-    Buffer<T> tile;
+    Buffer<T> sums;  // of a tile, or of a block's rows
+    std::vector<RowBlock<T>> blocks;
   };
+
+  // Takes all memory beforehand, but for rows that are converted: how much is held at a time then does not
+  // depend on when threads begin.
+  void prepare(Scratch& scratch) const {
+    scratch.blocks.resize(skipping_.size());
+    bool skips = false;
+    for (size_t t = 0; t < skipping_.size(); ++t) {
+      if (!skipping_[t].worthwhile()) continue;
+      skips = true;
+      scratch.blocks[t].resize(std::min(kBlockRows, shape_.rows), inputs_[t].columns);
+    }
+    scratch.sums.reserve(skips ? kBlockRows * sums_stride() : kTileRows * kernels_.panel);
+  }
 
   // Rows [begin, end), with those up to `next_end` fetched on the way.
   void block(int64_t begin, int64_t end, int64_t next_end, Scratch& scratch) const {
@@ -99,7 +116,6 @@ class Forward {
     foresee(inputs_, end, next_end, scratch.next);
     scratch.ahead = {scratch.next.data(), scratch.next.data() + scratch.next.size()};
     read_rows(begin, end, scratch);
-    scratch.tile.reserve(kTileRows * kernels_.panel);
     scratch.row_keys.resize(kBlockRows);
     if (drops()) {
       for (int64_t i = begin; i < end; ++i) {
@@ -107,18 +123,19 @@ class Forward {
         scratch.row_keys[static_cast<size_t>(i - begin)] = dropout_row_key(update_.key, node);
       }
     }
-    const int64_t outputs = shape_.group_outputs();
+    const bool skips = std::any_of(scratch.blocks.begin(), scratch.blocks.end(),
+                                   [](const RowBlock<T>& read) { return read.rows != 0; });
     for (int64_t group = 0; group < shape_.groups; ++group) {
-      for (int64_t first = 0; first < outputs; first += kernels_.panel) {
-        const int64_t columns = std::min(kernels_.panel, outputs - first);
-        for (int64_t row = begin; row < end; row += kTileRows) {
-          tile(group, first, columns, row - begin, row, std::min(kTileRows, end - row), scratch);
-        }
+      if (skips) {
+        rows(group, begin, end - begin, scratch);
+      } else {
+        tiles(group, begin, end, scratch);
       }
     }
   }
 
  private:
+  int64_t sums_stride() const { return block_stride<T>(shape_.group_outputs()); }
   bool drops() const { return update_.drop > 0 && dropout_.kept_levels < kDropoutLevels; }
 
   void read_rows(int64_t begin, int64_t end, Scratch& scratch) const {
@@ -126,34 +143,84 @@ class Forward {
     scratch.converted.resize(inputs_.size());
     for (size_t t = 0; t < inputs_.size(); ++t) {
       const Value** const values = scratch.values.data() + t * kBlockRows;
+      if (Operands::kSkipsZeros && read_zeros(t, begin, end, scratch)) continue;
       Operands::rows(shape_, inputs_[t], begin, end, scratch.converted[t], values);
       for (int64_t i = end - begin; i < kBlockRows; ++i) values[i] = values[0];
     }
   }
 
-  // Rows of the block from `at`, which are `row` and following of the output, and one panel's columns.
-  void tile(int64_t group, int64_t first, int64_t columns, int64_t at, int64_t row, int64_t rows,
-            Scratch& scratch) const {
-    const int64_t padded = round_up(columns, kernels_.width);
-    const std::vector<const Value*>& values = scratch.values;
-    const Value* starts[kTileRows];
-    for (size_t t = 0; t < inputs_.size(); ++t) {
-      const PackedWeight<Operands>& weight = weights_[t];
-      for (int64_t r = 0; r < kTileRows; ++r) {
-        starts[r] = values[t * kBlockRows + static_cast<size_t>(at + r)] + group * weight.terms();
+  // Whether products skip the zeros of these rows of an input, which are then read; else no row is.
+  bool read_zeros(size_t t, int64_t begin, int64_t end, Scratch& scratch) const {
+    RowBlock<T>& block = scratch.blocks[t];
+    block.rows = 0;
+    if (!skipping_[t].worthwhile()) return false;
+    read_block(inputs_[t], shape_.compute, begin, end, block);
+    if (block.sparse) return true;
+    block.rows = 0;
+    return false;
+  }
+
+  void tiles(int64_t group, int64_t begin, int64_t end, Scratch& scratch) const {
+    const int64_t outputs = shape_.group_outputs();
+    T* const tile = scratch.sums.data();
+    for (int64_t first = 0; first < outputs; first += kernels_.panel) {
+      const int64_t columns = std::min(kernels_.panel, outputs - first);
+      const int64_t padded = round_up(columns, kernels_.width);
+      for (int64_t row = begin; row < end; row += kTileRows) {
+        for (size_t t = 0; t < inputs_.size(); ++t) {
+          add_tile(t, group, first, row - begin, tile, padded, scratch);
+        }
+        finish(group, first, columns, row, std::min(kTileRows, end - row), tile, padded,
+               scratch.row_keys.data() + (row - begin));
       }
-      Operands::multiply({starts, weight.terms(), padded / kernels_.width, weight.panel(group, first), padded,
-                          scratch.tile.data(), t != 0, &scratch.ahead});
     }
+  }
+
+  void rows(int64_t group, int64_t begin, int64_t rows, Scratch& scratch) const {
+    const int64_t outputs = shape_.group_outputs(), stride = sums_stride();
+    T* const sums = scratch.sums.data();
+    for (size_t t = 0; t < inputs_.size(); ++t) {
+      const RowBlock<T>& block = scratch.blocks[t];
+      if (block.rows != 0) {
+        if (t == 0) std::fill_n(sums, rows * stride, T{0});
+        skipping_[t].add(group, block, sums, stride, scratch.ahead);
+        continue;
+      }
+      for (int64_t first = 0; first < outputs; first += kernels_.panel) {
+        for (int64_t at = 0; at < rows; at += kTileRows) {
+          add_tile(t, group, first, at, sums + at * stride + first, stride, scratch);
+        }
+      }
+    }
+    finish(group, 0, outputs, begin, rows, sums, stride, scratch.row_keys.data());
+  }
+
+  // The product of an input's rows of the block from `at` with one panel of its weight, added to those of the
+  // inputs before it.
+  void add_tile(size_t t, int64_t group, int64_t first, int64_t at, T* sums, int64_t stride,
+                Scratch& scratch) const {
+    const PackedWeight<Operands>& weight = weights_[t];
+    const int64_t columns = std::min(kernels_.panel, shape_.group_outputs() - first);
+    const int64_t padded = round_up(columns, kernels_.width);
+    const Value* starts[kTileRows];
+    for (int64_t r = 0; r < kTileRows; ++r) {
+      starts[r] = scratch.values[t * kBlockRows + static_cast<size_t>(at + r)] + group * weight.terms();
+    }
+    Operands::multiply({starts, weight.terms(), padded / kernels_.width, weight.panel(group, first), padded,
+                        sums, stride, t != 0, &scratch.ahead});
+  }
+
+  // Bias, ReLU and dropout of columns [first, first + columns) of a group, on their way to memory.
+  void finish(int64_t group, int64_t first, int64_t columns, int64_t row, int64_t rows, const T* sums,
+              int64_t stride, const uint64_t* row_keys) const {
     const int64_t column = group * shape_.group_outputs() + first;
     const int64_t element = element_bytes(shape_.compute), mask_bytes = (shape_.outputs + 7) / 8;
-    kernels_.finish({scratch.tile.data(), padded, rows, column, columns,
-                     update_.bias != nullptr ? bias_.data() + column : nullptr, update_.relu,
-                     drops() ? &dropout_ : nullptr, scratch.row_keys.data() + at,
-                     static_cast<char*>(output_.y) + (row * shape_.outputs + column) * element,
-                     shape_.compute, shape_.outputs,
-                     output_.mask != nullptr ? output_.mask + row * mask_bytes : nullptr, mask_bytes,
-                     shape_.rows * shape_.outputs * element >= kStreamedBytes});
+    kernels_.finish(
+        {sums, stride, rows, column, columns, update_.bias != nullptr ? bias_.data() + column : nullptr,
+         update_.relu, drops() ? &dropout_ : nullptr, row_keys,
+         static_cast<char*>(output_.y) + (row * shape_.outputs + column) * element, shape_.compute,
+         shape_.outputs, output_.mask != nullptr ? output_.mask + row * mask_bytes : nullptr, mask_bytes,
+         shape_.rows * shape_.outputs * element >= kStreamedBytes});
   }
 
   const ProductKernels<T>& kernels_;
@@ -163,6 +230,7 @@ class Forward {
   const LinearOutput& output_;
   const Dropout dropout_;
   std::vector<PackedWeight<Operands>> weights_;
+  std::vector<SkippingWeight<T>> skipping_;  // none where zeros are not skipped
   Buffer<T> bias_;
 };
 
@@ -176,7 +244,8 @@ void run(const LinearShape& shape, const std::vector<LinearInput>& inputs,
   const int64_t task_rows = kBlockRows * std::clamp<int64_t>(blocks / (8 * threads), 1, kBlocksPerTask);
   const int64_t tasks = (shape.rows + task_rows - 1) / task_rows;
   std::vector<typename Forward<Operands>::Scratch> scratch(
-      static_cast<size_t>(std::max<int64_t>(1, threads)));
+      static_cast<size_t>(std::clamp<int64_t>(threads, 1, std::max<int64_t>(1, tasks))));
+  for (auto& one : scratch) forward.prepare(one);
   run_tasks(tasks, threads, [&](int64_t task, int64_t slot) {
     const int64_t end = std::min(shape.rows, (task + 1) * task_rows);
     for (int64_t row = task * task_rows; row < end; row += kBlockRows) {

@@ -1,10 +1,10 @@
 // The gradients of a dense layer in one pass over its output's gradient.
 //
 // After ReLU and dropout most of that gradient is zero, and which elements are is known by bits: where at
-// most kDense of a block is not zero, products skip the rest.
+// most kDense of a block is not zero, products skip the rest. The gradient of a weight can skip zeros of the
+// input instead, as its transpose.
 
 #include <algorithm>
-#include <bit>
 #include <vector>
 
 #include "kernels/allocation.h"
@@ -12,33 +12,17 @@
 #include "kernels/nn/linear_blocks.h"
 #include "kernels/nn/linear_grads_pairs.h"
 #include "kernels/nn/linear_parts.h"
+#include "kernels/nn/row_block.h"
 #include "kernels/parallel.h"
 
 namespace pyg_batchgnn {
 namespace {
 
 constexpr int64_t kBlockRows = kGradBlockRows;
-constexpr double kDense = 0.6;             // share of non-zeros from which the dense product is faster
-constexpr int64_t kCacheBytes = 28 << 10;  // of an operand's block that stays in the first cache
 
-// A block of the gradient, and which of its elements are not zero by rows and by columns.
-template <class T>
-struct GradBlock {
-  int64_t rows, stride, words;  // words a row
-  Buffer<T> values;             // [kBlockRows, stride]
-  Buffer<uint64_t> by_row;      // [kBlockRows, words]
-  Buffer<uint64_t> by_column;   // [stride]
-  bool sparse;
-
-  // Bits of columns [first, first + count) of a row, count <= kWordBits.
-  uint64_t row_bits(int64_t row, int64_t first, int64_t count) const {
-    const uint64_t* const from = by_row.data() + row * words;
-    const int64_t word = first / kWordBits, inside = first % kWordBits;
-    uint64_t bits = from[word] >> inside;
-    if (inside != 0 && word + 1 < words) bits |= from[word + 1] << (kWordBits - inside);
-    return count == kWordBits ? bits : bits & ((uint64_t{1} << count) - 1);
-  }
-};
+// Which operand of a weight's gradient gives the factors, whose zeros are skipped: the sums' rows are the
+// columns of that one.
+enum class Factors : uint8_t { kGradient, kInput };
 
 template <class T>
 class Backward {
@@ -51,29 +35,42 @@ class Backward {
         inputs_(inputs),
         gradient_(gradient),
         wanted_(wanted),
-        grad_stride_(block_stride<T>(round_up(shape.outputs, kWordBits))),
-        weights_(inputs.size()) {
+        weights_(inputs.size()),
+        factors_(inputs.size(), Factors::kGradient) {
     for (size_t t = 0; t < inputs.size(); ++t) {
       if (wanted.inputs[t] != nullptr) spread_weight(weights[t], t);
     }
+    if (!wanted.weights.empty()) choose_factors();
   }
 
-  // Sums of one part: weights as [outputs, stride of the input's columns], then the bias.
-  int64_t weight_stride(size_t t) const { return block_stride<T>(group_columns(t)); }
+  // Sums of one part: a weight's as [outputs, input's columns] or the other way round, then the bias's.
   int64_t part_elements() const {
-    int64_t total = grad_stride_;
-    for (size_t t = 0; t < inputs_.size(); ++t) total += padded_outputs() * weight_stride(t);
+    int64_t total = shape_.outputs;
+    for (size_t t = 0; t < inputs_.size(); ++t) total += sum_elements(t);
     return total;
   }
 
   struct Scratch {
-    GradBlock<T> grad;
-    Buffer<T> input;
+    RowBlock<T> grad;
+    RowBlock<T> input;
     Buffer<T> product;
     std::vector<const T*> values;
     std::vector<Ahead::Row> next;
     Ahead ahead;
   };
+
+  // Takes all memory beforehand: how much is held at a time then does not depend on when threads begin.
+  void prepare(Scratch& scratch) const {
+    int64_t most_columns = 0, most_stride = 0;
+    for (size_t t = 0; t < inputs_.size(); ++t) {
+      most_columns = std::max(most_columns, inputs_[t].columns);
+      if (wanted_.inputs[t] != nullptr) most_stride = std::max(most_stride, weight_stride(t));
+    }
+    const int64_t rows = std::min(kBlockRows, shape_.rows);
+    scratch.grad.resize(rows, shape_.outputs);
+    if (!wanted_.weights.empty()) scratch.input.resize(rows, most_columns);
+    scratch.product.reserve(rows * most_stride + 1);
+  }
 
   void part(int64_t begin, int64_t end, T* sums, Scratch& scratch) const {
     std::fill_n(sums, part_elements(), T{0});
@@ -83,12 +80,12 @@ class Backward {
       T* to = sums;
       for (size_t t = 0; t < inputs_.size(); ++t) {
         if (wanted_.weights.size() > t) add_weight_grad(t, row, to, scratch);
-        to += padded_outputs() * weight_stride(t);
+        to += sum_elements(t);
         if (wanted_.inputs[t] != nullptr) write_input_grad(t, row, scratch);
       }
       if (wanted_.bias != nullptr) {
         for (int64_t i = 0; i < scratch.grad.rows; ++i) {
-          kernels_.add(scratch.grad.values.data() + i * grad_stride_, shape_.outputs, to);
+          kernels_.add(scratch.grad.row(i), shape_.outputs, to);
         }
       }
     }
@@ -97,20 +94,49 @@ class Backward {
 
   void write(const T* sums, const std::vector<LinearWeight>& weights, Element bias_element) const {
     for (size_t t = 0; t < wanted_.weights.size(); ++t) {
-      const int64_t columns = group_columns(t), item = element_bytes(weights[t].element);
-      for (int64_t o = 0; o < shape_.outputs; ++o) {
-        kernels_.write(sums + o * weight_stride(t), columns, weights[t].element,
-                       static_cast<char*>(wanted_.weights[t]) + o * columns * item);
-      }
-      sums += padded_outputs() * weight_stride(t);
+      write_weight_grad(t, sums, weights[t].element);
+      sums += sum_elements(t);
     }
     if (wanted_.bias != nullptr) kernels_.write(sums, shape_.outputs, bias_element, wanted_.bias);
   }
 
  private:
   int64_t group_columns(size_t t) const { return inputs_[t].columns / shape_.groups; }
-  // Tiles of a dense product may reach beyond the last group's end.
-  int64_t padded_outputs() const { return shape_.outputs + kTileRows; }
+  int64_t weight_stride(size_t t) const { return block_stride<T>(group_columns(t)); }
+
+  // Of an input's sums: those of group g are the rows [g, g + 1) * group's rows.
+  int64_t sum_rows(size_t t) const {
+    return factors_[t] == Factors::kGradient ? shape_.outputs : inputs_[t].columns;
+  }
+  int64_t sum_stride(size_t t) const {
+    return factors_[t] == Factors::kGradient ? weight_stride(t) : block_stride<T>(shape_.group_outputs());
+  }
+  int64_t sum_elements(size_t t) const { return sum_rows(t) * sum_stride(t); }
+
+  // The operand with fewer non-zeros, or where the zeros are few the one that fills tiles and vectors better.
+  void choose_factors() {
+    const auto grad_rows = [&](int64_t begin, int64_t end, RowBlock<T>& block) {
+      read_grad(begin, end, block);
+    };
+    const double grad_density = sampled_density<T>(shape_.rows, grad_rows);
+    for (size_t t = 0; t < inputs_.size(); ++t) {
+      const auto input_rows = [&](int64_t begin, int64_t end, RowBlock<T>& block) {
+        read_block(inputs_[t], shape_.compute, begin, end, block);
+      };
+      const double input_density = sampled_density<T>(shape_.rows, input_rows);
+      const int64_t outputs = shape_.group_outputs(), columns = group_columns(t);
+      if (work(columns, outputs, input_density) < work(outputs, columns, grad_density)) {
+        factors_[t] = Factors::kInput;
+      }
+    }
+  }
+
+  // What sums of so many rows and columns cost in operations of a dense product.
+  double work(int64_t rows, int64_t columns, double density) const {
+    const double padded = static_cast<double>(round_up(columns, kernels_.width));
+    if (density >= kDense) return static_cast<double>(round_up(rows, kTileRows)) * padded;
+    return static_cast<double>(rows) * padded * (density / kDense);
+  }
 
   void foresee_block(int64_t begin, int64_t end, Scratch& scratch) const {
     scratch.next.clear();
@@ -134,64 +160,74 @@ class Backward {
     }
   }
 
-  void read_grad(int64_t begin, int64_t end, GradBlock<T>& block) const {
-    block.rows = end - begin;
-    block.stride = grad_stride_;
-    block.words = (shape_.outputs + kWordBits - 1) / kWordBits;
-    block.values.reserve(kBlockRows * grad_stride_ + 1);
-    block.by_row.reserve(kBlockRows * block.words + 1);
-    block.by_column.reserve(grad_stride_ + 1);
+  void read_grad(int64_t begin, int64_t end, RowBlock<T>& block) const {
+    block.resize(end - begin, shape_.outputs);
     const int64_t mask_bytes = (shape_.outputs + 7) / 8;
     const char* const grad = static_cast<const char*>(gradient_.grad);
     kernels_.masked_grad({grad + begin * shape_.outputs * element_bytes(gradient_.element), gradient_.element,
                           shape_.outputs,
                           gradient_.mask == nullptr ? nullptr : gradient_.mask + begin * mask_bytes,
                           mask_bytes, static_cast<T>(gradient_.scale), block.rows, shape_.outputs,
-                          block.values.data(), grad_stride_, block.by_row.data()});
-    int64_t nonzero = 0;
-    for (int64_t word = 0; word < block.words; ++word) {
-      uint64_t* const columns = block.by_column.data() + word * kWordBits;
-      for (int64_t i = 0; i < kWordBits; ++i) {
-        columns[i] = i < block.rows ? block.by_row.data()[i * block.words + word] : 0;
-      }
-      transpose_bits(columns);
-      for (int64_t i = 0; i < kWordBits; ++i) nonzero += std::popcount(columns[i]);
-    }
-    block.sparse = static_cast<double>(nonzero) < kDense * static_cast<double>(block.rows * shape_.outputs);
+                          block.values.data(), block.stride, block.by_row.data()});
+    block.count_zeros();
+    if (block.sparse) block.find_columns();
   }
 
-  // sums[o, :] += grad[i, o] * input[i, :] for the rows of the block, in order.
+  // sums[f, :] += factors[i, f] * others[i, :] for the rows of the block, in order.
   void add_weight_grad(size_t t, int64_t begin, T* sums, Scratch& scratch) const {
-    const GradBlock<T>& grad = scratch.grad;
-    const int64_t columns = group_columns(t), stride = weight_stride(t), outputs = shape_.group_outputs();
-    T* const block = scratch.input.reserve(kBlockRows * stride);
+    RowBlock<T>& input = scratch.input;
+    const int64_t end = begin + scratch.grad.rows;
+    const bool by_input = factors_[t] == Factors::kInput;
+    if (by_input) {
+      read_block(inputs_[t], shape_.compute, begin, end, input);
+      if (input.sparse) input.find_columns();
+    } else {
+      read_values(inputs_[t], shape_.compute, begin, end, input);
+    }
+    const RowBlock<T>& factors = by_input ? input : scratch.grad;
+    const RowBlock<T>& others = by_input ? scratch.grad : input;
+    const bool sparse = factors.sparse;
+    const int64_t rows = factors.columns / shape_.groups, columns = others.columns / shape_.groups;
     for (int64_t group = 0; group < shape_.groups; ++group) {
-      const int64_t offset = group * columns * element_bytes(inputs_[t].element);
-      for (int64_t i = 0; i < grad.rows; ++i) {
-        read_rounded(inputs_[t].row(begin + i) + offset, inputs_[t].element, shape_.compute, columns,
-                     block + i * stride);
-        std::fill_n(block + i * stride + columns, round_up(columns, kernels_.width) - columns, T{0});
+      const int64_t first = group * rows;
+      multiply(sparse, sparse ? factors.by_column.data() + first : nullptr, 1, factors.values.data() + first,
+               1, factors.stride, rows, factors.rows, columns, others.values.data() + group * columns,
+               others.stride, sums + first * sum_stride(t), sum_stride(t), scratch);
+    }
+  }
+
+  void write_weight_grad(size_t t, const T* sums, Element element) const {
+    const int64_t columns = group_columns(t), outputs = shape_.group_outputs(), stride = sum_stride(t);
+    char* const to = static_cast<char*>(wanted_.weights[t]);
+    Buffer<T> turned;
+    turned.reserve(columns + 1);
+    for (int64_t o = 0; o < shape_.outputs; ++o) {
+      const T* row = sums + o * stride;
+      if (factors_[t] == Factors::kInput) {
+        const T* const column = sums + o / outputs * columns * stride + o % outputs;
+        for (int64_t k = 0; k < columns; ++k) turned.data()[k] = column[k * stride];
+        row = turned.data();
       }
-      multiply(grad.sparse, grad.by_column.data() + group * outputs, 1, grad.values.data() + group * outputs,
-               1, grad_stride_, outputs, grad.rows, columns, block, stride, sums + group * outputs * stride,
-               stride, scratch);
+      kernels_.write(row, columns, element, to + o * columns * element_bytes(element));
     }
   }
 
   // d_input[i, :] = sum over o of grad[i, o] * weight[o, :].
   void write_input_grad(size_t t, int64_t begin, Scratch& scratch) const {
-    const GradBlock<T>& grad = scratch.grad;
+    const RowBlock<T>& grad = scratch.grad;
     const int64_t columns = group_columns(t), stride = weight_stride(t), outputs = shape_.group_outputs();
     const int64_t item = element_bytes(inputs_[t].element);
-    T* const product = scratch.product.reserve((kBlockRows + kTileRows) * stride);
+    const bool sparse = grad.sparse;
+    const int64_t step_outputs = sparse ? kWordBits : outputs;
+    T* const product = scratch.product.data();
     uint64_t words[kBlockRows];
     for (int64_t group = 0; group < shape_.groups; ++group) {
       std::fill_n(product, grad.rows * stride, T{0});
-      for (int64_t first = 0; first < outputs; first += kWordBits) {
-        const int64_t count = std::min(kWordBits, outputs - first), column = group * outputs + first;
-        for (int64_t i = 0; i < grad.rows; ++i) words[i] = grad.row_bits(i, column, count);
-        multiply(grad.sparse, words, 1, grad.values.data() + column, grad_stride_, 1, grad.rows, count,
-                 columns, weights_[t].data() + column * stride, stride, product, stride, scratch);
+      for (int64_t first = 0; first < outputs; first += step_outputs) {
+        const int64_t count = std::min(step_outputs, outputs - first), column = group * outputs + first;
+        for (int64_t i = 0; sparse && i < grad.rows; ++i) words[i] = grad.row_bits(i, column, count);
+        multiply(sparse, words, 1, grad.values.data() + column, grad.stride, 1, grad.rows, count, columns,
+                 weights_[t].data() + column * stride, stride, product, stride, scratch);
       }
       char* const to =
           static_cast<char*>(wanted_.inputs[t]) + (begin * inputs_[t].columns + group * columns) * item;
@@ -216,15 +252,9 @@ class Backward {
                 int64_t x_stride, T* out, int64_t out_stride, Scratch& scratch) const {
     const int64_t vectors = round_up(columns, kernels_.width) / kernels_.width;
     if (sparse) {
-      const int64_t fitting =
-          std::max<int64_t>(1, kCacheBytes / (terms * kernels_.width * static_cast<int64_t>(sizeof(T))));
-      const int64_t pieces = (vectors + fitting - 1) / fitting;
-      for (int64_t piece = 0; piece < pieces; ++piece) {
-        const int64_t first = vectors * piece / pieces, last = vectors * (piece + 1) / pieces;
-        kernels_.sparse({words, word_step, values, row_step, value_step, rows, last - first,
-                         x + first * kernels_.width, x_stride, out + first * kernels_.width, out_stride,
-                         &scratch.ahead});
-      }
+      multiply_sparse<T>({words, word_step, values, row_step, value_step, rows, vectors, x, x_stride, out,
+                          out_stride, &scratch.ahead},
+                         terms);
       return;
     }
     const int64_t whole = rows / kTileRows * kTileRows;
@@ -268,8 +298,8 @@ class Backward {
   const std::vector<LinearInput>& inputs_;
   const LinearGradient& gradient_;
   const LinearWanted& wanted_;
-  const int64_t grad_stride_;
   std::vector<Buffer<T>> weights_;  // rounded, rows at weight_stride; where the input's gradient is wanted
+  std::vector<Factors> factors_;
 };
 
 }  // namespace
@@ -286,7 +316,9 @@ void linear_grads(const LinearShape& shape, const std::vector<LinearInput>& inpu
   const int64_t elements = backward.part_elements();
   Buffer<T> sums;
   sums.reserve(parts.count * elements);
-  std::vector<typename Backward<T>::Scratch> scratch(static_cast<size_t>(std::max<int64_t>(1, threads)));
+  std::vector<typename Backward<T>::Scratch> scratch(
+      static_cast<size_t>(std::clamp<int64_t>(threads, 1, parts.count)));
+  for (auto& one : scratch) backward.prepare(one);
   run_tasks(parts.count, threads, [&](int64_t part, int64_t slot) {
     backward.part(parts.begin(part), parts.begin(part + 1), sums.data() + part * elements,
                   scratch[static_cast<size_t>(slot)]);

@@ -18,6 +18,7 @@ struct TileProduct {
   const Value* panel;
   int64_t panel_stride;
   T* tile;
+  int64_t tile_stride;
   bool add;
   Ahead* ahead;
 };
@@ -26,6 +27,7 @@ template <class T>
 struct Elements {
   using Sum = T;
   using Value = T;
+  static constexpr bool kSkipsZeros = true;
 
   static int64_t terms(int64_t columns) { return columns; }
 
@@ -39,7 +41,7 @@ struct Elements {
 
   static void multiply(const TileProduct<T, T>& p) {
     product_kernels<T>().dense({p.values, 1, kTileRows, p.terms, p.vectors, p.panel, p.panel_stride, p.tile,
-                                p.panel_stride, p.add, p.ahead});
+                                p.tile_stride, p.add, p.ahead});
   }
 };
 
@@ -64,6 +66,7 @@ inline void round_row(const char* from, Element element, int64_t columns, uint16
 struct Pairs {
   using Sum = float;
   using Value = uint32_t;
+  static constexpr bool kSkipsZeros = false;  // a pair is seldom zero as a whole
 
   static int64_t terms(int64_t columns) { return (columns + 1) / 2; }
 
@@ -98,7 +101,7 @@ struct Pairs {
 
   static void multiply(const TileProduct<uint32_t, float>& p) {
     pair_kernel()(
-        {p.values, p.terms, p.vectors, p.panel, p.panel_stride, p.tile, p.panel_stride, p.add, p.ahead});
+        {p.values, p.terms, p.vectors, p.panel, p.panel_stride, p.tile, p.tile_stride, p.add, p.ahead});
   }
 };
 

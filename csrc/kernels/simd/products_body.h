@@ -77,6 +77,9 @@ void sparse_columns(const SparseProduct<T>& p, int64_t first) {
     typename L::Vector sum[C];
 #pragma GCC unroll 16
     for (int c = 0; c < C; ++c) sum[c] = L::load(out + c * L::kWidth);
+    // The next row's sums come from the second cache.
+#pragma GCC unroll 16
+    for (int c = 0; c < C; ++c) __builtin_prefetch(out + p.out_stride + c * L::kWidth);
     for (; word != 0; word &= word - 1) {
       const int64_t s = std::countr_zero(word);
       const typename L::Vector factor = L::all(values[s * p.value_step]);
