@@ -20,6 +20,9 @@ SOURCES = [
     "csrc/kernels/parallel.cpp",
     "csrc/kernels/relay/answer.cpp",
     "csrc/kernels/relay/relay.cpp",
+    "csrc/kernels/partition/group.cpp",
+    "csrc/kernels/partition/place.cpp",
+    "csrc/kernels/partition/stream.cpp",
     "csrc/kernels/sample.cpp",
     "csrc/kernels/simd/activation.cpp",
     "csrc/kernels/nn/aggregate.cpp",
@@ -53,6 +56,7 @@ SOURCES = [
     "csrc/bindings/memory_ops.cpp",
     "csrc/bindings/norm_ops.cpp",
     "csrc/bindings/relay_ops.cpp",
+    "csrc/bindings/partition_ops.cpp",
     "csrc/bindings/sample_ops.cpp",
 ]
 

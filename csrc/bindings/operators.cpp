@@ -83,6 +83,16 @@ STABLE_TORCH_LIBRARY(pyg_batchgnn, m) {
   m.def(
       "attention_keep(Tensor indptr, Tensor? node, int num_targets, int num_loops, int heads, float drop, "
       "int key) -> Tensor");
+  m.def("group_by_owner(Tensor owner, int groups) -> (Tensor, Tensor)");
+  m.def("group_by_range(Tensor values, Tensor bounds) -> (Tensor, Tensor)");
+  m.def("count_values_(Tensor values, int first, Tensor(a!) counts) -> bool");
+  m.def(
+      "place_edges_(Tensor edges, int first, Tensor(a!) cursor, Tensor(b!) indices, Tensor(c!) edge_ids) "
+      "-> bool");
+  m.def(
+      "assign_nodes_(Tensor indptr, Tensor indices, int first, Tensor train, Tensor(a!) owner, Tensor found, "
+      "int begin, int end, Tensor(b!) load, Tensor limit, bool fennel, float alpha, int step, int key) -> "
+      "()");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) {
@@ -115,6 +125,11 @@ STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) {
   m.impl("attention", TORCH_BOX(&attention));
   m.impl("attention_grads", TORCH_BOX(&attention_grads));
   m.impl("attention_keep", TORCH_BOX(&attention_kept));
+  m.impl("group_by_owner", TORCH_BOX(&group_by_owner));
+  m.impl("group_by_range", TORCH_BOX(&group_by_range));
+  m.impl("count_values_", TORCH_BOX(&count_values_in));
+  m.impl("place_edges_", TORCH_BOX(&place_edge_rows));
+  m.impl("assign_nodes_", TORCH_BOX(&assign_rows));
 }
 
 // Without a tensor among the arguments (a list may be empty) there is nothing to dispatch on.

@@ -19,6 +19,16 @@ void put_table(const Tensor& table, const std::optional<Tensor>& index, const Te
 std::tuple<Tensor, std::vector<Tensor>> unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes);
 int64_t count_unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes);
 
+// partition_ops.cpp
+std::tuple<Tensor, Tensor> group_by_owner(const Tensor& owner, int64_t groups);
+std::tuple<Tensor, Tensor> group_by_range(const Tensor& values, const Tensor& bounds);
+bool count_values_in(const Tensor& values, int64_t first, const Tensor& counts);
+bool place_edge_rows(const Tensor& edges, int64_t first, const Tensor& cursor, const Tensor& indices,
+                     const Tensor& edge_ids);
+void assign_rows(const Tensor& indptr, const Tensor& indices, int64_t first, const Tensor& train,
+                 const Tensor& owner, const Tensor& found, int64_t begin, int64_t end, const Tensor& load,
+                 const Tensor& limit, bool fennel, double alpha, int64_t step, int64_t key);
+
 // sample_ops.cpp
 std::tuple<std::vector<Tensor>, Tensor> sample(const Tensor& indptr, const Tensor& indices,
                                                const std::optional<Tensor>& edge_ids, const Tensor& seeds,

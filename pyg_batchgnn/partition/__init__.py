@@ -1,18 +1,37 @@
 """Who owns which node."""
 
 from pyg_batchgnn.partition.book import PartitionBook
-from pyg_batchgnn.partition.build import partition
+from pyg_batchgnn.partition.build import partition, partition_parts
+from pyg_batchgnn.partition.folder_meta import is_partition
+from pyg_batchgnn.partition.load import load_partition, verify_partition
 from pyg_batchgnn.partition.part import Part, directory_slice, slice_size
+from pyg_batchgnn.partition.policy import Direct, Neighbours, Policy, Score, Streaming, StreamState
+from pyg_batchgnn.partition.report import PartCounts, PartitionReport, report_partition
+from pyg_batchgnn.partition.save import save_partition
 from pyg_batchgnn.partition.shared import ArraySpec, allocate_on_host, share_arrays, share_tables
 
 __all__ = [
     "ArraySpec",
+    "Direct",
+    "Neighbours",
     "Part",
+    "PartCounts",
     "PartitionBook",
+    "PartitionReport",
+    "Policy",
+    "Score",
+    "StreamState",
+    "Streaming",
     "allocate_on_host",
     "directory_slice",
+    "is_partition",
+    "load_partition",
     "partition",
+    "partition_parts",
+    "report_partition",
+    "save_partition",
     "share_arrays",
     "share_tables",
     "slice_size",
+    "verify_partition",
 ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.comm import Communicator, Kind
+from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.ops import gather_rows
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.bounded import own_rounds
 from pyg_batchgnn.partition.deliver import Runs
-from pyg_batchgnn.partition.move import Remote, group, pull
+from pyg_batchgnn.partition.move import Remote, group, group_by_range, pull, send
 from pyg_batchgnn.partition.numbering import Directory
 
 #: Rows of an input table that one rank reads before the next rank's turn: owners ask for ascending rows, and
@@ -21,7 +21,7 @@ STRIPE = 1 << 10
 def striped(table: Tensor, ranks: int) -> Remote:
     """The rows of a table that every rank can read; each reads its stripes for all."""
     return Remote(
-        lambda row: torch.div(row, STRIPE, rounding_mode="floor").remainder_(ranks),
+        lambda row: group(torch.div(row, STRIPE, rounding_mode="floor").remainder_(ranks), ranks),
         lambda row: gather_rows(table, row),
         tuple(table.shape[1:]),
         table.dtype,
@@ -48,11 +48,9 @@ def deliver_split(
     total = split.numel()
     mine = split[total * comm.rank // comm.size : total * (comm.rank + 1) // comm.size]
     internal = pull(comm, directory.remote(), mine)
-    firsts = book.offsets[[runs.of(rank).start for rank in range(comm.size)]]
+    bounds = book.offsets[runs.bounds]
     found = []
     for rows in own_rounds(comm, internal.numel(), internal.element_size()):
         piece = internal[rows.start : rows.stop]
-        rank = torch.bucketize(piece.to(torch.int64), firsts[1:], right=True)
-        grouping = group(rank, comm.size)
-        found.append(comm.exchange(grouping.apply(piece), grouping.counts, Kind.PARTITION).rows)
+        found.append(send(comm, piece, group_by_range(piece, bounds)).rows)
     return torch.cat([torch.empty(0, dtype=torch.int64), *found]).sort().values

@@ -9,12 +9,14 @@ from torch import Tensor
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.partition.attributes import deliver_rows, deliver_split
-from pyg_batchgnn.partition.book import PartitionBook
+from pyg_batchgnn.partition.cut import cut_run
 from pyg_batchgnn.partition.deliver import OwnNodes, Runs, deliver_lists, translate_sources
-from pyg_batchgnn.partition.numbering import Directory, make_directory, number_nodes
+from pyg_batchgnn.partition.numbering import make_directory, number_nodes
 from pyg_batchgnn.partition.owners import contiguous_owners, random_owners
 from pyg_batchgnn.partition.part import Part
+from pyg_batchgnn.partition.policy import Direct, Policy, PolicyLike, Streaming, as_policy, name_of
 from pyg_batchgnn.partition.reading import ReadingSlice, read_slice
+from pyg_batchgnn.partition.stream import Stream
 
 #: Told what is being done, in a few words, as each stage begins.
 Progress = Callable[[str], None]
@@ -24,7 +26,7 @@ SPLITS = ("train", "val", "test")
 
 def partition(
     dataset: Dataset,
-    policy: str = "random",
+    policy: PolicyLike = "random",
     *,
     comm: Communicator,
     seed: int = 0,
@@ -35,10 +37,14 @@ def partition(
     Every rank reads some of the input and sends edges, features, labels and splits to their owners in rounds
     of bounded size: no rank ever holds the whole graph, all features or a map of all nodes.
 
+    The parts depend on (graph, policy, seed, number of parts) alone with "random" and "contiguous"; with
+    streaming policies also on the number of ranks that read.
+
     Args:
         dataset: the same on every rank; arrays that are mapped from files are read in pieces.
-        policy: who owns a node: "random" (by hash of seed and id) or "contiguous" (ranges of ids, balanced by
-            edges and nodes).
+        policy: who owns a node: "random" (by hash of seed and id), "contiguous" (ranges of ids, balanced
+            by edges and nodes), "ldg" or "fennel" (by the owners of in-neighbours; `Streaming` has options),
+            or a function of one's own (see `Policy`).
         comm: of all ranks.
         seed: of the random choices.
         progress: called with a few words as each stage begins.
@@ -50,29 +56,51 @@ def partition(
         AgreementError: ranks were given different arguments.
         DatasetError: an edge has a node id outside [0, N).
     """
+    return partition_parts(dataset, policy, comm.size, comm=comm, seed=seed, progress=progress)[0]
+
+
+def partition_parts(
+    dataset: Dataset,
+    policy: PolicyLike,
+    parts: int,
+    *,
+    comm: Communicator,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> list[Part]:
+    """As `partition`, for any number of parts: each rank builds a contiguous run of them, to be saved.
+
+    Returns:
+        This rank's parts, the parts [rank * parts // ranks, (rank + 1) * parts // ranks); none where there
+        are fewer parts than ranks.
+    """
+    if parts < 1:
+        raise ValueError(f"parts must be at least 1, not {parts}")
     tell = progress or (lambda _: None)
-    runs = Runs(comm.size, comm.size)
-    _check(dataset, policy, comm, seed, runs.parts)
+    runs, chosen = Runs(parts, comm.size), as_policy(policy)
+    _check(dataset, name_of(chosen), comm, seed, parts)
     tell("reading edges")
     part = read_slice(dataset, comm)
     tell("assigning owners")
-    owner = _owners(part, policy, comm, seed, runs.parts)
-    numbering = number_nodes(comm, owner, runs.parts)
-    directory = make_directory(comm, numbering.internal, part.first, dataset.num_nodes)
+    owner = _owners(dataset, part, chosen, comm, seed, parts)
+    numbering = number_nodes(comm, owner, parts)
+    bounds = runs.directory_bounds(dataset.num_nodes)
+    directory = make_directory(comm, numbering.internal, part.first, bounds)
     tell("translating sources")
     translate_sources(comm, part, directory)
     tell("sending adjacency lists")
     nodes = deliver_lists(comm, part, numbering, runs)
-    del part, owner
-    tell("sending attributes")
     book = numbering.book
-    del numbering
-    return _finish(dataset, comm, nodes, book, directory, runs)
+    del part, owner, numbering
+    tell("sending attributes")
+    tables = _tables(dataset, comm, nodes)
+    splits = {
+        name: deliver_split(comm, getattr(dataset, f"{name}_idx"), directory, book, runs) for name in SPLITS
+    }
+    return cut_run(book, dataset.num_edges, nodes, directory, *tables, splits)
 
 
 def _check(dataset: Dataset, policy: str, comm: Communicator, seed: int, parts: int) -> None:
-    if policy not in ("random", "contiguous"):
-        raise ValueError(f"policy must be 'random' or 'contiguous', not {policy!r}")
     tables = {"x": dataset.x, "y": dataset.y, "edge_attr": dataset.edge_attr}
     comm.check_agreement(
         {
@@ -88,40 +116,37 @@ def _check(dataset: Dataset, policy: str, comm: Communicator, seed: int, parts: 
     )
 
 
-def _owners(part: ReadingSlice, policy: str, comm: Communicator, seed: int, parts: int) -> Tensor:
-    if policy == "random":
-        return random_owners(part, parts, seed)
-    return contiguous_owners(comm, part, parts)
-
-
-def _finish(
+def _owners(
     dataset: Dataset,
+    part: ReadingSlice,
+    policy: Direct | Streaming | Policy,
     comm: Communicator,
-    nodes: OwnNodes,
-    book: PartitionBook,
-    directory: Directory,
-    runs: Runs,
-) -> Part:
-    """Attributes to the owners, and everything in one place."""
-    tables = {"x": dataset.x, "y": dataset.y}
-    splits = {name: getattr(dataset, f"{name}_idx") for name in SPLITS}
-    return Part(
-        book=book,
-        number=comm.rank,
-        node=nodes.node,
-        indptr=nodes.indptr,
-        indices=nodes.indices,
-        edge_ids=nodes.edge_ids,
-        num_edges=dataset.num_edges,
-        directory=directory.internal,
-        tables={
-            name: deliver_rows(comm, table, nodes.node) for name, table in tables.items() if table is not None
-        },
-        edge_tables={}
-        if dataset.edge_attr is None
-        else {"edge_attr": deliver_rows(comm, dataset.edge_attr, nodes.edge_ids)},
-        splits={
-            name: deliver_split(comm, split, directory, book, runs) - nodes.first
-            for name, split in splits.items()
-        },
-    )
+    seed: int,
+    parts: int,
+) -> Tensor:
+    """[n] int32 the part of every node of the slice."""
+    if policy is Direct.RANDOM:
+        return random_owners(part, parts, seed)
+    if policy is Direct.CONTIGUOUS:
+        return contiguous_owners(comm, part, parts)
+    stream = Stream(comm, part, dataset.train_idx, parts, seed)
+    if isinstance(policy, Streaming):
+        for _ in range(policy.passes):
+            stream.run(stream.by_score(policy))
+    elif callable(policy):
+        stream.run(stream.by_function(policy))
+    return stream.owner
+
+
+def _tables(
+    dataset: Dataset, comm: Communicator, nodes: OwnNodes
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Attributes of this rank's nodes and edges, by name."""
+    of_nodes = {
+        name: deliver_rows(comm, table, nodes.node)
+        for name, table in (("x", dataset.x), ("y", dataset.y))
+        if table is not None
+    }
+    if dataset.edge_attr is None:
+        return of_nodes, {}
+    return of_nodes, {"edge_attr": deliver_rows(comm, dataset.edge_attr, nodes.edge_ids)}

@@ -12,6 +12,7 @@ from pyg_batchgnn.comm import Communicator, Kind
 from pyg_batchgnn.partition.bounded import own_rounds
 from pyg_batchgnn.partition.move import Grouping, group, pull, send
 from pyg_batchgnn.partition.numbering import Directory, Numbering
+from pyg_batchgnn.partition.part import slice_size
 from pyg_batchgnn.partition.reading import ReadingSlice
 
 
@@ -25,6 +26,15 @@ class Runs:
     def of(self, rank: int) -> range:
         """The parts of a rank."""
         return range(rank * self.parts // self.ranks, (rank + 1) * self.parts // self.ranks)
+
+    @property
+    def bounds(self) -> Tensor:
+        """[ranks + 1] int64 first part of each rank."""
+        return torch.tensor([rank * self.parts // self.ranks for rank in range(self.ranks + 1)])
+
+    def directory_bounds(self, num_nodes: int) -> Tensor:
+        """[ranks + 1] int64, where the directory slices of each rank's parts begin."""
+        return (self.bounds * slice_size(num_nodes, self.parts)).clamp(max=num_nodes)
 
     def by_rank(self, of_parts: Sequence[int]) -> list[int]:
         """Sums over each rank's parts."""
@@ -94,7 +104,7 @@ def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, 
     wide = max(part.indices.dtype, part.edge_ids.dtype, key=lambda dtype: dtype.itemsize)
     for rows in own_rounds(comm, part.indices.numel(), 2 * wide.itemsize):
         at = slice(rows.start, rows.stop)
-        grouping = group(numbering.owner[part.destinations(rows)], runs.parts)
+        grouping = group(part.along_edges(numbering.owner, rows), runs.parts)
         columns = torch.empty(len(rows), 2, dtype=wide)
         columns[:, 0], columns[:, 1] = grouping.apply(part.indices[at]), grouping.apply(part.edge_ids[at])
         lengths = _lengths(comm, grouping, runs)

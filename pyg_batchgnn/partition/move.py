@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Kind, Received
-from pyg_batchgnn.ops.library import kernels
 from pyg_batchgnn.partition.bounded import own_rounds
 
 
@@ -29,6 +29,10 @@ class Grouping:
         """The rows in order of groups."""
         return rows if self.order is None else rows.index_select(0, self.order)
 
+    def sorted(self, rows: Tensor) -> tuple[Tensor, list[int]]:
+        """The rows in order of groups, and how many each has: what an exchange sends."""
+        return self.apply(rows), self.counts
+
     def undo(self, rows: Tensor, out: Tensor) -> None:
         """Writes rows in order of groups to where they stood before."""
         if self.order is None:
@@ -38,15 +42,20 @@ class Grouping:
 
 
 def group(owner: Tensor, groups: int) -> Grouping:
-    """Groups rows by their owners, [n] int32 or int64 in [0, groups), by counting."""
-    indptr, _, order = kernels.build_csc(owner.expand(2, -1), groups)
-    counts = (indptr[1:] - indptr[:-1]).tolist()
-    return Grouping(order if order.numel() else None, counts)
+    """Rows by their owners, [n] int32 or int64 in [0, groups)."""
+    order, counts = ops.group_by_owner(owner, groups)
+    return Grouping(order, counts.tolist())
+
+
+def group_by_range(values: Tensor, bounds: Tensor) -> Grouping:
+    """Rows by the range that each value [n] is in; bounds [ranges + 1] int64, ascending."""
+    order, counts = ops.group_by_range(values, bounds)
+    return Grouping(order, counts.tolist())
 
 
 def send(comm: Communicator, rows: Tensor, grouping: Grouping) -> Received:
     """One exchange: each row to the rank of its group."""
-    return comm.exchange(grouping.apply(rows), grouping.counts, Kind.PARTITION)
+    return comm.exchange(*grouping.sorted(rows), Kind.PARTITION)
 
 
 @dataclass(frozen=True)
@@ -54,13 +63,13 @@ class Remote:
     """An array of rows of which each rank holds some.
 
     Attributes:
-        holder: the rank that holds each row, from [n] row numbers.
+        group: row numbers [n] by the rank that holds each.
         read: rows that this rank holds, from [n] row numbers in any order.
         shape: of one row.
         dtype: of its elements.
     """
 
-    holder: Callable[[Tensor], Tensor]
+    group: Callable[[Tensor], Grouping]
     read: Callable[[Tensor], Tensor]
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -83,7 +92,7 @@ def pull(comm: Communicator, remote: Remote, ids: Tensor, out: Tensor | None = N
         out = torch.empty(ids.numel(), *remote.shape, dtype=remote.dtype)
     for rows in own_rounds(comm, ids.numel(), ids.element_size() + remote.row_bytes):
         wanted = ids[rows.start : rows.stop]
-        grouping = group(remote.holder(wanted), comm.size)
+        grouping = remote.group(wanted)
         asked = send(comm, wanted, grouping)
         answer = remote.read(asked.rows).contiguous()
         rows_found = comm.exchange(answer, asked.counts, Kind.PARTITION).rows

@@ -9,27 +9,28 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, Kind
 from pyg_batchgnn.partition.book import PartitionBook
-from pyg_batchgnn.partition.move import Remote, group
-from pyg_batchgnn.partition.part import directory_slice, slice_size
+from pyg_batchgnn.partition.move import Remote, group, group_by_range
 
 
 @dataclass(frozen=True)
 class Directory:
-    """Internal ids of the original ids of one rank's slice."""
+    """Internal ids by original id, each rank those of a range.
 
-    num_nodes: int
-    ranks: int
+    Attributes:
+        bounds: [ranks + 1] int64, where each rank's range of original ids begins.
+        rank: of this process.
+        internal: of this rank's range.
+    """
+
+    bounds: Tensor
     rank: int
     internal: Tensor
 
     def remote(self) -> Remote:
         """The internal ids of all nodes, to be pulled by original id."""
-        size, first = (
-            slice_size(self.num_nodes, self.ranks),
-            self.rank * slice_size(self.num_nodes, self.ranks),
-        )
+        first = int(self.bounds[self.rank])
         return Remote(
-            lambda node: torch.div(node, size, rounding_mode="floor"),
+            lambda node: group_by_range(node, self.bounds),
             lambda node: self.internal[(node - first).to(torch.int64)],
             (),
             self.internal.dtype,
@@ -72,17 +73,15 @@ def number_nodes(comm: Communicator, owner: Tensor, parts: int) -> Numbering:
     return Numbering(book, counts, owner, internal)
 
 
-def make_directory(comm: Communicator, internal: Tensor, first: int, num_nodes: int) -> Directory:
-    """Moves internal ids from the ranges that were read to the slices of the directory. Collective.
+def make_directory(comm: Communicator, internal: Tensor, first: int, bounds: Tensor) -> Directory:
+    """Moves internal ids from the ranges that were read to the ranges of the directory. Collective.
 
     Args:
         comm: of all ranks.
         internal: [n] those of the original ids from ``first`` on.
         first: original id.
-        num_nodes: of the whole graph.
+        bounds: [ranks + 1] int64, the ranges of the directory.
     """
-    slices = [directory_slice(num_nodes, comm.size, rank) for rank in range(comm.size)]
-    ends = [min(max(part.stop - first, 0), internal.numel()) for part in slices]
-    counts = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    counts = (bounds - first).clamp(0, internal.numel()).diff().tolist()
     found = comm.exchange(internal, counts, Kind.PARTITION).rows
-    return Directory(num_nodes, comm.size, comm.rank, found)
+    return Directory(bounds, comm.rank, found)

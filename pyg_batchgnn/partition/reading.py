@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Kind
 from pyg_batchgnn.data import Dataset, DatasetError
-from pyg_batchgnn.ops.library import kernels
 from pyg_batchgnn.partition.book import NARROW
 from pyg_batchgnn.partition.bounded import shared_rounds
-from pyg_batchgnn.partition.move import group, send
+from pyg_batchgnn.partition.move import Grouping, group_by_range, send
 
 #: The ranges begin at multiples of N / BUCKETS, so that they can be balanced with a histogram of this length.
 BUCKETS = 1 << 16
@@ -53,19 +53,18 @@ class ReadingSlice:
         """[n] int64 original ids."""
         return torch.arange(self.first, self.first + self.num_nodes)
 
-    def holder(self, node: Tensor) -> Tensor:
-        """The rank whose slice has each node, [n] int64."""
-        return holder_of(self.bounds, node)
+    def group(self, node: Tensor) -> Grouping:
+        """Original ids [n] by the rank whose slice has them."""
+        return group_by_range(node, self.bounds)
 
-    def destinations(self, edges: range) -> Tensor:
-        """[len(edges)] int64 row of the slice that each of its edges points to."""
-        edge = torch.arange(edges.start, edges.stop)
-        return torch.searchsorted(self.indptr, edge, right=True) - 1
-
-
-def holder_of(bounds: Tensor, value: Tensor) -> Tensor:
-    """The range of each value; bounds [ranges + 1] int64 ascending."""
-    return torch.bucketize(value.to(torch.int64), bounds[1:-1], right=True)
+    def along_edges(self, values: Tensor, edges: range) -> Tensor:
+        """Values of nodes [n], at each of some edges that of its destination, [len(edges)]."""
+        if not len(edges):
+            return values[:0]
+        first = int(torch.searchsorted(self.indptr, edges.start, right=True)) - 1
+        last = int(torch.searchsorted(self.indptr, edges.stop))
+        ends = self.indptr[first : last + 1].clamp(edges.start, edges.stop)
+        return values[first:last].repeat_interleave(ends[1:] - ends[:-1])
 
 
 def read_slice(dataset: Dataset, comm: Communicator, row_bytes: int = 12) -> ReadingSlice:
@@ -85,8 +84,8 @@ def read_slice(dataset: Dataset, comm: Communicator, row_bytes: int = 12) -> Rea
     indptr = torch.zeros(last - first + 1, dtype=torch.int64)
     for rows in shared_rounds(comm, edges, row_bytes):
         destination = dataset.edge_index[1, rows.start : rows.stop].to(id_dtype(nodes))
-        found = send(comm, destination, group(holder_of(bounds, destination), comm.size)).rows
-        indptr[1:] += torch.bincount(found - first, minlength=last - first)
+        found = send(comm, destination, group_by_range(destination, bounds)).rows
+        ops.count_values(found, first, indptr[1:])
     torch.cumsum(indptr, 0, out=indptr)
     size = int(indptr[-1])
     part = ReadingSlice(
@@ -99,8 +98,8 @@ def read_slice(dataset: Dataset, comm: Communicator, row_bytes: int = 12) -> Rea
     cursor = indptr[:-1].clone()
     for rows in shared_rounds(comm, edges, row_bytes):
         columns = _columns(dataset, rows)
-        found = send(comm, columns, group(holder_of(bounds, columns[:, 0]), comm.size)).rows
-        _place(found, first, cursor, part)
+        found = send(comm, columns, group_by_range(columns[:, 0].contiguous(), bounds)).rows
+        ops.place_edges(found, first, cursor, part.indices, part.edge_ids)
     return part
 
 
@@ -111,18 +110,6 @@ def _columns(dataset: Dataset, rows: range) -> Tensor:
     columns[:, 1] = dataset.edge_index[0, rows.start : rows.stop]
     columns[:, 2] = torch.arange(rows.start, rows.stop)
     return columns
-
-
-def _place(found: Tensor, first: int, cursor: Tensor, part: ReadingSlice) -> None:
-    """Writes edges, which come in ascending edge id, to the ends of their lists."""
-    destination = (found[:, 0] - first).contiguous()
-    indptr, _, order = kernels.build_csc(destination.expand(2, -1), cursor.numel())
-    if order.numel():
-        found, destination = found.index_select(0, order), destination.index_select(0, order)
-    slot = (cursor - indptr[:-1])[destination.to(torch.int64)] + torch.arange(len(found))
-    part.indices[slot] = found[:, 1].to(part.indices.dtype)
-    part.edge_ids[slot] = found[:, 2].to(part.edge_ids.dtype)
-    cursor += indptr[1:] - indptr[:-1]
 
 
 def _balanced_bounds(dataset: Dataset, comm: Communicator) -> Tensor:

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import os
+import signal
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.comm import CommError, Communicator
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.partition import Part, bounded, partition
+from pyg_batchgnn.partition import (
+    Neighbours,
+    Part,
+    Score,
+    Streaming,
+    StreamState,
+    bounded,
+    partition,
+    partition_parts,
+    report_partition,
+)
 from pyg_batchgnn.partition.hashing import random_owner
+from tests.comm.job_faults import stop_for_good
 from tests.partition.split import split_graph
 
 
@@ -107,3 +120,132 @@ def equals_the_obvious(rounds: list[int]) -> dict[str, Any]:
                     owner = owner_of(dataset, policy, comm.size, seed)
                     assert_same(part, expected(dataset, owner, comm.size, comm.rank))
         return comm.counters.snapshot().as_dict()
+
+
+def any_number_of_parts() -> None:
+    """The same parts whatever the number of ranks that read; each rank builds a run of them."""
+    with Communicator.create("partition", timeout=20) as comm:
+        for parts in (1, 3, 6):
+            for seed, nodes, edges, skew in CASES[::2]:
+                dataset = graph(seed, nodes, edges, skew=skew)
+                for policy in ("random", "contiguous"):
+                    found = partition_parts(dataset, policy, parts, comm=comm, seed=seed)
+                    run = range(comm.rank * parts // comm.size, (comm.rank + 1) * parts // comm.size)
+                    assert [part.number for part in found] == list(run)
+                    owner = owner_of(dataset, policy, parts, seed)
+                    for part in found:
+                        assert_same(part, expected(dataset, owner, parts, part.number))
+
+
+# Streaming ########################################################################################
+
+
+def owners_everywhere(part: Part, comm: Communicator) -> Tensor:
+    """[N] who owns every node, put together from all parts."""
+    found = comm.all_gather(part.node)
+    owner = torch.full((part.book.num_nodes,), -1)
+    owner[found.rows] = torch.arange(comm.size).repeat_interleave(torch.tensor(found.counts))
+    assert bool((owner >= 0).all())
+    return owner
+
+
+def by_remainder(node: Tensor, neighbours: Neighbours, state: StreamState) -> Tensor:
+    """A policy of one's own that checks what it is given."""
+    assert neighbours.indptr.numel() == node.numel() + 1
+    known = neighbours.owner >= 0
+    assert torch.equal(neighbours.owner[known].long(), neighbours.node[known].long() % state.parts)
+    assert state.load.sum(1).le(state.total).all() and len(state.train) == len(node)
+    return node % state.parts
+
+
+def streams() -> None:
+    with Communicator.create("partition", timeout=20) as comm:
+        for seed, nodes, edges, skew in CASES:
+            dataset = graph(seed, nodes, edges, skew=skew)
+            for policy in ("ldg", Streaming(Score.FENNEL, passes=1), by_remainder):
+                part = partition(dataset, policy, comm=comm, seed=seed)
+                owner = owners_everywhere(part, comm)
+                assert_same(part, expected(dataset, owner, comm.size, comm.rank))
+                if policy is by_remainder:
+                    assert torch.equal(owner, torch.arange(nodes) % comm.size)
+                if seed == 10:
+                    again = partition(dataset, policy, comm=comm, seed=seed)
+                    assert torch.equal(again.node, part.node)
+
+
+def communities(seed: int = 0) -> Dataset:
+    """24 communities of 200 nodes in random order; nine edges of ten stay within one."""
+    draw = torch.Generator().manual_seed(seed)
+    nodes, edges = 4800, 40_000
+    name = torch.randperm(nodes, generator=draw)
+    source = torch.randint(0, nodes, (edges,), generator=draw)
+    near = source // 200 * 200 + torch.randint(0, 200, (edges,), generator=draw)
+    far = torch.randint(0, nodes, (edges,), generator=draw)
+    target = torch.where(torch.rand(edges, generator=draw) < 0.9, near, far)
+    both = torch.stack([torch.cat([source, target]), torch.cat([target, source])])
+    whole = graph(seed, nodes, 0)
+    return replace(whole, edge_index=name[both], edge_attr=None)
+
+
+def compare_policies() -> dict[str, dict[str, float]]:
+    dataset = communities()
+    found = {}
+    with Communicator.create("partition", timeout=20) as comm:
+        for policy in ("random", "contiguous", "ldg", "fennel"):
+            part = partition(dataset, policy, comm=comm)
+            report = report_partition(part, comm)
+            owner = owners_everywhere(part, comm)
+            mine = report.parts[comm.rank]
+            ends = owner[dataset.edge_index.long()]
+            cut = (ends[1] == comm.rank) & (ends[0] != comm.rank)
+            assert mine.cut == int(cut.sum())
+            assert mine.halo == dataset.edge_index[0][cut].unique().numel()
+            assert (mine.nodes, mine.edges) == (part.num_nodes, part.indices.numel())
+            assert mine.train == int((owner[dataset.train_idx] == comm.rank).sum())
+            found[policy] = {name: report.balance(name) for name in ("nodes", "edges", "train")}
+            found[policy]["cut"] = report.edge_cut
+    return found
+
+
+# Mistakes and faults ##############################################################################
+
+
+def mistakes() -> list[str]:
+    """Errors that all ranks get, after which they go on together."""
+    dataset = graph(1, 20, 50)
+    outside = dataset.edge_index.clone()
+    outside[0, 17] = 20
+    said = []
+    with Communicator.create("partition", timeout=20) as comm:
+        attempts: list[tuple[Dataset, Any]] = [
+            (replace(dataset, edge_index=outside), "random"),
+            (replace(dataset, name=f"rank {comm.rank}"), "random"),
+            (dataset, "metis"),
+            (dataset, 3),
+            (dataset, lambda node, _neighbours, state: node * 0 + state.parts),
+            (dataset, lambda node, _neighbours, _state: node.double()),
+        ]
+        for given, policy in attempts:
+            try:
+                partition(given, policy, comm=comm)
+            except (ValueError, TypeError, CommError) as error:
+                said.append(f"{type(error).__name__}: {error}")
+            comm.barrier()
+    return said
+
+
+def fault(how: str, stage: str, victim: int, timeout: float) -> dict[str, Any]:
+    """A rank that dies or stops as a stage begins."""
+    comm = Communicator.create("partition", timeout=timeout)
+
+    def misbehave(doing: str) -> None:
+        if comm.rank == victim and doing == stage:
+            if how == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            stop_for_good()
+
+    try:
+        partition(graph(1, 2000, 20_000), "ldg", comm=comm, progress=misbehave)
+    except CommError as error:
+        return {"error": type(error).__name__, "ranks": list(error.ranks), "text": str(error)}
+    return {"error": None}

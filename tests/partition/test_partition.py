@@ -12,3 +12,57 @@ JOBS = "tests.partition.job_partition"
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_parts_equal_those_of_the_obvious_partitioner(ranks: int) -> None:
     run_ranks(f"{JOBS}:equals_the_obvious", ranks, {"rounds": [1 << 24, 3_000]})
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_the_parts_do_not_depend_on_how_many_ranks_read(ranks: int) -> None:
+    run_ranks(f"{JOBS}:any_number_of_parts", ranks)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_streamed_parts_equal_those_of_the_obvious_partitioner(ranks: int) -> None:
+    run_ranks(f"{JOBS}:streams", ranks)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_streaming_cuts_fewer_edges_and_balances_all_loads(ranks: int) -> None:
+    found = run_ranks(f"{JOBS}:compare_policies", ranks)[0].value
+    for policy in ("ldg", "fennel"):
+        assert found[policy]["cut"] < 0.5 * found["random"]["cut"], found
+        assert max(found[policy][load] for load in ("nodes", "edges", "train")) < 1.1, found
+    assert found["contiguous"]["edges"] < 1.02, found
+
+
+def test_mistakes_are_told_on_every_rank() -> None:
+    for result in run_ranks(f"{JOBS}:mistakes", 2):
+        assert result.value == [
+            "DatasetError: random 1: edge_index: node id 20 is outside [0, 20); "
+            "correct the edges or num_nodes",
+            *result.value[1:2],
+            "ValueError: policy 'metis' is not known; choose among random, contiguous, ldg, fennel, "
+            "or give a function",
+            "TypeError: policy must be a name or a function, not int",
+            *result.value[4:],
+        ]
+        assert result.value[1].startswith("AgreementError: ranks were given different arguments: data set")
+        assert "the policy returned parts 2 to 2; there are 2" in result.value[4]
+        assert "not torch.float64" in result.value[5]
+
+
+@pytest.mark.parametrize(
+    ("how", "stage"),
+    [("kill", "translating sources"), ("stop", "assigning owners"), ("kill", "reading edges")],
+)
+def test_a_rank_that_is_lost_is_named(how: str, stage: str) -> None:
+    results = run_ranks(
+        f"{JOBS}:fault",
+        3,
+        {"how": how, "stage": stage, "victim": 1, "timeout": 6.0},
+        never_end=[1] if how == "stop" else [],
+        check=False,
+    )
+    for result in (results[0], results[2]):
+        assert result.code == 0, result.stderr
+        assert result.value["error"] == "PeerError" and result.value["ranks"] == [1], result.value
+        assert ("is stopped" if how == "stop" else "no longer exists") in result.value["text"]
+        assert "partition" in result.value["text"]

@@ -1,0 +1,156 @@
+"""Grouping rows by owner, growing adjacency lists and assigning nodes to parts: what the partitioner asks
+for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.ops.checks import check_range, check_vector
+from pyg_batchgnn.ops.library import kernels
+
+#: The owner of a node that has none yet.
+UNASSIGNED = -1
+
+
+def group_by_owner(owner: Tensor, groups: int) -> tuple[Tensor | None, Tensor]:
+    """Rows in order of their groups, stably, by counting.
+
+    Args:
+        owner: [n] int32 or int64 group of each row, in [0, groups).
+        groups: how many there are.
+
+    Returns:
+        order [n] int32, the rows by group, or None where they stand so already; counts [groups] int64.
+    """
+    check_vector("owner", owner)
+    check_range("owner", owner, groups, "groups")
+    order, counts = kernels.group_by_owner(owner, groups)
+    return order if order.numel() else None, counts
+
+
+def group_by_range(values: Tensor, bounds: Tensor) -> tuple[Tensor | None, Tensor]:
+    """Rows in order of the range that their value is in.
+
+    Args:
+        values: [n] int32 or int64. What lies outside all ranges counts to the first or the last.
+        bounds: [ranges + 1] int64, ascending: range g is [bounds[g], bounds[g + 1]).
+
+    Returns:
+        As `group_by_owner`.
+    """
+    check_vector("values", values)
+    check_vector("bounds", bounds, (torch.int64,))
+    if bounds.numel() < 2:
+        raise ValueError("bounds must have at least two entries, a begin and an end")
+    order, counts = kernels.group_by_range(values, bounds)
+    return order if order.numel() else None, counts
+
+
+def count_values(values: Tensor, first: int, counts: Tensor) -> None:
+    """Adds 1 to ``counts[value - first]`` for every value.
+
+    Raises:
+        IndexError: a value is outside [first, first + len(counts)).
+    """
+    check_vector("values", values)
+    check_vector("counts", counts, (torch.int64,))
+    if not kernels.count_values_(values, first, counts):
+        raise IndexError(f"a value is outside [{first}, {first + counts.numel()})")
+
+
+def place_edges(edges: Tensor, first: int, cursor: Tensor, indices: Tensor, edge_ids: Tensor) -> None:
+    """Appends edges to the adjacency lists of the nodes from ``first`` on.
+
+    Args:
+        edges: [n, 3] int32 or int64, each destination, source and id; in the order in which they are to
+            stand.
+        first: node of the first list.
+        cursor: [nodes] int64 place of each list's next edge; moved on.
+        indices: [e] int32 or int64 sources, written to.
+        edge_ids: [e] int32 or int64, written to.
+
+    Raises:
+        IndexError: an edge has no place there.
+    """
+    words = torch.int64 if torch.int64 in (indices.dtype, edge_ids.dtype) else torch.int32
+    if edges.dim() != 2 or edges.size(1) != 3 or not edges.is_contiguous() or edges.dtype != words:
+        raise ValueError(
+            f"edges must be contiguous {words} of shape [n, 3], got {edges.dtype} {[*edges.shape]}"
+        )
+    check_vector("cursor", cursor, (torch.int64,))
+    check_range("cursor", cursor, indices.numel() + 1, "places")
+    check_vector("indices", indices)
+    check_vector("edge_ids", edge_ids)
+    if indices.numel() != edge_ids.numel():
+        raise ValueError(f"{indices.numel()} indices but {edge_ids.numel()} edge ids")
+    if not kernels.place_edges_(edges, first, cursor, indices, edge_ids):
+        raise IndexError(f"an edge has no place in the {cursor.numel()} lists from node {first} on")
+
+
+@dataclass(frozen=True, eq=False)
+class StreamRules:
+    """By what a streaming policy chooses among the parts.
+
+    Attributes:
+        limit: [3] float64 most nodes, in-edges and training nodes that a part should get.
+        fennel: whether the score is Fennel's (neighbours minus a price) or LDG's (neighbours times room).
+        alpha: Fennel's price of a part that is full.
+        step: how often a node counts towards the estimate of the load.
+        key: signed 64 bits, decides among equally good parts.
+    """
+
+    limit: Tensor
+    fennel: bool
+    alpha: float
+    step: int
+    key: int
+
+
+def assign_nodes(
+    indptr: Tensor,
+    indices: Tensor,
+    first: int,
+    train: Tensor,
+    owner: Tensor,
+    found: Tensor,
+    rows: range,
+    load: Tensor,
+    rules: StreamRules,
+) -> None:
+    """Assigns some nodes of a slice of the graph to parts, one after the other.
+
+    Args:
+        indptr: [n + 1] int64, in-edges of the nodes [first, first + n) by original id; trusted.
+        indices: [e] int32 or int64 original ids of their sources.
+        first: original id.
+        train: [n] bool, training nodes.
+        owner: [n] int32 part of every node or `UNASSIGNED`; written to.
+        found: int32 owners of those sources of ``rows`` that are outside the slice, in order.
+        rows: rows of the slice.
+        load: [3, parts] float64 estimate of every part's nodes, in-edges and training nodes; written to.
+        rules: by what to choose.
+    """
+    check_vector("indptr", indptr, (torch.int64,))
+    check_vector("indices", indices)
+    check_vector("train", train, (torch.bool,))
+    check_vector("owner", owner, (torch.int32,))
+    check_vector("found", found, (torch.int32,))
+    if not (owner.numel() == train.numel() == indptr.numel() - 1) or int(indptr[-1]) != indices.numel():
+        raise ValueError("indptr, train and owner must be of the same nodes, and indices of their in-edges")
+    if not 0 <= rows.start <= rows.stop <= owner.numel():
+        raise IndexError(f"rows {rows} are not all among the {owner.numel()} nodes")
+    if load.dim() != 2 or load.size(0) != 3 or load.dtype != torch.float64 or not load.is_contiguous():
+        raise ValueError(f"load must be contiguous float64 of shape [3, parts], got {[*load.shape]}")
+    source = indices[int(indptr[rows.start]) : int(indptr[rows.stop])]
+    outside = int(((source < first) | (source >= first + owner.numel())).sum())
+    if found.numel() != outside:
+        raise ValueError(f"found has {found.numel()} owners for {outside} sources outside the slice")
+    for name, owners in (("found", found), ("owner", owner)):
+        check_range(name, owners + 1, load.size(1) + 1, "parts, from UNASSIGNED on,")
+    kernels.assign_nodes_(
+        *(indptr, indices, first, train.view(torch.uint8), owner, found, rows.start, rows.stop, load),
+        *(rules.limit, rules.fennel, rules.alpha, rules.step, rules.key),
+    )

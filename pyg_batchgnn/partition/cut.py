@@ -1,0 +1,63 @@
+"""From the run of parts that a rank has built to the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.partition.book import PartitionBook
+from pyg_batchgnn.partition.deliver import OwnNodes
+from pyg_batchgnn.partition.numbering import Directory
+from pyg_batchgnn.partition.part import Part, directory_slice
+
+
+def cut_run(
+    book: PartitionBook,
+    num_edges: int,
+    nodes: OwnNodes,
+    directory: Directory,
+    tables: Mapping[str, Tensor],
+    edge_tables: Mapping[str, Tensor],
+    splits: Mapping[str, Tensor],
+) -> list[Part]:
+    """The parts of a run; their arrays are views of the run's.
+
+    Args:
+        book: of all parts.
+        num_edges: of the whole graph.
+        nodes: of the run.
+        directory: of the run's directory slices.
+        tables, edge_tables: attributes of the run's nodes and edges.
+        splits: internal ids of the run's nodes, ascending.
+    """
+    found = []
+    for number in nodes.parts:
+        own = book.nodes_of(number)
+        rows = slice(own.start - nodes.first, own.stop - nodes.first)
+        edges = slice(int(nodes.indptr[rows.start]), int(nodes.indptr[rows.stop]))
+        known = directory_slice(book.num_nodes, book.parts, number)
+        start = int(directory.bounds[directory.rank])
+        found.append(
+            Part(
+                book=book,
+                number=number,
+                node=nodes.node[rows],
+                indptr=nodes.indptr[rows.start : rows.stop + 1] - edges.start,
+                indices=nodes.indices[edges],
+                edge_ids=nodes.edge_ids[edges],
+                num_edges=num_edges,
+                directory=directory.internal[known.start - start : known.stop - start],
+                tables={name: table[rows] for name, table in tables.items()},
+                edge_tables={name: table[edges] for name, table in edge_tables.items()},
+                splits={name: _rows_among(split, own) for name, split in splits.items()},
+            )
+        )
+    return found
+
+
+def _rows_among(internal: Tensor, own: range) -> Tensor:
+    """Ascending internal ids that are among a part's, as rows of the part."""
+    begin, end = torch.searchsorted(internal, torch.tensor([own.start, own.stop])).tolist()
+    return internal[begin:end] - own.start

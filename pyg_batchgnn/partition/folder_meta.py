@@ -1,0 +1,139 @@
+"""META.json of a folder that holds a partitioned graph."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyg_batchgnn.data.errors import broken, missing
+from pyg_batchgnn.data.meta import META_FILE, read_json
+from pyg_batchgnn.partition.book import PartitionBook
+
+FORMAT = "pyg_batchgnn.partition"
+VERSION = 1
+_REMEDY = "restore the file or partition again"
+
+
+@dataclass(frozen=True)
+class ArrayPromise:
+    """What META.json says of one file.
+
+    Attributes:
+        dtype: name of torch's type; types that NumPy lacks are stored as integers of their width.
+        shape: sizes.
+        sha256: of the whole file.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class PartitionMeta:
+    """Contents of META.json.
+
+    Attributes:
+        book: of the saved parts.
+        num_edges: of the whole graph.
+        arrays: promises by part and array name, as in ``part-00003/indices``.
+        origin: what the parts were made from: data set, policy, seed.
+        digest: of META.json itself, by which ranks see that they read the same.
+    """
+
+    book: PartitionBook
+    num_edges: int
+    arrays: Mapping[str, ArrayPromise]
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    digest: str = ""
+
+    def file(self, folder: Path, array: str) -> Path:
+        """Where an array is."""
+        return folder / f"{array}.npy"
+
+    def write(self, folder: Path) -> None:
+        """Writes META.json."""
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "offsets": self.book.offsets.tolist(),
+            "num_edges": self.num_edges,
+            "arrays": {
+                name: {"dtype": promise.dtype, "shape": list(promise.shape), "sha256": promise.sha256}
+                for name, promise in sorted(self.arrays.items())
+            },
+            "origin": dict(self.origin),
+        }
+        (folder / META_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def part_name(number: int) -> str:
+    """The sub-folder of a part."""
+    return f"part-{number:05}"
+
+
+def is_partition(folder: str | Path) -> bool:
+    """Whether a folder says that it holds a partitioned graph."""
+    path = Path(folder).expanduser() / META_FILE
+    return path.is_file() and read_json(path).get("format") == FORMAT
+
+
+def read_partition_meta(folder: Path) -> PartitionMeta:
+    """Reads and checks META.json.
+
+    Raises:
+        DatasetNotFoundError: no such file.
+        DatasetError: damaged, of another format or another version.
+    """
+    path = folder / META_FILE
+    if not path.is_file():
+        raise missing(path, "META", "give a folder that save_partition or `batchgnn partition` wrote")
+    content = read_json(path)
+    if content.get("format") != FORMAT:
+        fact = f"is {content.get('format')!r}, expected {FORMAT!r}"
+        raise broken(path, "format", fact, "this folder holds something else: give a partition's folder")
+    if content.get("version") != VERSION:
+        fact = f"is {content.get('version')!r}, this release reads {VERSION}"
+        raise broken(path, "version", fact, "update pyg_batchgnn or partition again")
+    try:
+        meta = PartitionMeta(
+            book=PartitionBook(content["offsets"]),
+            num_edges=int(content["num_edges"]),
+            arrays={
+                str(name): ArrayPromise(
+                    str(said["dtype"]), tuple(map(int, said["shape"])), str(said["sha256"])
+                )
+                for name, said in content["arrays"].items()
+            },
+            origin=dict(content["origin"]),
+            digest=hashlib.sha256(path.read_bytes()).hexdigest(),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+        raise broken(path, "contents", f"damaged ({error!r})", _REMEDY) from error
+    _check_shapes(path, meta)
+    return meta
+
+
+def _promise(said: Mapping[str, Any]) -> ArrayPromise:
+    return ArrayPromise(str(said["dtype"]), tuple(map(int, said["shape"])), str(said["sha256"]))
+
+
+def _check_shapes(path: Path, meta: PartitionMeta) -> None:
+    """Every part has the arrays that it needs, of the sizes that the offsets give them."""
+    edges = 0
+    for number in range(meta.book.parts):
+        nodes, part = len(meta.book.nodes_of(number)), part_name(number)
+        for name, rows in (("node", nodes), ("indptr", nodes + 1), ("indices", None), ("edge_ids", None)):
+            promise = meta.arrays.get(f"{part}/{name}")
+            if promise is None or len(promise.shape) != 1 or (rows is not None and promise.shape[0] != rows):
+                seen = None if promise is None else list(promise.shape)
+                fact = f"{part}/{name} has shape {seen}, expected [{'edges' if rows is None else rows}]"
+                raise broken(path, "arrays", fact, _REMEDY)
+        edges += meta.arrays[f"{part}/indices"].shape[0]
+    if edges != meta.num_edges:
+        fact = f"the parts have {edges} edges, num_edges is {meta.num_edges}"
+        raise broken(path, "arrays", fact, _REMEDY)

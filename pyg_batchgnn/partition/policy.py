@@ -1,0 +1,121 @@
+"""Who gets which node: the policies that there are, and what a user's own one is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+
+class Neighbours(NamedTuple):
+    """In-neighbours of a few nodes.
+
+    Attributes:
+        indptr: [n + 1] int64, where each node's neighbours begin.
+        node: [e] int32 or int64 original ids.
+        owner: [e] int32 parts, -1 where a neighbour has none yet.
+    """
+
+    indptr: Tensor
+    node: Tensor
+    owner: Tensor
+
+
+class StreamState(NamedTuple):
+    """What is known when a few nodes are to be assigned.
+
+    Attributes:
+        parts: how many there are.
+        seed: of the run.
+        load: [3, parts] float64 nodes, in-edges and training nodes that each part has got so far from all
+            ranks, as of the beginning of the round.
+        total: [3] float64 nodes, in-edges and training nodes of the whole graph.
+        train: [n] bool, which of the nodes are training nodes.
+    """
+
+    parts: int
+    seed: int
+    load: Tensor
+    total: Tensor
+    train: Tensor
+
+
+class Policy(Protocol):
+    """A policy of one's own: called for a few nodes at a time, on every rank for the nodes that it has read.
+
+    It returns the part of each node, [n] integers. Ranks go through their nodes side by side, in ascending
+    original id; they may be called for no nodes at all. A policy should not depend on how many nodes it is
+    asked for at once.
+    """
+
+    def __call__(self, node: Tensor, neighbours: Neighbours, state: StreamState) -> Tensor: ...
+
+
+class Score(Enum):
+    """By what a stream chooses."""
+
+    LDG = "ldg"
+    FENNEL = "fennel"
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """LDG (Stanton and Kliot 2012) or Fennel (Tsourakakis et al. 2014) over nodes, edges and training nodes.
+
+    Attributes:
+        score: LDG takes the part with the most neighbours, weighted by its room; Fennel subtracts the price
+            of a fuller part.
+        passes: how often the nodes are streamed. In a later pass all neighbours have owners, from this pass
+            or the one before it (restreaming, Nishimura and Ugander 2013).
+        slack: how many times the mean of nodes, of edges and of training nodes a part may get.
+    """
+
+    score: Score
+    passes: int = 3
+    slack: float = 1.05
+
+    def __post_init__(self) -> None:
+        if self.passes < 1:
+            raise ValueError(f"passes must be at least 1, not {self.passes}")
+        if not self.slack >= 1:
+            raise ValueError(
+                f"slack must be at least 1, not {self.slack}; 1.05 allows parts 5 % above the mean"
+            )
+
+
+class Direct(Enum):
+    """Policies that look at no neighbours."""
+
+    RANDOM = "random"
+    CONTIGUOUS = "contiguous"
+
+
+PolicyLike = str | Direct | Streaming | Policy
+
+
+def as_policy(policy: PolicyLike) -> Direct | Streaming | Policy:
+    """A policy by name, or itself."""
+    if isinstance(policy, (Direct, Streaming)):
+        return policy
+    if isinstance(policy, str):
+        named: dict[str, Direct | Streaming] = {direct.value: direct for direct in Direct}
+        named |= {score.value: Streaming(score) for score in Score}
+        if policy not in named:
+            raise ValueError(
+                f"policy {policy!r} is not known; choose among {', '.join(named)}, or give a function"
+            )
+        return named[policy]
+    if not callable(policy):
+        raise TypeError(f"policy must be a name or a function, not {type(policy).__name__}")
+    return policy
+
+
+def name_of(policy: Direct | Streaming | Policy) -> str:
+    """For messages, reports and agreement between ranks."""
+    if isinstance(policy, Direct):
+        return policy.value
+    if isinstance(policy, Streaming):
+        return f"{policy.score.value} ({policy.passes} passes, slack {policy.slack:g})"
+    return getattr(policy, "__qualname__", type(policy).__qualname__)

@@ -1,0 +1,91 @@
+"""How good a partition is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from rich.table import Table
+
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.partition.part import Part
+
+#: Nodes marked at a time where distinct ones are counted, and edges looked at.
+_MARKS = 1 << 26
+_EDGES = 1 << 22
+
+
+@dataclass(frozen=True)
+class PartCounts:
+    """What one part has.
+
+    Attributes:
+        nodes, edges, train: nodes, their in-edges, training nodes among them.
+        cut: in-edges from nodes of other parts.
+        halo: distinct nodes of other parts that they come from.
+    """
+
+    nodes: int
+    edges: int
+    train: int
+    cut: int
+    halo: int
+
+
+@dataclass(frozen=True)
+class PartitionReport:
+    """Counts of all parts, in order."""
+
+    parts: tuple[PartCounts, ...]
+
+    @property
+    def edge_cut(self) -> float:
+        """Share of all edges that join different parts."""
+        edges = sum(part.edges for part in self.parts)
+        return sum(part.cut for part in self.parts) / edges if edges else 0.0
+
+    def balance(self, of: str) -> float:
+        """Largest count over the mean, 1 at best. ``of``: nodes, edges, train or halo."""
+        counts = [getattr(part, of) for part in self.parts]
+        return max(counts) * len(counts) / sum(counts) if sum(counts) else 1.0
+
+    def table(self) -> Table:
+        """A line a part, and the balance below."""
+        columns = ("nodes", "edges", "train", "cut", "halo")
+        table = Table("part", *columns, title=f"edge cut {self.edge_cut:.1%}", show_footer=True)
+        for number, part in enumerate(self.parts):
+            table.add_row(str(number), *(f"{getattr(part, name):,}" for name in columns))
+        table.columns[0].footer = "max / mean"
+        for column, name in zip(table.columns[1:], columns, strict=True):
+            column.justify = "right"
+            column.footer = f"{self.balance(name):.3f}"
+        return table
+
+
+def report_partition(parts: Part | Sequence[Part], comm: Communicator) -> PartitionReport:
+    """Counts of all parts, on every rank. Collective; only counts travel.
+
+    Args:
+        parts: this rank's part, or parts.
+        comm: of all ranks.
+    """
+    mine = [parts] if isinstance(parts, Part) else parts
+    counted = {str(part.number): list(_count(part)) for part in mine}
+    found = {int(number): counts for said in comm.all_gather_json(counted) for number, counts in said.items()}
+    return PartitionReport(tuple(PartCounts(*found[number]) for number in sorted(found)))
+
+
+def _count(part: Part) -> tuple[int, int, int, int, int]:
+    last = part.first + part.num_nodes
+    cut = halo = 0
+    for begin in range(0, part.book.num_nodes, _MARKS):
+        seen = torch.zeros(min(_MARKS, part.book.num_nodes - begin), dtype=torch.bool)
+        for source in part.indices.split(_EDGES):
+            here = source[(source >= begin) & (source < begin + len(seen))]
+            outside = here[(here < part.first) | (here >= last)]
+            cut += outside.numel()
+            seen[(outside - begin).to(torch.int64)] = True
+        halo += int(seen.sum())
+    train = part.splits["train"].numel() if "train" in part.splits else 0
+    return part.num_nodes, part.indices.numel(), train, cut, halo

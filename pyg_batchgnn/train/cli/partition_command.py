@@ -1,0 +1,64 @@
+"""``batchgnn partition``."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import load_dataset
+from pyg_batchgnn.partition import partition_parts, report_partition, save_partition
+
+
+class PolicyName(str, Enum):
+    """The policies that there are."""
+
+    RANDOM = "random"
+    CONTIGUOUS = "contiguous"
+    LDG = "ldg"
+    FENNEL = "fennel"
+
+
+def partition(
+    dataset: Annotated[str, typer.Argument(help="A name or folder, as for train.")],
+    out: Annotated[Path, typer.Option("--out", help="New folder to write.")],
+    parts: Annotated[int | None, typer.Option(help="How many; by default one a rank.", min=1)] = None,
+    policy: Annotated[PolicyName, typer.Option(help="Who gets which node.")] = PolicyName.RANDOM,
+    seed: Annotated[int, typer.Option(help="Of the policy's random choices.")] = 0,
+) -> None:
+    """Cut a graph into parts, one for each rank that will train, and write them to a folder.
+
+    Run alone, or under torchrun where several ranks read, cut and write together (to one file system).
+
+    [bold]Examples[/bold]
+
+      batchgnn partition cora --parts 2 --policy ldg --out cora-2
+
+      torchrun --nproc-per-node=4 -m pyg_batchgnn partition graphs/large --policy fennel --out large-4
+
+      batchgnn verify cora-2
+    """
+    with Communicator.create("partition") as comm:
+        console = Console(quiet=comm.rank != 0)
+        begun = time.perf_counter()
+        status = console.status("reading") if console.is_terminal else contextlib.nullcontext()
+        with status as shown:
+            found = partition_parts(
+                load_dataset(dataset),
+                policy.value,
+                parts or comm.size,
+                comm=comm,
+                seed=seed,
+                progress=shown.update if shown is not None else None,
+            )
+            origin = {"dataset": dataset, "policy": policy.value, "seed": seed, "ranks": comm.size}
+            save_partition(found, out, comm, origin)
+            report = report_partition(found, comm)
+        console.print(report.table())
+        console.print(f"wrote {out} in {time.perf_counter() - begun:.1f} s")

@@ -1,0 +1,164 @@
+"""Saved partitions: loaded by any number of ranks, and refused where damaged."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data.meta import file_sha256
+from pyg_batchgnn.partition import (
+    is_partition,
+    load_partition,
+    partition_parts,
+    save_partition,
+    verify_partition,
+)
+from tests.comm.ranks import run_ranks
+from tests.partition.job_partition import graph
+
+JOBS = "tests.partition.job_save"
+
+
+def test_saved_parts_are_loaded_by_any_number_of_ranks(tmp_path: Path) -> None:
+    run_ranks(f"{JOBS}:save", 2, {"folder": str(tmp_path)})
+    for ranks in (1, 2, 3):
+        run_ranks(f"{JOBS}:load", ranks, {"folder": str(tmp_path)})
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with Communicator.create("alone") as comm:
+        parts = partition_parts(graph(1, 30, 100), "random", 2, comm=comm)
+        return save_partition(parts, tmp_path_factory.mktemp("saved") / "parts", comm)
+
+
+def test_a_part_is_mapped_not_read(saved: Path) -> None:
+    with Communicator.create("alone") as comm:
+        part = load_partition(saved, comm)
+        before = file_sha256(saved / "part-00000" / "table.x.npy")
+        part.tables["x"].zero_()  # a copy of two parts' tables, for one rank
+        assert file_sha256(saved / "part-00000" / "table.x.npy") == before
+        assert verify_partition(saved) == 2 * 11 and is_partition(saved)
+        assert part.num_nodes == 30 and part.indices.numel() == 100
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def alter(path: Path) -> None:
+    values = np.load(path)
+    values.view(np.uint8).flat[0] ^= 1
+    np.save(path, values)
+
+
+def other_type(path: Path) -> None:
+    np.save(path, np.load(path).astype(np.float64))
+
+
+def other_shape(path: Path) -> None:
+    np.save(path, np.load(path)[:-1])
+
+
+def pickle(path: Path) -> None:
+    np.save(path, np.array([{}], dtype=object), allow_pickle=True)
+
+
+def text(path: Path) -> None:
+    path.write_text("not an array")
+
+
+DAMAGE = [
+    *(
+        (cut_short, "truncated"),
+        (alter, "sha256"),
+        (other_type, "dtype is float64"),
+        (other_shape, "shape is"),
+    ),
+    *((pickle, "pickle"), (text, "not a .npy"), (Path.unlink, "does not exist")),
+]
+
+
+@pytest.mark.parametrize("array", ["node", "indptr", "table.x", "split.train"])
+@pytest.mark.parametrize(("damage", "says"), DAMAGE, ids=[says for _, says in DAMAGE])
+def test_a_damaged_file_is_named(
+    saved: Path, tmp_path: Path, array: str, damage: Callable[[Path], None], says: str
+) -> None:
+    folder = Path(shutil.copytree(saved, tmp_path / "parts"))
+    file = folder / "part-00001" / f"{array}.npy"
+    damage(file)
+    with Communicator.create("alone") as comm, pytest.raises(DatasetError, match=says) as caught:
+        load_partition(folder, comm)
+    assert str(file) in str(caught.value)
+
+
+def rewrite(folder: Path, array: str, at: int, value: int) -> None:
+    """Puts a number into an array and the checksum into META.json."""
+    file = folder / f"{array}.npy"
+    values = np.load(file)
+    values[at] = value
+    np.save(file, values)
+    meta = json.loads((folder / "META.json").read_text())
+    meta["arrays"][array]["sha256"] = file_sha256(file)
+    (folder / "META.json").write_text(json.dumps(meta))
+
+
+@pytest.mark.parametrize(
+    ("array", "value"),
+    [("indices", 30), ("indices", -1), ("edge_ids", 100), ("node", 30), ("directory", 99), ("indptr", 7_000)],
+)
+def test_ranges_are_checked_whatever_the_checksum(
+    saved: Path, tmp_path: Path, array: str, value: int
+) -> None:
+    folder = Path(shutil.copytree(saved, tmp_path / "parts"))
+    rewrite(folder, f"part-00001/{array}", 1, value)
+    with Communicator.create("alone") as comm, pytest.raises(DatasetError, match=array):
+        load_partition(folder, comm)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("format", "pyg_batchgnn.dataset", "holds something else"),
+        ("version", 99, "this release reads"),
+        ("offsets", [0, 40, 30], "damaged"),
+        ("offsets", [0, 10, 30], "expected"),
+        ("num_edges", 99, "the parts have 100 edges"),
+        ("arrays", {}, "expected"),
+        ("arrays", 3, "damaged"),
+    ],
+)
+def test_a_damaged_meta_is_named(saved: Path, tmp_path: Path, key: str, value: object, says: str) -> None:
+    folder = Path(shutil.copytree(saved, tmp_path / "parts"))
+    meta = json.loads((folder / "META.json").read_text())
+    (folder / "META.json").write_text(json.dumps({**meta, key: value}))
+    with Communicator.create("alone") as comm, pytest.raises(DatasetError, match=says) as caught:
+        load_partition(folder, comm)
+    assert "META.json" in str(caught.value)
+
+
+def test_damage_that_one_rank_sees_is_told_to_all(saved: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(saved, tmp_path / "parts"))
+    alter(folder / "part-00001" / "table.x.npy")
+    for result in run_ranks(f"{JOBS}:load_damaged", 2, {"folder": str(folder)}):
+        assert "table.x" in result.value[0] and "(rank 1)" in result.value[0]
+
+
+def test_what_could_not_be_written_is_taken_away(saved: Path, tmp_path: Path) -> None:
+    with Communicator.create("alone") as comm:
+        parts = partition_parts(graph(1, 30, 100), "random", 2, comm=comm)
+        broken = parts[1].tables | {"a/b": torch.zeros(parts[1].num_nodes)}
+        parts[1].tables.update(broken)
+        with pytest.raises(DatasetError, match="a/b"):
+            save_partition(parts, tmp_path / "parts", comm)
+    assert not list(tmp_path.iterdir())
+    with Communicator.create("alone") as comm, pytest.raises(DatasetError, match="does not exist"):
+        load_partition(tmp_path, comm)
