@@ -106,6 +106,8 @@ def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
         (["train", "generated:nodes=100", "--run", "/proc/none"], "/proc/none"),
         (["generate", "x", "--nodes", "1"], "generator: nodes is 1"),
         (["datasets", "no-such-data"], "no-such-data"),
+        (["partition", "cora", "--out", "x", "--policy", "metis"], "'metis' is not one of"),
+        (["partition", "no-such-data", "--out", "x"], "no-such-data"),
         (["predict", "x"], "Missing option '--out'"),
         (["dance"], "No such command 'dance'"),
     ],
@@ -142,7 +144,7 @@ def test_a_folder_in_use_is_not_overwritten(
     assert (tmp_path / "precious").read_text() == "data"
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "datasets", "generate", "verify"])
+@pytest.mark.parametrize("command", ["train", "predict", "datasets", "generate", "partition", "verify"])
 def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert batchgnn(command, "--help") == 0
     out = capsys.readouterr().out
@@ -176,6 +178,20 @@ def test_generate_verify_describe(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "all files are as they were written" in out
     assert "nodes      300\n" in out
     assert "\ngenerated\n" in out or out.endswith("generated\n")
+
+
+def test_partition_and_verify(graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = tmp_path / "parts"
+    assert batchgnn("partition", graph_folder, "--parts", 3, "--policy", "ldg", "--out", parts) == 0
+    assert batchgnn("verify", parts) == 0
+    out = capsys.readouterr().out
+    assert "edge cut" in out and "max / mean" in out and "wrote" in out
+    assert "all files are as they were written" in out
+    (parts / "part-00002" / "table.x.npy").write_bytes(b"")
+    assert batchgnn("verify", parts) == 2
+    assert "part-00002/table.x" in capsys.readouterr().err
+    assert batchgnn("partition", graph_folder, "--out", parts) == 2
+    assert "exists already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pyg_batchgnn.data import GeneratorSpec, available_datasets, generate_folder, load_dataset, verify_folder
+from pyg_batchgnn.partition import is_partition, verify_partition
 
 _DEFAULT = GeneratorSpec()
 
@@ -80,11 +81,14 @@ def generate(
 
 
 def verify(folder: Annotated[Path, typer.Argument(help="A folder that this program wrote.")]) -> None:
-    """Check a data folder against its checksums.
+    """Check a data folder or a partition against its checksums.
 
     [bold]Example[/bold]
 
       batchgnn verify graphs/small
     """
-    verify_folder(folder)
+    if is_partition(folder):
+        verify_partition(folder)
+    else:
+        verify_folder(folder)
     typer.echo(f"{folder}: all files are as they were written")
