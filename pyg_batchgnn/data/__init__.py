@@ -4,7 +4,7 @@ from pyg_batchgnn.data.bundle import read_bundle
 from pyg_batchgnn.data.check import check_dataset
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
-from pyg_batchgnn.data.folder import read_folder, verify_folder
+from pyg_batchgnn.data.folder import open_folder, read_folder, verify_folder
 from pyg_batchgnn.data.folder_write import write_folder
 from pyg_batchgnn.data.generator import GeneratorSpec, generate, generate_folder
 from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
@@ -26,6 +26,7 @@ __all__ = [
     "generate_folder",
     "load_dataset",
     "make_undirected",
+    "open_folder",
     "read_bundle",
     "read_folder",
     "read_ogb",

@@ -16,6 +16,7 @@ from pyg_batchgnn.data.errors import DatasetError, broken
 FINITE_CHECK_BYTES = 1 << 30
 _ROWS_AT_A_TIME = 1 << 16
 
+SPLITS = ("train_idx", "val_idx", "test_idx")
 Files = Mapping[str, str | Path]
 
 
@@ -70,14 +71,28 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
     Checked: counts, shapes, dtypes, node ids in [0, N), labels in [-1, C), splits disjoint, without repeats
     and holding labelled nodes only, features finite (up to `FINITE_CHECK_BYTES` of them).
     """
+    check_outline(dataset, files)
+    check = _Checker(dataset, files or {})
+    check.span("edge_index", dataset.edge_index, 0, dataset.num_nodes, "node id")
+    _check_finite(check)
+    check.span("y", dataset.y, -1, dataset.num_classes, "label")
+    _check_splits(check)
+    return dataset
+
+
+def check_outline(dataset: Dataset, files: Files | None = None) -> Dataset:
+    """As `check_dataset`, but counts, shapes and dtypes only: no array is read."""
     check = _Checker(dataset, files or {})
     _check_counts(check)
     _check_edges(check)
-    _check_features(check)
+    if dataset.x is not None:
+        check.shape("x", dataset.x, (dataset.num_nodes, None))
+        check.dtype("x", dataset.x, (torch.float32, torch.float16))
     check.shape("y", dataset.y, (dataset.num_nodes,))
     check.dtype("y", dataset.y, (torch.int64,))
-    check.span("y", dataset.y, -1, dataset.num_classes, "label")
-    _check_splits(check)
+    for name in SPLITS:
+        check.shape(name, getattr(dataset, name), (None,))
+        check.dtype(name, getattr(dataset, name), (torch.int64,))
     return dataset
 
 
@@ -92,7 +107,6 @@ def _check_edges(check: _Checker) -> None:
     dataset = check.dataset
     check.shape("edge_index", dataset.edge_index, (2, None))
     check.dtype("edge_index", dataset.edge_index, (torch.int32, torch.int64))
-    check.span("edge_index", dataset.edge_index, 0, dataset.num_nodes, "node id")
     if dataset.edge_attr is None:
         return
     if not dataset.edge_attr.is_floating_point():
@@ -101,12 +115,10 @@ def _check_edges(check: _Checker) -> None:
     check.shape("edge_attr", dataset.edge_attr, (dataset.num_edges, *columns))
 
 
-def _check_features(check: _Checker) -> None:
+def _check_finite(check: _Checker) -> None:
     x = check.dataset.x
     if x is None:
         return
-    check.shape("x", x, (check.dataset.num_nodes, None))
-    check.dtype("x", x, (torch.float32, torch.float16))
     if x.numel() * x.element_size() > FINITE_CHECK_BYTES:
         return
     for start in range(0, len(x), _ROWS_AT_A_TIME):
@@ -121,16 +133,13 @@ def _check_features(check: _Checker) -> None:
 def _check_splits(check: _Checker) -> None:
     dataset = check.dataset
     owner = torch.zeros(dataset.num_nodes, dtype=torch.uint8)  # 0: in no split yet
-    names = ("train_idx", "val_idx", "test_idx")
-    for code, name in enumerate(names, start=1):
+    for code, name in enumerate(SPLITS, start=1):
         index: Tensor = getattr(dataset, name)
-        check.shape(name, index, (None,))
-        check.dtype(name, index, (torch.int64,))
         check.span(name, index, 0, dataset.num_nodes, "node id")
         taken = owner[index].nonzero()
         if len(taken):
             node = int(index[taken[0, 0]])
-            other = names[int(owner[node]) - 1]
+            other = SPLITS[int(owner[node]) - 1]
             raise check.error(name, f"node {node} is in {other} too", "make the splits disjoint")
         owner[index] = code
         if int((owner == code).sum()) != len(index):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data.check import check_dataset
+from pyg_batchgnn.data.check import check_dataset, check_outline
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetNotFoundError, broken, missing
 from pyg_batchgnn.data.meta import (
@@ -104,6 +105,22 @@ def read_folder(path: str | Path) -> Dataset:
         DatasetNotFoundError: no such folder, or no edges in it.
         DatasetError: a damaged, foreign or inconsistent file.
     """
+    dataset, files = _read(path)
+    return check_dataset(replace(dataset, y=dataset.y.contiguous()), files)
+
+
+def open_folder(path: str | Path) -> Dataset:
+    """As `read_folder`, but node ids, labels and features are not looked at: for `partition`, where each rank
+    reads some of them and checks what it needs, and for folders that were checked before.
+
+    Raises:
+        DatasetNotFoundError, DatasetError: as `read_folder`, from counts, shapes, dtypes and checksums.
+    """
+    return check_outline(*_read(path))
+
+
+def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
+    """The data set and the file of each array."""
     path = Path(path).expanduser()
     if not path.is_dir():
         raise DatasetNotFoundError(
@@ -113,7 +130,7 @@ def read_folder(path: str | Path) -> Dataset:
     edge_index = folder.edge_index()
     x, y, edge_attr = folder.open("x"), folder.open("y"), folder.open("edge_attr")
     num_nodes = _num_nodes(folder, edge_index, x, y)
-    labels = torch.full((num_nodes,), -1) if y is None else to_labels(y, folder.files["y"], "y")
+    labels = torch.tensor(-1).expand(num_nodes) if y is None else to_labels(y, folder.files["y"], "y")
     num_classes = folder.meta.num_classes
     if num_classes is None:
         num_classes = max(int(labels.max()) + 1, 0) if labels.numel() else 0
@@ -133,7 +150,7 @@ def read_folder(path: str | Path) -> Dataset:
         if edge_attr is None
         else to_features(edge_attr, folder.files["edge_attr"], "edge_attr"),
     )
-    return check_dataset(dataset, folder.files)
+    return dataset, folder.files
 
 
 def verify_folder(path: str | Path) -> int:

@@ -9,6 +9,7 @@ from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.ops import gather_rows
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.bounded import own_rounds
+from pyg_batchgnn.partition.checks import own_share
 from pyg_batchgnn.partition.deliver import Runs
 from pyg_batchgnn.partition.move import Remote, group, group_by_range, pull, send
 from pyg_batchgnn.partition.numbering import Directory
@@ -45,9 +46,7 @@ def deliver_split(
         book: of all parts.
         runs: which parts each rank builds.
     """
-    total = split.numel()
-    mine = split[total * comm.rank // comm.size : total * (comm.rank + 1) // comm.size]
-    internal = pull(comm, directory.remote(), mine)
+    internal = pull(comm, directory.remote(), own_share(comm, split))
     bounds = book.offsets[runs.bounds]
     found = []
     for rows in own_rounds(comm, internal.numel(), internal.element_size()):

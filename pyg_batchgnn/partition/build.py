@@ -9,6 +9,7 @@ from torch import Tensor
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.partition.attributes import deliver_rows, deliver_split
+from pyg_batchgnn.partition.checks import check_splits
 from pyg_batchgnn.partition.cut import cut_run
 from pyg_batchgnn.partition.deliver import OwnNodes, Runs, deliver_lists, translate_sources
 from pyg_batchgnn.partition.numbering import make_directory, number_nodes
@@ -54,7 +55,7 @@ def partition(
 
     Raises:
         AgreementError: ranks were given different arguments.
-        DatasetError: an edge has a node id outside [0, N).
+        DatasetError: on every rank, where an edge or a split has a node id outside [0, N).
     """
     return partition_parts(dataset, policy, comm.size, comm=comm, seed=seed, progress=progress)[0]
 
@@ -79,6 +80,7 @@ def partition_parts(
     tell = progress or (lambda _: None)
     runs, chosen = Runs(parts, comm.size), as_policy(policy)
     _check(dataset, name_of(chosen), comm, seed, parts)
+    check_splits(comm, dataset, SPLITS)
     tell("reading edges")
     part = read_slice(dataset, comm)
     tell("assigning owners")

@@ -64,7 +64,7 @@ class Remote:
 
     Attributes:
         group: row numbers [n] by the rank that holds each.
-        read: rows that this rank holds, from [n] row numbers in any order.
+        read: rows that this rank holds, from [n] row numbers in any order, which it may overwrite.
         shape: of one row.
         dtype: of its elements.
     """

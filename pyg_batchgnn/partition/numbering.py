@@ -31,7 +31,7 @@ class Directory:
         first = int(self.bounds[self.rank])
         return Remote(
             lambda node: group_by_range(node, self.bounds),
-            lambda node: self.internal[(node - first).to(torch.int64)],
+            lambda node: self.internal.index_select(0, node.sub_(first)),
             (),
             self.internal.dtype,
         )

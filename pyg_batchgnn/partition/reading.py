@@ -9,12 +9,13 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Kind
-from pyg_batchgnn.data import Dataset, DatasetError
+from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.partition.book import NARROW
 from pyg_batchgnn.partition.bounded import shared_rounds
+from pyg_batchgnn.partition.checks import outside, raise_together
 from pyg_batchgnn.partition.move import Grouping, group_by_range, send
 
-#: The ranges begin at multiples of N / BUCKETS, so that they can be balanced with a histogram of this length.
+#: The ranges begin at multiples of a power of two, so that a histogram of at most this length balances them.
 BUCKETS = 1 << 16
 
 
@@ -96,6 +97,8 @@ def read_slice(dataset: Dataset, comm: Communicator, row_bytes: int = 12) -> Rea
         torch.empty(size, dtype=id_dtype(edges)),
     )
     cursor = indptr[:-1].clone()
+    for array in (part.indices, part.edge_ids):  # written to at random
+        ops.advise_huge_pages(array)
     for rows in shared_rounds(comm, edges, row_bytes):
         columns = _columns(dataset, rows)
         found = send(comm, columns, group_by_range(columns[:, 0].contiguous(), bounds)).rows
@@ -115,16 +118,16 @@ def _columns(dataset: Dataset, rows: range) -> Tensor:
 def _balanced_bounds(dataset: Dataset, comm: Communicator) -> Tensor:
     """Ranges of original ids with about as many edges and nodes each."""
     nodes, edges = dataset.num_nodes, dataset.num_edges
-    width = max(1, -(-nodes // BUCKETS))
+    shift = max(0, (nodes // BUCKETS).bit_length())
+    width = 1 << shift
     weight = torch.zeros(-(-nodes // width) + 1, dtype=torch.int64)
     problem = ""
     for rows in shared_rounds(comm, edges, 12):
         piece = dataset.edge_index[:, rows.start : rows.stop]
-        if not problem and (problem := _outside(piece, nodes)):
-            continue
+        problem = problem or outside(piece[0], nodes) or outside(piece[1], nodes)
         if not problem:
-            weight += torch.bincount(piece[1] // width, minlength=weight.numel())
-    _raise_together(comm, dataset, problem)
+            ops.count_values(piece[1] >> shift, 0, weight)
+    raise_together(comm, dataset, "edge_index", problem)
     comm.all_reduce(weight, Kind.PARTITION)
     weight[:-1] += width
     before = torch.cat([torch.zeros(1, dtype=torch.int64), weight[:-1].cumsum(0)])
@@ -132,18 +135,3 @@ def _balanced_bounds(dataset: Dataset, comm: Communicator) -> Tensor:
     bounds = torch.searchsorted(before, target) * width
     bounds[0], bounds[-1] = 0, nodes
     return bounds.clamp_(max=nodes)
-
-
-def _outside(edge_index: Tensor, nodes: int) -> str:
-    if not edge_index.numel():
-        return ""
-    low, high = int(edge_index.min()), int(edge_index.max())
-    return "" if low >= 0 and high < nodes else f"node id {low if low < 0 else high}"
-
-
-def _raise_together(comm: Communicator, dataset: Dataset, problem: str) -> None:
-    for said in filter(None, comm.all_gather_json(problem)):
-        raise DatasetError(
-            f"{dataset.name}: edge_index: {said} is outside [0, {dataset.num_nodes}); "
-            "correct the edges or num_nodes"
-        )

@@ -11,6 +11,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Kind
 from pyg_batchgnn.partition.bounded import own_rounds, rows_a_round
+from pyg_batchgnn.partition.checks import own_share
 from pyg_batchgnn.partition.move import Remote, pull, send
 from pyg_batchgnn.partition.policy import Neighbours, Policy, Score, Streaming, StreamState
 from pyg_batchgnn.partition.reading import ReadingSlice
@@ -25,8 +26,7 @@ _Assign = Callable[[range, Tensor, Tensor], None]
 def read_train(comm: Communicator, part: ReadingSlice, train_idx: Tensor) -> Tensor:
     """[n] bool, which nodes of the slice are training nodes. Collective."""
     train = torch.zeros(part.num_nodes, dtype=torch.bool)
-    total = train_idx.numel()
-    mine = train_idx[total * comm.rank // comm.size : total * (comm.rank + 1) // comm.size]
+    mine = own_share(comm, train_idx)
     for rows in own_rounds(comm, mine.numel(), 8):
         piece = mine[rows.start : rows.stop]
         found = send(comm, piece, part.group(piece)).rows
@@ -119,7 +119,7 @@ class Stream:
         return (source < self._part.first) | (source >= self._part.first + self._part.num_nodes)
 
     def _owners(self, node: Tensor) -> Tensor:
-        return self.owner[(node - self._part.first).to(torch.int64)]
+        return self.owner.index_select(0, node.sub_(self._part.first))
 
     def _load_of(self, rows: range) -> Tensor:
         """[3, parts] what the rows add to each part."""

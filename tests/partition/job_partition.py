@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import CommError, Communicator
-from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.data import Dataset, open_folder
 from pyg_batchgnn.partition import (
     Neighbours,
     Part,
@@ -24,6 +27,7 @@ from pyg_batchgnn.partition import (
     report_partition,
 )
 from pyg_batchgnn.partition.hashing import random_owner
+from pyg_batchgnn.partition.save import arrays_of
 from tests.comm.job_faults import stop_for_good
 from tests.partition.split import split_graph
 
@@ -207,6 +211,39 @@ def compare_policies() -> dict[str, dict[str, float]]:
     return found
 
 
+# Memory ###########################################################################################
+
+
+class Peak(threading.Thread):
+    """The most memory of its own that the process has had, pages of mapped files apart."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.bytes = self.first = self._now()
+
+    def run(self) -> None:
+        while True:
+            self.bytes = max(self.bytes, self._now())
+            time.sleep(0.002)
+
+    @staticmethod
+    def _now() -> int:
+        text = Path("/proc/self/status").read_text()
+        found = [int(text.split(f"{name}:")[1].split()[0]) for name in ("RssAnon", "RssShmem")]
+        return 1024 * sum(found)
+
+
+def memory(folder: str, round_bytes: int) -> list[int]:
+    """Bytes of this rank's share, and the most that partitioning took on top of what there was."""
+    with Communicator.create("partition", timeout=60) as comm:
+        bounded.ROUND_BYTES = round_bytes
+        peak = Peak()
+        peak.start()
+        part = partition(open_folder(folder), "ldg", comm=comm)
+        most = peak.bytes - peak.first
+        return [sum(array.numel() * array.element_size() for array in arrays_of(part).values()), most]
+
+
 # Mistakes and faults ##############################################################################
 
 
@@ -219,6 +256,7 @@ def mistakes() -> list[str]:
     with Communicator.create("partition", timeout=20) as comm:
         attempts: list[tuple[Dataset, Any]] = [
             (replace(dataset, edge_index=outside), "random"),
+            (replace(dataset, val_idx=torch.tensor([3, -1])), "ldg"),
             (replace(dataset, name=f"rank {comm.rank}"), "random"),
             (dataset, "metis"),
             (dataset, 3),

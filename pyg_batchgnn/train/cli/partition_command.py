@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import load_dataset
+from pyg_batchgnn.data import load_dataset, open_folder
 from pyg_batchgnn.partition import partition_parts, report_partition, save_partition
 
 
@@ -50,7 +50,7 @@ def partition(
         status = console.status("reading") if console.is_terminal else contextlib.nullcontext()
         with status as shown:
             found = partition_parts(
-                load_dataset(dataset),
+                open_folder(dataset) if Path(dataset).is_dir() else load_dataset(dataset),
                 policy.value,
                 parts or comm.size,
                 comm=comm,

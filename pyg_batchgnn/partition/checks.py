@@ -1,0 +1,40 @@
+"""What ranks check of the input, each its share, so that all of them raise or none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import Dataset, DatasetError
+
+
+def outside(ids: Tensor, num_nodes: int) -> str:
+    """Which of the ids [n] is no node's, in words; nothing where all are."""
+    low, high = ops.extent(ids)
+    if low >= 0 and high < num_nodes:
+        return ""
+    return f"node id {low if low < 0 else high}"
+
+
+def raise_together(comm: Communicator, dataset: Dataset, array: str, problem: str) -> None:
+    """Raises on every rank what one of them has found. Collective."""
+    for said in filter(None, comm.all_gather_json(problem)):
+        raise DatasetError(
+            f"{dataset.name}: {array}: {said} is outside [0, {dataset.num_nodes}); correct it or num_nodes"
+        )
+
+
+def own_share(comm: Communicator, rows: Tensor) -> Tensor:
+    """A contiguous share of rows that every rank can read."""
+    total = len(rows)
+    return rows[total * comm.rank // comm.size : total * (comm.rank + 1) // comm.size]
+
+
+def check_splits(comm: Communicator, dataset: Dataset, names: Sequence[str]) -> None:
+    """Makes sure that splits hold node ids. Collective."""
+    for name in names:
+        ids = own_share(comm, getattr(dataset, f"{name}_idx"))
+        raise_together(comm, dataset, f"{name}_idx", outside(ids, dataset.num_nodes))
