@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,18 +12,45 @@ from torch_geometric.data import Data
 
 from pyg_batchgnn.ops import check_range, check_vector
 from pyg_batchgnn.sample import PygNeighborSampler
-from pyg_batchgnn.store import CscGraph, graph_from_pyg
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, graph_from_pyg
 
 #: Attributes that are the graph itself.
 TOPOLOGY = ("edge_index", "adj_t")
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What the user wants sampled, as given to the loader."""
+
+    num_neighbors: Any
+    replace: bool
+    seed: int | None
+    given: Any  # a sampler
+    schedule: str | None
+
+    def __post_init__(self) -> None:
+        if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
+            raise TypeError(f"seed must be an integer or None, got {self.seed!r}")
+        if self.schedule not in (None, "local", "global"):
+            raise ValueError(f"schedule must be 'local' or 'global', got {self.schedule!r}")
+
+
+def is_spread(data: Any) -> bool:
+    """Whether a graph is spread over ranks."""
+    return isinstance(data, (tuple, list)) and any(
+        isinstance(store, (DistFeatureStore, DistGraphStore)) for store in data
+    )
+
+
+def drawn_seed() -> int:
+    """A seed from torch's default generator."""
+    return int(torch.empty((), dtype=torch.int64).random_())
 
 
 def sampler_for(
     data: Any, num_neighbors: Any, replace: bool, seed: int | None, threads: int | None, given: Any
 ) -> PygNeighborSampler:
     """The user's sampler, or one for the graph in ``data``; ``seed=None`` draws one from torch."""
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
-        raise TypeError(f"seed must be an integer or None, got {seed!r}")
     if isinstance(given, PygNeighborSampler):
         return _checked(given, data, seed, threads)
     if given is not None:
@@ -31,8 +59,7 @@ def sampler_for(
             f"use torch_geometric.loader.NodeLoader with samplers of another kind"
         )
     graph = graph_from_pyg(data).advise_huge_pages()
-    if seed is None:
-        seed = int(torch.empty((), dtype=torch.int64).random_())
+    seed = drawn_seed() if seed is None else seed
     return PygNeighborSampler(graph, num_neighbors, replace, seed, threads)
 
 
@@ -50,7 +77,7 @@ def _checked(
     return given
 
 
-def seed_nodes(data: Any, input_nodes: Any, graph: CscGraph) -> Any:
+def seed_nodes(data: Any, input_nodes: Any, num_nodes: int) -> Any:
     """``input_nodes`` as PyG's loaders take them, checked.
 
     A boolean mask stays one (it decides what ``input_id`` means); anything else becomes a vector of node
@@ -61,7 +88,7 @@ def seed_nodes(data: Any, input_nodes: Any, graph: CscGraph) -> Any:
         TypeError, ValueError, IndexError: no node ids, or ids outside the graph.
     """
     if input_nodes is None:
-        return None if isinstance(data, Data) else torch.arange(graph.num_nodes)
+        return None if isinstance(data, Data) else torch.arange(num_nodes)
     if isinstance(input_nodes, str) or (
         isinstance(input_nodes, (list, tuple)) and input_nodes and isinstance(input_nodes[0], str)
     ):
@@ -73,9 +100,9 @@ def seed_nodes(data: Any, input_nodes: Any, graph: CscGraph) -> Any:
     if nodes.numel() == 0 and nodes.dtype.is_floating_point:
         nodes = nodes.long()  # an empty list
     if nodes.dtype is torch.bool:
-        if list(nodes.shape) != [graph.num_nodes]:
+        if list(nodes.shape) != [num_nodes]:
             raise ValueError(
-                f"input_nodes is a mask of shape {list(nodes.shape)} for a graph of {graph.num_nodes} nodes"
+                f"input_nodes is a mask of shape {list(nodes.shape)} for a graph of {num_nodes} nodes"
             )
         return nodes.cpu()
     if nodes.dtype.is_floating_point or nodes.dtype.is_complex:
@@ -84,14 +111,14 @@ def seed_nodes(data: Any, input_nodes: Any, graph: CscGraph) -> Any:
         )
     ids = nodes.to("cpu", torch.int64).contiguous()
     check_vector("input_nodes", ids)
-    check_range("input_nodes", ids, graph.num_nodes)
+    check_range("input_nodes", ids, num_nodes)
     return ids
 
 
-def count_seeds(input_nodes: Tensor | None, input_id: Tensor | None, graph: CscGraph) -> int:
+def count_seeds(input_nodes: Tensor | None, input_id: Tensor | None, num_nodes: int) -> int:
     """How many nodes `seed_nodes` returned; raises ValueError unless ``input_id`` has as many entries."""
     if input_nodes is None:
-        return graph.num_nodes
+        return num_nodes
     count = int(input_nodes.sum()) if input_nodes.dtype is torch.bool else input_nodes.numel()
     if input_id is not None and input_id.numel() != count:
         raise ValueError(

@@ -18,6 +18,7 @@ from pyg_batchgnn.loader.order import WorkItem
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.schedule import Order
 from pyg_batchgnn.ops import count_unique_nodes
+from pyg_batchgnn.sample import Minibatch
 from pyg_batchgnn.sample.pyg import to_sampler_output
 
 #: Beyond this many a larger macrobatch brings nothing on one machine: threads have enough to share.
@@ -51,10 +52,10 @@ class Probe:
     """What one minibatch takes, in bytes, and how distinct nodes add up."""
 
     sampled: int  # a minibatch's topology, as it is handed out
-    attributes: int  # of a PyG batch's nodes and edges
+    attributes: int  # of a PyG batch's nodes and edges; 0 of native ones
     scratch: int  # of one thread
     shared: int  # scratch memory of all threads together
-    row: int  # of one node of a native batch's block; 0 where attributes are read in place
+    row: int  # of one node of a fetch group's block; 0 where there is none
     unique: int  # distinct nodes of the minibatch
     growth: int  # distinct nodes that a further minibatch adds, which only shrinks with every one
 
@@ -85,30 +86,32 @@ def probe_batches(
 
 def choose_sizes(
     options: LoaderOptions,
-    pipeline: Pipeline,
-    batches: list[list[int]],
+    probe: Callable[[], Probe | None],
     num_batches: int | None,
     ahead: Ahead,
+    max_auto: int = MAX_AUTO,
 ) -> Sizes:
     """Resolves "auto".
 
     Args:
         options: the user's choice.
-        pipeline: makes batches; its statistics do not count the probe.
-        batches: minibatches' positions in the loader's input, to probe with.
+        probe: measures a few minibatches, where "auto" asks for it; None where there are none.
         num_batches: minibatches an epoch, where known.
         ahead: what is prepared beside the macrobatch in use.
+        max_auto: the most minibatches that "auto" stands for.
     """
-    epoch = MAX_AUTO * ahead.makers if num_batches is None else num_batches
-    most = max(1, min(MAX_AUTO, epoch // ahead.makers))
+    epoch = max_auto * ahead.makers if num_batches is None else num_batches
+    most = max(1, min(max_auto, epoch // ahead.makers))
     wanted_b, wanted_f = _number(options.macrobatch_size), _number(options.fetch_size)
-    if not batches or (wanted_b and wanted_f):
+    if wanted_b and wanted_f:
+        return Sizes(wanted_b, wanted_f)
+    measured = probe()
+    if measured is None:
         return Sizes(wanted_b or wanted_f or 1, wanted_f or 1)
     budget = options.memory_budget or default_budget()
-    probe = _measure(pipeline, batches, options.export)
 
     def fits(sizes: Sizes) -> bool:
-        return _peak(probe, options, ahead, sizes) <= budget
+        return _peak(measured, options, ahead, sizes) <= budget
 
     least = wanted_f or 1
     tried: Sequence[int] = [wanted_b] if wanted_b else range(max(most, least), least - 1, -1)
@@ -116,7 +119,7 @@ def choose_sizes(
     tried = [wanted_f] if wanted_f else range(macrobatch, 0, -1)
     fetch = _first(tried, lambda f: fits(Sizes(macrobatch, f)))
     sizes = Sizes(macrobatch, fetch)
-    _warn_if_over(_peak(probe, options, ahead, sizes), budget, sizes)
+    _warn_if_over(_peak(measured, options, ahead, sizes), budget, sizes)
     return sizes
 
 
@@ -125,18 +128,25 @@ def _peak(probe: Probe, options: LoaderOptions, ahead: Ahead, sizes: Sizes) -> i
     macrobatches = 1 + ahead.macrobatches
     sampled = (macrobatches * sizes.macrobatch + BATCHES_AT_ONCE) * probe.sampled
     # A macrobatch made ahead is made whole; else attributes are fetched when they are asked for.
-    if options.export is Export.NATIVE:
-        block = (probe.unique + (sizes.fetch - 1) * probe.growth) * probe.row
-        groups = -(-sizes.macrobatch // sizes.fetch)
-        gathered = block * (macrobatches * groups + 1 if ahead.macrobatches else BATCHES_AT_ONCE)
-    else:
-        whole = macrobatches * sizes.macrobatch if ahead.macrobatches else 0
-        gathered = (BATCHES_AT_ONCE + whole) * probe.attributes
+    block = (probe.unique + (sizes.fetch - 1) * probe.growth) * probe.row
+    groups = -(-sizes.macrobatch // sizes.fetch)
+    gathered = block * (macrobatches * groups + 1 if ahead.macrobatches else BATCHES_AT_ONCE)
+    whole = macrobatches * sizes.macrobatch if ahead.macrobatches else 0
+    gathered += (BATCHES_AT_ONCE + whole) * probe.attributes
     threads = min(options.threads or torch.get_num_threads(), sizes.macrobatch)
     return int(OVERHEAD * (sampled + gathered + threads * probe.scratch + probe.shared))
 
 
-def _measure(pipeline: Pipeline, batches: list[list[int]], export: Export) -> Probe:
+def measure(pipeline: Pipeline, batches: list[list[int]], export: Export) -> Probe | None:
+    """Samples minibatches, of which it fetches one; statistics do not count them.
+
+    Args:
+        pipeline: makes batches.
+        batches: minibatches' positions in the loader's input.
+        export: what the loader hands out.
+    """
+    if not batches:
+        return None
     book, pipeline.book = pipeline.book, type(pipeline.book)()
     try:
         sampled = pipeline.sample(WorkItem(0, 0, batches))
@@ -150,6 +160,23 @@ def _measure(pipeline: Pipeline, batches: list[list[int]], export: Export) -> Pr
     finally:
         pipeline.book = book
     num_nodes = pipeline.sampler.graph.num_nodes
+    sampled = [biggest if one.node is biggest.node else one for one in sampled]
+    if export is Export.PYG:
+        return probe_of(sampled, num_nodes, row=0, attributes=attributes)
+    unique = count_unique_nodes([biggest.node], num_nodes)
+    row = 0 if in_place else -(-attributes // max(1, unique)) + 8  # and the node's id
+    return probe_of(sampled, num_nodes, row=row, attributes=0)
+
+
+def probe_of(sampled: Sequence[Minibatch], num_nodes: int, row: int, attributes: int) -> Probe:
+    """What sampled minibatches, at least one, say of those to come.
+
+    Args:
+        sampled: with ids below ``num_nodes``.
+        num_nodes: nodes of the graph.
+        row, attributes: see `Probe`.
+    """
+    biggest = max(sampled, key=lambda minibatch: minibatch.nbytes)
     unique = count_unique_nodes([biggest.node], num_nodes)
     others = [one for one in sampled if one.node is not biggest.node]
     pairs = [count_unique_nodes([biggest.node, one.node], num_nodes) for one in others]
@@ -158,7 +185,7 @@ def _measure(pipeline: Pipeline, batches: list[list[int]], export: Export) -> Pr
         attributes=attributes,
         scratch=_scratch_bytes(biggest.num_nodes, biggest.num_edges),
         shared=num_nodes // 4,  # a bit and a share of a count a node, to find distinct ones
-        row=0 if in_place else -(-attributes // max(1, unique)) + 8,  # and the node's id
+        row=row,
         unique=unique,
         # Without a second minibatch to compare with there is no second one to fetch together with it.
         growth=max(pairs, default=unique) - unique,

@@ -9,39 +9,31 @@ from typing import Any, TypeVar
 
 import torch
 
-from pyg_batchgnn.loader.options import Export
 from pyg_batchgnn.loader.order import WorkItem
-from pyg_batchgnn.loader.pipeline import Pipeline, outputs
 
 T = TypeVar("T")
 
+#: The batches of a macrobatch, made one by one when they are asked for.
+Make = Callable[[WorkItem], Iterator[Any]]
 
-def iterate(
-    pipeline: Pipeline, items: Iterator[WorkItem], export: Export, fetch_size: int, prefetch: int
-) -> Iterator[Any]:
+
+def iterate(make: Make, items: Iterator[WorkItem], prefetch: int) -> Iterator[Any]:
     """Batches of all work items in order, before the user's transform.
 
-    Without prefetching a PyG batch's attributes are read when the batch is asked for. With it a thread
-    samples and fetches up to ``prefetch`` macrobatches beside what the user does with the current one.
+    With prefetching a thread makes up to ``prefetch`` macrobatches beside what the user does with the current
+    one.
     """
-
-    def batches_of(item: WorkItem) -> Iterator[Any]:
-        sampled = pipeline.sample(item)
-        if export is Export.NATIVE:
-            return pipeline.natives(sampled, fetch_size)
-        return map(pipeline.to_pyg, outputs(sampled))
-
     if prefetch == 0:
         for item in items:
-            yield from batches_of(item)
+            yield from make(item)
     else:
 
-        def make(item: WorkItem, wants_grad: bool) -> list[Any]:
+        def make_all(item: WorkItem, wants_grad: bool) -> list[Any]:
             # A thread has a setting of its own, which begins as "enabled".
             with torch.set_grad_enabled(wants_grad):
-                return list(batches_of(item))
+                return list(make(item))
 
-        for batches in _ahead(items, make, prefetch):
+        for batches in _ahead(items, make_all, prefetch):
             batches.reverse()
             while batches:
                 yield batches.pop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -14,13 +15,15 @@ from torch_geometric.loader import NeighborLoader
 from torch_geometric.sampler import SamplerOutput
 
 from pyg_batchgnn.loader.arguments import (
+    Sampling,
     count_seeds,
     has_edge_attributes,
+    is_spread,
     sampler_for,
     seed_nodes,
     worker_arguments,
 )
-from pyg_batchgnn.loader.budget import Ahead, Sizes, choose_sizes, probe_batches
+from pyg_batchgnn.loader.budget import Ahead, Sizes, choose_sizes, measure, probe_batches
 from pyg_batchgnn.loader.iterate import iterate
 from pyg_batchgnn.loader.options import (
     Export,
@@ -50,7 +53,9 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
     and memory, never a bit.
 
     Args:
-        data: a homogeneous ``Data``, or a ``(FeatureStore, GraphStore)`` pair.
+        data: a homogeneous ``Data``, or a ``(FeatureStore, GraphStore)`` pair. With a ``(DistFeatureStore,
+            DistGraphStore)`` pair the ranks make every macrobatch together: see docs/distributed.md for what
+            is collective.
         num_neighbors: fanouts by hop, nearest the seeds first; -1 takes all neighbours.
         input_nodes: seed nodes as an index tensor, a boolean mask, or None for all nodes.
         replace: sample with replacement.
@@ -71,6 +76,8 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
             made. "auto": in place where every wanted attribute is a dense tensor in memory; copied from
             feature stores, files that are mapped, and in worker processes.
         attributes: names of the node attributes that native batches carry; None: all.
+        schedule: over ranks, whose minibatches a rank trains: "local" (default), of the seed nodes that it
+            owns; "global", every R-th of those that one process would make. None in one process.
         **kwargs: those of ``torch.utils.data.DataLoader``. Where ``generator``, ``sampler`` or
             ``batch_sampler`` is given, it decides the order; else ``shuffle`` is a keyed permutation by
             (seed, epoch).
@@ -112,6 +119,7 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         export: Literal["pyg", "native"] = "pyg",
         features: Literal["auto", "in_place", "copy"] = "auto",
         attributes: Sequence[str] | None = None,
+        schedule: Literal["local", "global"] | None = None,
         **kwargs: Any,
     ) -> None:
         refuse_what_is_to_come(subgraph_type, disjoint, input_time, time_attr, weight_attr, directed)
@@ -124,13 +132,13 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
             parse_export(export),
             Reading.parse(features, attributes),
         )
+        kwargs = self._allowed(kwargs)
         refuse_what_does_not_go_together(self._options, kwargs, transform_sampler_output)
-        sampler = sampler_for(data, num_neighbors, replace, seed, threads, neighbor_sampler)
-        input_nodes = seed_nodes(data, input_nodes, sampler.macrobatch.graph)
-        num_seeds = count_seeds(input_nodes, kwargs.get("input_id"), sampler.macrobatch.graph)
         self._position = Position()
         self._sizes: Sizes | None = None
         self._pool: WorkerPool | None = None
+        wanted = Sampling(num_neighbors, replace, seed, neighbor_sampler, schedule)
+        sampler, input_nodes, kwargs = self._prepare(data, wanted, input_nodes, kwargs)
         super().__init__(
             data,
             num_neighbors,
@@ -139,21 +147,53 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
             transform_sampler_output=transform_sampler_output,
             filter_per_worker=filter_per_worker,
             neighbor_sampler=sampler,
-            **with_keyed_shuffle(kwargs, num_seeds, sampler.macrobatch.seed),
+            **kwargs,
         )
         # PyG hands its own method over as an attribute, a reference cycle that keeps a dropped loader's graph
         # until the garbage collector runs. The method of the class serves as well.
         del self.__dict__["collate_fn"]
+        self._begin()
+
+    def _allowed(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Those arguments of DataLoader that mean something here."""
+        return kwargs
+
+    def _prepare(
+        self, data: Any, wanted: Sampling, input_nodes: Any, kwargs: dict[str, Any]
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        """What PyG's constructor is to get: sampler, seed nodes and the arguments of DataLoader."""
+        if wanted.schedule is not None:
+            raise ValueError(
+                f"schedule={wanted.schedule!r} is for graphs that are spread over ranks: give "
+                f"(DistFeatureStore, DistGraphStore) as data"
+            )
+        sampler = sampler_for(
+            data, wanted.num_neighbors, wanted.replace, wanted.seed, self._options.threads, wanted.given
+        )
+        input_nodes = seed_nodes(data, input_nodes, sampler.macrobatch.graph.num_nodes)
+        num_seeds = count_seeds(input_nodes, kwargs.get("input_id"), sampler.macrobatch.graph.num_nodes)
+        return sampler, input_nodes, with_keyed_shuffle(kwargs, num_seeds, sampler.macrobatch.seed)
+
+    def _begin(self) -> None:
+        """What is left of the construction when PyG's part is done."""
         self._pipeline = Pipeline(
-            data,
+            self.data,
             self.input_data,
             self._macrobatch_sampler(),
             self._options.reading,
-            transform_sampler_output,
+            self.transform_sampler_output,
             self.custom_cls,
         )
         if self._options.export is Export.NATIVE:
             self._pipeline.tables()  # refuses what cannot be read before anything is sampled
+
+    def __new__(cls, data: Any = None, *_args: Any, **_kwargs: Any) -> MacrobatchNeighborLoader:
+        """A loader over ranks where the graph is spread over them."""
+        if cls is MacrobatchNeighborLoader and is_spread(data):
+            from pyg_batchgnn.loader.over_ranks import RanksNeighborLoader
+
+            return super().__new__(RanksNeighborLoader)
+        return super().__new__(cls)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without running workers, which belong to this process. PyG sends the loader to spawned ones."""
@@ -174,7 +214,8 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         """Counts what the user takes, and keeps none of it."""
 
         def count(batch: Any) -> Any:
-            run.handed_out += 1
+            run.hand_out()
+            run.weight = self._weight(batch, run)
             return pin_memory(batch) if self.pin_memory and torch.cuda.is_available() else batch
 
         try:
@@ -184,8 +225,8 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
 
     def _from_here(self, items: Iterator[WorkItem]) -> Iterator[Any]:
         options = self._options
-        made = iterate(self._pipeline, items, options.export, self.sizes.fetch, options.prefetch)
-        return map(self._finish, made)
+        make = functools.partial(self._pipeline.batches, export=options.export, fetch_size=self.sizes.fetch)
+        return map(self._finish, iterate(make, items, options.prefetch))
 
     def _from_workers(self, items: Iterator[WorkItem], epoch: int) -> Iterator[Any]:
         export = self._options.export
@@ -202,7 +243,7 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
     def __call__(self, index: Tensor | list[int]) -> Any:
         """The minibatch of the seeds at these positions of the input, in the current epoch."""
         item = WorkItem(self.epoch, 0, [as_list(index)])
-        (batch,) = iterate(self._pipeline, iter([item]), self._options.export, 1, prefetch=0)
+        (batch,) = self._pipeline.batches(item, self._options.export, 1)
         return self._finish(batch)
 
     def collate_fn(self, index: Tensor | list[int]) -> Any:
@@ -224,7 +265,9 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         if self._sizes is None:
             num_batches = num_batches_of(self)
             probes = probe_batches(self.input_data.node.numel(), self.batch_size, num_batches, order_of(self))
-            self._sizes = choose_sizes(self._options, self._pipeline, probes, num_batches, self._ahead())
+            options = self._options
+            probe = functools.partial(measure, self._pipeline, probes, options.export)
+            self._sizes = choose_sizes(options, probe, num_batches, self._ahead())
         return self._sizes
 
     def _ahead(self) -> Ahead:
@@ -232,6 +275,28 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         if self.num_workers == 0:
             return Ahead(self._options.prefetch, makers=1)
         return Ahead(self.num_workers * (self.prefetch_factor or 2), self.num_workers)
+
+    @property
+    def loss_weight(self) -> float:
+        """What to multiply the sum of the losses of the latest minibatch's seed nodes by, so that every seed
+        node of a step weighs the same.
+
+        ``loss = F.cross_entropy(out, y, reduction="sum") * loader.loss_weight`` is the mean over the
+        minibatch in one process. Over ranks it is the number of ranks divided by the step's seed nodes on all
+        of them, so that DistributedDataParallel's mean over ranks is the mean over those seed nodes; an empty
+        minibatch adds zero.
+
+        Raises:
+            RuntimeError: no minibatch has been handed out yet.
+        """
+        weight = self._position.run.weight
+        if weight is None:
+            raise RuntimeError("loss_weight is that of the minibatch handed out last; there is none yet")
+        return weight
+
+    def _weight(self, batch: Any, run: Run) -> float | None:  # noqa: ARG002
+        size = getattr(batch, "batch_size", None)
+        return 1.0 / max(size, 1) if isinstance(size, int) else None
 
     def stats(self) -> LoaderStats:
         """Nodes, edges, distinct nodes, bytes gathered and seconds by phase, of the macrobatch made last and
@@ -247,8 +312,11 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
     def data(self, data: Any) -> None:
         self._data = data
         if hasattr(self, "_pipeline"):
-            self._pipeline.source = self._pipeline.source_of(data)
-            self._pool = None  # persistent workers read the old one
+            self._change_data()
+
+    def _change_data(self) -> None:
+        self._pipeline.source = self._pipeline.source_of(self.data)
+        self._pool = None  # persistent workers read the old one
 
     def _macrobatch_sampler(self) -> MacrobatchSampler:
         """For native batches 32-bit CSC, with edge ids only where there is an edge attribute for them."""

@@ -19,6 +19,7 @@ from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 from pyg_batchgnn import ops
 from pyg_batchgnn.fetch import fetch_group, point_into
 from pyg_batchgnn.loader.filter import Gatherer, add_sample_info
+from pyg_batchgnn.loader.options import Export
 from pyg_batchgnn.loader.order import WorkItem
 from pyg_batchgnn.loader.reading import Reading
 from pyg_batchgnn.loader.source import DataSource, Source, StoreSource
@@ -90,6 +91,14 @@ class Pipeline:
             )
         )
         return minibatches
+
+    def batches(self, item: WorkItem, export: Export, fetch_size: int) -> Iterator[Any]:
+        """The batches of a macrobatch, before the user's transform. A PyG batch's attributes are read when
+        it is asked for."""
+        sampled = self.sample(item)
+        if export is Export.NATIVE:
+            return self.natives(sampled, fetch_size)
+        return map(self.to_pyg, outputs(sampled))
 
     def to_pyg(self, out: SamplerOutput) -> Data:
         """One PyG batch, before the user's transform."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 VERSION = 1
@@ -17,6 +17,17 @@ class Run:
     handed_out: int = 0  # those included
     num_batches: int | None = None  # of the epoch, where it has begun and its order says
     drawn: dict[str, Any] | None = None  # how to draw the order again, where a generator or sampler drew it
+    stride: int = 1  # minibatches of the epoch that ranks together take with every one that is handed out
+    steps: int = 0  # minibatches that this run handed out
+    seeds: list[int] = field(default_factory=list)  # over ranks: seed nodes of its steps, on all ranks
+    weight: float | None = None  # the loader's ``loss_weight``
+
+    def hand_out(self) -> None:
+        """Counts one minibatch."""
+        self.steps += 1
+        self.handed_out += self.stride
+        if self.num_batches is not None:
+            self.handed_out = min(self.handed_out, self.num_batches)
 
 
 class Position:

@@ -37,7 +37,7 @@ class Resumable:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the latest iterator stands: a plain dictionary that JSON can hold."""
-        return self._position.state_dict(self.seed, _settings(self), generator_states(self))
+        return self._position.state_dict(self.seed, self._settings(), generator_states(self))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Lets the next ``iter(loader)`` hand out exactly the minibatches that were left.
@@ -48,7 +48,7 @@ class Resumable:
         Raises:
             ValueError: a state of another loader; the message names the setting that differs.
         """
-        self._position.check(state, _settings(self))
+        self._position.check(state, self._settings())
         set_generators(self, state["generators"])
         self._position.load_state_dict(state)
         if state["seed"] != self.seed:
@@ -61,18 +61,18 @@ class Resumable:
             loader.sampler.seed = seed
         self._pool = None  # persistent workers sample with the old one
 
-
-def _settings(loader: Any) -> dict[str, Any]:
-    """What decides, beside seed and epoch, which minibatches there are."""
-    sampler, nodes = loader._pipeline.sampler, loader.input_data.node
-    return {
-        "num_nodes": sampler.graph.num_nodes,
-        "num_edges": sampler.graph.num_edges,
-        "num_seeds": nodes.numel(),
-        "seeds_digest": f"{minibatch_key(nodes.long().contiguous()):016x}",
-        "batch_size": loader.batch_size,
-        "drop_last": loader.drop_last,
-        "fanouts": list(sampler.plan.fanouts),
-        "replacement": sampler.plan.replacement.value,
-        "order": order_of(loader).value,
-    }
+    def _settings(self) -> dict[str, Any]:
+        """What decides, beside seed and epoch, which minibatches there are."""
+        loader: Any = self
+        sampler, nodes = self._pipeline.sampler, loader.input_data.node
+        return {
+            "num_nodes": sampler.graph.num_nodes,
+            "num_edges": sampler.graph.num_edges,
+            "num_seeds": nodes.numel(),
+            "seeds_digest": f"{minibatch_key(nodes.long().contiguous()):016x}",
+            "batch_size": loader.batch_size,
+            "drop_last": loader.drop_last,
+            "fanouts": list(sampler.plan.fanouts),
+            "replacement": sampler.plan.replacement.value,
+            "order": order_of(loader).value,
+        }

@@ -15,6 +15,7 @@ class Counters:
     edges: int = 0
     unique_nodes: int = 0  # distinct nodes of each macrobatch, summed over macrobatches
     bytes_gathered: int = 0  # attributes copied for minibatches
+    rows_fetched: int = 0  # distinct remote nodes of each fetch group, summed over fetch groups
     sample_seconds: float = 0.0  # choosing edges and numbering nodes
     fetch_seconds: float = 0.0  # gathering attributes
     export_seconds: float = 0.0  # putting the user's batch together

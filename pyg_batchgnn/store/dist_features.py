@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -105,7 +106,8 @@ class DistFeatureStore(FeatureStore):
         while left:
             first = attrs[left[0]]
             group = [at for at in left if _same_ids(attrs[at], first)]
-            rows = self._read([attrs[at].attr_name for at in group], first)
+            names = [attrs[at].attr_name for at in group]
+            rows = self.comm.run_job(functools.partial(self._read, names, first))
             for at in group:
                 found[at] = rows[attrs[at].attr_name]
             left = [at for at in left if at not in group]
@@ -142,11 +144,14 @@ class DistFeatureStore(FeatureStore):
             )
         if rows.dtype != table.dtype and not (rows.is_floating_point() and table.is_floating_point()):
             raise TypeError(f"{attr.attr_name!r} is {table.dtype}, got {rows.dtype}; convert the rows")
-        edges = isinstance(attr.group_name, tuple)
-        node = (edge_targets if edges else internal_ids)(self.part, self.comm, index)
-        write_rows(
-            self.part, self.comm, self.own, table, node, index if edges else None, rows.to(table.dtype)
-        )
+        rows = rows.to(table.dtype)
+
+        def job() -> None:
+            edges = isinstance(attr.group_name, tuple)
+            node = (edge_targets if edges else internal_ids)(self.part, self.comm, index)
+            write_rows(self.part, self.comm, self.own, table, node, index if edges else None, rows)
+
+        self.comm.run_job(job)
         return True
 
     def _remove_tensor(self, attr: TensorAttr) -> NoReturn:

@@ -84,7 +84,9 @@ class DistGraphStore(GraphStore):
                 f"the graph is spread over ranks: a rank's own edges can be had in layout 'coo', not in "
                 f"{edge_attr.layout.value!r}"
             )
-        sources = original_ids(self.part, self.comm, self.part.indices.to(torch.int64))
+        sources = self.comm.run_job(
+            lambda: original_ids(self.part, self.comm, self.part.indices.to(torch.int64))
+        )
         degrees = self.part.indptr[1:] - self.part.indptr[:-1]
         return sources, torch.repeat_interleave(self.part.node, degrees)
 

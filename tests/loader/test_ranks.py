@@ -1,0 +1,45 @@
+"""The loader over ranks: bit for bit what one process makes, in the rounds that the formulas say."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+
+from tests.comm.ranks import run_ranks
+
+JOBS = "tests.loader.job_ranks"
+WORLDS = [(1, [0]), (2, [0, 1]), (3, [0, 1, 1]), (4, [0, 1, 2, 0])]
+
+
+@pytest.mark.parametrize(("ranks", "hosts"), WORLDS, ids=str)
+def test_minibatches_are_those_of_one_process(ranks: int, hosts: Sequence[int]) -> None:
+    run_ranks(f"{JOBS}:epochs", ranks, hosts=hosts)
+
+
+@pytest.mark.parametrize(("ranks", "hosts"), WORLDS[1:], ids=str)
+def test_rounds_and_rows_are_those_of_the_formulas(ranks: int, hosts: Sequence[int]) -> None:
+    run_ranks(f"{JOBS}:counts", ranks, hosts=hosts)
+
+
+@pytest.mark.parametrize("job", ["sums_of_losses", "resumed", "stopping", "refusals", "bfloat16"])
+def test_three_ranks(job: str) -> None:
+    run_ranks(f"{JOBS}:{job}", 3, hosts=[0, 1, 1])
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_a_global_schedule_goes_on_at_another_number_of_ranks(drop_last: bool) -> None:
+    def dealt(ranks: int, steps: int, state: object) -> tuple[list[list[int]], object]:
+        arguments = {"steps": steps, "state": state, "drop_last": drop_last}
+        results = run_ranks(f"{JOBS}:first_steps", ranks, arguments)
+        assert all(result.value["state"] == results[0].value["state"] for result in results)
+        steps_of = [result.value["seeds"] for result in results]
+        return [one for step in zip(*steps_of, strict=True) for one in step], results[0].value["state"]
+
+    alone, _ = dealt(1, 100, None)
+    begun, state = dealt(2, 1, None)
+    more, state = ([], state) if drop_last else dealt(3, 1, state)  # 3 ranks have no whole step left
+    end, _ = dealt(1, 100, state)
+    together = [*begun, *more, *end]
+    assert list(itertools.takewhile(bool, together)) == alone
