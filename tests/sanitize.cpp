@@ -1,4 +1,5 @@
 // Runs every kernel on random graphs; tests/test_sanitizers.py compiles it with sanitizers.
+#include <algorithm>
 #include <iostream>
 #include <random>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "kernels/parallel.h"
 #include "kernels/sample.h"
 #include "sanitize_blocks.h"
+#include "sanitize_relay.h"
 
 using namespace pyg_batchgnn;
 
@@ -72,6 +74,17 @@ void sample_all(const Graph<Index>& graph, const Plan& plan, Layout layout, bool
   });
 }
 
+template <class Index, class Local>
+void relay(const Graph<Index>& graph, const Plan& plan, Layout layout) {
+  const Csc<Index> csc{graph.indptr.data(), graph.indices.data(), graph.edge_ids.data(), false, graph.nodes};
+  std::vector<int64_t> offsets{0, graph.nodes};
+  for (int64_t cuts = below(16) != 0 ? below(4) : 20; cuts > 0; --cuts) offsets.push_back(below(graph.nodes));
+  std::sort(offsets.begin(), offsets.end());
+  Ranks<Index, Local> ranks(csc, plan, layout, offsets, &generator);
+  ranks.equal_to_one_process();
+  ranks.spoilt();
+}
+
 void gather(int64_t rows, int64_t bytes, int64_t count) {
   const std::vector<char> table(static_cast<size_t>(rows * bytes), 'x');
   const std::vector<int64_t> index = many_below(count, rows);
@@ -89,6 +102,11 @@ void round_of(int64_t nodes, int64_t edges) {
       const Plan plan{fanout, replacement, edge_ids, generator(), generator()};
       sample_all<Index, int64_t>(graph, plan, Layout::kCoo, below(2) == 0);
       sample_all<Index, int32_t>(graph, plan, Layout::kCsc, below(2) == 0);
+      if (below(2) == 0) {
+        relay<Index, int64_t>(graph, plan, Layout::kCoo);
+      } else {
+        relay<Index, int32_t>(graph, plan, Layout::kCsc);
+      }
     }
   }
 }

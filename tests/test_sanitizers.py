@@ -12,7 +12,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 #: Programs and the kernels that each runs.
 PROGRAMS = {
-    "sanitize": ["csc", "gather", "node_set", "parallel", "sample", "simd/dispatch", "simd/scan"],
+    "sanitize": [
+        *("csc", "gather", "node_set", "parallel", "sample", "simd/dispatch", "simd/scan"),
+        *("relay/answer", "relay/relay"),
+    ],
     "sanitize_aggregation": [
         *("parallel", "nn/aggregate", "nn/edge_dots", "nn/max", "nn/transpose", "simd/dispatch"),
         *("simd/sum_rows", "simd/sum_rows_avx2", "simd/sum_rows_avx512"),

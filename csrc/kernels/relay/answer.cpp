@@ -77,16 +77,22 @@ class Owner {
     }
   }
 
+  // Row of a node that another rank names: anything at all, where that rank errs.
+  uint64_t row_of(Index node) const {
+    return static_cast<uint64_t>(node) - static_cast<uint64_t>(part_.first);
+  }
+
   void count(Chunk<Index>* chunk) const {
     const Csc<Index>& graph = part_.graph;
+    const auto rows = static_cast<uint64_t>(graph.num_nodes);
     int64_t picks = 0;
     for (int64_t i = 0; i < chunk->nodes; ++i) {
       if (i + kPointerAhead < chunk->nodes) {
-        // Of a pointer that is no node's this is no more than a wasted line.
-        __builtin_prefetch(graph.indptr + (chunk->node[i + kPointerAhead] - part_.first));
+        const uint64_t ahead = row_of(chunk->node[i + kPointerAhead]);
+        if (ahead < rows) __builtin_prefetch(&graph.indptr[ahead]);
       }
-      const int64_t row = static_cast<int64_t>(chunk->node[i]) - part_.first;
-      if (row < 0 || row >= graph.num_nodes) {
+      const uint64_t row = row_of(chunk->node[i]);
+      if (row >= rows) {
         chunk->foreign = true;
         chunk->outsider = chunk->node[i];
         return;
@@ -127,19 +133,19 @@ class Owner {
   }
 
   void fill(const Chunk<Index>& chunk, Scratch<Index>& scratch) const {
-    with_bytes(shape_.count_bytes, [&](auto count_type) {
-      with_bytes(shape_.edge_bytes,
-                 [&](auto edge_type) { fill_as<decltype(count_type), decltype(edge_type)>(chunk, scratch); });
-    });
+    if (shape_.edge_bytes == 4) {
+      fill_as<int32_t>(chunk, scratch);
+    } else {
+      fill_as<int64_t>(chunk, scratch);
+    }
   }
 
   // Picks of nodes are gathered up to about kBlock before what stands at their positions is read.
-  template <class Count, class EdgeId>
+  template <class EdgeId>
   void fill_as(const Chunk<Index>& chunk, Scratch<Index>& scratch) const {
     const Csc<Index>& graph = part_.graph;
     const auto peer = static_cast<size_t>(chunk.peer);
     int64_t* message = out_.words.data() + begins_[peer];
-    auto* counts = reinterpret_cast<Count*>(message) + chunk.nodes_before;
     auto* edges = reinterpret_cast<EdgeId*>(message + shape_.edges_at(nodes_[peer])) + chunk.picks_before;
     auto* sources =
         reinterpret_cast<Index*>(message + shape_.sources_at(nodes_[peer], out_.picks_for[peer])) +
@@ -165,7 +171,7 @@ class Owner {
       const int64_t row = chunk.node[i] - part_.first;
       const int64_t start = graph.indptr[row], degree = graph.indptr[row + 1] - start;
       const int64_t picks = picks_of(degree, fanout_, replacement_);
-      counts[i] = static_cast<Count>(picks);
+      shape_.write_count(message, chunk.nodes_before + i, picks);
       if (held + picks > kBlock) {
         read();
         position = scratch.position.reserve(picks);

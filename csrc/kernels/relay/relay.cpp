@@ -24,7 +24,8 @@ int32_t owner_of(int64_t node, const int64_t* offsets, int64_t parts) {
 
 template <class Index, class Local>
 struct Relay<Index, Local>::Stream {
-  const void* count;    // picks of the next node
+  const void* counts;   // of the whole message
+  int64_t node;         // the next one's place among them
   const void* edge;     // input edge id of the next pick
   const Index* source;  // of the next pick
 };
@@ -139,72 +140,51 @@ Fault Relay<Index, Local>::merge(const Replies& replies, int64_t threads, Kept<S
     message += words[o];
     if (owner == book_.rank) words[o] = replies.own_words;
   }
-  return with_bytes(shape.count_bytes, [&](auto count_type) {
-    using Count = decltype(count_type);
-    if (const Fault fault = count<Count>(messages, words, shape, threads)) return fault;
-
-    // Where each minibatch's part of each answer begins.
-    std::vector<std::vector<Stream>> streams(growths_.size());
-    for (size_t o = 0; o < messages.size(); ++o) {
-      int64_t nodes = 0, picks = 0;
-      for (int64_t b = 0; b < minibatches(); ++b) {
-        nodes += nodes_[at(b, static_cast<int64_t>(o))];
-        picks += picks_[at(b, static_cast<int64_t>(o))];
-      }
-      const auto* counts = reinterpret_cast<const Count*>(messages[o]);
-      const auto* edges = reinterpret_cast<const char*>(messages[o] + shape.edges_at(nodes));
-      const auto* sources = reinterpret_cast<const Index*>(messages[o] + shape.sources_at(nodes, picks));
-      for (int64_t b = 0; b < minibatches(); ++b) {
-        const size_t place = at(b, static_cast<int64_t>(o));
-        streams[static_cast<size_t>(b)].push_back({counts, edges, sources});
-        counts += nodes_[place];
-        edges += picks_[place] * shape.edge_bytes;
-        sources += picks_[place];
-      }
+  if (const Fault fault = count(messages, words, shape, threads)) return fault;
+  const std::vector<std::vector<Stream>> all = streams(messages, shape);
+  faults_.assign(growths_.size(), Fault{});
+  run_tasks(minibatches(), threads, [&](int64_t b, int64_t) {
+    const auto scratch = scratches.borrow();
+    const std::vector<Stream>& mine = all[static_cast<size_t>(b)];
+    write_ends(b, mine, shape);
+    if (shape.edge_bytes == 4) {
+      grow<int32_t>(b, mine, (*scratch).local);
+    } else {
+      grow<int64_t>(b, mine, (*scratch).local);
     }
-    faults_.assign(growths_.size(), Fault{});
-    run_tasks(minibatches(), threads, [&](int64_t b, int64_t) {
-      const auto scratch = scratches.borrow();
-      auto& mine = streams[static_cast<size_t>(b)];
-      if (shape.edge_bytes == 4) {
-        grow<Count, int32_t>(b, std::move(mine), (*scratch).local);
-      } else {
-        grow<Count, int64_t>(b, std::move(mine), (*scratch).local);
-      }
-    });
-    ++hop_;
-    return foreign_source();
   });
+  ++hop_;
+  return foreign_source();
 }
 
 // How many picks each owner answers each minibatch, and whether its message has room for as many.
 template <class Index, class Local>
-template <class Count>
 Fault Relay<Index, Local>::count(const std::vector<const int64_t*>& messages,
                                  const std::vector<int64_t>& words, const AnswerShape& shape,
                                  int64_t threads) {
   const int64_t parts = book_.parts();
   std::vector<int64_t> nodes(messages.size()), picks(messages.size());
-  std::vector<const Count*> counts(nodes_.size());
-  std::vector<Count> most(nodes_.size());
+  std::vector<int64_t> before(nodes_.size());  // nodes of the owner's message
+  std::vector<uint64_t> most(nodes_.size());
   for (int64_t o = 0; o < parts; ++o) {
-    const auto* next = reinterpret_cast<const Count*>(messages[static_cast<size_t>(o)]);
+    int64_t& asked = nodes[static_cast<size_t>(o)];
     for (int64_t b = 0; b < minibatches(); ++b) {
-      counts[at(b, o)] = next + nodes[static_cast<size_t>(o)];
-      nodes[static_cast<size_t>(o)] += nodes_[at(b, o)];
+      before[at(b, o)] = asked;
+      asked += nodes_[at(b, o)];
     }
     const int64_t came = words[static_cast<size_t>(o)];
-    if (came < shape.edges_at(nodes[static_cast<size_t>(o)])) return {Wrong::kLength, o, came};
+    if (came < shape.edges_at(asked)) return {Wrong::kLength, o, came};
   }
   run_tasks(minibatches(), threads, [&](int64_t b, int64_t) {
-    for (size_t place = at(b, 0); place < at(b + 1, 0); ++place) {
-      int64_t sum = 0;
-      Count highest = 0;
-      for (int64_t i = 0; i < nodes_[place]; ++i) {
-        sum += static_cast<int64_t>(counts[place][i]);
-        highest = std::max(highest, counts[place][i]);
+    for (int64_t o = 0; o < parts; ++o) {
+      const size_t place = at(b, o);
+      uint64_t sum = 0, highest = 0;  // the sum may wrap around, where `highest` is a fault
+      for (int64_t i = before[place]; i < before[place] + nodes_[place]; ++i) {
+        const uint64_t picks_of_node = shape.read_count(messages[static_cast<size_t>(o)], i);
+        sum += picks_of_node;
+        highest = std::max(highest, picks_of_node);
       }
-      picks_[place] = sum;
+      picks_[place] = static_cast<int64_t>(sum);
       most[place] = highest;
     }
   });
@@ -222,23 +202,57 @@ Fault Relay<Index, Local>::count(const std::vector<const int64_t*>& messages,
   return {};
 }
 
-// One minibatch by one hop: answers are taken in the order of the frontier, so that local ids come out as one
-// process gives them.
+// Where each minibatch's part of each answer begins.
 template <class Index, class Local>
-template <class Count, class EdgeId>
-void Relay<Index, Local>::grow(int64_t minibatch, std::vector<Stream> streams, NodeMap<Id>& local) {
+auto Relay<Index, Local>::streams(const std::vector<const int64_t*>& messages, const AnswerShape& shape) const
+    -> std::vector<std::vector<Stream>> {
+  std::vector<std::vector<Stream>> out(growths_.size());
+  for (int64_t o = 0; o < book_.parts(); ++o) {
+    int64_t nodes = 0, picks = 0;
+    for (int64_t b = 0; b < minibatches(); ++b) {
+      nodes += nodes_[at(b, o)];
+      picks += picks_[at(b, o)];
+    }
+    const int64_t* message = messages[static_cast<size_t>(o)];
+    const auto* edges = reinterpret_cast<const char*>(message + shape.edges_at(nodes));
+    const auto* sources = reinterpret_cast<const Index*>(message + shape.sources_at(nodes, picks));
+    int64_t node = 0;
+    for (int64_t b = 0; b < minibatches(); ++b) {
+      out[static_cast<size_t>(b)].push_back({message, node, edges, sources});
+      node += nodes_[at(b, o)];
+      edges += picks_[at(b, o)] * shape.edge_bytes;
+      sources += picks_[at(b, o)];
+    }
+  }
+  return out;
+}
+
+template <class Index, class Local>
+void Relay<Index, Local>::write_ends(int64_t minibatch, const std::vector<Stream>& streams,
+                                     const AnswerShape& shape) {
   auto& growth = growths_[static_cast<size_t>(minibatch)];
   const int64_t first = growth.first(), last = growth.last();
   const int32_t* owner = owner_.data() + begins_[static_cast<size_t>(minibatch)];
+  std::vector<int64_t> node;
+  for (const Stream& stream : streams) node.push_back(stream.node);
   int64_t* indptr = growth.open_hop();
   int64_t total = indptr[first];
   for (int64_t i = first; i < last; ++i) {
-    Stream& stream = streams[static_cast<size_t>(owner[i - first])];
-    const auto* next = static_cast<const Count*>(stream.count);
-    total += static_cast<int64_t>(*next);
-    stream.count = next + 1;
+    const auto from = static_cast<size_t>(owner[i - first]);
+    total += static_cast<int64_t>(shape.read_count(streams[from].counts, node[from]++));
     indptr[i + 1] = total;
   }
+}
+
+// One minibatch by one hop: answers are taken in the order of the frontier, so that local ids come out as one
+// process gives them.
+template <class Index, class Local>
+template <class EdgeId>
+void Relay<Index, Local>::grow(int64_t minibatch, std::vector<Stream> streams, NodeMap<Id>& local) {
+  auto& growth = growths_[static_cast<size_t>(minibatch)];
+  const int64_t first = growth.first(), last = growth.last();
+  const int64_t* indptr = growth.indptr();
+  const int32_t* owner = owner_.data() + begins_[static_cast<size_t>(minibatch)];
   growth.make_room(hop_ + 1 == plan_.fanouts.size());
   growth.enter(local);
 

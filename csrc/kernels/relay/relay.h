@@ -74,10 +74,12 @@ class Relay {
   int64_t fanout() const { return plan_.fanouts[hop_]; }
   void find_owners(int64_t minibatch);
   void write_nodes(int64_t minibatch, const std::vector<Index*>& to) const;
-  template <class Count>
   Fault count(const std::vector<const int64_t*>& messages, const std::vector<int64_t>& words,
               const AnswerShape& shape, int64_t threads);
-  template <class Count, class EdgeId>
+  std::vector<std::vector<Stream>> streams(const std::vector<const int64_t*>& messages,
+                                           const AnswerShape& shape) const;
+  void write_ends(int64_t minibatch, const std::vector<Stream>& streams, const AnswerShape& shape);
+  template <class EdgeId>
   void grow(int64_t minibatch, std::vector<Stream> streams, NodeMap<Id>& local);
   Fault foreign_source() const;
 

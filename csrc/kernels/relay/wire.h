@@ -97,6 +97,36 @@ struct AnswerShape {
     if (edge_ids) edge_bytes = num_edges <= int64_t{1} << 31 ? 4 : 8;
   }
 
+  // The number of picks of an answer's i-th node. One width for all of a hop, so the branch costs nothing.
+  uint64_t read_count(const void* counts, int64_t i) const {
+    switch (count_bytes) {
+      case 1:
+        return static_cast<const uint8_t*>(counts)[i];
+      case 2:
+        return static_cast<const uint16_t*>(counts)[i];
+      case 4:
+        return static_cast<const uint32_t*>(counts)[i];
+      default:
+        return static_cast<const uint64_t*>(counts)[i];
+    }
+  }
+
+  void write_count(void* counts, int64_t i, int64_t picks) const {
+    switch (count_bytes) {
+      case 1:
+        static_cast<uint8_t*>(counts)[i] = static_cast<uint8_t>(picks);
+        break;
+      case 2:
+        static_cast<uint16_t*>(counts)[i] = static_cast<uint16_t>(picks);
+        break;
+      case 4:
+        static_cast<uint32_t*>(counts)[i] = static_cast<uint32_t>(picks);
+        break;
+      default:
+        static_cast<uint64_t*>(counts)[i] = static_cast<uint64_t>(picks);
+    }
+  }
+
   // In words.
   int64_t edges_at(int64_t nodes) const { return (nodes * count_bytes + 7) / 8; }
   int64_t sources_at(int64_t nodes, int64_t picks) const {
@@ -106,20 +136,5 @@ struct AnswerShape {
     return sources_at(nodes, picks) + (picks * id_bytes + 7) / 8;
   }
 };
-
-// Calls body with a value of the unsigned type that has so many bytes.
-template <class Body>
-auto with_bytes(int64_t bytes, const Body& body) {
-  switch (bytes) {
-    case 1:
-      return body(uint8_t{});
-    case 2:
-      return body(uint16_t{});
-    case 4:
-      return body(uint32_t{});
-    default:
-      return body(uint64_t{});
-  }
-}
 
 }  // namespace pyg_batchgnn
