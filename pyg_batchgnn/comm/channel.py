@@ -194,7 +194,17 @@ def _own_story(rank: int, purpose: Purpose, error: BaseException) -> str:
     return f"rank {rank} met {what} in exchange {purpose.exchange} ({purpose})"
 
 
+_abandoned = 0
+
+
+def groups_abandoned() -> int:
+    """How many process groups are kept for ever, because they broke in the middle of a collective."""
+    return _abandoned
+
+
 def _abandon(group: dist.ProcessGroup | None) -> None:
     """Keeps a group from ever being destroyed, at the interpreter's end too."""
+    global _abandoned
     if group is not None:
+        _abandoned += 1
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))

@@ -14,7 +14,7 @@ from torch import Tensor
 from pyg_batchgnn.comm import reduce, values
 from pyg_batchgnn.comm.channel import Channel
 from pyg_batchgnn.comm.counters import Counters
-from pyg_batchgnn.comm.create import connect, make_channel
+from pyg_batchgnn.comm.create import connect, disconnect, make_channel
 from pyg_batchgnn.comm.errors import CommError
 from pyg_batchgnn.comm.header import HeaderLike, Kind, Operation, as_header
 from pyg_batchgnn.comm.rows import Allocate, Received, exchange_rows, fresh, gather_rows
@@ -280,3 +280,4 @@ def _close_all() -> None:
     """A process that ends tells its peers, and leaves no thread inside a collective."""
     for communicator in list(_OPEN):
         communicator.close("its process ended")
+    disconnect()

@@ -11,7 +11,7 @@ from typing import Any
 import torch.distributed as dist
 
 from pyg_batchgnn.comm.board import Board
-from pyg_batchgnn.comm.channel import Channel
+from pyg_batchgnn.comm.channel import Channel, groups_abandoned
 from pyg_batchgnn.comm.diagnosis import Peer
 from pyg_batchgnn.comm.errors import DivergenceError
 from pyg_batchgnn.comm.header import Header, Kind
@@ -19,6 +19,7 @@ from pyg_batchgnn.comm.place import Process, endpoints, host_from
 from pyg_batchgnn.comm.transport import make_group
 from pyg_batchgnn.comm.values import gather_values
 
+_connected = False  # whether the default process group was made here
 _made = 0  # communicators of this process; the same number on every rank, as all make the same in order
 
 
@@ -28,6 +29,7 @@ def connect(timeout: float, backend: str, environment: Mapping[str, str] = os.en
     Returns:
         Whether there is one now. Without a launcher (no WORLD_SIZE) there is not: a world of one rank.
     """
+    global _connected
     if dist.is_initialized():
         return True
     if "WORLD_SIZE" not in environment:
@@ -36,7 +38,19 @@ def connect(timeout: float, backend: str, environment: Mapping[str, str] = os.en
     if absent:
         raise ValueError(f"WORLD_SIZE is set but not {', '.join(absent)}; start with torchrun, or set them")
     dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+    _connected = True
     return True
+
+
+def disconnect() -> None:
+    """At the end of the process: destroys the default group where `connect` made it.
+
+    A gloo group that is still there when the interpreter has gone now and then aborts the process (seen with
+    torch 2.13). A group that was abandoned in the middle of a collective would be destroyed with it, and
+    waited for: then all stay.
+    """
+    if _connected and groups_abandoned() == 0 and dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def make_channel(name: str, timeout: float, limit: int, host: int | None) -> Channel:

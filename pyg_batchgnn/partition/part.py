@@ -18,7 +18,8 @@ class Part:
     Attributes:
         book: who owns which internal id.
         number: of this part, which is the rank that holds it.
-        node: [n] int64 original ids, ascending.
+        node: [n] int64 original ids, ascending; of a saved partition that another number of ranks has loaded,
+            ascending within each saved part.
         indptr: [n + 1] int64, where each node's in-edges begin.
         indices: [e] ``book.id_dtype``, internal ids of their sources, in ascending input edge id.
         edge_ids: [e] int32 or int64 ids of the input edges.

@@ -21,4 +21,5 @@ def run_snippet() -> str:
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_snippet(ranks: int) -> None:
     for result in run_ranks("tests.comm.test_docs:run_snippet", ranks):
-        assert result.value == f"{[1] * ranks} {[float(ranks)] * 2}\n1 round of features\n"
+        said = f"{[1] * ranks} {[float(ranks)] * 2}\n1 round of features\n"
+        assert result.value == said + f"{ranks} parts, 2,000 nodes\n"
