@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyg_batchgnn.comm import Communicator
     from pyg_batchgnn.loader import MacrobatchNeighborLoader
     from pyg_batchgnn.sample import (
         MacrobatchSampler,
@@ -14,12 +15,15 @@ if TYPE_CHECKING:
         Replacement,
         SamplingPlan,
     )
-    from pyg_batchgnn.store import CscGraph
+    from pyg_batchgnn.store import CscGraph, DistFeatureStore, DistGraphStore
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Communicator",
     "CscGraph",
+    "DistFeatureStore",
+    "DistGraphStore",
     "MacrobatchNeighborLoader",
     "MacrobatchSampler",
     "Minibatch",
@@ -29,7 +33,13 @@ __all__ = [
     "__version__",
 ]
 
-_ROOMS = {"CscGraph": "store", "MacrobatchNeighborLoader": "loader"}
+_ROOMS = {
+    "Communicator": "comm",
+    "CscGraph": "store",
+    "DistFeatureStore": "store",
+    "DistGraphStore": "store",
+    "MacrobatchNeighborLoader": "loader",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The snippet of docs/distributed.md runs, alone and in two ranks."""
+"""The snippets of docs/distributed.md run, alone and in two ranks."""
 
 from __future__ import annotations
 
@@ -21,5 +21,6 @@ def run_snippet() -> str:
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_snippet(ranks: int) -> None:
     for result in run_ranks("tests.comm.test_docs:run_snippet", ranks):
-        said = f"{[1] * ranks} {[float(ranks)] * 2}\n1 round of features\n"
+        said = "True every training node once\n"
+        said += f"{[1] * ranks} {[float(ranks)] * 2}\n1 round of features\n"
         assert result.value == said + f"{ranks} parts, 2,000 nodes\n"

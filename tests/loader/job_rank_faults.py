@@ -1,0 +1,54 @@
+"""What ranks do in test_rank_faults.py: all but one behave."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import Any
+
+from pyg_batchgnn import MacrobatchNeighborLoader
+from pyg_batchgnn.comm import CommError, Communicator
+from tests.comm.job_faults import AwakeClock, stop_for_good
+from tests.partition.graphs import CASES, whole
+
+from .job_ranks import stores
+
+
+def fault(how: str, victim: int, timeout: float, prefetch: int) -> dict[str, Any]:
+    """One rank ends, stops or leaves the loop in the middle of an epoch; what the others are told."""
+    comm = Communicator.create("loader", timeout=timeout)
+    loader = MacrobatchNeighborLoader(
+        stores(comm, CASES[0]),
+        [3, 2],
+        whole(CASES[0]).train_mask,
+        batch_size=2,
+        schedule="global",
+        macrobatch_size=2,
+        fetch_size=1,
+        prefetch=prefetch,
+        seed=1,
+    )
+    clock = AwakeClock()
+    try:
+        with comm if how in ("raise", "interrupt") else contextlib.nullcontext():
+            for number, _ in enumerate(loader):
+                if number == 3 and comm.rank == victim:
+                    if how == "kill":
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    if how == "stop":
+                        stop_for_good()
+                    if how == "raise":
+                        raise ValueError("the disk is full")
+                    if how == "interrupt":
+                        raise KeyboardInterrupt
+                    if how in ("break", "leave"):
+                        break
+        if how == "break":  # the victim begins the next epoch while the others are in this one
+            list(loader)
+    except CommError as error:
+        text = str(error)
+        return {"error": type(error).__name__, "text": text, "ranks": error.ranks, "seconds": clock.seconds}
+    except (ValueError, KeyboardInterrupt) as error:
+        return {"error": type(error).__name__, "text": "", "ranks": [], "seconds": clock.seconds}
+    return {"error": None, "text": "", "ranks": [], "seconds": clock.seconds}
