@@ -17,7 +17,8 @@ constexpr int64_t kBlock = 1024;  // edges and rows of a task: a tenth of a mill
 // thread busy while the others have nothing left. The cut depends on the row alone.
 constexpr int64_t kPiece = 2048;
 constexpr int64_t kMostEdges = kBlock + kPiece;
-constexpr int64_t kBytesAhead = 6400;       // of rows between prefetch and use
+constexpr int64_t kBytesAhead = 12800;      // of rows between prefetch and use
+constexpr int64_t kPlacesAhead = 64;        // edges between asking for where a row lies and looking
 constexpr int64_t kStreamBytes = 16 << 20;  // an output as large as this has left the caches when it is read
 constexpr int64_t kLine = 64;
 
@@ -35,8 +36,10 @@ class Lookup {
   // The edges of [first, last) and the addresses of those behind them.
   void edges(int64_t first, int64_t last) {
     const int64_t seen = std::min(last + ahead_, job_.indptr[job_.targets]);
+    const int64_t known = std::max<int64_t>(0, std::min(seen, job_.indptr[job_.targets] - kPlacesAhead));
     for (int64_t e = first; e < seen; ++e) {
       const int64_t s = job_.indices[e];
+      if (job_.row && e < known) job_.row.prefetch(job_.indices[e + kPlacesAhead]);
       source_[static_cast<size_t>(e - first)] = job_.x.row(job_.row ? job_.row[s] : s);
     }
     const char* const nearby = static_cast<const char*>(job_.x.data);

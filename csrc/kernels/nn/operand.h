@@ -31,6 +31,7 @@ struct Integers {
   int64_t operator[](int64_t i) const {
     return wide ? static_cast<const int64_t*>(data)[i] : static_cast<const int32_t*>(data)[i];
   }
+  void prefetch(int64_t i) const { __builtin_prefetch(static_cast<const char*>(data) + i * (wide ? 8 : 4)); }
 };
 
 // Calls body with a value of the C++ type that `element` stands for.

@@ -1,8 +1,9 @@
 // sum_rows written once over `Lanes`, the vector of a kind of processor. Included inside that kind's
 // namespace, behind the pragma that allows its instructions, by sum_rows_avx2.cpp and sum_rows_avx512.cpp.
 //
-// A row of sums stays in registers: columns are taken in chunks of at most Lanes::kVectors vectors, the last
-// of which may be partly filled.
+// A row of sums stays in registers: columns are taken in chunks of at most Lanes::kVectors vectors. Where the
+// last one is not full it begins earlier and takes some columns twice: a masked one would reach beyond the
+// row, often into a line of memory that nobody has fetched. Only rows of less than a vector are masked.
 //
 // Lanes: V, kWidth, kVectors; zero, load<In>(at), load_part<In>(at, count), store(at, v), store_part, stream,
 // store_bf16(at, v), store_bf16_part, broadcast(a), multiply(a, b), multiply_add(a, b, c).
@@ -13,6 +14,10 @@ template <class In, int N>
 struct Chunk {
   int64_t column;
   int64_t last;  // columns of the last vector, 1 to kWidth
+
+  bool masked() const { return column + (N - 1) * Lanes::kWidth + last < Lanes::kWidth; }
+  // Where the last vector begins, from `column`.
+  int64_t tail() const { return masked() ? 0 : (N - 2) * Lanes::kWidth + last; }
 
   const In* at(const char* row) const { return reinterpret_cast<const In*>(row) + column; }
 
@@ -32,8 +37,8 @@ struct Chunk {
     for (int v = 0; v < N - 1; ++v) {
       sum[v] = Lanes::multiply_add(by, Lanes::load(from + v * Lanes::kWidth), sum[v]);
     }
-    from += (N - 1) * Lanes::kWidth;
-    const typename Lanes::V rest = last == Lanes::kWidth ? Lanes::load(from) : Lanes::load_part(from, last);
+    from += tail();
+    const typename Lanes::V rest = masked() ? Lanes::load_part(from, last) : Lanes::load(from);
     sum[N - 1] = Lanes::multiply_add(by, rest, sum[N - 1]);
   }
 
@@ -45,13 +50,15 @@ struct Chunk {
     }
 #pragma GCC unroll 16
     for (int v = 0; v < N - 1; ++v) Lanes::store(to + v * Lanes::kWidth, sum[v]);
-    Lanes::store_part(to + (N - 1) * Lanes::kWidth, last, sum[N - 1]);
+    if (masked()) return Lanes::store_part(to, last, sum[N - 1]);
+    Lanes::store(to + tail(), sum[N - 1]);
   }
 
   __attribute__((always_inline)) void store(Bfloat16* to, const typename Lanes::V (&sum)[N]) const {
 #pragma GCC unroll 16
     for (int v = 0; v < N - 1; ++v) Lanes::store_bfloat16(to + v * Lanes::kWidth, sum[v]);
-    Lanes::store_bfloat16_part(to + (N - 1) * Lanes::kWidth, last, sum[N - 1]);
+    if (masked()) return Lanes::store_bfloat16_part(to, last, sum[N - 1]);
+    Lanes::store_bfloat16(to + tail(), sum[N - 1]);
   }
 };
 
