@@ -1,6 +1,7 @@
 # Two commands: `make train` sets everything up and runs the main job, `make test` runs every test.
 #
 #   make train ARGS="cora --model gcn --epochs 20"    arguments for `batchgnn train`
+#   make train RANKS=2                                           several processes on this machine
 #   make test TESTS="tests/sample -k statistics"                 some of the tests
 #   make install TORCH_INDEX=<another wheel index>               where the CPU build of torch comes from
 
@@ -9,16 +10,18 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 ARGS ?=
+RANKS ?= 1
 TESTS ?= tests
 
 BIN := $(VENV)/bin
+LAUNCH := $(if $(filter 1,$(RANKS)),$(BIN)/batchgnn,$(BIN)/torchrun --standalone --nproc-per-node=$(RANKS) -m pyg_batchgnn)
 SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h')
 
 .DEFAULT_GOAL := help
 .PHONY: help install train test lint format bench clean
 
 help:
-	@sed -n '3,5p' Makefile | cut -c3-
+	@sed -n '3,6p' Makefile | cut -c3-
 	@echo "targets: install train test lint format bench clean"
 
 # torch first and exactly: the package is compiled against it, and a newer one brings gigabytes of CUDA. Only torch itself comes
@@ -37,7 +40,7 @@ $(BIN)/.installed: $(BIN)/.torch pyproject.toml setup.py build_tools/torch_build
 install: $(BIN)/.installed
 
 train: install
-	$(BIN)/batchgnn train $(ARGS)
+	$(LAUNCH) train $(ARGS)
 
 test: install
 	$(BIN)/python -m pytest $(TESTS)

@@ -16,6 +16,7 @@ Benchmarks:
     layers       aggregation and dense layers alone: GB/s and GFLOP/s of ours and torch
     memory       page faults, allocations and growth of the loader's resident memory
     accuracy     our sampler against a reference and PyG's; native layers against PyG's; bfloat16
+    rank_accuracy  the main job on 2 and 4 ranks against one process at the same global batch
     convergence  time to accuracy of the main job: native layers against PyG's
 
 A peer takes part where its interpreter has it. Give each its own environment, so that nothing disturbs ours:
@@ -38,6 +39,7 @@ import footprint
 import layers
 import loading
 import memory
+import rank_accuracy
 import report
 import sampling
 import training
@@ -50,7 +52,12 @@ MEASURED: dict[str, Callable[[Sequence[str] | None], None]] = {
     "layers": layers.main,
     "memory": memory.main,
 }
-CHOICES = {**MEASURED, "accuracy": accuracy.main, "convergence": convergence.main}
+CHOICES = {
+    **MEASURED,
+    "accuracy": accuracy.main,
+    "convergence": convergence.main,
+    "rank_accuracy": rank_accuracy.main,
+}
 
 
 def main(arguments: list[str]) -> int:

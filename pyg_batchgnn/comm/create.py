@@ -9,12 +9,14 @@ from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import TCPStore
 
 from pyg_batchgnn.comm.board import Board
 from pyg_batchgnn.comm.channel import Channel, groups_abandoned
 from pyg_batchgnn.comm.diagnosis import Peer
 from pyg_batchgnn.comm.errors import DivergenceError
 from pyg_batchgnn.comm.header import Header, Kind
+from pyg_batchgnn.comm.meeting import fresh_corner
 from pyg_batchgnn.comm.place import Process, endpoints, host_from
 from pyg_batchgnn.comm.transport import make_group
 from pyg_batchgnn.comm.values import gather_values
@@ -37,9 +39,21 @@ def connect(timeout: float, backend: str, environment: Mapping[str, str] = os.en
     absent = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in environment]
     if absent:
         raise ValueError(f"WORLD_SIZE is set but not {', '.join(absent)}; start with torchrun, or set them")
-    dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+    _make_default_group(timeout, backend, environment)
     _connected = True
     return True
+
+
+def _make_default_group(timeout: float, backend: str, environment: Mapping[str, str]) -> None:
+    """In torchrun's store, which outlives the ranks that it starts again, in a corner of its own."""
+    limit = timedelta(seconds=timeout)
+    if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        dist.init_process_group(backend, timeout=limit)
+        return
+    rank, size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
+    address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+    store = fresh_corner(TCPStore(address, port, size, False, limit), rank, size, timeout)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
 
 
 def disconnect() -> None:

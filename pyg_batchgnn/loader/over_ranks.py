@@ -231,6 +231,10 @@ class RanksNeighborLoader(MacrobatchNeighborLoader):
         return self._sizes
 
     @property
+    def steps_left(self) -> int:
+        return self._schedule.length(self._position.upcoming.skip)
+
+    @property
     def seed(self) -> int:
         """The key of shuffling and sampling, on every rank the same."""
         return self._seed

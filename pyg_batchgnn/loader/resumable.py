@@ -31,6 +31,18 @@ class Resumable:
         return self._position.run.epoch
 
     @property
+    def upcoming_epoch(self) -> int:
+        """The epoch of the next ``iter(loader)``."""
+        return self._position.upcoming.epoch
+
+    @property
+    def steps_left(self) -> int:
+        """Minibatches that the next ``iter(loader)`` hands out, where that is known beforehand: fewer than
+        ``len(loader)`` after `load_state_dict`."""
+        loader: Any = self
+        return max(len(loader) - self._position.upcoming.skip, 0)
+
+    @property
     def seed(self) -> int:
         """The key of shuffling and sampling."""
         return self._pipeline.sampler.seed
@@ -75,4 +87,5 @@ class Resumable:
             "fanouts": list(sampler.plan.fanouts),
             "replacement": sampler.plan.replacement.value,
             "order": order_of(loader).value,
+            "schedule": "global",  # over ranks, the one that has these minibatches
         }

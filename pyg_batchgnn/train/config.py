@@ -10,6 +10,8 @@ from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.errors import TrainError
 
 Size: TypeAlias = int | Literal["auto"]
+#: Ways to decide who owns which node.
+POLICIES = ("random", "contiguous", "ldg", "fennel")
 
 
 class ModelKind(str, Enum):

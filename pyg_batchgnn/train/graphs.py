@@ -51,7 +51,14 @@ class Labels(Protocol):
 
 
 class RunGraph(Protocol):
-    """A graph held whole, or in parts over the ranks."""
+    """A graph held whole, or in parts over the ranks.
+
+    Attributes:
+        notes: what the user should know of it.
+    """
+
+    @property
+    def notes(self) -> list[str]: ...
 
     def loader(self, nodes: Tensor, batches: Batches) -> MacrobatchNeighborLoader:
         """Minibatches of `nodes`, [n] original ids.

@@ -69,5 +69,5 @@ def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Job:
         train_loader=train_loader,
         val_loader=evaluation_loader(config, graph, dataset.val_idx),
         test_loader=evaluation_loader(config, graph, dataset.test_idx),
-        notes=notes,
+        notes=[*graph.notes, *notes],
     )

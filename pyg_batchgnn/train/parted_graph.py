@@ -3,34 +3,102 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
-from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.partition import Part, load_partition, partition, report_partition
+from pyg_batchgnn.sample import Replacement
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
+from pyg_batchgnn.train.config import POLICIES, LayerSource, Precision, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.graphs import Batches
+from pyg_batchgnn.train.graphs import Batches, loader_arguments
 from pyg_batchgnn.train.network import Network
 from pyg_batchgnn.train.ranks import Ranks
 
 
 @dataclass(frozen=True)
 class PartedGraph:
-    """What a rank holds of the graph: its part, of which the others ask."""
+    """What a rank holds of the graph: its part, which the loaders of all ranks read.
+
+    Attributes:
+        config: of the run.
+        features: attributes of the part's nodes, labels among them.
+        topology: the part's edges.
+        notes: how good the partition is.
+    """
 
     config: TrainConfig
+    features: DistFeatureStore
+    topology: DistGraphStore
+    notes: list[str]
 
     @classmethod
-    def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartedGraph:  # noqa: ARG003
-        """Partitions `dataset`; collective."""
-        raise TrainError("training on several ranks is still to come")
+    def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartedGraph:
+        """Partitions `dataset`, or reads its saved partition; collective.
+
+        Raises:
+            TrainError: there are no features, or the partition is of another graph.
+            DatasetError: a file of the saved partition is damaged or missing.
+        """
+        if dataset.x is None:
+            raise TrainError(f"{dataset.name} has no node features, which every model here needs")
+        comm = ranks.sampling
+        part = _part(dataset, config, comm)
+        report = report_partition(part, comm)
+        balance = ", ".join(f"{report.balance(of):.2f} {of}" for of in ("nodes", "edges", "train"))
+        notes = [f"{report.edge_cut:.1%} of edges join parts; largest over mean: {balance}"]
+        whole = replicate_topology(part, comm) if config.ranks.hybrid else None
+        features = DistFeatureStore(part, comm, floats=_floats(config))
+        return cls(config, features, DistGraphStore(part, comm, whole), notes)
 
     def loader(self, nodes: Tensor, batches: Batches) -> MacrobatchNeighborLoader:
-        """See `RunGraph`."""
-        raise NotImplementedError
+        """See `RunGraph`; collective."""
+        sampling, run = self.config.sampling, self.config.run
+        is_native = self.config.model.layers is LayerSource.NATIVE
+        try:
+            return MacrobatchNeighborLoader(
+                (self.features, self.topology),
+                replace=sampling.replacement is Replacement.WITH,
+                seed=run.seed,
+                threads=run.threads,
+                attributes=["x", "y"] if is_native else None,
+                schedule=batches.schedule.value,
+                **loader_arguments(self.config, nodes, batches),
+            )
+        except (ValueError, NotImplementedError) as error:
+            raise TrainError(str(error)) from error
 
     def labels(self, network: Network, batch: Any) -> Tensor:
         """See `Labels`; they come with the features."""
         return network.fetched(batch, "y")
+
+
+def _part(dataset: Dataset, config: TrainConfig, comm: Communicator) -> Part:
+    """This rank's part; with the same one for every seed of a run, so that runs can be compared."""
+    source = config.ranks.partition
+    if source in POLICIES:
+        return partition(dataset, source, comm=comm)
+    if not Path(source).is_dir():
+        raise TrainError(
+            f"ranks.partition is {source!r}: not {', '.join(POLICIES)} or the folder of a saved partition"
+        )
+    part = load_partition(source, comm)
+    if (part.book.num_nodes, part.num_edges) != (dataset.num_nodes, dataset.num_edges):
+        raise TrainError(
+            f"{source}: is of a graph of {part.book.num_nodes} nodes and {part.num_edges} edges, but "
+            f"{dataset.name} has {dataset.num_nodes} and {dataset.num_edges}; partition that"
+        )
+    return part
+
+
+def _floats(config: TrainConfig) -> torch.dtype | None:
+    """In which type features are held and travel: as their layers read them."""
+    if config.run.precision is Precision.BFLOAT16:
+        return torch.bfloat16
+    return torch.float32 if config.model.layers is LayerSource.PYG else None

@@ -47,7 +47,9 @@ class Replica:
 
     def _distributed(self, module: nn.Module) -> DistributedDataParallel:
         with self._comm.guard(Kind.CONTROL):
-            wrapped = DistributedDataParallel(module, process_group=self._comm.group, broadcast_buffers=False)
+            wrapped = DistributedDataParallel(
+                module, process_group=self._comm.group, forward_sync_buffers=False
+            )
         hook = gradient_hook(self._comm, lambda: self._seeds, lambda: self._header)
         wrapped.register_comm_hook(None, hook)
         return wrapped

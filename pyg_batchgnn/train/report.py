@@ -121,7 +121,7 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
         for what in ("edges", "seconds"):
             ratios = [record.imbalance[what] for record in records if what in record.imbalance]
             mean = f"{sum(ratios) / len(ratios):.3f}" if ratios else "-"
-            table.add_row(f"{what} of a minibatch, most over mean", mean)
+            table.add_row(f"imbalance of {what}, most / mean", mean)
     return table
 
 

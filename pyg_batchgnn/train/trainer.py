@@ -133,11 +133,11 @@ class Trainer:
         """Train on what is left of the epoch's minibatches; yields the mean loss so far after each step."""
         job, progress, run = self._job, self.progress, self._job.config.run
         job.network.model.train()
-        steps = self._num_steps()
-        self._observer.epoch_begins(progress.epoch + 1, progress.step, steps)
-        if progress.step == steps:
+        left = self._steps_left()
+        self._observer.epoch_begins(progress.epoch + 1, progress.step, progress.step + left)
+        if not left:
             return
-        for batch in self._batches():
+        for batch in self._loader_clock.timed(iter(job.train_loader)):
             job.network.begin_step(run.seed, progress.epoch, progress.step, self._ranks.rank)
             figures = train_step(job, batch, self._clock, progress)
             self._loader_clock.charge(self._clock)
@@ -156,20 +156,18 @@ class Trainer:
         self._stop.hear(table[:, -2])
         return bool(table[:, -1].any())
 
-    def _batches(self) -> Iterator[Any]:
-        loader = self._job.train_loader
-        if self._loader_state is not None and self.progress.step > 0:
-            try:
-                loader.load_state_dict(self._loader_state)
-            except ValueError as error:
-                raise TrainError(f"{self._folder.checkpoint}: does not fit the loader: {error}") from None
-        else:
+    def _steps_left(self) -> int:
+        """Of the epoch; the loader's next iteration makes them."""
+        loader, state, self._loader_state = self._job.train_loader, self._loader_state, None
+        if state is None or not self.progress.step:
             loader.set_epoch(self.progress.epoch)
-        self._loader_state = None
-        return self._loader_clock.timed(iter(loader))
-
-    def _num_steps(self) -> int:
-        return len(self._job.train_loader)
+            return loader.steps_left
+        try:
+            loader.load_state_dict(state)
+        except ValueError as error:
+            raise TrainError(f"{self._folder.checkpoint}: does not fit the loader: {error}") from None
+        is_over = loader.upcoming_epoch > self.progress.epoch
+        return 0 if is_over else loader.steps_left
 
     def _validate(self) -> float | None:
         job, run, epoch = self._job, self._job.config.run, self.progress.epoch + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -29,12 +29,14 @@ class WholeGraph:
         data: features, and the edges where PyG batches are made.
         topology: in-edges grouped by destination, for the samplers.
         label: [N] int64.
+        notes: none.
     """
 
     config: TrainConfig
     data: Data
     topology: CscGraph
     label: Tensor
+    notes: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> WholeGraph:

@@ -40,7 +40,12 @@ def train(
         ),
     ] = None,
     run: Annotated[
-        Path | None, typer.Option(help="Folder to write; default runs/<dataset>-<model>-<n>.")
+        Path | None,
+        typer.Option(
+            "--run",
+            "--run-folder",
+            help="Folder to write; default runs/<dataset>-<model>-<n>. (torchrun takes --run for its own.)",
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -103,7 +108,7 @@ def train(
       torchrun --nproc-per-node=4 -m pyg_batchgnn train cora --partition ldg
 
       torchrun --nproc-per-node=4 --max-restarts=3 -m pyg_batchgnn train ogbn-products
-        --schedule global --run runs/products --resume auto
+        --schedule global --run-folder runs/products --resume auto
     """
     given = {
         "model": model,

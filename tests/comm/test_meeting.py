@@ -1,0 +1,54 @@
+"""The ranks of each attempt meet in a corner of their own, whatever earlier attempts left in the store."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from torch.distributed import HashStore, Store, TCPStore
+
+from pyg_batchgnn.comm import PeerError
+from pyg_batchgnn.comm.meeting import fresh_corner
+
+
+def meet(store: Store, size: int, order: Sequence[int], timeout: float = 20.0) -> list[str]:
+    """What rank 0 wrote in the corner, as every rank reads it there; ranks come in the given order."""
+
+    def rank(number: int) -> str:
+        time.sleep(0.02 * order.index(number))
+        corner = fresh_corner(store, number, size, timeout)
+        if number == 0:
+            assert not corner.check(["said"]), "nobody was here before"
+            corner.set("said", f"{random.random()}")
+        corner.wait(["said"], timedelta(seconds=timeout))
+        return corner.get("said").decode()
+
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(rank, range(size)))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_each_attempt_has_its_own_corner(order: tuple[int, ...]) -> None:
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    said = [meet(store, 3, order) for _ in range(3)]
+    assert all(len(set(attempt)) == 1 for attempt in said)
+    assert len({attempt[0] for attempt in said}) == 3
+
+
+def test_an_attempt_may_have_another_number_of_ranks() -> None:
+    store = HashStore()
+    assert [len(set(meet(store, size, range(size)))) for size in (3, 2, 4, 1)] == [1, 1, 1, 1]
+
+
+def test_ranks_that_died_before_they_met_are_not_waited_for() -> None:
+    store = HashStore()
+    with pytest.raises(PeerError, match=r"the other ranks did not come to meet rank 2 within 0.05 s"):
+        fresh_corner(store, 2, 3, 0.05)
+    with pytest.raises(PeerError, match=r"rank 1, 2 did not come to meet rank 0") as caught:
+        fresh_corner(store, 0, 3, 0.05)
+    assert caught.value.ranks == (1, 2)
+    assert len(set(meet(store, 3, (0, 1, 2)))) == 1

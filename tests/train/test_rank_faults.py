@@ -1,0 +1,123 @@
+"""A rank that dies, stops or was given something else: the others say so in one line, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.comm.ranks import RankResult, run_ranks
+
+from .runs import PROJECT
+from .test_ranks import RUN, assert_same_tensors, launch, train
+
+TIMEOUT = 6
+
+
+def faulty(folder: Path, run: Path, name: str, ranks: int) -> list[RankResult]:
+    """Ranks of which the second one sends itself a signal in the middle of the second epoch."""
+    options = ["--timeout", TIMEOUT, "--schedule", "local"]
+    command = {"arguments": train(folder, run, *options), "fault": [1, 15, name]}
+    never = [1] if name == "SIGSTOP" else []
+    arguments = {"commands": [command]}
+    return run_ranks(RUN, ranks, arguments, timeout=60.0, never_end=never, check=False, whole_end=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "text"),
+    [("SIGKILL", 3, "no longer exists"), ("SIGSTOP", 2, r"is stopped \(SIGSTOP")],
+)
+def test_the_others_name_the_rank_in_one_line(
+    graph_folder: Path, tmp_path: Path, name: str, ranks: int, text: str
+) -> None:
+    run = tmp_path / "run"
+    before = set(Path("/dev/shm").iterdir())
+    for result in faulty(graph_folder, run, name, ranks):
+        if result.rank == 1:
+            continue
+        assert result.code == 0 and result.value[0]["status"] == 3, result.stderr
+        err = result.value[0]["err"]
+        assert err.startswith(f"batchgnn: rank {result.rank}: ") and err.count("\n") == 1, err
+        assert re.search(rf"rank 1 .*{text}", err), err
+        assert result.value[0]["seconds"] < TIMEOUT + 3
+    assert {path.name for path in run.iterdir()} == {"config.json", "metrics.jsonl", "checkpoint.safetensors"}
+    assert set(Path("/dev/shm").iterdir()) <= before
+
+
+def test_a_rank_given_something_else_is_told_at_the_start(graph_folder: Path, tmp_path: Path) -> None:
+    """Another fanout, another seed, another data set; and a mistake that only the first rank can see."""
+    run, taken = tmp_path / "run", tmp_path / "taken"
+    taken.mkdir()
+    (taken / "something").touch()
+    usual = train(graph_folder, run)
+    cases = [
+        [usual, train(graph_folder, run, "--fanout", "4,2", "--seed", 6)],
+        [train(Path("generated:nodes=300"), run), train(Path("generated:nodes=301"), run)],
+        [train(graph_folder, taken)] * 2,
+        [["train", "--resume", str(taken)]] * 2,
+    ]
+    results = run_ranks(RUN, 2, {"commands": [{"by_rank": case} for case in cases]})
+    first, second = ("".join(seen["err"] for seen in result.value).splitlines() for result in results)
+    for result in results:
+        assert [seen["status"] for seen in result.value] == [2] * len(cases), result.stderr
+    assert "run.seed: 5 on rank 0, 6 on rank 1; sampling.fanout: [4, 3] on rank 0, [4, 2] on" in first[0]
+    assert "data set, num_nodes: 300 on rank 0, 301 on rank 1" in first[1]
+    assert "taken already holds something" in first[2]
+    assert "taken: not a run folder" in first[3]
+    assert second == [], "what the first rank says is not said again"
+    assert not run.exists()
+
+
+def test_torchrun_starts_a_run_again_from_its_last_checkpoint(graph_folder: Path, tmp_path: Path) -> None:
+    """One rank is killed; with --resume auto the run ends as one that nothing disturbed."""
+    run, straight = tmp_path / "run", tmp_path / "straight"
+    options = ["--epochs", 4, "--batch-size", 8]
+    arguments = train(graph_folder, run, *options, "--resume", "auto")
+    arguments[arguments.index("--run")] = "--run-folder"
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=1"]
+    command += ["--standalone", "--monitor-interval=0.1", "-m", "pyg_batchgnn", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
+    launcher = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        _wait_for(run / "checkpoint.safetensors", launcher)
+        victim = _children(launcher.pid)[-1]
+        os.kill(victim, signal.SIGKILL)
+        out, err = launcher.communicate(timeout=100)
+    finally:
+        launcher.kill()
+    assert launcher.returncode == 0, err
+    assert re.search(r"batchgnn: rank \d: .*no longer exists", err), err
+    assert "resumed after" in out
+    assert "Traceback" not in err.split("torch/distributed/elastic")[0]
+    (whole,) = launch(2, {"arguments": train(graph_folder, straight, *options)})
+    assert {seen["status"] for seen in whole} == {0}
+    assert_same_tensors(straight, run)
+
+
+def _wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 90
+    while not path.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            pytest.fail(f"{path.name} never came: {process.communicate()}")
+        time.sleep(0.02)
+
+
+def _children(parent: int) -> list[int]:
+    """Processes of a parent, ascending."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(words[1]) == parent:
+            found.append(int(stat.parent.name))
+    return sorted(found)

@@ -1,0 +1,160 @@
+"""Training on several ranks: the same as in one process, whatever stops it in between."""
+
+from __future__ import annotations
+
+import json
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.comm.ranks import run_ranks
+
+from .runs import SMALL, batchgnn, records, weights
+
+RUN = "tests.train.job_ranks:run"
+BASE = [*SMALL, "--batch-size", "48", "--epochs", "2", "--seed", "5", "--set", "run.matrix_product=native"]
+STEPS_OF_TWO = 13  # 1,185 training nodes by 2 x 48, the last step incomplete
+
+
+def launch(ranks: int, *commands: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """By command, then by rank."""
+    results = run_ranks(RUN, ranks, {"commands": list(commands)}, timeout=100.0)
+    return [list(seen) for seen in zip(*(result.value for result in results), strict=True)]
+
+
+def train(folder: Path, run: Path, *options: object) -> list[str]:
+    return ["train", str(folder), "--run", str(run), *BASE, *map(str, options)]
+
+
+def assert_ended(seen: list[dict[str, Any]], status: int) -> None:
+    assert [one["status"] for one in seen] == [status] * len(seen), [one["err"] for one in seen]
+
+
+def assert_same_tensors(one: Path, other: Path) -> None:
+    expected, found = weights(one), weights(other)
+    assert any("exp_avg_sq" in name for name in expected)
+    assert expected.keys() == found.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, found[name]), name
+
+
+#: Ranks, who is asked to stop, options: running statistics, keyed and unkeyed dropout, ranks of unequal work.
+RESUMED = [
+    (2, 1, ["--model", "gin", "--schedule", "local", "--prefetch", 1]),
+    (3, 2, ["--model", "gin", "--schedule", "local", "--partition", "contiguous"]),
+    (4, 0, ["--model", "sage", "--schedule", "global", "--layers", "pyg", "--hybrid"]),
+]
+
+
+@pytest.mark.parametrize(("ranks", "asked", "options"), RESUMED)
+def test_a_run_that_one_rank_was_asked_to_stop_resumes_bit_for_bit(
+    graph_folder: Path, tmp_path: Path, ranks: int, asked: int, options: list[object]
+) -> None:
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    at = 240 // (48 * ranks) + 1
+    whole, first, rest = launch(
+        ranks,
+        {"arguments": train(graph_folder, straight, *options)},
+        {"arguments": train(graph_folder, broken, *options), "fault": [asked, at, "SIGINT"]},
+        {"arguments": ["train", "--resume", str(broken), "--macrobatch", "2"]},
+    )
+    assert_ended(whole + rest, 0)
+    assert_ended(first, 130)
+    for undisturbed, before, after in zip(whole, first, rest, strict=True):
+        assert len(before["seeds"]) == at + 1, "all ranks stop at the same minibatch"
+        assert before["seeds"] + after["seeds"] == undisturbed["seeds"]
+        assert before["losses"] + after["losses"] == undisturbed["losses"]
+    assert_same_tensors(straight, broken)
+    assert records(straight) == records(broken)
+    assert f"{ranks} on 1 host" in whole[0]["out"] and "range over ranks" in whole[0]["out"]
+    assert all(seen["out"] == "" for seen in whole[1:]), "only the first rank reports"
+    _check_reports(straight, ranks)
+
+
+def _check_reports(run: Path, ranks: int) -> None:
+    result = json.loads((run / "result.json").read_text())
+    last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+    assert result["ranks"] == last["ranks"] == ranks
+    for name, (least, most) in result["phase_ranges"].items():
+        assert least <= result["phases"][name] * (1 + 1e-9) and result["phases"][name] <= most * (1 + 1e-9)
+    assert last["imbalance"]["edges"] >= 1.0 and last["imbalance"]["seconds"] >= 1.0
+    assert last["phases"]["exchange"] > 0 and last["phases"]["sample"] > 0
+
+
+def test_global_training_equals_one_process_at_the_same_global_batch(
+    graph_folder: Path, tmp_path: Path
+) -> None:
+    """With all neighbours a node's loss does not depend on who shares its minibatch."""
+    options = ["--schedule", "global", "--fanout", "-1,-1", "--dropout", 0, "--test-fanout", "-1,-1"]
+    options += ["--last-batch", "keep", "--set", "sampling.test_batch_size=64"]
+    found = []
+    for ranks, size in ((1, 96), (2, 48), (4, 24)):
+        run = tmp_path / str(ranks)
+        command = {"arguments": train(graph_folder, run, *options, "--batch-size", size)}
+        (seen,) = launch(ranks, command)
+        assert_ended(seen, 0)
+        steps = list(zip(*(one["losses"] for one in seen), strict=True))
+        nodes = [sorted(chain(*step)) for step in zip(*(one["seeds"] for one in seen), strict=True)]
+        found.append(([sum(losses) for losses in steps], nodes, weights(run), records(run)))
+    one, *others = found
+    assert len(one[0]) == 2 * STEPS_OF_TWO
+    for losses, nodes, tensors, lines in others:
+        assert nodes == one[1], "every step has the same training nodes"
+        assert losses == pytest.approx(one[0], rel=1e-4)
+        for name, tensor in one[2].items():
+            if name.startswith("/model"):
+                torch.testing.assert_close(tensors[name], tensor, rtol=1e-3, atol=1e-4)
+        for line, expected in zip(lines, one[3], strict=True):
+            assert line["loss"] == pytest.approx(expected["loss"], rel=1e-4)
+            assert line["val_accuracy"] == pytest.approx(expected["val_accuracy"], abs=0.006)
+
+
+def test_another_number_of_ranks_goes_on_with_the_same_minibatches(
+    graph_folder: Path, tmp_path: Path
+) -> None:
+    """Minibatch g, counted from the first one left, on rank g modulo R; also from and to one process."""
+    options = ["--schedule", "global", "--last-batch", "keep", "--model", "gin", "--epochs", 1]
+    straight = tmp_path / "straight"
+    (whole,) = launch(1, {"arguments": train(graph_folder, straight, *options)})
+    assert_ended(whole, 0)
+    expected = whole[0]["seeds"]
+    for before, after in ((2, 3), (3, 1), (1, 4)):
+        run = tmp_path / f"{before} to {after}"
+        fault = [before - 1, 2, "SIGINT"]
+        (first,) = launch(before, {"arguments": train(graph_folder, run, *options), "fault": fault})
+        (rest,) = launch(after, {"arguments": ["train", "--resume", str(run)]})
+        assert_ended(first, 130)
+        assert_ended(rest, 0)
+        trained = 3 * before
+        assert _in_turns(first)[:trained] == expected[:trained]
+        found = _in_turns(rest)
+        assert found[: len(expected) - trained] == expected[trained:]
+        assert not any(found[len(expected) - trained :]), "only empty minibatches fill the last step"
+        assert records(run)[0]["minibatches"] == len(expected)
+
+
+def _in_turns(seen: list[dict[str, Any]]) -> list[list[int]]:
+    """Minibatches of all ranks in the order of steps, and of ranks within a step."""
+    return [seeds for step in zip(*(one["seeds"] for one in seen), strict=True) for seeds in step]
+
+
+def test_evaluation_on_any_number_of_ranks_equals_one_process(graph_folder: Path, tmp_path: Path) -> None:
+    """A finished run is tested again from its checkpoint; one with the local schedule is not resumed."""
+    for schedule, model in (("global", "gin"), ("local", "sage")):
+        run = tmp_path / schedule
+        assert batchgnn(*train(graph_folder, run, "--schedule", schedule, "--model", model)) == 0
+    run = tmp_path / "global"
+    result = json.loads((run / "result.json").read_text())
+    for ranks in (2, 3):
+        commands = [
+            {"arguments": ["train", "--resume", str(tmp_path / name)]} for name in ("global", "local")
+        ]
+        tested, refused = launch(ranks, *commands)
+        assert_ended(tested, 0)
+        again = json.loads((run / "result.json").read_text())
+        assert again["test_accuracy"] == result["test_accuracy"] and again["ranks"] == ranks
+        assert_ended(refused, 2)
+        assert f"the run had 1 rank(s), this one has {ranks}: with ranks.schedule=local" in refused[0]["err"]
