@@ -1,11 +1,12 @@
-""""Hosts" on one machine: network namespaces joined by a bridge, each with a link of limited rate. Needs root.
+"""Hosts on one machine: network namespaces on a bridge, each with a link of limited rate. Needs root.
 
     sudo python benchmark/namespaces.py up --hosts 4 --rate 1gbit     set them up and leave them
     sudo python benchmark/namespaces.py run 2 -- ping -c1 10.213.0.1  run a command on host 2
     sudo python benchmark/namespaces.py down                          take them down
 
-Everything is named `batchgnn...`; `down` removes whatever of that name is there, also what a killed run left.
-The limit is a token bucket on both ends of every link, so that a host sends and receives at that rate at most.
+Everything is named `batchgnn...`; `down` removes whatever of that name is there, also what a killed run
+left. The limit is a token bucket on both ends of every link, so that a host sends and receives at that rate
+at most.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
+from distributed_tables import by, of_ranks, size_name
 from tables import SIDE_NAMES
 from training_tables import rows
 
@@ -163,6 +165,46 @@ def _convergence_plot(result: Result) -> Any:
     return figure
 
 
+def _distributed_plot(result: Result) -> Any:
+    """Seconds to prepare an epoch against the macrobatch size, and rows fetched beside the least."""
+    parts = {name: result["parts"][name] for name in ("network", "rows") if name in result["parts"]}
+    figure, axes = plt.subplots(1, max(len(parts), 1), figsize=(5.5 * max(len(parts), 1), 3.2), squeeze=False)
+    for panel, (name, part) in zip(axes.flat, parts.items(), strict=True):
+        DRAWN[name](panel, part)
+    return figure
+
+
+def _preparation(axes: Any, part: Result) -> None:
+    """Bars of the slowest rank's seconds."""
+    found = {
+        size_name(size): statistics.median(max(of_ranks(one, "wall")) for one in entries)
+        for size, entries in by(part["series"], "macrobatch")
+    }
+    bars = axes.bar(list(found), list(found.values()), color=OURS_COLOUR)
+    axes.bar_label(bars, labels=[f"{seconds:.1f}" for seconds in found.values()], padding=2)
+    axes.set_xlabel("minibatches made together")
+    axes.set_ylabel("s to prepare an epoch")
+    axes.set_title(f"{len(part['series'][0]['of_ranks'])} hosts, {part['network']} links", fontsize=10)
+    axes.margins(y=0.15)
+
+
+def _fetched(axes: Any, part: Result) -> None:
+    """Rows of a rank at B = 1 and B = all, a line for the least that is possible."""
+    chosen = [one for one in part["series"] if not one["hybrid"]]
+    names = [f"{one['ranks']} ranks\nB = {size_name(one['macrobatch'])}" for one in chosen]
+    rows = [statistics.mean(of_ranks(one, "rows_fetched")) / 1e6 for one in chosen]
+    least = [statistics.mean(of_ranks(one, "distinct")) / 1e6 for one in chosen]
+    bars = axes.bar(names, rows, color=OURS_COLOUR)
+    axes.bar_label(bars, labels=[f"{value:.2f}" for value in rows], padding=2)
+    axes.plot(names, least, "_", markersize=40, color="black", label="distinct remote rows: the least")
+    axes.set_ylabel("million feature rows a rank")
+    axes.set_title("fetched in an epoch", fontsize=10)
+    axes.margins(y=0.15)
+    axes.legend()
+
+
+DRAWN: dict[str, Callable[[Any, Result], None]] = {"network": _preparation, "rows": _fetched}
+
 PLOTS: dict[str, Callable[[Result], Any]] = {
     "sampling": _series_plot("edges_per_second", 1e-6, "million edges a second"),
     "loading": _series_plot("wall_per_minibatch", 1e3, "ms a minibatch"),
@@ -171,6 +213,7 @@ PLOTS: dict[str, Callable[[Result], Any]] = {
     "footprint": _footprint_plot,
     "accuracy": _accuracy_plot,
     "convergence": _convergence_plot,
+    "distributed": _distributed_plot,
 }
 
 
@@ -178,7 +221,7 @@ def plot_all(results: Path) -> None:
     """Draw every ``*.json`` of a folder as a ``.png`` of the same name."""
     for file in sorted(results.glob("*.json")):
         result = json.loads(file.read_text())
-        if "graph" in result and not result.get("series"):
+        if "graph" in result and not (result.get("series") or result.get("parts")):
             continue
         figure = PLOTS[result["benchmark"]](result)
         figure.suptitle(

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import tables
 from cli import RESULTS
+from distributed_tables import distributed
 from settings import HERE
 from tables import Result
 from training_tables import footprint, layers, training
@@ -28,6 +29,7 @@ RENDERERS: dict[str, Callable[[Result], str]] = {
     "memory": tables.memory,
     "accuracy": tables.accuracy,
     "convergence": tables.convergence,
+    "distributed": distributed,
 }
 
 
@@ -57,6 +59,8 @@ def heading(result: Result) -> str:
     """The graph and the workload of a result file."""
     if "graph" not in result:
         return ""
+    if "parts" in result:
+        return f"**{result['graph']['name']}**\n\n"
     graph, options = result["graph"], result["options"]
     fanouts = ", ".join(map(str, options["fanouts"]))
     return (

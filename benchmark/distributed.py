@@ -1,0 +1,208 @@
+"""Many ranks: feature rows against the macrobatch size, preparation over a slow network, epochs, CPU seconds.
+
+Ranks are processes of this machine with one thread each, on loopback or, where `--network` names a rate, each
+in a network namespace of its own (needs root; see namespaces.py). Parts:
+
+    rows          feature rows that an epoch fetches at B = 1, B = all and with hybrid partitioning
+    network       seconds to prepare an epoch's minibatches at B = 1, 8, 32, all, over the network
+    training      an epoch of SAGE on 2 ranks over loopback, at B = 1 and all
+    scaling       CPU seconds of an epoch on 1, 2 and 4 ranks
+    partitioning  seconds, memory, edge cut and balance by policy
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cli import RESULTS, write_json
+from graphs import GraphFolder
+from machine import describe
+from native import CACHE
+from prepare import chosen_graph
+from ranks import LOOPBACK, World
+
+PARTS = ("rows", "network", "training", "scaling", "partitioning")
+POLICIES = ("random", "contiguous", "ldg", "fennel")
+
+
+def as_dataset(graph: GraphFolder) -> Path:
+    """The graph as a folder that `pyg_batchgnn.data.load_dataset` reads, written on first use."""
+    folder = CACHE / "datasets" / graph.path.name
+    if not (folder / "edge_index.npy").is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("x", "y", "train_idx", "val_idx", "test_idx"):
+            if (graph.path / f"{name}.npy").is_file():
+                (folder / f"{name}.npy").unlink(missing_ok=True)
+                (folder / f"{name}.npy").symlink_to((graph.path / f"{name}.npy").resolve())
+        colptr, row = (np.load(graph.path / f"{name}.npy", mmap_mode="r") for name in ("colptr", "row"))
+        dtype = np.int32 if len(colptr) <= 1 << 31 else np.int64
+        edges = np.empty((2, len(row)), dtype=dtype)
+        edges[0] = row
+        edges[1] = np.repeat(np.arange(len(colptr) - 1, dtype=dtype), np.diff(colptr))
+        np.save(folder / "edge_index.partial.npy", edges)
+        (folder / "edge_index.partial.npy").rename(folder / "edge_index.npy")
+    return folder
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all parts share."""
+
+    graph: GraphFolder
+    fanouts: list[int]
+    batch_size: int
+    hidden: int
+    seeds: int
+    rounds: int
+
+    def partition(self, ranks: int, policy: str = "random") -> str:
+        """A saved partition for so many ranks, made on first use."""
+        folder = CACHE / "partitions" / f"{self.graph.path.name}-{policy}-{ranks}"
+        if not folder.is_dir():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            options = {"dataset": str(as_dataset(self.graph)), "policy": policy, "out": str(folder)}
+            World(ranks).run("partitioning", options)
+        return str(folder)
+
+    def job(self, world: World, job: str, **options: Any) -> list[Any]:
+        """Run a job on a partition for the ranks of a world that stands."""
+        common = {
+            "partition": self.partition(world.ranks),
+            "fanouts": self.fanouts,
+            "batch_size": self.batch_size,
+            "hidden": self.hidden,
+            "seeds": self.seeds,
+        }
+        return world.run(job, {**common, **options})
+
+
+def rows(bench: Bench, network: str) -> list[dict[str, Any]]:  # noqa: ARG001
+    """As BatchGNN's Table 5."""
+    found = []
+    for ranks in (2, 4):
+        for hybrid, sizes in ((False, [1, 0]), (True, [1])):
+            options = {"macrobatches": sizes, "hybrid": hybrid, "count_distinct": not hybrid}
+            with World(ranks).standing() as world:
+                answers = bench.job(world, "preparation", **options)
+            for at, size in enumerate(sizes):
+                of_ranks = [answer[at] for answer in answers]
+                found.append({"ranks": ranks, "hybrid": hybrid, "macrobatch": size, "of_ranks": of_ranks})
+                print(f"  {ranks} ranks, B={size or 'all'}{', hybrid' if hybrid else ''}:", end=" ")
+                print([one["features"]["rows"] for one in of_ranks], flush=True)
+    return found
+
+
+def network(bench: Bench, network: str) -> list[dict[str, Any]]:
+    """Preparation against the macrobatch size, once round the sizes in every round."""
+    found: list[dict[str, Any]] = []
+    sizes = [1, 8, 32, 0]
+    bench.partition(4)
+    with World(4, network).standing() as world:
+        for number in range(bench.rounds):
+            turn = number % len(sizes)
+            answers = bench.job(world, "preparation", macrobatches=sizes[turn:] + sizes[:turn])
+            for at in range(len(sizes)):
+                of_ranks = [answer[at] for answer in answers]
+                found.append({"round": number, "macrobatch": of_ranks[0]["macrobatch"], "of_ranks": of_ranks})
+                wall = max(one["wall"] for one in of_ranks)
+                print(f"  B={of_ranks[0]['macrobatch'] or 'all'}: {wall:.2f} s", flush=True)
+    return found
+
+
+def training(bench: Bench, network: str) -> list[dict[str, Any]]:  # noqa: ARG001
+    """Epochs on two ranks."""
+    found = []
+    for number in range(bench.rounds):
+        for size in (1, 0):
+            with World(2).standing() as world:
+                of_ranks = bench.job(world, "training", macrobatch=size)
+            found.append({"round": number, "macrobatch": size, "of_ranks": of_ranks})
+            print(f"  B={size or 'all'}: {max(one['wall'] for one in of_ranks):.2f} s", flush=True)
+    return found
+
+
+def scaling(bench: Bench, network: str) -> list[dict[str, Any]]:  # noqa: ARG001
+    """The same epoch on more ranks; the batch of a rank shrinks, so that a step's seeds stay the same."""
+    found = []
+    for number in range(bench.rounds):
+        for ranks in (1, 2, 4):
+            with World(ranks).standing() as world:
+                options = {"macrobatch": 8, "batch_size": bench.batch_size}
+                of_ranks = bench.job(world, "training", **options)
+            found.append({"round": number, "ranks": ranks, "of_ranks": of_ranks})
+            cpu = sum(one["cpu"] for one in of_ranks)
+            print(f"  {ranks} ranks: {cpu:.1f} CPU s", flush=True)
+    return found
+
+
+def partitioning(bench: Bench, network: str) -> list[dict[str, Any]]:  # noqa: ARG001
+    """Every policy at 1, 2 and 4 ranks."""
+    found = []
+    dataset = str(as_dataset(bench.graph))
+    for ranks in (1, 2, 4):
+        for policy in POLICIES if ranks == 4 else POLICIES[:1]:
+            with World(ranks).standing() as world:
+                of_ranks = world.run("partitioning", {"dataset": dataset, "policy": policy})
+            found.append({"ranks": ranks, "policy": policy, "of_ranks": of_ranks})
+            print(f"  {ranks} ranks, {policy}: {max(one['wall'] for one in of_ranks):.1f} s", flush=True)
+    return found
+
+
+MEASURED = {one.__name__: one for one in (rows, network, training, scaling, partitioning)}
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = result.add_argument
+    add("--graph", type=Path, help="folder with colptr.npy, row.npy, x.npy, y.npy, train_idx.npy")
+    add("--nodes", type=int, default=1_000_000, help="size of the generated graph, where no folder is given")
+    add("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure (default: all)")
+    add("--network", default="1gbit", help="rate of the links in the part network, or loopback")
+    add("--rounds", type=int, default=3, help="rounds of the parts that are timed (default: 3)")
+    add("--batch-size", type=int, default=1024, help="seed nodes a minibatch (default: 1024)")
+    add("--fanouts", type=int, nargs="+", default=[15, 10, 5], help="neighbours a hop (default: 15 10 5)")
+    add("--hidden", type=int, default=256, help="width of hidden layers (default: 256)")
+    add("--seeds", type=int, default=0, help="training nodes of an epoch, spread over all; 0: all (default)")
+    add("--results", type=Path, default=RESULTS, help="folder for the JSON file")
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure the parts; those of an earlier run that are not measured again are kept."""
+    options = parser().parse_args(arguments)
+    graph = chosen_graph(options.graph, options.nodes)
+    bench = Bench(
+        *(graph, options.fanouts, options.batch_size, options.hidden, options.seeds, options.rounds)
+    )
+    path = options.results / f"distributed-{graph.describe()['name']}.json"
+    content = json.loads(path.read_text()) if path.is_file() else {"parts": {}}
+    for part in options.parts:
+        print(f"{part}", flush=True)
+        series = MEASURED[part](bench, options.network)
+        content["parts"][part] = {
+            "series": series,
+            "network": options.network if part == "network" else LOOPBACK,
+            "options": {
+                "fanouts": bench.fanouts,
+                "batch_size": bench.batch_size,
+                "seeds": bench.seeds,
+                "rounds": bench.rounds,
+            },
+            "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+        }
+        content |= {"benchmark": "distributed", "graph": graph.describe(), "machine": describe()}
+        write_json(path, content)
+
+
+if __name__ == "__main__":
+    main()
