@@ -5,7 +5,7 @@ in a network namespace of its own (needs root; see namespaces.py). Parts:
 
     rows          feature rows that an epoch fetches at B = 1, B = all and with hybrid partitioning
     network       seconds to prepare an epoch's minibatches at B = 1, 8, 32, all, over the network
-    training      an epoch of SAGE on 2 ranks over loopback, at B = 1 and all
+    training      an epoch of SAGE on 2 ranks over the network, at B = 1, 8 and all, with and without prefetch
     scaling       CPU seconds of an epoch on 1, 2 and 4 ranks
     partitioning  seconds, memory, edge cut and balance by policy
 """
@@ -117,15 +117,16 @@ def network(bench: Bench, network: str) -> list[dict[str, Any]]:
     return found
 
 
-def training(bench: Bench, network: str) -> list[dict[str, Any]]:  # noqa: ARG001
+def training(bench: Bench, network: str) -> list[dict[str, Any]]:
     """Epochs on two ranks."""
     found = []
     for number in range(bench.rounds):
-        for size in (1, 0):
-            with World(2).standing() as world:
-                of_ranks = bench.job(world, "training", macrobatch=size)
-            found.append({"round": number, "macrobatch": size, "of_ranks": of_ranks})
-            print(f"  B={size or 'all'}: {max(one['wall'] for one in of_ranks):.2f} s", flush=True)
+        for size, ahead in ((1, 0), (8, 0), (8, 1), (0, 0)):
+            with World(2, network).standing() as world:
+                of_ranks = bench.job(world, "training", macrobatch=size, prefetch=ahead)
+            setting = f"B = {size or 'all'}{', the next one prepared beside' if ahead else ''}"
+            found.append({"round": number, "setting": setting, "of_ranks": of_ranks})
+            print(f"  {setting}: {max(one['wall'] for one in of_ranks):.2f} s", flush=True)
     return found
 
 
@@ -167,7 +168,7 @@ def parser() -> argparse.ArgumentParser:
     add("--graph", type=Path, help="folder with colptr.npy, row.npy, x.npy, y.npy, train_idx.npy")
     add("--nodes", type=int, default=1_000_000, help="size of the generated graph, where no folder is given")
     add("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure (default: all)")
-    add("--network", default="1gbit", help="rate of the links in the part network, or loopback")
+    add("--network", default="1gbit", help="rate of the links in network and training, or loopback")
     add("--rounds", type=int, default=3, help="rounds of the parts that are timed (default: 3)")
     add("--batch-size", type=int, default=1024, help="seed nodes a minibatch (default: 1024)")
     add("--fanouts", type=int, nargs="+", default=[15, 10, 5], help="neighbours a hop (default: 15 10 5)")
@@ -191,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         series = MEASURED[part](bench, options.network)
         content["parts"][part] = {
             "series": series,
-            "network": options.network if part == "network" else LOOPBACK,
+            "network": options.network if part in ("network", "training") else LOOPBACK,
             "options": {
                 "fanouts": bench.fanouts,
                 "batch_size": bench.batch_size,

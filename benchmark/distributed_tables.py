@@ -89,21 +89,27 @@ def _network(part: Result) -> str:
 
 def _training(part: Result) -> str:
     lines = []
-    for size, entries in by(part["series"], "macrobatch"):
+    for setting, entries in by(part["series"], "setting"):
         phases = {
             name: median(mean(of_ranks(one, "phases", name)) for one in entries)
             for name in ("prepare", "forward", "backward")
         }
         lines.append(
             [
-                f"2 ranks, B = {size_name(size)}",
+                f"2 ranks, {setting}",
                 f"{median(max(of_ranks(one, 'wall')) for one in entries):.2f}",
                 *(f"{seconds:.2f}" for seconds in phases.values()),
                 f"{median(sum(of_ranks(one, 'cpu')) for one in entries):.1f}",
                 f"{mean(of_ranks(entries[0], 'gradients', 'bytes')) / 1e6:.0f}",
             ]
         )
-    header = ["an epoch of SAGE on loopback", "seconds", "preparing", "forward", "backward and update"]
+    header = [
+        f"an epoch of SAGE, {part['network']}",
+        "seconds",
+        "preparing",
+        "forward",
+        "backward and update",
+    ]
     return table([*header, "CPU s, all ranks", "gradient MB a rank"], lines)
 
 
