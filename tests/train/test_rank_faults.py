@@ -77,7 +77,7 @@ def test_a_rank_given_something_else_is_told_at_the_start(graph_folder: Path, tm
 def test_torchrun_starts_a_run_again_from_its_last_checkpoint(graph_folder: Path, tmp_path: Path) -> None:
     """One rank is killed; with --resume auto the run ends as one that nothing disturbed."""
     run, straight = tmp_path / "run", tmp_path / "straight"
-    options = ["--epochs", 4, "--batch-size", 8]
+    options = ["--epochs", 3, "--batch-size", 8]
     arguments = train(graph_folder, run, *options, "--resume", "auto")
     arguments[arguments.index("--run")] = "--run-folder"
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=1"]

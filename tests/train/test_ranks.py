@@ -158,3 +158,20 @@ def test_evaluation_on_any_number_of_ranks_equals_one_process(graph_folder: Path
         assert again["test_accuracy"] == result["test_accuracy"] and again["ranks"] == ranks
         assert_ended(refused, 2)
         assert f"the run had 1 rank(s), this one has {ranks}: with ranks.schedule=local" in refused[0]["err"]
+
+
+def test_who_owns_a_node_changes_no_bit_of_global_training(graph_folder: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "parts"
+    ways = {
+        "random": ["--partition", "random"],
+        "hybrid": ["--partition", "fennel", "--hybrid", "--prefetch", 1],
+        "saved": ["--partition", saved, "--macrobatch-size", 3, "--fetch-size", 2],
+    }
+    assert batchgnn("partition", graph_folder, "--out", saved, "--parts", 2, "--policy", "ldg") == 0
+    usual = ["--schedule", "global", "--epochs", 1]
+    commands = [{"arguments": train(graph_folder, tmp_path / way, *usual, *ways[way])} for way in ways]
+    for seen in launch(2, *commands):
+        assert_ended(seen, 0)
+    for way in ways:
+        assert_same_tensors(tmp_path / "random", tmp_path / way)
+        assert records(tmp_path / "random") == records(tmp_path / way)
