@@ -96,7 +96,7 @@ def tensors_of(part: Part) -> list[Tensor]:
 
 def in_memory(part: Part) -> Part:
     """A part whose arrays are mapped from files, copied."""
-    changes = {}
+    changes: dict[str, Any] = {}
     for one in dataclasses.fields(part):
         value = getattr(part, one.name)
         if isinstance(value, Tensor):
