@@ -25,7 +25,8 @@ PROGRAMS = {
         *("simd/attention", *(f"simd/attention_{level}" for level in ("avx512", "avx2", "baseline"))),
     ],
     "sanitize_linear": [
-        *("parallel", "nn/linear", "nn/linear_grads", "simd/dispatch", "simd/products"),
+        *("parallel", "nn/linear", "nn/linear_grads", "nn/linear_grads_pairs"),
+        *("simd/dispatch", "simd/products", "simd/sparse_pairs"),
         *(f"simd/products_{level}" for level in ("avx512", "avx2", "baseline", "pairs")),
     ],
 }
