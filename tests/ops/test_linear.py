@@ -340,11 +340,14 @@ def test_opcheck(update: dict[str, Any]) -> None:
     torch.library.opcheck(torch.ops.pyg_batchgnn.linear_grads.default, backward)
 
 
-def test_memory_is_used_again() -> None:
-    case = make_case(20000, 64, (32,))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_memory_is_used_again(dtype: torch.dtype, threads: int) -> None:
+    # Rows that are read in place and rows that are converted; threads that may begin too late for any work.
+    case = make_case(20000, 64, (32, 33), dtype=dtype, table_dtype=torch.float16)
 
     def step() -> None:
-        case.run(relu=True, drop=0.5).sum().backward()
+        case.run(relu=True, drop=0.5, threads=threads).sum().backward()
 
     ops.empty_cache()  # blocks that other tests left may be given back meanwhile
     for _ in range(3):

@@ -97,15 +97,20 @@ class Forward {
     std::vector<RowBlock<T>> blocks;
   };
 
-  // Takes all memory beforehand, but for rows that are converted: how much is held at a time then does not
-  // depend on when threads begin.
+  // Takes all memory beforehand: how much is held at a time then does not depend on when threads begin.
   void prepare(Scratch& scratch) const {
+    const int64_t rows = std::min(kBlockRows, shape_.rows);
+    scratch.converted.resize(inputs_.size());
+    for (size_t t = 0; t < inputs_.size(); ++t) {
+      if (Operands::in_place(shape_, inputs_[t])) continue;
+      scratch.converted[t].reserve(rows * Operands::row_stride(shape_, inputs_[t]) + 1);
+    }
     scratch.blocks.resize(skipping_.size());
     bool skips = false;
     for (size_t t = 0; t < skipping_.size(); ++t) {
       if (!skipping_[t].worthwhile()) continue;
       skips = true;
-      scratch.blocks[t].resize(std::min(kBlockRows, shape_.rows), inputs_[t].columns);
+      scratch.blocks[t].resize(rows, inputs_[t].columns);
     }
     scratch.sums.reserve(skips ? kBlockRows * sums_stride() : kTileRows * kernels_.panel);
   }
@@ -140,11 +145,10 @@ class Forward {
 
   void read_rows(int64_t begin, int64_t end, Scratch& scratch) const {
     scratch.values.resize(inputs_.size() * kBlockRows);
-    scratch.converted.resize(inputs_.size());
     for (size_t t = 0; t < inputs_.size(); ++t) {
       const Value** const values = scratch.values.data() + t * kBlockRows;
       if (Operands::kSkipsZeros && read_zeros(t, begin, end, scratch)) continue;
-      Operands::rows(shape_, inputs_[t], begin, end, scratch.converted[t], values);
+      Operands::rows(shape_, inputs_[t], begin, end, scratch.converted[t].data(), values);
       for (int64_t i = end - begin; i < kBlockRows; ++i) values[i] = values[0];
     }
   }

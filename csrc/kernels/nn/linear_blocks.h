@@ -45,22 +45,6 @@ void read_rounded(const LinearWeight& weight, Element compute, int64_t count, T*
 template <class T>
 constexpr Element kElement = std::is_same_v<T, double> ? Element::kFloat64 : Element::kFloat32;
 
-// Rows [begin, end) of an input: where they lie if they can be computed with as they are, else converted.
-template <class T>
-void row_pointers(const LinearInput& input, Element compute, int64_t begin, int64_t end, Buffer<T>& converted,
-                  const T** pointers) {
-  if (input.element == kElement<T> && compute == kElement<T>) {
-    for (int64_t i = begin; i < end; ++i) pointers[i - begin] = reinterpret_cast<const T*>(input.row(i));
-    return;
-  }
-  const int64_t stride = block_stride<T>(input.columns);
-  T* to = converted.reserve((end - begin) * stride);
-  for (int64_t i = begin; i < end; ++i, to += stride) {
-    read_rounded(input.row(i), input.element, compute, input.columns, to);
-    pointers[i - begin] = to;
-  }
-}
-
 // Outputs from this size on go past the caches: nothing of them would be left there for their reader.
 constexpr int64_t kStreamedBytes = 8 << 20;
 

@@ -61,6 +61,19 @@ class PairBackward {
     Ahead ahead;
   };
 
+  // Takes all memory beforehand: how much is held at a time then does not depend on when threads begin.
+  void prepare(Scratch& scratch) const {
+    scratch.grad.reserve(kListTerms * grad_stride_);
+    scratch.turned.reserve(kListTerms * grad_stride_);
+    scratch.lists.room(std::max(shape_.outputs, kListTerms));
+    scratch.x.reserve(kBlockTerms * x_stride(columns_));
+    int64_t most_stride = 0;
+    for (size_t t = 0; t < inputs_.size(); ++t) {
+      if (wanted_.inputs[t] != nullptr) most_stride = std::max(most_stride, product_stride(t));
+    }
+    scratch.product.reserve(kListTerms * most_stride + 1);
+  }
+
   void part(int64_t begin, int64_t end, float* sums, Scratch& scratch) const {
     std::fill_n(sums, part_elements(), 0.0f);
     for (int64_t row = begin; row < end; row += kGradBlockRows) {
@@ -98,6 +111,7 @@ class PairBackward {
  private:
   int64_t group_columns(size_t t) const { return inputs_[t].columns / shape_.groups; }
   int64_t sum_stride() const { return block_stride<float>(columns_); }
+  int64_t product_stride(size_t t) const { return block_stride<float>(group_columns(t)); }
   static int64_t x_stride(int64_t columns) { return block_stride<uint16_t>(columns); }
   float scale() const { return static_cast<float>(gradient_.scale); }
 
@@ -135,19 +149,19 @@ class PairBackward {
     const int64_t mask_bytes = (shape_.outputs + 7) / 8;
     pairs_.mask({static_cast<const uint16_t*>(gradient_.grad) + begin * shape_.outputs, shape_.outputs,
                  gradient_.mask == nullptr ? nullptr : gradient_.mask + begin * mask_bytes, mask_bytes, rows,
-                 shape_.outputs, scratch.grad.reserve(kListTerms * grad_stride_), grad_stride_});
+                 shape_.outputs, scratch.grad.data(), grad_stride_});
   }
 
   // sums[o, :] += grad[i, o] * input[i, :] for the rows of the block, and the bias.
   void add_weight_grads(int64_t begin, int64_t rows, float* sums, Scratch& scratch) const {
-    uint16_t* const turned = scratch.turned.reserve(grad_stride_ * kListTerms);
+    uint16_t* const turned = scratch.turned.data();
     pairs_.transpose(scratch.grad.data(), grad_stride_, shape_.outputs, turned);
     const PairLists lists = scratch.lists.room(shape_.outputs);
     pairs_.list({turned, kListTerms, shape_.outputs, kListTerms, sums + shape_.outputs * sum_stride()},
                 lists);
     if (wanted_.weights.empty()) return;
     const int64_t stride = x_stride(columns_), outputs = shape_.group_outputs();
-    uint16_t* const x = scratch.x.reserve(kBlockTerms * stride);
+    uint16_t* const x = scratch.x.data();
     for (int64_t group = 0; group < shape_.groups; ++group) {
       for (int64_t i = 0; i < rows; ++i) read_inputs(begin + i, group, x + i * stride);
       pairs_.fold(x, rows * stride);
@@ -173,8 +187,8 @@ class PairBackward {
     const int64_t outputs = shape_.group_outputs();
     for (size_t t = 0; t < inputs_.size(); ++t) {
       if (wanted_.inputs[t] == nullptr) continue;
-      const int64_t columns = group_columns(t), stride = block_stride<float>(columns);
-      float* const product = scratch.product.reserve(kListTerms * stride + 1);
+      const int64_t columns = group_columns(t), stride = product_stride(t);
+      float* const product = scratch.product.data();
       for (int64_t group = 0; group < shape_.groups; ++group) {
         std::fill_n(product, rows * stride, 0.0f);
         for (int64_t block = 0; block < group_blocks(); ++block) {
@@ -246,7 +260,9 @@ void linear_grads_pairs(const LinearShape& shape, const std::vector<LinearInput>
   const int64_t elements = backward.part_elements();
   Buffer<float> sums;
   sums.reserve(parts.count * elements);
-  std::vector<PairBackward::Scratch> scratch(static_cast<size_t>(std::max<int64_t>(1, threads)));
+  std::vector<PairBackward::Scratch> scratch(
+      static_cast<size_t>(std::clamp<int64_t>(threads, 1, parts.count)));
+  for (auto& one : scratch) backward.prepare(one);
   run_tasks(parts.count, threads, [&](int64_t part, int64_t slot) {
     backward.part(parts.begin(part), parts.begin(part + 1), sums.data() + part * elements,
                   scratch[static_cast<size_t>(slot)]);

@@ -34,9 +34,28 @@ struct Elements {
   // Element (term, output) of a panel, from an output's row of the weight.
   static T pack(const T* weight, int64_t, int64_t term) { return weight[term]; }
 
+  // Whether rows can be computed with where they lie.
+  static bool in_place(const LinearShape& shape, const LinearInput& input) {
+    return input.element == kElement<T> && shape.compute == kElement<T>;
+  }
+
+  // Between converted rows.
+  static int64_t row_stride(const LinearShape&, const LinearInput& input) {
+    return block_stride<T>(input.columns);
+  }
+
+  // Where rows [begin, end) are, converted or in place.
   static void rows(const LinearShape& shape, const LinearInput& input, int64_t begin, int64_t end,
-                   Buffer<T>& converted, const T** pointers) {
-    row_pointers(input, shape.compute, begin, end, converted, pointers);
+                   T* converted, const T** pointers) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (in_place(shape, input)) {
+        pointers[i - begin] = reinterpret_cast<const T*>(input.row(i));
+        continue;
+      }
+      read_rounded(input.row(i), input.element, shape.compute, input.columns, converted);
+      pointers[i - begin] = converted;
+      converted += row_stride(shape, input);
+    }
   }
 
   static void multiply(const TileProduct<T, T>& p) {
@@ -77,18 +96,25 @@ struct Pairs {
     return low | (std::bit_cast<uint32_t>(weight[2 * term + 1]) & 0xFFFF0000u);
   }
 
+  static bool in_place(const LinearShape& shape, const LinearInput& input) {
+    return input.element == Element::kBFloat16 && input.columns / shape.groups % 2 == 0 &&
+           input.stride % 2 == 0 && reinterpret_cast<uintptr_t>(input.data) % sizeof(uint32_t) == 0;
+  }
+
+  static int64_t row_stride(const LinearShape& shape, const LinearInput& input) {
+    return shape.groups * terms(input.columns / shape.groups);
+  }
+
   static void rows(const LinearShape& shape, const LinearInput& input, int64_t begin, int64_t end,
-                   Buffer<uint32_t>& converted, const uint32_t** pointers) {
+                   uint32_t* to, const uint32_t** pointers) {
     const int64_t columns = input.columns / shape.groups, pairs = terms(columns);
-    if (input.element == Element::kBFloat16 && columns % 2 == 0 && input.stride % 2 == 0 &&
-        reinterpret_cast<uintptr_t>(input.data) % sizeof(uint32_t) == 0) {
+    if (in_place(shape, input)) {
       for (int64_t i = begin; i < end; ++i) {
         pointers[i - begin] = reinterpret_cast<const uint32_t*>(input.row(i));
       }
       return;
     }
-    const int64_t stride = shape.groups * pairs;
-    uint32_t* to = converted.reserve((end - begin) * stride + 1);
+    const int64_t stride = row_stride(shape, input);
     for (int64_t i = begin; i < end; ++i, to += stride) {
       for (int64_t group = 0; group < shape.groups; ++group) {
         const char* const from = input.row(i) + group * columns * element_bytes(input.element);
