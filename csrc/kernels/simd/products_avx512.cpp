@@ -48,6 +48,23 @@ struct Lanes<float> {
   PYG_BATCHGNN_INLINE Vector keep(Vector a, uint64_t bits) {
     return _mm512_maskz_mov_ps(static_cast<__mmask16>(bits), a);
   }
+  // As to_bfloat16 does, in the upper half of each lane.
+  PYG_BATCHGNN_INLINE __m512i rounded(Vector a) {
+    const __m512i bits = _mm512_castps_si512(a);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i sum = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
+    const __mmask16 nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+    return _mm512_mask_mov_epi32(sum, nan, _mm512_set1_epi32(0x7FC00000));
+  }
+  PYG_BATCHGNN_INLINE void round_word(const float* from, uint16_t* to) {
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i upper = _mm512_add_epi32(_mm512_set1_epi32(0x00030001),
+                                           _mm512_mullo_epi32(lane, _mm512_set1_epi32(0x00040004)));
+    for (int64_t i = 0; i < kWordBits; i += 2 * kWidth) {
+      const __m512i low = rounded(load(from + i)), high = rounded(load(from + i + kWidth));
+      _mm512_storeu_si512(to + i, _mm512_permutex2var_epi16(low, upper, high));
+    }
+  }
 };
 
 template <>

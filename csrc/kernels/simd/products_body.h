@@ -122,6 +122,16 @@ PYG_BATCHGNN_INLINE uint16_t to_bfloat16(float value) {
   return static_cast<uint16_t>(value != value ? 0x7FC0u : rounded);
 }
 
+// All columns of a word.
+template <class T>
+PYG_BATCHGNN_INLINE void round_word(const T* from, uint16_t* to) {
+  if constexpr (requires { Lanes<T>::round_word(from, to); }) {
+    Lanes<T>::round_word(from, to);
+  } else {
+    for (int64_t i = 0; i < kWordBits; ++i) to[i] = to_bfloat16(static_cast<float>(from[i]));
+  }
+}
+
 template <class T>
 void read(const void* from, Element element, int64_t count, T* to) {
   switch (element) {
@@ -160,9 +170,10 @@ void write(const T* from, int64_t count, Element element, void* to) {
   } else if (element == Element::kFloat64) {
     for (int64_t i = 0; i < count; ++i) static_cast<double*>(to)[i] = static_cast<double>(from[i]);
   } else {
-    for (int64_t i = 0; i < count; ++i) {
-      static_cast<uint16_t*>(to)[i] = to_bfloat16(static_cast<float>(from[i]));
-    }
+    auto* const rounded = static_cast<uint16_t*>(to);
+    int64_t i = 0;
+    for (; i + kWordBits <= count; i += kWordBits) round_word(from + i, rounded + i);
+    for (; i < count; ++i) rounded[i] = to_bfloat16(static_cast<float>(from[i]));
   }
 }
 
@@ -170,6 +181,10 @@ void write(const T* from, int64_t count, Element element, void* to) {
 PYG_BATCHGNN_INLINE void put_bits(uint8_t* row, int64_t column, int64_t count, uint64_t bits) {
   uint8_t* byte = row + column / 8;
   const int64_t inside = column % 8;
+  if (inside == 0 && count == kWordBits) {
+    std::memcpy(byte, &bits, sizeof(bits));
+    return;
+  }
   if (inside != 0) {
     *byte++ |= static_cast<uint8_t>(bits << inside);
     bits >>= 8 - inside;
@@ -194,15 +209,18 @@ PYG_BATCHGNN_INLINE uint64_t first_bits(int64_t count) {
   return count >= kWordBits ? ~0ull : (1ull << count) - 1;
 }
 
-// One row's columns [at, at + count), at most kWordBits of them.
+// One row's columns [at, at + count), at most kWordBits of them. Inlined with that constant count, they stay
+// in registers.
 template <class T>
-PYG_BATCHGNN_INLINE void finish_word(const Finish<T>& f, int64_t row, int64_t at, int64_t count) {
+PYG_BATCHGNN_INLINE void finish_word(const Finish<T>& f, typename Lanes<T>::Vector scale, int64_t row,
+                                     int64_t at, int64_t count) {
   using L = Lanes<T>;
   using Vector = typename L::Vector;
-  T done[kWordBits];
+  alignas(Ahead::kLine) T done[kWordBits];
   uint64_t bits = first_bits(count);
   const T* const raw = f.raw + row * f.raw_stride + at;
   uint64_t passing = 0;
+#pragma GCC unroll 16
   for (int64_t i = 0; i < count; i += L::kWidth) {
     Vector value = L::load(raw + i);
     if (f.bias != nullptr) value = L::add(value, L::load(f.bias + at + i));
@@ -212,7 +230,7 @@ PYG_BATCHGNN_INLINE void finish_word(const Finish<T>& f, int64_t row, int64_t at
   if (f.relu) bits &= passing;
   if (f.dropout != nullptr) bits &= kept_bits(*f.dropout, f.row_keys[row], f.first_column + at, count);
   if (f.mask != nullptr) {
-    const Vector scale = L::all(f.dropout != nullptr ? static_cast<T>(f.dropout->scale()) : T{1});
+#pragma GCC unroll 16
     for (int64_t i = 0; i < count; i += L::kWidth) {
       L::store(done + i, L::keep(L::times(L::load(done + i), scale), bits >> i));
     }
@@ -224,17 +242,23 @@ PYG_BATCHGNN_INLINE void finish_word(const Finish<T>& f, int64_t row, int64_t at
     return write(done, count, f.out_element, out);
   }
   if (f.out_element == kOwnElement<T>) return stream(done, bytes, out);
-  T rounded[kWordBits];
-  write(done, count, f.out_element, rounded);
+  // Half a word's lines are whole, too.
+  alignas(Ahead::kLine) T rounded[kWordBits];
+  if (count == kWordBits && f.out_element == Element::kBFloat16) {
+    round_word(done, reinterpret_cast<uint16_t*>(rounded));
+  } else {
+    write(done, count, f.out_element, rounded);
+  }
   stream(rounded, bytes, out);
 }
 
 template <class T>
 void finish(const Finish<T>& f) {
+  const auto scale = Lanes<T>::all(f.dropout != nullptr ? static_cast<T>(f.dropout->scale()) : T{1});
   for (int64_t row = 0; row < f.rows; ++row) {
-    for (int64_t at = 0; at < f.columns; at += kWordBits) {
-      finish_word(f, row, at, std::min(kWordBits, f.columns - at));
-    }
+    int64_t at = 0;
+    for (; at + kWordBits <= f.columns; at += kWordBits) finish_word(f, scale, row, at, kWordBits);
+    if (at < f.columns) finish_word(f, scale, row, at, f.columns - at);
   }
 }
 
