@@ -68,7 +68,7 @@ struct Elements {
 inline void round_row(const char* from, Element element, int64_t columns, uint16_t* to) {
   const ProductKernels<float>& kernels = product_kernels<float>();
   if (element == Element::kBFloat16) {
-    std::memcpy(to, from, static_cast<size_t>(columns) * sizeof(uint16_t));
+    if (columns > 0) std::memcpy(to, from, static_cast<size_t>(columns) * sizeof(uint16_t));
   } else if (element == Element::kFloat32) {
     kernels.write(reinterpret_cast<const float*>(from), columns, Element::kBFloat16, to);
   } else {
