@@ -183,7 +183,8 @@ class RowReader:
         for name, column in _columns(layout, out).items():
             ops.put_rows(column, _bytes_of(tables[name]), index, self.threads)
         end = sum(field.bytes for field in layout.fields.values())
-        out.view(-1, layout.row_bytes)[:, end:] = 0
+        if end < layout.row_bytes:
+            out.view(-1, layout.row_bytes)[:, end:] = 0
 
     # What comes of it ##############################################################################
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -56,6 +57,15 @@ def reads() -> None:
             half = DistFeatureStore(part_of(case, comm.size, comm.rank), comm, floats=torch.bfloat16)
             found = half.get_tensor(None, "x", index=slice(0, case.nodes, 2))
             assert torch.equal(found, data.x[::2].bfloat16())
+
+
+def no_columns() -> None:
+    """An attribute without columns has no bytes to send."""
+    with Communicator.create("stores", timeout=20) as comm:
+        part = part_of(CASES[0], comm.size, comm.rank)
+        tables = {**part.tables, "none": torch.empty(part.num_nodes, 0)}
+        store = DistFeatureStore(dataclasses.replace(part, tables=tables), comm, share=False)
+        assert store.get_tensor(None, "none", index=torch.arange(7)).shape == (7, 0)
 
 
 def writes() -> None:

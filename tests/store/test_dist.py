@@ -19,5 +19,6 @@ def test_what_ranks_hold_together_is_the_whole_graph(job: str, ranks: int, hosts
     run_ranks(f"{JOBS}:{job}", ranks, hosts=hosts)
 
 
-def test_what_cannot_be_is_refused() -> None:
-    run_ranks(f"{JOBS}:refusals", 2)
+@pytest.mark.parametrize("job", ["refusals", "no_columns"])
+def test_two_ranks(job: str) -> None:
+    run_ranks(f"{JOBS}:{job}", 2)
