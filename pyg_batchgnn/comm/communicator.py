@@ -223,8 +223,23 @@ class Communicator:
     def start_job(self, job: Callable[[], T]) -> Handle[T]:
         """Work that makes several exchanges, done on a thread of the communicator's own, in the order of
         asking. While a job is under way only jobs may use the communicator, so that the order of exchanges
-        does not depend on timing."""
-        return self._jobs.start(job)
+        does not depend on timing. A job that raises breaks the communicator, for its peers are in the middle
+        of it: they are told who raised what."""
+        return self._jobs.start(lambda: self._to_its_end(job))
+
+    def _to_its_end(self, job: Callable[[], T]) -> T:
+        try:
+            return job()
+        except CommError:
+            raise
+        except BaseException as error:
+            if self.size > 1:
+                self._channel.fail(self._raised(error))
+            raise
+
+    def _raised(self, error: BaseException) -> CommError:
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return CommError(f"rank {self.rank} (host {self.host}) raised {what}", [self.rank])
 
     # The end #####################################################################################
 
@@ -263,8 +278,7 @@ class Communicator:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and not isinstance(error, CommError):
-            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            self._channel.fail(CommError(f"rank {self.rank} (host {self.host}) raised {what}", [self.rank]))
+            self._channel.fail(self._raised(error))
         self.close()
 
     def __repr__(self) -> str:

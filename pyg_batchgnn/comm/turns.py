@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from pyg_batchgnn.comm.errors import BrokenCommunicatorError
+
 T = TypeVar("T")
 
 
@@ -38,8 +40,16 @@ class Handle(Generic[T]):
         except BaseException as error:
             self._error = error
         finally:
-            del self._work  # it may hold large tensors
-            self._done.set()
+            self._end()
+
+    def refuse(self, error: BaseException) -> None:
+        """Ends it without doing the work; called in place of `run`."""
+        self._error = error
+        self._end()
+
+    def _end(self) -> None:
+        del self._work  # it may hold large tensors
+        self._done.set()
 
 
 class Turns:
@@ -54,6 +64,7 @@ class Turns:
         self._busy = threading.Lock()
         self._queue: queue.SimpleQueue[Handle | None] = queue.SimpleQueue()
         self._pending = 0
+        self._stopped = False
         self._count = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -74,21 +85,29 @@ class Turns:
             self._busy.release()
 
     def start(self, work: Callable[[], T]) -> Handle[T]:
-        """Runs on the communicator's thread; returns at once."""
+        """Runs on the communicator's thread; returns at once. After `stop` nobody would: the handle then
+        raises BrokenCommunicatorError."""
         handle = Handle(work)
         with self._count:
+            if self._stopped:
+                text = f"communicator {self._name!r} was closed: nothing can be started any more"
+                handle.refuse(BrokenCommunicatorError(text))
+                return handle
             self._pending += 1
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name=f"comm {self._name}", daemon=True)
-            self._thread.start()
-        self._queue.put(handle)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name=f"comm {self._name}", daemon=True)
+                self._thread.start()
+            self._queue.put(handle)
         return handle
 
     def stop(self, seconds: float) -> bool:
         """Ends the thread after what was started; whether it has ended in time."""
+        with self._count:
+            if not self._stopped:
+                self._stopped = True
+                self._queue.put(None)
         if self._thread is None:
             return True
-        self._queue.put(None)
         self._thread.join(seconds)
         return not self._thread.is_alive()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -42,16 +43,18 @@ def iterate(make: Make, items: Iterator[WorkItem], prefetch: int) -> Iterator[An
 def _ahead(items: Iterator[WorkItem], make: Callable[[WorkItem, bool], T], depth: int) -> Iterator[T]:
     """``make`` of every item, computed in order on one thread, ``depth`` of them ahead of the consumer.
 
-    Closing the iterator lets what has started run to its end and starts nothing more.
+    Closing the iterator lets what has started run to its end and starts nothing more. It waits for that end,
+    unless it is the garbage collector that closes it on another thread, which may be the one to wait for.
     """
     pending: deque[Future[T]] = deque()
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="macrobatch") as thread:
-        try:
-            for item in items:
-                pending.append(thread.submit(make, item, torch.is_grad_enabled()))
-                if len(pending) > depth:
-                    yield pending.popleft().result()
-            while pending:
+    consumer = threading.current_thread()
+    thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="macrobatch")
+    try:
+        for item in items:
+            pending.append(thread.submit(make, item, torch.is_grad_enabled()))
+            if len(pending) > depth:
                 yield pending.popleft().result()
-        finally:
-            thread.shutdown(wait=True, cancel_futures=True)
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        thread.shutdown(wait=threading.current_thread() is consumer, cancel_futures=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -128,12 +129,15 @@ class RanksNeighborLoader(MacrobatchNeighborLoader):
         return LocalSchedule(own, counts, comm.rank, *shape)
 
     def _agreed_sizes(self) -> Sizes:
-        """B and F, the least of what the ranks choose."""
-        steps = self._schedule.length()
+        """B and F, the least of what the ranks choose that have seed nodes to measure with."""
+        schedule = self._schedule
+        steps = schedule.length()
         ahead = Ahead(self._options.prefetch, makers=1)
         sizes = choose_sizes(self._options, self._probe, steps, ahead, max_auto=max(1, steps))
-        everyones = self._comm.all_gather_json([sizes.macrobatch, sizes.fetch])
-        macrobatch, fetch = (min(column) for column in zip(*everyones, strict=True))
+        measured = not isinstance(schedule, LocalSchedule) or schedule.own.numel() > 0
+        everyones = self._comm.all_gather_json([measured, sizes.macrobatch, sizes.fetch])
+        chosen = [one for has_seeds, *one in everyones if has_seeds] or [one for _, *one in everyones]
+        macrobatch, fetch = (min(column) for column in zip(*chosen, strict=True))
         return Sizes(macrobatch, min(fetch, macrobatch))
 
     def _probe(self) -> Probe | None:
@@ -274,9 +278,11 @@ def _ahead(
 
     How many jobs were started depends on how many batches were asked for and on nothing else, and what was
     started runs to its end also when the iterator is closed: so ranks that stop at the same batch have made
-    the same exchanges.
+    the same exchanges. Closing waits for that end, unless it is not the consumer who closes: the garbage
+    collector runs on any thread, and may find a dropped iterator on the very thread that does its job.
     """
     pending: deque[Handle[list[Any]]] = deque()
+    consumer = threading.current_thread()
     try:
         for item in items:
             pending.append(comm.start_job(functools.partial(make, item)))
@@ -285,9 +291,12 @@ def _ahead(
         while pending:
             yield from _drained(pending)
     finally:
-        for handle in pending:
-            with contextlib.suppress(Exception):  # of a failure the next use of the communicator will tell
-                handle.wait()
+        if threading.current_thread() is consumer:
+            for handle in pending:
+                with contextlib.suppress(
+                    Exception
+                ):  # of a failure the next use of the communicator will tell
+                    handle.wait()
 
 
 def _drained(pending: deque[Handle[list[Any]]]) -> Iterator[Any]:

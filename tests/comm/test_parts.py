@@ -15,7 +15,7 @@ from datetime import timedelta
 import pytest
 import torch
 
-from pyg_batchgnn.comm import Communicator, Counters, Header, Kind, KindCounts
+from pyg_batchgnn.comm import BrokenCommunicatorError, Communicator, Counters, Header, Kind, KindCounts
 from pyg_batchgnn.comm.board import Note, State
 from pyg_batchgnn.comm.create import connect
 from pyg_batchgnn.comm.diagnosis import Peer, Scene, blame
@@ -183,6 +183,9 @@ def test_turns_keep_the_order_and_carry_errors() -> None:
         with pytest.raises(ZeroDivisionError):
             second.wait()
     assert turns.stop(5.0)
+    for _ in range(2):  # nobody is left who would do it: waiting for it would not end
+        with pytest.raises(BrokenCommunicatorError, match="'t' was closed"):
+            turns.start(lambda: 4).wait()
 
 
 @pytest.mark.parametrize(

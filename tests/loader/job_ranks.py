@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +15,7 @@ import torch
 from torch_geometric.data import Data
 
 from pyg_batchgnn import MacrobatchNeighborLoader, Minibatch
-from pyg_batchgnn.comm import AgreementError, Communicator, Kind
+from pyg_batchgnn.comm import AgreementError, BrokenCommunicatorError, CommError, Communicator, Kind
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
 from tests.partition.graphs import CASES, Case, owners, part_of, whole
 
@@ -320,6 +322,78 @@ def stopping() -> None:
             for batch in loader:
                 position = [where[node] for node in batch.input_id.tolist()]
                 same(batch, reference(position), data)
+
+
+def dropped() -> None:
+    """An iterator that the garbage collector finds on the thread that does its job, or that outlives the
+    communicator, does not wait for ever."""
+    with Communicator.create("loader", timeout=30) as comm:
+        both, data = stores(comm, CASES[0]), whole(CASES[0])
+        loader = MacrobatchNeighborLoader(
+            both, [3, 2], data.train_mask, batch_size=2, seed=1, prefetch=2, macrobatch_size=2
+        )
+        begun, let_go = threading.Event(), threading.Event()
+        sample = loader._pipeline.sample
+
+        def collects(item: Any) -> Any:
+            if item.number == 1:
+                begun.set()
+                assert let_go.wait(20)
+                gc.collect()
+            return sample(item)
+
+        loader._pipeline.sample = collects
+        batches: list[Any] = [iter(loader)]
+        next(batches[0])
+        assert begun.wait(20)
+        batches.append(batches)  # a cycle
+        del batches
+        let_go.set()
+        loader._pipeline.sample = sample
+        assert sum(1 for _ in loader) == len(loader)
+        kept = iter(loader)
+        next(kept)
+        comm.run_job(lambda: None)
+    next(kept)
+    with pytest.raises(BrokenCommunicatorError):
+        list(kept)
+
+
+def raising_ahead() -> str:
+    """A rank that raises in what it prepares ahead is named, with its error, on the others."""
+    try:
+        with Communicator.create("loader", timeout=30) as comm:
+            loader = MacrobatchNeighborLoader(
+                stores(comm, CASES[0]),
+                [3, 2],
+                whole(CASES[0]).train_mask,
+                batch_size=4,
+                seed=1,
+                prefetch=1,
+                macrobatch_size=1,
+            )
+            group = loader._pipeline._group
+
+            def fails(minibatches: Any, item: Any, number: int) -> Any:
+                if comm.rank == 1 and item.number == 2:
+                    raise ArithmeticError("the third macrobatch")
+                return group(minibatches, item, number)
+
+            loader._pipeline._group = fails
+            list(loader)
+    except (CommError, ArithmeticError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def automatic_sizes() -> None:
+    """Ranks without seed nodes do not decide how large a macrobatch is."""
+    with Communicator.create("loader", timeout=30) as comm:
+        for case in CASES[2:4]:
+            loader = MacrobatchNeighborLoader(
+                stores(comm, case), [3, 2], whole(case).train_mask, batch_size=4, seed=1
+            )
+            assert loader.sizes.macrobatch == loader.sizes.fetch == len(loader) > 1
 
 
 def refusals() -> None:

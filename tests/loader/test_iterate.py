@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+from pyg_batchgnn.loader.iterate import iterate
+
 from .graphs import assert_same, make_data, make_loader
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -112,6 +114,26 @@ def test_how_far_ahead() -> None:
             begun = loader.stats().total.minibatches
             assert begun <= min(10, 2 * (number // 2 + 1 + prefetch))
         assert loader.stats().total.minibatches == 10
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_the_garbage_collector_on_the_thread_that_prepares() -> None:
+    """It may find a dropped iterator there, and must not wait for the thread it is on."""
+    let_go, collected = threading.Event(), threading.Event()
+
+    def make(item: Any) -> Iterator[Any]:
+        if item == 1:
+            assert let_go.wait(10)
+            gc.collect()
+            collected.set()
+        yield item
+
+    batches: list[Any] = [iterate(make, iter(range(9)), 1)]
+    next(batches[0])
+    batches.append(batches)  # a cycle
+    del batches
+    let_go.set()
+    assert collected.wait(10)
 
 
 def test_it_works_beside_the_user() -> None:

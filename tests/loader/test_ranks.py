@@ -23,9 +23,18 @@ def test_rounds_and_rows_are_those_of_the_formulas(ranks: int, hosts: Sequence[i
     run_ranks(f"{JOBS}:counts", ranks, hosts=hosts)
 
 
-@pytest.mark.parametrize("job", ["sums_of_losses", "resumed", "stopping", "refusals", "bfloat16"])
+@pytest.mark.parametrize(
+    "job", ["sums_of_losses", "resumed", "stopping", "refusals", "bfloat16", "dropped", "automatic_sizes"]
+)
 def test_three_ranks(job: str) -> None:
     run_ranks(f"{JOBS}:{job}", 3, hosts=[0, 1, 1])
+
+
+def test_an_error_in_what_is_prepared_ahead_is_told_to_the_others() -> None:
+    first, second, third = (one.value for one in run_ranks(f"{JOBS}:raising_ahead", 3))
+    assert second == "ArithmeticError: the third macrobatch"
+    for text in (first, third):
+        assert "rank 1 (host 0) raised ArithmeticError: the third macrobatch" in text
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
