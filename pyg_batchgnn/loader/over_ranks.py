@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import BaseSampler
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Handle
 from pyg_batchgnn.loader.arguments import Sampling, count_seeds, drawn_seed, seed_nodes
 from pyg_batchgnn.loader.budget import Ahead, Probe, Sizes, choose_sizes, probe_batches, probe_of
@@ -119,11 +120,9 @@ class RanksNeighborLoader(MacrobatchNeighborLoader):
         if self._wanted.schedule == "global":
             return GlobalSchedule(nodes.numel(), comm.rank, comm.size, *shape)
         part = self._graph.part
-        row = torch.searchsorted(part.node, nodes)
-        is_own = part.node[row.clamp(max=max(part.num_nodes - 1, 0))] == nodes if part.num_nodes else row < 0
-        own = is_own.nonzero().view(-1)
+        own, row = _rows_of(part.node, nodes)
         self._own_internal = torch.full_like(nodes, -1)
-        self._own_internal[own] = row[own] + part.first
+        self._own_internal[own] = row + part.first
         counts = comm.all_gather_json(own.numel())
         self._partition = comm.all_gather_json(f"{minibatch_key(part.node):016x}")
         return LocalSchedule(own, counts, comm.rank, *shape)
@@ -256,6 +255,19 @@ class RanksNeighborLoader(MacrobatchNeighborLoader):
 
     def _change_data(self) -> None:
         raise AttributeError("a loader over ranks reads the stores that it was made with; make another one")
+
+
+def _rows_of(node: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Which positions of `wanted` [s] are of a part's nodes [n], and in which rows of the part these are."""
+    order = None
+    if not ops.is_ascending(node):  # a saved partition that another number of ranks has loaded
+        node, order = node.sort()
+    if not node.numel():
+        return node, node
+    row = torch.searchsorted(node, wanted)
+    found = (node[row.clamp(max=node.numel() - 1)] == wanted).nonzero().view(-1)
+    row = row[found]
+    return found, row if order is None else order[row]
 
 
 class _NoSampler(BaseSampler):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from pyg_batchgnn.data import Dataset
 from tests.comm.ranks import run_ranks
 
 from .runs import SMALL, batchgnn, records, weights
@@ -175,3 +176,16 @@ def test_who_owns_a_node_changes_no_bit_of_global_training(graph_folder: Path, t
     for way in ways:
         assert_same_tensors(tmp_path / "random", tmp_path / way)
         assert records(tmp_path / "random") == records(tmp_path / way)
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_every_training_node_is_trained_whatever_the_number_of_saved_parts(
+    graph_folder: Path, small_graph: Dataset, tmp_path: Path, parts: int
+) -> None:
+    saved = tmp_path / "parts"
+    assert batchgnn("partition", graph_folder, "--out", saved, "--parts", parts) == 0
+    options = ["--schedule", "local", "--last-batch", "keep", "--partition", saved, "--epochs", 1]
+    (seen,) = launch(2, {"arguments": train(graph_folder, tmp_path / "run", *options)})
+    assert_ended(seen, 0)
+    trained = sorted(chain.from_iterable(chain.from_iterable(one["seeds"] for one in seen)))
+    assert trained == small_graph.train_idx.sort().values.tolist()
