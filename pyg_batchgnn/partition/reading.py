@@ -84,7 +84,7 @@ def read_slice(dataset: Dataset, comm: Communicator, row_bytes: int = 12) -> Rea
     first, last = int(bounds[comm.rank]), int(bounds[comm.rank + 1])
     indptr = torch.zeros(last - first + 1, dtype=torch.int64)
     for rows in shared_rounds(comm, edges, row_bytes):
-        destination = dataset.edge_index[1, rows.start : rows.stop].to(id_dtype(nodes))
+        destination = dataset.edge_index[1, rows.start : rows.stop].to(id_dtype(nodes)).contiguous()
         found = send(comm, destination, group_by_range(destination, bounds)).rows
         ops.count_values(found, first, indptr[1:])
     torch.cumsum(indptr, 0, out=indptr)
@@ -123,10 +123,10 @@ def _balanced_bounds(dataset: Dataset, comm: Communicator) -> Tensor:
     weight = torch.zeros(-(-nodes // width) + 1, dtype=torch.int64)
     problem = ""
     for rows in shared_rounds(comm, edges, 12):
-        piece = dataset.edge_index[:, rows.start : rows.stop]
-        problem = problem or outside(piece[0], nodes) or outside(piece[1], nodes)
+        source, destination = (ids[rows.start : rows.stop].contiguous() for ids in dataset.edge_index)
+        problem = problem or outside(source, nodes) or outside(destination, nodes)
         if not problem:
-            ops.count_values(piece[1] >> shift, 0, weight)
+            ops.count_values(destination >> shift, 0, weight)
     raise_together(comm, dataset, "edge_index", problem)
     comm.all_reduce(weight, Kind.PARTITION)
     weight[:-1] += width

@@ -33,11 +33,14 @@ from tests.partition.split import split_graph
 
 
 def graph(seed: int, nodes: int, edges: int, *, skew: bool = False, attributes: bool = True) -> Dataset:
-    """A random multigraph with self loops, the same on every rank; skewed ones have hubs at low ids."""
+    """A random multigraph with self loops, the same on every rank; skewed ones have hubs at low ids, every
+    third seed gives strided edges."""
     draw = torch.Generator().manual_seed(seed)
     edge_index = torch.randint(0, max(nodes, 1), (2, edges), generator=draw)
     if skew:
         edge_index = edge_index * edge_index // max(nodes, 1)
+    if seed % 3 == 0:
+        edge_index = edge_index.t().contiguous().t()  # as a table of edges gives it
     order = torch.randperm(nodes, generator=draw)
     train, val, test = order.split([nodes // 2, nodes // 4, nodes - nodes // 2 - nodes // 4])
     return Dataset(
