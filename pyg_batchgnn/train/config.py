@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, TypeAlias
@@ -10,6 +11,9 @@ from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.errors import TrainError
 
 Size: TypeAlias = int | Literal["auto"]
+Bounds: TypeAlias = dict[str, tuple[float | Literal["auto"] | None, float, float]]
+#: Largest counts, threads and seconds: what kernels, machines and torch's milliseconds can take.
+_COUNT, _THREADS, _SECONDS = 2**31 - 1, 4096, 2_000_000
 #: Ways to decide who owns which node.
 POLICIES = ("random", "contiguous", "ldg", "fennel")
 
@@ -208,28 +212,32 @@ class TrainConfig:
 
 def _check_ranges(config: TrainConfig) -> None:
     model, sampling, optimiser, run = config.model, config.sampling, config.optimiser, config.run
-    at_least: dict[str, tuple[float | Literal["auto"] | None, float]] = {
-        "model.num_layers": (model.num_layers, 1),
-        "model.hidden": (model.hidden, 1),
-        "model.heads": (model.heads, 1),
-        "sampling.batch_size": (sampling.batch_size, 1),
-        "sampling.test_batch_size": (sampling.test_batch_size, 1),
-        "sampling.macrobatch_size": (sampling.macrobatch_size, 1),
-        "sampling.fetch_size": (sampling.fetch_size, 1),
-        "sampling.memory_budget": (sampling.memory_budget, 1),
-        "sampling.prefetch": (sampling.prefetch, 0),
-        "optimiser.learning_rate": (optimiser.learning_rate, 0),
-        "optimiser.weight_decay": (optimiser.weight_decay, 0),
-        "run.epochs": (run.epochs, 1),
-        "run.seed": (run.seed, 0),
-        "run.threads": (run.threads, 1),
-        "run.evaluate_every": (run.evaluate_every, 1),
-        "run.checkpoint_seconds": (run.checkpoint_seconds, 0),
-        "ranks.timeout": (config.ranks.timeout, 1),
+    bounds: Bounds = {
+        "model.num_layers": (model.num_layers, 1, _COUNT),
+        "model.hidden": (model.hidden, 1, _COUNT),
+        "model.heads": (model.heads, 1, _COUNT),
+        "sampling.batch_size": (sampling.batch_size, 1, _COUNT),
+        "sampling.test_batch_size": (sampling.test_batch_size, 1, _COUNT),
+        "sampling.macrobatch_size": (sampling.macrobatch_size, 1, _COUNT),
+        "sampling.fetch_size": (sampling.fetch_size, 1, _COUNT),
+        "sampling.memory_budget": (sampling.memory_budget, 1, 2**63 - 1),
+        "sampling.prefetch": (sampling.prefetch, 0, _COUNT),
+        "optimiser.learning_rate": (optimiser.learning_rate, 0, math.inf),
+        "optimiser.weight_decay": (optimiser.weight_decay, 0, math.inf),
+        "run.epochs": (run.epochs, 1, _COUNT),
+        "run.seed": (run.seed, 0, 2**64 - 1),
+        "run.threads": (run.threads, 1, _THREADS),
+        "run.evaluate_every": (run.evaluate_every, 1, _COUNT),
+        "run.checkpoint_seconds": (run.checkpoint_seconds, 0, math.inf),
+        "ranks.timeout": (config.ranks.timeout, 1, _SECONDS),
     }
-    for name, (value, low) in at_least.items():
-        if value is not None and value != "auto" and not value >= low:
+    for name, (value, low, high) in bounds.items():
+        if value is None or value == "auto":
+            continue
+        if not value >= low:
             raise TrainError(f"{name} must be at least {low}, got {value}")
+        if value > high:
+            raise TrainError(f"{name} must be at most {high}, got {value}")
     if not 0.0 <= model.dropout < 1.0:
         raise TrainError(f"model.dropout must be at least 0 and below 1, got {model.dropout}")
 

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.train.config import RanksConfig
-from pyg_batchgnn.train.errors import ToldElsewhereError
+from pyg_batchgnn.train.errors import ToldElsewhereError, TrainError
 
 T = TypeVar("T")
 
@@ -40,10 +41,19 @@ class Ranks(contextlib.ExitStack):
         """Meets the other ranks; on the main thread.
 
         Raises:
+            TrainError: torch has no such backend, or the launcher's environment is not whole.
             CommError: they did not come in time, or run something else.
         """
+        if "WORLD_SIZE" in os.environ and not dist.is_backend_available(config.backend):
+            raise TrainError(
+                f"ranks.backend is {config.backend!r}, which this torch does not have; "
+                "take gloo, or one that torch was built with or that an imported package has registered"
+            )
         made = {"timeout": config.timeout, "backend": config.backend}
-        sampling = Communicator.create("sampling", **made)  # type: ignore[arg-type]
+        try:
+            sampling = Communicator.create("sampling", **made)  # type: ignore[arg-type]
+        except ValueError as error:
+            raise TrainError(str(error)) from error
         return cls(sampling, Communicator.create("training", **made))  # type: ignore[arg-type]
 
     @property

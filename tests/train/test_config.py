@@ -124,6 +124,10 @@ def test_any_field_can_be_assigned(text: str, section: str, field: str, value: A
         ("sampling.macrobatch_size=huge", "sampling.macrobatch_size must be a whole number or 'auto'"),
         ("sampling.macrobatch_size=0", "sampling.macrobatch_size must be at least 1, got 0"),
         ("sampling.memory_budget=-1", "sampling.memory_budget must be at least 1"),
+        (f"run.seed={2**64}", f"run.seed must be at most {2**64 - 1}, got {2**64}"),
+        (f"sampling.batch_size={2**31}", "sampling.batch_size must be at most 2147483647"),
+        ("run.threads=1000000", "run.threads must be at most 4096"),
+        ("ranks.timeout=1e20", "ranks.timeout must be at most 2000000"),
     ],
 )
 def test_mistakes_are_named(text: str, message: str) -> None:

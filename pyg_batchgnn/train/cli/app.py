@@ -20,6 +20,8 @@ from pyg_batchgnn.train.errors import ToldElsewhereError, TrainError
 USER_MISTAKE = 2
 PEER_FAILED = 3
 DEBUG_VARIABLE = "PYG_BATCHGNN_DEBUG"
+#: What torch says, in a RuntimeError, where a tensor does not fit.
+_NO_MEMORY = "DefaultCPUAllocator"
 
 app = typer.Typer(
     name="batchgnn",
@@ -61,6 +63,10 @@ def main(arguments: list[str] | None = None) -> None:
         status = _mistake(error.format_message())
     except OSError as error:
         status = _mistake(str(error))
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and _NO_MEMORY not in str(error):
+            raise
+        status = _mistake(f"not enough memory: {error}; a smaller batch, fanout or hidden size needs less")
     except (KeyboardInterrupt, typer.Abort):
         print("batchgnn: interrupted", file=sys.stderr)
         status = 130
