@@ -7,7 +7,7 @@ from pyg_batchgnn.partition.load import load_partition, verify_partition
 from pyg_batchgnn.partition.part import Part, directory_slice, slice_size
 from pyg_batchgnn.partition.policy import Direct, Neighbours, Policy, Score, Streaming, StreamState
 from pyg_batchgnn.partition.report import PartCounts, PartitionReport, report_partition
-from pyg_batchgnn.partition.save import save_partition
+from pyg_batchgnn.partition.save import refuse_existing, save_partition
 from pyg_batchgnn.partition.shared import ArraySpec, allocate_on_host, share_arrays, share_tables
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "load_partition",
     "partition",
     "partition_parts",
+    "refuse_existing",
     "report_partition",
     "save_partition",
     "share_arrays",

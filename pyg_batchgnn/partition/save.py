@@ -78,9 +78,22 @@ def together(comm: Communicator, work: Callable[[], T]) -> T:
     return result[0]
 
 
-def _begin(path: Path, temporary: Path) -> None:
+def refuse_existing(folder: str | Path, comm: Communicator) -> None:
+    """What `save_partition` would refuse, before any work. Collective.
+
+    Raises:
+        DatasetError: on every rank, if the folder exists.
+    """
+    together(comm, lambda: _refuse(Path(folder).expanduser()) if comm.rank == 0 else None)
+
+
+def _refuse(path: Path) -> None:
     if path.exists():
         raise DatasetError(f"{path}: exists already; remove it or choose another folder")
+
+
+def _begin(path: Path, temporary: Path) -> None:
+    _refuse(path)
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
 

@@ -13,10 +13,12 @@ from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.partition import Part, load_partition, partition, report_partition
+from pyg_batchgnn.partition.folder_meta import read_partition_meta
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
 from pyg_batchgnn.train.config import POLICIES, LayerSource, Precision, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.fingerprint import fingerprint
 from pyg_batchgnn.train.graphs import Batches, loader_arguments
 from pyg_batchgnn.train.network import Network
 from pyg_batchgnn.train.ranks import Ranks
@@ -93,6 +95,12 @@ def _part(dataset: Dataset, config: TrainConfig, comm: Communicator) -> Part:
         raise TrainError(
             f"{source}: is of a graph of {part.book.num_nodes} nodes and {part.num_edges} edges, but "
             f"{dataset.name} has {dataset.num_nodes} and {dataset.num_edges}; partition that"
+        )
+    made_of = read_partition_meta(Path(source).expanduser()).origin.get("fingerprint")
+    if made_of not in (None, fingerprint(dataset).to_dict()):  # None: saved by a script
+        raise TrainError(
+            f"{source}: is of a graph of as many nodes and edges as {dataset.name}, but with other edges, "
+            f"features, labels or splits; partition {dataset.name} anew"
         )
     return part
 

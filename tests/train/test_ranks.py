@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.data import Dataset, GeneratorSpec, generate_folder
 from tests.comm.ranks import run_ranks
 
 from .runs import SMALL, batchgnn, records, weights
@@ -176,6 +179,23 @@ def test_who_owns_a_node_changes_no_bit_of_global_training(graph_folder: Path, t
     for way in ways:
         assert_same_tensors(tmp_path / "random", tmp_path / way)
         assert records(tmp_path / "random") == records(tmp_path / way)
+
+
+def test_a_partition_of_a_graph_with_other_features_is_refused(graph_folder: Path, tmp_path: Path) -> None:
+    spec = GeneratorSpec(nodes=2000, seed=3, degree=8.0, classes=4, features=16, signal=0.1)
+    other, saved = generate_folder(spec, tmp_path / "other"), tmp_path / "parts"
+    assert batchgnn("partition", other, "--out", saved, "--parts", 2) == 0
+    (seen,) = launch(2, {"arguments": train(graph_folder, tmp_path / "run", "--partition", saved)})
+    assert_ended(seen, 2)
+    assert "as many nodes and edges" in seen[0]["err"] and "anew" in seen[0]["err"]
+
+
+def test_a_backend_that_torch_lacks_is_a_mistake_of_one_line(graph_folder: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pyg_batchgnn", *train(graph_folder, tmp_path / "run", "--backend", "x")]
+    world = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **world})
+    assert done.returncode == 2
+    assert done.stderr.startswith("batchgnn: rank 0: ranks.backend is 'x'") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("parts", [2, 3])
