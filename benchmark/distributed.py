@@ -96,7 +96,7 @@ def rows(bench: Bench, network: str) -> list[dict[str, Any]]:  # noqa: ARG001
                 of_ranks = [answer[at] for answer in answers]
                 found.append({"ranks": ranks, "hybrid": hybrid, "macrobatch": size, "of_ranks": of_ranks})
                 print(f"  {ranks} ranks, B={size or 'all'}{', hybrid' if hybrid else ''}:", end=" ")
-                print([one["features"]["rows"] for one in of_ranks], flush=True)
+                print([one["rows_fetched"] for one in of_ranks], flush=True)
     return found
 
 

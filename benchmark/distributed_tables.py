@@ -151,6 +151,24 @@ def _partitioning(part: Result) -> str:
     )
 
 
+def rank_accuracy(result: Result) -> str:
+    """Mean test accuracies on one and more ranks, and the paired differences with their lower bounds."""
+    lines = [
+        [
+            f"{dataset}, {figures['ranks']} ranks",
+            str(found["seeds"]),
+            f"{found['mean'][str(figures['ranks'])]:.2f}",
+            f"{found['mean']['1']:.2f}",
+            f"{figures['mean_difference']:+.2f}",
+            f"{figures['lower_95']:+.2f}",
+        ]
+        for dataset, found in result["datasets"].items()
+        for figures in found["pairs"]
+    ]
+    header = ["", "seeds", "%", "one process, %", "mean difference", "lower 95 % bound"]
+    return table(header, lines)
+
+
 WRITERS = {
     "rows": _rows,
     "network": _network,

@@ -196,11 +196,36 @@ def _fetched(axes: Any, part: Result) -> None:
     least = [statistics.mean(of_ranks(one, "distinct")) / 1e6 for one in chosen]
     bars = axes.bar(names, rows, color=OURS_COLOUR)
     axes.bar_label(bars, labels=[f"{value:.2f}" for value in rows], padding=2)
-    axes.plot(names, least, "_", markersize=40, color="black", label="distinct remote rows: the least")
+    left, right = ([at + by_half for at in range(len(least))] for by_half in (-0.4, 0.4))
+    axes.hlines(least, left, right, color="black", label="distinct remote rows: the least")
     axes.set_ylabel("million feature rows a rank")
     axes.set_title("fetched in an epoch", fontsize=10)
     axes.margins(y=0.15)
     axes.legend()
+
+
+def _rank_accuracy_plot(result: Result) -> Any:
+    """Mean paired difference to one process and its lower bound, a mark a data set and number of ranks."""
+    figure, axes = plt.subplots(figsize=(5.5, 3.2))
+    names: list[str] = []
+    for dataset, found in result["datasets"].items():
+        for figures in found["pairs"]:
+            low = figures["mean_difference"] - figures["lower_95"]
+            axes.errorbar(
+                len(names),
+                figures["mean_difference"],
+                yerr=[[low], [0]],
+                fmt="D",
+                color=OURS_COLOUR,
+                capsize=6,
+            )
+            names.append(f"{dataset}\n{figures['ranks']} ranks")
+    axes.axhline(0, color="black", linewidth=0.5)
+    axes.axhline(-0.5, color=PEER_COLOUR, linewidth=0.5, linestyle="--")
+    axes.set_xticks(range(len(names)), names, fontsize=8)
+    axes.margins(x=0.15)
+    axes.set_ylabel("accuracy points against one process")
+    return figure
 
 
 DRAWN: dict[str, Callable[[Any, Result], None]] = {"network": _preparation, "rows": _fetched}
@@ -214,6 +239,7 @@ PLOTS: dict[str, Callable[[Result], Any]] = {
     "accuracy": _accuracy_plot,
     "convergence": _convergence_plot,
     "distributed": _distributed_plot,
+    "rank_accuracy": _rank_accuracy_plot,
 }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import tables
 from cli import RESULTS
-from distributed_tables import distributed
+from distributed_tables import distributed, rank_accuracy
 from settings import HERE
 from tables import Result
 from training_tables import footprint, layers, training
@@ -30,6 +30,7 @@ RENDERERS: dict[str, Callable[[Result], str]] = {
     "accuracy": tables.accuracy,
     "convergence": tables.convergence,
     "distributed": distributed,
+    "rank_accuracy": rank_accuracy,
 }
 
 
