@@ -6,32 +6,34 @@ import contextlib
 import functools
 import itertools
 import threading
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.sampler import BaseSampler
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Handle
-from pyg_batchgnn.loader.arguments import Sampling, count_seeds, drawn_seed, seed_nodes
+from pyg_batchgnn.loader.arguments import Sampling, count_seeds, seed_nodes
 from pyg_batchgnn.loader.budget import Ahead, Probe, Sizes, choose_sizes, probe_batches, probe_of
 from pyg_batchgnn.loader.neighbor_loader import MacrobatchNeighborLoader
 from pyg_batchgnn.loader.options import Export
 from pyg_batchgnn.loader.order import LastBatch, as_list
 from pyg_batchgnn.loader.position import Run
+from pyg_batchgnn.loader.rank_arguments import (
+    NoSampler,
+    refuse_over_ranks,
+    seed_of_rank_0,
+    split_nodes,
+    spread_stores,
+    without_workers,
+)
 from pyg_batchgnn.loader.rank_pipeline import RankItem, RankPipeline, Wanted
-from pyg_batchgnn.loader.reading import Features
 from pyg_batchgnn.loader.schedule import Order
 from pyg_batchgnn.loader.steps import GlobalSchedule, LocalSchedule, Schedule, Visit
 from pyg_batchgnn.ops import minibatch_key
 from pyg_batchgnn.sample import SamplingPlan
-from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
-
-_NO_WORKERS = ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context")
 
 
 class RanksNeighborLoader(MacrobatchNeighborLoader):
@@ -42,30 +44,30 @@ class RanksNeighborLoader(MacrobatchNeighborLoader):
     """
 
     def _allowed(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        return _without_workers(kwargs)
+        return without_workers(kwargs)
 
     def _prepare(
         self, data: Any, wanted: Sampling, input_nodes: Any, kwargs: dict[str, Any]
     ) -> tuple[Any, Any, dict[str, Any]]:
-        self._features, self._graph = _stores(data)
+        self._features, self._graph = spread_stores(data)
         self._comm.run_job(lambda: None)  # after what another loader prepares
-        _refuse(wanted, self._options.reading.features, kwargs)
+        refuse_over_ranks(wanted, self._options.reading.features, kwargs)
         num_nodes = self._graph.num_nodes
         if isinstance(input_nodes, str):
-            input_nodes = _split_nodes(self._graph, input_nodes)
+            input_nodes = split_nodes(self._graph, input_nodes)
         nodes = seed_nodes(data, input_nodes, num_nodes)
         count_seeds(nodes, kwargs.get("input_id"), num_nodes)
         self._visit = Visit.SHUFFLED if kwargs.pop("shuffle", False) else Visit.IN_ORDER
         self._wanted = wanted
         plan = SamplingPlan.from_pyg(wanted.num_neighbors, wanted.replace)
-        return _NoSampler(plan), nodes, kwargs
+        return NoSampler(plan), nodes, kwargs
 
     def _begin(self) -> None:
         if self.transform_sampler_output is not None:
             raise ValueError("transform_sampler_output is not possible over ranks; use transform")
         comm, options = self._comm, self._options
         comm.check_agreement(self._arguments())
-        self._seed = self._wanted.seed if self._wanted.seed is not None else _seed_of_rank_0(comm)
+        self._seed = self._wanted.seed if self._wanted.seed is not None else seed_of_rank_0(comm)
         self._schedule = self._make_schedule()
         names = options.reading.chosen([*self._features.fields, *self._features.edge_fields])
         edge_names = [name for name in names if name in self._features.edge_fields]
@@ -270,19 +272,6 @@ def _rows_of(node: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
     return found, row if order is None else order[row]
 
 
-class _NoSampler(BaseSampler):
-    """Stands where PyG keeps a sampler that works on its own, which none does over ranks."""
-
-    def __init__(self, plan: SamplingPlan) -> None:
-        self.plan = plan
-
-    def sample_from_nodes(self, *_args: Any, **_kwargs: Any) -> Any:
-        raise NotImplementedError("ranks sample macrobatches together: iterate over the loader")
-
-    def sample_from_edges(self, *_args: Any, **_kwargs: Any) -> Any:
-        raise NotImplementedError("ranks sample macrobatches together: iterate over the loader")
-
-
 def _ahead(
     comm: Communicator, make: Callable[[Any], list[Any]], items: Iterator[Any], depth: int
 ) -> Iterator[Any]:
@@ -317,56 +306,6 @@ def _drained(pending: deque[Handle[list[Any]]]) -> Iterator[Any]:
     batches.reverse()
     while batches:
         yield batches.pop()
-
-
-def _seed_of_rank_0(comm: Communicator) -> int:
-    """Every rank draws one, so that their generators stay in step."""
-    return int(comm.broadcast(torch.tensor([drawn_seed()])))
-
-
-def _stores(data: Any) -> tuple[DistFeatureStore, DistGraphStore]:
-    features, graph = data
-    if not isinstance(features, DistFeatureStore) or not isinstance(graph, DistGraphStore):
-        raise TypeError(
-            f"data must be (DistFeatureStore, DistGraphStore), got ({type(features).__name__}, "
-            f"{type(graph).__name__})"
-        )
-    if features.comm is not graph.comm:
-        raise ValueError("the feature store and the graph store must be made with the same communicator")
-    return features, graph
-
-
-def _refuse(wanted: Sampling, features: Features, kwargs: dict[str, Any]) -> None:
-    """Raises for what a loader over ranks cannot do."""
-    if wanted.given is not None:
-        raise ValueError("neighbor_sampler works in one process; over ranks give num_neighbors and seed")
-    for name in ("generator", "sampler", "batch_sampler"):
-        if kwargs.get(name) is not None:
-            raise ValueError(
-                f"{name} may draw another order on every rank; over ranks use shuffle=True, which is a keyed "
-                f"permutation by seed and epoch"
-            )
-    if features is Features.IN_PLACE:
-        raise ValueError("features='in_place' is for one process; over ranks rows are copied")
-
-
-def _without_workers(kwargs: dict[str, Any]) -> dict[str, Any]:
-    if kwargs.get("num_workers", 0) > 0:
-        warnings.warn(
-            f"num_workers={kwargs['num_workers']}: worker processes cannot talk to other ranks, so the "
-            f"loader does the work itself; use prefetch=1 to prepare macrobatches beside training",
-            stacklevel=5,
-        )
-    return {name: value for name, value in kwargs.items() if name not in _NO_WORKERS}
-
-
-def _split_nodes(graph: DistGraphStore, name: str) -> Tensor:
-    """Original ids of a split's nodes, ascending, on every rank; collective."""
-    names = sorted({key for keys in graph.comm.all_gather_json(sorted(graph.part.splits)) for key in keys})
-    if name not in names:
-        raise ValueError(f"the graph has no split {name!r}; it has {', '.join(names) or 'none'}")
-    rows = graph.part.splits.get(name, torch.empty(0, dtype=torch.int64))
-    return graph.comm.all_gather(graph.part.node[rows]).rows.sort().values
 
 
 def _described(loader: RanksNeighborLoader) -> dict[str, Any]:

@@ -16,14 +16,13 @@ from torch.utils.data import get_worker_info
 from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
-from pyg_batchgnn import ops
 from pyg_batchgnn.fetch import fetch_group, point_into
 from pyg_batchgnn.loader.filter import Gatherer, add_sample_info
 from pyg_batchgnn.loader.options import Export
 from pyg_batchgnn.loader.order import WorkItem
 from pyg_batchgnn.loader.reading import Reading
 from pyg_batchgnn.loader.source import DataSource, Source, StoreSource
-from pyg_batchgnn.loader.stats import Counters, StatsBook
+from pyg_batchgnn.loader.stats import Counters, StatsBook, sampling_counters
 from pyg_batchgnn.sample import MacrobatchSampler, Minibatch
 from pyg_batchgnn.sample.pyg import to_sampler_output
 
@@ -79,17 +78,7 @@ class Pipeline:
             dataclasses.replace(minibatch, input_id=one.input_id)
             for minibatch, one in zip(sampled, inputs, strict=True)
         ]
-        self.book.open(
-            Counters(
-                minibatches=len(minibatches),
-                nodes=sum(minibatch.num_nodes for minibatch in minibatches),
-                edges=sum(minibatch.num_edges for minibatch in minibatches),
-                unique_nodes=ops.count_unique_nodes(
-                    [minibatch.node for minibatch in minibatches], self.sampler.graph.num_nodes
-                ),
-                sample_seconds=time.perf_counter() - begin,
-            )
-        )
+        self.book.open(sampling_counters(minibatches, self.sampler.graph.num_nodes, begin))
         return minibatches
 
     def batches(self, item: WorkItem, export: Export, fetch_size: int) -> Iterator[Any]:

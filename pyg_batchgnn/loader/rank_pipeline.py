@@ -19,7 +19,7 @@ from pyg_batchgnn.fetch import RemoteFetch
 from pyg_batchgnn.loader.filter import Gatherer, add_sample_info, edge_index_of
 from pyg_batchgnn.loader.options import Export
 from pyg_batchgnn.loader.pipeline import drain
-from pyg_batchgnn.loader.stats import Counters, StatsBook
+from pyg_batchgnn.loader.stats import Counters, StatsBook, sampling_counters
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, Minibatch, RelaySampler, SamplingPlan
 from pyg_batchgnn.sample.pyg import to_sampler_output
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
@@ -94,17 +94,7 @@ class RankPipeline:
         topology."""
         begin = time.perf_counter()
         minibatches = self._sample(self._sampler, item)
-        self.book.open(
-            Counters(
-                minibatches=len(minibatches),
-                nodes=sum(minibatch.num_nodes for minibatch in minibatches),
-                edges=sum(minibatch.num_edges for minibatch in minibatches),
-                unique_nodes=ops.count_unique_nodes(
-                    [minibatch.node for minibatch in minibatches], self.graph.num_nodes
-                ),
-                sample_seconds=time.perf_counter() - begin,
-            )
-        )
+        self.book.open(sampling_counters(minibatches, self.graph.num_nodes, begin))
         return minibatches
 
     def batches(self, item: RankItem, fetch_size: int) -> Iterator[Any]:

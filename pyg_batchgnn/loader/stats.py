@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+
+from pyg_batchgnn.ops import count_unique_nodes
+from pyg_batchgnn.sample import Minibatch
 
 
 @dataclass
@@ -23,6 +28,18 @@ class Counters:
     def add(self, other: Counters) -> None:
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+
+def sampling_counters(minibatches: Sequence[Minibatch], num_nodes: int, begin: float) -> Counters:
+    """What sampling a macrobatch counts; distinct nodes before the seconds since ``begin``, by
+    `time.perf_counter`, are taken. ``num_nodes``: of the graph that their ids are of."""
+    return Counters(
+        minibatches=len(minibatches),
+        nodes=sum(minibatch.num_nodes for minibatch in minibatches),
+        edges=sum(minibatch.num_edges for minibatch in minibatches),
+        unique_nodes=count_unique_nodes([minibatch.node for minibatch in minibatches], num_nodes),
+        sample_seconds=time.perf_counter() - begin,
+    )
 
 
 @dataclass(frozen=True)

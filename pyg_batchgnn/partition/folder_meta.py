@@ -118,10 +118,6 @@ def read_partition_meta(folder: Path) -> PartitionMeta:
     return meta
 
 
-def _promise(said: Mapping[str, Any]) -> ArrayPromise:
-    return ArrayPromise(str(said["dtype"]), tuple(map(int, said["shape"])), str(said["sha256"]))
-
-
 def _check_shapes(path: Path, meta: PartitionMeta) -> None:
     """Every part has the arrays that it needs, of the sizes that the offsets give them."""
     edges = 0

@@ -175,18 +175,15 @@ def _conclude(
     if not ranks.is_first:
         return outcome
     records = read_records(folder.metrics)
+    if result is not None:  # before the plots: a plot that fails must not cost the result
+        write_json(folder.result, asdict(result))
+        console.print(final_table(result, records), highlight=False)
+        plot_phases(result.phases, f"Wall time by phase: {folder.path.name}", folder.path / "phases.png")
     if records:
         best = max(records, key=lambda r: -1.0 if r.val_accuracy is None else r.val_accuracy).epoch
         plot_learning(records, f"{dataset.name}: {folder.path.name}", best, folder.path / "learning.png")
-    if result is None:
-        console.print(
-            f"stopped; go on with: batchgnn train --resume {folder.path}", highlight=False, soft_wrap=True
-        )
-        return outcome
-    plot_phases(result.phases, f"Wall time by phase: {folder.path.name}", folder.path / "phases.png")
-    write_json(folder.result, asdict(result))
-    console.print(final_table(result, records), highlight=False)
-    console.print(f"written to {folder.path}", highlight=False, soft_wrap=True)
+    ending = "written to" if result is not None else "stopped; go on with: batchgnn train --resume"
+    console.print(f"{ending} {folder.path}", highlight=False, soft_wrap=True)
     return outcome
 
 
