@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyg_batchgnn.cache import AggregationCache
     from pyg_batchgnn.comm import Communicator
     from pyg_batchgnn.loader import MacrobatchNeighborLoader
     from pyg_batchgnn.sample import (
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AggregationCache",
     "Communicator",
     "CscGraph",
     "DistFeatureStore",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 _ROOMS = {
+    "AggregationCache": "cache",
     "Communicator": "comm",
     "CscGraph": "store",
     "DistFeatureStore": "store",

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "pyg_batchgnn"
 KERNELS = ROOT / "csrc" / "kernels"
 
 #: From left to right; a room imports rooms to its left.
-ROOMS = ("data", "comm", "partition", "store", "sample", "fetch", "loader", "train")
+ROOMS = ("data", "comm", "partition", "store", "cache", "sample", "fetch", "loader", "train")
 #: Everybody's: the compiled operators. Of the package's own files only the front door knows rooms.
 EVERYBODYS = {"ops"}
 #: Layers know nothing but the operators; training builds models from them.

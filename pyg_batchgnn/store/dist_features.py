@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -86,6 +88,23 @@ class DistFeatureStore(FeatureStore):
     ) -> RowReader:
         """Reads rows by internal id, the same attributes on every rank."""
         return RowReader(self.book, self.part.num_edges, self.comm, self.held, names, edge_names, threads)
+
+    def beside(self, name: str, rows: Mapping[int, Tensor]) -> DistFeatureStore:
+        """The same store with one more node attribute, which is not copied.
+
+        Args:
+            name: of the attribute.
+            rows: by rank, for all ranks in ``held``: [n, ...] a row a node of the rank, of the same type
+                everywhere.
+        """
+        if name in self.own.tables:
+            raise ValueError(f"the graph has a node attribute {name!r} already; rename it")
+        other = copy.copy(self)
+        other.held = {
+            rank: dataclasses.replace(holding, tables={**holding.tables, name: rows[rank]})
+            for rank, holding in self.held.items()
+        }
+        return other
 
     # PyG's interface ###############################################################################
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pyg_batchgnn.cache import is_aggregation_cache, verify_aggregation_cache
 from pyg_batchgnn.data import GeneratorSpec, available_datasets, generate_folder, load_dataset, verify_folder
 from pyg_batchgnn.partition import is_partition, verify_partition
 
@@ -81,7 +82,7 @@ def generate(
 
 
 def verify(folder: Annotated[Path, typer.Argument(help="A folder that this program wrote.")]) -> None:
-    """Check a data folder or a partition against its checksums.
+    """Check a data folder, a partition or an aggregation cache against its checksums.
 
     [bold]Example[/bold]
 
@@ -89,6 +90,8 @@ def verify(folder: Annotated[Path, typer.Argument(help="A folder that this progr
     """
     if is_partition(folder):
         verify_partition(folder)
+    elif is_aggregation_cache(folder):
+        verify_aggregation_cache(folder)
     else:
         verify_folder(folder)
     typer.echo(f"{folder}: all files are as they were written")

@@ -1,0 +1,7 @@
+"""Aggregations of the input features, made before training (BatchGNN, section 3 and appendices B and C)."""
+
+from pyg_batchgnn.cache.aggregation_cache import AggregationCache
+from pyg_batchgnn.cache.folder import is_aggregation_cache, verify_aggregation_cache
+from pyg_batchgnn.cache.kinds import Aggregation
+
+__all__ = ["Aggregation", "AggregationCache", "is_aggregation_cache", "verify_aggregation_cache"]

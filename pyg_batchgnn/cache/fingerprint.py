@@ -1,0 +1,103 @@
+"""Recognises the graph and the features that a cache was made of, however they are spread over ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.cache.build import row_blocks
+from pyg_batchgnn.cache.neighbourhood import Neighbourhood, Piece
+
+#: Odd numbers of 64 bits.
+_SOURCE, _TARGET, _NODE = 0x1E3779B97F4A7C15, -0x40A7B892E31B1A47, 0x2545F4914F6CDD1D
+_FIRST, _SECOND = -0x61C8864680B583EB, -0x3B314601E57A13AD
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Counts, and sums of digests over all edges and over all rows of features, modulo 2**64.
+
+    Attributes:
+        num_nodes, num_edges: of the graph.
+        columns, dtype: of the features.
+        edges: digest of the edges, whatever their order, by original ids.
+        features: digest of the features by original id.
+    """
+
+    num_nodes: int
+    num_edges: int
+    columns: int
+    dtype: str
+    edges: str
+    features: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Fingerprint:
+        """The way back; raises TypeError or KeyError where values are others."""
+        return cls(**{field.name: type_of(field.type)(values[field.name]) for field in fields(cls)})
+
+    def differences(self, other: Fingerprint) -> list[str]:
+        """What is not the same in another one, in words."""
+        said = {"num_nodes": "nodes", "num_edges": "edges", "columns": "feature columns", "dtype": "dtype"}
+        found = [
+            f"{getattr(other, name)} {word} instead of {getattr(self, name)}"
+            for name, word in said.items()
+            if getattr(self, name) != getattr(other, name)
+        ]
+        if found:
+            return found
+        digests = {"edges": "other edges", "features": "other features"}
+        return [word for name, word in digests.items() if getattr(self, name) != getattr(other, name)]
+
+
+def type_of(name: Any) -> type:
+    """The class that a field's annotation names."""
+    return {"int": int, "str": str}[str(name)]
+
+
+def digest_edges(own: Neighbourhood, piece: Piece, source: Tensor) -> int:
+    """Sum over a piece's edges. ``source``: [e] int64, their original sources."""
+    mixed = source * _SOURCE
+    mixed += own.node[own.targets(piece.rows)] * _TARGET
+    return _sum(mixed)
+
+
+def digest_features(node: Tensor, table: Tensor) -> int:
+    """Sum over rows of features. ``node``: [n] int64, their original ids."""
+    width = table.size(1) * table.element_size()
+    words = torch.int32 if table.element_size() >= 4 else torch.int16
+    count = width // words.itemsize
+    factor = _scrambled(torch.arange(1, count + 1) * _SOURCE) | 1
+    total = 0
+    for rows in row_blocks(len(table)):
+        block = table[rows.start : rows.stop].contiguous()
+        row = (block.view(words).to(torch.int64) * factor).sum(1) if count else torch.zeros(len(rows)).long()
+        total += _sum(_scrambled(row) + node[rows.start : rows.stop] * _NODE)
+    return total
+
+
+def hexadecimal(total: int) -> str:
+    """A sum of digests as sixteen digits."""
+    return f"{total % (1 << 64):016x}"
+
+
+def _sum(mixed: Tensor) -> int:
+    return int(_scrambled(mixed).sum())
+
+
+def _scrambled(values: Tensor) -> Tensor:
+    """Every bit of the argument changes half of the bits of the result; [n] int64, changed in place."""
+    values ^= values >> 32
+    values *= _FIRST
+    values ^= values >> 29
+    values *= _SECOND
+    values ^= values >> 32
+    return values

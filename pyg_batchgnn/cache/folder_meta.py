@@ -1,0 +1,109 @@
+"""META.json of a folder that holds an aggregation cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from pyg_batchgnn.cache.fingerprint import Fingerprint
+from pyg_batchgnn.cache.kinds import Aggregation
+from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data.errors import broken, missing
+from pyg_batchgnn.data.meta import META_FILE, read_json
+from pyg_batchgnn.partition.folder_meta import ArrayPromise
+
+FORMAT = "pyg_batchgnn.aggregation_cache"
+VERSION = 1
+ARRAY = "aggregates"
+_ANEW = "make the cache anew, or give another folder"
+
+
+@dataclass(frozen=True)
+class CacheMeta:
+    """Contents of META.json.
+
+    Attributes:
+        kind: which aggregation.
+        fingerprint: of what it was made of.
+        promise: of the file.
+        digest: of META.json itself, by which ranks see that they read the same.
+    """
+
+    kind: Aggregation
+    fingerprint: Fingerprint
+    promise: ArrayPromise
+    digest: str = ""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the aggregates."""
+        dtype: torch.dtype = getattr(torch, self.promise.dtype)
+        return dtype
+
+    def write(self, folder: Path) -> None:
+        """Writes META.json."""
+        promise = {
+            "dtype": self.promise.dtype,
+            "shape": list(self.promise.shape),
+            "sha256": self.promise.sha256,
+        }
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "aggregation": self.kind.value,
+            "made_of": self.fingerprint.to_dict(),
+            "arrays": {ARRAY: promise},
+        }
+        (folder / META_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> CacheMeta:
+        """Reads and checks META.json.
+
+        Raises:
+            DatasetNotFoundError: no such file.
+            DatasetError: damaged, of another format or another version.
+        """
+        path = folder / META_FILE
+        if not path.is_file():
+            raise missing(path, "META", "give a folder that AggregationCache.save wrote")
+        content = read_json(path)
+        for key, known in (("format", FORMAT), ("version", VERSION)):
+            if content.get(key) != known:
+                raise broken(path, key, f"is {content.get(key)!r}, expected {known!r}", _ANEW)
+        try:
+            said = content["arrays"][ARRAY]
+            promise = ArrayPromise(
+                str(said["dtype"]), tuple(int(size) for size in said["shape"]), str(said["sha256"])
+            )
+            made_of = Fingerprint.from_dict(content["made_of"])
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            meta = cls(Aggregation(content["aggregation"]), made_of, promise, digest)
+        except (KeyError, TypeError, ValueError) as error:
+            raise broken(path, "contents", f"damaged ({error!r})", _ANEW) from error
+        shape = (made_of.num_nodes, made_of.columns)
+        if promise.shape != shape:
+            fact = f"shape is {list(promise.shape)}, made of {list(shape)}"
+            raise broken(path, ARRAY, fact, _ANEW)
+        if promise.dtype not in ("float32", "float64", "bfloat16"):
+            raise broken(path, ARRAY, f"dtype is {promise.dtype!r}, which no aggregates have", _ANEW)
+        return meta
+
+    def check_kind(self, folder: Path, wanted: Aggregation | None) -> None:
+        """Raises DatasetError where another aggregation is wanted."""
+        if wanted not in (None, self.kind):
+            raise DatasetError(
+                f"{folder}: holds aggregates by {self.kind.value}, but {wanted.value} is wanted; {_ANEW}"
+            )
+
+    def check_fingerprint(self, folder: Path, seen: Fingerprint) -> None:
+        """Raises DatasetError unless it was made of this graph and these features."""
+        if differences := self.fingerprint.differences(seen):
+            raise DatasetError(
+                f"{folder}: the aggregation cache was made of other data: the graph has "
+                f"{', '.join(differences)}; {_ANEW}"
+            )

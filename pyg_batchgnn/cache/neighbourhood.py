@@ -1,0 +1,178 @@
+"""The in-edges whose sources a process aggregates, and where the rows of these sources are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.comm import Header, Kind
+from pyg_batchgnn.partition import Part
+from pyg_batchgnn.store import NODE_ID, CscGraph, DistFeatureStore, RowReader, Wanted
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhood:
+    """The in-edges of the nodes that a process owns.
+
+    Attributes:
+        node: [n] int64 original ids.
+        indptr: [n + 1] int64.
+        indices: [e] int32 or int64, sources; internal ids over ranks, original ones in one process.
+        first: the first node's id among the sources' ids.
+        num_nodes, num_edges: of the whole graph.
+    """
+
+    node: Tensor
+    indptr: Tensor
+    indices: Tensor
+    first: int
+    num_nodes: int
+    num_edges: int
+
+    @classmethod
+    def of_graph(cls, graph: CscGraph) -> Neighbourhood:
+        """All of a graph in one process."""
+        nodes = graph.num_nodes
+        return cls(torch.arange(nodes), graph.indptr, graph.indices, 0, nodes, graph.num_edges)
+
+    @classmethod
+    def of_part(cls, part: Part) -> Neighbourhood:
+        """What a rank owns."""
+        nodes = part.book.num_nodes
+        return cls(part.node, part.indptr, part.indices, part.first, nodes, part.num_edges)
+
+    def edges(self, rows: range) -> Tensor:
+        """Sources of the in-edges of some of the nodes."""
+        return self.indices[int(self.indptr[rows.start]) : int(self.indptr[rows.stop])]
+
+    def targets(self, rows: range) -> Tensor:
+        """[e] int64 for the same edges, which row each one's destination is."""
+        degrees = self.indptr[rows.start : rows.stop + 1].diff()
+        return torch.repeat_interleave(torch.arange(rows.start, rows.stop), degrees)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much may be worked on at once.
+
+    Attributes:
+        sources: distinct ones of a piece; one node's are never divided.
+        edges: of a piece, likewise.
+    """
+
+    sources: int
+    edges: int
+
+    @classmethod
+    def within(cls, budget: int, row_bytes: int) -> Limits:
+        """For pieces that take about ``budget`` bytes: half for the rows, which lie in the message that
+        brought them and in a block, half for the edges, which take up to 48 bytes each."""
+        return cls(max(1, budget // (4 * row_bytes + 32)), max(1, budget // 96))
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some nodes and the rows of their in-edges' sources.
+
+    Attributes:
+        rows: of the neighbourhood.
+        tables: by name, [u, ...] each.
+        indices: [e] for every in-edge, where its source lies in the tables.
+    """
+
+    rows: range
+    tables: dict[str, Tensor]
+    indices: Tensor
+
+
+class Sources(Protocol):
+    """Reads what the sources of edges have."""
+
+    def pieces(self, own: Neighbourhood, limits: Limits) -> Iterator[Piece]:
+        """All nodes of a neighbourhood in pieces; over ranks collective, with empty pieces where others
+        have more."""
+
+
+class HeldSources:
+    """Rows of all nodes, in one process. Pieces are cut by edges: no row is copied."""
+
+    def __init__(self, tables: dict[str, Tensor]) -> None:
+        self._tables = tables
+
+    def pieces(self, own: Neighbourhood, limits: Limits) -> Iterator[Piece]:
+        begin, nodes = 0, own.node.numel()
+        while begin < nodes:
+            rows = range(begin, _end(own, begin, limits.edges))
+            yield Piece(rows, self._tables, own.edges(rows))
+            begin = rows.stop
+
+
+class RankSources:
+    """Rows that are spread over ranks: of a piece, each distinct remote source's is fetched once.
+
+    Args:
+        store: where they are.
+        names: attributes; ``NODE_ID`` for original ids.
+        threads: at most so many threads.
+    """
+
+    def __init__(self, store: DistFeatureStore, names: Sequence[str], threads: int | None = None) -> None:
+        self._comm, self._reader = store.comm, store.reader(names, (), threads)
+
+    @property
+    def row_bytes(self) -> int:
+        layout = self._reader.node_layout
+        assert layout is not None
+        return layout.row_bytes
+
+    def pieces(self, own: Neighbourhood, limits: Limits) -> Iterator[Piece]:
+        cuts = list(_cut(own, limits))
+        for number in range(self._comm.max(len(cuts))):
+            rows = cuts[number] if number < len(cuts) else range(0)
+            unique, (place,) = ops.unique_nodes([own.edges(rows).to(torch.int64)], own.num_nodes)
+            header = Header(Kind.FEATURES, macrobatch=number)
+            yield Piece(rows, read_rows(self._reader, unique, header), place)
+
+
+def read_rows(reader: RowReader, node: Tensor, header: Header) -> dict[str, Tensor]:
+    """Rows of [n] int64 ascending internal ids; collective."""
+    return reader.read(Wanted.nodes(node), header).node
+
+
+def original_of(piece: Piece) -> Tensor:
+    """[e] int64 original ids of the sources of a piece's edges."""
+    return ops.gather_rows(piece.tables[NODE_ID].to(torch.int64), piece.indices)
+
+
+def _cut(own: Neighbourhood, limits: Limits) -> Iterator[range]:
+    """Rows of pieces within the limits. Where all nodes fit, edges alone count; else a piece begins with as
+    many edges as surely fit, and the next has more or fewer of them as the distinct sources allow."""
+    begin, nodes = 0, own.node.numel()
+    all_fit = own.num_nodes <= limits.sources
+    edges = limits.edges if all_fit else min(limits.sources, limits.edges)
+    while begin < nodes:
+        rows = range(begin, _end(own, begin, edges))
+        distinct = 0 if all_fit else _distinct(own, rows)
+        if distinct > limits.sources and len(rows) > 1:
+            edges = max(1, edges * limits.sources * 3 // (distinct * 4))
+            continue
+        yield rows
+        begin = rows.stop
+        if 4 * distinct < 3 * limits.sources:
+            edges = min(edges * 3 // 2 + 1, limits.edges)
+
+
+def _distinct(own: Neighbourhood, rows: range) -> int:
+    return ops.count_unique_nodes([own.edges(rows).to(torch.int64)], own.num_nodes)
+
+
+def _end(own: Neighbourhood, begin: int, edges: int) -> int:
+    """The row before which so many edges end, at least the next one."""
+    last = int(own.indptr[begin]) + edges
+    end = int(torch.searchsorted(own.indptr, torch.tensor(last), right=True)) - 1
+    return min(max(end, begin + 1), own.node.numel())

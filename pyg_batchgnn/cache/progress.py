@@ -1,0 +1,20 @@
+"""A bar for work that takes long."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+
+@contextlib.contextmanager
+def shown(title: str, total: int, visible: bool) -> Iterator[Callable[[int], None]]:
+    """Gives what to call with the number of nodes done; a bar on the standard error where ``visible``."""
+    if not visible:
+        yield lambda _done: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda done: bar.advance(task, done)

@@ -1,0 +1,104 @@
+"""What ranks do in test_values.py and test_folder.py."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from pyg_batchgnn import AggregationCache
+from pyg_batchgnn.comm import AgreementError, Communicator, Kind
+from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.partition import Part
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
+from tests.partition.graphs import CASES, Case, owners, whole
+from tests.partition.split import split_graph
+
+from .references import KINDS, close, with_loops
+
+
+def part_with_loops(case: Case, comm: Communicator, seed: int = 0) -> Part:
+    data = with_loops(whole(case))
+    owner = owners(dataclasses.replace(case, seed=case.seed + seed), comm.size)
+    splits = {"train": data.train_mask.nonzero().view(-1)}
+    tables = {"x": data.x, "y": data.y}
+    return split_graph(
+        data.edge_index, owner, comm.size, comm.rank, tables=tables, edge_tables={}, splits=splits
+    )
+
+
+def stores(part: Part, comm: Communicator, share: bool = True) -> tuple[DistFeatureStore, DistGraphStore]:
+    return DistFeatureStore(part, comm, share=share), DistGraphStore(part, comm)
+
+
+def values() -> None:
+    """Aggregates and fingerprint are those of one process, bit for bit, and PyG's to rounding."""
+    with Communicator.create("cache", timeout=30) as comm:
+        for number, case in enumerate(CASES):
+            data = with_loops(whole(case))
+            part = part_with_loops(case, comm)
+            share = number % 2 == 0
+            both = stores(part, comm, share)
+            for kind in KINDS:
+                alone = AggregationCache.build(data, kind)
+                for budget in (None, 6000) if number < 2 else (None,):
+                    cache = AggregationCache.build(both, kind, memory_budget=budget)
+                    assert torch.equal(cache.rows, alone.rows[part.node])
+                    assert close(cache.rows, kind, data, part.node)
+                    assert cache.fingerprint == alone.fingerprint
+                    assert cache.held.keys() == both[0].held.keys()
+        if comm.size > 1:
+            with pytest.raises(AgreementError, match="aggregation"):
+                AggregationCache.build(both, KINDS[comm.rank > 0])
+
+
+def rows_fetched() -> None:
+    """In one piece every distinct remote source once; in small pieces no more than that for each."""
+    with Communicator.create("cache", timeout=30) as comm:
+        part = part_with_loops(CASES[0], comm)
+        both = stores(part, comm)
+        own = range(part.first, part.first + part.num_nodes)
+        remote = [int(node) for node in part.indices.unique() if int(node) not in own]
+        asked = comm.all_gather_json(len(remote))
+        before = comm.counters.snapshot()
+        AggregationCache.build(both, "sum")
+        spent = (comm.counters.snapshot() - before)[Kind.FEATURES]
+        assert spent.rounds == 2
+        assert spent.rows_received == len(remote) + sum(_asked_of(comm, remote, part))
+        before = comm.counters.snapshot()
+        AggregationCache.build(both, "sum", memory_budget=4000)
+        many = (comm.counters.snapshot() - before)[Kind.FEATURES]
+        assert many.rounds > 4 and sum(asked) > 0
+
+
+def _asked_of(comm: Communicator, remote: list[int], part: Part) -> list[int]:
+    """How many rows each rank asks this one for."""
+    return [
+        sum(part.first <= node < part.first + part.num_nodes for node in theirs)
+        for theirs in comm.all_gather_json(remote)
+    ]
+
+
+def saved(folder: str) -> None:
+    """Writes a cache."""
+    with Communicator.create("cache", timeout=30) as comm:
+        cache = AggregationCache.build(stores(part_with_loops(CASES[0], comm), comm), "sum")
+        cache.save(folder)
+        with pytest.raises(DatasetError, match="exists already"):
+            cache.save(folder)
+
+
+def loaded(folder: str) -> None:
+    """Reads it with another partition; what is of other data is refused on every rank."""
+    with Communicator.create("cache", timeout=30) as comm:
+        part = part_with_loops(CASES[0], comm, seed=5)
+        both = stores(part, comm)
+        built = AggregationCache.build(both, "sum")
+        cache = AggregationCache.load(folder, both, kind="sum", memory_budget=6000)
+        assert torch.equal(cache.rows, built.rows) and cache.fingerprint == built.fingerprint
+        if comm.rank == comm.size - 1:
+            both[0].own.tables["x"][0, 0] += 1
+        comm.barrier()
+        with pytest.raises(DatasetError, match="made of other data: the graph has other features"):
+            AggregationCache.load(folder, both)

@@ -1,0 +1,123 @@
+"""A saved cache is the one that was made, and no other one is taken for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from pyg_batchgnn import AggregationCache
+from pyg_batchgnn.cache import is_aggregation_cache, verify_aggregation_cache
+from pyg_batchgnn.data import DatasetError, DatasetNotFoundError
+from tests.comm.ranks import run_ranks
+from tests.partition.graphs import CASES, whole
+
+from .references import with_loops
+
+JOBS = "tests.cache.job_values"
+
+
+@pytest.fixture
+def data() -> Data:
+    return with_loops(whole(CASES[0]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_what_is_loaded_is_what_was_saved(data: Data, tmp_path: Path, dtype: torch.dtype) -> None:
+    data.x = data.x.to(dtype)
+    built = AggregationCache.build(data, "symmetric")
+    folder = built.save(tmp_path / "caches" / "one")
+    assert sorted(path.name for path in folder.iterdir()) == ["META.json", "aggregates.npy"]
+    assert list(folder.parent.iterdir()) == [folder]
+    loaded = AggregationCache.load(folder, data)
+    assert torch.equal(loaded.rows, built.rows) and loaded.rows.dtype == built.rows.dtype
+    assert (loaded.kind, loaded.fingerprint) == (built.kind, built.fingerprint)
+    assert is_aggregation_cache(folder)
+    verify_aggregation_cache(folder)
+    with pytest.raises(DatasetError, match="exists already"):
+        built.save(folder)
+
+
+def test_ranks_and_partitions_may_be_others(tmp_path: Path) -> None:
+    for writers, readers in ((3, 2), (1, 3)):
+        folder = str(tmp_path / f"of {writers}")
+        run_ranks(f"{JOBS}:saved", writers, {"folder": folder})
+        run_ranks(f"{JOBS}:loaded", readers, {"folder": folder})
+    data = with_loops(whole(CASES[0]))
+    alone = AggregationCache.load(tmp_path / "of 3", data)
+    assert torch.equal(alone.rows, AggregationCache.build(data, "sum").rows)
+
+
+def _edit(key: str, value: object) -> Callable[[Path], object]:
+    def edit(folder: Path) -> object:
+        content = json.loads((folder / "META.json").read_text())
+        content[key] = value
+        return (folder / "META.json").write_text(json.dumps(content))
+
+    return edit
+
+
+def _flip(folder: Path) -> object:
+    content = bytearray((folder / "aggregates.npy").read_bytes())
+    content[-3] ^= 1
+    return (folder / "aggregates.npy").write_bytes(content)
+
+
+def _truncate(folder: Path) -> object:
+    content = (folder / "aggregates.npy").read_bytes()
+    return (folder / "aggregates.npy").write_bytes(content[:-8])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "text"),
+    [
+        (_edit("format", "pyg_batchgnn.partition"), "META.json: format: is 'pyg_batchgnn.partition'"),
+        (_edit("version", 2), "version: is 2"),
+        (_edit("made_of", {}), "damaged"),
+        (_edit("aggregation", "max"), "damaged"),
+        (_edit("arrays", {"aggregates": {"dtype": "int8", "shape": [3, 4], "sha256": ""}}), "shape is"),
+        (_flip, "aggregates.npy: aggregates: sha256"),
+        (_truncate, "file is truncated"),
+        (lambda folder: (folder / "aggregates.npy").unlink(), "the file does not exist"),
+        (lambda folder: (folder / "META.json").unlink(), "META"),
+    ],
+)
+def test_a_damaged_folder_is_refused_by_name(
+    data: Data, tmp_path: Path, spoil: Callable[[Path], object], text: str
+) -> None:
+    folder = AggregationCache.build(data, "mean").save(tmp_path / "cache")
+    spoil(folder)
+    with pytest.raises(DatasetError, match=text) as error:
+        AggregationCache.load(folder, data)
+    assert str(folder) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda data: data.x.add_(1), "has other features; make"),
+        (lambda data: data.edge_index[:, :1].fill_(9), "has other edges; make"),
+        (lambda data: setattr(data, "x", data.x[:, :4]), "4 feature columns instead of 5"),
+        (lambda data: setattr(data, "x", data.x.double()), "float64 dtype instead of float32"),
+        (lambda data: setattr(data, "edge_index", data.edge_index[:, 1:]), "918 edges instead of 919"),
+    ],
+)
+def test_a_cache_of_other_data_is_refused_by_name(
+    data: Data, tmp_path: Path, change: Callable[[Data], object], text: str
+) -> None:
+    folder = AggregationCache.build(data, "mean").save(tmp_path / "cache")
+    change(data)
+    with pytest.raises(DatasetError, match=f"{folder}: the aggregation cache was made of other data.*{text}"):
+        AggregationCache.load(folder, data)
+
+
+def test_another_aggregation_is_refused(data: Data, tmp_path: Path) -> None:
+    folder = AggregationCache.build(data, "mean").save(tmp_path / "cache")
+    with pytest.raises(DatasetError, match="aggregates by mean, but sum is wanted"):
+        AggregationCache.load(folder, data, kind="sum")
+    with pytest.raises(DatasetNotFoundError, match="that AggregationCache"):
+        AggregationCache.load(tmp_path, data)
