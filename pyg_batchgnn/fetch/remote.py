@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Header
+from pyg_batchgnn.fetch.cache import CacheRequest, FeatureCache, Split, make_cache
 from pyg_batchgnn.sample import Minibatch
 from pyg_batchgnn.store import NODE_ID, DistFeatureStore, Wanted
 
@@ -24,11 +25,13 @@ class Fetched:
         minibatches: with ``row``, ``block``, ``edge_block`` and original ids as ``node``.
         rows: how many nodes' rows came from other hosts.
         bytes: of the block and of the edge attributes.
+        hits: how many nodes' rows of other hosts were in the cache.
     """
 
     minibatches: list[Minibatch]
     rows: int
     bytes: int
+    hits: int = 0
 
 
 class RemoteFetch:
@@ -52,7 +55,11 @@ class RemoteFetch:
         threads: int | None = None,
     ) -> None:
         wanted = list(names) if internal is not None else [*names, NODE_ID]
+        self._store = store
+        #: Of remote rows, where `make_cache` was called.
+        self.cache: FeatureCache | None = None
         self._reader = store.reader(wanted, edge_names, threads)
+        self._nodes_only = store.reader(wanted, (), threads)
         self._edges, self._internal, self._threads = bool(edge_names), internal, threads
         self._num_nodes = store.book.num_nodes
 
@@ -62,16 +69,35 @@ class RemoteFetch:
         layout = self._reader.node_layout
         return 0 if layout is None else layout.row_bytes
 
+    def make_cache(self, request: CacheRequest) -> None:
+        """Chooses and fetches the remote rows that are to stay here; collective."""
+        self.cache = make_cache(self._store.part, self._store.held, self._nodes_only, request)
+        self.cache.fill(self._nodes_only, self._store.version)
+
+    def _cached(self, node: Tensor) -> Split | None:
+        """What of ascending ids need not be fetched; collective where rows were written since the cache was
+        filled."""
+        if self.cache is None:
+            return None
+        if self.cache.version != self._store.version:
+            self.cache.fill(self._nodes_only, self._store.version)
+        return self.cache.split(node) if self.cache.node.numel() else None
+
     def group(self, minibatches: Sequence[Minibatch], header: Header) -> Fetched:
         """Fetches for some minibatches together; collective, two rounds, whatever the minibatches hold."""
         nodes = [self._internal_ids(minibatch.node) for minibatch in minibatches]
         unique, rows = ops.unique_nodes(nodes, self._num_nodes)
+        split = self._cached(unique)
+        missing, hits = (unique, 0) if split is None else (split.missing, split.row.numel())
         if self._edges:
             edge, target, places = _distinct_edges(minibatches, nodes)
-            wanted = Wanted(unique, edge, target)
+            wanted = Wanted(missing, edge, target)
         else:
-            wanted, places = Wanted.nodes(unique), []
-        found = self._reader.read(wanted, header)
+            wanted, places = Wanted.nodes(missing), []
+        found = self._reader.read(wanted, header, room=hits)
+        if split is not None and self.cache is not None:
+            self.cache.put(found.node, split, self._threads)
+            rows = [ops.gather_rows(split.place, row, self._threads) for row in rows]
         original = found.node.pop(NODE_ID, None)
         original = None if original is None else original.to(torch.int64)
         edge_blocks = [
@@ -89,7 +115,7 @@ class RemoteFetch:
             for minibatch, row, edge_block in zip(minibatches, rows, edge_blocks, strict=True)
         ]
         gathered = [*found.node.values(), *(table for block in edge_blocks for table in block.values())]
-        return Fetched(ready, found.fetched, sum(tensor.nbytes for tensor in gathered))
+        return Fetched(ready, found.fetched, sum(tensor.nbytes for tensor in gathered), hits)
 
     def _internal_ids(self, node: Tensor) -> Tensor:
         if self._internal is None:

@@ -24,6 +24,7 @@ from pyg_batchgnn.loader.arguments import (
     worker_arguments,
 )
 from pyg_batchgnn.loader.budget import Ahead, Sizes, choose_sizes, measure, probe_batches
+from pyg_batchgnn.loader.bytes import parse_bytes
 from pyg_batchgnn.loader.iterate import iterate
 from pyg_batchgnn.loader.options import (
     Export,
@@ -78,6 +79,9 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         attributes: names of the node attributes that native batches carry; None: all.
         schedule: over ranks, whose minibatches a rank trains: "local" (default), of the seed nodes that it
             owns; "global", every R-th of those that one process would make. None in one process.
+        feature_cache: over ranks, bytes (or a text like "512MiB") that a rank may spend on rows of other
+            hosts that its minibatches are most likely to need; they are fetched when the loader is made and
+            never again. None: no cache, which is all that one process can have.
         **kwargs: those of ``torch.utils.data.DataLoader``. Where ``generator``, ``sampler`` or
             ``batch_sampler`` is given, it decides the order; else ``shuffle`` is a keyed permutation by
             (seed, epoch).
@@ -120,6 +124,7 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         features: Literal["auto", "in_place", "copy"] = "auto",
         attributes: Sequence[str] | None = None,
         schedule: Literal["local", "global"] | None = None,
+        feature_cache: int | str | None = None,
         **kwargs: Any,
     ) -> None:
         refuse_what_is_to_come(subgraph_type, disjoint, input_time, time_attr, weight_attr, directed)
@@ -131,6 +136,7 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
             threads,
             parse_export(export),
             Reading.parse(features, attributes),
+            parse_bytes(feature_cache) if isinstance(feature_cache, str) else feature_cache,
         )
         kwargs = self._allowed(kwargs)
         refuse_what_does_not_go_together(self._options, kwargs, transform_sampler_output)
@@ -166,6 +172,11 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
             raise ValueError(
                 f"schedule={wanted.schedule!r} is for graphs that are spread over ranks: give "
                 f"(DistFeatureStore, DistGraphStore) as data"
+            )
+        if self._options.feature_cache is not None:
+            raise ValueError(
+                "feature_cache keeps rows of other hosts, of which one process knows none: leave it out, or "
+                "give (DistFeatureStore, DistGraphStore) as data"
             )
         sampler = sampler_for(
             data, wanted.num_neighbors, wanted.replace, wanted.seed, self._options.threads, wanted.given

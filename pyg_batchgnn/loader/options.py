@@ -30,6 +30,7 @@ class LoaderOptions:
     threads: int | None
     export: Export
     reading: Reading
+    feature_cache: int | None = None  # bytes; None: no cache
 
     def __post_init__(self) -> None:
         _check_size("macrobatch_size", self.macrobatch_size)
@@ -41,6 +42,8 @@ class LoaderOptions:
             )
         if self.memory_budget is not None:
             _check_number("memory_budget", self.memory_budget, 1, "bytes")
+        if self.feature_cache is not None:
+            _check_number("feature_cache", self.feature_cache, 0, "bytes")
         _check_number("prefetch", self.prefetch, 0, "macrobatches")
         if self.threads is not None:
             _check_number("threads", self.threads, 1, "threads")

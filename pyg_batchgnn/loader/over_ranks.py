@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Handle
+from pyg_batchgnn.fetch import CacheRequest, SeedShare
 from pyg_batchgnn.loader.arguments import Sampling, count_seeds, seed_nodes
 from pyg_batchgnn.loader.budget import Ahead, Probe, Sizes, choose_sizes, probe_batches, probe_of
 from pyg_batchgnn.loader.neighbor_loader import MacrobatchNeighborLoader
@@ -90,6 +91,9 @@ class RanksNeighborLoader(MacrobatchNeighborLoader):
             isinstance(self._schedule, LocalSchedule),
             options.threads,
         )
+        if options.feature_cache is not None:
+            request = CacheRequest(options.feature_cache, plan, self._seed_share())
+            comm.run_job(lambda: self._pipeline.fetch.make_cache(request))
         self._sizes = self._agreed_sizes()
 
     # What ranks must agree on ######################################################################
@@ -112,6 +116,7 @@ class RanksNeighborLoader(MacrobatchNeighborLoader):
             "attributes": options.reading.attributes,
             "node attributes": sorted(self._features.fields),
             "edge attributes": sorted(self._features.edge_fields),
+            "feature_cache": options.feature_cache,
             "hybrid": self._graph.topology is not None,
         }
 
@@ -128,6 +133,16 @@ class RanksNeighborLoader(MacrobatchNeighborLoader):
         counts = comm.all_gather_json(own.numel())
         self._partition = comm.all_gather_json(f"{minibatch_key(part.node):016x}")
         return LocalSchedule(own, counts, comm.rank, *shape)
+
+    def _seed_share(self) -> SeedShare:
+        """Of which nodes this rank's minibatches are made."""
+        part, schedule = self._graph.part, self._schedule
+        if isinstance(schedule, LocalSchedule):
+            row, every = self._own_internal[schedule.own] - part.first, schedule.own.numel()
+        else:
+            (_, row), every = _rows_of(part.node, self.input_data.node), self.input_data.node.numel()
+        assert self.batch_size is not None
+        return SeedShare(row, min(1.0, self.batch_size / max(every, 1)), isinstance(schedule, LocalSchedule))
 
     def _agreed_sizes(self) -> Sizes:
         """B and F, the least of what the ranks choose that have seed nodes to measure with."""

@@ -162,6 +162,9 @@ class RankPipeline:
             Counters(
                 bytes_gathered=fetched.bytes,
                 rows_fetched=fetched.rows,
+                cache_hits=fetched.hits,
+                cache_misses=0 if self.fetch.cache is None else fetched.rows,
+                cache_bytes=fetched.hits * self.fetch.row_bytes,
                 fetch_seconds=time.perf_counter() - begin,
             )
         )

@@ -21,6 +21,9 @@ class Counters:
     unique_nodes: int = 0  # distinct nodes of each macrobatch, summed over macrobatches
     bytes_gathered: int = 0  # attributes copied for minibatches
     rows_fetched: int = 0  # distinct remote nodes of each fetch group, summed over fetch groups
+    cache_hits: int = 0  # distinct remote nodes of each fetch group whose rows the feature cache had
+    cache_misses: int = 0  # those whose rows it had not; 0 without a cache
+    cache_bytes: int = 0  # of the rows that the cache had, which else would have crossed the wire
     sample_seconds: float = 0.0  # choosing edges and numbering nodes
     fetch_seconds: float = 0.0  # gathering attributes
     export_seconds: float = 0.0  # putting the user's batch together

@@ -62,6 +62,8 @@ class DistFeatureStore(FeatureStore):
         self.part, self.comm = part, comm
         #: What can be read here without asking anybody, by rank.
         self.held: dict[int, Holding] = share_holding(own, comm) if share else {comm.rank: own}
+        #: How often rows were overwritten, by `put_tensor`; the same on every rank. Caches look at it.
+        self.version = 0
 
     @property
     def book(self) -> PartitionBook:
@@ -169,6 +171,7 @@ class DistFeatureStore(FeatureStore):
             edges = isinstance(attr.group_name, tuple)
             node = (edge_targets if edges else internal_ids)(self.part, self.comm, index)
             write_rows(self.part, self.comm, self.own, table, node, index if edges else None, rows)
+            self.version += 1
 
         self.comm.run_job(job)
         return True

@@ -52,7 +52,7 @@ class Rows:
     """What was wanted, in its order.
 
     Attributes:
-        node: attributes by name, [n, ...] each; original ids are ``NODE_ID``.
+        node: attributes by name, [n + room, ...] each; original ids are ``NODE_ID``.
         edge: attributes by name, [w, ...] each.
         fetched: how many nodes' rows came from other hosts.
     """
@@ -111,15 +111,20 @@ class RowReader:
         narrow = largest <= NARROW and (not edge_names or num_edges <= NARROW)
         self.wire = torch.int32 if narrow else torch.int64
 
-    def read(self, wanted: Wanted, header: Header) -> Rows:
-        """The rows of what is wanted; collective, two rounds."""
+    def read(self, wanted: Wanted, header: Header, room: int = 0) -> Rows:
+        """The rows of what is wanted; collective, two rounds. Behind the nodes' rows there is ``room`` for so
+        many more in every block, for the caller to fill."""
         requests = self._requests(wanted)
         away = [request if rank not in self._held else _NOTHING for rank, request in enumerate(requests)]
         messages = [self._encode(request) for request in away]
         got = self.comm.exchange(messages, None, header, ops.empty, [len(request) for request in away])
         asked = [self._decode(message, items) for message, items in zip(got.split(), got.items, strict=True)]
         answers = self._exchange_rows(asked, away, header)
-        return self._assemble(wanted, requests, answers, sum(len(request.node) for request in away))
+        fetched = sum(len(request.node) for request in away)
+        nodes = _blocks(self.node_layout, len(wanted.node) + room)
+        edges = _blocks(self.edge_layout, len(wanted.edge))
+        self._fill(nodes, edges, requests, answers)
+        return Rows(nodes, edges, fetched)
 
     # What is asked #################################################################################
 
@@ -188,12 +193,14 @@ class RowReader:
 
     # What comes of it ##############################################################################
 
-    def _assemble(
-        self, wanted: Wanted, requests: Sequence[_Request], answers: Sequence[Tensor], fetched: int
-    ) -> Rows:
+    def _fill(
+        self,
+        nodes: Mapping[str, Tensor],
+        edges: Mapping[str, Tensor],
+        requests: Sequence[_Request],
+        answers: Sequence[Tensor],
+    ) -> None:
         """One block an attribute: own and shared rows gathered from their tables, others from their bytes."""
-        nodes = _blocks(self.node_layout, len(wanted.node))
-        edges = _blocks(self.edge_layout, len(wanted.edge))
         node_at = edge_at = 0
         for rank, request in enumerate(requests):
             node_part = slice(node_at, node_at := node_at + len(request.node))
@@ -208,7 +215,6 @@ class RowReader:
                 at = self._node_bytes(request)
                 self._unpack(self.node_layout, nodes, node_part, answers[rank][:at])
                 self._unpack(self.edge_layout, edges, edge_part, answers[rank][at:])
-        return Rows(nodes, edges, fetched)
 
     def _gather(
         self, blocks: Mapping[str, Tensor], part: slice, tables: Mapping[str, Tensor], index: Tensor

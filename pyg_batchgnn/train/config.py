@@ -157,6 +157,7 @@ class RanksConfig:
         partition: who owns which node: a policy (random, contiguous, ldg, fennel) or the folder of a saved
             partition.
         hybrid: whether every rank has the whole topology, so that only features travel.
+        feature_cache: bytes a rank for rows of other hosts that training needs most; None: no such cache.
         schedule: see `Schedule`.
         backend: of torch.distributed.
         timeout: seconds that a rank waits for the others before it gives up with an error.
@@ -164,6 +165,7 @@ class RanksConfig:
 
     partition: str = "random"
     hybrid: bool = False
+    feature_cache: int | None = None
     schedule: Schedule = Schedule.LOCAL
     backend: str = "gloo"
     timeout: float = 600.0
@@ -229,6 +231,7 @@ def _check_ranges(config: TrainConfig) -> None:
         "run.threads": (run.threads, 1, _THREADS),
         "run.evaluate_every": (run.evaluate_every, 1, _COUNT),
         "run.checkpoint_seconds": (run.checkpoint_seconds, 0, math.inf),
+        "ranks.feature_cache": (config.ranks.feature_cache, 0, 2**63 - 1),
         "ranks.timeout": (config.ranks.timeout, 1, _SECONDS),
     }
     for name, (value, low, high) in bounds.items():

@@ -23,6 +23,7 @@ class Batches:
         shuffle: whether nodes come in another order in each epoch.
         last: what becomes of nodes that do not fill a minibatch.
         schedule: which rank gets which.
+        feature_cache: bytes a rank for rows of other hosts; None: no cache. Of no meaning with one rank.
     """
 
     fanout: tuple[int, ...]
@@ -30,12 +31,20 @@ class Batches:
     shuffle: bool
     last: LastBatch
     schedule: Schedule
+    feature_cache: int | None = None
 
     @classmethod
     def of_training(cls, config: TrainConfig, last: LastBatch) -> Batches:
         """Shuffled ones."""
-        sampling = config.sampling
-        return cls(sampling.fanout, sampling.batch_size, True, last, config.ranks.schedule)
+        sampling, ranks = config.sampling, config.ranks
+        return cls(
+            sampling.fanout,
+            sampling.batch_size,
+            True,
+            last,
+            ranks.schedule,
+            feature_cache=ranks.feature_cache,
+        )
 
     @classmethod
     def of_evaluation(cls, config: TrainConfig) -> Batches:

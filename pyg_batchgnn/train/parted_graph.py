@@ -71,6 +71,7 @@ class PartedGraph:
                 threads=run.threads,
                 attributes=["x", "y"] if is_native else None,
                 schedule=batches.schedule.value,
+                feature_cache=batches.feature_cache,
                 **loader_arguments(self.config, nodes, batches),
             )
         except (ValueError, NotImplementedError) as error:

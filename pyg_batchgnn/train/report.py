@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -87,9 +88,10 @@ def opening(config: TrainConfig, dataset: Dataset, folder: RunFolder, ranks: Ran
 def _ranks_line(config: RanksConfig, ranks: Ranks) -> str:
     hosts = len(set(ranks.training.hosts))
     topology = ", topology on every rank" if config.hybrid else ""
+    cache = "" if config.feature_cache is None else f", {decimal(config.feature_cache)} of remote rows kept"
     return (
         f"ranks   {ranks.size} on {hosts} host{'s' if hosts > 1 else ''}, {config.backend}; partition "
-        f"{config.partition}{topology}; {config.schedule.value} schedule"
+        f"{config.partition}{topology}{cache}; {config.schedule.value} schedule"
     )
 
 

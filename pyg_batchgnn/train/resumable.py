@@ -20,6 +20,7 @@ _RESUMABLE = frozenset(
         "sampling.memory_budget",
         "sampling.prefetch",
         "ranks.hybrid",
+        "ranks.feature_cache",
         "ranks.backend",
         "ranks.timeout",
     }

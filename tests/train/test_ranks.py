@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,11 @@ BASE = [*SMALL, "--batch-size", "48", "--epochs", "2", "--seed", "5", "--set", "
 STEPS_OF_TWO = 13  # 1,185 training nodes by 2 x 48, the last step incomplete
 
 
-def launch(ranks: int, *commands: dict[str, Any]) -> list[list[dict[str, Any]]]:
+def launch(
+    ranks: int, *commands: dict[str, Any], hosts: Sequence[int] | None = None
+) -> list[list[dict[str, Any]]]:
     """By command, then by rank."""
-    results = run_ranks(RUN, ranks, {"commands": list(commands)}, timeout=100.0)
+    results = run_ranks(RUN, ranks, {"commands": list(commands)}, hosts=hosts, timeout=100.0)
     return [list(seen) for seen in zip(*(result.value for result in results), strict=True)]
 
 
@@ -170,12 +173,14 @@ def test_who_owns_a_node_changes_no_bit_of_global_training(graph_folder: Path, t
         "random": ["--partition", "random"],
         "hybrid": ["--partition", "fennel", "--hybrid", "--prefetch", 1],
         "saved": ["--partition", saved, "--macrobatch-size", 3, "--fetch-size", 2],
+        "cached": ["--partition", saved, "--feature-cache", "20kB"],
     }
     assert batchgnn("partition", graph_folder, "--out", saved, "--parts", 2, "--policy", "ldg") == 0
     usual = ["--schedule", "global", "--epochs", 1]
     commands = [{"arguments": train(graph_folder, tmp_path / way, *usual, *ways[way])} for way in ways]
-    for seen in launch(2, *commands):
+    for seen in launch(2, *commands, hosts=[0, 1]):
         assert_ended(seen, 0)
+    assert "20.0 kB of remote rows kept" in seen[0]["out"]
     for way in ways:
         assert_same_tensors(tmp_path / "random", tmp_path / way)
         assert records(tmp_path / "random") == records(tmp_path / way)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
+from pyg_batchgnn.loader.bytes import parse_bytes as as_bytes
 from pyg_batchgnn.train.errors import TrainError
 
 _MODEL, _SAMPLING, _RUN = "Model and optimiser", "Sampling", "Running"
@@ -96,6 +96,13 @@ Hybrid = Annotated[
         rich_help_panel=_RANKS,
     ),
 ]
+FeatureCache = Annotated[
+    str | None,
+    typer.Option(
+        help="Memory of a rank for rows of other hosts that are needed most, as in 2GiB; none by default.",
+        rich_help_panel=_RANKS,
+    ),
+]
 ScheduleOption = Annotated[
     str | None,
     typer.Option(
@@ -136,13 +143,14 @@ FIELDS: Mapping[str, str] = {
     "precision": "run.precision",
     "partition": "ranks.partition",
     "hybrid": "ranks.hybrid",
+    "feature_cache": "ranks.feature_cache",
     "schedule": "ranks.schedule",
     "backend": "ranks.backend",
     "timeout": "ranks.timeout",
 }
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+#: Options whose value is a number of bytes.
+_BYTES = ("memory_budget", "feature_cache")
 
 
 def assignments(given: Mapping[str, Any], settings: list[str]) -> list[str]:
@@ -165,20 +173,19 @@ def assignments(given: Mapping[str, Any], settings: list[str]) -> list[str]:
     for option, value in given.items():
         if value is None:
             continue
-        shown = parse_bytes(value) if option == "memory_budget" else value
+        shown = parse_bytes(value) if option in _BYTES else value
         shown = json.dumps(shown) if isinstance(shown, bool) else shown
         texts.append(f"{FIELDS[option]}={shown}")
     return texts + settings
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes from a text like 2GiB, 500MB or 1000000.
+    """As `pyg_batchgnn.loader.bytes.parse_bytes`.
 
     Raises:
-        TrainError: it is none of those.
+        TrainError: it is no number of bytes.
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", text.lower())
-    if match is None:
-        raise TrainError(f"{text!r} is not a number of bytes; write it like 2GiB, 500MB or 1000000")
-    unit = match[2] or ""
-    return int(float(match[1]) * {**_UNITS, **_BINARY_UNITS}[unit])
+    try:
+        return as_bytes(text)
+    except ValueError as error:
+        raise TrainError(str(error)) from error

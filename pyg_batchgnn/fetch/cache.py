@@ -1,0 +1,155 @@
+"""A static cache of remote rows: what minibatches are most likely to need, fetched once.
+
+Which rows is decided before the first epoch, from the probability that a minibatch holds a node
+(`inclusion`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.comm import Communicator, Header, Kind
+from pyg_batchgnn.fetch.inclusion import SeedShare, inclusion
+from pyg_batchgnn.partition import Part
+from pyg_batchgnn.sample import SamplingPlan
+from pyg_batchgnn.store import RowReader, Wanted
+
+#: Bytes of rows that are received at once when the cache is filled.
+_PIECE = 16 << 20
+#: Of a node's id in the cache.
+_ID_BYTES = 8
+
+
+@dataclass(frozen=True)
+class CacheRequest:
+    """What a feature cache is made for.
+
+    Attributes:
+        budget: bytes a rank, of rows and ids.
+        plan: by which minibatches are sampled.
+        seeds: from which.
+    """
+
+    budget: int
+    plan: SamplingPlan
+    seeds: SeedShare
+
+
+@dataclass(frozen=True)
+class Split:
+    """Wanted nodes, some of which the cache has.
+
+    Attributes:
+        missing: [m] int64 those that it has not, ascending.
+        row: [h] int64 rows of the cache, of those that it has.
+        place: [m + h] int64 where each wanted node lies, missing ones first.
+    """
+
+    missing: Tensor
+    row: Tensor
+    place: Tensor
+
+
+class FeatureCache:
+    """Rows of some remote nodes.
+
+    Attributes:
+        node: [c] int64 internal ids, ascending.
+        version: of the store when the rows were read.
+    """
+
+    def __init__(self, node: Tensor) -> None:
+        self.node, self.version = node, -1
+        self._tables: dict[str, Tensor] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Of rows and ids."""
+        return self.node.nbytes + sum(table.nbytes for table in self._tables.values())
+
+    def fill(self, reader: RowReader, version: int) -> None:
+        """Reads all rows from their owners, some at a time; collective."""
+        piece = max(1, _PIECE // max(1, row_bytes(reader)))
+        rounds = int(reader.comm.max(-(-self.node.numel() // piece)))
+        self._tables, self.version = {}, version
+        for number in range(rounds):
+            at = slice(number * piece, (number + 1) * piece)
+            rows = reader.read(Wanted.nodes(self.node[at]), Header(Kind.FEATURES)).node
+            for name, read in rows.items():
+                shape = (self.node.numel(), *read.shape[1:])
+                self._tables.setdefault(name, torch.empty(shape, dtype=read.dtype))[at] = read
+
+    def split(self, node: Tensor) -> Split:
+        """What of ascending ids [n] int64 is here."""
+        position, row = _common(node, self.node)
+        missing = torch.ones(node.numel(), dtype=torch.bool)
+        missing[position] = False
+        left = missing.nonzero().view(-1)
+        place = torch.empty_like(node)
+        place[left] = torch.arange(left.numel())
+        place[position] = torch.arange(left.numel(), node.numel())
+        return Split(node[left], row, place)
+
+    def put(self, blocks: Mapping[str, Tensor], split: Split, threads: int | None) -> None:
+        """Writes the rows of what is here behind those of what is not."""
+        for name, block in blocks.items() if split.row.numel() else ():
+            ops.put_rows(block[split.missing.numel() :], self._tables[name], split.row, threads)
+
+
+def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the values that two ascending vectors have in common lie in each; the shorter one is looked up in
+    the longer."""
+    if one.numel() < other.numel():
+        at, found = _common(other, one)
+        return found, at
+    at = torch.searchsorted(one, other)
+    found = (one[at.clamp(max=max(one.numel() - 1, 0))] == other) if one.numel() else at.bool()
+    return at[found], found.nonzero().view(-1)
+
+
+def row_bytes(reader: RowReader) -> int:
+    """What a node takes in the cache."""
+    layout = reader.node_layout
+    fields = layout.fields.values() if layout is not None else ()
+    return _ID_BYTES + sum(field.bytes for field in fields)
+
+
+def make_cache(part: Part, held: Collection[int], reader: RowReader, request: CacheRequest) -> FeatureCache:
+    """Chooses the remote rows that are most likely to be needed; collective, and `FeatureCache.fill` is to
+    follow.
+
+    Args:
+        part: this rank's.
+        held: ranks whose rows can be read here without asking, and that can read this rank's.
+        reader: of the attributes that are wanted.
+        request: what for.
+    """
+    comm, capacity = reader.comm, request.budget // row_bytes(reader)
+    none = torch.empty(0, dtype=torch.int64)
+    if not comm.max(0 if len(held) == comm.size else capacity):
+        return FeatureCache(none)
+    candidates = [torch.empty(0, 2, dtype=torch.float64)] * comm.size
+    for ranks, likely in inclusion(part, comm, request.plan, request.seeds):
+        for at, rank in enumerate(ranks):
+            if rank not in held:
+                column = likely[:, at if likely.size(1) == len(ranks) else 0]
+                candidates[rank] = _most_likely(column, part.first, capacity)
+    return FeatureCache(_chosen(comm, candidates, capacity))
+
+
+def _most_likely(likely: Tensor, first: int, count: int) -> Tensor:
+    """[k, 2] float64: ids of at most ``count`` nodes that may be needed at all, and how likely they are."""
+    top = likely.topk(min(count, int((likely > 0).sum())))
+    return torch.stack([(top.indices + first).to(torch.float64), top.values.to(torch.float64)], 1)
+
+
+def _chosen(comm: Communicator, candidates: list[Tensor], count: int) -> Tensor:
+    """[c] int64 ids, ascending, of the most likely among what all owners offer."""
+    offered = comm.exchange(candidates, None, Header(Kind.LOOKUP)).rows
+    best = offered[:, 1].topk(min(count, len(offered))).indices
+    return offered[best, 0].to(torch.int64).sort().values

@@ -1,0 +1,65 @@
+"""The feature cache: no bit changes, hits are not fetched, and the rows are those that are needed most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from pyg_batchgnn.fetch.cache import FeatureCache
+from pyg_batchgnn.fetch.inclusion import taken_probability
+from pyg_batchgnn.loader.bytes import parse_bytes
+from pyg_batchgnn.sample import Replacement
+from tests.comm.ranks import run_ranks
+
+JOBS = "tests.fetch.job_cache"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "hosts"), [(1, [0]), (2, [0, 1]), (3, [0, 0, 0]), (4, [0, 1, 2, 0])], ids=str
+)
+def test_results_are_those_without_a_cache(ranks: int, hosts: Sequence[int]) -> None:
+    run_ranks(f"{JOBS}:results", ranks, hosts=hosts)
+
+
+def test_rows_that_are_overwritten_are_read_anew() -> None:
+    run_ranks(f"{JOBS}:overwritten", 2, hosts=[0, 1])
+
+
+def test_the_rows_are_those_that_are_needed_most() -> None:
+    for result in run_ranks(f"{JOBS}:likely", 2, hosts=[0, 1]):
+        for chosen, best, chance in result.value:
+            assert chosen > 0.9 * best and chosen > 1.1 * chance, result.value
+
+
+def test_what_is_here_and_what_is_missing() -> None:
+    for kept, wanted in (
+        ([2, 5, 9], [1, 2, 3, 9]),
+        ([4], [1, 2, 4, 8]),
+        ([1, 2, 3], [2]),
+        ([7], []),
+        ([], [1]),
+    ):
+        cache, node = FeatureCache(torch.tensor(kept).long()), torch.tensor(wanted).long()
+        split = cache.split(node)
+        assert split.missing.tolist() == [one for one in wanted if one not in kept]
+        assert [kept[row] for row in split.row] == [one for one in wanted if one in kept]
+        joined = torch.cat([split.missing, cache.node[split.row]])
+        assert torch.equal(joined[split.place], node)
+
+
+@pytest.mark.parametrize("replacement", list(Replacement))
+@pytest.mark.parametrize("fanout", [1, 3, 10, -1])
+def test_probability_of_an_edge(replacement: Replacement, fanout: int) -> None:
+    degree = torch.tensor([0.0, 1, 2, 5, 100])
+    found = taken_probability(degree, fanout, replacement)
+    for of, probability in zip(degree.tolist()[1:], found.tolist()[1:], strict=True):
+        wanted = 1 - (1 - 1 / of) ** abs(fanout) if replacement is Replacement.WITH else min(1, fanout / of)
+        assert probability == pytest.approx(1.0 if fanout < 0 else wanted, rel=1e-5)
+
+
+def test_a_text_is_a_number_of_bytes() -> None:
+    assert parse_bytes("512MiB") == 512 << 20 and parse_bytes("1.5 GB") == 1_500_000_000
+    with pytest.raises(ValueError, match="write it like"):
+        parse_bytes("lots")
