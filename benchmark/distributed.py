@@ -8,6 +8,7 @@ in a network namespace of its own (needs root; see namespaces.py). Parts:
     training      an epoch of SAGE on 2 ranks over the network, at B = 1, 8 and all, with and without prefetch
     scaling       CPU seconds of an epoch on 1, 2 and 4 ranks
     partitioning  seconds, memory, edge cut and balance by policy
+    dist_dgl      an epoch of SAGE on 2 hosts beside DistDGL, unlimited links (needs --peer dgl=... and root)
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ from typing import Any
 
 import numpy as np
 
-from cli import RESULTS, write_json
+import namespaces
+from cli import RESULTS, add_peer_option, write_json
+from dist_dgl import DistDgl
 from graphs import GraphFolder
 from machine import describe
 from native import CACHE
 from prepare import chosen_graph
 from ranks import LOOPBACK, World
 
-PARTS = ("rows", "network", "training", "scaling", "partitioning")
+PARTS = ("rows", "network", "training", "scaling", "partitioning", "dist_dgl")
 POLICIES = ("random", "contiguous", "ldg", "fennel")
 
 
@@ -62,6 +65,7 @@ class Bench:
     hidden: int
     seeds: int
     rounds: int
+    dgl: str = ""
 
     def partition(self, ranks: int, policy: str = "random") -> str:
         """A saved partition for so many ranks, made on first use."""
@@ -157,7 +161,30 @@ def partitioning(bench: Bench, network: str) -> list[dict[str, Any]]:  # noqa: A
     return found
 
 
-MEASURED = {one.__name__: one for one in (rows, network, training, scaling, partitioning)}
+def dist_dgl(bench: Bench, network: str) -> list[dict[str, Any]]:  # noqa: ARG001
+    """The second epoch of ours at B = 8 and all, and of DistDGL's, in turn; owners at random."""
+    ranks, peer = 2, DistDgl(bench.dgl, 2)
+    options = {
+        **{"graph": str(bench.graph.path), "fanouts": bench.fanouts, "batch_size": bench.batch_size},
+        **{"hidden": bench.hidden, "seeds": bench.seeds, "classes": bench.graph.num_classes, "epochs": 2},
+    }
+    parts = CACHE / "dist_dgl" / f"{bench.graph.path.name}-{ranks}"
+    peer.partition(parts, options)
+    bench.partition(ranks)
+    found = []
+    for number in range(bench.rounds):
+        with namespaces.hosts(ranks, namespaces.UNLIMITED):
+            answers = {"DistDGL": peer.train(parts, options)}
+        with World(ranks, namespaces.UNLIMITED).standing() as world:
+            for size in (8, 0):
+                answers[f"B = {size or 'all'}"] = bench.job(world, "training", macrobatch=size)
+        for setting, of_ranks in answers.items():
+            found.append({"round": number, "setting": setting, "of_ranks": of_ranks})
+            print(f"  {setting}: {max(one['wall'] for one in of_ranks):.2f} s", flush=True)
+    return found
+
+
+MEASURED = {one.__name__: one for one in (rows, network, training, scaling, partitioning, dist_dgl)}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -167,7 +194,13 @@ def parser() -> argparse.ArgumentParser:
     add = result.add_argument
     add("--graph", type=Path, help="folder with colptr.npy, row.npy, x.npy, y.npy, train_idx.npy")
     add("--nodes", type=int, default=1_000_000, help="size of the generated graph, where no folder is given")
-    add("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure (default: all)")
+    add(
+        "--parts",
+        nargs="+",
+        choices=PARTS,
+        default=PARTS[:5],
+        help="what to measure (default: all but dist_dgl)",
+    )
     add("--network", default="1gbit", help="rate of the links in network and training, or loopback")
     add("--rounds", type=int, default=3, help="rounds of the parts that are timed (default: 3)")
     add("--batch-size", type=int, default=1024, help="seed nodes a minibatch (default: 1024)")
@@ -175,6 +208,7 @@ def parser() -> argparse.ArgumentParser:
     add("--hidden", type=int, default=256, help="width of hidden layers (default: 256)")
     add("--seeds", type=int, default=0, help="training nodes of an epoch, spread over all; 0: all (default)")
     add("--results", type=Path, default=RESULTS, help="folder for the JSON file")
+    add_peer_option(result)
     return result
 
 
@@ -183,8 +217,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     graph = chosen_graph(options.graph, options.nodes)
     bench = Bench(
-        *(graph, options.fanouts, options.batch_size, options.hidden, options.seeds, options.rounds)
+        *(graph, options.fanouts, options.batch_size, options.hidden, options.seeds, options.rounds),
+        dgl=dict(options.peer).get("dgl", ""),
     )
+    if "dist_dgl" in options.parts and not bench.dgl:
+        raise SystemExit("dist_dgl needs an environment that has DGL: --peer dgl=/envs/dgl/bin/python")
     path = options.results / f"distributed-{graph.describe()['name']}.json"
     content = json.loads(path.read_text()) if path.is_file() else {"parts": {}}
     for part in options.parts:

@@ -9,6 +9,7 @@ from typing import Any
 from tables import Result, table
 
 MIB = 2**20
+EPOCHS = 2  # that a training job runs; a loader's statistics are of all of them
 SLACK = 256 * MIB  # what a rank may use beside twice its share
 
 
@@ -113,6 +114,39 @@ def _training(part: Result) -> str:
     return table([*header, "CPU s, all ranks", "gradient MB a rank"], lines)
 
 
+def _dist_dgl(part: Result) -> str:
+    found = {}
+    for setting, entries in by(part["series"], "setting"):
+        theirs = "remote_rows" in entries[0]["of_ranks"][0]
+        before = ("sample", "features") if theirs else ("prepare",)
+        found[setting] = {
+            "seconds": median(max(of_ranks(one, "wall")) for one in entries),
+            "preparing": median(
+                sum(mean(of_ranks(one, "phases", name)) for name in before) for one in entries
+            ),
+            **{
+                name: median(mean(of_ranks(one, "phases", name)) for one in entries)
+                for name in ("forward", "backward")
+            },
+            "rows": mean(of_ranks(entries[0], "remote_rows"))
+            if theirs
+            else mean(of_ranks(entries[0], "stats", "rows_fetched")) / EPOCHS,
+        }
+    peer = found["DistDGL"]
+    lines = [
+        [
+            f"{setting}",
+            *(f"{one[name]:.2f}" for name in ("seconds", "preparing", "forward", "backward")),
+            f"{one['rows']:,.0f}",
+            *(f"{peer[name] / one[name]:.1f}x" for name in ("seconds", "preparing", "rows")),
+        ]
+        for setting, one in found.items()
+    ]
+    header = ["beside DistDGL, 2 hosts", "seconds an epoch", "preparing", "forward", "backward and update"]
+    header += ["remote rows a rank", "times as fast", "preparing", "times fewer rows"]
+    return table(header, lines)
+
+
 def _scaling(part: Result) -> str:
     lines, first = [], None
     for ranks, entries in by(part["series"], "ranks"):
@@ -175,4 +209,5 @@ WRITERS = {
     "training": _training,
     "scaling": _scaling,
     "partitioning": _partitioning,
+    "dist_dgl": _dist_dgl,
 }

@@ -22,6 +22,7 @@ BRIDGE = "batchgnn-br"
 NETWORK = "10.213.0"
 DEVICE = "batchgnn0"  # a host's own end of its link, the same name in every namespace
 BUCKET = ["burst", "256kb", "latency", "50ms"]
+UNLIMITED = "unlimited"
 
 
 def name_of(host: int) -> str:
@@ -40,7 +41,7 @@ def command_on(host: int, command: Sequence[str]) -> list[str]:
 
 
 def up(hosts: int, rate: str) -> None:
-    """Sets up ``hosts`` namespaces with links of ``rate`` (as tc writes it: 1gbit, 100mbit)."""
+    """Sets up ``hosts`` namespaces with links of ``rate`` (as tc writes it: 1gbit, 100mbit; or unlimited)."""
     _need_root()
     down()
     _do("ip", "link", "add", BRIDGE, "type", "bridge")
@@ -53,8 +54,9 @@ def up(hosts: int, rate: str) -> None:
         _do("ip", "-n", name, "link", "set", "lo", "up")
         _do("ip", "-n", name, "link", "set", DEVICE, "up")
         _do("ip", "-n", name, "addr", "add", f"{address(host)}/24", "dev", DEVICE)
-        _do("tc", "qdisc", "add", "dev", outer, "root", "tbf", "rate", rate, *BUCKET)
-        _do("tc", "-n", name, "qdisc", "add", "dev", DEVICE, "root", "tbf", "rate", rate, *BUCKET)
+        if rate != UNLIMITED:
+            _do("tc", "qdisc", "add", "dev", outer, "root", "tbf", "rate", rate, *BUCKET)
+            _do("tc", "-n", name, "qdisc", "add", "dev", DEVICE, "root", "tbf", "rate", rate, *BUCKET)
 
 
 def down() -> None:
