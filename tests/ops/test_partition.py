@@ -130,3 +130,24 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str]] = [
 def test_mistakes_are_refused(call: Callable[[], object], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         call()
+
+
+def test_opcheck() -> None:
+    """What is written to is what the schemas say. Lengths of results depend on values and nobody traces these
+    operators, so they have no fake kernels."""
+
+    def check(operator: Any, *arguments: Any) -> None:
+        checks = ("test_schema", "test_autograd_registration")
+        torch.library.opcheck(operator, arguments, test_utils=checks)
+
+    kernels = torch.ops.pyg_batchgnn
+    node = torch.arange(6)
+    check(kernels.group_by_owner, torch.tensor([1, 0, 2]), 3)
+    check(kernels.group_by_range, node, torch.tensor([0, 2, 9]))
+    check(kernels.count_values_, node, 0, torch.zeros(6).long())
+    edges = torch.tensor([[1, 5, 0], [0, 3, 1]])
+    check(kernels.place_edges_, edges, 0, torch.tensor([0, 1]), torch.zeros(2).long(), torch.zeros(2).long())
+    slices = (torch.tensor([0, 1, 2]), torch.tensor([1, 9]), 0, torch.zeros(2, dtype=torch.uint8))
+    owner, found = torch.full((2,), ops.UNASSIGNED).int(), torch.zeros(1).int()
+    rules = (torch.full((3,), 9.0).double(), False, 0.5, 1, 7)
+    check(kernels.assign_nodes_, *slices, owner, found, 0, 2, torch.zeros(3, 2).double(), *rules)

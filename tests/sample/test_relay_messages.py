@@ -183,3 +183,16 @@ def test_no_minibatches_and_no_seeds() -> None:
         assert merged(relay, empty, [0, 0]) is None
         arrays, counts = relay.take()
         assert len(arrays) == 4 * (len(pointer) - 1) and counts.numel() == 3 * (len(pointer) - 1)
+
+
+def test_opcheck() -> None:
+    """The functional operators: their arguments stay as they are."""
+    edges, kernels = own_edges(), torch.ops.pyg_batchgnn
+    checks = ("test_schema", "test_autograd_registration")
+    held = (edges.indptr, edges.indices, edges.edge_ids, edges.node, edges.first, edges.num_edges)
+    words = begun()[1].words
+    asked = (words, [0, words.numel(), 0], 4, False, True, 2)
+    torch.library.opcheck(kernels.relay_answer, (*held, *asked), test_utils=checks)
+    node = torch.tensor([100, 149])
+    start = (node, node, torch.tensor([0, 2]), [0, 100, 150, 200], 0, 2000, False)
+    torch.library.opcheck(kernels.relay_begin, (*start, [4], False, True, False, 1, 2), test_utils=checks)

@@ -1,9 +1,9 @@
 // Blocks come from malloc in exactly the size asked for, not from the cache, whose blocks are rounded up: an
 // access behind what was asked for is then an access behind the block, which the sanitizer sees.
-#pragma once
-
 #include <cstddef>
 #include <cstdlib>
+
+#include "kernels/allocation.h"
 
 namespace pyg_batchgnn {
 

@@ -1,11 +1,10 @@
 // Graph attention on random graphs, for the sanitizers: arrays are exactly as long as they must be.
+#include "kernels/nn/attention.h"
+
 #include <cstdio>
 #include <cstring>
 #include <random>
 #include <vector>
-
-#include "kernels/nn/attention.h"
-#include "sanitize_blocks.h"
 
 using namespace pyg_batchgnn;
 

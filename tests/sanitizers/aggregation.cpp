@@ -1,4 +1,4 @@
-// Runs aggregation's kernels on random graphs; tests/test_sanitizers.py compiles it with sanitizers.
+// Runs aggregation's kernels on random graphs; test_sanitizers.py compiles it with sanitizers.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "kernels/nn/aggregate.h"
+#include "kernels/nn/degrees.h"
 #include "kernels/nn/edge_dots.h"
 #include "kernels/nn/max.h"
 #include "kernels/nn/transpose.h"
-#include "sanitize_blocks.h"
 
 using namespace pyg_batchgnn;
 
@@ -99,8 +99,20 @@ void gradients(const Graph& graph, int64_t targets, int64_t sources, int64_t col
   self_dots(dots, false, d_self.data.get(), 3);
 }
 
+void degrees(const Graph& graph, int64_t targets, int64_t sources) {
+  const int64_t nodes = std::max(targets, sources);
+  const Integers indices{graph.indices.data.get(), false};
+  Array<float> scale(nodes);
+  degree_scale(graph.indptr.data.get(), targets, nodes, 1, true, scale.data.get());
+  const int64_t left = graph.edges - count_loops(graph.indptr.data.get(), indices, targets);
+  Array<int64_t> indptr(targets + 1), kept(left);
+  Array<int32_t> rest(left);
+  drop_loops(graph.indptr.data.get(), indices, targets, indptr.data.get(), rest.data.get(), kept.data.get());
+}
+
 void round_of(int64_t targets, int64_t sources, int64_t degree, int64_t columns) {
   const Graph graph(targets, sources, degree);
+  degrees(graph, targets, sources);
   sums<float, float>(graph, targets, sources, columns, Element::kFloat, Element::kFloat);
   sums<Half, float>(graph, targets, sources, columns, Element::kHalf, Element::kFloat);
   sums<Bfloat16, Bfloat16>(graph, targets, sources, columns, Element::kBfloat16, Element::kBfloat16);

@@ -1,26 +1,9 @@
-// Dense layers of odd shapes, forward and back; tests/test_sanitizers.py compiles it with sanitizers. Every
+// Dense layers of odd shapes, forward and back; test_sanitizers.py compiles it with sanitizers. Every
 // operand is a block of exactly its size.
-#include <cstdlib>
-#include <iostream>
-#include <vector>
-
 #include "kernels/nn/linear.h"
 
-namespace pyg_batchgnn {
-
-void* allocate_block(size_t bytes) {
-  auto* block = static_cast<size_t*>(std::malloc(bytes + 64));
-  *block = bytes;
-  return reinterpret_cast<char*>(block) + 64;
-}
-
-void release_block(void* block) noexcept { std::free(static_cast<char*>(block) - 64); }
-
-size_t block_capacity(const void* block) noexcept {
-  return *reinterpret_cast<const size_t*>(static_cast<const char*>(block) - 64);
-}
-
-}  // namespace pyg_batchgnn
+#include <iostream>
+#include <vector>
 
 namespace {
 

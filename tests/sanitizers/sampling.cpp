@@ -1,4 +1,4 @@
-// Runs every kernel on random graphs; tests/test_sanitizers.py compiles it with sanitizers.
+// Runs every kernel on random graphs; test_sanitizers.py compiles it with sanitizers.
 #include <algorithm>
 #include <iostream>
 #include <random>
@@ -9,8 +9,7 @@
 #include "kernels/node_set.h"
 #include "kernels/parallel.h"
 #include "kernels/sample.h"
-#include "sanitize_blocks.h"
-#include "sanitize_relay.h"
+#include "relay.h"
 
 using namespace pyg_batchgnn;
 

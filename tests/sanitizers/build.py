@@ -1,0 +1,98 @@
+"""Compiles the kernels with a sanitizer, and programs that run them.
+
+Every source is compiled once for each sanitizer, as many at once as there are processors. Objects are kept
+in ``build/sanitizers`` under a digest of all that goes into them: only what has changed is compiled again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+KERNELS = ROOT / "csrc" / "kernels"
+CACHE = ROOT / "build" / "sanitizers"
+SANITIZERS = {"addresses": "address,undefined", "threads": "thread"}
+#: Programs are the sources here that have a `main`; the memory of kernels is theirs (blocks.cpp).
+PROGRAMS = sorted({path.stem for path in HERE.glob("*.cpp")} - {"blocks"})
+NOT_LINKED = {"allocation", "pages"}
+
+
+def processors() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def kernels() -> dict[str, Path]:
+    """Sources by name, such as ``nn.norm``; those that take longest to compile come first."""
+    paths = sorted(KERNELS.rglob("*.cpp"), key=lambda path: (path.parent.name != "simd", path))
+    named = {".".join(path.relative_to(KERNELS).with_suffix("").parts): path for path in paths}
+    return {name: path for name, path in named.items() if name not in NOT_LINKED}
+
+
+def build(sanitizer: str, folder: Path) -> dict[str, set[str]]:
+    """Makes every program in a folder.
+
+    Returns:
+        The names of the kernels that each program was linked with: those that it calls, and what they call.
+    """
+    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
+    assert compiler, "no C++ compiler found; the package needs one to be built, and so does this test"
+    command = [compiler, "-std=c++20", "-O1", "-g1", "-pthread", "-I", str(ROOT / "csrc")]
+    command += [f"-fsanitize={SANITIZERS[sanitizer]}", "-fno-sanitize-recover=all"]
+    named = kernels()
+    sources = {**{name: HERE / f"{name}.cpp" for name in PROGRAMS}, "blocks": HERE / "blocks.cpp", **named}
+    with ThreadPoolExecutor(processors()) as pool:
+        common = _digest([*command, _version(compiler)], [*KERNELS.rglob("*.h"), *HERE.glob("*.h")])
+        compiled = pool.map(lambda name: _compile(command, common, sanitizer, name, sources[name]), sources)
+        objects = dict(zip(sources, compiled, strict=True))
+        archive = folder / "kernels.a"
+        subprocess.run(["ar", "rcsT", archive, *(objects[name] for name in named)], check=True)
+        by_file = {objects[name].name: name for name in named}
+
+        def link(program: str) -> set[str]:
+            own = [objects[program], objects["blocks"]]
+            traced = subprocess.run(
+                [*command, *own, archive, "-Wl,--trace", "-o", folder / program],
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=120,
+            ).stdout
+            files = {Path(line.rstrip(")").rpartition("(")[2]).name for line in traced.splitlines()}
+            return {by_file[file] for file in files & set(by_file)}
+
+        return dict(zip(PROGRAMS, pool.map(link, PROGRAMS), strict=True))
+
+
+def _compile(command: list[str], common: str, sanitizer: str, name: str, source: Path) -> Path:
+    """The object of a source: what an earlier run left, or a new one."""
+    stem = f"{sanitizer}-{name}"
+    made = CACHE / f"{stem}-{_digest([common], [source])}.o"
+    if not made.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        whole = made.with_suffix(f".{os.getpid()}")
+        subprocess.run([*command, "-c", source, "-o", whole], check=True, timeout=240)
+        for old in CACHE.glob(f"{stem}-*.o"):
+            old.unlink(missing_ok=True)
+        whole.rename(made)
+    return made
+
+
+def _digest(words: Iterable[str], files: Iterable[Path]) -> str:
+    """Of words and of the contents of files."""
+    digest = hashlib.sha256()
+    for word in words:
+        digest.update(word.encode() + b"\0")
+    for file in sorted(files):
+        digest.update(str(file).encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:24]
+
+
+def _version(compiler: str) -> str:
+    return subprocess.run([compiler, "--version"], check=True, capture_output=True, text=True).stdout
