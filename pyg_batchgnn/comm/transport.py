@@ -12,11 +12,16 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import AllToAllOptions
 
 from pyg_batchgnn.comm.wait import TransportError, Work, wait_for
 
 #: Bytes that one call may send or receive.
 INT_LIMIT = 2**31 - 1
+
+#: What gloo is told that a call may take. It would count the time during which the whole job was suspended;
+#: how long a call really may take is the business of `wait_for`, which does not.
+_FOR_EVER = timedelta(days=365)
 
 
 class Transport:
@@ -43,6 +48,7 @@ class Transport:
             raise ValueError(f"limit must be from {size} (the ranks) to {INT_LIMIT} bytes, not {limit}")
         self._group, self._rank, self._size = group, rank, size
         self._patience, self._watch, self._limit = patience, watch, limit
+        self._gloo = group is not None and group._get_backend(torch.device("cpu")).name() == "gloo"
 
     def fits(self, largest: int, kept: int) -> bool:
         """Whether messages of at most ``largest`` bytes between different ranks, and ``kept`` bytes from any
@@ -89,13 +95,15 @@ class Transport:
         return self._start(out, rows, received, sent)
 
     def _start(self, out: Tensor, rows: Tensor, received: Sequence[int], sent: Sequence[int]) -> Work:
+        assert self._group is not None
+        options = AllToAllOptions()
+        options.asyncOp = True
+        if self._gloo:
+            options.timeout = _FOR_EVER
         try:
-            work = dist.all_to_all_single(
-                out, rows, list(received), list(sent), group=self._group, async_op=True
-            )
+            work = self._group.all_to_all_single(out, rows, list(received), list(sent), options)
         except RuntimeError as error:  # a connection that is known to be gone refuses at once
             raise TransportError(str(error)) from error
-        assert work is not None
         return work
 
     def _wait(self, work: Work) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -186,3 +187,15 @@ def ends_with_work_under_way() -> None:
         time.sleep(0.3)
     else:
         time.sleep(1.5)
+
+
+def suspended(timeout: float, ready: str) -> int:
+    """Exchanges while all ranks are stopped and go on: rank 0 in an exchange, the others between two."""
+    with Communicator.create("sampling", timeout=timeout) as comm:
+        for number in range(20):
+            rows = torch.zeros(comm.size, 2)
+            if number == 5:
+                Path(f"{ready}-{comm.rank}").touch()
+                time.sleep(0 if comm.rank == 0 else 1.0)
+            comm.exchange(rows, [1] * comm.size, Header(Kind.FEATURES, 1, number))
+        return number

@@ -62,6 +62,11 @@ class Job:
         left = list(_of_sessions(self.pids))
         assert not left, f"ranks left processes behind: {left}"
 
+    def errors(self) -> str:
+        """What the ranks wrote to standard error so far."""
+        written = [self.folder / str(rank) / "stderr" for rank in range(len(self.pids))]
+        return "\n".join(path.read_text(errors="replace")[-6000:] for path in written if path.exists())
+
     def _poll(self) -> None:
         running = [at for at, code in enumerate(self.codes) if code is None]
         answer = _ask({"do": "poll", "pids": [self.pids[at] for at in running]})

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.comm.ranks import run_ranks
+from tests.comm.ranks import launch, run_ranks
 
 JOBS = "tests.comm.job_faults"
 TIMEOUT = 6.0
@@ -82,6 +86,21 @@ def test_the_rank_that_hosts_the_store_is_the_victim(how: str) -> None:
 def test_a_slow_peer_is_waited_for() -> None:
     for result in run_ranks(f"{JOBS}:fault", 2, {"how": "slow", "victim": 1, "timeout": TIMEOUT}):
         assert result.value["error"] is None and result.value["seconds"] > 0.5 * TIMEOUT
+
+
+def test_a_job_that_was_suspended_goes_on(tmp_path: Path) -> None:
+    """All ranks are stopped for longer than the timeout: nobody is to blame."""
+    timeout, ready = 2.0, tmp_path / "ready"
+    with launch(f"{JOBS}:suspended", 3, {"timeout": timeout, "ready": str(ready)}) as job:
+        while len(list(tmp_path.iterdir())) < 3:
+            assert not job.wait({0, 1, 2}, 0.01), job.errors()
+        time.sleep(0.3)
+        for how, seconds in ((signal.SIGSTOP, timeout + 1.0), (signal.SIGCONT, 0.0)):
+            for pid in job.pids:
+                os.kill(pid, how)
+            time.sleep(seconds)
+        assert job.wait({0, 1, 2}, 30.0)
+        assert job.codes == [0, 0, 0], job.errors()
 
 
 def test_a_rank_that_never_comes_is_named() -> None:
