@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from pyg_batchgnn.data.dataset import Dataset
+from pyg_batchgnn.data.durable import rename_whole, sync_tree
 from pyg_batchgnn.data.errors import DatasetError
 from pyg_batchgnn.data.meta import Meta, write_meta
 
@@ -33,7 +34,8 @@ def write_folder(dataset: Dataset, path: str | Path) -> Path:
 
 @contextmanager
 def new_folder(path: str | Path) -> Iterator[Path]:
-    """A temporary folder beside `path` to write to, renamed to `path` at the end and removed on any error.
+    """A temporary folder beside `path` to write to, renamed to `path` when all of it is on disk, and removed
+    on any error.
 
     Raises:
         DatasetError: `path` exists, or its parent cannot be written to.
@@ -49,7 +51,8 @@ def new_folder(path: str | Path) -> Iterator[Path]:
         raise DatasetError(f"{path}: cannot be written ({error}); choose another folder") from error
     try:
         yield temporary
-        temporary.rename(path)
+        sync_tree(temporary)
+        rename_whole(temporary, path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data.durable import rename_whole, sync_file, sync_folder, sync_tree
+from pyg_batchgnn.data.meta import META_FILE
 from pyg_batchgnn.partition.array_file import write_tensor
 from pyg_batchgnn.partition.folder_meta import ArrayPromise, PartitionMeta, part_name
 from pyg_batchgnn.partition.part import Part
@@ -26,8 +28,9 @@ def save_partition(
 ) -> Path:
     """Writes the parts of all ranks to a new folder. Collective; all ranks must see the same file system.
 
-    Every rank writes its own parts under a temporary name; when all are complete the first rank writes
-    META.json with their checksums and renames the folder.
+    Every rank writes its own parts under a temporary name; when all are on disk the first rank writes
+    META.json with their checksums and renames the folder. What a save left that was killed does not count as
+    a partition, and the next save to the same folder removes it.
 
     Args:
         parts: this rank's part, or parts.
@@ -103,6 +106,7 @@ def _write(part: Part, folder: Path) -> Iterator[tuple[str, ArrayPromise]]:
     own.mkdir()
     for name, tensor in arrays_of(part).items():
         yield f"{own.name}/{name}", write_tensor(own / f"{name}.npy", tensor)
+    sync_tree(own)
 
 
 def arrays_of(part: Part) -> dict[str, Tensor]:
@@ -125,4 +129,6 @@ def _end(
     """The rank with the first part ends it: the others' arrays it knows by now."""
     if parts and parts[0].number == 0:
         PartitionMeta(parts[0].book, parts[0].num_edges, arrays, origin).write(temporary)
-        temporary.rename(path)
+        sync_file(temporary / META_FILE)
+        sync_folder(temporary)
+        rename_whole(temporary, path)

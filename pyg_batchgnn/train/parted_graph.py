@@ -12,7 +12,7 @@ from torch import Tensor
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
-from pyg_batchgnn.partition import Part, load_partition, partition, report_partition
+from pyg_batchgnn.partition import Part, is_partition, load_partition, partition, report_partition
 from pyg_batchgnn.partition.folder_meta import read_partition_meta
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
@@ -82,15 +82,24 @@ class PartedGraph:
         return network.fetched(batch, "y")
 
 
+def check_partition(source: str) -> None:
+    """Refuses what is neither a policy nor a saved partition.
+
+    Raises:
+        TrainError: it is not.
+    """
+    if source not in POLICIES and not is_partition(source):
+        raise TrainError(
+            f"ranks.partition is {source!r}: not {', '.join(POLICIES)} or the folder of a saved partition"
+        )
+
+
 def _part(dataset: Dataset, config: TrainConfig, comm: Communicator) -> Part:
     """This rank's part; with the same one for every seed of a run, so that runs can be compared."""
     source = config.ranks.partition
     if source in POLICIES:
         return partition(dataset, source, comm=comm)
-    if not Path(source).is_dir():
-        raise TrainError(
-            f"ranks.partition is {source!r}: not {', '.join(POLICIES)} or the folder of a saved partition"
-        )
+    check_partition(source)
     part = load_partition(source, comm)
     if (part.book.num_nodes, part.num_edges) != (dataset.num_nodes, dataset.num_edges):
         raise TrainError(

@@ -60,14 +60,17 @@ def with_decided(wanted: TrainConfig, written: TrainConfig) -> TrainConfig:
     return config_json.from_dict(decided, wanted)
 
 
-def _resumable(config: TrainConfig) -> frozenset[str]:
-    """Fields that may change. Which bits PyTorch's products give depends on the number of threads; who owns a
-    node decides who trains it, but with the global schedule."""
+def any_threads(config: TrainConfig) -> bool:
+    """Whether the number of threads changes no bit of a result: it does with PyTorch's products."""
     own_products = config.run.matrix_product is MatrixProduct.NATIVE
-    any_threads = config.model.layers is LayerSource.NATIVE and own_products
+    return config.model.layers is LayerSource.NATIVE and own_products
+
+
+def _resumable(config: TrainConfig) -> frozenset[str]:
+    """Fields that may change. Who owns a node decides who trains it, but with the global schedule."""
     any_owner = config.ranks.schedule is Schedule.GLOBAL
     return (
         _RESUMABLE
-        | (frozenset({"run.threads"}) if any_threads else frozenset())
+        | (frozenset({"run.threads"}) if any_threads(config) else frozenset())
         | (frozenset({"ranks.partition"}) if any_owner else frozenset())
     )

@@ -18,11 +18,12 @@ from pyg_batchgnn.train.job import Job, build_job
 from pyg_batchgnn.train.memory import configure_malloc
 from pyg_batchgnn.train.metrics import read_records
 from pyg_batchgnn.train.outcome import Outcome, RunResult
+from pyg_batchgnn.train.parted_graph import check_partition
 from pyg_batchgnn.train.plots import plot_learning, plot_phases
 from pyg_batchgnn.train.product import apply_product, product_line, settle_product
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.report import TerminalReport, final_table, opening
-from pyg_batchgnn.train.resumable import agreed, refuse_changes, with_decided
+from pyg_batchgnn.train.resumable import agreed, any_threads, refuse_changes, with_decided
 from pyg_batchgnn.train.run_folder import RunFolder, write_json
 from pyg_batchgnn.train.stop import StopRequest
 from pyg_batchgnn.train.trainer import Trainer
@@ -68,11 +69,14 @@ def start_or_resume_run(config: TrainConfig, path: Path, console: Console) -> Ou
 
 def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Console) -> Outcome:
     ranks.agree({"command": "start a run", **agreed(config)})
+    check_partition(config.ranks.partition)
     configure_malloc(config.run.malloc)
     dataset, identity = _open_together(ranks, config)
+    own_threads = config.run.threads
     config = config_json.from_dict(ranks.of_first(lambda: _settled(config, dataset, ranks)))
     torch.set_num_threads(config.run.threads or 1)
     config, choice = settle_product(config, dataset, ranks)
+    config = _with_own_threads(config, own_threads, ranks)
     job = build_job(config, dataset, ranks)
     folder = RunFolder(Path(ranks.of_first(lambda: _new_folder(config, dataset, path))))
     _print_opening(console, job, dataset, folder, choice, ranks)
@@ -146,6 +150,20 @@ def _settled(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> dict[str, d
         name = str(Path(name).resolve())
     threads = config.run.threads or ranks.threads()
     return config_json.to_dict(replace(config, run=replace(config.run, dataset=name, threads=threads)))
+
+
+def _with_own_threads(config: TrainConfig, own: int | None, ranks: Ranks) -> TrainConfig:
+    """Each rank may have a number of threads of its own, but where that changes bits: a resumed run knows the
+    first rank's alone. A rank that was given none takes the first one's.
+
+    Raises:
+        AgreementError: the numbers differ and change bits.
+    """
+    config = replace(config, run=replace(config.run, threads=own or config.run.threads))
+    if not any_threads(config):
+        ranks.agree({"run.threads": config.run.threads})
+    torch.set_num_threads(config.run.threads or 1)
+    return config
 
 
 def _new_folder(config: TrainConfig, dataset: Dataset, path: Path | None) -> str:

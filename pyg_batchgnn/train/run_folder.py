@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyg_batchgnn.data.durable import sync_file, sync_folder
 from pyg_batchgnn.train.errors import TrainError
 
 
@@ -78,17 +79,23 @@ class RunFolder:
         return folder
 
     def clear(self) -> None:
-        """Makes a folder in which a run was killed before its first checkpoint as good as new. Others, and
-        those that do not exist, are left as they are."""
-        if self.config.is_file() and not self.checkpoint.exists():
+        """Makes a folder in which a run was killed before its first checkpoint, or before it had written
+        anything, as good as new. Others, and those that do not exist, are left as they are."""
+        leftovers = self._leftovers()
+        begun = self.config.is_file() and not self.checkpoint.exists()
+        if begun or (leftovers and set(leftovers) == set(self.path.iterdir())):
             self.remove_leftovers()
             for path in (self.metrics, self.config):
                 path.unlink(missing_ok=True)
 
     def remove_leftovers(self) -> None:
         """Remove what a process was writing when it was killed."""
-        for path in self.path.glob(".*.tmp"):
+        for path in self._leftovers():
             path.unlink(missing_ok=True)
+
+    def _leftovers(self) -> list[Path]:
+        """Files with the names that `replacing` gives."""
+        return [path for path in self.path.glob(".*.tmp") if re.fullmatch(r"\..+\.\d+\.tmp", path.name)]
 
 
 @contextlib.contextmanager
@@ -101,10 +108,9 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
+        sync_file(temporary)
         temporary.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         if error.filename is not None:
             raise
@@ -117,13 +123,3 @@ def write_json(path: Path, value: Any) -> None:
     """Replace `path` by `value` as indented JSON."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-
-
-def _sync_folder(path: Path) -> None:
-    """Make a rename in `path` survive a power cut, where folders can be opened."""
-    with contextlib.suppress(OSError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,23 @@ def test_a_part_is_mapped_not_read(saved: Path) -> None:
         assert file_sha256(saved / "part-00000" / "table.x.npy") == before
         assert verify_partition(saved) == 2 * 11 and is_partition(saved)
         assert part.num_nodes == 30 and part.indices.numel() == 100
+
+
+def test_all_is_on_disk_before_a_partition_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, fsync = set(), os.fsync
+
+    def note(handle: int) -> None:
+        if not (tmp_path / "parts").exists():
+            synced.add(Path(f"/proc/self/fd/{handle}").resolve())
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", note)
+    with Communicator.create("alone") as comm:
+        save_partition(partition_parts(graph(1, 30, 100), "random", 2, comm=comm), tmp_path / "parts", comm)
+    files = {path.relative_to(tmp_path / "parts") for path in (tmp_path / "parts").rglob("*")}
+    assert files | {Path()} == {path.relative_to(tmp_path / ".parts.partial") for path in synced}
 
 
 def cut_short(path: Path) -> None:

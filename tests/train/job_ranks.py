@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from unittest import mock
 
-import torch._dynamo  # noqa: F401  (DistributedDataParallel imports it: once here, not in every rank)
+import torch
+import torch._dynamo  # (DistributedDataParallel imports it: once here, not in every rank)
 
 from pyg_batchgnn.train import plots, trainer  # noqa: F401  (matplotlib, likewise)
 from pyg_batchgnn.train.cli import main
@@ -27,6 +28,7 @@ class Seen:
         out, err: what it printed.
         seeds: nodes of each minibatch that it trained.
         losses: their sums.
+        threads: of torch, in training.
         seconds: from the fault on, where there was one.
     """
 
@@ -35,6 +37,7 @@ class Seen:
     err: str = ""
     seeds: list[list[int]] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
+    threads: int = 0
     seconds: float = 0.0
 
 
@@ -62,6 +65,7 @@ def _run_one(command: dict[str, Any], rank: int) -> Seen:
         figures = train_step(job, batch, *arguments)
         seen.seeds.append(job.network.seeds(batch).tolist())
         seen.losses.append(figures.loss)
+        seen.threads = torch.get_num_threads()
         return figures
 
     arguments = command["by_rank"][rank] if "by_rank" in command else command["arguments"]

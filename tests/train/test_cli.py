@@ -111,6 +111,7 @@ def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
         (["partition", "no-such-data", "--out", "/proc"], "/proc: exists already"),
         (["partition", "no-such-data", "--out", "x", "--parts", "3000000000"], "'--parts'"),
         (["train", "generated:nodes=100", "--hidden", "2000000000"], "not enough memory"),
+        (["train", "--partition", "metis 4"], "ranks.partition is 'metis 4': not random, contiguous"),
         (["predict", "x"], "Missing option '--out'"),
         (["dance"], "No such command 'dance'"),
     ],

@@ -186,6 +186,29 @@ def test_who_owns_a_node_changes_no_bit_of_global_training(graph_folder: Path, t
         assert records(tmp_path / "random") == records(tmp_path / way)
 
 
+def test_each_rank_has_its_own_threads(graph_folder: Path, tmp_path: Path) -> None:
+    """At the start and when the run is resumed; where their number changes bits, it must be one."""
+    straight, broken, refused = tmp_path / "straight", tmp_path / "broken", tmp_path / "refused"
+    usual = ["--schedule", "local", "--epochs", 1]
+
+    def by_rank(run: Path, *options: object) -> list[list[str]]:
+        return [train(graph_folder, run, *usual, "--threads", count, *options) for count in (3, 2)]
+
+    whole, first, rest, other = launch(
+        2,
+        {"arguments": train(graph_folder, straight, *usual)},
+        {"by_rank": by_rank(broken, "--resume", "auto"), "fault": [1, 3, "SIGINT"]},
+        {"by_rank": by_rank(broken, "--resume", "auto")},
+        {"by_rank": by_rank(refused, "--layers", "pyg")},
+    )
+    assert_ended(whole + rest, 0)
+    assert_ended(first, 130)
+    assert [seen["threads"] for seen in (*whole, *first, *rest)] == [1, 1, 3, 2, 3, 2]
+    assert_same_tensors(straight, broken)
+    assert_ended(other, 2)
+    assert "run.threads: 3 on rank 0, 2 on rank 1" in other[0]["err"]
+
+
 def test_a_partition_of_a_graph_with_other_features_is_refused(graph_folder: Path, tmp_path: Path) -> None:
     spec = GeneratorSpec(nodes=2000, seed=3, degree=8.0, classes=4, features=16, signal=0.1)
     other, saved = generate_folder(spec, tmp_path / "other"), tmp_path / "parts"
