@@ -14,6 +14,7 @@ from torch_geometric.data import Data, FeatureStore, GraphStore
 from torch_geometric.loader import NeighborLoader
 from torch_geometric.sampler import SamplerOutput
 
+from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.loader.arguments import (
     Sampling,
     count_seeds,
@@ -23,6 +24,7 @@ from pyg_batchgnn.loader.arguments import (
     seed_nodes,
     worker_arguments,
 )
+from pyg_batchgnn.loader.beside import cached_tables
 from pyg_batchgnn.loader.budget import Ahead, Sizes, choose_sizes, measure, probe_batches
 from pyg_batchgnn.loader.bytes import parse_bytes
 from pyg_batchgnn.loader.iterate import iterate
@@ -82,6 +84,9 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         feature_cache: over ranks, bytes (or a text like "512MiB") that a rank may spend on rows of other
             hosts that its minibatches are most likely to need; they are fetched when the loader is made and
             never again. None: no cache, which is all that one process can have.
+        aggregation_cache: aggregates of the features that stand for the last hop: the last of ``num_neighbors`` is not
+            sampled, the other hops are as they were, and native minibatches carry each node's aggregate
+            beside its features (see docs/cache.md). Over ranks it is the same on all.
         **kwargs: those of ``torch.utils.data.DataLoader``. Where ``generator``, ``sampler`` or
             ``batch_sampler`` is given, it decides the order; else ``shuffle`` is a keyed permutation by
             (seed, epoch).
@@ -125,6 +130,7 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         attributes: Sequence[str] | None = None,
         schedule: Literal["local", "global"] | None = None,
         feature_cache: int | str | None = None,
+        aggregation_cache: AggregationCache | None = None,
         **kwargs: Any,
     ) -> None:
         refuse_what_is_to_come(subgraph_type, disjoint, input_time, time_attr, weight_attr, directed)
@@ -137,6 +143,7 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
             parse_export(export),
             Reading.parse(features, attributes),
             parse_bytes(feature_cache) if isinstance(feature_cache, str) else feature_cache,
+            aggregation_cache,
         )
         kwargs = self._allowed(kwargs)
         refuse_what_does_not_go_together(self._options, kwargs, transform_sampler_output)
@@ -187,11 +194,13 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
 
     def _begin(self) -> None:
         """What is left of the construction when PyG's part is done."""
+        cache = self._options.aggregation_cache
         self._pipeline = Pipeline(
             self.data,
             self.input_data,
             self._macrobatch_sampler(),
             self._options.reading,
+            {} if cache is None else cached_tables(cache, self.data),
             self.transform_sampler_output,
             self.custom_cls,
         )
@@ -326,6 +335,10 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
             self._change_data()
 
     def _change_data(self) -> None:
+        if self._options.aggregation_cache is not None:
+            raise AttributeError(
+                "the aggregation cache is of the data that the loader was made with; make another loader"
+            )
         self._pipeline.source = self._pipeline.source_of(self.data)
         self._pool = None  # persistent workers read the old one
 
@@ -335,4 +348,6 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         if self._options.export is Export.PYG:
             return made
         plan = dataclasses.replace(made.plan, edge_ids=has_edge_attributes(self.data))
+        if self._options.aggregation_cache is not None:
+            plan = plan.without_last_hop()
         return MacrobatchSampler(made.graph, plan, made.seed, made.threads, Layout.CSC)

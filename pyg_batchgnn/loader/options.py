@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.loader.reading import Features, Reading
 
 Size: TypeAlias = int | Literal["auto"]
@@ -31,6 +32,7 @@ class LoaderOptions:
     export: Export
     reading: Reading
     feature_cache: int | None = None  # bytes; None: no cache
+    aggregation_cache: AggregationCache | None = None
 
     def __post_init__(self) -> None:
         _check_size("macrobatch_size", self.macrobatch_size)
@@ -44,6 +46,11 @@ class LoaderOptions:
             _check_number("memory_budget", self.memory_budget, 1, "bytes")
         if self.feature_cache is not None:
             _check_number("feature_cache", self.feature_cache, 0, "bytes")
+        if self.aggregation_cache is not None and self.export is Export.PYG:
+            raise ValueError(
+                "an aggregation cache is for export='native': PyG's layers aggregate what was sampled, and "
+                "know of no aggregates made beforehand; use native layers, or no cache"
+            )
         _check_number("prefetch", self.prefetch, 0, "macrobatches")
         if self.threads is not None:
             _check_number("threads", self.threads, 1, "threads")

@@ -17,6 +17,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Handle
 from pyg_batchgnn.fetch import CacheRequest, SeedShare
 from pyg_batchgnn.loader.arguments import Sampling, count_seeds, seed_nodes
+from pyg_batchgnn.loader.beside import cached_store
 from pyg_batchgnn.loader.budget import Ahead, Probe, Sizes, choose_sizes, probe_batches, probe_of
 from pyg_batchgnn.loader.neighbor_loader import MacrobatchNeighborLoader
 from pyg_batchgnn.loader.options import Export
@@ -61,19 +62,23 @@ class RanksNeighborLoader(MacrobatchNeighborLoader):
         self._visit = Visit.SHUFFLED if kwargs.pop("shuffle", False) else Visit.IN_ORDER
         self._wanted = wanted
         plan = SamplingPlan.from_pyg(wanted.num_neighbors, wanted.replace)
+        if self._options.aggregation_cache is not None:
+            plan = plan.without_last_hop()
         return NoSampler(plan), nodes, kwargs
 
     def _begin(self) -> None:
         if self.transform_sampler_output is not None:
             raise ValueError("transform_sampler_output is not possible over ranks; use transform")
-        comm, options = self._comm, self._options
+        comm, options, cache = self._comm, self._options, self._options.aggregation_cache
+        features = self._features if cache is None else cached_store(cache, self._features)
         comm.check_agreement(self._arguments())
         self._seed = self._wanted.seed if self._wanted.seed is not None else seed_of_rank_0(comm)
         self._schedule = self._make_schedule()
         names = options.reading.chosen([*self._features.fields, *self._features.edge_fields])
         edge_names = [name for name in names if name in self._features.edge_fields]
         batches = Wanted(
-            [name for name in names if name in self._features.fields],
+            [name for name in names if name in self._features.fields]
+            + ([] if cache is None else [cache.attribute]),
             edge_names,
             options.export,
             self.custom_cls,
@@ -82,7 +87,7 @@ class RanksNeighborLoader(MacrobatchNeighborLoader):
         if options.export is Export.NATIVE:
             plan = SamplingPlan(plan.fanouts, plan.replacement, edge_ids=bool(edge_names))
         self._pipeline: Any = RankPipeline(
-            self._features,
+            features,
             self._graph,
             self.input_data,
             plan,
@@ -118,6 +123,7 @@ class RanksNeighborLoader(MacrobatchNeighborLoader):
             "edge attributes": sorted(self._features.edge_fields),
             "feature_cache": options.feature_cache,
             "hybrid": self._graph.topology is not None,
+            "aggregation cache": None if options.aggregation_cache is None else options.aggregation_cache.kind.value,
         }
 
     def _make_schedule(self) -> Schedule:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -37,6 +37,7 @@ class Pipeline:
         inputs: the loader's input nodes.
         sampler: samples macrobatches.
         reading: which attributes native batches carry, and where those lie.
+        beside: tables that native batches carry as well, a row a node of the graph.
         transform_sampler_output: the user's hook between sampling and fetching, or None.
         custom_cls: class of the batches made from a feature store, or None.
     """
@@ -47,6 +48,7 @@ class Pipeline:
         inputs: NodeSamplerInput,
         sampler: MacrobatchSampler,
         reading: Reading,
+        beside: Mapping[str, Tensor],
         transform_sampler_output: SamplerHook | None = None,
         custom_cls: Any = None,
     ) -> None:
@@ -54,14 +56,14 @@ class Pipeline:
         self.sampler = sampler
         self.transform_sampler_output = transform_sampler_output
         self.custom_cls = custom_cls
-        self.reading = reading
+        self.reading, self.beside = reading, beside
         self.book = StatsBook()
         self.source = self.source_of(data)
 
     def source_of(self, data: Any) -> Source:
         if isinstance(data, Data):
-            return DataSource(data, self.reading)
-        return StoreSource(data[0], self.reading, self.custom_cls)
+            return DataSource(data, self.reading, self.beside)
+        return StoreSource(data[0], self.reading, self.beside, self.custom_cls)
 
     @property
     def threads(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,9 +30,9 @@ class Source(Protocol):
 
 
 class DataSource:
-    def __init__(self, data: Data, reading: Reading) -> None:
+    def __init__(self, data: Data, reading: Reading, beside: Mapping[str, Tensor]) -> None:
         self.data = data
-        self.reading = reading
+        self.reading, self.beside = reading, beside
         self._mapped: dict[str, tuple[int, bool]] = {}  # where each table lies, and whether that is a file
 
     def batch(self, out: SamplerOutput, gather: Gatherer) -> Data:
@@ -76,20 +77,23 @@ class DataSource:
             and store.is_node_attr(key)
             and self.data.__cat_dim__(key, value, store) == 0
         }
-        return {name: held[name] for name in self.reading.chosen(held)}
+        return {**{name: held[name] for name in self.reading.chosen(held)}, **self.beside}
 
 
 class StoreSource:
-    def __init__(self, store: FeatureStore, reading: Reading, custom_cls: Any = None) -> None:
+    def __init__(
+        self, store: FeatureStore, reading: Reading, beside: Mapping[str, Tensor], custom_cls: Any = None
+    ) -> None:
         self.store = store
-        self.reading = reading
+        self.reading, self.beside = reading, beside
         self.custom_cls = custom_cls
 
     def batch(self, out: SamplerOutput, gather: Gatherer) -> Data:
         return filter_store(self.store, out, gather, self.custom_cls)
 
     def block(self, node: Tensor, gather: Gatherer) -> dict[str, Tensor]:
-        return read_store(self.store, node, None, gather, self.reading.attributes)
+        read = read_store(self.store, node, None, gather, self.reading.attributes)
+        return {**read, **{name: gather(table, node) for name, table in self.beside.items()}}
 
     def tables(self, num_nodes: int) -> dict[str, Tensor] | None:  # noqa: ARG002
         """See `Source`. A store answers requests; it shows no table.

@@ -2,6 +2,7 @@
 place where the backward pass allows, and read features where they lie."""
 
 from pyg_batchgnn.nn.activation import Dropout, ReLU
+from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
@@ -18,6 +19,7 @@ __all__ = [
     "GCN",
     "GIN",
     "SAGE",
+    "Aggregated",
     "BatchNorm",
     "Dropout",
     "GATConv",

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
@@ -83,7 +84,7 @@ class GATConv(torch_geometric.nn.GATConv):
 
     def forward(
         self,
-        x: Rows | tuple[Rows, Rows | None],
+        x: Rows | Aggregated | tuple[Rows, Rows | None],
         edge_index: Edges,
         layer: int | Tensor | None = None,
         edge_attr: Tensor | None = None,
@@ -113,6 +114,8 @@ class GATConv(torch_geometric.nn.GATConv):
         check_called(self)
         if isinstance(layer, Tensor):
             layer, edge_attr = None, layer
+        if isinstance(x, Aggregated):
+            raise refuse_aggregated(self, "attention weighs neighbours by what it has learned")
         given = conv_input(x, edge_index, layer, size)
         self._initialise(given)
         dtype = ops.compute_dtype(self.att_src)

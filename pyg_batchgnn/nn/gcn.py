@@ -10,8 +10,9 @@ from torch import Tensor
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.nn.aggregated import Aggregated, all_nodes, refuse_aggregated
 from pyg_batchgnn.nn.graph import LayerGraph, is_sampled, layer_graph
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input, sampled
 from pyg_batchgnn.nn.normalisation import Scaling, unweighted_scaling, weighted_scaling
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
@@ -64,7 +65,7 @@ class GCNConv(torch_geometric.nn.GCNConv):
 
     def forward(
         self,
-        x: Rows,
+        x: Rows | Aggregated,
         edge_index: Edges,
         layer: int | Tensor | None = None,
         edge_weight: Tensor | None = None,
@@ -74,7 +75,8 @@ class GCNConv(torch_geometric.nn.GCNConv):
         """Rows of the layer's targets.
 
         Args:
-            x: [>= N, in_channels], a tensor or a `RowView`.
+            x: [>= N, in_channels], a tensor or a `RowView`; or `Aggregated`, with which the minibatch's nodes
+                are all computed.
             edge_index: a minibatch with ``layer``, or [2, E] with sources above targets.
             layer: of the minibatch, 1 nearest the input. (PyG's ``edge_weight`` in this place is understood.)
             edge_weight: [E] for all edges of the minibatch, in its order, or of ``edge_index``.
@@ -84,6 +86,9 @@ class GCNConv(torch_geometric.nn.GCNConv):
             [D, out_channels] of the weights' dtype; bfloat16 under autocast.
         """
         check_called(self)
+        if isinstance(x, Aggregated):
+            known = self._known(x, edge_weight)
+            return self._product(known, all_nodes(sampled(edge_index)), update)
         if isinstance(layer, Tensor):
             layer, edge_weight = None, layer
         if isinstance(x, (tuple, list)):
@@ -94,14 +99,28 @@ class GCNConv(torch_geometric.nn.GCNConv):
         dtype = ops.compute_dtype(self.lin.weight)
         check_input(given.x, self.lin.in_channels, dtype)
         aggregated = self._aggregate(given, _whole(edge_index, given.graph), edge_weight, dtype)
+        return self._product(aggregated, given.graph, update)
+
+    def _product(self, aggregated: Rows, graph: LayerGraph, update: Update | None) -> Tensor:
+        """The product of the aggregates, and what follows."""
         return ops.linear(
             [aggregated],
             [self.lin.weight],
             self.bias,
-            num_rows=given.graph.num_targets,
-            out_dtype=dtype,
-            **update_arguments(update, given.graph, self.training),
+            num_rows=graph.num_targets,
+            out_dtype=ops.compute_dtype(self.lin.weight),
+            **update_arguments(update, graph, self.training),
         )
+
+    def _known(self, x: Aggregated, edge_weight: Tensor | None) -> Rows:
+        """What `_aggregate` gives, made beforehand with the degrees of the whole graph."""
+        if edge_weight is not None or not self.normalize or not self.add_self_loops:
+            raise refuse_aggregated(self, "they are normalised, without edge weights and with self loops")
+        neighbours = x.of(self, "symmetric")
+        if is_uninitialized_parameter(self.lin.weight):
+            self.lin.initialize_parameters(self.lin, (neighbours,))
+        check_input(neighbours, self.lin.in_channels, ops.compute_dtype(self.lin.weight), "aggregates")
+        return neighbours
 
     def _aggregate(
         self, given: ConvInput, whole: LayerGraph, edge_weight: Tensor | None, dtype: torch.dtype

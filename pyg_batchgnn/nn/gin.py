@@ -9,7 +9,8 @@ import torch_geometric.nn
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
+from pyg_batchgnn.nn.aggregated import Aggregated, all_nodes
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input, sampled
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
@@ -34,7 +35,7 @@ class GINConv(torch_geometric.nn.GINConv):
 
     def forward(
         self,
-        x: Rows | tuple[Rows, Rows | None],
+        x: Rows | Aggregated | tuple[Rows, Rows | None],
         edge_index: Edges,
         layer: int | tuple[int, int] | None = None,
         *,
@@ -45,7 +46,7 @@ class GINConv(torch_geometric.nn.GINConv):
 
         Args:
             x: [>= N, F] rows of the sources, the targets' first, or a `RowView` of them; or a pair of sources
-                and targets.
+                and targets; or `Aggregated`, with which the minibatch's nodes are all computed.
             edge_index: a minibatch, or [2, E] sources above targets.
             layer: of the minibatch, 1 nearest the input. (PyG's ``size`` in this place is understood.)
             size: (sources, targets) of an edge_index, where rows do not tell.
@@ -55,16 +56,31 @@ class GINConv(torch_geometric.nn.GINConv):
             [D, F'].
         """
         check_called(self)
+        if isinstance(x, Aggregated):
+            graph = all_nodes(sampled(edge_index))
+            known: Tensor = self.nn(self._known(x))
+            return ops.activate(known, **update_arguments(update, graph, self.training))
         if layer is not None and not isinstance(layer, int):
             layer, size = None, layer
         given = conv_input(x, edge_index, layer, size)
         out: Tensor = self.nn(self._sums(given))
         return ops.activate(out, **update_arguments(update, given.graph, self.training))
 
+    def _dtype(self) -> torch.dtype:
+        """In which the module computes."""
+        parameter = next((one for one in self.nn.parameters() if one.is_floating_point()), self.eps)
+        return ops.compute_dtype(parameter)
+
+    def _known(self, x: Aggregated) -> Tensor:
+        """What `_sums` gives, of sums made beforehand."""
+        neighbours, own, dtype = x.of(self, "sum"), x.own_of(self), self._dtype()
+        check_input(neighbours, own.size(1), dtype, "aggregates")
+        sums, rows = (one.gather() if isinstance(one, RowView) else one for one in (neighbours, own))
+        return (sums + (1.0 + self.eps) * rows).to(dtype)
+
     def _sums(self, given: ConvInput) -> Tensor:
         """(1 + eps) * x[i] + the sum over i's in-edges, [D, F], in the type that the module computes in."""
-        parameter = next((one for one in self.nn.parameters() if one.is_floating_point()), self.eps)
-        dtype = ops.compute_dtype(parameter)
+        dtype = self._dtype()
         sources, row = (given.x.table, given.x.row) if isinstance(given.x, RowView) else (given.x, None)
         check_input(given.x, given.x.size(1), dtype)
         graph = given.graph

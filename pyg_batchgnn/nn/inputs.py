@@ -38,6 +38,13 @@ class ConvInput(NamedTuple):
         return head(self.x, self.graph.num_targets)
 
 
+def sampled(edges: Edges) -> SampledBatch:
+    """The minibatch that goes with `Aggregated`; raises TypeError where there is another thing."""
+    if not is_sampled(edges):
+        raise TypeError(f"aggregates belong to a minibatch's nodes, got edges of {type(edges).__name__}")
+    return edges
+
+
 def head(x: Rows, rows: int) -> Rows:
     """The first ``rows`` rows."""
     if x.size(0) == rows:

@@ -11,7 +11,9 @@ from torch import Tensor
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
+from pyg_batchgnn.nn.aggregated import Aggregated, all_nodes, refuse_aggregated
+from pyg_batchgnn.nn.graph import LayerGraph
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input, sampled
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
@@ -59,7 +61,7 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
 
     def forward(
         self,
-        x: Rows | tuple[Rows, Rows | None],
+        x: Rows | Aggregated | tuple[Rows, Rows | None],
         edge_index: Edges,
         layer: int | tuple[int, int] | None = None,
         *,
@@ -70,7 +72,8 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
 
         Args:
             x: [>= N, in_channels] rows of the sources, of which the first D are the targets', a tensor or a
-                `RowView`; or (sources, targets), (sources, None).
+                `RowView`; or (sources, targets), (sources, None); or `Aggregated`, with which the minibatch's
+                nodes are all computed.
             edge_index: a minibatch with ``layer``, or [2, E] with sources above targets.
             layer: of the minibatch, 1 nearest the input. (PyG's ``size`` in this place is understood.)
             size: (N, D) for an ``edge_index`` between nodes of two kinds.
@@ -80,21 +83,28 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
             [D, out_channels] of the weights' dtype; bfloat16 under autocast.
         """
         check_called(self)
+        if isinstance(x, Aggregated):
+            graph = all_nodes(sampled(edge_index))
+            return self._combine(*self._known(x), graph, update)
         if layer is not None and not isinstance(layer, int):
             layer, size = None, layer
         given = conv_input(x, edge_index, layer, size)
         self._initialise(given)
+        check_input(given.x, self.lin_l.in_channels, ops.compute_dtype(self.lin_l.weight))
+        return self._combine(*self._aggregate(given), given.graph, update)
+
+    def _combine(
+        self, neighbours: Rows, own: Rows | None, graph: LayerGraph, update: Update | None
+    ) -> Tensor:
+        """The products of aggregates and of the targets' own rows, and what follows."""
         dtype = ops.compute_dtype(self.lin_l.weight)
-        check_input(given.x, self.lin_l.in_channels, dtype)
-        neighbours, own = self._aggregate(given)
-        inputs: list[Rows] = [neighbours]
-        weights = [self.lin_l.weight]
+        inputs, weights = [neighbours], [self.lin_l.weight]
         if own is not None:
             check_input(own, self.lin_r.in_channels, dtype, "rows of the targets")
             inputs.append(own)
             weights.append(self.lin_r.weight)
-        arguments = update_arguments(update, given.graph, self.training)
-        rows = given.graph.num_targets
+        arguments = update_arguments(update, graph, self.training)
+        rows = graph.num_targets
         if not self.normalize:
             return ops.linear(inputs, weights, self.lin_l.bias, num_rows=rows, out_dtype=dtype, **arguments)
         out = ops.linear(inputs, weights, self.lin_l.bias, num_rows=rows, out_dtype=dtype)
@@ -107,6 +117,20 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
         own = given.own_rows()
         if self.root_weight and own is not None and is_uninitialized_parameter(self.lin_r.weight):
             self.lin_r.initialize_parameters(self.lin_r, (own,))
+
+    def _known(self, x: Aggregated) -> tuple[Rows, Rows | None]:
+        """What `_aggregate` gives, made beforehand."""
+        reduce = _REDUCE[str(self.aggr)]
+        if self.project or reduce == "max":
+            of = "a learned projection of the sources" if self.project else "the maximum"
+            raise refuse_aggregated(self, f"it aggregates by {of}")
+        neighbours = x.of(self, reduce)
+        own = x.own_of(self) if self.root_weight else None
+        for lin, rows in ((self.lin_l, neighbours), (self.lin_r if self.root_weight else None, own)):
+            if lin is not None and is_uninitialized_parameter(lin.weight):
+                lin.initialize_parameters(lin, (rows,))
+        check_input(neighbours, self.lin_l.in_channels, ops.compute_dtype(self.lin_l.weight), "aggregates")
+        return neighbours, own
 
     def _aggregate(self, given: ConvInput) -> tuple[Tensor, Rows | None]:
         """The neighbours' rows reduced [D, F], and the targets' own, None where the layer reads none."""

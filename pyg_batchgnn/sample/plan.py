@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,6 +45,19 @@ class SamplingPlan:
     @property
     def num_hops(self) -> int:
         return len(self.fanouts)
+
+    def without_last_hop(self) -> SamplingPlan:
+        """The plan whose minibatches are what this one's are before their last hop.
+
+        Raises:
+            ValueError: there is one hop only.
+        """
+        if self.num_hops == 1:
+            raise ValueError(
+                f"an aggregation cache stands for the last hop, and fanouts {list(self.fanouts)} have no "
+                f"other one to sample; take a model of two layers or more, or no cache"
+            )
+        return dataclasses.replace(self, fanouts=self.fanouts[:-1])
 
     @classmethod
     def from_pyg(cls, num_neighbors: Any, replace: bool) -> SamplingPlan:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.nn.aggregated import Aggregated, aggregated_of
 from pyg_batchgnn.nn.graph import SampledBatch, is_sampled
 from pyg_batchgnn.nn.inputs import Rows, head
 from pyg_batchgnn.nn.rows import RowView
@@ -53,7 +54,8 @@ def features_of(minibatch: SampledBatch) -> RowView:
 class NativeModel(torch.nn.Module):
     """A graph neural network of native convolutions.
 
-    A subclass may change what follows a convolution by `compute`.
+    A subclass may change what follows a convolution by `compute`. A minibatch with a hop less than there are
+    layers is taken where it carries what the first layer aggregates (`Aggregated`).
     """
 
     def __init__(self, convs: Iterable[torch.nn.Module], dropout: float) -> None:
@@ -61,29 +63,40 @@ class NativeModel(torch.nn.Module):
         self.convs = torch.nn.ModuleList(convs)
         self.between = Update(relu=True, drop=dropout)
 
-    def compute(self, index: int, x: Rows, edges: Tensor | SampledBatch, layer: int | None) -> Tensor:
-        """Layer ``index`` (from 0) with what follows it: ReLU and dropout after all layers but the last."""
+    def compute(
+        self, index: int, x: Rows | Aggregated, edges: Tensor | SampledBatch, layer: int | None
+    ) -> Tensor:
+        """Layer ``index`` (from 0) with what follows it: ReLU and dropout after all layers but the last.
+        ``layer`` is that of the minibatch, 0 where ``x`` is `Aggregated`."""
         update = None if index == len(self.convs) - 1 else self.between
         result: Tensor = self.convs[index](x, edges, layer, update=update)
         return result
 
     def outputs(
-        self, source: Tensor | SampledBatch, edge_index: Tensor | None = None, *, x: Rows | None = None
+        self,
+        source: Tensor | SampledBatch,
+        edge_index: Tensor | None = None,
+        *,
+        x: Rows | Aggregated | None = None,
     ) -> ModelOutput:
         """Logits and last hidden layer; the arguments are those of `forward`."""
         rows, edges = self._arguments(source, edge_index, x)
-        layers = len(self.convs)
+        first = 0 if isinstance(rows, Aggregated) else 1
         hidden = rows
-        for index in range(layers):
+        for index in range(len(self.convs)):
             hidden = rows
-            rows = self.compute(index, rows, edges, index + 1 if edge_index is None else None)
-        assert isinstance(rows, Tensor)
+            rows = self.compute(index, rows, edges, index + first if edge_index is None else None)
+        assert isinstance(rows, Tensor) and not isinstance(hidden, Aggregated)
         last = head(hidden, rows.size(0))
         wide = rows.float() if rows.dtype == torch.bfloat16 else rows
         return ModelOutput(wide, last.gather() if isinstance(last, RowView) else last)
 
     def forward(
-        self, source: Tensor | SampledBatch, edge_index: Tensor | None = None, *, x: Rows | None = None
+        self,
+        source: Tensor | SampledBatch,
+        edge_index: Tensor | None = None,
+        *,
+        x: Rows | Aggregated | None = None,
     ) -> Tensor:
         """Logits of a minibatch's seeds, or of all nodes of a graph held whole.
 
@@ -93,7 +106,8 @@ class NativeModel(torch.nn.Module):
             source: a minibatch with one hop a layer; or the features [N, F] of a graph held whole.
             edge_index: [2, E] int64 sources above targets, with features for the first argument.
             x: [>= N, F] features of the minibatch's nodes, in their order, or a `RowView`; where None, read
-                from its block by way of ``row``.
+                from its block by way of ``row``, aggregates too where the minibatch has a hop less than the
+                model has layers.
 
         Returns:
             [S, classes] float32 (float64 from float64 weights), rows of the seeds in order; or [N, classes].
@@ -105,8 +119,8 @@ class NativeModel(torch.nn.Module):
         return self.outputs(source, edge_index, x=x).logits
 
     def _arguments(
-        self, source: Tensor | SampledBatch, edge_index: Tensor | None, x: Rows | None
-    ) -> tuple[Rows, Tensor | SampledBatch]:
+        self, source: Tensor | SampledBatch, edge_index: Tensor | None, x: Rows | Aggregated | None
+    ) -> tuple[Rows | Aggregated, Tensor | SampledBatch]:
         """Features and edges of the three ways to call."""
         if isinstance(source, Tensor):
             if edge_index is None or x is not None:
@@ -122,7 +136,11 @@ class NativeModel(torch.nn.Module):
                 "a minibatch has its own edges; give its features as model(minibatch, x=features)"
             )
         hops, layers = len(source.edges_per_hop), len(self.convs)
-        if hops != layers:
+        if hops == layers - 1:
+            x = aggregated_of(source) if x is None else x
+            if isinstance(x, Aggregated):
+                return x, source
+        if hops != layers or isinstance(x, Aggregated):
             raise ValueError(
                 f"a model of {layers} layers needs minibatches of {layers} hops, but this one has {hops}; "
                 f"give the loader {layers} entries in num_neighbors"

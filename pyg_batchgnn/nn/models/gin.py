@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.graph import SampledBatch
 from pyg_batchgnn.nn.inputs import Rows
@@ -44,7 +45,9 @@ class GIN(NativeModel):
             torch.nn.Sequential(BatchNorm(b, relu=True)) for _, b in normalised
         )
 
-    def compute(self, index: int, x: Rows, edges: Tensor | SampledBatch, layer: int | None) -> Tensor:
+    def compute(
+        self, index: int, x: Rows | Aggregated, edges: Tensor | SampledBatch, layer: int | None
+    ) -> Tensor:
         """Layer ``index`` with its normalisation, where it has one."""
         result: Tensor = self.convs[index](x, edges, layer)
         if index < len(self.activations):

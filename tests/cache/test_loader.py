@@ -1,0 +1,107 @@
+"""Loaders with a cache leave out the last hop and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from pyg_batchgnn import AggregationCache, CscGraph, MacrobatchNeighborLoader, PygNeighborSampler, nn
+from tests.comm.ranks import run_ranks
+from tests.loader.graphs import assert_same, make_data, make_loader
+from tests.loader.stores import stores_of
+
+JOBS = "tests.cache.job_loader"
+WORLDS = [(1, [0]), (2, [0, 1]), (3, [0, 1, 1]), (4, [0, 1, 2, 0])]
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("kind", ["mean", "sum", "symmetric"])
+@pytest.mark.parametrize(
+    "options", [{}, {"features": "copy"}, {"prefetch": 1, "shuffle": True}, {"num_workers": 1}], ids=str
+)
+def test_minibatches_are_those_before_the_last_hop(kind: str, replace: bool, options: dict[str, Any]) -> None:
+    data = make_data()
+    cache = AggregationCache.build(data, kind)
+    options = {"export": "native", "replace": replace, **options}
+    with_cache = make_loader(data, (4, 3, 5), aggregation_cache=cache, **options)
+    without = make_loader(data, (4, 3), **options)
+    for _ in range(2):
+        made = list(with_cache)
+        for batch in made:
+            assert torch.equal(batch.attribute(cache.attribute), cache.rows[batch.node])
+        own = [dataclasses.replace(batch, block=_without(batch.block, cache.attribute)) for batch in made]
+        assert_same(own, without)
+    assert with_cache.state_dict() == without.state_dict()
+
+
+def _without(block: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+    return {held: table for held, table in block.items() if held != name}
+
+
+def test_features_of_stores_and_a_sampler_of_the_users() -> None:
+    data = make_data()
+    cache = AggregationCache.build(data, "mean")
+    made = make_loader(stores_of(data, "coo"), (4, 3, 5), aggregation_cache=cache, export="native")
+    graph = CscGraph.from_edge_index(data.edge_index, data.num_nodes)
+    sampler = PygNeighborSampler(graph, [4, 3, 5], False, 7)
+    other = make_loader(data, (), seed=None, neighbor_sampler=sampler, aggregation_cache=cache, export="native")
+    assert_same(other, made, ignore=["y"])
+
+
+@pytest.mark.parametrize(("name", "kind"), [("SAGE", "mean"), ("GIN", "sum"), ("GCN", "symmetric")])
+def test_models_take_its_minibatches(name: str, kind: str) -> None:
+    data = make_data()
+    data.x = data.x / data.x.max()
+    model = getattr(nn, name)(4, 8, 5, layers=3)
+    loader = make_loader(data, (4, 3, 5), aggregation_cache=AggregationCache.build(data, kind), export="native")
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    optimiser = torch.optim.Adam(model.parameters())
+    for batch in loader:
+        optimiser.zero_grad()
+        model(batch).square().sum().backward()
+        optimiser.step()
+    assert not any(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True) if a.dim() > 1)
+
+
+@pytest.mark.parametrize(("ranks", "hosts"), WORLDS, ids=str)
+def test_over_ranks_they_are_those_of_one_process(ranks: int, hosts: Sequence[int]) -> None:
+    run_ranks(f"{JOBS}:epochs", ranks, hosts=hosts)
+
+
+def test_rounds_and_rows_over_ranks() -> None:
+    run_ranks(f"{JOBS}:counts", 3, hosts=[0, 1, 2])
+
+
+def test_what_a_cache_cannot_be_for_is_refused() -> None:
+    data = make_data()
+    cache = AggregationCache.build(data, "mean")
+    named = Data(**{**data.to_dict(), "x_mean": data.x})
+    refusals: list[tuple[Any, dict[str, Any], str]] = [
+        (data, {"export": "pyg"}, "PyG's layers aggregate what was sampled"),
+        (data, {"export": "native", "fanouts": (4,)}, r"fanouts \[4\] have no other one"),
+        (make_data(200), {"export": "native"}, "cache is of 300 nodes .* but data has 200"),
+        (named, {"export": "native"}, "attribute 'x_mean' already"),
+    ]
+    for given, options, text in refusals:
+        with pytest.raises(ValueError, match=text):
+            make_loader(given, aggregation_cache=cache, **options)
+    loader = make_loader(data, aggregation_cache=cache, export="native")
+    with pytest.raises(AttributeError, match="make another loader"):
+        loader.data = make_data()
+    assert loader.data is data or np.shape(loader.data.x) == (300, 4)
+
+
+def test_there_are_no_warnings() -> None:
+    data = make_data()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader = make_loader(data, aggregation_cache=AggregationCache.build(data, "mean"), export="native")
+        assert isinstance(loader, MacrobatchNeighborLoader) and list(loader)
