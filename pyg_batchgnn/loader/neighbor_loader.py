@@ -84,9 +84,9 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         feature_cache: over ranks, bytes (or a text like "512MiB") that a rank may spend on rows of other
             hosts that its minibatches are most likely to need; they are fetched when the loader is made and
             never again. None: no cache, which is all that one process can have.
-        aggregation_cache: aggregates of the features that stand for the last hop: the last of ``num_neighbors`` is not
-            sampled, the other hops are as they were, and native minibatches carry each node's aggregate
-            beside its features (see docs/cache.md). Over ranks it is the same on all.
+        aggregation_cache: aggregates of the features that stand for the last hop: the last of
+            ``num_neighbors`` is not sampled, the other hops are as they were, and native minibatches carry
+            each node's aggregate beside its features (see docs/cache.md). Over ranks all have one.
         **kwargs: those of ``torch.utils.data.DataLoader``. Where ``generator``, ``sampler`` or
             ``batch_sampler`` is given, it decides the order; else ``shuffle`` is a keyed permutation by
             (seed, epoch).

@@ -123,7 +123,9 @@ class RanksNeighborLoader(MacrobatchNeighborLoader):
             "edge attributes": sorted(self._features.edge_fields),
             "feature_cache": options.feature_cache,
             "hybrid": self._graph.topology is not None,
-            "aggregation cache": None if options.aggregation_cache is None else options.aggregation_cache.kind.value,
+            "aggregation cache": None
+            if options.aggregation_cache is None
+            else options.aggregation_cache.kind.value,
         }
 
     def _make_schedule(self) -> Schedule:

@@ -49,6 +49,13 @@ class MatrixProduct(str, Enum):
     TORCH = "torch"
 
 
+class CacheKind(str, Enum):
+    """What is made before training to spare sampling."""
+
+    OFF = "off"
+    AGGREGATION = "aggregation"  # of the input features over all neighbours, instead of the last hop
+
+
 class LastBatch(str, Enum):
     """What becomes of the training nodes that do not fill a minibatch."""
 
@@ -87,7 +94,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class SamplingConfig:
-    """Minibatches. The last four fields change time and memory, never a result.
+    """Minibatches. From `macrobatch_size` on, fields change time and memory, never a result.
 
     Attributes:
         fanout: neighbours a node, from the seeds outwards; -1 takes all.
@@ -96,10 +103,14 @@ class SamplingConfig:
         last_batch: drop or keep a last, smaller minibatch; the only one is always kept.
         test_fanout: as `fanout`, for evaluation; None is 20 a layer, for GIN the training fanout.
         test_batch_size: nodes a minibatch of evaluation; None is `batch_size`.
+        cache: aggregates that stand for the last number of `fanout`.
+        evaluate_with_cache: whether evaluation has them too; None: with GIN, not with SAGE and GCN (BatchGNN,
+            section 4).
         macrobatch_size: minibatches sampled together, or "auto".
         fetch_size: minibatches whose features are gathered together, or "auto".
         memory_budget: bytes that the loader may take; None leaves it to the loader.
         prefetch: macrobatches prepared beside training.
+        cache_folder: where the cache is kept: read if it is there, else written; None makes it in every run.
     """
 
     fanout: tuple[int, ...] = (15, 10, 5)
@@ -108,10 +119,13 @@ class SamplingConfig:
     last_batch: LastBatch = LastBatch.DROP
     test_fanout: tuple[int, ...] | None = None
     test_batch_size: int | None = None
+    cache: CacheKind = CacheKind.OFF
+    evaluate_with_cache: bool | None = None
     macrobatch_size: Size = "auto"
     fetch_size: Size = "auto"
     memory_budget: int | None = None
     prefetch: int = 0
+    cache_folder: str | None = None
 
 
 @dataclass(frozen=True)
@@ -188,6 +202,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         _check_ranges(self)
         _check_fanouts(self)
+        _check_cache(self)
         if self.model.kind is ModelKind.GAT and self.model.hidden % self.model.heads:
             raise TrainError(
                 f"model.hidden is {self.model.hidden}, which {self.model.heads} heads cannot share; "
@@ -205,6 +220,14 @@ class TrainConfig:
         if self.sampling.test_fanout is not None:
             return self.sampling.test_fanout
         return self.sampling.fanout if self.model.kind is ModelKind.GIN else (20,) * self.model.num_layers
+
+    @property
+    def evaluates_with_cache(self) -> bool:
+        """Whether evaluation begins with cached aggregates."""
+        sampling = self.sampling
+        if sampling.cache is CacheKind.OFF or sampling.evaluate_with_cache is None:
+            return sampling.cache is CacheKind.AGGREGATION and self.model.kind is ModelKind.GIN
+        return sampling.evaluate_with_cache
 
     @property
     def test_batch_size(self) -> int:
@@ -243,6 +266,29 @@ def _check_ranges(config: TrainConfig) -> None:
             raise TrainError(f"{name} must be at most {high}, got {value}")
     if not 0.0 <= model.dropout < 1.0:
         raise TrainError(f"model.dropout must be at least 0 and below 1, got {model.dropout}")
+
+
+def _check_cache(config: TrainConfig) -> None:
+    model, sampling = config.model, config.sampling
+    if sampling.cache is CacheKind.OFF:
+        for name, value in (
+            ("evaluate_with_cache", sampling.evaluate_with_cache),
+            ("cache_folder", sampling.cache_folder),
+        ):
+            if value is not None:
+                raise TrainError(
+                    f"sampling.{name} is {value}, but there is no cache; add --cache aggregation"
+                )
+        return
+    because = None
+    if model.layers is LayerSource.PYG:
+        because = "PyG's layers aggregate what was sampled; choose --layers native"
+    elif model.kind is ModelKind.GAT:
+        because = "GAT weighs neighbours by what it has learned, so nothing can be aggregated beforehand"
+    elif model.num_layers == 1:
+        because = "it stands for the last hop, and a model of one layer has no other"
+    if because is not None:
+        raise TrainError(f"sampling.cache is {sampling.cache.value}, which is not possible: {because}")
 
 
 def _check_fanouts(config: TrainConfig) -> None:

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
-from pyg_batchgnn.train.config import LastBatch, LayerSource, Schedule, TrainConfig
+from pyg_batchgnn.train.config import CacheKind, LastBatch, LayerSource, Schedule, TrainConfig
 from pyg_batchgnn.train.network import Network
 
 
@@ -23,6 +24,7 @@ class Batches:
         shuffle: whether nodes come in another order in each epoch.
         last: what becomes of nodes that do not fill a minibatch.
         schedule: which rank gets which.
+        cached: whether the run's cache stands for the last hop.
         feature_cache: bytes a rank for rows of other hosts; None: no cache. Of no meaning with one rank.
     """
 
@@ -31,6 +33,7 @@ class Batches:
     shuffle: bool
     last: LastBatch
     schedule: Schedule
+    cached: bool
     feature_cache: int | None = None
 
     @classmethod
@@ -43,13 +46,15 @@ class Batches:
             True,
             last,
             ranks.schedule,
+            cached=sampling.cache is CacheKind.AGGREGATION,
             feature_cache=ranks.feature_cache,
         )
 
     @classmethod
     def of_evaluation(cls, config: TrainConfig) -> Batches:
         """The same in every evaluation and on any number of ranks, with every node in one of them."""
-        return cls(config.test_fanout, config.test_batch_size, False, LastBatch.KEEP, Schedule.GLOBAL)
+        fanout, size, cached = config.test_fanout, config.test_batch_size, config.evaluates_with_cache
+        return cls(fanout, size, False, LastBatch.KEEP, Schedule.GLOBAL, cached)
 
 
 class Labels(Protocol):
@@ -80,7 +85,9 @@ class RunGraph(Protocol):
         """See `Labels`."""
 
 
-def loader_arguments(config: TrainConfig, nodes: Tensor, batches: Batches) -> dict[str, Any]:
+def loader_arguments(
+    config: TrainConfig, nodes: Tensor, batches: Batches, cache: AggregationCache | None
+) -> dict[str, Any]:
     """What every run's `MacrobatchNeighborLoader` is given."""
     sampling = config.sampling
     return {
@@ -93,5 +100,6 @@ def loader_arguments(config: TrainConfig, nodes: Tensor, batches: Batches) -> di
         "fetch_size": sampling.fetch_size,
         "memory_budget": sampling.memory_budget,
         "prefetch": sampling.prefetch,
+        "aggregation_cache": cache if batches.cached else None,
         "export": "native" if config.model.layers is LayerSource.NATIVE else "pyg",
     }

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
@@ -16,7 +17,8 @@ from pyg_batchgnn.partition import Part, is_partition, load_partition, partition
 from pyg_batchgnn.partition.folder_meta import read_partition_meta
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
-from pyg_batchgnn.train.config import POLICIES, LayerSource, Precision, TrainConfig
+from pyg_batchgnn.train.aggregates import aggregation_cache, kept
+from pyg_batchgnn.train.config import POLICIES, LayerSource, ModelKind, Precision, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.fingerprint import fingerprint
 from pyg_batchgnn.train.graphs import Batches, loader_arguments
@@ -32,12 +34,14 @@ class PartedGraph:
         config: of the run.
         features: attributes of the part's nodes, labels among them.
         topology: the part's edges.
-        notes: how good the partition is.
+        cache: aggregates of the features of the part's nodes, where the run has them.
+        notes: how good the partition is, and on the cache.
     """
 
     config: TrainConfig
     features: DistFeatureStore
     topology: DistGraphStore
+    cache: AggregationCache | None
     notes: list[str]
 
     @classmethod
@@ -57,25 +61,34 @@ class PartedGraph:
         notes = [f"{report.edge_cut:.1%} of edges join parts; largest over mean: {balance}"]
         whole = replicate_topology(part, comm) if config.ranks.hybrid else None
         features = DistFeatureStore(part, comm, floats=_floats(config))
-        return cls(config, features, DistGraphStore(part, comm, whole), notes)
+        topology = DistGraphStore(part, comm, whole)
+        exists = ranks.of_first(lambda: kept(config))
+        cache, more = aggregation_cache(config, (features, topology), exists)
+        return cls(config, features, topology, cache, [*notes, *more])
 
     def loader(self, nodes: Tensor, batches: Batches) -> MacrobatchNeighborLoader:
         """See `RunGraph`; collective."""
         sampling, run = self.config.sampling, self.config.run
-        is_native = self.config.model.layers is LayerSource.NATIVE
         try:
             return MacrobatchNeighborLoader(
                 (self.features, self.topology),
                 replace=sampling.replacement is Replacement.WITH,
                 seed=run.seed,
                 threads=run.threads,
-                attributes=["x", "y"] if is_native else None,
+                attributes=self._attributes(batches),
                 schedule=batches.schedule.value,
                 feature_cache=batches.feature_cache,
-                **loader_arguments(self.config, nodes, batches),
+                **loader_arguments(self.config, nodes, batches, self.cache),
             )
         except (ValueError, NotImplementedError) as error:
             raise TrainError(str(error)) from error
+
+    def _attributes(self, batches: Batches) -> list[str] | None:
+        """What travels; None where PyG's layers get everything. Aggregates of GCN hold its own rows."""
+        model = self.config.model
+        if model.layers is LayerSource.PYG:
+            return None
+        return ["y"] if batches.cached and model.kind is ModelKind.GCN else ["x", "y"]
 
     def labels(self, network: Network, batch: Any) -> Tensor:
         """See `Labels`; they come with the features."""

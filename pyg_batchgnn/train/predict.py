@@ -123,6 +123,13 @@ def predict_nodes(request: PredictRequest) -> PredictSummary:
 def _config(config: TrainConfig, request: PredictRequest) -> TrainConfig:
     """The run's configuration with what the request changes."""
     changes = {"run.threads": request.threads, "model.layers": request.layers}
+    if not config.evaluates_with_cache:  # nor is there need of one to predict
+        none = {
+            "sampling.cache": "off",
+            "sampling.cache_folder": "none",
+            "sampling.evaluate_with_cache": "none",
+        }
+        changes |= none
     return assign(config, [f"{name}={value}" for name, value in changes.items() if value is not None])
 
 

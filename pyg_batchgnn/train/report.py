@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.config import RanksConfig, TrainConfig
+from pyg_batchgnn.train.config import CacheKind, RanksConfig, TrainConfig
 from pyg_batchgnn.train.metrics import EpochRecord
 from pyg_batchgnn.train.outcome import RunResult
 from pyg_batchgnn.train.phases import LABELS, Phase
@@ -80,9 +80,18 @@ def opening(config: TrainConfig, dataset: Dataset, folder: RunFolder, ranks: Ran
         f"hidden {model.hidden}{heads}, {config.run.precision.value}",
         f"sample  fanout {_commas(sampling.fanout)} {sampling.replacement.value} replacement, "
         f"batch {sampling.batch_size}; evaluation fanout {_commas(config.test_fanout)}",
+        *_cache_line(config),
         f"run     {folder.path}, {config.run.epochs} epochs, seed {config.run.seed}, {threads} thread(s)",
     ]
     return lines if ranks.is_alone else [*lines, _ranks_line(config.ranks, ranks)]
+
+
+def _cache_line(config: TrainConfig) -> list[str]:
+    if config.sampling.cache is CacheKind.OFF:
+        return []
+    evaluation = "with them" if config.evaluates_with_cache else "without"
+    hop = config.sampling.fanout[-1]
+    return [f"        aggregates of all neighbours instead of the last hop's {hop}; evaluation {evaluation}"]
 
 
 def _ranks_line(config: RanksConfig, ranks: Ranks) -> str:

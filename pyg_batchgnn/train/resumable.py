@@ -19,6 +19,7 @@ _RESUMABLE = frozenset(
         "sampling.fetch_size",
         "sampling.memory_budget",
         "sampling.prefetch",
+        "sampling.cache_folder",
         "ranks.hybrid",
         "ranks.feature_cache",
         "ranks.backend",

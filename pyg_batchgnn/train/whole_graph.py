@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.sample import PygNeighborSampler, Replacement
 from pyg_batchgnn.store import CscGraph, graph_from_pyg
+from pyg_batchgnn.train.aggregates import aggregation_cache, kept
 from pyg_batchgnn.train.config import LayerSource, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.features import feature_table
@@ -29,13 +31,15 @@ class WholeGraph:
         data: features, and the edges where PyG batches are made.
         topology: in-edges grouped by destination, for the samplers.
         label: [N] int64.
-        notes: none.
+        cache: aggregates of the features, where the run has them.
+        notes: on the cache.
     """
 
     config: TrainConfig
     data: Data
     topology: CscGraph
     label: Tensor
+    cache: AggregationCache | None = None
     notes: list[str] = field(default_factory=list)
 
     @classmethod
@@ -53,16 +57,16 @@ class WholeGraph:
         data = Data(x=feature_table(dataset.x, config), num_nodes=dataset.num_nodes)
         if config.model.layers is LayerSource.PYG:
             data.edge_index = dataset.edge_index.to(torch.int64)
-        return cls(config, data, topology, dataset.y)
+        cache, notes = aggregation_cache(config, (topology, data.x), kept(config))
+        return cls(config, data, topology, dataset.y, cache, notes)
 
     def loader(self, nodes: Tensor, batches: Batches) -> MacrobatchNeighborLoader:
         """See `RunGraph`. One rank has all minibatches whatever the schedule."""
         replace, run = self.config.sampling.replacement is Replacement.WITH, self.config.run
         try:
             sampler = PygNeighborSampler(self.topology, list(batches.fanout), replace, run.seed, run.threads)
-            return MacrobatchNeighborLoader(
-                self.data, neighbor_sampler=sampler, **loader_arguments(self.config, nodes, batches)
-            )
+            arguments = loader_arguments(self.config, nodes, batches, self.cache)
+            return MacrobatchNeighborLoader(self.data, neighbor_sampler=sampler, **arguments)
         except (ValueError, NotImplementedError) as error:
             raise TrainError(str(error)) from error
 

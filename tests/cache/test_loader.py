@@ -52,7 +52,9 @@ def test_features_of_stores_and_a_sampler_of_the_users() -> None:
     made = make_loader(stores_of(data, "coo"), (4, 3, 5), aggregation_cache=cache, export="native")
     graph = CscGraph.from_edge_index(data.edge_index, data.num_nodes)
     sampler = PygNeighborSampler(graph, [4, 3, 5], False, 7)
-    other = make_loader(data, (), seed=None, neighbor_sampler=sampler, aggregation_cache=cache, export="native")
+    other = make_loader(
+        data, (), seed=None, neighbor_sampler=sampler, aggregation_cache=cache, export="native"
+    )
     assert_same(other, made, ignore=["y"])
 
 
@@ -61,7 +63,9 @@ def test_models_take_its_minibatches(name: str, kind: str) -> None:
     data = make_data()
     data.x = data.x / data.x.max()
     model = getattr(nn, name)(4, 8, 5, layers=3)
-    loader = make_loader(data, (4, 3, 5), aggregation_cache=AggregationCache.build(data, kind), export="native")
+    loader = make_loader(
+        data, (4, 3, 5), aggregation_cache=AggregationCache.build(data, kind), export="native"
+    )
     before = [parameter.detach().clone() for parameter in model.parameters()]
     optimiser = torch.optim.Adam(model.parameters())
     for batch in loader:

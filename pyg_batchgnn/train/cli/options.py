@@ -71,6 +71,29 @@ Prefetch = Annotated[
     int | None, typer.Option(help="Macrobatches prepared beside training.", rich_help_panel=_SAMPLING)
 ]
 
+Cache = Annotated[
+    str | None,
+    typer.Option(
+        help="aggregation: aggregates of all neighbours, made before training, instead of the last hop "
+        "(native sage, gcn, gin); or off.",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+CacheFolder = Annotated[
+    str | None,
+    typer.Option(
+        help="Where the cache is kept: read if it is there, else written.", rich_help_panel=_SAMPLING
+    ),
+]
+EvaluateWithCache = Annotated[
+    bool | None,
+    typer.Option(
+        "--evaluate-with-cache/--evaluate-without-cache",
+        help="Default: with for GIN, without for SAGE and GCN.",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+
 Epochs = Annotated[int | None, typer.Option(help="Passes over the training nodes.", rich_help_panel=_RUN)]
 Seed = Annotated[int | None, typer.Option(help="Of weights, order, samples, dropout.", rich_help_panel=_RUN)]
 Threads = Annotated[
@@ -136,6 +159,9 @@ FIELDS: Mapping[str, str] = {
     "fetch": "sampling.fetch_size",
     "memory_budget": "sampling.memory_budget",
     "prefetch": "sampling.prefetch",
+    "cache": "sampling.cache",
+    "cache_folder": "sampling.cache_folder",
+    "evaluate_with_cache": "sampling.evaluate_with_cache",
     "dataset": "run.dataset",
     "epochs": "run.epochs",
     "seed": "run.seed",

@@ -67,6 +67,9 @@ def train(
     fetch: options.Fetch = None,
     memory_budget: options.MemoryBudget = None,
     prefetch: options.Prefetch = None,
+    cache: options.Cache = None,
+    cache_folder: options.CacheFolder = None,
+    evaluate_with_cache: options.EvaluateWithCache = None,
     epochs: options.Epochs = None,
     seed: options.Seed = None,
     threads: options.Threads = None,
@@ -95,6 +98,8 @@ def train(
       batchgnn train ogbn-products --threads 16 --prefetch 1 --precision bfloat16
 
       batchgnn train cora --layers pyg --fanout 15,10 --batch-size 64
+
+      batchgnn train cora --cache aggregation --fanout 15,10,5 --batch-size 64
 
       batchgnn train ogbn-papers100M --preset p3 --run runs/p3
 
@@ -128,6 +133,9 @@ def train(
         "fetch": fetch,
         "memory_budget": memory_budget,
         "prefetch": prefetch,
+        "cache": cache,
+        "cache_folder": cache_folder,
+        "evaluate_with_cache": evaluate_with_cache,
         "dataset": dataset,
         "epochs": epochs,
         "seed": seed,
