@@ -37,11 +37,13 @@ class World:
         ranks: how many.
         network: "loopback", or the rate of the links between hosts, as tc writes it; that needs root.
         timeout: seconds for a whole job.
+        worker: the script that every rank runs.
     """
 
     ranks: int
     network: str = LOOPBACK
     timeout: float = 1800.0
+    worker: Path = WORKER
 
     @contextlib.contextmanager
     def standing(self) -> Iterator[World]:
@@ -79,7 +81,7 @@ class World:
             **{"MASTER_ADDR": namespaces.address(0) if apart else "127.0.0.1", "MASTER_PORT": str(port)},
             "GLOO_SOCKET_IFNAME": namespaces.DEVICE if apart else "lo",
         }
-        command = [sys.executable, str(WORKER), job, json.dumps(options), str(folder / f"{rank}.json")]
+        command = [sys.executable, str(self.worker), job, json.dumps(options), str(folder / f"{rank}.json")]
         return subprocess.Popen(
             namespaces.command_on(rank, command) if apart else command,
             env=environment,

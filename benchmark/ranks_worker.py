@@ -7,7 +7,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +118,10 @@ class Graph:
         self.features = DistFeatureStore(self.part, comm)
         self.topology = replicate_topology(self.part, comm) if options.get("hybrid") else None
 
+    def classes(self) -> int:
+        """How many there are, on all ranks together."""
+        return int(self.comm.max(int(self.part.tables["y"].max()))) + 1
+
     def seeds(self) -> Tensor:
         """The training nodes, every n-th where fewer are asked for."""
         rows = self.comm.all_gather(self.part.node[self.part.splits["train"]]).rows.sort().values
@@ -180,9 +184,16 @@ def training(comm: Communicator, options: Answer) -> Answer:
     """An epoch of SAGE on native layers: preparing, forward, backward with exchanged gradients, Adam."""
     graph = Graph(comm, options)
     loader = graph.loader(options["macrobatch"], prefetch=options.get("prefetch", 0))
-    classes = int(comm.max(int(graph.part.tables["y"].max()))) + 1
     torch.manual_seed(0)
-    model = SAGE(graph.part.tables["x"].shape[1], options["hidden"], classes, 3, dropout=0.5)
+    model = SAGE(graph.part.tables["x"].shape[1], options["hidden"], graph.classes(), 3, dropout=0.5)
+    return train_epochs(graph, options, loader, model)
+
+
+def train_epochs(
+    graph: Graph, options: Answer, loader: MacrobatchNeighborLoader, model: torch.nn.Module
+) -> Answer:
+    """The figures of the last of some epochs."""
+    comm = graph.comm
     gradients = Communicator.create("gradients")
     state = {"seeds": 0, "step": 0}
     with gradients.guard(Kind.CONTROL):
@@ -227,13 +238,16 @@ JOBS: dict[str, Callable[[Communicator, Answer], Any]] = {
 }
 
 
-def main(job: str, options: str, answer: str) -> None:
+def answer_with(
+    jobs: Mapping[str, Callable[[Communicator, Answer], Any]], job: str, options: str, answer: str
+) -> None:
+    """Does the job and writes what it returns to the file ``answer``."""
     torch.set_num_threads(1)
     with Communicator.create("benchmark", timeout=900) as comm:
-        found = JOBS[job](comm, json.loads(options))
+        found = jobs[job](comm, json.loads(options))
         comm.barrier()
     Path(answer).write_text(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    answer_with(JOBS, *sys.argv[1:])

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import tables
+from caching_tables import caching
 from cli import RESULTS
 from distributed_tables import distributed, rank_accuracy
 from settings import HERE
@@ -31,6 +32,7 @@ RENDERERS: dict[str, Callable[[Result], str]] = {
     "convergence": tables.convergence,
     "distributed": distributed,
     "rank_accuracy": rank_accuracy,
+    "caching": caching,
 }
 
 

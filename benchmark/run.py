@@ -2,7 +2,7 @@
 
     python benchmark/run.py sampling                      one benchmark, on a graph of our own generator
     python benchmark/run.py sampling loading --rounds 3   several, with options that all of them know
-    python benchmark/run.py all --graph /data/products    everything but accuracy, convergence, distributed
+    python benchmark/run.py all --graph /data/products    all but accuracy, convergence, distributed, caching
     python benchmark/run.py training --models sage gat    some networks; --resume goes on where it was
     python benchmark/run.py accuracy                      on real graphs; as convergence, goes on where it was
     python benchmark/run.py report                        tables and plots again, from the stored JSON files
@@ -18,6 +18,7 @@ Benchmarks:
     accuracy     our sampler against a reference and PyG's; native layers against PyG's; bfloat16
     rank_accuracy  the main job on 2 and 4 ranks against one process at the same global batch
     convergence  time to accuracy of the main job: native layers against PyG's
+    caching      aggregation cache: making it; preparation, epochs, bytes and accuracy with it and without
     distributed  ranks: rows fetched, preparation over a slow network (root), CPU seconds, partitioning
 
 A peer takes part where its interpreter has it. Give each its own environment, so that nothing disturbs ours:
@@ -35,6 +36,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 import accuracy
+import caching
 import convergence
 import distributed
 import footprint
@@ -60,6 +62,7 @@ CHOICES = {
     "convergence": convergence.main,
     "rank_accuracy": rank_accuracy.main,
     "distributed": distributed.main,
+    "caching": caching.main,
 }
 
 

@@ -1,4 +1,4 @@
-"""The snippets of the README and of the loader's page run and print what stands below them."""
+"""The snippets of the README and of two pages run and print what stands below them."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ def test_readme() -> None:
 
 def test_loader_page() -> None:
     seen, shown = _run_snippet("docs/loader.md")
+    assert seen == shown
+
+
+def test_cache_page() -> None:
+    seen, shown = _run_snippet("docs/cache.md")
     assert seen == shown
 
 

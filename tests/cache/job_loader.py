@@ -41,7 +41,8 @@ def epochs() -> None:
                     **options,
                 }
                 cache = AggregationCache.build(both, kind)
-                loader = MacrobatchNeighborLoader(both, aggregation_cache=cache, **common)
+                kept = {"feature_cache": 1500} if number % 2 else {}
+                loader = MacrobatchNeighborLoader(both, aggregation_cache=cache, **common, **kept)
                 alone = one_process(case, aggregation_cache=AggregationCache.build(data, kind), **common)
                 for batch in loader:
                     same(batch, alone(batch.input_id.tolist()) if len(batch.input_id) else None)

@@ -1,0 +1,102 @@
+"""One rank of the aggregation cache's benchmark: ``caching_worker.py JOB OPTIONS ANSWER`` (`ranks.World`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any
+
+import torch
+
+from meters import peak_bytes, release_free_memory, reset_peak, resident_bytes
+from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.nn import GCN, GIN, SAGE, NativeModel
+from pyg_batchgnn.store import DistGraphStore
+from ranks_worker import Answer, Graph, Meter, answer_with, train_epochs
+
+#: By model, what its first layer aggregates by.
+KINDS = {"sage": "mean", "gcn": "symmetric", "gin": "sum"}
+
+
+def initialisation(comm: Communicator, options: Answer) -> Answer:
+    """Make the cache of every model, one after the other."""
+    graph = Graph(comm, options)
+    stores = graph.features, DistGraphStore(graph.part, comm)
+    found = {}
+    for model in options["models"]:
+        release_free_memory()
+        before = resident_bytes()
+        reset_peak()
+        meter = Meter(comm)
+        budget = options["memory_budget"]
+        cache = AggregationCache.build(stores, KINDS[model], memory_budget=budget, threads=1)
+        figures = meter.stop()
+        found[model] = {**figures, "bytes": cache.nbytes, "peak": peak_bytes() - before}
+    return found
+
+
+class Setting:
+    """A loader of one setting: model, with a cache or without, macrobatch size."""
+
+    def __init__(self, graph: Graph, options: Answer, caches: dict[str, AggregationCache]) -> None:
+        self.graph, self.options, self.caches = graph, options, caches
+
+    def loader(self, model: str, cached: bool, macrobatch: int) -> MacrobatchNeighborLoader:
+        """GCN's aggregates hold each node's own row, so that it needs no features beside them."""
+        names = ["y"] if cached and model == "gcn" else ["x", "y"]
+        return self.graph.loader(
+            macrobatch, attributes=names, aggregation_cache=self._cache(model) if cached else None
+        )
+
+    def _cache(self, model: str) -> AggregationCache:
+        if model not in self.caches:
+            stores = self.graph.features, DistGraphStore(self.graph.part, self.graph.comm)
+            budget = self.options["memory_budget"]
+            self.caches[model] = AggregationCache.build(stores, KINDS[model], memory_budget=budget, threads=1)
+        return self.caches[model]
+
+
+def preparation(comm: Communicator, options: Answer) -> list[Answer]:
+    """Prepare an epoch's minibatches in every setting."""
+    graph = Graph(comm, options)
+    setting = Setting(graph, options, {})
+    found = []
+    for model, cached, macrobatch in options["settings"]:
+        loader = setting.loader(model, cached, macrobatch)
+        loader.set_epoch(0)
+        meter, nodes, edges = Meter(comm), 0, 0
+        for minibatch in loader:
+            nodes += minibatch.num_nodes
+            edges += minibatch.num_edges
+        figures = meter.stop()
+        stats = loader.stats().total
+        counts = {"minibatches": len(loader), "nodes": nodes, "edges": edges}
+        found.append(
+            {**figures, **counts, "rows_fetched": stats.rows_fetched, "phases": dataclasses.asdict(stats)}
+        )
+        del loader
+    return found
+
+
+def training(comm: Communicator, options: Answer) -> list[Answer]:
+    """Train an epoch after an unmeasured one in every setting."""
+    graph = Graph(comm, options)
+    setting = Setting(graph, options, {})
+    return [
+        train_epochs(graph, options, setting.loader(name, cached, macrobatch), _network(graph, options, name))
+        for name, cached, macrobatch in options["settings"]
+    ]
+
+
+def _network(graph: Graph, options: dict[str, Any], name: str) -> NativeModel:
+    torch.manual_seed(0)
+    shape = (graph.part.tables["x"].shape[1], options["hidden"], graph.classes(), len(options["fanouts"]))
+    return GIN(*shape, norm_last=False) if name == "gin" else {"sage": SAGE, "gcn": GCN}[name](*shape)
+
+
+JOBS = {"initialisation": initialisation, "preparation": preparation, "training": training}
+
+
+if __name__ == "__main__":
+    answer_with(JOBS, *sys.argv[1:])
