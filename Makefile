@@ -4,6 +4,7 @@
 #   make train RANKS=2                                           several processes on this machine
 #   make test TESTS="tests/sample -k statistics"                 some of the tests
 #   make install TORCH_INDEX=<another wheel index>               where the CPU build of torch comes from
+#   make install CCL=1                                           with the ccl backend; remembered by the other commands
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -14,14 +15,18 @@ RANKS ?= 1
 TESTS ?= tests
 
 BIN := $(VENV)/bin
+CCL ?= $(if $(wildcard $(BIN)/.installed-ccl),1)
+WITH_CCL := $(filter 1,$(CCL))
+INSTALLED := $(BIN)/.installed$(if $(WITH_CCL),-ccl)
 LAUNCH := $(if $(filter 1,$(RANKS)),$(BIN)/batchgnn,$(BIN)/torchrun --standalone --nproc-per-node=$(RANKS) -m pyg_batchgnn)
+COMMA := ,
 SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h')
 
 .DEFAULT_GOAL := help
 .PHONY: help install train test lint format bench clean
 
 help:
-	@sed -n '3,6p' Makefile | cut -c3-
+	@sed -n '3,7p' Makefile | cut -c3-
 	@echo "targets: install train test lint format bench clean"
 
 # torch first and exactly: the package is compiled against it, and a newer one brings gigabytes of CUDA. Only torch itself comes
@@ -33,17 +38,18 @@ $(BIN)/.torch:
 	$(BIN)/python -m pip install --quiet $(TORCH) numpy
 	touch $@
 
-$(BIN)/.installed: $(BIN)/.torch pyproject.toml setup.py build_tools/torch_build_backend.py $(SOURCES)
-	PYG_BATCHGNN_WERROR=$(WERROR) $(BIN)/python -m pip install --quiet --quiet --editable '.[test,lint]'
+$(INSTALLED): $(BIN)/.torch pyproject.toml setup.py $(wildcard build_tools/*.py) $(SOURCES)
+	PYG_BATCHGNN_WERROR=$(WERROR) PYG_BATCHGNN_CCL=$(WITH_CCL) \
+		$(BIN)/python -m pip install --quiet --quiet --editable '.[test,lint$(if $(WITH_CCL),$(COMMA)ccl)]'
 	touch $@
 
-install: $(BIN)/.installed
+install: $(INSTALLED)
 
 train: install
 	$(LAUNCH) train $(ARGS)
 
 test: install
-	$(BIN)/python -m pytest $(TESTS)
+	PYG_BATCHGNN_CCL=$(WITH_CCL) $(BIN)/python -m pytest $(TESTS)
 
 lint: install
 	$(BIN)/ruff check .

@@ -1,10 +1,15 @@
-"""The compiled extension: torch-free kernels and thin bindings through torch's stable ABI."""
+"""The compiled extension: torch-free kernels and thin bindings through torch's stable ABI. On request another
+one, which is not stable ABI: the ccl backend."""
 
 import os
+import sys
 from pathlib import Path
 
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "build_tools"))
+import ccl_extension
 
 SOURCES = [
     "csrc/kernels/allocation.cpp",
@@ -81,8 +86,10 @@ def _extension() -> CppExtension:
     return extension
 
 
+CCL = [ccl_extension.extension([*WARNINGS, *STRICT])] if ccl_extension.wanted() else []
+
 setup(
-    ext_modules=[_extension()],
+    ext_modules=[_extension(), *CCL],
     cmdclass={"build_ext": BuildExtension},
-    options={"bdist_wheel": {"py_limited_api": "cp310"}},
+    options={} if CCL else {"bdist_wheel": {"py_limited_api": "cp310"}},
 )

@@ -9,8 +9,12 @@ along.
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import sysconfig
+
+#: The last release with a shared library for CPUs; pyproject.toml's extra "ccl" has the same.
+ONECCL = "oneccl-devel==2021.13.1"
 
 _MISSING = """
 pyg_batchgnn is compiled against the PyTorch that is installed, and {python} has none.
@@ -41,14 +45,20 @@ get_requires_for_build_sdist = _setuptools.get_requires_for_build_sdist
 build_sdist = _setuptools.build_sdist
 
 
+def _optional() -> list[str]:
+    """What the isolated build needs besides: oneCCL's headers, where its backend is asked for."""
+    asked = os.environ.get("PYG_BATCHGNN_CCL") == "1" and "CCL_ROOT" not in os.environ
+    return [ONECCL] if asked else []
+
+
 def get_requires_for_build_wheel(config_settings=None):  # type: ignore[no-untyped-def]
     _require_torch()
-    return _setuptools.get_requires_for_build_wheel(config_settings)
+    return [*_setuptools.get_requires_for_build_wheel(config_settings), *_optional()]
 
 
 def get_requires_for_build_editable(config_settings=None):  # type: ignore[no-untyped-def]
     _require_torch()
-    return _setuptools.get_requires_for_build_editable(config_settings)
+    return [*_setuptools.get_requires_for_build_editable(config_settings), *_optional()]
 
 
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):  # type: ignore[no-untyped-def]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from pyg_batchgnn.registration import register_ccl
+
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
     from pyg_batchgnn.comm import Communicator
@@ -54,3 +56,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+register_ccl()

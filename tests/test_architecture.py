@@ -24,7 +24,8 @@ MAY_IMPORT["nn"] = {*EVERYBODYS}
 MAY_IMPORT["train"] |= {"nn"}
 MAY_IMPORT["ops"] = set()
 MAY_IMPORT["__main__"] = {"train"}
-MAY_IMPORT["__init__"] = {*ROOMS, "nn", *EVERYBODYS}
+MAY_IMPORT["registration"] = {"comm"}
+MAY_IMPORT["__init__"] = {*ROOMS, "nn", "registration", *EVERYBODYS}
 
 
 def imported_rooms(source: str, module: str, package: str = "pyg_batchgnn") -> set[str]:

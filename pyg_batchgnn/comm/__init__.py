@@ -1,5 +1,6 @@
 """How ranks talk: collectives over any torch.distributed backend, counted, checked and named."""
 
+from pyg_batchgnn.comm.backends import check_backend, describe_backend
 from pyg_batchgnn.comm.communicator import Communicator
 from pyg_batchgnn.comm.counters import Counters, Counts, KindCounts
 from pyg_batchgnn.comm.errors import (
@@ -33,6 +34,8 @@ __all__ = [
     "PeerError",
     "Received",
     "RowLayout",
+    "check_backend",
+    "describe_backend",
     "gradient_hook",
     "share_on_host",
 ]

@@ -70,13 +70,14 @@ class Communicator:
         Args:
             name: for messages; the same on every rank.
             timeout: seconds that a rank waits for its peers in one operation before it raises.
-            backend: of torch's default process group where that does not exist yet and a launcher (torchrun)
-                says in the environment how to make it. The communicator's own group has the default group's
-                backend. Without a launcher the world is one rank.
+            backend: of torch's default process group (gloo, ccl, mpi) where that does not exist yet and a
+                launcher (torchrun) says in the environment how to make it. The communicator's own group has
+                the default group's backend. Without a launcher the world is one rank.
             host: number of this rank's host; by default the launcher's (GROUP_RANK, SLURM_NODEID), else 0.
             limit: bytes that one call of the backend may carry; larger messages are cut into pieces.
 
         Raises:
+            ValueError: the backend cannot be had here; the text lists those that can.
             PeerError: a rank did not come within the timeout.
             DivergenceError: ranks make communicators of different names.
         """

@@ -11,6 +11,7 @@ from typing import Any
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
+from pyg_batchgnn.comm.backends import check_backend
 from pyg_batchgnn.comm.board import Board
 from pyg_batchgnn.comm.channel import Channel, groups_abandoned
 from pyg_batchgnn.comm.diagnosis import Peer
@@ -30,10 +31,14 @@ def connect(timeout: float, backend: str, environment: Mapping[str, str] = os.en
 
     Returns:
         Whether there is one now. Without a launcher (no WORLD_SIZE) there is not: a world of one rank.
+
+    Raises:
+        ValueError: the backend cannot be had here, or the launcher's environment is not whole.
     """
     global _connected
     if dist.is_initialized():
         return True
+    check_backend(backend)
     if "WORLD_SIZE" not in environment:
         return False
     absent = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in environment]

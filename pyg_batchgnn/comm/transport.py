@@ -19,9 +19,10 @@ from pyg_batchgnn.comm.wait import TransportError, Work, wait_for
 #: Bytes that one call may send or receive.
 INT_LIMIT = 2**31 - 1
 
-#: What gloo is told that a call may take. It would count the time during which the whole job was suspended;
-#: how long a call really may take is the business of `wait_for`, which does not.
+#: What backends that count clock time are told that a call may take. They would count the time during which
+#: the whole job was suspended; how long a call really may take is the business of `wait_for`, which does not.
 _FOR_EVER = timedelta(days=365)
+_WITH_LIMIT = {"gloo", "ccl"}
 
 
 class Transport:
@@ -48,7 +49,9 @@ class Transport:
             raise ValueError(f"limit must be from {size} (the ranks) to {INT_LIMIT} bytes, not {limit}")
         self._group, self._rank, self._size = group, rank, size
         self._patience, self._watch, self._limit = patience, watch, limit
-        self._gloo = group is not None and group._get_backend(torch.device("cpu")).name() == "gloo"
+        self._takes_limit = (
+            group is not None and group._get_backend(torch.device("cpu")).name() in _WITH_LIMIT
+        )
 
     def fits(self, largest: int, kept: int) -> bool:
         """Whether messages of at most ``largest`` bytes between different ranks, and ``kept`` bytes from any
@@ -98,7 +101,7 @@ class Transport:
         assert self._group is not None
         options = AllToAllOptions()
         options.asyncOp = True
-        if self._gloo:
+        if self._takes_limit:
             options.timeout = _FOR_EVER
         try:
             work = self._group.all_to_all_single(out, rows, list(received), list(sent), options)

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.comm import Communicator, check_backend
 from pyg_batchgnn.train.config import RanksConfig
 from pyg_batchgnn.train.errors import ToldElsewhereError, TrainError
 
@@ -41,14 +40,13 @@ class Ranks(contextlib.ExitStack):
         """Meets the other ranks; on the main thread.
 
         Raises:
-            TrainError: torch has no such backend, or the launcher's environment is not whole.
+            TrainError: the backend cannot be had here, or the launcher's environment is not whole.
             CommError: they did not come in time, or run something else.
         """
-        if "WORLD_SIZE" in os.environ and not dist.is_backend_available(config.backend):
-            raise TrainError(
-                f"ranks.backend is {config.backend!r}, which this torch does not have; "
-                "take gloo, or one that torch was built with or that an imported package has registered"
-            )
+        try:
+            check_backend(config.backend)
+        except ValueError as error:
+            raise TrainError(f"ranks.{error}") from error
         made = {"timeout": config.timeout, "backend": config.backend}
         try:
             sampling = Communicator.create("sampling", **made)  # type: ignore[arg-type]

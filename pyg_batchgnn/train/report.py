@@ -10,6 +10,7 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from pyg_batchgnn.comm import describe_backend
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config import CacheKind, RanksConfig, TrainConfig
 from pyg_batchgnn.train.metrics import EpochRecord
@@ -97,9 +98,10 @@ def _cache_line(config: TrainConfig) -> list[str]:
 def _ranks_line(config: RanksConfig, ranks: Ranks) -> str:
     hosts = len(set(ranks.training.hosts))
     topology = ", topology on every rank" if config.hybrid else ""
+    backend = describe_backend(config.backend)
     cache = "" if config.feature_cache is None else f", {decimal(config.feature_cache)} of remote rows kept"
     return (
-        f"ranks   {ranks.size} on {hosts} host{'s' if hosts > 1 else ''}, {config.backend}; partition "
+        f"ranks   {ranks.size} on {hosts} host{'s' if hosts > 1 else ''}, {backend}; partition "
         f"{config.partition}{topology}{cache}; {config.schedule.value} schedule"
     )
 

@@ -68,8 +68,8 @@ def stop_for_good() -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def fault(how: str, victim: int, timeout: float) -> dict[str, Any]:
-    comm = Communicator.create("sampling", timeout=timeout)
+def fault(how: str, victim: int, timeout: float, backend: str = "gloo") -> dict[str, Any]:
+    comm = Communicator.create("sampling", timeout=timeout, backend=backend)
     other = Communicator.create("gradients", timeout=2 * timeout)
     for macrobatch in range(5):
         rows = torch.zeros(comm.size, 2)
@@ -179,9 +179,9 @@ def two_threads() -> str:
         return ""
 
 
-def ends_with_work_under_way() -> None:
+def ends_with_work_under_way(backend: str) -> None:
     """A process that ends while its thread waits for a peer does not hang."""
-    comm = Communicator.create("unfinished", timeout=60)
+    comm = Communicator.create("unfinished", timeout=60, backend=backend)
     if comm.rank == 0:
         comm.start_exchange(torch.zeros(comm.size), [1] * comm.size, Kind.FEATURES)
         time.sleep(0.3)
@@ -189,9 +189,9 @@ def ends_with_work_under_way() -> None:
         time.sleep(1.5)
 
 
-def suspended(timeout: float, ready: str) -> int:
+def suspended(timeout: float, ready: str, backend: str) -> int:
     """Exchanges while all ranks are stopped and go on: rank 0 in an exchange, the others between two."""
-    with Communicator.create("sampling", timeout=timeout) as comm:
+    with Communicator.create("sampling", timeout=timeout, backend=backend) as comm:
         for number in range(20):
             rows = torch.zeros(comm.size, 2)
             if number == 5:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.comm.backends import BACKENDS, needs_ccl
 from tests.comm.ranks import launch, run_ranks
 
 JOBS = "tests.comm.job_faults"
@@ -37,13 +38,24 @@ FAULTS = [
 AT_FOUR = {"kill", "raise", "other hop", "stop"}
 
 
-@pytest.mark.parametrize(("how", "error", "text"), FAULTS, ids=[fault[0] for fault in FAULTS])
-def test_the_others_name_the_peer(how: str, error: str, text: str) -> None:
+#: The room does not care which backend it works over, so the others are tried with those that end inside one.
+WITH_ALL = {"kill", "raise", "killed in the middle", "interrupted in the middle", "stopped in the middle"}
+
+CASES = [
+    pytest.param(*fault, backend, id=f"{fault[0]}-{backend}", marks=marks)
+    for fault in FAULTS
+    for backend, marks in [("gloo", ()), ("ccl", needs_ccl)]
+    if backend == "gloo" or fault[0] in WITH_ALL
+]
+
+
+@pytest.mark.parametrize(("how", "error", "text", "backend"), CASES)
+def test_the_others_name_the_peer(how: str, error: str, text: str, backend: str) -> None:
     ranks = 4 if how in AT_FOUR else 2
     results = run_ranks(
         f"{JOBS}:fault",
         ranks,
-        {"how": how, "victim": 1, "timeout": TIMEOUT},
+        {"how": how, "victim": 1, "timeout": TIMEOUT, "backend": backend},
         never_end=[1] if how.startswith("stop") else [],
         check=False,
         whole_end=ranks == 2,  # what was left in the middle of a collective must not hang there
@@ -88,10 +100,11 @@ def test_a_slow_peer_is_waited_for() -> None:
         assert result.value["error"] is None and result.value["seconds"] > 0.5 * TIMEOUT
 
 
-def test_a_job_that_was_suspended_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_job_that_was_suspended_goes_on(tmp_path: Path, backend: str) -> None:
     """All ranks are stopped for longer than the timeout: nobody is to blame."""
     timeout, ready = 2.0, tmp_path / "ready"
-    with launch(f"{JOBS}:suspended", 3, {"timeout": timeout, "ready": str(ready)}) as job:
+    with launch(f"{JOBS}:suspended", 3, {"timeout": timeout, "ready": str(ready), "backend": backend}) as job:
         while len(list(tmp_path.iterdir())) < 3:
             assert not job.wait({0, 1, 2}, 0.01), job.errors()
         time.sleep(0.3)
@@ -129,5 +142,6 @@ def test_two_threads_of_one_communicator_are_told() -> None:
     assert "used by two threads at once" in run_ranks(f"{JOBS}:two_threads", 2)[0].value
 
 
-def test_a_process_that_ends_in_the_middle_does_not_hang() -> None:
-    run_ranks(f"{JOBS}:ends_with_work_under_way", 2, timeout=20, whole_end=True)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_process_that_ends_in_the_middle_does_not_hang(backend: str) -> None:
+    run_ranks(f"{JOBS}:ends_with_work_under_way", 2, {"backend": backend}, timeout=20, whole_end=True)

@@ -90,9 +90,9 @@ def settings() -> Iterator[tuple[Case, bool, dict[str, Any]]]:
                 )
 
 
-def epochs() -> None:
+def epochs(backend: str = "gloo") -> None:
     """Two epochs in all settings are bit for bit those of one process."""
-    with Communicator.create("loader", timeout=30) as comm:
+    with Communicator.create("loader", timeout=30, backend=backend) as comm:
         for case, hybrid, arguments in settings():
             loader_equals_one_process(comm, case, hybrid, arguments)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.comm.backends import needs_ccl
 from tests.comm.ranks import run_ranks
 
 JOBS = "tests.loader.job_ranks"
@@ -16,6 +17,11 @@ WORLDS = [(1, [0]), (2, [0, 1]), (3, [0, 1, 1]), (4, [0, 1, 2, 0])]
 @pytest.mark.parametrize(("ranks", "hosts"), WORLDS, ids=str)
 def test_minibatches_are_those_of_one_process(ranks: int, hosts: Sequence[int]) -> None:
     run_ranks(f"{JOBS}:epochs", ranks, hosts=hosts)
+
+
+@needs_ccl
+def test_minibatches_over_ccl_are_those_of_one_process() -> None:
+    run_ranks(f"{JOBS}:epochs", 2, {"backend": "ccl"}, hosts=[0, 1])
 
 
 @pytest.mark.parametrize(("ranks", "hosts"), WORLDS[1:], ids=str)

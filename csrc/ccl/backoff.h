@@ -1,0 +1,33 @@
+// How often to ask: at once while an answer is near, seldom while a peer is far behind.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace pyg_batchgnn {
+
+class Backoff {
+ public:
+  // For `eager` the processor is only offered to others between two questions; then a thousandth of the time
+  // waited is slept, up to a millisecond.
+  explicit Backoff(std::chrono::microseconds eager) : eager_(eager) { restart(); }
+
+  void restart() { since_ = std::chrono::steady_clock::now(); }
+
+  void pause() const {
+    const auto waited = std::chrono::steady_clock::now() - since_;
+    if (waited < eager_) {
+      std::this_thread::yield();
+    } else {
+      const std::chrono::nanoseconds longest = std::chrono::milliseconds(1);
+      std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(waited / 1000, longest));
+    }
+  }
+
+ private:
+  const std::chrono::microseconds eager_;
+  std::chrono::steady_clock::time_point since_;
+};
+
+}  // namespace pyg_batchgnn

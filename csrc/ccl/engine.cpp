@@ -1,0 +1,190 @@
+#include "ccl/engine.h"
+
+#include <c10/util/Exception.h>
+
+#include <thread>
+
+#include "ccl/backoff.h"
+#include "ccl/group.h"
+
+namespace pyg_batchgnn {
+namespace {
+
+// One that waits has nothing better to do; the background thread takes time from whoever computes.
+constexpr std::chrono::microseconds kEagerDriver(20000);
+constexpr std::chrono::microseconds kEagerBackground(2000);
+
+std::exception_ptr error_of(const std::string& text) {
+  try {
+    C10_THROW_ERROR(DistBackendError, text);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+std::string seconds(Clock::duration time) {
+  const double value = std::chrono::duration<double>(time).count();
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", value);
+  return text;
+}
+
+}  // namespace
+
+Engine& Engine::get() {
+  static Engine* engine = new Engine;
+  return *engine;
+}
+
+Engine::Engine() {
+  std::thread([this] { run(); }).detach();
+}
+
+Engine::Locked::Locked(Clock::time_point deadline) {
+  Engine& engine = get();
+  ++engine.wanted_;
+  const bool held = engine.lock_.try_lock_until(deadline);
+  --engine.wanted_;
+  TORCH_CHECK_WITH(
+      DistBackendError, held,
+      "ccl: timed out; another thread of this process is stuck inside oneCCL, most likely making a "
+      "group with a rank that has died");
+}
+
+Engine::Locked::~Locked() { get().lock_.unlock(); }
+
+Engine::Unlocked::Unlocked() { get().lock_.unlock(); }
+
+Engine::Unlocked::~Unlocked() {
+  ++get().wanted_;
+  get().lock_.lock();
+  --get().wanted_;
+}
+
+void Engine::submit(std::unique_ptr<Task> task) {
+  std::vector<Ended> ended;
+  {
+    const Locked locked(task->deadline);
+    start(*task);
+    active_.push_back(std::move(task));
+    ++under_way_;
+    ended = poll();
+  }
+  announce(std::move(ended));
+  if (drivers_ == 0 && under_way_ > 0) {
+    const std::lock_guard<std::mutex> lock(rest_);
+    awake_.notify_one();
+  }
+}
+
+void Engine::start(Task& task) {
+  if (!task.group->broken().empty()) return;  // `poll` finds it
+  try {
+    for (const Start& call : task.starts) task.events.push_back(call(task.group->communicator()));
+  } catch (const std::exception& error) {
+    task.group->abandon(c10::str("oneCCL refused ", task.name, ": ", error.what()));
+  }
+}
+
+void Engine::drive(const std::function<bool()>& done, Clock::time_point until) {
+  ++drivers_;
+  Backoff backoff(kEagerDriver);
+  while (!done() && Clock::now() < until) {
+    if (poll_once()) {
+      backoff.restart();
+    } else {
+      backoff.pause();
+    }
+  }
+  if (--drivers_ == 0 && under_way_ > 0) {
+    const std::lock_guard<std::mutex> lock(rest_);
+    awake_.notify_one();
+  }
+}
+
+void Engine::run() {
+  while (true) {
+    {
+      std::unique_lock<std::mutex> lock(rest_);
+      awake_.wait(lock, [this] { return under_way_ > 0 && drivers_ == 0; });
+    }
+    Backoff backoff(kEagerBackground);
+    while (under_way_ > 0 && drivers_ == 0) {
+      if (poll_once()) {
+        backoff.restart();
+      } else {
+        backoff.pause();
+      }
+    }
+  }
+}
+
+bool Engine::poll_once() {
+  if (wanted_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(50));  // locks are not fair
+  if (!lock_.try_lock_for(std::chrono::milliseconds(1))) return false;
+  std::vector<Ended> ended = poll();
+  lock_.unlock();
+  const bool moved = !ended.empty();
+  announce(std::move(ended));  // without the lock: tensors are freed and futures call back
+  return moved;
+}
+
+std::vector<Engine::Ended> Engine::poll() {
+  std::vector<Ended> ended;
+  for (size_t at = 0; at < active_.size();) {
+    Task& task = *active_[at];
+    try {
+      while (task.group->broken().empty() && task.ended < task.events.size() &&
+             task.events[task.ended].test()) {
+        ++task.ended;
+      }
+      if (task.group->broken().empty() && task.ended == task.events.size()) {
+        for (const auto& action : task.at_end) action();
+        ended.push_back({std::move(active_[at]), nullptr});
+        active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(at));
+        --under_way_;
+        continue;
+      }
+      if (task.group->broken().empty() && Clock::now() >= task.deadline) {
+        task.group->abandon(c10::str(task.name, " timed out after ", seconds(Clock::now() - task.submitted),
+                                     ": a rank has not come, or has died"));
+      }
+    } catch (const std::exception& error) {
+      task.group->abandon(c10::str(task.name, " failed: ", error.what()));
+    }
+    if (!task.group->broken().empty()) {
+      const std::shared_ptr<Group> group = task.group;
+      fail_tasks(*group, ended);
+      at = 0;
+    } else {
+      ++at;
+    }
+  }
+  return ended;
+}
+
+void Engine::fail_tasks(const Group& group, std::vector<Ended>& ended) {
+  for (size_t at = 0; at < active_.size();) {
+    if (active_[at]->group.get() != &group) {
+      ++at;
+      continue;
+    }
+    ended.push_back({std::move(active_[at]), error_of("ccl: " + group.broken())});
+    active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(at));
+    --under_way_;
+  }
+}
+
+void Engine::announce(std::vector<Ended> ended) {
+  for (Ended& one : ended) {
+    const c10::intrusive_ptr<CclWork> work = one.task->work;
+    if (one.error) {
+      one.task.release();  // for ever: oneCCL and the peers may still touch its memory
+    } else {
+      one.task.reset();
+    }
+    work->end(one.error);
+  }
+}
+
+}  // namespace pyg_batchgnn

@@ -1,0 +1,8 @@
+// oneCCL's headers, which are not ours to mend.
+#pragma once
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#include <oneapi/ccl.hpp>
+#pragma GCC diagnostic pop

@@ -1,0 +1,24 @@
+"""One table of collectives over every backend: results are equal to those computed locally."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.comm.backends import BACKENDS
+from tests.comm.ranks import run_ranks
+
+JOBS = "tests.comm.job_backends"
+
+#: What a backend is known to refuse.
+REFUSED = {
+    "gloo": ["all_reduce_unsigned", "all_gather_uneven", "all_to_all_uneven"],
+    "ccl": [],
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_collectives_are_what_is_computed_locally(backend: str, ranks: int) -> None:
+    arguments = {"backend": backend, "refused": REFUSED[backend]}
+    for result in run_ranks(f"{JOBS}:all_cases", ranks, arguments):
+        assert result.value == {}, "\n".join(f"{name}: {text}" for name, text in result.value.items())

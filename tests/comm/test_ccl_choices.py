@@ -1,0 +1,116 @@
+"""What is decided before oneCCL starts: transport, interface, environment, which backend can be had."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch.distributed as dist
+
+from pyg_batchgnn.comm import Communicator, check_backend
+from pyg_batchgnn.comm.ccl.facts import Facts
+from pyg_batchgnn.comm.ccl.library import CclMissingError, Libraries, find
+from pyg_batchgnn.comm.ccl.settings import apply, settings
+from pyg_batchgnn.comm.ccl.transport import Choice, choose, interface
+
+RANK = Facts(host=0, name="a", machine="m", room=1 << 30, master="127.0.0.1", shared=None, asked="")
+OTHER_HOST = replace(RANK, host=1, name="b", machine="n", master="10.0.0.1")
+
+#: Ranks; whether the group has all of the world's; whether memory is shared, and what is said.
+CHOICES = [
+    ([RANK, RANK], True, True, "has room"),
+    ([RANK, RANK, OTHER_HOST, OTHER_HOST], True, True, "has room"),
+    ([RANK, OTHER_HOST], True, False, "a host of its own"),
+    ([RANK, RANK], False, False, "not all ranks"),
+    ([RANK, RANK, replace(RANK, host=1)], True, False, "told by their names"),
+    ([RANK, replace(RANK, name="b")], True, False, "told by their names"),
+    ([RANK, replace(RANK, machine="n")], True, False, "the same /dev/shm"),
+    ([replace(RANK, machine="")] * 2, True, False, "the same /dev/shm"),
+    ([RANK, replace(RANK, room=1 << 20)], True, False, "1 MiB free"),
+    ([replace(RANK, asked="0")] * 2, True, False, "CCL_ATL_SHM is set"),
+    ([replace(RANK, asked="1"), replace(OTHER_HOST, asked="1")], True, True, "CCL_ATL_SHM is set"),
+    ([replace(RANK, shared=True), RANK], False, True, "first group"),
+]
+
+
+@pytest.mark.parametrize(("ranks", "whole_world", "shared", "why"), CHOICES)
+def test_transport(ranks: list[Facts], whole_world: bool, shared: bool, why: str) -> None:
+    choice = choose(ranks, ranks[0], whole_world)
+    assert choice.shared is shared and why in choice.why and why in str(choice)
+
+
+def test_ranks_that_cannot_agree_on_a_transport() -> None:
+    with pytest.raises(ValueError, match="CCL_ATL_SHM differs"):
+        choose([RANK, replace(RANK, asked="1")], RANK, True)
+    with pytest.raises(ValueError, match="earlier groups"):
+        choose([replace(RANK, shared=False), replace(RANK, shared=True)], RANK, False)
+
+
+def test_interface() -> None:
+    assert interface([RANK, RANK], RANK, {}) == "lo"
+    assert interface([RANK, OTHER_HOST], RANK, {"GLOO_SOCKET_IFNAME": "eth7,eth8"}) == "eth7"
+    assert interface([RANK, replace(OTHER_HOST, master="")], RANK, {}) == ""
+
+
+def test_what_the_user_has_set_stays() -> None:
+    libraries = Libraries(Path("/x/lib/libccl.so.1"), Path("/y/lib/libfabric.so.1"))
+    chosen = settings(libraries, Choice(False, "eth0", ""), {"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "3"})
+    assert (chosen["CCL_LOCAL_RANK"], chosen["CCL_LOCAL_SIZE"]) == ("2", "3")
+    assert (chosen["FI_PROVIDER_PATH"], chosen["FI_TCP_IFACE"]) == ("/y/lib", "eth0")
+    environment = {"FI_TCP_IFACE": "eth1", "CCL_YIELD": "pause"}
+    apply(chosen, environment)
+    assert (environment["FI_TCP_IFACE"], environment["CCL_YIELD"], environment["CCL_ATL_SHM"]) == (
+        "eth1",
+        "pause",
+        "0",
+    )
+    assert "FI_TCP_IFACE" not in settings(libraries, Choice(False, "", ""), {})
+
+
+def test_libraries_that_are_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("pyg_batchgnn.comm.ccl.library._roots", lambda _: iter([tmp_path]))
+    with pytest.raises(CclMissingError, match=r"oneCCL .* is not installed; pip install oneccl-devel"):
+        find()
+    library = tmp_path / "lib/ccl/cpu/lib/libccl.so.1"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    with pytest.raises(CclMissingError, match="libfabric"):
+        find()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("nonsense", r"is 'nonsense': torch has no backend of that name; what can be had here: gloo"),
+        ("nccl", r"tensors on GPUs, .* take gloo or ccl"),
+        ("cpu:nccl", r"tensors on GPUs"),
+        ("mpi", r"built without mpi"),
+    ],
+)
+def test_backends_that_cannot_be_had(name: str, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        check_backend(name)
+    with pytest.raises(ValueError, match=text):  # in one process too
+        Communicator.create("alone", backend=name)
+
+
+def test_mpi_is_taken_where_torch_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dist, "is_mpi_available", lambda: True)
+    check_backend("mpi")
+    check_backend("cpu:gloo,cuda:nccl")
+
+
+@pytest.mark.parametrize("first", ["pyg_batchgnn", "torch"])
+def test_the_name_is_registered_whichever_is_imported_first(first: str) -> None:
+    second = "torch" if first == "pyg_batchgnn" else "pyg_batchgnn"
+    code = f"import {first}, {second}, torch.distributed as d; assert d.is_backend_available('ccl')"
+    code += "; import sys; assert 'pyg_batchgnn.comm' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_importing_the_package_does_not_import_torch() -> None:
+    code = "import sys, pyg_batchgnn; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
