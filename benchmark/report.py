@@ -17,6 +17,7 @@ import tables
 from caching_tables import caching
 from cli import RESULTS
 from distributed_tables import distributed, rank_accuracy
+from growth_table import growth
 from settings import HERE
 from tables import Result
 from training_tables import footprint, layers, training
@@ -31,6 +32,7 @@ RENDERERS: dict[str, Callable[[Result], str]] = {
     "accuracy": tables.accuracy,
     "convergence": tables.convergence,
     "distributed": distributed,
+    "growth": growth,
     "rank_accuracy": rank_accuracy,
     "caching": caching,
 }

@@ -20,6 +20,7 @@ Benchmarks:
     convergence  time to accuracy of the main job: native layers against PyG's
     caching      aggregation cache: making it; preparation, epochs, bytes and accuracy with it and without
     distributed  ranks: rows fetched, preparation over a slow network (root), CPU seconds, partitioning
+    growth       partitioning graphs of 1, 4 and 16 million nodes, beside METIS
 
 A peer takes part where its interpreter has it. Give each its own environment, so that nothing disturbs ours:
     python -m venv dgl-env && dgl-env/bin/pip install torch==2.13.0 dgl==1.1.3 packaging
@@ -40,6 +41,7 @@ import caching
 import convergence
 import distributed
 import footprint
+import growth
 import layers
 import loading
 import memory
@@ -63,6 +65,7 @@ CHOICES = {
     "rank_accuracy": rank_accuracy.main,
     "distributed": distributed.main,
     "caching": caching.main,
+    "growth": growth.main,
 }
 
 
