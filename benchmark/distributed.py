@@ -112,9 +112,10 @@ def network(bench: Bench, network: str) -> list[dict[str, Any]]:
     with World(4, network).standing() as world:
         for number in range(bench.rounds):
             turn = number % len(sizes)
-            answers = bench.job(world, "preparation", macrobatches=sizes[turn:] + sizes[:turn])
-            for at in range(len(sizes)):
-                of_ranks = [answer[at] for answer in answers]
+            for size in (
+                sizes[turn:] + sizes[:turn]
+            ):  # processes of its own each: memory of another would be kept
+                of_ranks = [answer[0] for answer in bench.job(world, "preparation", macrobatches=[size])]
                 found.append({"round": number, "macrobatch": of_ranks[0]["macrobatch"], "of_ranks": of_ranks})
                 wall = max(one["wall"] for one in of_ranks)
                 print(f"  B={of_ranks[0]['macrobatch'] or 'all'}: {wall:.2f} s", flush=True)
