@@ -17,6 +17,7 @@ from pyg_batchgnn.cache.folder_meta import ARRAY, FORMAT, CacheMeta
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data.durable import rename_whole, sync_tree
 from pyg_batchgnn.data.meta import META_FILE, file_sha256, read_json
 from pyg_batchgnn.data.npy_write import npy_header
 from pyg_batchgnn.partition.array_file import map_tensor, verify_tensor
@@ -143,4 +144,5 @@ def _end(
 ) -> None:
     promise = ArrayPromise(str(dtype).removeprefix("torch."), shape, file_sha256(temporary / _FILE))
     CacheMeta(kind, fingerprint, promise).write(temporary)
-    temporary.rename(path)
+    sync_tree(temporary)
+    rename_whole(temporary, path)
