@@ -127,17 +127,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     path = chosen.results / f"caching-{graph.describe()['name']}.json"
     for part in parts:
         print(part, flush=True)
-        series = list(MEASURED[part](bench, chosen))
-        content = json.loads(path.read_text()) if path.is_file() else {"parts": {}}
-        known = content["parts"].get(part, {"series": []})["series"]
-        measured = {_key(one) for one in series}
-        content["parts"][part] = {
-            "series": [one for one in known if _key(one) not in measured] + series,
-            "options": {"fanouts": bench.fanouts, "batch_size": bench.batch_size, "seeds": bench.seeds},
-            "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-        }
-        content |= {"benchmark": "caching", "graph": graph.describe(), "machine": describe()}
-        write_json(path, content)
+        series: list[Entry] = []
+        for entry in MEASURED[part](bench, chosen):
+            series.append(entry)
+            _store(path, bench, part, series)
+
+
+def _store(path: Path, bench: Bench, part: str, series: list[Entry]) -> None:
+    """Put what was measured so far in the place of what is known of the same settings."""
+    content = json.loads(path.read_text()) if path.is_file() else {"parts": {}}
+    known = content["parts"].get(part, {"series": []})["series"]
+    measured = {_key(one) for one in series}
+    content["parts"][part] = {
+        "series": [one for one in known if _key(one) not in measured] + series,
+        "options": {"fanouts": bench.fanouts, "batch_size": bench.batch_size, "seeds": bench.seeds},
+        "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+    }
+    content |= {"benchmark": "caching", "graph": bench.graph.describe(), "machine": describe()}
+    write_json(path, content)
 
 
 def _key(entry: Entry) -> tuple[Any, ...]:

@@ -78,15 +78,14 @@ class AggregationCache:
         kind, place = Aggregation.parse(kind), place_of(data, threads)
         dtype = result_dtype(place.table)
         place.agree({"aggregation": kind.value})
-        budget = place.least(
-            psutil.virtual_memory().available // 8 if memory_budget is None else memory_budget
-        )
         scale = own_scale(place.own, wide_dtype(dtype)) if kind is Aggregation.SYMMETRIC else None
         sources = place.sources({} if scale is None else {SCALE: scale}, features=True)
         held = place.allocate(tuple(place.table.shape), dtype)
         rows, reduce = held[place.rank], aggregator(kind, place.own, place.table, scale, threads)
         edges = 0
-        for piece in _bounded(place, sources, budget, f"aggregating features ({kind.value})", progress):
+        for piece in _bounded(
+            place, sources, memory_budget, f"aggregating features ({kind.value})", progress
+        ):
             rows[piece.rows.start : piece.rows.stop] = reduce(piece)
             edges += digest_edges(place.own, piece, place.original(piece))
         fingerprint = _fingerprint(place, edges)  # collective, after which all ranks have written theirs
@@ -120,12 +119,11 @@ class AggregationCache:
         meta = place.together(lambda: CacheMeta.read(path))
         place.agree({"aggregation cache": meta.digest})
         meta.check_kind(path, wanted)
-        budget = place.least(
-            psutil.virtual_memory().available // 8 if memory_budget is None else memory_budget
-        )
         edges = 0
         sources = place.sources({}, features=False)
-        for piece in _bounded(place, sources, budget, "comparing with the aggregation cache", progress):
+        for piece in _bounded(
+            place, sources, memory_budget, "comparing with the aggregation cache", progress
+        ):
             edges += digest_edges(place.own, piece, place.original(piece))
         fingerprint = _fingerprint(place, edges)
         meta.check_fingerprint(path, fingerprint)
@@ -186,8 +184,13 @@ def place_of(data: Any, threads: int | None) -> Place:
     )
 
 
-def _bounded(place: Place, sources: Sources, budget: int, title: str, progress: bool) -> Iterator[Piece]:
-    """The pieces of a place, with a bar."""
+def _bounded(
+    place: Place, sources: Sources, wanted: int | None, title: str, progress: bool
+) -> Iterator[Piece]:
+    """The pieces of a place, with a bar. ``wanted``: bytes of a piece; None: an eighth of what is free."""
+    if wanted is not None and wanted < 1:
+        raise ValueError(f"memory_budget must be a number of bytes, at least 1, got {wanted}")
+    budget = place.least(psutil.virtual_memory().available // 8 if wanted is None else wanted)
     limits = Limits.within(budget, place.row_bytes(sources))
     pieces: Iterable[Piece] = sources.pieces(place.own, limits)
     with shown(title, place.own.node.numel(), progress and place.rank == 0) as advance:
