@@ -35,8 +35,8 @@ def _initialisation(part: Result) -> str:
                     f"{max(of_ranks(entries[0], 'peak')) / MIB:,.0f}",
                 ]
             )
-    header = ["making the cache", "seconds", "CPU s, all ranks", "rows received a rank", "MB received a rank"]
-    return table([*header, "cache, MiB a rank", "peak beside the graph, MiB"], lines)
+    header = ["making the cache", "seconds", "CPU s, all ranks", "rows and ids received a rank"]
+    return table([*header, "MB received a rank", "cache, MiB a rank", "peak beside the graph, MiB"], lines)
 
 
 def _pairs(part: Result) -> Iterator[tuple[str, bool, list[Result], list[Result]]]:

@@ -13,6 +13,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
+from caching_plots import caching_plot
 from distributed_tables import by, of_ranks, size_name
 from tables import SIDE_NAMES
 from training_tables import rows
@@ -240,6 +241,7 @@ PLOTS: dict[str, Callable[[Result], Any]] = {
     "convergence": _convergence_plot,
     "distributed": _distributed_plot,
     "rank_accuracy": _rank_accuracy_plot,
+    "caching": caching_plot,
 }
 
 
