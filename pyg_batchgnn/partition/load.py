@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -16,6 +17,7 @@ from pyg_batchgnn.partition.array_file import map_tensor, verify_tensor
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name, read_partition_meta
 from pyg_batchgnn.partition.part import Part, directory_slice
+from pyg_batchgnn.partition.ranges import Load, balanced_offsets
 from pyg_batchgnn.partition.save import together
 
 _REMEDY = "restore the file or partition again"
@@ -25,8 +27,9 @@ def load_partition(folder: str | Path, comm: Communicator) -> Part:
     """Reads this rank's part of a saved partition. Collective.
 
     With as many ranks as parts every array is mapped from its file. With another number the graph is cut
-    anew: internal ids stay, each rank gets a contiguous range of them, balanced by nodes and edges, and maps
-    what lies in one file and copies what lies in several. `Part.node` then ascends only within a saved part.
+    anew: internal ids stay, each rank gets a contiguous range of them, balanced by nodes, edges and training
+    nodes as far as ranges go (`balanced_offsets`), and maps what lies in one file and copies what lies in
+    several. `Part.node` then ascends only within a saved part.
 
     Args:
         folder: that `save_partition` wrote; the same on every rank.
@@ -142,22 +145,28 @@ class _Folder:
         return int(indptr[begin]), int(indptr[end])
 
     def _new_offsets(self, ranks: int) -> list[int]:
-        """Ranges of internal ids with about as many nodes and edges each."""
+        """Ranges of internal ids with about as many nodes, edges and training nodes each."""
         old = self._meta.book
-        weights = [
-            len(old.nodes_of(number)) + self._meta.arrays[f"{part_name(number)}/indices"].shape[0]
-            for number in range(old.parts)
-        ]
-        total, offsets = sum(weights), [0]
-        for rank in range(1, ranks):
-            target, number = rank * total // ranks, 0
-            while target > weights[number] and number + 1 < old.parts:
-                target -= weights[number]
-                number += 1
-            indptr = self._indptr(number)
-            row = _first_row(indptr, target)
-            offsets.append(min(int(old.offsets[number]) + row, int(old.offsets[number + 1])))
-        return [*offsets, old.num_nodes]
+        starts, parts = old.offsets.tolist(), range(old.parts)
+        edges = [0, *accumulate(self._meta.arrays[f"{part_name(n)}/indices"].shape[0] for n in parts)]
+        has_train = "train" in self._names("split")
+        train = [self._open(number, "split.train") for number in parts] if has_train else []
+        trained = [0, *accumulate(len(split) for split in train)]
+
+        def place(row: int) -> tuple[int, int]:
+            number = bisect.bisect_right(starts, row, 0, old.parts) - 1
+            return number, row - starts[number]
+
+        def edges_before(row: int) -> int:
+            number, at = place(row)
+            return edges[number] + int(self._indptr(number)[at])
+
+        def trained_before(row: int) -> int:
+            number, at = place(row)
+            return trained[number] + int(torch.searchsorted(train[number], at))
+
+        loads: list[Load] = [lambda row: row, edges_before, *([trained_before] if train else [])]
+        return balanced_offsets(old.num_nodes, loads, ranks)
 
     # What is not by node of the part #############################################################
 
@@ -179,11 +188,6 @@ class _Folder:
             first, last = torch.searchsorted(split, torch.tensor([begin, end])).tolist()
             found.append(split[first:last] + (theirs.start - own.start))
         return torch.cat(found)
-
-
-def _first_row(indptr: Tensor, weight: int) -> int:
-    """The first row before which there are so many nodes and edges; touches few of the mapped pages."""
-    return bisect.bisect_left(range(indptr.numel()), weight, key=lambda row: row + int(indptr[row]))
 
 
 def _overlap(own: range, theirs: range) -> tuple[int, int]:

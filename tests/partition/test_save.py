@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,8 @@ from pyg_batchgnn.partition import (
     save_partition,
     verify_partition,
 )
+from pyg_batchgnn.partition.folder_meta import read_partition_meta
+from pyg_batchgnn.partition.load import _Folder
 from tests.comm.ranks import run_ranks
 from tests.partition.job_partition import graph
 
@@ -39,6 +42,22 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Communicator.create("alone") as comm:
         parts = partition_parts(graph(1, 30, 100), "random", 2, comm=comm)
         return save_partition(parts, tmp_path_factory.mktemp("saved") / "parts", comm)
+
+
+def test_parts_that_are_cut_anew_share_the_training_nodes(tmp_path: Path) -> None:
+    """They are the first quarter of ids: by nodes and edges alone two of six ranks would have them."""
+    whole = graph(1, 600, 6000)
+    dataset = replace(whole, train_idx=torch.arange(150))
+    with Communicator.create("alone") as comm:
+        parts = partition_parts(dataset, "contiguous", 2, comm=comm)
+        folder = save_partition(parts, tmp_path / "parts", comm)
+    meta = read_partition_meta(folder)
+    found = [_Folder(folder, meta).part(rank, 6) for rank in range(6)]
+    train = [len(part.splits["train"]) for part in found]
+    assert sum(train) == 150 and max(train) <= 3 * 150 / 6 and min(train[:2]) > 0
+    assert max(part.num_nodes for part in found) <= 3 * 600 / 6
+    originals = torch.cat([part.node[part.splits["train"]] for part in found])
+    assert torch.equal(originals.sort().values, torch.arange(150))
 
 
 def test_a_part_is_mapped_not_read(saved: Path) -> None:
