@@ -9,7 +9,7 @@ from pyg_batchgnn.comm.ccl import missing, taken
 
 def available() -> list[str]:
     """Names that `check_backend` accepts, gloo first."""
-    names = sorted(name for name in dist.Backend.backend_list if _lacks(name) is None)
+    names = sorted(name for name in dist.Backend.backend_list if lacks(name) is None)
     return sorted(names, key=lambda name: name != "gloo")
 
 
@@ -23,9 +23,9 @@ def check_backend(name: str) -> None:
     Raises:
         ValueError: it cannot; the text says why, and which can.
     """
-    lacks = _lacks(_of_cpu(name))
-    if lacks is not None:
-        raise ValueError(f"backend is {name!r}: {lacks}; what can be had here: {', '.join(available())}")
+    problem = lacks(_of_cpu(name))
+    if problem is not None:
+        raise ValueError(f"backend is {name!r}: {problem}; what can be had here: {', '.join(available())}")
 
 
 def describe_backend(name: str) -> str:
@@ -41,7 +41,7 @@ def _of_cpu(name: str) -> str:
     return pairs.get("cpu", name)
 
 
-def _lacks(name: str) -> str | None:
+def lacks(name: str) -> str | None:
     """Why a backend cannot be used, None where it can."""
     if name == "ccl":
         return missing()

@@ -12,6 +12,7 @@ import typer
 from pyg_batchgnn.comm import AgreementError, CommError
 from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.train.cli.data_commands import datasets, generate, verify
+from pyg_batchgnn.train.cli.doctor_command import doctor
 from pyg_batchgnn.train.cli.partition_command import partition
 from pyg_batchgnn.train.cli.predict_command import predict
 from pyg_batchgnn.train.cli.train_command import train
@@ -37,7 +38,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (train, predict, datasets, generate, partition, verify):
+for command in (train, predict, datasets, generate, partition, verify, doctor):
     app.command()(command)
 
 # typer brings click along under another name in some versions; the base class is the same everywhere.

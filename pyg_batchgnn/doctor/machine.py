@@ -1,0 +1,85 @@
+"""What the processor and the system offer, and what of it is in use."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+from pathlib import Path
+
+import psutil
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.doctor.finding import Finding, State
+
+#: Sets of instructions that kernels, or torch's products, make use of, in the order of their age.
+_SETS = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_bf16", "amx_bf16")
+_LEVELS = {512: "AVX-512", 256: "AVX2", 0: "none (baseline)"}
+_HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+_SHARED = Path("/dev/shm")
+#: What ranks of a host that use shared memory want at least, in bytes.
+_ROOM = 256 << 20
+
+
+def check_machine() -> list[Finding]:
+    """Processor, memory, huge pages and shared memory."""
+    return [_processor(), _instructions(), _memory(), huge_pages(_HUGE), shared_memory(_SHARED)]
+
+
+def _processor() -> Finding:
+    model = re.search(r"model name\s*: (.*)", _text(Path("/proc/cpuinfo")))
+    name = model[1] if model else platform.machine()
+    return Finding("processor", State.WORKS, f"{len(os.sched_getaffinity(0))} cores, {name}")
+
+
+def _instructions() -> Finding:
+    flags = re.search(r"flags\s*: (.*)", _text(Path("/proc/cpuinfo")))
+    found = [name for name in _SETS if flags and name in flags[1].split()]
+    level = ops.simd_level()
+    seen = f"{_LEVELS[level]} in use; {', '.join(found) or 'none of those asked for'}"
+    limit = os.environ.get("PYG_BATCHGNN_SIMD")
+    remedy = f"PYG_BATCHGNN_SIMD={limit} holds it down; unset it" if limit else ""
+    if not limit and level == 0:
+        remedy = "kernels are several times slower without AVX2"
+    return Finding("instructions", State.WORKS, seen, remedy)
+
+
+def _memory() -> Finding:
+    memory = psutil.virtual_memory()
+    return Finding("memory", State.WORKS, f"{_size(memory.available)} free of {_size(memory.total)}")
+
+
+def huge_pages(setting: Path) -> Finding:
+    """Whether the kernel gives large pages to who asks for them, as the tables and blocks here do."""
+    chosen = re.search(r"\[(\w+)\]", _text(setting))
+    mode = chosen[1] if chosen else "unknown"
+    if mode in ("always", "madvise"):
+        return Finding("huge pages", State.WORKS, mode)
+    remedy = f"random reads are slower without: echo madvise > {setting} (as root)"
+    return Finding("huge pages", State.ABSENT, mode, remedy)
+
+
+def shared_memory(folder: Path) -> Finding:
+    """Room in /dev/shm. Tables that ranks share do not need it (they have no name), loader workers and oneCCL
+    do."""
+    if not folder.is_dir():
+        remedy = "loader workers need it: mount a tmpfs there"
+        return Finding("shared memory", State.ABSENT, f"no {folder}", remedy)
+    usage = shutil.disk_usage(folder)
+    seen = f"{_size(usage.free)} free of {_size(usage.total)} in {folder}"
+    if usage.free >= _ROOM:
+        return Finding("shared memory", State.WORKS, seen)
+    remedy = f"little for loader workers and oneCCL; in a container, --shm-size=2g, else remount {folder}"
+    return Finding("shared memory", State.BROKEN, seen, remedy)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB"

@@ -1,0 +1,129 @@
+"""Packages that are needed, and packages that are used where they are present."""
+
+from __future__ import annotations
+
+import ctypes.util
+import importlib.metadata
+import importlib.util
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyg_batchgnn.comm.ccl.library import CclMissingError, find
+from pyg_batchgnn.doctor.finding import Finding, State
+
+#: Seconds for importing a package in a process of its own.
+_IMPORT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that may be there.
+
+    Attributes:
+        name: what users call it.
+        module: what is imported.
+        distribution: its name on the package index.
+        remedy: what it is for, and how to get it.
+        least: oldest version that will do, () for any.
+    """
+
+    name: str
+    module: str
+    distribution: str
+    remedy: str
+    least: tuple[int, ...] = ()
+
+    @property
+    def needed(self) -> bool:
+        return bool(self.least)
+
+
+PACKAGES = (
+    Package(
+        *("torch", "torch", "torch"),
+        "pip install torch==2.13.0 --extra-index-url https://download.pytorch.org/whl/cpu, then install "
+        "pyg_batchgnn again: its operators are compiled against torch",
+        (2, 13),
+    ),
+    Package("PyG", "torch_geometric", "torch-geometric", "pip install 'torch-geometric>=2.8'", (2, 8)),
+    Package(
+        *("pyg-lib", "pyg_lib", "pyg-lib"),
+        "only to compare with PyG's own sampler; take the wheel for this version of torch",
+    ),
+    Package("DGL", "dgl", "dgl", "only for benchmarks beside it: pip install dgl==1.1.3 packaging"),
+    Package("OGB", "ogb", "ogb", "only to download OGB's graphs: pip install 'pyg_batchgnn[ogb]'"),
+)
+
+
+def check_packages() -> list[Finding]:
+    """Each package, imported in a process of its own, as a library for another torch can take it down."""
+    with ThreadPoolExecutor() as pool:
+        return [*pool.map(check_package, PACKAGES), check_metis(), check_oneccl()]
+
+
+def check_package(package: Package) -> Finding:
+    """Whether a package is there, new enough, and can be imported."""
+    if importlib.util.find_spec(package.module) is None:
+        state = State.BROKEN if package.needed else State.ABSENT
+        return Finding(package.name, state, "not installed", package.remedy, package.needed)
+    version = _version(package)
+    if package.least and _numbers(version) < package.least:
+        least = ".".join(map(str, package.least))
+        return Finding(package.name, State.BROKEN, f"{version}, not {least}", package.remedy, True)
+    if problem := _import_error(package.module):
+        seen = f"{version} cannot be imported: {problem}"
+        return Finding(package.name, State.BROKEN, seen, package.remedy, package.needed)
+    return Finding(package.name, State.WORKS, version, needed=package.needed)
+
+
+def check_metis() -> Finding:
+    """METIS as a Python package or as the system's library."""
+    if importlib.util.find_spec("pymetis"):
+        return Finding("METIS", State.WORKS, f"pymetis {importlib.metadata.version('pymetis')}")
+    if library := ctypes.util.find_library("metis"):
+        return Finding("METIS", State.WORKS, library)
+    remedy = "only for benchmarks of partitioning beside it: pip install pymetis"
+    return Finding("METIS", State.ABSENT, "not installed", remedy)
+
+
+def check_oneccl() -> Finding:
+    """oneCCL's libraries; whether the backend on them works is another line."""
+    try:
+        libraries = find()
+    except CclMissingError as error:
+        what, _, remedy = str(error).partition("; ")
+        return Finding("oneCCL", State.ABSENT, what, f"for --backend ccl: {remedy}")
+    return Finding("oneCCL", State.WORKS, str(libraries.oneccl))
+
+
+def _version(package: Package) -> str:
+    try:
+        return importlib.metadata.version(package.distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "of unknown version"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version; none of one that is not known."""
+    return tuple(int(number) for number in re.findall(r"\d+", version.partition("+")[0])[:2])
+
+
+def _import_error(module: str) -> str:
+    """The last line that importing says on standard error, or how it ended; nothing where it went well."""
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-c", f"import {module}"],
+            capture_output=True,
+            text=True,
+            timeout=_IMPORT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"not done after {_IMPORT_SECONDS:.0f} s"
+    if ran.returncode == 0:
+        return ""
+    said = ran.stderr.strip().splitlines()
+    return said[-1] if ran.returncode > 0 and said else f"the process ended with {ran.returncode}"

@@ -1,0 +1,118 @@
+"""The doctor: what it says of packages, of the machine and of backends, whether they work or not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pyg_batchgnn.doctor import Finding, State, as_json, as_table, backends, is_healthy, machine, packages
+from pyg_batchgnn.doctor.packages import Package
+from pyg_batchgnn.train.cli import main
+
+
+def test_it_prints_what_works_here(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 0 and said["healthy"]
+    found = {finding["name"]: finding for finding in said["findings"]}
+    assert {"torch", "PyG", "pyg-lib", "DGL", "METIS", "oneCCL", "instructions"} <= found.keys()
+    assert {"huge pages", "shared memory", "backend gloo", "backend ccl", "backend mpi"} <= found.keys()
+    for name in ("torch", "PyG", "backend gloo", "processor"):
+        assert found[name]["state"] == "works", found[name]
+    assert "GB/s between two processes" in found["backend gloo"]["seen"]
+    for finding in found.values():
+        assert finding["state"] == "works" or finding["remedy"], finding
+
+
+def test_what_is_needed_decides() -> None:
+    broken = Finding("backend ccl", State.BROKEN, "it [never] ends", "see its log")
+    findings = [Finding("torch", State.WORKS, "2.13", needed=True), broken]
+    assert is_healthy(findings) and as_json(findings)["findings"][1]["state"] == "broken"
+    assert as_table(findings).row_count == 2
+    assert not is_healthy([*findings, Finding("PyG", State.BROKEN, needed=True)])
+
+
+@pytest.mark.parametrize(
+    ("package", "state", "seen"),
+    [
+        (Package("x", "no_such_module", "no-such", "get it"), State.ABSENT, "not installed"),
+        (Package("x", "no_such_module", "no-such", "get it", (1,)), State.BROKEN, "not installed"),
+        (Package("x", "numpy", "numpy", "get it", (999, 0)), State.BROKEN, ", not 999.0"),
+        (Package("x", "numpy", "numpy", "", (1, 24)), State.WORKS, "."),
+    ],
+)
+def test_packages(package: Package, state: State, seen: str) -> None:
+    found = packages.check_package(package)
+    assert found.state is state and seen in found.seen and found.needed == bool(package.least)
+    assert state is State.WORKS or found.remedy == "get it"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("raise ImportError('libtorch.so: undefined symbol')", "ImportError: libtorch.so: undefined symbol"),
+        ("import os; os.abort()", "the process ended with -6"),
+    ],
+)
+def test_a_package_that_cannot_be_imported_takes_nothing_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str
+) -> None:
+    (tmp_path / "of_another_torch.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = packages.check_package(Package("x", "of_another_torch", "none", "build it again"))
+    assert found.state is State.BROKEN and says in found.seen
+
+
+def test_huge_pages(tmp_path: Path) -> None:
+    setting = tmp_path / "enabled"
+    for text, state in (("always [madvise] never", State.WORKS), ("always madvise [never]", State.ABSENT)):
+        setting.write_text(text)
+        assert machine.huge_pages(setting).state is state
+    assert machine.huge_pages(tmp_path / "none").seen == "unknown"
+
+
+def test_shared_memory(tmp_path: Path) -> None:
+    assert machine.shared_memory(tmp_path / "none").state is State.ABSENT
+    assert "GiB free of" in machine.shared_memory(tmp_path).seen
+
+
+def _raise(error: Exception) -> Callable[..., str]:
+    def fail(*_: object) -> str:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("exchange", "seen"),
+    [
+        (_raise(RuntimeError("connection refused")), "connection refused"),
+        (lambda _name: "not numbers", "Expecting value"),
+        (lambda _name: "", "out of range"),
+    ],
+)
+def test_a_backend_that_fails_is_broken(
+    monkeypatch: pytest.MonkeyPatch, exchange: Callable[..., str], seen: str
+) -> None:
+    monkeypatch.setattr(backends, "_exchange", exchange)
+    found = backends.check_backend_works("gloo")
+    assert found.state is State.BROKEN and found.needed and seen in found.seen and found.remedy
+
+
+def test_processes_that_hang_or_fail_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def started(command: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(["sh", "-c", command], stdout=-1, stderr=-1, text=True)
+
+    with pytest.raises(RuntimeError, match="the last line"):
+        backends._end(started("echo the last line >&2; exit 3"))
+    monkeypatch.setattr(backends, "LIMIT", 0.1)
+    hanging = started("exec sleep 60")
+    with pytest.raises(RuntimeError, match="had not exchanged anything"):
+        backends._end(hanging)
+    assert hanging.poll() is not None
