@@ -15,6 +15,7 @@ import matplotlib.pyplot as plt
 
 from caching_plots import caching_plot
 from distributed_tables import by, of_ranks, size_name
+from planning_tables import planning_plot
 from tables import SIDE_NAMES
 from training_tables import rows
 
@@ -240,6 +241,7 @@ PLOTS: dict[str, Callable[[Result], Any]] = {
     "accuracy": _accuracy_plot,
     "convergence": _convergence_plot,
     "distributed": _distributed_plot,
+    "planning": planning_plot,
     "rank_accuracy": _rank_accuracy_plot,
     "caching": caching_plot,
 }

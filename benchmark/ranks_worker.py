@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from meters import peak_bytes, release_free_memory, reset_peak, resident_bytes
-from pyg_batchgnn import MacrobatchNeighborLoader
+from pyg_batchgnn import MacrobatchNeighborLoader, ops
 from pyg_batchgnn.comm import Communicator, Counts, Header, Kind, gradient_hook
 from pyg_batchgnn.data import load_dataset
 from pyg_batchgnn.nn.models import SAGE
@@ -142,9 +142,8 @@ class Graph:
             threads=1,
             export="native",
             macrobatch_size=size,
-            fetch_size=size,
             schedule="local",
-            **arguments,
+            **{"fetch_size": size, **arguments},
         )
 
 
@@ -176,6 +175,29 @@ def preparation(comm: Communicator, options: Answer) -> list[Answer]:
                 "phases": dataclasses.asdict(loader.stats().total),
             }
         )
+        del loader
+    return found
+
+
+def planned(comm: Communicator, options: Answer) -> list[Answer]:
+    """Prepare some epochs with each setting of a plan, of which the last counts."""
+    graph = Graph(comm, options)
+    found = []
+    for setting in options["settings"]:
+        ops.empty_cache()
+        release_free_memory()
+        reset_peak()
+        macrobatch, cache = setting["macrobatch"] or 1 << 20, setting["feature_cache"] or None
+        fetch = setting["fetch"] or macrobatch
+        loader = graph.loader(macrobatch, fetch_size=fetch, feature_cache=cache)
+        for _ in range(options["epochs"] - 1):
+            sum(1 for _ in loader)
+        before = loader.stats().total.rows_fetched
+        meter = Meter(comm)
+        minibatches = sum(1 for _ in loader)
+        figures = meter.stop()
+        rows = loader.stats().total.rows_fetched - before
+        found.append({**figures, "minibatches": minibatches, "peak": peak_bytes(), "rows_fetched": rows})
         del loader
     return found
 
@@ -234,6 +256,7 @@ def lap(phases: dict[str, float], name: str, last: float) -> float:
 JOBS: dict[str, Callable[[Communicator, Answer], Any]] = {
     "partitioning": partitioning,
     "preparation": preparation,
+    "planned": planned,
     "training": training,
 }
 

@@ -18,6 +18,7 @@ from caching_tables import caching
 from cli import RESULTS
 from distributed_tables import distributed, rank_accuracy
 from growth_table import growth
+from planning_tables import planning
 from settings import HERE
 from tables import Result
 from training_tables import footprint, layers, training
@@ -35,6 +36,7 @@ RENDERERS: dict[str, Callable[[Result], str]] = {
     "growth": growth,
     "rank_accuracy": rank_accuracy,
     "caching": caching,
+    "planning": planning,
 }
 
 

@@ -19,6 +19,7 @@ Benchmarks:
     rank_accuracy  the main job on 2 and 4 ranks against one process at the same global batch
     convergence  time to accuracy of the main job: native layers against PyG's
     caching      aggregation cache: making it; preparation, epochs, bytes and accuracy with it and without
+    planning     the planner's forecasts beside what 4 ranks then measure over a slow network (root)
     distributed  ranks: rows fetched, preparation over a slow network (root), CPU seconds, partitioning
     growth       partitioning graphs of 1, 4 and 16 million nodes, beside METIS
 
@@ -45,6 +46,7 @@ import growth
 import layers
 import loading
 import memory
+import planning
 import rank_accuracy
 import report
 import sampling
@@ -66,6 +68,7 @@ CHOICES = {
     "distributed": distributed.main,
     "caching": caching.main,
     "growth": growth.main,
+    "planning": planning.main,
 }
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
     from pyg_batchgnn.comm import Communicator
     from pyg_batchgnn.loader import MacrobatchNeighborLoader
+    from pyg_batchgnn.planner import plan
     from pyg_batchgnn.sample import (
         MacrobatchSampler,
         Minibatch,
@@ -35,6 +36,7 @@ __all__ = [
     "Replacement",
     "SamplingPlan",
     "__version__",
+    "plan",
 ]
 
 _ROOMS = {
@@ -44,6 +46,7 @@ _ROOMS = {
     "DistFeatureStore": "store",
     "DistGraphStore": "store",
     "MacrobatchNeighborLoader": "loader",
+    "plan": "planner",
 }
 
 

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "pyg_batchgnn"
 KERNELS = ROOT / "csrc" / "kernels"
 
 #: From left to right; a room imports rooms to its left.
-ROOMS = ("data", "comm", "partition", "store", "cache", "sample", "fetch", "loader", "train")
+ROOMS = ("data", "comm", "partition", "store", "cache", "sample", "fetch", "loader", "planner", "train")
 #: Everybody's: the compiled operators. Of the package's own files only the front door knows rooms.
 EVERYBODYS = {"ops"}
 #: Layers know nothing but the operators; training builds models from them.
@@ -23,6 +23,7 @@ MAY_IMPORT["comm"] = {*EVERYBODYS}
 MAY_IMPORT["nn"] = {*EVERYBODYS}
 MAY_IMPORT["doctor"] = {"comm", *EVERYBODYS}
 MAY_IMPORT["train"] |= {"doctor", "nn"}
+MAY_IMPORT["planner"] |= {"nn"}
 MAY_IMPORT["ops"] = set()
 MAY_IMPORT["__main__"] = {"train"}
 MAY_IMPORT["registration"] = {"comm"}

@@ -73,6 +73,7 @@ class RemoteFetch:
         """Chooses and fetches the remote rows that are to stay here; collective."""
         self.cache = make_cache(self._store.part, self._store.held, self._nodes_only, request)
         self.cache.fill(self._nodes_only, self._store.version)
+        ops.empty_cache()  # of sizes that are not needed again
 
     def _cached(self, node: Tensor) -> Split | None:
         """What of ascending ids need not be fetched; collective where rows were written since the cache was

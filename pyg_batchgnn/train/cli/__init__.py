@@ -1,4 +1,5 @@
-"""The command line: ``batchgnn train``, ``predict``, ``datasets``, ``generate`` and ``verify``."""
+"""The command line: ``batchgnn train``, ``plan``, ``predict``, ``datasets``, ``generate``, ``partition``,
+``verify``."""
 
 from pyg_batchgnn.train.cli.app import app, main
 

@@ -14,6 +14,7 @@ from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.train.cli.data_commands import datasets, generate, verify
 from pyg_batchgnn.train.cli.doctor_command import doctor
 from pyg_batchgnn.train.cli.partition_command import partition
+from pyg_batchgnn.train.cli.plan_command import plan_command
 from pyg_batchgnn.train.cli.predict_command import predict
 from pyg_batchgnn.train.cli.train_command import train
 from pyg_batchgnn.train.errors import ToldElsewhereError, TrainError
@@ -40,6 +41,7 @@ app = typer.Typer(
 )
 for command in (train, predict, datasets, generate, partition, verify, doctor):
     app.command()(command)
+app.command("plan")(plan_command)
 
 # typer brings click along under another name in some versions; the base class is the same everywhere.
 _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")

@@ -1,0 +1,199 @@
+"""Minibatches of a graph of which only the degrees are known, as if its edges joined nodes at random.
+
+Every edge is taken to lead to a node in proportion to its degree. That is what remains of a graph that is too
+large to look at, and it overstates distinct nodes where neighbours share neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyg_batchgnn.planner.workload import Depth, Probe, Workload
+from pyg_batchgnn.sample import Replacement
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Degrees:
+    """Nodes by degree, in-degree and out-degree being the same.
+
+    Attributes:
+        degree: [c] distinct degrees.
+        nodes: [c] how many nodes have each.
+    """
+
+    degree: Numbers
+    nodes: Numbers
+
+    @property
+    def edges(self) -> float:
+        """Directed ones."""
+        return float((self.degree * self.nodes).sum())
+
+    @classmethod
+    def lognormal(cls, nodes: float, edges: float, spread: float) -> Degrees:
+        """Degrees of at least one whose logarithm is normal.
+
+        Args:
+            nodes, edges: N and (directed) E.
+            spread: standard deviation of the logarithm; the mean is exp(spread**2 / 2) times the median.
+        """
+        wanted, low, high = edges / nodes, -20.0, np.log(edges / nodes) + 1.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            degree, share = _around(middle, spread)
+            low, high = (middle, high) if (degree * share).sum() < wanted else (low, middle)
+        degree, share = _around(high, spread)
+        return cls(degree, share * nodes)
+
+
+def _around(centre: float, spread: float) -> tuple[Numbers, Numbers]:
+    """Degrees and the share of nodes that have them, at points evenly spread over the logarithm; what is
+    below 1 counts as 1."""
+    steps = np.linspace(-5.0, 5.0, 400)
+    share = np.exp(-(steps**2) / 2)
+    return np.maximum(np.exp(centre + spread * steps), 1.0), share / share.sum()
+
+
+@dataclass(frozen=True, eq=False)
+class DegreeOverlap:
+    """Distinct nodes of minibatches; see `Overlap`.
+
+    Attributes:
+        workload: nodes and training nodes, fanouts, minibatch size.
+        degrees: of the graph.
+        replacement: of sampling.
+        share: of the nodes other than seeds that are counted: those on other hosts.
+        own_seeds: whether the seeds are not counted.
+    """
+
+    workload: Workload
+    degrees: Degrees
+    replacement: Replacement
+    share: float = 1.0
+    own_seeds: bool = False
+
+    def distinct(self, together: float) -> float:
+        held = float((self._held(together) * self.degrees.nodes).sum())
+        seeds = together * self.workload.batch_size if self.own_seeds else 0.0
+        return max(held - seeds, 0.0) * self.share
+
+    def missed(self, together: float, kept: float) -> float:
+        likely, nodes = self._held(together), self.degrees.nodes * self.share
+        order = np.argsort(-likely)
+        before = np.concatenate([[0.0], nodes[order].cumsum()[:-1]])
+        left = nodes[order] - np.clip(kept - before, 0.0, nodes[order])
+        whole = float((likely * nodes).sum())
+        return self.distinct(together) * float((left * likely[order]).sum()) / max(whole, 1e-300)
+
+    def _held(self, together: float) -> Numbers:
+        """[c] probability that a node is in one of so many minibatches of different seeds."""
+        work, degrees = self.workload, self.degrees
+        seeds = min(1.0, together * work.batch_size / work.nodes)
+        missed = np.full(len(degrees.degree), 1 - seeds)
+        biased = degrees.degree * degrees.nodes / max(degrees.edges, 1e-300)
+        for hop, expanded in enumerate(hop_probabilities(work, degrees, self.replacement)[:-1]):
+            taken = expanded * taken_share(degrees.degree, work.fanouts[hop], self.replacement)
+            # A seed node is one in a single minibatch of an epoch; other nodes may be in several.
+            ever = together * taken if hop == 0 else 1 - (1 - taken) ** together
+            missed = missed * (1 - np.minimum((biased * ever).sum(), 1.0)) ** degrees.degree
+        return 1 - missed
+
+
+@dataclass(frozen=True)
+class PowerOverlap:
+    """Distinct nodes that grow as a power of the minibatches, where two numbers are all that is known.
+
+    Attributes:
+        one: distinct nodes of a minibatch.
+        many, together: distinct nodes of so many minibatches.
+        population: nodes that there are.
+    """
+
+    one: float
+    many: float
+    together: float
+    population: float
+
+    def distinct(self, together: float) -> float:
+        if together <= 0:
+            return 0.0
+        exponent = np.log(self.many / self.one) / np.log(self.together)
+        return float(min(self.population, self.one * together**exponent))
+
+    def missed(self, together: float, kept: float) -> float:
+        """As if all nodes were equally likely."""
+        return self.distinct(together) * max(1 - kept / self.population, 0.0)
+
+
+def taken_share(degree: Numbers, fanout: int, replacement: Replacement) -> Numbers:
+    """Probability that sampling a node of so many in-edges takes a given one of them."""
+    if fanout < 0:
+        return np.ones_like(degree)
+    if replacement is Replacement.WITH:
+        return 1 - (1 - 1 / np.maximum(degree, 1.0)) ** fanout
+    return np.minimum(1.0, fanout / np.maximum(degree, 1.0))
+
+
+def hop_probabilities(workload: Workload, degrees: Degrees, replacement: Replacement) -> list[Numbers]:
+    """[c] each: that a minibatch finds a node as a seed, at hop 0, 1, ..."""
+    found = np.full(len(degrees.degree), min(1.0, workload.batch_size / workload.nodes))
+    left, hops = 1 - found, [found]
+    biased = degrees.degree * degrees.nodes / max(degrees.edges, 1e-300)
+    for fanout in workload.fanouts:
+        reached = (biased * found * taken_share(degrees.degree, fanout, replacement)).sum()
+        found = (1 - (1 - min(reached, 1.0)) ** degrees.degree) * left
+        left = left - found
+        hops.append(found)
+    return hops
+
+
+def probe_degrees(
+    workload: Workload,
+    degrees: Degrees,
+    ranks: int,
+    *,
+    ranks_per_host: int = 1,
+    replacement: Replacement = Replacement.WITH,
+) -> Probe:
+    """What minibatches are like under the policy "random", from degrees alone."""
+    hosts = -(-ranks // ranks_per_host)
+    seeds = [
+        workload.training * (rank + 1) // ranks - workload.training * rank // ranks for rank in range(ranks)
+    ]
+    depths = [
+        _depth(workload, degrees, hops, 1 - 1 / ranks, 1 - 1 / hosts, replacement)
+        for hops in (len(workload.fanouts), len(workload.fanouts) - 1)
+    ]
+    return Probe(
+        *("random", ranks, hosts, tuple(seeds), -(-workload.nodes // ranks), -(-workload.edges // ranks)),
+        *depths,
+    )
+
+
+def _depth(
+    workload: Workload, degrees: Degrees, hops: int, away: float, remote: float, replacement: Replacement
+) -> Depth:
+    """The first hops."""
+    work = Workload(**{**vars(workload), "fanouts": workload.fanouts[:hops]})
+    found = hop_probabilities(work, degrees, replacement)
+    nodes = [float((part * degrees.nodes).sum()) for part in found]
+    edges = []
+    for part, fanout in zip(found, work.fanouts, strict=False):
+        most = degrees.degree if fanout < 0 else np.full(len(degrees.degree), float(fanout))
+        picks = most if replacement is Replacement.WITH else np.minimum(most, degrees.degree)
+        edges.append(float((part * degrees.nodes * picks).sum()))
+    count, links, expanded = sum(nodes), sum(edges), sum(nodes[:-1])
+    return Depth(
+        count,
+        links,
+        tuple(away * part for part in nodes[:-1]),
+        tuple(away * part for part in edges),
+        8 * count + 8 * expanded + 4 * links,
+        DegreeOverlap(work, degrees, replacement),
+        DegreeOverlap(work, degrees, replacement, remote, workload.own_seeds),
+    )

@@ -1,0 +1,109 @@
+"""How distinct nodes add up when minibatches are fetched together: the overlap of BatchGNN's appendix A.
+
+What is known is how many nodes were in exactly j of m sampled minibatches. That tells the distinct nodes of
+any k <= m of them without assuming anything; for more, it is estimated how likely nodes are to be in one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+
+#: Probabilities that the estimate chooses among, and its rounds.
+_GRID, _ROUNDS = 60, 400
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """Nodes by how likely a minibatch is to hold them.
+
+    Attributes:
+        counts: [m] how many nodes were in exactly 1, 2, ..., m of m sampled minibatches; may be means.
+        population: nodes that can be in a minibatch at all, at least as many.
+    """
+
+    counts: tuple[float, ...]
+    population: float
+
+    @property
+    def samples(self) -> int:
+        """m."""
+        return len(self.counts)
+
+    @property
+    def seen(self) -> float:
+        """Distinct nodes of all samples together."""
+        return sum(self.counts)
+
+    @cached_property
+    def mixture(self) -> tuple[Numbers, Numbers]:
+        """Probabilities and the number of nodes that have each, most likely first: the likeliest mixture of
+        binomials."""
+        m = self.samples
+        grid = np.concatenate([[1.0], np.geomspace(1 / (4 * m * 16), 1 - 1 / (8 * m), _GRID)[::-1], [0.0]])
+        unseen = max(self.population - self.seen, 0.0)
+        counts = np.array([unseen, *self.counts])
+        chance = _binomial(m, grid)
+        weight = np.full(len(grid), counts.sum() / len(grid))
+        for _ in range(_ROUNDS):
+            expected = chance @ weight
+            weight = weight * (chance.T @ (counts / np.maximum(expected, 1e-300)))
+        return grid, weight
+
+    def distinct(self, together: float) -> float:
+        """Expected distinct nodes of so many minibatches; between whole numbers, on the line."""
+        low = int(together)
+        if low != together:
+            share = together - low
+            return (1 - share) * self.distinct(low) + share * self.distinct(low + 1)
+        return self._rarefied(low) if low <= self.samples else self._extrapolated(low)
+
+    def _rarefied(self, k: int) -> float:
+        """Of k of the m samples: a node in j of them is missed where k are chosen among the other m - j."""
+        m, missed, total = self.samples, 1.0, 0.0
+        for j, nodes in enumerate(self.counts, 1):
+            missed = missed * max(m - k - j + 1, 0) / (m - j + 1)
+            total += nodes * (1 - missed)
+        return total
+
+    def _extrapolated(self, k: int) -> float:
+        """By the mixture, which need not give exactly what was seen at m."""
+        return min(self.population, self.seen + self._by_mixture(k) - self._by_mixture(self.samples))
+
+    def _by_mixture(self, k: float) -> float:
+        grid, weight = self.mixture
+        return float((weight * (1 - (1 - grid) ** k)).sum())
+
+    def missed(self, together: float, kept: float) -> float:
+        """Expected distinct nodes of so many minibatches that are not among the ``kept`` likeliest nodes."""
+        if kept <= 0:
+            return self.distinct(together)
+        grid, weight = self.mixture
+        before = np.concatenate([[0.0], weight.cumsum()[:-1]])
+        left = weight - np.clip(kept - before, 0.0, weight)
+        share = (left * (1 - (1 - grid) ** together)).sum() / max(self._by_mixture(together), 1e-300)
+        return self.distinct(together) * float(share)
+
+
+def _binomial(m: int, grid: Numbers) -> Numbers:
+    """[m + 1, p] the probability of j successes in m trials; pascal's triangle in logarithms."""
+    j = np.arange(m + 1)[:, None]
+    steps = np.log(np.arange(1, m + 1))
+    factorial = np.concatenate([[0.0], steps.cumsum()])
+    choose = factorial[m] - factorial[j] - factorial[m - j]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = (
+            choose + np.where(j > 0, j * np.log(grid), 0.0) + np.where(j < m, (m - j) * np.log1p(-grid), 0.0)
+        )
+    return np.exp(logs)
+
+
+def growth_of(times: Numbers, samples: int, population: float) -> Growth:
+    """From how many samples each node was in: [n] whole numbers, 0 for those in none."""
+    histogram = np.bincount(times.astype(np.int64), minlength=samples + 1)[1:]
+    return Growth(tuple(float(count) for count in histogram), population)

@@ -1,0 +1,141 @@
+"""From a graph and a cluster to a plan."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import torch
+
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.planner.machine import Machine, Network
+from pyg_batchgnn.planner.measure import measure_machine
+from pyg_batchgnn.planner.owners import owners_of
+from pyg_batchgnn.planner.probe import SAMPLES, probe_graph
+from pyg_batchgnn.planner.report import Plan
+from pyg_batchgnn.planner.search import Choices, search
+from pyg_batchgnn.planner.workload import Probe, Workload
+from pyg_batchgnn.sample import Replacement
+from pyg_batchgnn.store import CscGraph
+
+#: Told what is being done, in a few words.
+Progress = Callable[[str], object]
+
+
+def plan(
+    dataset: Dataset,
+    *,
+    ranks: int,
+    network: Network,
+    ranks_per_host: int = 1,
+    cores: float = 1.0,
+    memory: float = 0.0,
+    machine: Machine | None = None,
+    fanouts: Sequence[int] = (15, 10, 5),
+    batch_size: int = 1024,
+    replacement: Replacement = Replacement.WITH,
+    drop_last: bool = True,
+    own_seeds: bool = True,
+    hidden: int = 256,
+    policies: Sequence[str] = ("random",),
+    choices: Choices | None = None,
+    samples: int = SAMPLES,
+    progress: Progress | None = None,
+) -> Plan:
+    """Predicts an epoch of training for many settings, from a short look at the graph and at this machine.
+
+    Args:
+        dataset: the graph, whole.
+        ranks: that will train.
+        network: between hosts.
+        ranks_per_host: that share a host's memory.
+        cores: of a rank; 0.5 where two ranks share one.
+        memory: bytes that a rank may take; 0: no limit.
+        machine: speeds of another machine's cores; None measures those of this one.
+        fanouts: neighbours a hop, nearest the seeds first.
+        batch_size: seed nodes of a rank's minibatch.
+        replacement: of sampling.
+        drop_last: whether a last, smaller minibatch is left out.
+        own_seeds: whether ranks train the nodes that they own (schedule "local").
+        hidden: width of the GraphSAGE layers whose training is timed; 0: only preparing minibatches is
+            predicted.
+        policies: by which nodes may be owned, or folders of saved partitions.
+        choices: what else is tried; all there is where None.
+        samples: minibatches that are looked at for each policy.
+        progress: called with a few words as each stage begins.
+
+    Raises:
+        ValueError: numbers that cannot be, a data set without training nodes, or a saved partition in
+            another number of parts.
+    """
+    tell = progress or (lambda _: None)
+    _check(ranks, ranks_per_host, cores, batch_size, dataset)
+    tell("sorting edges by destination")
+    graph = CscGraph.from_edge_index(dataset.edge_index, dataset.num_nodes)
+    workload = workload_of(
+        dataset, tuple(fanouts), batch_size, hidden, drop_last=drop_last, own_seeds=own_seeds
+    )
+    training, probes = dataset.train_idx.to(torch.int64), dict[str, Probe]()
+    with Communicator.create("plan") as comm:
+        for policy in policies:
+            tell(f"looking at minibatches, partition {policy}")
+            owner = owners_of(dataset, policy, ranks, comm)
+            probes[policy] = probe_graph(
+                *(workload, graph, training, owner),
+                policy=policy,
+                ranks=ranks,
+                ranks_per_host=ranks_per_host,
+                replacement=replacement,
+                samples=samples,
+            )
+        if machine is None:
+            tell("measuring this machine")
+            machine = measure_machine(
+                *(workload, graph, training, comm),
+                replacement=replacement,
+                hidden=hidden,
+                classes=dataset.num_classes,
+            )
+    machine = machine.on(cores, memory)
+    found = search(workload, probes, machine, network, choices or Choices())
+    return Plan(workload, ranks, machine, network, probes, found)
+
+
+def workload_of(
+    dataset: Dataset,
+    fanouts: tuple[int, ...],
+    batch_size: int,
+    hidden: int = 0,
+    *,
+    drop_last: bool = True,
+    own_seeds: bool = True,
+    masks: int = 0,
+) -> Workload:
+    """A data set's numbers; ``masks`` are bytes of a node that are fetched beside features and label."""
+    columns = dataset.num_features
+    itemsize = 4 if dataset.x is None else dataset.x.dtype.itemsize
+    widths = [columns, *[hidden] * (len(fanouts) - 1), dataset.num_classes]
+    parameters = sum(2 * into * out + out for into, out in itertools.pairwise(widths)) if hidden else 0
+    return Workload(
+        name=dataset.name,
+        nodes=dataset.num_nodes,
+        edges=dataset.num_edges,
+        features=columns * itemsize,
+        attributes=dataset.y.dtype.itemsize + masks,
+        training=len(dataset.train_idx),
+        fanouts=fanouts,
+        batch_size=batch_size,
+        drop_last=drop_last and len(dataset.train_idx) >= batch_size,
+        own_seeds=own_seeds,
+        parameters=parameters,
+    )
+
+
+def _check(ranks: int, ranks_per_host: int, cores: float, batch_size: int, dataset: Dataset) -> None:
+    given = {"ranks": ranks, "ranks_per_host": ranks_per_host, "cores": cores, "batch_size": batch_size}
+    for name, value in given.items():
+        if not value > 0:
+            raise ValueError(f"{name} must be positive, got {value}")
+    if not len(dataset.train_idx):
+        raise ValueError(f"{dataset.name} has no training nodes, so there is nothing to plan")

@@ -1,0 +1,172 @@
+"""Short measurements of this machine: what one core does with the real graph's minibatches."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.nn.models import SAGE
+from pyg_batchgnn.partition import Part, PartitionBook
+from pyg_batchgnn.planner.machine import Machine
+from pyg_batchgnn.planner.workload import Workload
+from pyg_batchgnn.sample import Layout, MacrobatchSampler, Minibatch, RelaySampler, Replacement, SamplingPlan
+from pyg_batchgnn.store import CscGraph
+
+#: Minibatches that are timed together, table rows at most, bytes sent, and how often anything is done.
+_BATCHES, _TABLE, _SENT, _TIMES = 4, 256 << 20, 64 << 20, 3
+
+
+def measure_machine(
+    workload: Workload,
+    graph: CscGraph,
+    training: Tensor,
+    comm: Communicator,
+    *,
+    replacement: Replacement = Replacement.WITH,
+    hidden: int = 0,
+    classes: int = 2,
+) -> Machine:
+    """What one core of this machine does.
+
+    Args:
+        workload: what is trained.
+        graph: the whole one.
+        training: [s] int64 training nodes.
+        comm: of this process alone.
+        replacement: of sampling.
+        hidden: width of the GraphSAGE layers whose training step is timed; 0: none is.
+        classes: that it tells apart.
+    """
+    plan = SamplingPlan(workload.fanouts, replacement)
+    order = torch.randperm(training.numel(), generator=torch.Generator().manual_seed(1))
+    seeds = [
+        part.contiguous() for part in training[order].to(torch.int64).split(workload.batch_size)[:_BATCHES]
+    ]
+    sampler = MacrobatchSampler(graph, plan, 0, 1, Layout.CSC)
+    sampled = sampler.sample(seeds, 0)
+    edges, nodes = sum(one.num_edges for one in sampled), sum(one.num_nodes for one in sampled)
+    relay = RelaySampler(_whole(graph), comm, plan, 0, 1, Layout.CSC, seeds_are_own=True)
+    local = _seconds(lambda: sampler.sample(seeds, 0))
+    relayed = _seconds(lambda: relay.sample(seeds, seeds, 0, 0))
+    distinct = _seconds(lambda: ops.unique_nodes([one.node for one in sampled], graph.num_nodes))
+    gather, copy = _row_rates(max(workload.features, 4))
+    forward, backward = _step(sampled[0], workload, hidden, classes) if hidden else (0.0, 0.0)
+    return Machine(
+        relay_edge=relayed / max(edges, 1),
+        local_edge=local / max(edges, 1),
+        node=distinct / max(nodes, 1),
+        gather=gather,
+        copy=copy,
+        wire=_wire(),
+        forward=forward,
+        backward=backward,
+        resident=_resident(),
+    )
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """The least of some times, after one that does not count."""
+    times = []
+    for _ in range(1 + _TIMES):
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+    return min(times[1:])
+
+
+def _whole(graph: CscGraph) -> Part:
+    """The whole graph as the part of one rank; it shares the graph's memory."""
+    node = torch.arange(graph.num_nodes)
+    edge_dtype = torch.int32 if graph.num_edges < 1 << 31 else torch.int64
+    ids = graph.edge_ids
+    return Part(
+        book=PartitionBook([0, graph.num_nodes]),
+        number=0,
+        node=node,
+        indptr=graph.indptr,
+        indices=graph.indices.to(PartitionBook([0, graph.num_nodes]).id_dtype),
+        edge_ids=torch.arange(graph.num_edges, dtype=edge_dtype) if ids is None else ids,
+        num_edges=graph.num_edges,
+        directory=node.to(torch.int32),
+    )
+
+
+def _row_rates(width: int) -> tuple[float, float]:
+    """Seconds a byte to gather rows at random, and to copy them in order."""
+    rows = max(1, min(_TABLE // width, 1 << 20))
+    table = torch.ones(rows, max(width // 4, 1))
+    index = torch.randperm(rows)[: max(1, rows // 2)]
+    out = torch.empty(index.numel(), table.size(1))
+    gathered = _seconds(lambda: ops.put_rows(out, table, index, 1))
+    copied = _seconds(lambda: ops.put_rows(out, table, None, 1))
+    return gathered / out.nbytes, copied / out.nbytes
+
+
+def _wire() -> float:
+    """Seconds of processor time a byte at one end of a socket."""
+    data = bytes(1 << 20)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sender = socket.create_connection(server.getsockname())
+        receiver, _ = server.accept()
+
+    def receive() -> None:
+        space, left = bytearray(1 << 20), _SENT
+        while left:
+            left -= receiver.recv_into(space)
+
+    with sender, receiver:
+        thread = threading.Thread(target=receive)
+        begin = time.process_time()
+        thread.start()
+        for _ in range(_SENT // len(data)):
+            sender.sendall(data)
+        thread.join()
+        return (time.process_time() - begin) / _SENT / 2
+
+
+def _step(minibatch: Minibatch, workload: Workload, hidden: int, classes: int) -> tuple[float, float]:
+    """Seconds of one core for a training step's forward half, and for the other with its update."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return _timed_step(minibatch, max(workload.features // 4, 1), workload, hidden, classes)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _timed_step(
+    minibatch: Minibatch, columns: int, workload: Workload, hidden: int, classes: int
+) -> tuple[float, float]:
+    model = SAGE(columns, hidden, classes, len(workload.fanouts), dropout=0.5)
+    optimiser = torch.optim.Adam(model.parameters())
+    x = torch.ones(minibatch.num_nodes, columns)
+    target = torch.zeros(minibatch.batch_size, dtype=torch.int64)
+    best: Sequence[float] = (float("inf"), float("inf"))
+    for _ in range(_TIMES):
+        begin = time.perf_counter()
+        loss = F.cross_entropy(model(minibatch, x=x), target)
+        middle = time.perf_counter()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        best = min(best, (middle - begin, time.perf_counter() - middle), key=sum)
+    return best[0], best[1]
+
+
+def _resident() -> float:
+    """Bytes that a process takes which has loaded what a rank needs, and no graph."""
+    code = "import psutil, pyg_batchgnn, pyg_batchgnn.nn.models, torch.nn.parallel.distributed; "
+    code += "pyg_batchgnn.MacrobatchNeighborLoader; "
+    code += "print(psutil.Process().memory_info().rss)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)

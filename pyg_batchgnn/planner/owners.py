@@ -1,0 +1,50 @@
+"""Who owns which node under a policy, without cutting the graph where that can be told."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.partition import load_partition, partition_parts
+from pyg_batchgnn.partition.folder_meta import read_partition_meta
+from pyg_batchgnn.partition.hashing import random_owner
+
+
+def owners_of(dataset: Dataset, policy: str, ranks: int, comm: Communicator) -> Tensor:
+    """[N] the rank that owns each node.
+
+    Args:
+        dataset: the graph.
+        policy: "random", "contiguous", "ldg", "fennel", or the folder of a saved partition in as many parts.
+        ranks: how many.
+        comm: of this process alone.
+
+    Raises:
+        ValueError: the saved partition has another number of parts.
+    """
+    if policy == "random":
+        return random_owner(torch.arange(dataset.num_nodes), ranks, seed=0).to(torch.int64)
+    if Path(policy).is_dir():
+        return _saved(policy, ranks, comm)
+    owner = torch.empty(dataset.num_nodes, dtype=torch.int64)
+    bare = dataclasses.replace(dataset, x=None, edge_attr=None)
+    for part in partition_parts(bare, policy, ranks, comm=comm):
+        owner[part.node] = part.number
+    return owner
+
+
+def _saved(folder: str, ranks: int, comm: Communicator) -> Tensor:
+    book = read_partition_meta(Path(folder)).book
+    if book.parts != ranks:
+        raise ValueError(
+            f"{folder} has {book.parts} parts, not one for each of {ranks} ranks; partition anew"
+        )
+    whole = load_partition(folder, comm)
+    owner = torch.empty(book.num_nodes, dtype=torch.int64)
+    owner[whole.node] = book.owner(torch.arange(book.num_nodes))
+    return owner

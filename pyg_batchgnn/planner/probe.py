@@ -1,0 +1,105 @@
+"""A look at some minibatches of the real graph: how large they are, and how much they overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.planner.growth import growth_of
+from pyg_batchgnn.planner.workload import Depth, Probe, Workload
+from pyg_batchgnn.sample import Layout, MacrobatchSampler, Minibatch, Replacement, SamplingPlan
+from pyg_batchgnn.store import CscGraph
+
+#: Minibatches that are sampled unless told otherwise.
+SAMPLES = 32
+
+
+def probe_graph(
+    workload: Workload,
+    graph: CscGraph,
+    training: Tensor,
+    owner: Tensor,
+    *,
+    policy: str = "random",
+    ranks: int,
+    ranks_per_host: int = 1,
+    replacement: Replacement = Replacement.WITH,
+    samples: int = SAMPLES,
+    threads: int | None = None,
+) -> Probe:
+    """Samples minibatches of the rank that has the most training nodes.
+
+    Args:
+        workload: what is trained.
+        graph: the whole one.
+        training: [s] int64 training nodes.
+        owner: [N] rank of each node.
+        policy: by which they are owned.
+        ranks: how many.
+        ranks_per_host: that share memory.
+        replacement: of sampling.
+        samples: at most so many minibatches.
+        threads: at most so many.
+    """
+    seeds = torch.bincount(owner[training], minlength=ranks)
+    busiest = int(seeds.argmax())
+    mine = training[owner[training] == busiest] if workload.own_seeds else training
+    sampler = MacrobatchSampler(graph, SamplingPlan(workload.fanouts, replacement), 0, threads, Layout.CSC)
+    sampled = sampler.sample(_seed_lists(mine, workload.batch_size, samples), 0)
+    # Of another rank, and of another host than this rank's.
+    away = owner != busiest
+    remote = owner // ranks_per_host != busiest // ranks_per_host
+    hops = len(workload.fanouts)
+    nodes = torch.bincount(owner, minlength=ranks)
+    edges = torch.zeros(ranks, dtype=torch.int64)
+    edges.index_add_(0, owner, graph.indptr.diff())
+    return Probe(
+        policy,
+        ranks,
+        -(-ranks // ranks_per_host),
+        tuple(seeds.tolist()),
+        int(nodes.max()),
+        int(edges.max()),
+        _depth(sampled, hops, away, remote),
+        _depth(sampled, hops - 1, away, remote),
+    )
+
+
+def _seed_lists(mine: Tensor, batch_size: int, samples: int) -> list[Tensor]:
+    """Shuffled minibatches of a rank; the smaller last one only where there is no other."""
+    order = torch.randperm(mine.numel(), generator=torch.Generator().manual_seed(0))
+    whole = max(1, min(samples, mine.numel() // batch_size))
+    return [part.contiguous() for part in mine[order].to(torch.int64).split(batch_size)[:whole]]
+
+
+def _depth(sampled: Sequence[Minibatch], hops: int, away: Tensor, remote: Tensor) -> Depth:
+    """The first hops of sampled minibatches."""
+    times = torch.zeros(away.numel(), dtype=torch.int64)
+    nodes = edges = nbytes = 0.0
+    asked, answered = torch.zeros(hops), torch.zeros(hops)
+    for one in sampled:
+        count, links = sum(one.nodes_per_hop[: hops + 1]), sum(one.edges_per_hop[:hops])
+        expanded = sum(one.nodes_per_hop[:hops])
+        node = one.node[:count]
+        times[node.unique()] += 1
+        nodes, edges = nodes + count, edges + links
+        nbytes += 8 * count + 8 * (expanded + 1) + 4 * links
+        degree = one.indptr.diff()
+        first = 0
+        for hop in range(hops):
+            rows = torch.arange(first, first := first + one.nodes_per_hop[hop])
+            theirs = away[node[rows]]
+            asked[hop] += int(theirs.sum())
+            answered[hop] += int(degree[rows][theirs].sum())
+    number = max(len(sampled), 1)
+    return Depth(
+        nodes / number,
+        edges / number,
+        tuple((asked / number).tolist()),
+        tuple((answered / number).tolist()),
+        nbytes / number,
+        growth_of(times.numpy(), number, float(times.numel())),
+        growth_of(times[remote].numpy(), number, float(int(remote.sum()))),
+    )

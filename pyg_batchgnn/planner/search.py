@@ -1,0 +1,88 @@
+"""Which settings are worth a look, and which is the best."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyg_batchgnn.planner.machine import Machine, Network
+from pyg_batchgnn.planner.model import Prediction, Setting, predict
+from pyg_batchgnn.planner.workload import Probe, Workload
+
+#: A setting that is more trouble must be faster by so much.
+_WORTH = 0.03
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What is tried.
+
+    Attributes:
+        macrobatches: B; 0: all.
+        fetches: F as a share of B.
+        hybrid: with the topology on every host or without.
+        aggregation: with the aggregation cache or without.
+        feature_caches: bytes.
+    """
+
+    macrobatches: Sequence[int] = (1, 8, 32, 128, 0)
+    fetches: Sequence[float] = (1.0, 0.25)
+    hybrid: Sequence[bool] = (False, True)
+    aggregation: Sequence[bool] = (False, True)
+    feature_caches: Sequence[int] = (0,)
+
+    def settings(self, policy: str, minibatches: int) -> list[Setting]:
+        """All combinations that differ with so many minibatches."""
+        found: dict[Setting, None] = {}
+        for size, share, hybrid, aggregation, cache in itertools.product(
+            self.macrobatches, self.fetches, self.hybrid, self.aggregation, self.feature_caches
+        ):
+            macrobatch = 0 if size >= minibatches else size
+            fetch = 0 if share >= 1 else max(1, round(share * (macrobatch or minibatches)))
+            fetch = 0 if fetch >= (macrobatch or minibatches) else fetch
+            setting = Setting(macrobatch, fetch, policy, hybrid, aggregation, cache)
+            found[setting] = None
+        return list(found)
+
+
+def search(
+    workload: Workload,
+    probes: Mapping[str, Probe],
+    machine: Machine,
+    network: Network,
+    choices: Choices,
+) -> list[Prediction]:
+    """Predictions for every policy that was probed and every choice, the fastest first; those that do not fit
+    in memory come last."""
+    found = [
+        predict(workload, probe, machine, network, setting)
+        for policy, probe in probes.items()
+        for setting in choices.settings(policy, workload.minibatches(probe.seeds))
+    ]
+    return sorted(found, key=lambda one: (not one.fits, one.epoch))
+
+
+def best(predictions: Iterable[Prediction]) -> Prediction | None:
+    """The fastest that fits in memory and computes what training without caches computes; of those that are
+    nearly as fast the one that is least trouble."""
+    able = [one for one in predictions if one.fits and not one.setting.aggregation]
+    if not able:
+        return None
+    limit = min(one.epoch for one in able) * (1 + _WORTH)
+    return min((one for one in able if one.epoch <= limit), key=_trouble)
+
+
+def aggregation_gain(predictions: Iterable[Prediction], beside: Prediction) -> float | None:
+    """How many times as fast the aggregation cache makes the epoch of a setting; None where it was not tried
+    or does not fit."""
+    for one in predictions:
+        same = Setting(**{**vars(one.setting), "aggregation": False}) == beside.setting
+        if same and one.setting.aggregation and one.fits:
+            return beside.epoch / one.epoch
+    return None
+
+
+def _trouble(prediction: Prediction) -> tuple[bool, bool, float, float]:
+    setting = prediction.setting
+    return setting.hybrid, setting.feature_cache > 0, prediction.epoch, prediction.memory

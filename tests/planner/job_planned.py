@@ -1,0 +1,44 @@
+"""What ranks do in test_plan.py: prepare an epoch with the settings of a plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyg_batchgnn import MacrobatchNeighborLoader
+from pyg_batchgnn.comm import Communicator, Kind
+from pyg_batchgnn.data import load_dataset
+from pyg_batchgnn.partition import partition
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
+
+
+def prepare(dataset: str, settings: list[dict[str, Any]], arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rounds, rows and bytes of every setting."""
+    found = []
+    with Communicator.create("planned", timeout=60) as comm:
+        part = partition(load_dataset(dataset), "random", comm=comm)
+        features, whole = DistFeatureStore(part, comm), replicate_topology(part, comm)
+        for setting in settings:
+            loader = MacrobatchNeighborLoader(
+                (features, DistGraphStore(part, comm, whole if setting["hybrid"] else None)),
+                input_nodes="train",
+                shuffle=True,
+                seed=0,
+                export="native",
+                attributes=["x", "y"],
+                macrobatch_size=setting["macrobatch"] or 1000,
+                fetch_size=setting["fetch"] or setting["macrobatch"] or 1000,
+                feature_cache=setting["feature_cache"] or None,
+                **arguments,
+            )
+            before = comm.counters.snapshot()
+            minibatches = sum(1 for _ in loader)
+            counts = comm.counters.snapshot() - before
+            found.append(
+                {
+                    "minibatches": minibatches,
+                    "rows": loader.stats().total.rows_fetched,
+                    "rounds": [counts[kind].rounds for kind in (Kind.TOPOLOGY, Kind.FEATURES, Kind.LOOKUP)],
+                    "bytes": [counts[kind].bytes_received for kind in (Kind.TOPOLOGY, Kind.FEATURES)],
+                }
+            )
+    return found

@@ -1,0 +1,122 @@
+"""Predictions as functions of numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyg_batchgnn.planner import (
+    Choices,
+    Degrees,
+    Machine,
+    Network,
+    Probe,
+    Setting,
+    Workload,
+    predict,
+    probe_degrees,
+    search,
+)
+from pyg_batchgnn.planner.model import rounds, sizes
+from pyg_batchgnn.planner.search import aggregation_gain, best
+
+WORK = Workload("w", 100_000, 2_000_000, 400, 8, 20_000, (10, 5, 3), batch_size=256, parameters=1000)
+NETWORK = Network(1e8)
+MACHINE = Machine(forward=0.1, backward=0.1)
+
+
+def probe(workload: Workload = WORK, ranks: int = 4) -> Probe:
+    return probe_degrees(workload, Degrees.lognormal(workload.nodes, workload.edges, 1.2), ranks)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 60), st.integers(0, 70), st.integers(0, 70))
+def test_every_minibatch_is_in_one_fetch_group(minibatches: int, macrobatch: int, fetch: int) -> None:
+    made = sizes(minibatches, macrobatch, fetch)
+    assert sum(map(sum, made)) == minibatches
+    most = macrobatch or minibatches
+    assert all(sum(one) <= max(most, 1) and max(one) <= (fetch or max(most, 1)) for one in made)
+    assert len(made) == (-(-minibatches // most) if most else 0)
+
+
+@pytest.mark.parametrize(
+    ("own", "hybrid", "aggregation", "relays"),
+    [
+        (True, False, False, 4),
+        (False, False, False, 6),
+        (True, True, False, 0),
+        (True, False, True, 2),
+        (False, False, True, 4),
+    ],
+)
+def test_rounds(own: bool, hybrid: bool, aggregation: bool, relays: int) -> None:
+    work = dataclasses.replace(WORK, own_seeds=own)
+    told = rounds(work, probe(work), Setting(3, 2, hybrid=hybrid, aggregation=aggregation), 8)
+    assert (told.topology, told.features) == (relays * 3, 2 * (2 + 2 + 1))
+    assert told.lookup == (0 if own or hybrid else 2)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 40), st.booleans(), st.booleans())
+def test_a_larger_macrobatch_never_moves_more(one: int, other: int, hybrid: bool, aggregation: bool) -> None:
+    small, large = sorted((one, other))
+    if 20 % large or large % small:
+        return  # groups of unequal size
+    found = [
+        predict(WORK, probe(), MACHINE, NETWORK, Setting(size, 0, "random", hybrid, aggregation))
+        for size in (small, large)
+    ]
+    assert found[0].minibatches == 20
+    assert found[1].rows <= found[0].rows * (1 + 1e-9)
+    assert found[1].feature_bytes <= found[0].feature_bytes * (1 + 1e-9)
+    assert sum(vars(found[1].rounds).values()) <= sum(vars(found[0].rounds).values())
+    assert found[1].memory >= found[0].memory * 0.9
+
+
+def test_hybrid_asks_nobody_for_edges_and_a_cache_spares_rows() -> None:
+    plain, hybrid, cached = (
+        predict(WORK, probe(), MACHINE, NETWORK, setting)
+        for setting in (Setting(1), Setting(1, hybrid=True), Setting(1, feature_cache=2_000_000))
+    )
+    assert hybrid.topology_bytes == 0 < plain.topology_bytes and hybrid.memory > plain.memory
+    assert cached.rows < plain.rows and cached.memory > plain.memory - plain.rows * 1000
+    everything = predict(WORK, probe(), MACHINE, NETWORK, Setting(1, feature_cache=1 << 40))
+    assert everything.rows == pytest.approx(0, abs=1e-6)
+
+
+def test_aggregates_pay_where_minibatches_do_not_overlap() -> None:
+    """Appendix C: fewer bytes where the last hop finds more nodes than there were, more where it does not."""
+    one, every = (
+        [
+            predict(WORK, probe(), MACHINE, NETWORK, Setting(size, aggregation=kept)).feature_bytes
+            for kept in (False, True)
+        ]
+        for size in (1, 0)
+    )
+    assert one[1] / one[0] < every[1] / every[0]
+
+
+def test_the_recommended_setting_fits() -> None:
+    probes = {"random": probe()}
+    found = search(WORK, probes, MACHINE, NETWORK, Choices())
+    chosen = best(found)
+    assert chosen is not None and chosen.epoch <= 1.04 * min(
+        one.epoch for one in found if not one.setting.aggregation
+    )
+    assert aggregation_gain(found, chosen) is not None
+    tight = MACHINE.on(1.0, chosen.memory * 0.97)
+    other = best(search(WORK, probes, tight, NETWORK, Choices()))
+    assert other is not None and other.memory <= tight.memory
+    assert best(search(WORK, probes, MACHINE.on(1.0, 1.0), NETWORK, Choices())) is None
+
+
+def test_cores() -> None:
+    shared = MACHINE.on(0.5, 0)
+    assert shared.speedup(100) == 0.5 and MACHINE.speedup(10) == 1.0
+    many = MACHINE.on(16, 0)
+    assert many.speedup(1) == 1.0 < many.speedup(4) < many.speedup(16) == many.speedup(99) < 16
+    one, other = (predict(WORK, probe(), m, NETWORK, Setting()).seconds for m in (MACHINE, shared))
+    assert other["forward"] == pytest.approx(2 * one["forward"])

@@ -1,0 +1,108 @@
+"""A plan beside what ranks then count; and the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import pyg_batchgnn
+from pyg_batchgnn.data import load_dataset
+from pyg_batchgnn.planner import Choices, Machine, Network, Plan, Setting, predict
+from pyg_batchgnn.sample import Replacement
+from pyg_batchgnn.train.cli.plan_command import parse_rate
+from pyg_batchgnn.train.errors import TrainError
+from tests.comm.ranks import run_ranks
+from tests.train.runs import batchgnn
+
+GRAPH = "generated:nodes=6000,features=32,classes=4,seed=3"
+SETTINGS = [Setting(1), Setting(4, 2), Setting(0), Setting(2, hybrid=True), Setting(1, feature_cache=60_000)]
+
+
+def planned(ranks: int, own_seeds: bool = True, replacement: Replacement = Replacement.WITH) -> Plan:
+    return pyg_batchgnn.plan(
+        load_dataset(GRAPH),
+        ranks=ranks,
+        network=Network(1e8),
+        machine=Machine(),
+        fanouts=(5, 4, 3),
+        batch_size=64,
+        replacement=replacement,
+        drop_last=False,
+        own_seeds=own_seeds,
+        hidden=0,
+        choices=Choices(macrobatches=(1, 0)),
+        samples=6,
+    )
+
+
+@pytest.mark.parametrize(
+    ("own_seeds", "replacement"), [(True, Replacement.WITH), (False, Replacement.WITHOUT)]
+)
+def test_ranks_count_what_was_foretold(own_seeds: bool, replacement: Replacement) -> None:
+    found = planned(4, own_seeds, replacement)
+    probe = found.probes["random"]
+    arguments = {
+        "num_neighbors": [5, 4, 3],
+        "batch_size": 64,
+        "replace": replacement is Replacement.WITH,
+        "schedule": "local" if own_seeds else "global",
+    }
+    settings = [vars(setting) for setting in SETTINGS]
+    given = {"dataset": GRAPH, "settings": settings, "arguments": arguments}
+    results = run_ranks("tests.planner.job_planned:prepare", 4, given, hosts=[0, 1, 2, 3])
+    for at, setting in enumerate(SETTINGS):
+        told = predict(found.workload, probe, found.machine, found.network, setting)
+        seen = [result.value[at] for result in results]
+        assert {one["minibatches"] for one in seen} == {told.minibatches}
+        expected = [told.rounds.topology, told.rounds.features, told.rounds.lookup]
+        assert all(one["rounds"] == expected for one in seen)
+        assert told.rows == pytest.approx(sum(one["rows"] for one in seen) / 4, rel=0.1)
+        received = [sum(one["bytes"][kind] for one in seen) / 4 for kind in (0, 1)]
+        assert [told.topology_bytes, told.feature_bytes] == pytest.approx(received, rel=0.1)
+
+
+def test_a_plan_is_written(tmp_path: Path) -> None:
+    found = planned(2)
+    numbers, picture = found.write(tmp_path / "plan")
+    content = json.loads(numbers.read_text())
+    assert content["recommended"]["setting"]["macrobatch"] in (0, 1)
+    assert len(content["predictions"]) == len(found.predictions) and picture.stat().st_size > 10_000
+    assert found.advice()[0].startswith("Recommended")
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    speeds = tmp_path / "speeds.json"
+    speeds.write_text('{"machine": {"gather": 1e-10, "forward": 0.5, "backward": 0.5}}')
+    usual = ["plan", GRAPH, "--ranks", "4", "--machine", speeds, "--batch-size", "64", "--samples", "4"]
+    assert batchgnn(*usual, "--memory", "8GiB", "--feature-cache", "1MB", "--out", tmp_path / "out") == 0
+    printed = capsys.readouterr().out
+    assert "Recommended: " in printed and "batchgnn train --macrobatch" in printed
+    assert json.loads((tmp_path / "out" / "plan.json").read_text())["machine"]["forward"] == 0.5
+    assert batchgnn(*usual, "--memory", "1MB") == 0
+    assert "Nothing fits" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--bandwidth", "fast"], "is not a rate; write it like 10gbit"),
+        (["--fanout", "a,b"], "write numbers like 15,10,5"),
+        (["--cores", "0"], "cores must be positive, got 0"),
+        (["--machine", "nowhere.json"], "nowhere.json: cannot be read"),
+        (["--partition", "best"], "policy 'best' is not known"),
+    ],
+)
+def test_mistakes(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert batchgnn("plan", "generated:nodes=500", "--ranks", "2", "--hidden", "0", *options) == 2
+    printed = capsys.readouterr().err
+    assert said in printed and printed.count("\n") == 1
+
+
+def test_rates() -> None:
+    assert (
+        parse_rate("1gbit") == 125e6 and parse_rate("12.5 GB/s") == 12.5e9 and parse_rate("80mbit/s") == 1e7
+    )
+    with pytest.raises(TrainError, match="not a rate"):
+        parse_rate("0gbit")
