@@ -45,20 +45,25 @@ get_requires_for_build_sdist = _setuptools.get_requires_for_build_sdist
 build_sdist = _setuptools.build_sdist
 
 
-def _optional() -> list[str]:
-    """What the isolated build needs besides: oneCCL's headers, where its backend is asked for."""
-    asked = os.environ.get("PYG_BATCHGNN_CCL") == "1" and "CCL_ROOT" not in os.environ
-    return [ONECCL] if asked else []
+def _requirements(of_setuptools, config_settings):  # type: ignore[no-untyped-def]
+    """What an isolated build needs: for the ccl backend oneCCL's headers, which are not there yet while
+    setuptools is asked, so it is asked without that backend."""
+    _require_torch()
+    asked = os.environ.pop("PYG_BATCHGNN_CCL", None)
+    try:
+        found = of_setuptools(config_settings)
+    finally:
+        if asked is not None:
+            os.environ["PYG_BATCHGNN_CCL"] = asked
+    return [*found, ONECCL] if asked == "1" and "CCL_ROOT" not in os.environ else found
 
 
 def get_requires_for_build_wheel(config_settings=None):  # type: ignore[no-untyped-def]
-    _require_torch()
-    return [*_setuptools.get_requires_for_build_wheel(config_settings), *_optional()]
+    return _requirements(_setuptools.get_requires_for_build_wheel, config_settings)
 
 
 def get_requires_for_build_editable(config_settings=None):  # type: ignore[no-untyped-def]
-    _require_torch()
-    return [*_setuptools.get_requires_for_build_editable(config_settings), *_optional()]
+    return _requirements(_setuptools.get_requires_for_build_editable, config_settings)
 
 
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):  # type: ignore[no-untyped-def]
