@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from pyg_batchgnn.nn import models as native
 from pyg_batchgnn.train import models as pyg
 from pyg_batchgnn.train.config import LayerSource, ModelConfig, ModelKind, Precision, TrainConfig
+from pyg_batchgnn.train.templates import removed_templates
 
 
 class Output(Protocol):
@@ -122,9 +123,10 @@ class NativeNetwork(Network):
 
 def build_network(config: TrainConfig, features: int, classes: int) -> Network:
     """A network with fresh weights from torch's default generator; the same ones with either layers."""
-    if config.model.layers is LayerSource.PYG:
-        return PygNetwork(_pyg_model(config.model, features, classes))
-    return NativeNetwork(_native_model(config.model, features, classes), config.run.precision)
+    with removed_templates():
+        if config.model.layers is LayerSource.PYG:
+            return PygNetwork(_pyg_model(config.model, features, classes))
+        return NativeNetwork(_native_model(config.model, features, classes), config.run.precision)
 
 
 def _pyg_model(config: ModelConfig, features: int, classes: int) -> pyg.PrefixModel:

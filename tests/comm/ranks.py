@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -21,6 +22,9 @@ from typing import Any, Literal
 from torch.distributed import TCPStore
 
 ROOT = Path(__file__).parents[2]
+_TEMPORARY = "temporary"
+#: What PyG leaves for every class of convolutions of which a process has made one.
+_PYG = re.compile(r"_(propagate|edge_updater)_\w+\.py$")
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,8 @@ class Job:
         assert self.wait(set(range(len(self.pids))), 30.0)
         left = list(_of_sessions(self.pids))
         assert not left, f"ranks left processes behind: {left}"
+        files = [path for path in (self.folder / _TEMPORARY).iterdir() if not _PYG.search(path.name)]
+        assert not files, f"ranks left temporary files behind: {files}"
 
     def errors(self) -> str:
         """What the ranks wrote to standard error so far."""
@@ -88,9 +94,9 @@ def launch(
     """Starts ranks (see `run_ranks`); nothing of them is left at the end of the block."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        for rank in range(ranks):
-            (folder / str(rank)).mkdir()
-        common = {**_rendezvous(store, stack), **(environment or {})}
+        for name in (*map(str, range(ranks)), _TEMPORARY):
+            (folder / name).mkdir()
+        common = {**_rendezvous(store, stack), "TMPDIR": str(folder / _TEMPORARY), **(environment or {})}
         environments = [_environment(rank, ranks, hosts or [0] * ranks, common) for rank in range(ranks)]
         request = {"function": function, "arguments": arguments or {}, "folder": str(folder)}
         request["whole_end"] = whole_end

@@ -6,16 +6,25 @@ import os
 import re
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.comm.backends import BACKENDS, needs_ccl
+from tests.comm.leftovers import nothing_is_left
 from tests.comm.ranks import launch, run_ranks
 
 JOBS = "tests.comm.job_faults"
 TIMEOUT = 6.0
+
+
+@pytest.fixture(autouse=True)
+def leftovers() -> Iterator[None]:
+    with nothing_is_left():
+        yield
+
 
 #: How the victim misbehaves; the error on the others; what it must say.
 FAULTS = [

@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,7 @@ def _rank(request: dict[str, Any], rank: int, environment: dict[str, str]) -> in
         os.dup2(file, stream)
         os.close(file)
     os.environ.update(environment)
+    tempfile.tempdir = None  # asked for anew, from the rank's TMPDIR
     os.chdir(folder)
     torch.set_num_threads(1)
     torch.manual_seed(0)

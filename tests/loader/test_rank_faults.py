@@ -4,12 +4,21 @@ names it."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
+from tests.comm.leftovers import nothing_is_left
 from tests.comm.ranks import run_ranks
 
 TIMEOUT = 8.0
+
+
+@pytest.fixture(autouse=True)
+def leftovers() -> Iterator[None]:
+    with nothing_is_left():
+        yield
+
 
 #: What the victim does; the errors that the others may end with, and what they say.
 FAULTS = [

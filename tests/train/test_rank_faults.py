@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.comm.leftovers import nothing_is_left
 from tests.comm.ranks import RankResult, run_ranks
 
 from .runs import PROJECT
@@ -37,8 +38,9 @@ def test_the_others_name_the_rank_in_one_line(
     graph_folder: Path, tmp_path: Path, name: str, ranks: int, text: str
 ) -> None:
     run = tmp_path / "run"
-    before = set(Path("/dev/shm").iterdir())
-    for result in faulty(graph_folder, run, name, ranks):
+    with nothing_is_left():
+        results = faulty(graph_folder, run, name, ranks)
+    for result in results:
         if result.rank == 1:
             continue
         assert result.code == 0 and result.value[0]["status"] == 3, result.stderr
@@ -47,7 +49,6 @@ def test_the_others_name_the_rank_in_one_line(
         assert re.search(rf"rank 1 .*{text}", err), err
         assert result.value[0]["seconds"] < TIMEOUT + 3
     assert {path.name for path in run.iterdir()} == {"config.json", "metrics.jsonl", "checkpoint.safetensors"}
-    assert set(Path("/dev/shm").iterdir()) <= before
 
 
 def test_a_rank_given_something_else_is_told_at_the_start(graph_folder: Path, tmp_path: Path) -> None:
@@ -74,32 +75,64 @@ def test_a_rank_given_something_else_is_told_at_the_start(graph_folder: Path, tm
     assert not run.exists()
 
 
-def test_torchrun_starts_a_run_again_from_its_last_checkpoint(graph_folder: Path, tmp_path: Path) -> None:
-    """One rank is killed; with --resume auto the run ends as one that nothing disturbed."""
-    run, straight = tmp_path / "run", tmp_path / "straight"
-    options = ["--epochs", 3, "--batch-size", 8]
-    arguments = train(graph_folder, run, *options, "--resume", "auto")
+RESTARTED = ["--epochs", 3, "--batch-size", 8]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that the ones below end as."""
+    run = tmp_path_factory.mktemp("undisturbed") / "run"
+    (seen,) = launch(2, {"arguments": train(graph_folder, run, *RESTARTED)})
+    assert {one["status"] for one in seen} == {0}
+    return run
+
+
+#: What becomes of a rank, options of torchrun and of the run, and what the others say. torchrun asks a
+#: stopped rank to end, and kills it when it has not done so after --shutdown-timeout.
+LOST = [
+    ("SIGKILL", [], [], "no longer exists"),
+    ("SIGSTOP", ["--shutdown-timeout=1"], ["--timeout", 4], "is stopped"),
+]
+
+
+@pytest.mark.parametrize(("name", "launching", "running", "text"), LOST, ids=[lost[0] for lost in LOST])
+def test_torchrun_starts_a_run_again_from_its_last_checkpoint(
+    graph_folder: Path,
+    undisturbed: Path,
+    tmp_path: Path,
+    name: str,
+    launching: list[str],
+    running: list[object],
+    text: str,
+) -> None:
+    """One rank is lost; with --resume auto the run ends as one that nothing disturbed."""
+    run = tmp_path / "run"
+    arguments = train(graph_folder, run, *RESTARTED, *running, "--resume", "auto")
     arguments[arguments.index("--run")] = "--run-folder"
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=1"]
-    command += ["--standalone", "--monitor-interval=0.1", "-m", "pyg_batchgnn", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
-    launcher = subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        _wait_for(run / "checkpoint.safetensors", launcher)
-        victim = _children(launcher.pid)[-1]
-        os.kill(victim, signal.SIGKILL)
-        out, err = launcher.communicate(timeout=100)
-    finally:
-        launcher.kill()
+    command += ["--standalone", "--monitor-interval=0.1", *launching, "-m", "pyg_batchgnn", *arguments]
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)}
+    with nothing_is_left():
+        launcher = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            _wait_for(run / "checkpoint.safetensors", launcher)
+            workers = _children(launcher.pid)
+            os.kill(workers[-1], getattr(signal, name))
+            out, err = launcher.communicate(timeout=100)
+        finally:
+            launcher.kill()
     assert launcher.returncode == 0, err
-    assert re.search(r"batchgnn: rank \d: .*no longer exists", err), err
+    assert re.search(rf"batchgnn: rank \d: .*{text}", err), err
     assert "resumed after" in out
     assert "Traceback" not in err.split("torch/distributed/elastic")[0]
-    (whole,) = launch(2, {"arguments": train(graph_folder, straight, *options)})
-    assert {seen["status"] for seen in whole} == {0}
-    assert_same_tensors(straight, run)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    left = [path.name for path in temporary.iterdir() if not path.name.startswith("torchelastic_")]
+    assert not left, "all temporary files but torchrun's own folder of logs are removed"
+    assert_same_tensors(undisturbed, run)
 
 
 def _wait_for(path: Path, process: subprocess.Popen[str]) -> None:

@@ -1,0 +1,57 @@
+"""What ranks could leave behind: listening ports and names in shared memory. (Processes and temporary files
+are looked for at the end of every launch.)"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_LISTENING = "0A"
+
+
+@contextlib.contextmanager
+def nothing_is_left() -> Iterator[None]:
+    """What the block starts has let go of everything at its end."""
+    shared, ports = set(Path("/dev/shm").iterdir()), listening()
+    yield
+    left = set(Path("/dev/shm").iterdir()) - shared
+    assert not left, f"left in shared memory: {left}"
+    still = listening() - ports
+    assert not still, f"ports that are still listened at: {still}"
+
+
+def listening() -> set[int]:
+    """Ports at which this process and those that it started listen."""
+    own = {socket for pid in _family() for socket in _sockets(pid)}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+                words = line.split()
+                if words[3] == _LISTENING and words[9] in own:
+                    found.add(int(words[1].rpartition(":")[2], 16))
+    return found
+
+
+def _family() -> set[int]:
+    """This process and its descendants."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    family = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    return family
+
+
+def _sockets(pid: int) -> Iterator[str]:
+    """Inodes of a process's sockets."""
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                name = str(link.readlink())
+                if name.startswith("socket:["):
+                    yield name[len("socket:[") : -1]
