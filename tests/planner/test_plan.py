@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,13 @@ def test_mistakes(options: list[str], said: str, capsys: pytest.CaptureFixture[s
     assert batchgnn("plan", "generated:nodes=500", "--ranks", "2", "--hidden", "0", *options) == 2
     printed = capsys.readouterr().err
     assert said in printed and printed.count("\n") == 1
+
+
+def test_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "plan.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(code, "plan.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("Recommended: B = ")
 
 
 def test_rates() -> None:
