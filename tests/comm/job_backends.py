@@ -8,11 +8,15 @@ import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # DistributedDataParallel imports it: once here, not in every rank
 import torch.distributed as dist
+import torch.distributed.checkpoint
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 
 import pyg_batchgnn  # noqa: F401
 
@@ -340,6 +344,36 @@ def futures_that_wait_for_others(rank: int, ranks: int) -> None:
     tensor = torch.ones(4)
     result = dist.all_reduce(tensor, async_op=True).get_future().then(again).wait()
     same(result, torch.full((4,), float(ranks * ranks)))
+
+
+@case
+def data_parallel(rank: int, ranks: int) -> None:
+    """DistributedDataParallel's gradients are the mean over ranks of those of every rank's own rows."""
+
+    def network() -> torch.nn.Module:
+        torch.manual_seed(3)
+        return torch.nn.Sequential(torch.nn.Linear(6, 40), torch.nn.ReLU(), torch.nn.Linear(40, 2))
+
+    def loss(model: torch.nn.Module, of: int) -> Tensor:
+        return model(rows(of, 60).view(10, 6)).square().mean()
+
+    reference, model = network(), DistributedDataParallel(network(), bucket_cap_mb=0.0005)
+    (sum(loss(reference, other) for other in range(ranks)) / ranks).backward()  # type: ignore[union-attr]
+    loss(model, rank).backward()
+    for wanted, got in zip(reference.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(got.grad, wanted.grad)
+
+
+@case
+def checkpoint(rank: int, ranks: int) -> None:
+    folder = [str(Path("saved").resolve())]
+    dist.broadcast_object_list(folder, 0)
+    saved = {"rows": rows(0, 100), f"of rank {rank}": rows(rank, 30)}
+    torch.distributed.checkpoint.save(saved, checkpoint_id=folder[0])
+    loaded = {name: torch.zeros_like(tensor) for name, tensor in saved.items()}
+    torch.distributed.checkpoint.load(loaded, checkpoint_id=folder[0])
+    for name, tensor in saved.items():
+        same(loaded[name], tensor, name)
 
 
 @case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.comm.backends import BACKENDS
+from tests.comm.backends import BACKENDS, needs_ccl
 from tests.comm.ranks import run_ranks
 
 JOBS = "tests.comm.job_backends"
@@ -22,3 +22,10 @@ def test_collectives_are_what_is_computed_locally(backend: str, ranks: int) -> N
     arguments = {"backend": backend, "refused": REFUSED[backend]}
     for result in run_ranks(f"{JOBS}:all_cases", ranks, arguments):
         assert result.value == {}, "\n".join(f"{name}: {text}" for name, text in result.value.items())
+
+
+@needs_ccl
+def test_ccl_over_tcp() -> None:
+    """Where ranks share no memory, as between hosts."""
+    results = run_ranks(f"{JOBS}:all_cases", 2, {"backend": "ccl", "refused": []}, hosts=[0, 1])
+    assert [result.value for result in results] == [{}, {}]
