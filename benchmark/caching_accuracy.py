@@ -89,7 +89,7 @@ def measure(models: Sequence[str], datasets: Sequence[str], repeats: int, result
         task = TASKS[dataset]
         said = json.loads(json.dumps(asdict(task)))
         for model in models:
-            output = results / "caching_accuracy" / f"{dataset}-{model}.jsonl"
+            output = results / "caching_accuracy" / f"{dataset.partition(':')[0]}-{model}.jsonl"
             output.parent.mkdir(parents=True, exist_ok=True)
             for seed in sorted(set(range(repeats)) - set(done(output, said))):
                 test = accuracies(dataset, task, model, seed)
@@ -104,10 +104,11 @@ def _store(results: Path) -> None:
     found = []
     for dataset, task in TASKS.items():
         said = json.loads(json.dumps(asdict(task)))
-        for output in sorted((results / "caching_accuracy").glob(f"{dataset}-*.jsonl")):
+        stem = dataset.partition(":")[0]
+        for output in sorted((results / "caching_accuracy").glob(f"{stem}-*.jsonl")):
             tests = [record["test"] for record in done(output, said).values()]
             values = {way: np.array([100 * test[way] for test in tests]) for way in WAYS}
-            found.append(_summary(dataset, output.stem.removeprefix(f"{dataset}-"), values))
+            found.append(_summary(dataset, output.stem.removeprefix(f"{stem}-"), values))
     content = {"benchmark": "caching", "accuracy": found, "machine": describe()}
     write_json(results / "caching.json", content)
 
