@@ -14,6 +14,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 from caching_plots import caching_plot
+from communication import show as communication
 from distributed_tables import by, of_ranks, size_name
 from planning_tables import planning_plot
 from tables import SIDE_NAMES
@@ -244,6 +245,7 @@ PLOTS: dict[str, Callable[[Result], Any]] = {
     "planning": planning_plot,
     "rank_accuracy": _rank_accuracy_plot,
     "caching": caching_plot,
+    "communication": communication.plot,
 }
 
 

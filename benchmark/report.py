@@ -16,6 +16,7 @@ from pathlib import Path
 import tables
 from caching_tables import caching
 from cli import RESULTS
+from communication import show as communication
 from distributed_tables import distributed, rank_accuracy
 from growth_table import growth
 from planning_tables import planning
@@ -36,6 +37,7 @@ RENDERERS: dict[str, Callable[[Result], str]] = {
     "growth": growth,
     "rank_accuracy": rank_accuracy,
     "caching": caching,
+    "communication": communication.table,
     "planning": planning,
 }
 

@@ -20,6 +20,7 @@ Benchmarks:
     convergence  time to accuracy of the main job: native layers against PyG's
     caching      aggregation cache: making it; preparation, epochs, bytes and accuracy with it and without
     planning     the planner's forecasts beside what 4 ranks then measure over a slow network (root)
+    communication  all-to-all and all-reduce over gloo and ccl, 1 KiB to 64 MiB
     distributed  ranks: rows fetched, preparation over a slow network (root), CPU seconds, partitioning
     growth       partitioning graphs of 1, 4 and 16 million nodes, beside METIS
 
@@ -51,6 +52,7 @@ import rank_accuracy
 import report
 import sampling
 import training
+from communication import measure as communication
 
 MEASURED: dict[str, Callable[[Sequence[str] | None], None]] = {
     "sampling": sampling.main,
@@ -67,6 +69,7 @@ CHOICES = {
     "rank_accuracy": rank_accuracy.main,
     "distributed": distributed.main,
     "caching": caching.main,
+    "communication": communication.main,
     "growth": growth.main,
     "planning": planning.main,
 }
