@@ -36,7 +36,7 @@ std::unique_ptr<Task> CclBackend::begin(c10d::OpType operation, std::chrono::mil
   task->deadline = task->submitted + (timeout.count() > 0 ? timeout : own);
   const uint64_t number = ++sequence_;
   task->name = c10::str(c10d::opTypeToString(operation), " (number ", number, " of its group)");
-  task->work = c10::make_intrusive<CclWork>(rank_, operation, number, std::move(outputs), task->deadline);
+  task->work = c10::make_intrusive<CclWork>(rank_, operation, number, std::move(outputs));
   return task;
 }
 

@@ -15,13 +15,14 @@ class Backoff {
 
   void restart() { since_ = std::chrono::steady_clock::now(); }
 
+  std::chrono::nanoseconds waited() const { return std::chrono::steady_clock::now() - since_; }
+
   void pause() const {
-    const auto waited = std::chrono::steady_clock::now() - since_;
-    if (waited < eager_) {
+    if (waited() < eager_) {
       std::this_thread::yield();
     } else {
       const std::chrono::nanoseconds longest = std::chrono::milliseconds(1);
-      std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(waited / 1000, longest));
+      std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(waited() / 1000, longest));
     }
   }
 

@@ -10,9 +10,14 @@
 namespace pyg_batchgnn {
 namespace {
 
-// One that waits has nothing better to do; the background thread takes time from whoever computes.
-constexpr std::chrono::microseconds kEagerDriver(20000);
-constexpr std::chrono::microseconds kEagerBackground(2000);
+// After the last thing that happened: this long the thread only offers its core to others between two
+// questions, and this long it stays when nothing is under way.
+constexpr std::chrono::microseconds kEager(20000);
+constexpr std::chrono::microseconds kStay(100);
+
+// The watchman looks this often, and gives the engine this long after a deadline.
+constexpr std::chrono::milliseconds kLook(250);
+constexpr std::chrono::milliseconds kGrace(1000);
 
 std::exception_ptr error_of(const std::string& text) {
   try {
@@ -38,6 +43,7 @@ Engine& Engine::get() {
 
 Engine::Engine() {
   std::thread([this] { run(); }).detach();
+  std::thread([this] { keep_watch(); }).detach();
 }
 
 Engine::Locked::Locked(Clock::time_point deadline) {
@@ -62,18 +68,53 @@ Engine::Unlocked::~Unlocked() {
 }
 
 void Engine::submit(std::unique_ptr<Task> task) {
-  std::vector<Ended> ended;
-  {
-    const Locked locked(task->deadline);
-    start(*task);
-    active_.push_back(std::move(task));
-    ++under_way_;
-    ended = poll();
+  const std::lock_guard<std::mutex> lock(inbox_lock_);
+  watched_.emplace_back(task->deadline, c10::weak_intrusive_ptr<CclWork>(task->work));
+  inbox_.push_back(std::move(task));
+  ++under_way_;
+  came_.notify_all();
+}
+
+void Engine::run() {
+  while (true) {
+    {
+      std::unique_lock<std::mutex> lock(inbox_lock_);
+      came_.wait(lock, [this] { return under_way_ > 0; });
+    }
+    Backoff backoff(kEager);
+    while (under_way_ > 0 || backoff.waited() < kStay) {
+      if (turn()) {
+        backoff.restart();
+      } else {
+        backoff.pause();
+      }
+    }
   }
-  announce(std::move(ended));
-  if (drivers_ == 0 && under_way_ > 0) {
-    const std::lock_guard<std::mutex> lock(rest_);
-    awake_.notify_one();
+}
+
+void Engine::keep_watch() {
+  while (true) {
+    {
+      std::unique_lock<std::mutex> lock(inbox_lock_);
+      came_.wait(lock, [this] { return !watched_.empty(); });
+    }
+    std::this_thread::sleep_for(kLook);
+    std::vector<c10::intrusive_ptr<CclWork>> late;
+    {
+      const std::lock_guard<std::mutex> lock(inbox_lock_);
+      const auto now = Clock::now();
+      std::erase_if(watched_, [&](const auto& entry) {
+        const auto work = entry.second.lock();
+        if (!work || work->isCompleted()) return true;
+        if (now < entry.first + kGrace) return false;
+        late.push_back(work);
+        return true;
+      });
+    }
+    for (const auto& work : late) {
+      leave_as_it_is();
+      work->end(error_of("ccl: timed out, and oneCCL does not come back: a rank has died inside it"));
+    }
   }
 }
 
@@ -86,42 +127,18 @@ void Engine::start(Task& task) {
   }
 }
 
-void Engine::drive(const std::function<bool()>& done, Clock::time_point until) {
-  ++drivers_;
-  Backoff backoff(kEagerDriver);
-  while (!done() && Clock::now() < until) {
-    if (poll_once()) {
-      backoff.restart();
-    } else {
-      backoff.pause();
-    }
-  }
-  if (--drivers_ == 0 && under_way_ > 0) {
-    const std::lock_guard<std::mutex> lock(rest_);
-    awake_.notify_one();
-  }
-}
-
-void Engine::run() {
-  while (true) {
-    {
-      std::unique_lock<std::mutex> lock(rest_);
-      awake_.wait(lock, [this] { return under_way_ > 0 && drivers_ == 0; });
-    }
-    Backoff backoff(kEagerBackground);
-    while (under_way_ > 0 && drivers_ == 0) {
-      if (poll_once()) {
-        backoff.restart();
-      } else {
-        backoff.pause();
-      }
-    }
-  }
-}
-
-bool Engine::poll_once() {
+bool Engine::turn() {
   if (wanted_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(50));  // locks are not fair
   if (!lock_.try_lock_for(std::chrono::milliseconds(1))) return false;
+  Tasks come;
+  {
+    const std::lock_guard<std::mutex> lock(inbox_lock_);
+    come.swap(inbox_);
+  }
+  for (auto& task : come) {
+    start(*task);
+    active_.push_back(std::move(task));
+  }
   std::vector<Ended> ended = poll();
   lock_.unlock();
   const bool moved = !ended.empty();

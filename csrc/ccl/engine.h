@@ -1,9 +1,10 @@
 // Progress: oneCCL moves bytes only while somebody asks it whether they have arrived.
 //
-// oneCCL is used by one thread at a time, whoever holds the engine's lock. Collectives are started where they
-// are called, in the order of calls, and asked after by whoever waits for one; while nobody waits a thread of
-// the engine asks. With its own worker threads (CCL_WORKER_OFFLOAD=1) oneCCL would spin on pinned cores and
-// end the process on any error.
+// One thread of the engine starts all collectives, in the order of calls, and asks after them. With its own
+// worker threads (CCL_WORKER_OFFLOAD=1) oneCCL would spin on pinned cores and end the process on any error.
+// Callers never enter oneCCL: with shared memory a peer that is killed at the wrong moment leaves a lock
+// behind on which libfabric spins for ever. Then the engine's thread is lost, and its watchman, who knows
+// nothing but the clock, ends what is under way.
 //
 // Nothing here waits without a limit, and nothing waits for a peer after an error: what has timed out or
 // failed is left as it is for ever, memory included, for oneCCL and the peers may still touch it.
@@ -15,6 +16,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "ccl/task.h"
 
@@ -25,7 +27,7 @@ class Engine {
   // The process's; never destroyed.
   static Engine& get();
 
-  // Holds the lock for a block. Throws where it is not had in time: another thread is stuck inside oneCCL.
+  // Holds oneCCL's lock for a block. Throws where it is not had in time: a thread is stuck inside oneCCL.
   class Locked {
    public:
     explicit Locked(Clock::time_point deadline);
@@ -43,11 +45,8 @@ class Engine {
     Unlocked& operator=(const Unlocked&) = delete;
   };
 
-  // Starts a collective. What goes wrong is the work's error, not this call's.
+  // Hands a collective to the engine's thread. What goes wrong is the work's error, not this call's.
   void submit(std::unique_ptr<Task> task);
-
-  // Makes progress until `done`, or until the time has come.
-  void drive(const std::function<bool()>& done, Clock::time_point until);
 
   // Something inside oneCCL was left in the middle: at the end of the process it is not asked to clean up,
   // which would wait for peers.
@@ -57,28 +56,31 @@ class Engine {
   void watch_exit();
 
  private:
+  using Tasks = std::deque<std::unique_ptr<Task>>;
   struct Ended {
     std::unique_ptr<Task> task;
     std::exception_ptr error;
   };
 
   Engine();
-  void run();                 // the background thread
-  std::vector<Ended> poll();  // under the lock
+  void run();                 // the engine's thread
+  void keep_watch();          // the watchman's
+  bool turn();                // starts what has come and asks after what is under way; whether anything ended
   void start(Task& task);     // under the lock
+  std::vector<Ended> poll();  // under the lock
   void fail_tasks(const Group& group, std::vector<Ended>& ended);
   static void announce(std::vector<Ended> ended);
-  bool poll_once();
   static void at_exit(int status, void* engine);
 
-  std::timed_mutex lock_;                     // of oneCCL, and of what follows
-  std::deque<std::unique_ptr<Task>> active_;  // in the order of starting
-  std::atomic<int> wanted_{0};                // threads that wait for the lock
-  std::atomic<int> drivers_{0};
+  std::timed_mutex lock_;       // of oneCCL and of active_
+  Tasks active_;                // in the order of starting
+  std::atomic<int> wanted_{0};  // threads that wait for the lock
+  std::mutex inbox_lock_;       // of inbox_ and watched_; held for moments only
+  std::condition_variable came_;
+  Tasks inbox_;  // handed in and not yet started
+  std::vector<std::pair<Clock::time_point, c10::weak_intrusive_ptr<CclWork>>> watched_;  // by deadline
   std::atomic<size_t> under_way_{0};
   std::atomic<bool> abandoned_{false};
-  std::mutex rest_;  // with awake_: the background thread rests while there is nothing to do
-  std::condition_variable awake_;
 };
 
 }  // namespace pyg_batchgnn

@@ -2,17 +2,11 @@
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
-#include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <thread>
-
-#include "ccl/engine.h"
 
 namespace pyg_batchgnn {
 namespace {
-
-constexpr std::chrono::seconds kGrace(5);
 
 using Future = c10::ivalue::Future;
 
@@ -27,21 +21,8 @@ void settle(const c10::intrusive_ptr<Future>& future, const std::vector<at::Tens
 
 }  // namespace
 
-CclWork::CclWork(int rank, c10d::OpType operation, uint64_t sequence, std::vector<at::Tensor> outputs,
-                 std::chrono::steady_clock::time_point deadline)
-    : c10d::Work(rank, operation), sequence_(sequence), deadline_(deadline), outputs_(std::move(outputs)) {}
-
-bool CclWork::wait(std::chrono::milliseconds timeout) {
-  const auto last = deadline_ + kGrace;
-  const auto until =
-      timeout == kNoTimeout ? last : std::min(last, std::chrono::steady_clock::now() + timeout);
-  Engine::get().drive([this] { return isCompleted(); }, until);
-  if (!isCompleted()) {
-    C10_THROW_ERROR(DistBackendError, c10::str("ccl: waiting for ", c10d::opTypeToString(opType_),
-                                               " timed out; it is still under way"));
-  }
-  return c10d::Work::wait();  // ends at once: throws what went wrong
-}
+CclWork::CclWork(int rank, c10d::OpType operation, uint64_t sequence, std::vector<at::Tensor> outputs)
+    : c10d::Work(rank, operation), sequence_(sequence), outputs_(std::move(outputs)) {}
 
 std::vector<at::Tensor> CclWork::result() { return outputs_; }
 
@@ -63,10 +44,11 @@ c10::intrusive_ptr<Future> CclWork::getFuture() {
 }
 
 void CclWork::end(std::exception_ptr error) {
+  if (ended_.exchange(true)) return;
   finish(error);
-  c10::intrusive_ptr<Future> future;
+  c10::intrusive_ptr<c10::ivalue::Future> future;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     future = future_;
   }
   if (future && !future->completed()) {

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.data import Dataset, GeneratorSpec, generate_folder
+from tests.comm.backends import needs_ccl
 from tests.comm.ranks import run_ranks
 
 from .runs import SMALL, batchgnn, records, weights
@@ -216,6 +217,17 @@ def test_a_partition_of_a_graph_with_other_features_is_refused(graph_folder: Pat
     (seen,) = launch(2, {"arguments": train(graph_folder, tmp_path / "run", "--partition", saved)})
     assert_ended(seen, 2)
     assert "as many nodes and edges" in seen[0]["err"] and "anew" in seen[0]["err"]
+
+
+@needs_ccl
+def test_training_over_ccl_ends_with_the_weights_of_gloo(graph_folder: Path, tmp_path: Path) -> None:
+    for backend in ("gloo", "ccl"):
+        run = tmp_path / backend
+        (seen,) = launch(2, {"arguments": train(graph_folder, run, "--backend", backend)})
+        assert_ended(seen, 0)
+        assert f", {backend}" in seen[0]["out"]
+    assert "ccl over shared memory" in " ".join(seen[0]["out"].split())
+    assert_same_tensors(tmp_path / "gloo", tmp_path / "ccl")
 
 
 def test_a_backend_that_torch_lacks_is_a_mistake_of_one_line(graph_folder: Path, tmp_path: Path) -> None:
