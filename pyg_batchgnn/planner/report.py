@@ -13,8 +13,8 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from pyg_batchgnn.planner.machine import Machine, Network
-from pyg_batchgnn.planner.model import Prediction, Setting
 from pyg_batchgnn.planner.search import aggregation_gain, best
+from pyg_batchgnn.planner.setting import Prediction, Setting
 from pyg_batchgnn.planner.workload import Probe, Workload
 
 #: Lines of the table.

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyg_batchgnn.planner.machine import Machine, Network
-from pyg_batchgnn.planner.model import Prediction, Setting, predict
+from pyg_batchgnn.planner.model import predict
+from pyg_batchgnn.planner.setting import Prediction, Setting
 from pyg_batchgnn.planner.workload import Probe, Workload
 
 #: A setting that is more trouble must be faster by so much.

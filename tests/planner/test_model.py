@@ -20,8 +20,8 @@ from pyg_batchgnn.planner import (
     probe_degrees,
     search,
 )
-from pyg_batchgnn.planner.model import rounds, sizes
 from pyg_batchgnn.planner.search import aggregation_gain, best
+from pyg_batchgnn.planner.setting import rounds, sizes
 
 WORK = Workload("w", 100_000, 2_000_000, 400, 8, 20_000, (10, 5, 3), batch_size=256, parameters=1000)
 NETWORK = Network(1e8)
