@@ -9,6 +9,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
+
+# No test is about time: a busy machine is no reason to fail.
+settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("no clock")
 
 
 @pytest.fixture(autouse=True)
