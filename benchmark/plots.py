@@ -16,6 +16,7 @@ import matplotlib.pyplot as plt
 from caching_plots import caching_plot
 from communication import show as communication
 from distributed_tables import by, of_ranks, size_name
+from growth_show import growth_plot
 from planning_tables import planning_plot
 from tables import SIDE_NAMES
 from training_tables import rows
@@ -246,6 +247,7 @@ PLOTS: dict[str, Callable[[Result], Any]] = {
     "rank_accuracy": _rank_accuracy_plot,
     "caching": caching_plot,
     "communication": communication.plot,
+    "growth": growth_plot,
 }
 
 

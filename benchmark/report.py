@@ -18,7 +18,7 @@ from caching_tables import caching
 from cli import RESULTS
 from communication import show as communication
 from distributed_tables import distributed, rank_accuracy
-from growth_table import growth
+from growth_show import growth
 from planning_tables import planning
 from settings import HERE
 from tables import Result

@@ -1,8 +1,11 @@
-"""The table of the growth benchmark, in Markdown."""
+"""The table of the growth benchmark, in Markdown, and its picture."""
 
 from __future__ import annotations
 
 from statistics import mean
+from typing import Any
+
+import matplotlib.pyplot as plt
 
 from distributed_tables import MIB, SLACK, of_ranks
 from tables import Result, table
@@ -24,6 +27,26 @@ def growth(result: Result) -> str:
         ],
         [_line(one) for one in result["growth"]],
     )
+
+
+def growth_plot(result: Result) -> Any:
+    """Seconds and the largest rank's peak memory against edges, a line a policy and number of ranks."""
+    figure, (seconds, memory) = plt.subplots(1, 2, figsize=(11, 3.6))
+    lines: dict[str, list[tuple[float, float, float]]] = {}
+    for one in result["growth"]:
+        edges = one["of_ranks"][0]["edges"] / 1e6
+        peak = max(of_ranks(one, "peak")) / 2**30
+        name = "METIS" if one["policy"] == "METIS" else f"{one['policy']}, {one['ranks']} ranks"
+        lines.setdefault(name, []).append((edges, max(of_ranks(one, "wall")), peak))
+    for name, points in lines.items():
+        edges, took, peak = zip(*sorted(points), strict=True)
+        style = "-" if name.startswith("random") else "--"
+        seconds.plot(edges, took, style, marker="o", label=name)
+        memory.plot(edges, peak, style, marker="o", label=name)
+    for axes, label in ((seconds, "seconds"), (memory, "peak of a rank, GiB")):
+        axes.set(xscale="log", yscale="log", xlabel="million edges", ylabel=label)
+        axes.legend(fontsize=7)
+    return figure
 
 
 def _line(one: Result) -> list[str]:
