@@ -45,6 +45,9 @@ def growth_plot(result: Result) -> Any:
         memory.plot(edges, peak, style, marker="o", label=name)
     for axes, label in ((seconds, "seconds"), (memory, "peak of a rank, GiB")):
         axes.set(xscale="log", yscale="log", xlabel="million edges", ylabel=label)
+        ticks = sorted({one["of_ranks"][0]["edges"] / 1e6 for one in result["growth"]})
+        axes.set_xticks(ticks, [f"{tick:.0f}" for tick in ticks])
+        axes.minorticks_off()
         axes.legend(fontsize=7)
     return figure
 
