@@ -47,6 +47,9 @@ def growth_plot(result: Result) -> Any:
         axes.set(xscale="log", yscale="log", xlabel="million edges", ylabel=label)
         ticks = sorted({one["of_ranks"][0]["edges"] / 1e6 for one in result["growth"]})
         axes.set_xticks(ticks, [f"{tick:.0f}" for tick in ticks])
+        low, high = axes.get_ylim()
+        powers = [2.0**power for power in range(-6, 12) if low <= 2.0**power <= high]
+        axes.set_yticks(powers, [f"{power:g}" for power in powers])
         axes.minorticks_off()
         axes.legend(fontsize=7)
     return figure
