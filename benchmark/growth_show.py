@@ -39,10 +39,10 @@ def growth_plot(result: Result) -> Any:
         name = "METIS" if one["policy"] == "METIS" else f"{one['policy']}, {one['ranks']} ranks"
         lines.setdefault(name, []).append((edges, max(of_ranks(one, "wall")), peak))
     for name, points in lines.items():
-        edges, took, peak = zip(*sorted(points), strict=True)
+        sizes, took, peaks = zip(*sorted(points), strict=True)
         style = "-" if name.startswith("random") else "--"
-        seconds.plot(edges, took, style, marker="o", label=name)
-        memory.plot(edges, peak, style, marker="o", label=name)
+        seconds.plot(sizes, took, style, marker="o", label=name)
+        memory.plot(sizes, peaks, style, marker="o", label=name)
     for axes, label in ((seconds, "seconds"), (memory, "peak of a rank, GiB")):
         axes.set(xscale="log", yscale="log", xlabel="million edges", ylabel=label)
         ticks = sorted({one["of_ranks"][0]["edges"] / 1e6 for one in result["growth"]})
