@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -114,3 +115,39 @@ def test_the_name_is_registered_whichever_is_imported_first(first: str) -> None:
 def test_importing_the_package_does_not_import_torch() -> None:
     code = "import sys, pyg_batchgnn; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+INTELS = """
+import torch.distributed as dist
+
+def make(store, rank, size, timeout):
+    print("Intel's makes it")
+    return dist.ProcessGroupGloo(store, rank, size, timeout)
+
+dist.Backend.register_backend("ccl", make, devices=["cpu"])
+"""
+GROUP_OF_ONE = """
+import torch
+import torch.distributed as dist
+dist.init_process_group("ccl", store=dist.HashStore(), rank=0, world_size=1)
+value = torch.ones(3)
+dist.all_reduce(value)
+print(value.tolist())
+"""
+
+
+@pytest.mark.parametrize(
+    "first", ["import pyg_batchgnn", "import oneccl_bindings_for_pytorch\nimport pyg_batchgnn"]
+)
+def test_intels_bindings_are_used_where_they_can_be_imported(first: str, tmp_path: Path) -> None:
+    (tmp_path / "oneccl_bindings_for_pytorch.py").write_text(INTELS)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", f"{first}\n{GROUP_OF_ONE}"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["Intel's makes it", "[1.0, 1.0, 1.0]"]
