@@ -317,9 +317,8 @@ def _ahead(
     finally:
         if threading.current_thread() is consumer:
             for handle in pending:
-                with contextlib.suppress(
-                    Exception
-                ):  # of a failure the next use of the communicator will tell
+                # Of a failure the next use of the communicator will tell.
+                with contextlib.suppress(Exception):
                     handle.wait()
 
 

@@ -18,7 +18,7 @@ def column(field: Field, rows: int) -> torch.Tensor:
     return values.to(field.dtype)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.dictionaries(st.text(max_size=3), FIELDS, min_size=1, max_size=6), st.integers(0, 4))
 def test_columns_come_back_as_they_were(fields: dict[str, Field], rows: int) -> None:
     columns = {name: column(field, rows) for name, field in fields.items()}

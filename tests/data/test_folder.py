@@ -50,7 +50,7 @@ def datasets(draw: st.DrawFn) -> Dataset:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(datasets())
 def test_round_trip(dataset: Dataset) -> None:
     with tempfile.TemporaryDirectory() as folder:

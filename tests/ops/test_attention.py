@@ -52,7 +52,7 @@ def test_equals_the_formula(columns: int, heads: int, dtype: torch.dtype) -> Non
     flags=st.tuples(st.booleans(), st.booleans(), st.booleans()),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_equals_the_formula_on_any_graph(
     targets: int,
     more: int,

@@ -104,7 +104,7 @@ SHAPES = st.fixed_dictionaries(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @given(shape=SHAPES, relu=st.booleans(), threads=st.integers(1, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_equals_torch(dtype: torch.dtype, shape: dict[str, Any], relu: bool, threads: int) -> None:
     case = make_case(dtype=dtype, **shape)
     y = case.run(relu=relu, threads=threads)
@@ -138,7 +138,7 @@ def test_half_precision_tables_hold_every_value() -> None:
 
 @pytest.mark.parametrize("master", [torch.float32, torch.bfloat16])
 @given(shape=SHAPES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_bfloat16(master: torch.dtype, shape: dict[str, Any]) -> None:
     case = make_case(dtype=master, **shape)
     y = case.run(out_dtype=torch.bfloat16)

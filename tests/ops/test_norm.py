@@ -93,7 +93,7 @@ def test_a_mean_far_above_the_deviation_costs_no_digits(mean: float, order: str)
     assert_near(out, reference(wide, torch.ones(9), torch.zeros(9), False), 1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     rows=st.integers(1, 400),
     scale=st.sampled_from([1e-6, 1.0, 1e6]),

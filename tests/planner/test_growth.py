@@ -17,7 +17,7 @@ def drawn(seed: int, nodes: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
     return likely, random.random((samples, nodes)) < likely
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 1000), st.integers(1, 60), st.integers(1, 12))
 def test_any_of_the_samples_have_what_was_counted(seed: int, nodes: int, samples: int) -> None:
     _, seen = drawn(seed, nodes, samples)
@@ -30,7 +30,7 @@ def test_any_of_the_samples_have_what_was_counted(seed: int, nodes: int, samples
         assert growth.distinct(2) == pytest.approx(np.mean(pairs))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 1000), st.integers(1, 60), st.integers(1, 12))
 def test_more_minibatches_never_have_fewer_nodes(seed: int, nodes: int, samples: int) -> None:
     growth = growth_of(drawn(seed, nodes, samples)[1].sum(0), samples, nodes)

@@ -32,7 +32,7 @@ def probe(workload: Workload = WORK, ranks: int = 4) -> Probe:
     return probe_degrees(workload, Degrees.lognormal(workload.nodes, workload.edges, 1.2), ranks)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 60), st.integers(0, 70), st.integers(0, 70))
 def test_every_minibatch_is_in_one_fetch_group(minibatches: int, macrobatch: int, fetch: int) -> None:
     made = sizes(minibatches, macrobatch, fetch)
@@ -59,7 +59,7 @@ def test_rounds(own: bool, hybrid: bool, aggregation: bool, relays: int) -> None
     assert told.lookup == (0 if own or hybrid else 2)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 40), st.integers(1, 40), st.booleans(), st.booleans())
 def test_a_larger_macrobatch_never_moves_more(one: int, other: int, hybrid: bool, aggregation: bool) -> None:
     small, large = sorted((one, other))
