@@ -15,12 +15,13 @@ from pyg_batchgnn.comm import PeerError
 from pyg_batchgnn.comm.meeting import fresh_corner
 
 
-def meet(store: Store, size: int, order: Sequence[int], timeout: float = 20.0) -> list[str]:
+def meet(stores: Sequence[Store], order: Sequence[int], timeout: float = 20.0) -> list[str]:
     """What rank 0 wrote in the corner, as every rank reads it there; ranks come in the given order."""
+    size = len(stores)
 
     def rank(number: int) -> str:
         time.sleep(0.02 * order.index(number))
-        corner = fresh_corner(store, number, size, timeout)
+        corner = fresh_corner(stores[number], number, size, timeout)
         if number == 0:
             assert not corner.check(["said"]), "nobody was here before"
             corner.set("said", f"{random.random()}")
@@ -33,15 +34,17 @@ def meet(store: Store, size: int, order: Sequence[int], timeout: float = 20.0) -
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
 def test_each_attempt_has_its_own_corner(order: tuple[int, ...]) -> None:
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    said = [meet(store, 3, order) for _ in range(3)]
+    host = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    # One connection a rank, as processes have: while a rank waits, nobody else can use its connection.
+    stores = [TCPStore("127.0.0.1", host.port, is_master=False) for _ in range(3)]
+    said = [meet(stores, order) for _ in range(3)]
     assert all(len(set(attempt)) == 1 for attempt in said)
     assert len({attempt[0] for attempt in said}) == 3
 
 
 def test_an_attempt_may_have_another_number_of_ranks() -> None:
     store = HashStore()
-    assert [len(set(meet(store, size, range(size)))) for size in (3, 2, 4, 1)] == [1, 1, 1, 1]
+    assert [len(set(meet([store] * size, range(size)))) for size in (3, 2, 4, 1)] == [1, 1, 1, 1]
 
 
 def test_ranks_that_died_before_they_met_are_not_waited_for() -> None:
@@ -51,4 +54,4 @@ def test_ranks_that_died_before_they_met_are_not_waited_for() -> None:
     with pytest.raises(PeerError, match=r"rank 1, 2 did not come to meet rank 0") as caught:
         fresh_corner(store, 0, 3, 0.05)
     assert caught.value.ranks == (1, 2)
-    assert len(set(meet(store, 3, (0, 1, 2)))) == 1
+    assert len(set(meet([store] * 3, (0, 1, 2)))) == 1
