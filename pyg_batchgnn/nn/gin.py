@@ -75,8 +75,17 @@ class GINConv(torch_geometric.nn.GINConv):
         """What `_sums` gives, of sums made beforehand."""
         neighbours, own, dtype = x.of(self, "sum"), x.own_of(self), self._dtype()
         check_input(neighbours, own.size(1), dtype, "aggregates")
-        sums, rows = (one.gather() if isinstance(one, RowView) else one for one in (neighbours, own))
-        return (sums + (1.0 + self.eps) * rows).to(dtype)
+        table, row = (own.table, own.row) if isinstance(own, RowView) else (own, None)
+        out = ops.aggregate(  # without an edge, for its memory and its gradient of eps
+            table,
+            torch.zeros(own.size(0) + 1, dtype=torch.int64),
+            torch.empty(0, dtype=torch.int64),
+            row=row,
+            self_scale=(1.0 + self.eps).view(1),
+            out_dtype=torch.promote_types(dtype, torch.float32),
+        )
+        sums = neighbours.gather() if isinstance(neighbours, RowView) else neighbours
+        return out.add_(sums).to(dtype)
 
     def _sums(self, given: ConvInput) -> Tensor:
         """(1 + eps) * x[i] + the sum over i's in-edges, [D, F], in the type that the module computes in."""

@@ -85,7 +85,7 @@ def aggregate(
         source_scale: [>= N]; constant.
         target_scale: [D]; constant.
         self_input: [M, F] like ``x``: the self part of rows below M reads it instead of ``x``; constant.
-        self_scale: [D], or [1] for all; 1 where only ``self_input`` is given.
+        self_scale: [D], or [1] for all; 1 where only ``self_input`` is given, beside which it is constant.
         by_source: what `transpose` gives; made when gradients need it where it is empty.
         reduce: "sum", "mean" or "max".
         out_dtype: float32, float64 or bfloat16; that of ``x`` where None (float32 for float16).
@@ -199,6 +199,9 @@ def _check_scales(scales: dict[str, Tensor | None], reduce: str, self_input: Ten
     given = [name for name, scale in scales.items() if scale is not None]
     if reduce == "max" and (given or self_input is not None):
         raise ValueError(f"a maximum takes no weights, got {', '.join(given) or 'self_input'}")
+    self_scale = scales["self_scale"]
+    if self_input is not None and self_scale is not None and self_scale.requires_grad:
+        raise ValueError("self_scale gets no gradient beside self_input; scale self_input beforehand")
     for name in ("source_scale", "target_scale"):
         scale = scales[name]
         if scale is not None and scale.requires_grad and torch.is_grad_enabled():

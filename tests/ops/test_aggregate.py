@@ -336,6 +336,13 @@ X = torch.ones(1, 2)
             ValueError,
             "source_scale gets no gradient",
         ),
+        (
+            lambda: ops.aggregate(
+                X, INDPTR, INDICES, self_input=X, self_scale=X[0, :1].clone().requires_grad_()
+            ),
+            ValueError,
+            "self_scale gets no gradient beside",
+        ),
     ],
 )
 def test_refused(call: Callable[[], Tensor], error: type[Exception], words: str) -> None:
