@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -66,8 +65,9 @@ class AggregationCache:
             data: a ``Data``; a pair (`CscGraph`, features); or over ranks (`DistFeatureStore`,
                 `DistGraphStore`).
             kind: "mean" for SAGE, "sum" for GIN, "symmetric" for GCN.
-            memory_budget: bytes that a piece may take, about, but at least what one node needs; None: an
-                eighth of what is free on the rank that has least. It changes no bit of the result.
+            memory_budget: bytes that a piece may take, about, but at least what one node needs; None: a
+                quarter of what is free on the rank that has least, divided by its host's ranks. It changes
+                no bit of the result.
             threads: at most so many threads; torch's own number where None.
             progress: whether the first rank shows a bar on the standard error.
 
@@ -187,11 +187,10 @@ def place_of(data: Any, threads: int | None) -> Place:
 def _bounded(
     place: Place, sources: Sources, wanted: int | None, title: str, progress: bool
 ) -> Iterator[Piece]:
-    """The pieces of a place, with a bar. ``wanted``: bytes of a piece; None: an eighth of what is free."""
+    """The pieces of a place, with a bar. ``wanted``: bytes of a piece."""
     if wanted is not None and wanted < 1:
         raise ValueError(f"memory_budget must be a number of bytes, at least 1, got {wanted}")
-    budget = place.least(psutil.virtual_memory().available // 8 if wanted is None else wanted)
-    limits = Limits.within(budget, place.row_bytes(sources))
+    limits = Limits.within(place.budget(wanted), place.row_bytes(sources))
     pieces: Iterable[Piece] = sources.pieces(place.own, limits)
     with shown(title, place.own.node.numel(), progress and place.rank == 0) as advance:
         for piece in pieces:

@@ -61,18 +61,30 @@ class Limits:
     """How much may be worked on at once.
 
     Attributes:
-        sources: distinct ones of a piece; one node's are never divided.
-        edges: of a piece, likewise.
+        budget: bytes of a piece, about; one node's in-edges are never divided.
+        source: bytes that a distinct source takes.
+        edge: bytes that an edge takes, at most.
     """
 
-    sources: int
-    edges: int
+    budget: int
+    source: int
+    edge: int = 48
 
     @classmethod
     def within(cls, budget: int, row_bytes: int) -> Limits:
-        """For pieces that take about ``budget`` bytes: half for the rows, which lie in the message that
-        brought them and in a block, half for the edges, which take up to 48 bytes each."""
-        return cls(max(1, budget // (4 * row_bytes + 32)), max(1, budget // 96))
+        """Of pieces whose rows lie in a block, in the message that brought them and, as others ask for as
+        many, in one that is sent."""
+        return cls(budget, 3 * row_bytes)
+
+    def bytes(self, sources: int, edges: int) -> int:
+        """What a piece takes."""
+        return sources * self.source + edges * self.edge
+
+    def edges(self, num_nodes: int) -> int:
+        """How many surely fit, of a graph of so many nodes: where every edge has a source of its own, or
+        where all nodes are among them."""
+        of_all = (self.budget - num_nodes * self.source) // self.edge
+        return max(1, self.budget // (self.source + self.edge), of_all)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +119,7 @@ class HeldSources:
     def pieces(self, own: Neighbourhood, limits: Limits) -> Iterator[Piece]:
         begin, nodes = 0, own.node.numel()
         while begin < nodes:
-            rows = range(begin, _end(own, begin, limits.edges))
+            rows = range(begin, _end(own, begin, limits.edges(0)))
             yield Piece(rows, self._tables, own.edges(rows))
             begin = rows.stop
 
@@ -153,18 +165,18 @@ def _cut(own: Neighbourhood, limits: Limits) -> Iterator[range]:
     """Rows of pieces within the limits. Where all nodes fit, edges alone count; else a piece begins with as
     many edges as surely fit, and the next has more or fewer of them as the distinct sources allow."""
     begin, nodes = 0, own.node.numel()
-    all_fit = own.num_nodes <= limits.sources
-    edges = limits.edges if all_fit else min(limits.sources, limits.edges)
+    edges = limits.edges(own.num_nodes)
+    all_fit = limits.bytes(own.num_nodes, edges) <= limits.budget
     while begin < nodes:
         rows = range(begin, _end(own, begin, edges))
-        distinct = 0 if all_fit else _distinct(own, rows)
-        if distinct > limits.sources and len(rows) > 1:
-            edges = max(1, edges * limits.sources * 3 // (distinct * 4))
+        taken = 0 if all_fit else limits.bytes(_distinct(own, rows), len(own.edges(rows)))
+        if taken > limits.budget and len(rows) > 1:
+            edges = max(1, edges * limits.budget * 3 // (taken * 4))
             continue
         yield rows
         begin = rows.stop
-        if 4 * distinct < 3 * limits.sources:
-            edges = min(edges * 3 // 2 + 1, limits.edges)
+        if not all_fit and 4 * taken < 3 * limits.budget:
+            edges = edges * 3 // 2 + 1
 
 
 def _distinct(own: Neighbourhood, rows: range) -> int:

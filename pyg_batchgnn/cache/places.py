@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import psutil
 import torch
 from torch import Tensor
 
@@ -55,8 +56,9 @@ class Place(Protocol):
     def agree(self, arguments: dict[str, Any]) -> None:
         """Raises AgreementError unless they are the same everywhere."""
 
-    def least(self, value: int) -> int:
-        """Of all ranks' values."""
+    def budget(self, wanted: int | None) -> int:
+        """Bytes of a piece: the least that is wanted of any rank, or a quarter of what is free there, of
+        which a host's ranks have equal shares."""
 
     def sums(self, values: Sequence[int]) -> list[int]:
         """Over ranks."""
@@ -98,8 +100,8 @@ class HeldPlace:
     def agree(self, arguments: dict[str, Any]) -> None:
         pass
 
-    def least(self, value: int) -> int:
-        return value
+    def budget(self, wanted: int | None) -> int:
+        return _free() if wanted is None else wanted
 
     def sums(self, values: Sequence[int]) -> list[int]:
         return list(values)
@@ -151,8 +153,9 @@ class RankPlace:
     def agree(self, arguments: dict[str, Any]) -> None:
         self._comm.check_agreement(arguments)
 
-    def least(self, value: int) -> int:
-        return int(self._comm.min(value))
+    def budget(self, wanted: int | None) -> int:
+        mine = _free() // len(self._comm.ranks_of_host) if wanted is None else wanted
+        return int(self._comm.min(mine))
 
     def sums(self, values: Sequence[int]) -> list[int]:
         # Python's integers, as sums of digests do not fit 64 bits.
@@ -160,3 +163,8 @@ class RankPlace:
 
     def together(self, work: Callable[[], T]) -> T:
         return together(self._comm, work)
+
+
+def _free() -> int:
+    """What building may take of the host's memory, bytes."""
+    return int(psutil.virtual_memory().available // 4)
