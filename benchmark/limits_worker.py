@@ -77,7 +77,9 @@ def own_products(role: str, x: Tensor, grad: Tensor, weight: Tensor) -> Iterator
         dtype = x.dtype
         yield (
             "pyg_batchgnn",
-            lambda: own.linear([x], [None], [weight], None, rows, 1, dtype, False, 0.0, 0, None, threads),
+            lambda: own.linear(
+                [x], [None], [weight], None, rows, 1, dtype, False, 0.0, 0, None, False, threads
+            ),
         )
         return
     mask = torch.empty((0, 0), dtype=torch.uint8)
@@ -85,7 +87,19 @@ def own_products(role: str, x: Tensor, grad: Tensor, weight: Tensor) -> Iterator
 
     def gradients() -> Any:
         return own.linear_grads(
-            grad, mask, 1.0, [x], [None], [weight], 1, [wants_input], not wants_input, False, threads
+            grad,
+            mask,
+            1.0,
+            [x],
+            [None],
+            [weight],
+            None,
+            1,
+            False,
+            [wants_input],
+            not wants_input,
+            False,
+            threads,
         )
 
     yield "pyg_batchgnn", gradients

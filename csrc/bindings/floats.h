@@ -29,11 +29,16 @@ T* mutable_data(const Tensor& tensor) {
   return static_cast<T*>(tensor.mutable_data_ptr());
 }
 
-// An uninitialised tensor of the same sizes and type, over a block of the cache.
-inline Tensor empty_like_block(const Tensor& tensor) {
-  const std::vector<int64_t> sizes(tensor.sizes().begin(), tensor.sizes().end());
-  const auto bytes = static_cast<size_t>(tensor.numel()) * tensor.element_size();
+// An uninitialised tensor of the same type, over a block of the cache.
+inline Tensor empty_like_block(const Tensor& tensor, const std::vector<int64_t>& sizes) {
+  size_t bytes = tensor.element_size();
+  for (const int64_t size : sizes) bytes *= static_cast<size_t>(size);
   return adopt_block(allocate_block(bytes), sizes, tensor.scalar_type());
+}
+
+// The same, of the same sizes too.
+inline Tensor empty_like_block(const Tensor& tensor) {
+  return empty_like_block(tensor, {tensor.sizes().begin(), tensor.sizes().end()});
 }
 
 }  // namespace pyg_batchgnn

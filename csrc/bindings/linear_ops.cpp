@@ -1,24 +1,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "bindings/elements.h"
 #include "bindings/operators.h"
 #include "kernels/nn/linear.h"
 
 namespace pyg_batchgnn {
 namespace {
-
-Element element_of(ScalarType dtype) {
-  switch (dtype) {
-    case ScalarType::Double:
-      return Element::kFloat64;
-    case ScalarType::Half:
-      return Element::kFloat16;
-    case ScalarType::BFloat16:
-      return Element::kBFloat16;
-    default:
-      return Element::kFloat32;
-  }
-}
 
 Tensor new_tensor(const std::vector<int64_t>& sizes, ScalarType dtype) {
   int64_t count = 1;
@@ -54,7 +42,8 @@ std::tuple<Tensor, Tensor> linear_forward(const std::vector<Tensor>& inputs,
                                           const std::vector<Tensor>& weights,
                                           const std::optional<Tensor>& bias, int64_t num_rows, int64_t groups,
                                           ScalarType out_dtype, bool relu, double drop, int64_t key,
-                                          const std::optional<Tensor>& node, int64_t threads) {
+                                          const std::optional<Tensor>& node, bool /* of the gradients */,
+                                          int64_t threads) {
   const LinearShape shape{num_rows, weights[0].size(0), groups, element_of(out_dtype)};
   const bool masked = relu || drop > 0;
   Tensor y = new_tensor({num_rows, shape.outputs}, out_dtype);
@@ -77,11 +66,13 @@ std::tuple<Tensor, Tensor> linear_forward(const std::vector<Tensor>& inputs,
   return {std::move(y), std::move(mask)};
 }
 
-std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_backward(
-    const Tensor& grad, const Tensor& mask, double scale, const std::vector<Tensor>& inputs,
-    const std::vector<std::optional<Tensor>>& rows, const std::vector<Tensor>& weights, int64_t groups,
-    std::vector<bool> need_input, bool need_weight, bool need_bias, int64_t threads) {
-  const LinearShape shape{grad.size(0), grad.size(1), groups, element_of(grad.scalar_type())};
+namespace {
+
+// Gradients of all that is wanted, from one of the result.
+std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> gradients_of(
+    const LinearShape& shape, const LinearGradient& gradient, const std::vector<LinearInput>& from,
+    const std::vector<Tensor>& inputs, const std::vector<Tensor>& weights,
+    const std::vector<bool>& need_input, bool need_weight, bool need_bias, int64_t threads) {
   std::vector<Tensor> input_grads, weight_grads;
   LinearWanted wanted{{}, {}, nullptr};
   for (size_t t = 0; t < inputs.size(); ++t) {
@@ -99,14 +90,43 @@ std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_backward(
   }
   Tensor bias_grad = new_tensor({need_bias ? shape.outputs : 0}, weights[0].scalar_type());
   if (need_bias) wanted.bias = bias_grad.mutable_data_ptr();
-  const LinearGradient gradient{grad.const_data_ptr(), shape.compute,
-                                mask.numel() != 0 ? data<uint8_t>(mask) : nullptr, scale};
   if (shape.compute == Element::kFloat64) {
-    linear_grads<double>(shape, inputs_of(inputs, rows), weights_of(weights), gradient, wanted, threads);
+    linear_grads<double>(shape, from, weights_of(weights), gradient, wanted, threads);
   } else {
-    linear_grads<float>(shape, inputs_of(inputs, rows), weights_of(weights), gradient, wanted, threads);
+    linear_grads<float>(shape, from, weights_of(weights), gradient, wanted, threads);
   }
   return {std::move(input_grads), std::move(weight_grads), std::move(bias_grad)};
+}
+
+}  // namespace
+
+std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_backward(
+    const Tensor& grad, const Tensor& mask, double scale, const std::vector<Tensor>& inputs,
+    const std::vector<std::optional<Tensor>>& rows, const std::vector<Tensor>& weights,
+    const std::optional<Tensor>& center, int64_t groups, bool gated, std::vector<bool> need_input,
+    bool need_weight, bool need_bias, int64_t threads) {
+  const LinearShape shape{grad.size(0), grad.size(1), groups, element_of(grad.scalar_type())};
+  std::vector<LinearInput> from = inputs_of(inputs, rows);
+  if (center) from.front().center = data<double>(*center);
+  for (LinearInput& input : from) input.gated = gated;
+  const LinearGradient gradient{grad.const_data_ptr(), shape.compute,
+                                mask.numel() != 0 ? data<uint8_t>(mask) : nullptr, scale};
+  return gradients_of(shape, gradient, from, inputs, weights, need_input, need_weight, need_bias, threads);
+}
+
+std::tuple<Tensor, Tensor, Tensor> linear_backward_normed(const Tensor& grad, const Tensor& normed,
+                                                          const Tensor& columns, bool relu,
+                                                          const Tensor& input, const Tensor& weight,
+                                                          bool gated, bool need_input, bool need_bias,
+                                                          int64_t threads) {
+  const LinearShape shape{grad.size(0), grad.size(1), 1, element_of(grad.scalar_type())};
+  std::vector<LinearInput> from = inputs_of({input}, {std::nullopt});
+  from.front().gated = gated;
+  const NormedRows norm{normed.const_data_ptr(), columns.const_data_ptr(), relu};
+  const LinearGradient gradient{grad.const_data_ptr(), shape.compute, nullptr, 1.0, &norm};
+  auto [d_input, d_weight, d_bias] =
+      gradients_of(shape, gradient, from, {input}, {weight}, {need_input}, true, need_bias, threads);
+  return {std::move(d_input.front()), std::move(d_weight.front()), std::move(d_bias)};
 }
 
 }  // namespace pyg_batchgnn

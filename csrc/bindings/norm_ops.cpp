@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "bindings/floats.h"
+#include "bindings/columns.h"
 #include "bindings/operators.h"
 #include "kernels/nn/activation.h"
 #include "kernels/nn/norm.h"
@@ -8,43 +8,12 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr ScalarType kDouble = ScalarType::Double;
-
 template <class T>
 Rows<T> rows_of(const Tensor& x) {
   return {data<T>(x), x.size(0), x.size(1)};
 }
 
 Epilogue epilogue_of(bool relu) { return relu ? Epilogue::kRelu : Epilogue::kNone; }
-
-// A vector of doubles, and the same as a tensor.
-class Column {
- public:
-  explicit Column(int64_t count) : count_(count) { values_.reserve(count + 1); }
-
-  double* data() const { return values_.data(); }
-  Tensor tensor() && { return adopt_block(values_.take(), {count_}, kDouble); }
-
- private:
-  Buffer<double> values_;
-  int64_t count_;
-};
-
-Column copy_of(const Tensor& values) {
-  Column copy(values.numel());
-  with_float(values, [&](auto type) {
-    using T = decltype(type);
-    for (int64_t c = 0; c < values.numel(); ++c) copy.data()[c] = widen(data<T>(values)[c]);
-  });
-  return copy;
-}
-
-std::optional<Column> copy_of(const std::optional<Tensor>& values) {
-  if (!values.has_value()) return std::nullopt;
-  return copy_of(*values);
-}
-
-double* pointer(const std::optional<Column>& column) { return column ? column->data() : nullptr; }
 
 Column inverse_deviation(const Column& variance, int64_t columns, double eps) {
   Column inverse(columns);
@@ -102,6 +71,31 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_gradients(const Tensor& grad, cons
                      mutable_data<T>(d_x), d_weight.data(), d_bias.data());
   });
   return {std::move(d_x), std::move(d_weight).tensor(), std::move(d_bias).tensor()};
+}
+
+std::tuple<Tensor, Tensor, Tensor> batch_norm_gradient_columns(const Tensor& grad, const Tensor& x,
+                                                               const std::optional<Tensor>& weight,
+                                                               const std::optional<Tensor>& bias,
+                                                               const Tensor& mean, const Tensor& variance,
+                                                               double eps, bool relu, int64_t threads) {
+  const int64_t columns = x.size(1);
+  const Column means = copy_of(mean);
+  const Column inverse = inverse_deviation(copy_of(variance), columns, eps);
+  const auto scale = copy_of(weight), shift = copy_of(bias);
+  const Normalisation by{means.data(), inverse.data(), pointer(scale), pointer(shift)};
+  Column d_weight(columns), d_bias(columns);
+  std::optional<Tensor> of;
+  with_float(x, [&](auto type) {
+    using T = decltype(type);
+    using A = Wide<T>;
+    Buffer<A> values;
+    const GradientColumns<A> out{values.reserve(GradientColumns<A>::kRows * columns + 1), columns};
+    batch_norm_grad_columns(rows_of<T>(x), data<T>(grad), by, epilogue_of(relu), Statistics::kOwn, threads,
+                            out, d_weight.data(), d_bias.data());
+    of = adopt_block(values.take(), {GradientColumns<A>::kRows, columns},
+                     sizeof(A) == sizeof(double) ? ScalarType::Double : ScalarType::Float);
+  });
+  return {std::move(*of), std::move(d_weight).tensor(), std::move(d_bias).tensor()};
 }
 
 Tensor activate_rows(const Tensor& x, bool relu, double drop, int64_t key, const std::optional<Tensor>& node,

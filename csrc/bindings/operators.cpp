@@ -35,6 +35,9 @@ STABLE_TORCH_LIBRARY(pyg_batchgnn, m) {
   m.def(
       "batch_norm_grads(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, "
       "float eps, bool relu, bool own_statistics, int threads) -> (Tensor, Tensor, Tensor)");
+  m.def(
+      "batch_norm_grad_columns(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, "
+      "Tensor variance, float eps, bool relu, int threads) -> (Tensor, Tensor, Tensor)");
   m.def("activate_(Tensor(a!) x, bool relu, float drop, int key, Tensor? node, int threads) -> Tensor");
   m.def("mask_grad(Tensor grad, Tensor mask, float scale, int threads) -> Tensor");
   m.def(
@@ -57,11 +60,21 @@ STABLE_TORCH_LIBRARY(pyg_batchgnn, m) {
   m.def("drop_self_loops(Tensor indptr, Tensor indices) -> (Tensor, Tensor, Tensor)");
   m.def(
       "linear(Tensor[] inputs, Tensor?[] rows, Tensor[] weights, Tensor? bias, int num_rows, int groups, "
-      "ScalarType out_dtype, bool relu, float drop, int key, Tensor? node, int threads) -> (Tensor, Tensor)");
+      "ScalarType out_dtype, bool relu, float drop, int key, Tensor? node, bool gated, int threads) "
+      "-> (Tensor, Tensor)");
   m.def(
       "linear_grads(Tensor grad, Tensor mask, float scale, Tensor[] inputs, Tensor?[] rows, "
-      "Tensor[] weights, int groups, bool[] need_input, bool need_weight, bool need_bias, int threads) "
-      "-> (Tensor[], Tensor[], Tensor)");
+      "Tensor[] weights, Tensor? center, int groups, bool gated, bool[] need_input, bool need_weight, "
+      "bool need_bias, int threads) -> (Tensor[], Tensor[], Tensor)");
+  m.def(
+      "linear_grads_normed(Tensor grad, Tensor normed, Tensor columns, bool relu, Tensor input, "
+      "Tensor weight, bool gated, bool need_input, bool need_bias, int threads) -> (Tensor, Tensor, Tensor)");
+  m.def(
+      "fold_norm(Tensor x, Tensor weight, Tensor? scale, Tensor? shift, float eps, ScalarType compute, "
+      "int threads) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
+  m.def(
+      "fold_norm_grads(Tensor d_folded, Tensor weight, Tensor? scale, Tensor variance, Tensor spread, "
+      "float eps) -> (Tensor, Tensor)");
   m.def("empty_cache() -> ()");
   m.def("memory_stats() -> int[]");
   m.def("reset_memory_peak() -> ()");
@@ -110,6 +123,7 @@ STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) {
   m.impl("minibatch_key", TORCH_BOX(&key_of));
   m.impl("batch_norm", TORCH_BOX(&batch_norm_rows));
   m.impl("batch_norm_grads", TORCH_BOX(&batch_norm_gradients));
+  m.impl("batch_norm_grad_columns", TORCH_BOX(&batch_norm_gradient_columns));
   m.impl("activate_", TORCH_BOX(&activate_rows));
   m.impl("mask_grad", TORCH_BOX(&masked_gradient));
   m.impl("aggregate", TORCH_BOX(&aggregate_rows));
@@ -121,6 +135,9 @@ STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) {
   m.impl("drop_self_loops", TORCH_BOX(&drop_self_loops));
   m.impl("linear", TORCH_BOX(&linear_forward));
   m.impl("linear_grads", TORCH_BOX(&linear_backward));
+  m.impl("linear_grads_normed", TORCH_BOX(&linear_backward_normed));
+  m.impl("fold_norm", TORCH_BOX(&fold_norm_columns));
+  m.impl("fold_norm_grads", TORCH_BOX(&fold_norm_gradients));
   m.impl("advise_huge_pages", TORCH_BOX(&advise_huge));
   m.impl("attention", TORCH_BOX(&attention));
   m.impl("attention_grads", TORCH_BOX(&attention_grads));

@@ -65,6 +65,11 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_gradients(const Tensor& grad, cons
                                                         const std::optional<Tensor>& bias, const Tensor& mean,
                                                         const Tensor& variance, double eps, bool relu,
                                                         bool own_statistics, int64_t threads);
+std::tuple<Tensor, Tensor, Tensor> batch_norm_gradient_columns(const Tensor& grad, const Tensor& x,
+                                                               const std::optional<Tensor>& weight,
+                                                               const std::optional<Tensor>& bias,
+                                                               const Tensor& mean, const Tensor& variance,
+                                                               double eps, bool relu, int64_t threads);
 Tensor activate_rows(const Tensor& x, bool relu, double drop, int64_t key, const std::optional<Tensor>& node,
                      int64_t threads);
 Tensor masked_gradient(const Tensor& grad, const Tensor& mask, double scale, int64_t threads);
@@ -95,11 +100,24 @@ std::tuple<Tensor, Tensor> linear_forward(const std::vector<Tensor>& inputs,
                                           const std::vector<Tensor>& weights,
                                           const std::optional<Tensor>& bias, int64_t num_rows, int64_t groups,
                                           ScalarType out_dtype, bool relu, double drop, int64_t key,
-                                          const std::optional<Tensor>& node, int64_t threads);
+                                          const std::optional<Tensor>& node, bool gated, int64_t threads);
 std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_backward(
     const Tensor& grad, const Tensor& mask, double scale, const std::vector<Tensor>& inputs,
-    const std::vector<std::optional<Tensor>>& rows, const std::vector<Tensor>& weights, int64_t groups,
-    std::vector<bool> need_input, bool need_weight, bool need_bias, int64_t threads);
+    const std::vector<std::optional<Tensor>>& rows, const std::vector<Tensor>& weights,
+    const std::optional<Tensor>& center, int64_t groups, bool gated, std::vector<bool> need_input,
+    bool need_weight, bool need_bias, int64_t threads);
+std::tuple<Tensor, Tensor, Tensor> linear_backward_normed(const Tensor& grad, const Tensor& normed,
+                                                          const Tensor& columns, bool relu,
+                                                          const Tensor& input, const Tensor& weight,
+                                                          bool gated, bool need_input, bool need_bias,
+                                                          int64_t threads);
+// folded_norm_ops.cpp
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> fold_norm_columns(
+    const Tensor& x, const Tensor& weight, const std::optional<Tensor>& scale,
+    const std::optional<Tensor>& shift, double eps, ScalarType compute, int64_t threads);
+std::tuple<Tensor, Tensor> fold_norm_gradients(const Tensor& d_folded, const Tensor& weight,
+                                               const std::optional<Tensor>& scale, const Tensor& variance,
+                                               const Tensor& spread, double eps);
 
 // memory_ops.cpp
 void empty_memory_cache();

@@ -11,6 +11,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, all_nodes
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input, sampled
+from pyg_batchgnn.nn.norm import BatchNorm
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
@@ -40,6 +41,7 @@ class GINConv(torch_geometric.nn.GINConv):
         layer: int | tuple[int, int] | None = None,
         *,
         size: tuple[int, int] | None = None,
+        norm: BatchNorm | None = None,
         update: Update | None = None,
     ) -> Tensor:
         """Called as ``conv(x, minibatch, layer)`` or, as in PyG, ``conv(x, edge_index)``.
@@ -50,7 +52,8 @@ class GINConv(torch_geometric.nn.GINConv):
             edge_index: a minibatch, or [2, E] sources above targets.
             layer: of the minibatch, 1 nearest the input. (PyG's ``size`` in this place is understood.)
             size: (sources, targets) of an edge_index, where rows do not tell.
-            update: ReLU and dropout after the module.
+            norm: normalisation after the module, which takes it as its second argument.
+            update: ReLU and dropout after both.
 
         Returns:
             [D, F'].
@@ -58,13 +61,17 @@ class GINConv(torch_geometric.nn.GINConv):
         check_called(self)
         if isinstance(x, Aggregated):
             graph = all_nodes(sampled(edge_index))
-            known: Tensor = self.nn(self._known(x))
+            known = self._perceptron(self._known(x), norm)
             return ops.activate(known, **update_arguments(update, graph, self.training))
         if layer is not None and not isinstance(layer, int):
             layer, size = None, layer
         given = conv_input(x, edge_index, layer, size)
-        out: Tensor = self.nn(self._sums(given))
+        out = self._perceptron(self._sums(given), norm)
         return ops.activate(out, **update_arguments(update, given.graph, self.training))
+
+    def _perceptron(self, sums: Tensor, norm: BatchNorm | None) -> Tensor:
+        out: Tensor = self.nn(sums) if norm is None else self.nn(sums, norm)
+        return out
 
     def _dtype(self) -> torch.dtype:
         """In which the module computes."""

@@ -23,6 +23,25 @@ class Linear(torch.nn.Linear):
                 f"the input has {input.size(-1)} columns (shape {list(input.shape)}), the layer takes "
                 f"{self.in_features}"
             )
+        return self._product(input, gated=False)
+
+    def behind_relu(self, input: Tensor) -> Tensor:
+        """``self(input)`` for the result of a ReLU: gradients that the ReLU would drop are left out."""
+        result: Tensor = self(input) if is_watched(self) else self._product(input, gated=True)
+        return result
+
+    def _product(self, input: Tensor, gated: bool) -> Tensor:
         rows = input.reshape(-1, self.in_features)
-        y = ops.linear([rows], [self.weight], self.bias, num_rows=input[..., :1].numel())
+        y = ops.linear([rows], [self.weight], self.bias, num_rows=input[..., :1].numel(), gated=gated)
         return y.view(*input.shape[:-1], self.out_features)
+
+
+def is_watched(module: torch.nn.Module) -> bool:
+    """Whether hooks wait for the module to be called by itself."""
+    hooks = (
+        module._forward_hooks,
+        module._forward_pre_hooks,
+        module._backward_hooks,
+        module._backward_pre_hooks,
+    )
+    return any(hooks)

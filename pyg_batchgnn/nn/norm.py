@@ -8,6 +8,10 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.nn.linear import Linear, is_watched
+
+#: Fewest rows of a product that is normalised in fewer passes.
+MANY_ROWS = 4096
 
 
 class BatchNorm(torch.nn.BatchNorm1d):
@@ -54,7 +58,7 @@ class BatchNorm(torch.nn.BatchNorm1d):
                 f"the input of BatchNorm must have {self.num_features} columns, got shape {list(input.shape)}"
             )
         has_running = self.running_mean is not None
-        own = (self.training or not has_running) and input.size(0) > 1
+        own = self._takes_own(input)
         if not own and not has_running and input.size(0):
             raise ValueError(
                 "one row has no deviation, and there are no running statistics to normalise it by; "
@@ -64,13 +68,48 @@ class BatchNorm(torch.nn.BatchNorm1d):
         out, mean, variance = ops.batch_norm(
             input, self.weight, self.bias, mean, variance, self.eps, self.relu
         )
-        if own and self.training and has_running:
-            self._track(mean, variance * (input.size(0) / (input.size(0) - 1)))
+        if own:
+            self._track(mean, variance, input.size(0))
         return out
 
+    def of_product(self, linear: Linear, input: Tensor, *, behind_relu: bool = False) -> Tensor:
+        """``self(linear(input))``, in fewer passes (`ops.linear_norm`) where many rows give the statistics.
+
+        With ``behind_relu`` the input is the result of a ReLU, as in `Linear.behind_relu`.
+        """
+        if not self._in_one(linear, input):
+            out: Tensor = self(linear.behind_relu(input) if behind_relu else linear(input))
+            return out
+        out, mean, variance = ops.linear_norm(
+            input,
+            linear.weight,
+            linear.bias,
+            self.weight,
+            self.bias,
+            eps=self.eps,
+            relu=self.relu,
+            gated=behind_relu,
+        )
+        self._track(mean, variance, input.size(0))
+        return out
+
+    def _in_one(self, linear: Linear, input: Tensor) -> bool:
+        watched = is_watched(linear) or is_watched(self)
+        fitting = input.dim() == 2 and input.size(1) == linear.in_features
+        many = fitting and input.size(0) >= MANY_ROWS and self._takes_own(input)
+        return many and not watched and ops.current_products() == "native"
+
+    def _takes_own(self, input: Tensor) -> bool:
+        """Whether the input's own statistics normalise it."""
+        return (self.training or self.running_mean is None) and input.size(0) > 1
+
     @torch.no_grad()
-    def _track(self, mean: Tensor, unbiased: Tensor) -> None:
-        assert self.running_mean is not None and self.running_var is not None
+    def _track(self, mean: Tensor, variance: Tensor, rows: int) -> None:
+        """Let the statistics of so many rows join the running ones, in training."""
+        if not self.training or self.running_mean is None:
+            return
+        unbiased = variance * (rows / (rows - 1))
+        assert self.running_var is not None
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
         factor = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum

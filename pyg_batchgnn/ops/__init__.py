@@ -21,6 +21,7 @@ from pyg_batchgnn.ops.graph import build_csc, count_unique_nodes, gather_rows, p
 from pyg_batchgnn.ops.keys import drawn_key, dropout_key, keyed_permutation, minibatch_key
 from pyg_batchgnn.ops.library import simd_level, to_signed
 from pyg_batchgnn.ops.linear import LinearInput, RowsOfTable, linear
+from pyg_batchgnn.ops.linear_norm import linear_norm
 from pyg_batchgnn.ops.memory import (
     MemoryStats,
     advise_huge_pages,
@@ -40,6 +41,7 @@ from pyg_batchgnn.ops.partition import (
     place_edges,
 )
 from pyg_batchgnn.ops.precision import compute_dtype
+from pyg_batchgnn.ops.products import current_products
 
 __all__ = [
     "INTEGERS",
@@ -68,6 +70,7 @@ __all__ = [
     "compute_dtype",
     "count_unique_nodes",
     "count_values",
+    "current_products",
     "degree_scale",
     "drawn_key",
     "drop_self_loops",
@@ -82,6 +85,7 @@ __all__ = [
     "is_ascending",
     "keyed_permutation",
     "linear",
+    "linear_norm",
     "mask_grad",
     "memory_stats",
     "minibatch_key",

@@ -42,6 +42,7 @@ def linear(
     key: int = 0,
     node: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
+    gated: bool = False,
     threads: int | None = None,
 ) -> Tensor:
     """``dropout(relu(sum(x @ w.t() for x, w in zip(inputs, weights)) + bias))`` in one pass.
@@ -64,6 +65,8 @@ def linear(
         key: of dropout (`dropout_key`).
         node: [num_rows] int64 ids that dropout is keyed by; the row's number where None.
         out_dtype: float32, bfloat16 or float64; `compute_dtype` of the weights where None.
+        gated: the inputs are results of a ReLU, whose own gradient is zero where they are: the gradient of an
+            element that is zero may then be given as zero, which is less work.
         threads: at most so many; torch's own number where None.
 
     Returns:
@@ -90,11 +93,14 @@ def linear(
         check_vector("node", node, (torch.int64,))
         if node.numel() < num_rows:
             raise ValueError(f"node has {node.numel()} ids for {num_rows} rows")
-    arguments = (num_rows, groups, dtype, relu, drop, key, node, threads or torch.get_num_threads())
+    arguments = (num_rows, groups, dtype, relu, drop, key, node)
+    threads = threads or torch.get_num_threads()
     if current_products() == "torch":
-        return linear_by_torch(checked, rows, weights, bias, *arguments)
+        return linear_by_torch(checked, rows, weights, bias, *arguments, threads)
     own = [weight.contiguous() for weight in weights]
-    y, _ = kernels.linear(checked, rows, own, None if bias is None else bias.contiguous(), *arguments)
+    y, _ = kernels.linear(
+        checked, rows, own, None if bias is None else bias.contiguous(), *arguments, gated, threads
+    )
     return y
 
 
@@ -184,7 +190,9 @@ def _fake_grads(
     inputs: list[Tensor],
     _rows: list[Tensor | None],
     weights: list[Tensor],
+    _center: Tensor | None,
     _groups: int,
+    _gated: bool,
     need_input: list[bool],
     need_weight: bool,
     need_bias: bool,
@@ -198,13 +206,13 @@ def _fake_grads(
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    tables, rows, weights, _, _, groups, _, _, drop, _, _, threads = inputs
+    tables, rows, weights, _, _, groups, _, _, drop, _, _, gated, threads = inputs
     mask = output[1]
     ctx.mark_non_differentiable(mask)
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(mask, *tables, *weights, *(row for row in rows if row is not None))
     ctx.placed = [row is not None for row in rows]
-    ctx.groups, ctx.threads = groups, threads
+    ctx.groups, ctx.gated, ctx.threads = groups, gated, threads
     ctx.scale = dropout_scale(drop) if drop > 0 else 1.0
 
 
@@ -214,7 +222,7 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
     # torch takes a list of optional tensors for a list of tensors where none is missing.
     for_rows = nothing if all(ctx.placed) else None
     if grad is None:
-        return (nothing, for_rows, nothing, *[None] * 9)
+        return (nothing, for_rows, nothing, *[None] * 10)
     mask, *saved = ctx.saved_tensors
     tables, weights, rest = saved[:count], saved[count : 2 * count], iter(saved[2 * count :])
     need_input, _, need_weight, need_bias, *_ = ctx.needs_input_grad
@@ -226,7 +234,9 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
         tables,
         [next(rest) if placed else None for placed in ctx.placed],
         weights,
+        None,
         ctx.groups,
+        ctx.gated,
         need_input,
         any(need_weight),
         bool(need_bias),
@@ -237,7 +247,7 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
         for_rows,
         d_weights if any(need_weight) else nothing,
         d_bias if need_bias else None,
-        *[None] * 8,
+        *[None] * 9,
     )
 
 

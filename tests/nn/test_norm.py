@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from pyg_batchgnn.nn import BatchNorm
+from pyg_batchgnn import ops
+from pyg_batchgnn.nn import BatchNorm, Linear
+from pyg_batchgnn.nn.norm import MANY_ROWS
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -133,6 +135,32 @@ def test_compiles_without_a_break() -> None:
     ours, _ = both()
     explained = torch._dynamo.explain(ours.eval())(batch(20, 0))
     assert explained.graph_break_count == 0
+
+
+@pytest.mark.parametrize("case", ["folded", "few rows", "hook", "wide", "gradient", "evaluation"])
+def test_of_a_product_is_one_after_the_other(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folded: list[int] = []  # rows of calls that are one pass
+    one_pass = ops.linear_norm
+    monkeypatch.setattr(ops, "linear_norm", lambda x, *a, **b: folded.append(len(x)) or one_pass(x, *a, **b))
+    columns = 9 if case == "wide" else 8
+    torch.manual_seed(0)
+    ours = torch.nn.Sequential(Linear(columns, 16), BatchNorm(16, relu=True))
+    other = copy.deepcopy(ours)
+    x = torch.randn(200 if case == "few rows" else MANY_ROWS, columns, requires_grad=case == "gradient")
+    called: list[int] = []
+    if case == "hook":
+        ours[0].register_forward_hook(lambda *_: called.append(1))
+    if case == "evaluation":
+        ours.eval(), other.eval()
+    found, wanted = ours[1].of_product(ours[0], x), other(x)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=2e-5)
+    plain = case in ("few rows", "hook", "evaluation")
+    assert folded == ([] if plain else [MANY_ROWS]) and bool(called) == (case == "hook")
+    assert_same_state(ours, other)
+    for y in (found, wanted):
+        (y * torch.linspace(-1, 1, y.numel()).view_as(y)).sum().backward()
+    for one, two in zip(ours.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, two.grad, rtol=1e-4, atol=2e-3)
 
 
 @pytest.mark.parametrize(

@@ -332,11 +332,11 @@ def test_opcheck(update: dict[str, Any]) -> None:
     case = make_case(20, 6, (3, 4), groups=2)
     tables, rows = [case.inputs[0], case.inputs[1].table], [None, case.inputs[1].row]
     relu, drop = update.get("relu", False), update.get("drop", 0.0)
-    arguments = (tables, rows, case.weights, case.bias, 20, 2, torch.float32, relu, drop, 3, None, 2)
+    arguments = (tables, rows, case.weights, case.bias, 20, 2, torch.float32, relu, drop, 3, None, False, 2)
     torch.library.opcheck(torch.ops.pyg_batchgnn.linear.default, arguments)
     y, mask = torch.ops.pyg_batchgnn.linear(*arguments)
     detached = [t.detach() for t in tables], rows, [w.detach() for w in case.weights]
-    backward = (torch.randn(y.shape), mask, 2.0, *detached, 2, [True, False], True, True, 2)
+    backward = (torch.randn(y.shape), mask, 2.0, *detached, None, 2, True, [True, False], True, True, 2)
     torch.library.opcheck(torch.ops.pyg_batchgnn.linear_grads.default, backward)
 
 

@@ -18,6 +18,7 @@ LEVELS = ("", "avx2", "baseline")
 PROGRAM = """
 import sys
 import torch
+from pyg_batchgnn import ops
 from tests.ops.test_linear import View, gradients, make_case
 
 torch.manual_seed(0)
@@ -31,6 +32,10 @@ for dtype in (torch.float32, torch.float64, torch.bfloat16):
         for update in ({}, {"drop": 0.3, "key": 5}):
             y = case.run(**update)
             answers += [y.detach(), *gradients(y, case.leaves())]
+    x = torch.randn(150, 90).relu().to(dtype).requires_grad_()
+    weight = torch.randn(130, 90, dtype=dtype, requires_grad=True)
+    d_x, d_weight = gradients(ops.linear([x], [weight], gated=True), [x, weight])
+    answers += [d_x * (x != 0), d_weight]
 torch.save(answers, sys.argv[1])
 """
 

@@ -15,10 +15,12 @@ namespace pyg_batchgnn {
 struct LinearInput {
   const void* data;
   Element element;
-  int64_t stride;    // between rows, elements
-  const void* rows;  // where each row lies, int32 or int64; null: at its own number
-  bool wide_rows;    // int64
-  int64_t columns;   // of all groups
+  int64_t stride;                  // between rows, elements
+  const void* rows;                // where each row lies, int32 or int64; null: at its own number
+  bool wide_rows;                  // int64
+  int64_t columns;                 // of all groups
+  const double* center = nullptr;  // [columns] taken from rows that a weight's gradient reads; or null
+  bool gated = false;              // made by a ReLU: the gradient of a zero may be given as zero
 
   const char* row(int64_t i) const {
     int64_t at = i;
@@ -62,11 +64,19 @@ void linear(const LinearShape& shape, const std::vector<LinearInput>& inputs,
             const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output,
             int64_t threads);
 
+// Batch normalisation behind the layer, and ReLU: the gradient is that of normalised rows.
+struct NormedRows {
+  const void* x;        // [rows, outputs] the layer's result, of the gradient's element
+  const void* columns;  // GradientColumns, of the type that bfloat16 and float32 (float64) are computed in
+  bool relu;
+};
+
 struct LinearGradient {
   const void* grad;  // [rows, outputs]
   Element element;
   const uint8_t* mask;  // or null
   double scale;
+  const NormedRows* norm = nullptr;  // or null; not beside a mask
 };
 
 // Null where a gradient is not wanted. Those of inputs have the input's element, those of weights and bias

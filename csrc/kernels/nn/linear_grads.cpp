@@ -5,12 +5,15 @@
 // input instead, as its transpose.
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "kernels/allocation.h"
 #include "kernels/nn/linear.h"
 #include "kernels/nn/linear_blocks.h"
+#include "kernels/nn/linear_gates.h"
 #include "kernels/nn/linear_grads_pairs.h"
+#include "kernels/nn/linear_normed.h"
 #include "kernels/nn/linear_parts.h"
 #include "kernels/nn/row_block.h"
 #include "kernels/parallel.h"
@@ -36,9 +39,14 @@ class Backward {
         gradient_(gradient),
         wanted_(wanted),
         weights_(inputs.size()),
+        to_center_(inputs.size()),
+        gates_(inputs.size()),
         factors_(inputs.size(), Factors::kGradient) {
     for (size_t t = 0; t < inputs.size(); ++t) {
       if (wanted.inputs[t] != nullptr) spread_weight(weights[t], t);
+      if (is_gated(t))
+        gates_[t].emplace(shape.outputs, group_columns(t), weights_[t].data(), weight_stride(t));
+      if (inputs[t].center != nullptr) negate_center(t);
     }
     if (!wanted.weights.empty()) choose_factors();
   }
@@ -104,6 +112,12 @@ class Backward {
   int64_t group_columns(size_t t) const { return inputs_[t].columns / shape_.groups; }
   int64_t weight_stride(size_t t) const { return block_stride<T>(group_columns(t)); }
 
+  // Its zeros are known where the weight's gradient reads it.
+  bool is_gated(size_t t) const {
+    return inputs_[t].gated && inputs_[t].center == nullptr && wanted_.inputs[t] != nullptr &&
+           !wanted_.weights.empty() && GatedWeight<T>::fits(shape_);
+  }
+
   // Of an input's sums: those of group g are the rows [g, g + 1) * group's rows.
   int64_t sum_rows(size_t t) const {
     return factors_[t] == Factors::kGradient ? shape_.outputs : inputs_[t].columns;
@@ -118,12 +132,13 @@ class Backward {
     const auto grad_rows = [&](int64_t begin, int64_t end, RowBlock<T>& block) {
       read_grad(begin, end, block);
     };
-    const double grad_density = sampled_density<T>(shape_.rows, grad_rows);
+    const double grad_density = gradient_.norm != nullptr ? 1.0 : sampled_density<T>(shape_.rows, grad_rows);
     for (size_t t = 0; t < inputs_.size(); ++t) {
       const auto input_rows = [&](int64_t begin, int64_t end, RowBlock<T>& block) {
         read_block(inputs_[t], shape_.compute, begin, end, block);
       };
-      const double input_density = sampled_density<T>(shape_.rows, input_rows);
+      const double input_density =
+          inputs_[t].center != nullptr ? 1.0 : sampled_density<T>(shape_.rows, input_rows);
       const int64_t outputs = shape_.group_outputs(), columns = group_columns(t);
       if (work(columns, outputs, input_density) < work(outputs, columns, grad_density)) {
         factors_[t] = Factors::kInput;
@@ -140,12 +155,8 @@ class Backward {
 
   void foresee_block(int64_t begin, int64_t end, Scratch& scratch) const {
     scratch.next.clear();
-    if (begin < end) {
-      const int64_t row_bytes = shape_.outputs * element_bytes(gradient_.element);
-      const char* const grad = static_cast<const char*>(gradient_.grad);
-      if (row_bytes != 0) scratch.next.push_back({grad + begin * row_bytes, grad + end * row_bytes});
-      if (!wanted_.weights.empty()) foresee(inputs_, begin, end, scratch.next);
-    }
+    foresee_gradient(gradient_, shape_.outputs, begin, end, scratch.next);
+    if (!wanted_.weights.empty()) foresee(inputs_, begin, end, scratch.next);
     scratch.ahead = {scratch.next.data(), scratch.next.data() + scratch.next.size()};
   }
 
@@ -160,8 +171,49 @@ class Backward {
     }
   }
 
+  void negate_center(size_t t) {
+    const int64_t columns = inputs_[t].columns;
+    std::transform(inputs_[t].center, inputs_[t].center + columns, to_center_[t].reserve(columns + 1),
+                   [](double value) { return static_cast<T>(-value); });
+  }
+
+  // Rows of an input and, where its zeros are asked for, which those are.
+  void read_input(size_t t, int64_t begin, int64_t end, RowBlock<T>& block) const {
+    const T* const to_center = to_center_[t].data();
+    const bool by_input = factors_[t] == Factors::kInput;
+    if ((by_input || gates_[t]) && to_center == nullptr) {
+      read_block(inputs_[t], shape_.compute, begin, end, block);
+      if (by_input && block.sparse) block.find_columns();
+      return;
+    }
+    read_values(inputs_[t], shape_.compute, begin, end, block);
+    if (to_center == nullptr) return;
+    for (int64_t i = 0; i < block.rows; ++i) {
+      kernels_.add(to_center, block.columns, block.values.data() + i * block.stride);
+    }
+  }
+
+  // A gradient behind a normalisation has no zeros.
+  void read_normed(int64_t begin, int64_t end, RowBlock<T>& block) const {
+    Buffer<Bfloat16> rounded;
+    const bool narrow = gradient_.element == Element::kBFloat16;
+    if (narrow) rounded.reserve(shape_.outputs + 1);
+    for (int64_t i = begin; i < end; ++i) {
+      T* const to = block.values.data() + (i - begin) * block.stride;
+      if (narrow) {
+        normed_row(gradient_, i, shape_.outputs, rounded.data());
+        kernels_.read(rounded.data(), Element::kBFloat16, shape_.outputs, to);
+      } else {
+        normed_row(gradient_, i, shape_.outputs, to);
+      }
+      std::fill(to + shape_.outputs, to + block.words * kWordBits, T{0});
+    }
+    block.sparse = false;
+  }
+
   void read_grad(int64_t begin, int64_t end, RowBlock<T>& block) const {
     block.resize(end - begin, shape_.outputs);
+    if (gradient_.norm != nullptr) return read_normed(begin, end, block);
     const int64_t mask_bytes = (shape_.outputs + 7) / 8;
     const char* const grad = static_cast<const char*>(gradient_.grad);
     kernels_.masked_grad({grad + begin * shape_.outputs * element_bytes(gradient_.element), gradient_.element,
@@ -178,12 +230,7 @@ class Backward {
     RowBlock<T>& input = scratch.input;
     const int64_t end = begin + scratch.grad.rows;
     const bool by_input = factors_[t] == Factors::kInput;
-    if (by_input) {
-      read_block(inputs_[t], shape_.compute, begin, end, input);
-      if (input.sparse) input.find_columns();
-    } else {
-      read_values(inputs_[t], shape_.compute, begin, end, input);
-    }
+    read_input(t, begin, end, input);
     const RowBlock<T>& factors = by_input ? input : scratch.grad;
     const RowBlock<T>& others = by_input ? scratch.grad : input;
     const bool sparse = factors.sparse;
@@ -221,9 +268,14 @@ class Backward {
     const int64_t step_outputs = sparse ? kWordBits : outputs;
     T* const product = scratch.product.data();
     uint64_t words[kBlockRows];
+    const bool gated = gates_[t] && scratch.input.sparse && !sparse;
     for (int64_t group = 0; group < shape_.groups; ++group) {
-      std::fill_n(product, grad.rows * stride, T{0});
-      for (int64_t first = 0; first < outputs; first += step_outputs) {
+      if (gated) {
+        gates_[t]->multiply(grad, scratch.input, product, stride, scratch.ahead);
+      } else {
+        std::fill_n(product, grad.rows * stride, T{0});
+      }
+      for (int64_t first = 0; first < outputs && !gated; first += step_outputs) {
         const int64_t count = std::min(step_outputs, outputs - first), column = group * outputs + first;
         for (int64_t i = 0; sparse && i < grad.rows; ++i) words[i] = grad.row_bits(i, column, count);
         multiply(sparse, words, 1, grad.values.data() + column, grad.stride, 1, grad.rows, count, columns,
@@ -298,7 +350,10 @@ class Backward {
   const std::vector<LinearInput>& inputs_;
   const LinearGradient& gradient_;
   const LinearWanted& wanted_;
-  std::vector<Buffer<T>> weights_;  // rounded, rows at weight_stride; where the input's gradient is wanted
+  std::vector<Buffer<T>> weights_;    // rounded, rows at weight_stride; where the input's gradient is wanted
+  std::vector<Buffer<T>> to_center_;  // what centres an input's rows; empty where nothing does
+  std::vector<std::optional<GatedWeight<T>>>
+      gates_;  // where an input's gradient is wanted behind its ReLU only
   std::vector<Factors> factors_;
 };
 

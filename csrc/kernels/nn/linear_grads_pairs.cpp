@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "kernels/allocation.h"
+#include "kernels/nn/linear_normed.h"
 #include "kernels/nn/linear_operands.h"
 #include "kernels/nn/linear_parts.h"
 #include "kernels/parallel.h"
@@ -117,12 +118,8 @@ class PairBackward {
 
   void foresee_block(int64_t begin, int64_t end, Scratch& scratch) const {
     scratch.next.clear();
-    if (begin < end) {
-      const int64_t row_bytes = shape_.outputs * element_bytes(gradient_.element);
-      const char* const grad = static_cast<const char*>(gradient_.grad);
-      if (row_bytes != 0) scratch.next.push_back({grad + begin * row_bytes, grad + end * row_bytes});
-      if (!wanted_.weights.empty()) foresee(inputs_, begin, end, scratch.next);
-    }
+    foresee_gradient(gradient_, shape_.outputs, begin, end, scratch.next);
+    if (!wanted_.weights.empty()) foresee(inputs_, begin, end, scratch.next);
     scratch.ahead = {scratch.next.data(), scratch.next.data() + scratch.next.size()};
   }
 
@@ -145,7 +142,16 @@ class PairBackward {
 
   int64_t group_blocks() const { return (shape_.group_outputs() + kListTerms - 1) / kListTerms; }
 
+  void read_normed(int64_t begin, int64_t rows, uint16_t* to) const {
+    for (int64_t i = 0; i < rows; ++i, to += grad_stride_) {
+      normed_row(gradient_, begin + i, shape_.outputs, reinterpret_cast<Bfloat16*>(to));
+      std::fill(to + shape_.outputs, to + grad_stride_, uint16_t{0});
+    }
+    std::fill_n(to, (kListTerms - rows) * grad_stride_, uint16_t{0});
+  }
+
   void read_grad(int64_t begin, int64_t rows, Scratch& scratch) const {
+    if (gradient_.norm != nullptr) return read_normed(begin, rows, scratch.grad.data());
     const int64_t mask_bytes = (shape_.outputs + 7) / 8;
     pairs_.mask({static_cast<const uint16_t*>(gradient_.grad) + begin * shape_.outputs, shape_.outputs,
                  gradient_.mask == nullptr ? nullptr : gradient_.mask + begin * mask_bytes, mask_bytes, rows,
@@ -175,11 +181,27 @@ class PairBackward {
   void read_inputs(int64_t row, int64_t group, uint16_t* to) const {
     int64_t at = 0;
     for (size_t t = 0; t < inputs_.size(); at += group_columns(t), ++t) {
-      const Element element = inputs_[t].element;
-      round_row(inputs_[t].row(row) + group * group_columns(t) * element_bytes(element), element,
-                group_columns(t), to + at);
+      const LinearInput& input = inputs_[t];
+      const int64_t columns = group_columns(t), first = group * columns;
+      const char* const from = input.row(row) + first * element_bytes(input.element);
+      if (input.center == nullptr) {
+        round_row(from, input.element, columns, to + at);
+      } else {
+        round_centered(from, input.element, columns, input.center + first, to + at);
+      }
     }
     std::fill_n(to + at, x_stride(columns_) - at, uint16_t{0});
+  }
+
+  void round_centered(const char* from, Element element, int64_t columns, const double* center,
+                      uint16_t* to) const {
+    float block[kWordBits];
+    for (int64_t at = 0; at < columns; at += kWordBits) {
+      const int64_t count = std::min(kWordBits, columns - at);
+      kernels_.read(from + at * element_bytes(element), element, count, block);
+      for (int64_t c = 0; c < count; ++c) block[c] -= static_cast<float>(center[at + c]);
+      kernels_.write(block, count, Element::kBFloat16, to + at);
+    }
   }
 
   // d_input[i, :] = sum over o of grad[i, o] * weight[o, :].

@@ -209,8 +209,9 @@ void batch_norm(const Rows<T>& x, const Normalisation& by, Epilogue epilogue, in
 }
 
 template <class T>
-void batch_norm_grads(const Rows<T>& x, const T* grad, const Normalisation& by, Epilogue epilogue,
-                      Statistics statistics, int64_t threads, T* d_x, double* d_weight, double* d_bias) {
+void batch_norm_grad_columns(const Rows<T>& x, const T* grad, const Normalisation& by, Epilogue epilogue,
+                             Statistics statistics, int64_t threads, GradientColumns<Wide<T>> out,
+                             double* d_weight, double* d_bias) {
   using A = Wide<T>;
   const int64_t columns = x.columns;
   const AffineColumns<A> by_column(by, columns);
@@ -220,22 +221,35 @@ void batch_norm_grads(const Rows<T>& x, const T* grad, const Normalisation& by, 
     const double rest = by.mean[c] - static_cast<double>(affine.center[c]);
     d_weight[c] = (d_weight[c] - rest * d_bias[c]) * by.inverse_deviation[c];
   }
-  Buffer<A> projection;
-  A* const constant = projection.reserve(2 * columns + 1);
-  A* const slope = constant + columns;
-  std::fill_n(constant, 2 * columns, A(0));
+  std::copy_n(affine.center, columns, out.row(0));
+  std::copy_n(affine.scale, columns, out.row(1));
+  std::copy_n(affine.shift, columns, out.row(2));
+  std::fill_n(out.row(3), 2 * columns, A(0));
   if (statistics == Statistics::kOwn && x.rows > 0) {
-    project(by, affine, d_weight, d_bias, x.rows, columns, constant, slope);
+    project(by, affine, d_weight, d_bias, x.rows, columns, out.row(3), out.row(4));
   }
+}
+
+template <class T>
+void batch_norm_grads(const Rows<T>& x, const T* grad, const Normalisation& by, Epilogue epilogue,
+                      Statistics statistics, int64_t threads, T* d_x, double* d_weight, double* d_bias) {
+  using A = Wide<T>;
+  Buffer<A> values;
+  const GradientColumns<A> of{values.reserve(GradientColumns<A>::kRows * x.columns + 1), x.columns};
+  batch_norm_grad_columns(x, grad, by, epilogue, statistics, threads, of, d_weight, d_bias);
+  const Affine<A> affine = of.affine();
   for_tasks(x, threads, [&](int64_t, const Rows<T>& rows, int64_t begin) {
-    gradient_rows(rows, grad + begin * columns, affine, epilogue, constant, slope, d_x + begin * columns);
+    gradient_rows(rows, grad + begin * x.columns, affine, epilogue, of.constant(), of.slope(),
+                  d_x + begin * x.columns);
   });
 }
 
-#define PYG_BATCHGNN_INSTANTIATE(T)                                                                    \
-  template void column_moments(const Rows<T>&, int64_t, double*, double*);                             \
-  template void batch_norm(const Rows<T>&, const Normalisation&, Epilogue, int64_t, T*);               \
-  template void batch_norm_grads(const Rows<T>&, const T*, const Normalisation&, Epilogue, Statistics, \
+#define PYG_BATCHGNN_INSTANTIATE(T)                                                                       \
+  template void column_moments(const Rows<T>&, int64_t, double*, double*);                                \
+  template void batch_norm(const Rows<T>&, const Normalisation&, Epilogue, int64_t, T*);                  \
+  template void batch_norm_grad_columns(const Rows<T>&, const T*, const Normalisation&, Epilogue,         \
+                                        Statistics, int64_t, GradientColumns<Wide<T>>, double*, double*); \
+  template void batch_norm_grads(const Rows<T>&, const T*, const Normalisation&, Epilogue, Statistics,    \
                                  int64_t, T*, double*, double*);
 
 PYG_BATCHGNN_INSTANTIATE(float)

@@ -29,6 +29,25 @@ void batch_norm(const Rows<T>& x, const Normalisation& by, Epilogue epilogue, in
 // kOwn: mean and deviation are x's own and have gradients; kGiven: they are constants.
 enum class Statistics : bool { kOwn, kGiven };
 
+// What the gradient of a row takes of every column (`gradient_rows`), [columns] each, one behind the other.
+template <class A>
+struct GradientColumns {
+  static constexpr int64_t kRows = 5;
+  A* values;  // center, scale, shift, constant, slope
+  int64_t columns;
+
+  A* row(int64_t i) const { return values + i * columns; }
+  Affine<A> affine() const { return {row(0), row(1), row(2)}; }
+  const A* constant() const { return row(3); }
+  const A* slope() const { return row(4); }
+};
+
+// The first half of `batch_norm_grads`: all but d_x, for which `out` is what is needed beside x and grad.
+template <class T>
+void batch_norm_grad_columns(const Rows<T>& x, const T* grad, const Normalisation& by, Epilogue epilogue,
+                             Statistics statistics, int64_t threads, GradientColumns<Wide<T>> out,
+                             double* d_weight, double* d_bias);
+
 // Gradients of the arguments of `batch_norm`: d_x [rows, columns], d_weight and d_bias [columns].
 template <class T>
 void batch_norm_grads(const Rows<T>& x, const T* grad, const Normalisation& by, Epilogue epilogue,

@@ -72,6 +72,24 @@ struct SparseProduct {
   Ahead* ahead;
 };
 
+// out[r, c] = a[r, :] . b[c, :] for c in bits(words[r]). `terms` is a multiple of kWordBits, at most
+// kMostDotTerms.
+template <class T>
+struct DotProducts {
+  const uint64_t* words;
+  const T* a;
+  int64_t a_stride;
+  int64_t rows, terms;
+  const T* b;
+  int64_t b_stride;
+  T* out;
+  int64_t out_stride;
+  Ahead* ahead;
+};
+
+template <class T>
+constexpr int64_t kMostDotTerms = 1024 / static_cast<int64_t>(sizeof(T));
+
 // What is done to a block of a product on its way to memory: bias, ReLU, dropout, rounding.
 template <class T>
 struct Finish {
@@ -111,6 +129,7 @@ struct ProductKernels {
   int64_t panel;  // columns that a tile of a dense product has
   void (*dense)(const DenseProduct<T>&);
   void (*sparse)(const SparseProduct<T>&);
+  void (*dots)(const DotProducts<T>&);
   void (*finish)(const Finish<T>&);
   void (*masked_grad)(const MaskedGrad<T>&);
   void (*read)(const void* from, Element element, int64_t count, T* to);

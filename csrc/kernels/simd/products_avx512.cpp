@@ -48,6 +48,7 @@ struct Lanes<float> {
   PYG_BATCHGNN_INLINE Vector keep(Vector a, uint64_t bits) {
     return _mm512_maskz_mov_ps(static_cast<__mmask16>(bits), a);
   }
+  PYG_BATCHGNN_INLINE float sum_halves(Vector a) { return _mm512_reduce_add_ps(a); }
   // As to_bfloat16 does, in the upper half of each lane.
   PYG_BATCHGNN_INLINE __m512i rounded(Vector a) {
     const __m512i bits = _mm512_castps_si512(a);
@@ -85,6 +86,7 @@ struct Lanes<double> {
   PYG_BATCHGNN_INLINE Vector keep(Vector a, uint64_t bits) {
     return _mm512_maskz_mov_pd(static_cast<__mmask8>(bits), a);
   }
+  PYG_BATCHGNN_INLINE double sum_halves(Vector a) { return _mm512_reduce_add_pd(a); }
 };
 
 PYG_BATCHGNN_INLINE void read_half(const uint16_t* from, int64_t count, float* to) {

@@ -1,5 +1,6 @@
 // The loops of kernels/simd/products.h in terms of Lanes<T>, kept_columns and read_half. Included once for
-// each kind of processor, inside its namespace and with its instructions switched on; so it includes nothing.
+// each kind of processor, inside its namespace and with its instructions switched on; so it includes nothing
+// but its second part.
 
 constexpr int64_t kLinesPerTile = 24, kLinesPerRow = 4;  // fetched ahead; memory keeps up with about so many
 
@@ -305,16 +306,18 @@ void add(const T* from, int64_t count, T* to) {
   for (int64_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
+#include "kernels/simd/dots_body.h"
+
 void stream_lines(const void* from, int64_t bytes, void* to) { stream(from, bytes, to); }
 void fence_lines() { fence(); }
 
 template <class T>
 constexpr ProductKernels<T> kKernels{Lanes<T>::kWidth, Lanes<T>::kWidth * Lanes<T>::kTileVectors,
                                      &dense<T>,        &sparse<T>,
-                                     &finish<T>,       &masked_grad<T>,
-                                     &read<T>,         &write<T>,
-                                     &add<T>,          &stream_lines,
-                                     &fence_lines};
+                                     &dots<T>,         &finish<T>,
+                                     &masked_grad<T>,  &read<T>,
+                                     &write<T>,        &add<T>,
+                                     &stream_lines,    &fence_lines};
 
 const ProductKernels<float>& kernels(float) { return kKernels<float>; }
 const ProductKernels<double>& kernels(double) { return kKernels<double>; }

@@ -9,15 +9,25 @@ from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.graph import SampledBatch
 from pyg_batchgnn.nn.inputs import Rows
-from pyg_batchgnn.nn.linear import Linear
+from pyg_batchgnn.nn.linear import Linear, is_watched
 from pyg_batchgnn.nn.models.base import NativeModel, layer_widths
 from pyg_batchgnn.nn.norm import BatchNorm
 
 
-def _mlp(in_channels: int, hidden: int, out_channels: int) -> torch.nn.Sequential:
-    """Numbered as with a ReLU of its own, which here is part of the normalisation."""
-    first, last = Linear(in_channels, hidden), Linear(hidden, out_channels)
-    return torch.nn.Sequential(first, BatchNorm(hidden, relu=True), torch.nn.Identity(), last)
+class _Perceptron(torch.nn.Sequential):
+    """Two linear layers with normalisation and ReLU between them; numbered as with a ReLU of its own, which
+    here is part of the normalisation."""
+
+    def __init__(self, in_channels: int, hidden: int, out_channels: int) -> None:
+        first, last = Linear(in_channels, hidden), Linear(hidden, out_channels)
+        super().__init__(first, BatchNorm(hidden, relu=True), torch.nn.Identity(), last)
+
+    def forward(self, input: Tensor, after: BatchNorm | None = None) -> Tensor:
+        """[D, in_channels] to [D, out_channels], normalised by ``after``."""
+        first, norm, _, last = self
+        assert isinstance(first, Linear) and isinstance(norm, BatchNorm) and isinstance(last, Linear)
+        hidden = norm.of_product(first, input)
+        return last.behind_relu(hidden) if after is None else after.of_product(last, hidden, behind_relu=True)
 
 
 class GIN(NativeModel):
@@ -39,7 +49,7 @@ class GIN(NativeModel):
         self, in_channels: int, hidden: int, out_channels: int, layers: int = 3, norm_last: bool = True
     ) -> None:
         widths = layer_widths(in_channels, hidden, out_channels, layers)
-        super().__init__((GINConv(_mlp(a, hidden, b)) for a, b in widths), dropout=0.0)
+        super().__init__((GINConv(_Perceptron(a, hidden, b)) for a, b in widths), dropout=0.0)
         normalised = widths if norm_last else widths[:-1]
         self.activations = torch.nn.ModuleList(
             torch.nn.Sequential(BatchNorm(b, relu=True)) for _, b in normalised
@@ -49,7 +59,13 @@ class GIN(NativeModel):
         self, index: int, x: Rows | Aggregated, edges: Tensor | SampledBatch, layer: int | None
     ) -> Tensor:
         """Layer ``index`` with its normalisation, where it has one."""
-        result: Tensor = self.convs[index](x, edges, layer)
-        if index < len(self.activations):
-            result = self.activations[index](result)
+        if index == len(self.activations):
+            last: Tensor = self.convs[index](x, edges, layer)
+            return last
+        after = self.activations[index]
+        if is_watched(after):
+            watched: Tensor = after(self.convs[index](x, edges, layer))
+            return watched
+        (norm,) = after.children()
+        result: Tensor = self.convs[index](x, edges, layer, norm=norm)
         return result

@@ -1,0 +1,211 @@
+"""A linear layer and the normalisation of its result in one pass: equality with one after the other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.ops.library import kernels
+
+#: Largest error allowed, as a part of the reference's largest magnitude.
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11, torch.bfloat16: 4e-2}
+SIZES = [(40, 6, 3), (65, 5, 7), (700, 20, 47), (3000, 100, 256), (1500, 130, 33), (9000, 33, 64)]
+
+
+def example(
+    rows: int, columns: int, outputs: int, dtype: torch.dtype, level: float = 0.0
+) -> tuple[Tensor, list[Tensor], Tensor]:
+    """x, the four parameters and a gradient; columns of x have `level` times their deviation as mean."""
+    generator = torch.Generator().manual_seed(rows + columns)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    x = (normal(rows, columns) + level) * (0.5 + torch.arange(columns) % 3)
+    parameters = [normal(outputs, columns), normal(outputs), normal(outputs) + 2, normal(outputs)]
+    return x.to(dtype), [one.to(dtype) for one in parameters], normal(rows, outputs).to(dtype)
+
+
+def results(x: Tensor, parameters: list[Tensor], grad: Tensor, **options: Any) -> list[Tensor]:
+    """Output, mean, variance, and the gradients of all parameters, and of x where it requires one."""
+    leaves = [one.clone().requires_grad_() for one in parameters]
+    y, mean, variance = ops.linear_norm(x, *leaves, **options)
+    wanted = [*leaves, x] if x.requires_grad else leaves
+    return [y.detach(), mean, variance, *torch.autograd.grad(y, wanted, grad)]
+
+
+def reference(x: Tensor, parameters: list[Tensor], grad: Tensor, mask: Tensor | None) -> list[Tensor]:
+    """The same in float64; a ReLU passes where `mask` says, so that a rounding does not decide."""
+    leaves = [one.double().requires_grad_() for one in parameters]
+    weight, bias, scale, shift = leaves
+    wide = x.detach().double().requires_grad_()
+    leaves += [wide] if x.requires_grad else []
+    z = wide @ weight.t() + bias
+    mean, variance = z.mean(0), z.var(0, unbiased=False)
+    y = (z - mean) / (variance + 1e-5).sqrt() * scale + shift
+    y = y if mask is None else y * mask
+    found = torch.autograd.grad(y, leaves, grad.double())
+    return [y.detach(), mean.detach(), variance.detach(), *found]
+
+
+def error(found: Tensor, wanted: Tensor) -> float:
+    return float((found.double() - wanted).abs().max() / wanted.abs().max().clamp(min=1e-30))
+
+
+@pytest.mark.parametrize("learns", [False, True], ids=["given", "learns"])
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("level", [0.0, 3.0])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_equals_one_after_the_other(
+    size: tuple[int, int, int], dtype: torch.dtype, level: float, relu: bool, learns: bool
+) -> None:
+    x, parameters, grad = example(*size, dtype, level)
+    x.requires_grad_(learns)
+    found = results(x, parameters, grad, relu=relu)
+    wanted = reference(x, parameters, grad, found[0] > 0 if relu else None)
+    d_bias = found.pop(4)
+    assert float(d_bias.abs().max()) < TOLERANCE[dtype] * size[0] and float(wanted.pop(4).abs().max()) < 1e-9
+    errors = [error(a, b) for a, b in zip(found, wanted, strict=True)]
+    assert max(errors) < TOLERANCE[dtype] * (1 + level), errors
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_bfloat16_and_tables_of_other_types(dtype: torch.dtype) -> None:
+    x, parameters, grad = example(2000, 40, 96, torch.float32)
+    given = x.to(dtype)
+    compute = torch.float32 if dtype is torch.float16 else torch.bfloat16
+    found = results(given, parameters, grad.to(compute), relu=True, out_dtype=compute)
+    wanted = reference(given, parameters, grad.to(compute), found[0] > 0)
+    assert found[0].dtype is compute
+    errors = [error(a, b) for a, b in zip(found, wanted, strict=True)]
+    errors.pop(4)  # of the bias: nothing but rounding
+    assert max(errors) < (1e-5 if compute is torch.float32 else 2e-2), errors
+
+
+@pytest.mark.parametrize("learns", [False, True], ids=["given", "learns"])
+def test_same_bits_on_any_number_of_threads(learns: bool) -> None:
+    x, parameters, grad = example(20_000, 30, 70, torch.float32)
+    x.requires_grad_(learns)
+    one = results(x, parameters, grad, relu=True, threads=1)
+    for threads in (2, 3, 4, 8, 16):
+        other = results(x, parameters, grad, relu=True, threads=threads)
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("learns", [False, True], ids=["given", "learns"])
+def test_gradcheck(learns: bool) -> None:
+    x, parameters, _ = example(30, 3, 7, torch.float64)
+    leaves = [x.requires_grad_(learns), *(one.requires_grad_() for one in parameters)]
+    assert torch.autograd.gradcheck(lambda *given: ops.linear_norm(*given)[0], leaves)
+
+
+def test_behind_a_relu_gradients_of_zeros_are_left_out() -> None:
+    x, parameters, grad = example(500, 20, 30, torch.float32)
+    x = x.relu().requires_grad_()
+    *same, d_x = results(x, parameters, grad, relu=True)
+    *found, gated = results(x, parameters, grad, relu=True, gated=True)
+    assert all(torch.equal(a, b) for a, b in zip(same, found, strict=True))
+    assert not gated[x == 0].any() and error(gated, (d_x * (x != 0)).double()) < 1e-6
+
+
+def test_parameters_may_be_missing_and_rows_strided() -> None:
+    x, (weight, *_), grad = example(500, 8, 16, torch.float32)
+    own = weight.clone().requires_grad_()
+    y, mean, _ = ops.linear_norm(x[:, ::2], own[:, ::2])
+    ones, zeros = torch.ones(16), torch.zeros(16)
+    wanted = reference(x[:, ::2], [weight[:, ::2], zeros, ones, zeros], grad, None)
+    assert error(y.detach(), wanted[0]) < 1e-5 and error(mean, wanted[1]) < 1e-5
+    (d_weight,) = torch.autograd.grad(y, own, grad)
+    assert error(d_weight[:, ::2], wanted[3]) < 1e-5 and not d_weight[:, 1::2].any()
+
+
+def test_columns_that_do_not_vary() -> None:
+    x = torch.full((300, 4), 3.0)
+    y, mean, variance = ops.linear_norm(x, torch.ones(5, 4), shift=torch.arange(5.0))
+    torch.testing.assert_close(y, torch.arange(5.0).expand(300, 5), rtol=0, atol=1e-3)
+    assert not variance.any()
+    assert torch.equal(mean, torch.full((5,), 12.0).double())
+
+
+def test_what_is_not_a_number_stays_visible() -> None:
+    x = torch.randn(200, 3)
+    x[77, 1] = torch.nan
+    assert ops.linear_norm(x, torch.randn(6, 3), relu=True)[0].isnan().all()
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 3), (5, 4, 0)])
+def test_empty(shape: tuple[int, int, int]) -> None:
+    rows, columns, outputs = shape
+    weight = torch.randn(outputs, columns, requires_grad=True)
+    y, mean, variance = ops.linear_norm(torch.randn(rows, columns), weight)
+    assert y.shape == (rows, outputs) and mean.shape == variance.shape == (outputs,)
+    (d_weight,) = torch.autograd.grad(y.sum(), weight)
+    assert d_weight.shape == weight.shape and d_weight.isfinite().all()
+
+
+def test_opcheck() -> None:
+    x, (weight, _, scale, shift), _ = example(50, 6, 9, torch.float32)
+    arguments = (x, weight, scale, shift, 1e-5, torch.float32, 1)
+    torch.library.opcheck(kernels.fold_norm, arguments)
+    _, _, _, variance, _, spread = kernels.fold_norm(*arguments)
+    torch.library.opcheck(kernels.fold_norm_grads, (weight, weight, scale, variance, spread, 1e-5))
+    grad, normed = torch.randn(50, 9), torch.randn(50, 9)
+    of_norm = (grad, normed, scale, shift, torch.zeros(9).double(), torch.ones(9).double(), 1e-5, True, 1)
+    torch.library.opcheck(kernels.batch_norm_grad_columns, of_norm)
+    columns, _, _ = kernels.batch_norm_grad_columns(*of_norm)
+    for needed in (False, True):
+        rest = (x, weight, False, needed, not needed, 1)
+        torch.library.opcheck(kernels.linear_grads_normed, (grad, normed, columns, True, *rest))
+
+
+PROGRAM = """
+import torch
+from pyg_batchgnn import ops
+from tests.ops.test_folded_norm import TOLERANCE, error, example, reference, results
+
+for dtype, tolerance in TOLERANCE.items():
+    x, parameters, grad = example(700, 20, 47, dtype, 1.0)
+    for learns in (False, True):
+        x.requires_grad_(learns)
+        found = results(x, parameters, grad, relu=True)
+        wanted = reference(x, parameters, grad, found[0] > 0)
+        for place in (0, 1, 2, 3, 5, 6, 7)[: 6 + learns]:
+            assert error(found[place], wanted[place]) < tolerance, (dtype, learns, place)
+print(ops.simd_level())
+"""
+
+
+@pytest.mark.parametrize(("level", "bits"), [("avx2", {"0", "256"}), ("baseline", {"0"})])
+def test_every_level(level: str, bits: set[str]) -> None:
+    environment = {**os.environ, "PYG_BATCHGNN_SIMD": level}
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() in bits
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda x, w: ops.linear_norm(x.half().requires_grad_(), w), TypeError, ["float16", "gradient"]),
+        (lambda x, w: ops.linear_norm(x, w[:, :2]), ValueError, ["[5, 3]", "[4, 2]"]),
+        (lambda x, w: ops.linear_norm(x.double(), w), TypeError, ["float64"]),
+        (lambda x, w: ops.linear_norm(x, w, scale=torch.ones(3)), ValueError, ["scale", "[4]", "[3]"]),
+        (lambda x, w: ops.linear_norm(x, w, out_dtype=torch.float64), TypeError, ["float32", "float64"]),
+        (lambda x, w: ops.linear_norm(x, w, out_dtype=torch.float16), TypeError, ["float16"]),
+    ],
+)
+def test_refused(call: Callable[[Tensor, Tensor], Any], kind: type[Exception], words: list[str]) -> None:
+    with pytest.raises(kind) as caught:
+        call(torch.randn(5, 3), torch.randn(4, 3))
+    assert all(word in str(caught.value) for word in words), caught.value
