@@ -12,7 +12,6 @@ from meters import peak_bytes, release_free_memory, reset_peak, resident_bytes
 from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.nn import GCN, GIN, SAGE, NativeModel
-from pyg_batchgnn.store import DistGraphStore
 from ranks_worker import Answer, Graph, Meter, answer_with, train_epochs
 
 #: By model, what its first layer aggregates by.
@@ -22,7 +21,6 @@ KINDS = {"sage": "mean", "gcn": "symmetric", "gin": "sum"}
 def initialisation(comm: Communicator, options: Answer) -> Answer:
     """Make the cache of every model, one after the other."""
     graph = Graph(comm, options)
-    stores = graph.features, DistGraphStore(graph.part, comm)
     found = {}
     warming = options["models"][:1]  # unmeasured: connections, pages
     for model in [*warming, *options["models"]]:
@@ -30,8 +28,7 @@ def initialisation(comm: Communicator, options: Answer) -> Answer:
         before = resident_bytes()
         reset_peak()
         meter = Meter(comm)
-        budget = options["memory_budget"]
-        cache = AggregationCache.build(stores, KINDS[model], memory_budget=budget, threads=1)
+        cache = graph.aggregates(KINDS[model], options["memory_budget"])
         figures = meter.stop()
         found[model] = {**figures, "bytes": cache.nbytes, "peak": peak_bytes() - before}
     return found
@@ -52,9 +49,7 @@ class Setting:
 
     def _cache(self, model: str) -> AggregationCache:
         if model not in self.caches:
-            stores = self.graph.features, DistGraphStore(self.graph.part, self.graph.comm)
-            budget = self.options["memory_budget"]
-            self.caches[model] = AggregationCache.build(stores, KINDS[model], memory_budget=budget, threads=1)
+            self.caches[model] = self.graph.aggregates(KINDS[model], self.options["memory_budget"])
         return self.caches[model]
 
 

@@ -14,6 +14,7 @@ import os
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from distributed import Bench
 from graphs import GraphFolder
 from machine import describe
 from prepare import dataset_folder
+from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.planner import Machine, Network, Prediction, Probe, Setting, Workload, predict
@@ -34,12 +36,16 @@ from pyg_batchgnn.planner.probe import probe_graph
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import CscGraph
 from ranks import World
+from settings import HERE
 
-RANKS = 4
+RANKS, WORKER = 4, HERE / "planning_worker.py"
+
+KINDS = (Aggregation.MEAN, Aggregation.SYMMETRIC)
 
 
 def settings(features: int, nodes: int, group: int) -> list[Setting]:
-    """What is compared: B, ``group`` as B and as F below B, hybrid, a cache of a tenth of all rows."""
+    """What is compared: B, ``group`` as B and as F below B, hybrid, a cache of a tenth of all rows,
+    aggregates of SAGE (beside each node's own features) and of GCN (in place of them)."""
     cache = features * nodes // 10
     return [
         Setting(1),
@@ -48,6 +54,7 @@ def settings(features: int, nodes: int, group: int) -> list[Setting]:
         Setting(0, group),
         Setting(0),
         Setting(0, feature_cache=cache),
+        *(Setting(size, aggregation=kind) for kind in KINDS for size in (1, 0)),
         Setting(1, hybrid=True),
         Setting(0, hybrid=True),
     ]
@@ -57,7 +64,7 @@ def opened(name: str) -> GraphFolder:
     """A folder of arrays, or a data set of the project by name."""
     if Path(name).is_dir():
         return GraphFolder.open(name)
-    return dataset_folder(re.sub(r"[^\w]+", "-", name.partition(":")[0]), name)
+    return dataset_folder(re.sub(r"[^\w]+", "-", name), name)
 
 
 def as_dataset(graph: GraphFolder) -> Dataset:
@@ -105,7 +112,7 @@ def measure(bench: Bench, network: str, epochs: int, chosen: Sequence[Setting]) 
         some = [setting for setting in chosen if setting.hybrid is hybrid]
         if not some:
             continue
-        with World(RANKS, network).standing() as world:
+        with World(RANKS, network, worker=WORKER).standing() as world:
             plain = [vars(setting) for setting in some]
             of_ranks = bench.job(world, "planned", settings=plain, hybrid=hybrid, epochs=epochs)
         for at, setting in enumerate(some):
@@ -132,6 +139,8 @@ def compared(of_ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "topology_bytes": mean("topology", "bytes"),
         "feature_bytes": mean("features", "bytes"),
         "memory": max(one["peak"] for one in of_ranks),
+        "resident": max(one["resident"] for one in of_ranks),
+        "blocks": max(one["blocks"] for one in of_ranks),
         "preparation": max(one["wall"] for one in of_ranks),
         "cpu": sum(one["cpu"] for one in of_ranks),
     }
@@ -172,6 +181,9 @@ def run(graph: GraphFolder, options: argparse.Namespace) -> dict[str, Any]:
         print(f"  {vars(setting)}: {told:.2f} s foretold, {seen:.2f} s measured", flush=True)
     return {
         "series": series,
+        # All that forecasts are made of, so that another model can be tried on the same runs.
+        "workload": asdict(workload),
+        "probe": asdict(probe),
         "machine_speeds": vars(machine),
         "samples": options.samples,
         "network": options.network,

@@ -24,6 +24,7 @@ def name_of(setting: Result) -> str:
     words = [f"B = {setting['macrobatch'] or 'all'}"]
     words += [f"F = {setting['fetch']}"] if setting["fetch"] else []
     words += ["hybrid"] if setting["hybrid"] else []
+    words += [f"aggregates by {setting['aggregation']}"] if setting["aggregation"] else []
     words += [f"cache {setting['feature_cache'] / 1e6:.1f} MB"] if setting["feature_cache"] else []
     return ", ".join(words)
 

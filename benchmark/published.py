@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.planner import (
     Degrees,
     Machine,
@@ -112,7 +113,8 @@ def forecasts(ranks: int, aggregation: bool) -> tuple[Prediction, Prediction]:
     machine = scaled(machine, probe)
     # Two macrobatches on two ranks, as the paper says; else all minibatches at once.
     half = -(-PAPERS.minibatches(probe.seeds) // 2)
-    setting = Setting(half if ranks == 2 and not aggregation else 0, aggregation=aggregation)
+    kept = Aggregation.MEAN if aggregation else None
+    setting = Setting(half if ranks == 2 and not aggregation else 0, aggregation=kept)
     return (
         predict(PAPERS, probe, machine, network, setting),
         predict(PAPERS, with_table_5(probe), machine, network, setting),

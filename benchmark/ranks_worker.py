@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from meters import peak_bytes, release_free_memory, reset_peak, resident_bytes
-from pyg_batchgnn import MacrobatchNeighborLoader, ops
+from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator, Counts, Header, Kind, gradient_hook
 from pyg_batchgnn.data import load_dataset
 from pyg_batchgnn.nn.models import SAGE
@@ -146,6 +146,11 @@ class Graph:
             **{"fetch_size": size, **arguments},
         )
 
+    def aggregates(self, kind: str, memory_budget: int | None = None) -> AggregationCache:
+        """Makes an aggregation cache; collective."""
+        stores = self.features, DistGraphStore(self.part, self.comm)
+        return AggregationCache.build(stores, kind, memory_budget=memory_budget, threads=1)
+
 
 def preparation(comm: Communicator, options: Answer) -> list[Answer]:
     """Prepare an epoch's minibatches, features and all, for every macrobatch size."""
@@ -175,29 +180,6 @@ def preparation(comm: Communicator, options: Answer) -> list[Answer]:
                 "phases": dataclasses.asdict(loader.stats().total),
             }
         )
-        del loader
-    return found
-
-
-def planned(comm: Communicator, options: Answer) -> list[Answer]:
-    """Prepare some epochs with each setting of a plan, of which the last counts."""
-    graph = Graph(comm, options)
-    found = []
-    for setting in options["settings"]:
-        ops.empty_cache()
-        release_free_memory()
-        reset_peak()
-        macrobatch, cache = setting["macrobatch"] or 1 << 20, setting["feature_cache"] or None
-        fetch = setting["fetch"] or macrobatch
-        loader = graph.loader(macrobatch, fetch_size=fetch, feature_cache=cache)
-        for _ in range(options["epochs"] - 1):
-            sum(1 for _ in loader)
-        before = loader.stats().total.rows_fetched
-        meter = Meter(comm)
-        minibatches = sum(1 for _ in loader)
-        figures = meter.stop()
-        rows = loader.stats().total.rows_fetched - before
-        found.append({**figures, "minibatches": minibatches, "peak": peak_bytes(), "rows_fetched": rows})
         del loader
     return found
 
@@ -256,7 +238,6 @@ def lap(phases: dict[str, float], name: str, last: float) -> float:
 JOBS: dict[str, Callable[[Communicator, Answer], Any]] = {
     "partitioning": partitioning,
     "preparation": preparation,
-    "planned": planned,
     "training": training,
 }
 

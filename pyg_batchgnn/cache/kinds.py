@@ -24,6 +24,11 @@ class Aggregation(str, enum.Enum):
         """The name under which minibatches carry it, as native layers know it."""
         return f"x_{self.value}"
 
+    @property
+    def holds_own_row(self) -> bool:
+        """Whether a node's aggregate has its own row in it, so that nothing travels beside it."""
+        return self is Aggregation.SYMMETRIC
+
     @classmethod
     def parse(cls, given: Any) -> Aggregation:
         """An aggregation by name.

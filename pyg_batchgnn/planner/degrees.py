@@ -193,7 +193,8 @@ def _depth(
         links,
         tuple(away * part for part in nodes[:-1]),
         tuple(away * part for part in edges),
-        8 * count + 8 * expanded + 4 * links,
+        expanded,
+        min(expanded + edges[-1], float(workload.nodes)),
         DegreeOverlap(work, degrees, replacement),
         DegreeOverlap(work, degrees, replacement, remote, workload.own_seeds),
     )

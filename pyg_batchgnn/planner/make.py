@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 
 import torch
 
+from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.planner.machine import Machine, Network
@@ -15,6 +15,7 @@ from pyg_batchgnn.planner.owners import owners_of
 from pyg_batchgnn.planner.probe import SAMPLES, probe_graph
 from pyg_batchgnn.planner.report import Plan
 from pyg_batchgnn.planner.search import Choices, search
+from pyg_batchgnn.planner.step import network_of
 from pyg_batchgnn.planner.workload import Probe, Workload
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import CscGraph
@@ -58,10 +59,10 @@ def plan(
         replacement: of sampling.
         drop_last: whether a last, smaller minibatch is left out.
         own_seeds: whether ranks train the nodes that they own (schedule "local").
-        hidden: width of the GraphSAGE layers whose training is timed; 0: only preparing minibatches is
-            predicted.
+        hidden: width of the layers whose training is timed; 0: only preparing minibatches is predicted.
         policies: by which nodes may be owned, or folders of saved partitions.
-        choices: what else is tried; all there is where None.
+        choices: what else is tried; all there is where None. The aggregation cache among it says whose
+            layers are timed: GraphSAGE's by default.
         samples: minibatches that are looked at for each policy.
         progress: called with a few words as each stage begins.
 
@@ -71,10 +72,12 @@ def plan(
     """
     tell = progress or (lambda _: None)
     _check(ranks, ranks_per_host, cores, batch_size, dataset)
+    choices = choices or Choices()
+    kind = next((one for one in choices.aggregation if one is not None), Aggregation.MEAN)
     tell("sorting edges by destination")
     graph = CscGraph.from_edge_index(dataset.edge_index, dataset.num_nodes)
     workload = workload_of(
-        dataset, tuple(fanouts), batch_size, hidden, drop_last=drop_last, own_seeds=own_seeds
+        dataset, tuple(fanouts), batch_size, hidden, drop_last=drop_last, own_seeds=own_seeds, kind=kind
     )
     training, probes = dataset.train_idx.to(torch.int64), dict[str, Probe]()
     with Communicator.create("plan") as comm:
@@ -96,9 +99,10 @@ def plan(
                 replacement=replacement,
                 hidden=hidden,
                 classes=dataset.num_classes,
+                kind=kind,
             )
     machine = machine.on(cores, memory)
-    found = search(workload, probes, machine, network, choices or Choices())
+    found = search(workload, probes, machine, network, choices)
     return Plan(workload, ranks, machine, network, probes, found)
 
 
@@ -111,12 +115,14 @@ def workload_of(
     drop_last: bool = True,
     own_seeds: bool = True,
     masks: int = 0,
+    kind: Aggregation = Aggregation.MEAN,
 ) -> Workload:
-    """A data set's numbers; ``masks`` are bytes of a node that are fetched beside features and label."""
+    """A data set's numbers; ``masks`` are bytes of a node that are fetched beside features and label, and
+    ``kind`` tells what network is trained."""
     columns = dataset.num_features
     itemsize = 4 if dataset.x is None else dataset.x.dtype.itemsize
-    widths = [columns, *[hidden] * (len(fanouts) - 1), dataset.num_classes]
-    parameters = sum(2 * into * out + out for into, out in itertools.pairwise(widths)) if hidden else 0
+    shape = (columns, hidden, dataset.num_classes, len(fanouts))
+    parameters = sum(one.numel() for one in network_of(kind, *shape).parameters()) if hidden else 0
     return Workload(
         name=dataset.name,
         nodes=dataset.num_nodes,

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.nn.models import SAGE
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.planner.machine import Machine
+from pyg_batchgnn.planner.resident import resident_bytes
+from pyg_batchgnn.planner.step import Step
 from pyg_batchgnn.planner.workload import Workload
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, Minibatch, RelaySampler, Replacement, SamplingPlan
+from pyg_batchgnn.sample import Layout, MacrobatchSampler, RelaySampler, Replacement, SamplingPlan
 from pyg_batchgnn.store import CscGraph
 
 #: Minibatches that are timed together, table rows at most, bytes sent, and how often anything is done.
@@ -35,6 +34,7 @@ def measure_machine(
     replacement: Replacement = Replacement.WITH,
     hidden: int = 0,
     classes: int = 2,
+    kind: Aggregation = Aggregation.MEAN,
 ) -> Machine:
     """What one core of this machine does.
 
@@ -44,8 +44,9 @@ def measure_machine(
         training: [s] int64 training nodes.
         comm: of this process alone.
         replacement: of sampling.
-        hidden: width of the GraphSAGE layers whose training step is timed; 0: none is.
-        classes: that it tells apart.
+        hidden: width of the layers whose training step is timed; 0: none is.
+        classes: that they tell apart.
+        kind: by which they aggregate: mean for SAGE.
     """
     plan = SamplingPlan(workload.fanouts, replacement)
     order = torch.randperm(training.numel(), generator=torch.Generator().manual_seed(1))
@@ -60,7 +61,13 @@ def measure_machine(
     relayed = _seconds(lambda: relay.sample(seeds, seeds, 0, 0))
     distinct = _seconds(lambda: ops.unique_nodes([one.node for one in sampled], graph.num_nodes))
     gather, copy = _row_rates(max(workload.features, 4))
-    forward, backward = _step(sampled[0], workload, hidden, classes) if hidden else (0.0, 0.0)
+    forward, backward, cached = 0.0, 0.0, 0.0
+    if hidden:
+        step = Step(kind, max(workload.features // 4, 1), hidden, classes, plan.num_hops)
+        forward, backward = step.seconds(sampled[0])
+        if plan.num_hops > 1:
+            short = MacrobatchSampler(graph, plan.without_last_hop(), 0, 1, Layout.CSC)
+            cached = sum(step.seconds(short.sample(seeds[:1], 0)[0]))
     return Machine(
         relay_edge=relayed / max(edges, 1),
         local_edge=local / max(edges, 1),
@@ -70,7 +77,8 @@ def measure_machine(
         wire=_wire(),
         forward=forward,
         backward=backward,
-        resident=_resident(),
+        first_layer=max(0.0, 1 - cached / (forward + backward)) if cached else 0.0,
+        resident=resident_bytes(),
     )
 
 
@@ -132,41 +140,3 @@ def _wire() -> float:
             sender.sendall(data)
         thread.join()
         return (time.process_time() - begin) / _SENT / 2
-
-
-def _step(minibatch: Minibatch, workload: Workload, hidden: int, classes: int) -> tuple[float, float]:
-    """Seconds of one core for a training step's forward half, and for the other with its update."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return _timed_step(minibatch, max(workload.features // 4, 1), workload, hidden, classes)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _timed_step(
-    minibatch: Minibatch, columns: int, workload: Workload, hidden: int, classes: int
-) -> tuple[float, float]:
-    model = SAGE(columns, hidden, classes, len(workload.fanouts), dropout=0.5)
-    optimiser = torch.optim.Adam(model.parameters())
-    x = torch.ones(minibatch.num_nodes, columns)
-    target = torch.zeros(minibatch.batch_size, dtype=torch.int64)
-    best: Sequence[float] = (float("inf"), float("inf"))
-    for _ in range(_TIMES):
-        begin = time.perf_counter()
-        loss = F.cross_entropy(model(minibatch, x=x), target)
-        middle = time.perf_counter()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        best = min(best, (middle - begin, time.perf_counter() - middle), key=sum)
-    return best[0], best[1]
-
-
-def _resident() -> float:
-    """Bytes that a process takes which has loaded what a rank needs, and no graph."""
-    code = "import psutil, pyg_batchgnn, pyg_batchgnn.nn.models, torch.nn.parallel.distributed; "
-    code += "pyg_batchgnn.MacrobatchNeighborLoader; "
-    code += "print(psutil.Process().memory_info().rss)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return float(done.stdout)

@@ -25,7 +25,7 @@ def predict(
 ) -> Prediction:
     """An epoch with a setting, of the rank that has the most to do."""
     minibatches = workload.minibatches(probe.seeds)
-    depth = probe.inner if setting.aggregation else probe.full
+    depth = probe.full if setting.aggregation is None else probe.inner
     groups = _groups(workload, probe, setting)
     kept = setting.feature_cache / (row_bytes(workload, setting) + 8)
     full = workload.fullness(probe.seeds)
@@ -41,7 +41,7 @@ def predict(
     )
     gradients = 2 * 4.0 * workload.parameters * (probe.ranks - 1) / probe.ranks * minibatches
     seconds = seconds_of(workload, probe, machine, network, setting, told, traffic, depth, gradients)
-    memory = memory_of(workload, probe, machine, setting, depth, minibatches, traffic.topology)
+    memory = memory_of(workload, probe, machine, setting, depth)
     return Prediction(
         setting,
         minibatches,

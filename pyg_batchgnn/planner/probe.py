@@ -77,15 +77,15 @@ def _seed_lists(mine: Tensor, batch_size: int, samples: int) -> list[Tensor]:
 def _depth(sampled: Sequence[Minibatch], hops: int, away: Tensor, remote: Tensor) -> Depth:
     """The first hops of sampled minibatches."""
     times = torch.zeros(away.numel(), dtype=torch.int64)
-    nodes = edges = nbytes = 0.0
+    nodes = edges = expanded = room = 0.0
     asked, answered = torch.zeros(hops), torch.zeros(hops)
     for one in sampled:
         count, links = sum(one.nodes_per_hop[: hops + 1]), sum(one.edges_per_hop[:hops])
-        expanded = sum(one.nodes_per_hop[:hops])
+        before = sum(one.nodes_per_hop[:hops])
         node = one.node[:count]
         times[node.unique()] += 1
         nodes, edges = nodes + count, edges + links
-        nbytes += 8 * count + 8 * (expanded + 1) + 4 * links
+        expanded, room = expanded + before, room + min(before + one.edges_per_hop[hops - 1], away.numel())
         degree = one.indptr.diff()
         first = 0
         for hop in range(hops):
@@ -99,7 +99,8 @@ def _depth(sampled: Sequence[Minibatch], hops: int, away: Tensor, remote: Tensor
         edges / number,
         tuple((asked / number).tolist()),
         tuple((answered / number).tolist()),
-        nbytes / number,
+        expanded / number,
+        room / number,
         growth_of(times.numpy(), number, float(times.numel())),
         growth_of(times[remote].numpy(), number, float(int(remote.sum()))),
     )

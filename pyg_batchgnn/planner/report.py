@@ -12,8 +12,9 @@ from rich.box import SIMPLE
 from rich.filesize import decimal
 from rich.table import Table
 
+from pyg_batchgnn.planner.advice import aggregation_advice
 from pyg_batchgnn.planner.machine import Machine, Network
-from pyg_batchgnn.planner.search import aggregation_gain, best
+from pyg_batchgnn.planner.search import best
 from pyg_batchgnn.planner.setting import Prediction, Setting
 from pyg_batchgnn.planner.workload import Probe, Workload
 
@@ -59,14 +60,7 @@ class Plan:
             f"{found.preparation:.2f} s prepare minibatches; {decimal(int(found.memory))} a rank.",
             f"  batchgnn train {' '.join(options(found.setting))}",
         ]
-        gain = aggregation_gain(self.predictions, found)
-        if gain is not None:
-            verdict = "is worth a try" if gain > 1.05 else "is not worth it"
-            lines.append(
-                f"The aggregation cache, which changes what the first layer computes, {verdict} here: "
-                f"{gain:.2f}x."
-            )
-        return lines
+        return lines + aggregation_advice(self.predictions, found)
 
     def table(self, lines: int = _LINES) -> Table:
         """The fastest settings."""

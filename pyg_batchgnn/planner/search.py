@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.planner.machine import Machine, Network
 from pyg_batchgnn.planner.model import predict
 from pyg_batchgnn.planner.setting import Prediction, Setting
@@ -23,14 +24,15 @@ class Choices:
         macrobatches: B; 0: all.
         fetches: F as a share of B.
         hybrid: with the topology on every host or without.
-        aggregation: with the aggregation cache or without.
+        aggregation: with which aggregation cache, None for without: that of the model which is trained, mean
+            for SAGE, symmetric for GCN, sum for GIN.
         feature_caches: bytes.
     """
 
     macrobatches: Sequence[int] = (1, 8, 32, 128, 0)
     fetches: Sequence[float] = (1.0, 0.25)
     hybrid: Sequence[bool] = (False, True)
-    aggregation: Sequence[bool] = (False, True)
+    aggregation: Sequence[Aggregation | None] = (None, Aggregation.MEAN)
     feature_caches: Sequence[int] = (0,)
 
     def settings(self, policy: str, minibatches: int) -> list[Setting]:
@@ -60,6 +62,7 @@ def search(
         predict(workload, probe, machine, network, setting)
         for policy, probe in probes.items()
         for setting in choices.settings(policy, workload.minibatches(probe.seeds))
+        if setting.aggregation is None or len(workload.fanouts) > 1  # which leaves a hop to sample
     ]
     return sorted(found, key=lambda one: (not one.fits, one.epoch))
 
@@ -67,21 +70,11 @@ def search(
 def best(predictions: Iterable[Prediction]) -> Prediction | None:
     """The fastest that fits in memory and computes what training without caches computes; of those that are
     nearly as fast the one that is least trouble."""
-    able = [one for one in predictions if one.fits and not one.setting.aggregation]
+    able = [one for one in predictions if one.fits and one.setting.aggregation is None]
     if not able:
         return None
     limit = min(one.epoch for one in able) * (1 + _WORTH)
     return min((one for one in able if one.epoch <= limit), key=_trouble)
-
-
-def aggregation_gain(predictions: Iterable[Prediction], beside: Prediction) -> float | None:
-    """How many times as fast the aggregation cache makes the epoch of a setting; None where it was not tried
-    or does not fit."""
-    for one in predictions:
-        same = Setting(**{**vars(one.setting), "aggregation": False}) == beside.setting
-        if same and one.setting.aggregation and one.fits:
-            return beside.epoch / one.epoch
-    return None
 
 
 def _trouble(prediction: Prediction) -> tuple[bool, bool, float, float]:

@@ -51,7 +51,7 @@ def seconds_of(
         moving = max(size / network.rate, 2 * size * machine.wire / whole)
         return moving + number * (2 * network.latency + machine.exchange / min(machine.cores, 1))
 
-    less = machine.first_layer if setting.aggregation else 0.0
+    less = 0.0 if setting.aggregation is None else machine.first_layer
     return {
         "sample": minibatches * depth.edges * edge / sampling
         + made * machine.macrobatch / min(machine.cores, 1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.planner.workload import Probe, Workload
 
 
@@ -17,7 +18,7 @@ class Setting:
         fetch: F, minibatches whose rows are fetched together, at most B; 0: B.
         policy: who owns which node.
         hybrid: whether every host has the whole topology.
-        aggregation: whether aggregates of the input are kept (appendix C).
+        aggregation: of the input, that is kept (appendix C); None: none.
         feature_cache: bytes of remote rows that a rank keeps.
     """
 
@@ -25,7 +26,7 @@ class Setting:
     fetch: int = 0
     policy: str = "random"
     hybrid: bool = False
-    aggregation: bool = False
+    aggregation: Aggregation | None = None
     feature_cache: int = 0
 
 
@@ -91,7 +92,7 @@ def sizes(minibatches: int, macrobatch: int, fetch: int) -> list[list[int]]:
 def rounds(workload: Workload, probe: Probe, setting: Setting, minibatches: int) -> Rounds:
     """Exact (docs/distributed.md): 2(L - 1) or 2L a macrobatch, 2 a fetch group."""
     made = sizes(minibatches, setting.macrobatch, setting.fetch)
-    hops = len(workload.fanouts) - int(setting.aggregation)
+    hops = len(workload.fanouts) - int(setting.aggregation is not None)
     relays = max(hops - int(workload.own_seeds), 0)
     alone = probe.ranks == 1 or setting.hybrid
     lookup = 0 if workload.own_seeds or setting.hybrid else 2
@@ -99,7 +100,9 @@ def rounds(workload: Workload, probe: Probe, setting: Setting, minibatches: int)
 
 
 def row_bytes(workload: Workload, setting: Setting) -> int:
-    """Of a node on the wire: attributes, the original id unless it is known, padded to the widest number."""
-    features = workload.features * (2 if setting.aggregation else 1)
+    """Of a node on the wire: attributes, aggregates beside its own features unless they hold them, the
+    original id unless it is known, padded to the widest number."""
+    kept = setting.aggregation
+    features = workload.features * (1 if kept is None or kept.holds_own_row else 2)
     own = features + workload.attributes + (0 if setting.hybrid else workload.id_bytes)
     return -(-own // 8) * 8

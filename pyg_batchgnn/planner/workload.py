@@ -94,7 +94,8 @@ class Depth:
         nodes, edges: in it.
         asked: by hop, nodes of other ranks whose in-edges it needs.
         answered: by hop, in-edges of these.
-        nbytes: of its tensors, features not counted.
+        expanded: nodes whose in-edges are in it.
+        room: nodes that it has room for while it is sampled: one for every edge of the last hop.
         distinct: growth of the nodes when minibatches are fetched together.
         remote: the same of nodes of other hosts.
     """
@@ -103,7 +104,8 @@ class Depth:
     edges: float
     asked: tuple[float, ...]
     answered: tuple[float, ...]
-    nbytes: float
+    expanded: float
+    room: float
     distinct: Overlap
     remote: Overlap
 

@@ -11,7 +11,7 @@ from pyg_batchgnn.cache import Aggregation, AggregationCache
 from pyg_batchgnn.train.config import CacheKind, ModelKind, TrainConfig
 
 #: What the first layer of a model aggregates by.
-_OF_MODEL = {
+OF_MODEL = {
     ModelKind.SAGE: Aggregation.MEAN,
     ModelKind.GCN: Aggregation.SYMMETRIC,
     ModelKind.GIN: Aggregation.SUM,
@@ -34,7 +34,7 @@ def aggregation_cache(
     sampling = config.sampling
     if sampling.cache is CacheKind.OFF:
         return None, []
-    kind, began = _OF_MODEL[config.model.kind], time.perf_counter()
+    kind, began = OF_MODEL[config.model.kind], time.perf_counter()
     how: dict[str, Any] = {
         "memory_budget": sampling.memory_budget,
         "threads": config.run.threads,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyg_batchgnn import MacrobatchNeighborLoader
+from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator, Kind
 from pyg_batchgnn.data import load_dataset
 from pyg_batchgnn.partition import partition
@@ -18,16 +18,20 @@ def prepare(dataset: str, settings: list[dict[str, Any]], arguments: dict[str, A
         part = partition(load_dataset(dataset), "random", comm=comm)
         features, whole = DistFeatureStore(part, comm), replicate_topology(part, comm)
         for setting in settings:
+            kind, stores = setting["aggregation"], (features, DistGraphStore(part, comm))
+            kept = AggregationCache.build(stores, kind) if kind else None
+            names = ["y"] if kept is not None and kept.kind.holds_own_row else ["x", "y"]
             loader = MacrobatchNeighborLoader(
                 (features, DistGraphStore(part, comm, whole if setting["hybrid"] else None)),
                 input_nodes="train",
                 shuffle=True,
                 seed=0,
                 export="native",
-                attributes=["x", "y"],
+                attributes=names,
                 macrobatch_size=setting["macrobatch"] or 1000,
                 fetch_size=setting["fetch"] or setting["macrobatch"] or 1000,
                 feature_cache=setting["feature_cache"] or None,
+                aggregation_cache=kept,
                 **arguments,
             )
             before = comm.counters.snapshot()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import pyg_batchgnn
+from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.data import load_dataset
 from pyg_batchgnn.planner import Choices, Machine, Network, Plan, Setting, predict
 from pyg_batchgnn.sample import Replacement
@@ -18,7 +19,17 @@ from tests.comm.ranks import run_ranks
 from tests.train.runs import batchgnn
 
 GRAPH = "generated:nodes=6000,features=32,classes=4,seed=3"
-SETTINGS = [Setting(1), Setting(4, 2), Setting(0), Setting(2, hybrid=True), Setting(1, feature_cache=60_000)]
+SETTINGS = [
+    Setting(1),
+    Setting(4, 2),
+    Setting(0),
+    Setting(2, hybrid=True),
+    Setting(1, feature_cache=60_000),
+    Setting(1, aggregation=Aggregation.MEAN),
+    Setting(0, aggregation=Aggregation.MEAN),
+    Setting(0, aggregation=Aggregation.SYMMETRIC),
+    Setting(2, hybrid=True, aggregation=Aggregation.SUM),
+]
 
 
 def planned(ranks: int, own_seeds: bool = True, replacement: Replacement = Replacement.WITH) -> Plan:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.data import load_dataset
 from pyg_batchgnn.planner import Choices, Machine, Network, plan
 from pyg_batchgnn.planner.probe import SAMPLES
 from pyg_batchgnn.sample import Replacement
+from pyg_batchgnn.train.aggregates import OF_MODEL
 from pyg_batchgnn.train.cli.options import parse_bytes
+from pyg_batchgnn.train.config import ModelKind
 from pyg_batchgnn.train.errors import TrainError
 
 _CLUSTER, _TRAINING, _TRIED = "The cluster", "What is trained", "What is tried"
@@ -54,6 +57,9 @@ def plan_command(
     replacement: Annotated[Replacement, typer.Option(help="Of sampling.", rich_help_panel=_TRAINING)] = (
         Replacement.WITH
     ),
+    model: Annotated[
+        ModelKind, typer.Option(help="Whose layers; not gat.", rich_help_panel=_TRAINING)
+    ] = ModelKind.SAGE,
     hidden: Annotated[
         int, typer.Option(help="Width of the layers; 0: do not time them.", min=0, rich_help_panel=_TRAINING)
     ] = 256,
@@ -82,7 +88,7 @@ def plan_command(
     Looks at some minibatches of the graph, measures for a few seconds what a
     core of this machine does, and computes for each B and F, partition,
     hybrid or not, cache or not: rounds, rows and bytes that travel, memory of
-    a rank, and seconds of an epoch of GraphSAGE by phase.
+    a rank, and seconds of an epoch by phase.
 
     [bold]Examples[/bold]
 
@@ -94,9 +100,9 @@ def plan_command(
     """
     console = Console()
     caches = (0, *(parse_bytes(text) for text in feature_cache or ()))
-    tried = Choices(feature_caches=caches)
+    tried = Choices(feature_caches=caches, aggregation=(None, _aggregation(model)))
     if macrobatch:
-        tried = Choices(macrobatches=macrobatch, feature_caches=caches)
+        tried = dataclasses.replace(tried, macrobatches=macrobatch)
     fanouts = _fanouts(fanout)
     speeds = None if machine is None else _read_machine(machine)
     network = Network(parse_rate(bandwidth), latency * 1e-6)
@@ -147,6 +153,12 @@ def parse_rate(text: str) -> float:
     return rate
 
 
+def _aggregation(model: ModelKind) -> Aggregation:
+    if model not in OF_MODEL:
+        raise TrainError(f"--model is {model.value}, but only sage, gcn and gin can be planned")
+    return OF_MODEL[model]
+
+
 def _fanouts(text: str) -> tuple[int, ...]:
     try:
         numbers = tuple(int(word) for word in text.split(","))
@@ -163,7 +175,7 @@ def _read_machine(path: Path) -> Machine:
     except (OSError, ValueError) as error:
         raise TrainError(f"{path}: cannot be read as JSON: {error}") from None
     values = values.get("machine", values) if isinstance(values, dict) else values
-    known = [field.name for field in fields(Machine)]
+    known = [field.name for field in dataclasses.fields(Machine)]
     if not isinstance(values, dict) or not set(values) <= set(known):
         raise TrainError(f"{path}: must be an object of numbers named {', '.join(known)}")
     if not all(isinstance(value, (int, float)) and value >= 0 for value in values.values()):

@@ -1,0 +1,70 @@
+"""What the aggregation cache would do, in sentences."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from rich.filesize import decimal
+
+from pyg_batchgnn.planner.setting import Prediction
+
+#: By how much an epoch must change for a word in favour, or against.
+_WORTH = 1.05
+
+
+def with_aggregates(predictions: Sequence[Prediction], plain: Prediction) -> Prediction | None:
+    """The same setting with an aggregation cache; None where none was tried."""
+    for one in predictions:
+        kept = one.setting.aggregation is not None
+        if kept and dataclasses.replace(one.setting, aggregation=None) == plain.setting:
+            return one
+    return None
+
+
+def aggregation_advice(predictions: Sequence[Prediction], chosen: Prediction) -> list[str]:
+    """Of the recommended setting, and of the same with the fewest minibatches together, where the cache has
+    most to spare (appendix C)."""
+    setting = chosen.setting
+    alike = [one for one in predictions if _but_for_sizes(one) == _but_for_sizes(chosen)]
+    least = min(alike, key=lambda one: (one.setting.macrobatch or one.minibatches, one.setting.fetch))
+    plain = [chosen] if least.setting == setting else [chosen, least]
+    pairs = [(one, with_aggregates(predictions, one)) for one in plain]
+    return [_verdict(one, kept) for one, kept in pairs if kept is not None]
+
+
+def _but_for_sizes(prediction: Prediction) -> object:
+    return dataclasses.replace(prediction.setting, macrobatch=0, fetch=0)
+
+
+def _verdict(plain: Prediction, kept: Prediction) -> str:
+    """Whether a setting is better with the cache, and by what bytes and seconds."""
+    where = f"with B = {plain.setting.macrobatch or 'all'}"
+    gain = plain.epoch / max(kept.epoch, 1e-9)
+    if gain > _WORTH:
+        words = (
+            f"The aggregation cache, which changes what the first layer computes, is worth a try {where} "
+            f"({gain:.2f}x)"
+        )
+    elif gain < 1 / _WORTH:
+        words = f"Advised against: the aggregation cache {where} ({gain:.2f}x)"
+    else:
+        words = f"The aggregation cache is not worth it {where} ({gain:.2f}x)"
+    return f"{words}: {_compared(plain, kept)}."
+
+
+def _compared(plain: Prediction, kept: Prediction) -> str:
+    numbers = (
+        f"{_received(kept)} to a rank instead of {_received(plain)}, {kept.epoch:.2f} s an epoch instead "
+        f"of {plain.epoch:.2f}"
+    )
+    if kept.feature_bytes > plain.feature_bytes:
+        share = kept.rows / max(plain.rows, 1.0)
+        numbers += f", because rows are twice as wide and {share:.0%} as many are still needed"
+    if not kept.fits:
+        numbers += f"; it needs {decimal(int(kept.memory))} a rank, which is not there"
+    return numbers
+
+
+def _received(prediction: Prediction) -> str:
+    return decimal(int(prediction.topology_bytes + prediction.feature_bytes))

@@ -1,0 +1,98 @@
+"""The package's memory of blocks that are used again (csrc/kernels/allocation.cpp), played with sizes alone.
+
+What a process keeps depends on which sizes follow each other: a block that was given back serves a later one
+of its size class or of one of the two below it, and is dropped only where much more is kept than was ever in
+use at once. That makes up to twice as much as is in use, which no factor tells for all settings.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+#: As there: the smallest block, size classes that a kept block may be too large, what may be kept.
+_SMALLEST, _BORROW, _KEEP_FACTOR, _ALWAYS_KEPT = 1024, 2, 1.5, 16 << 20
+#: Where memory is backed by pages of this size, a block's pages are there in whole.
+_HUGE_PAGE = 2 << 20
+_HEADER = 64
+
+
+@dataclass(eq=False)
+class Block:
+    """Memory of a size class; ``touched``: bytes of it that were ever written to."""
+
+    size_class: int
+    touched: int = 0
+
+
+def class_of(size: int) -> int:
+    """Four classes to a doubling."""
+    rounded = max(size, _SMALLEST) - 1
+    log = rounded.bit_length() - 1
+    return (log << 2) + ((rounded >> (log - 2)) & 3) + 1
+
+
+def bytes_of(size_class: int) -> int:
+    """Of a block of a class."""
+    base = 1 << (size_class >> 2)
+    return base + (base >> 2) * (size_class & 3)
+
+
+class Blocks:
+    """Blocks in use and kept.
+
+    Args:
+        live: bytes in use beside what is taken here.
+
+    Attributes:
+        resident: bytes of all of them that were written to.
+        peak: the most that this ever was.
+    """
+
+    def __init__(self, live: int = 0) -> None:
+        self._kept: defaultdict[int, list[Block]] = defaultdict(list)
+        self._live = self._peak_live = live
+        self._cached = 0
+        self.resident = self.peak = 0
+
+    def take(self, size: float) -> Block:
+        """A block that is written to in whole."""
+        wanted = class_of(int(size) + _HEADER)
+        block = self._found(wanted) or self._made(wanted)
+        whole = bytes_of(block.size_class)
+        self._live += whole
+        self._peak_live = max(self._peak_live, self._live)
+        page = _HUGE_PAGE if whole >= _HUGE_PAGE else 1
+        touched = min(whole, -(-(int(size) + _HEADER) // page) * page)
+        self.resident += max(0, touched - block.touched)
+        block.touched = max(block.touched, touched)
+        self.peak = max(self.peak, self.resident)
+        return block
+
+    @property
+    def held(self) -> int:
+        """Bytes of all blocks, in use and kept."""
+        return self._live + self._cached
+
+    def give(self, *blocks: Block) -> None:
+        """They are no longer in use."""
+        for block in blocks:
+            whole = bytes_of(block.size_class)
+            self._live, self._cached = self._live - whole, self._cached + whole
+            self._kept[block.size_class].append(block)
+
+    def _found(self, wanted: int) -> Block | None:
+        for size_class in range(wanted, wanted + _BORROW + 1):
+            if self._kept[size_class]:
+                self._cached -= bytes_of(size_class)
+                return self._kept[size_class].pop()
+        return None
+
+    def _made(self, wanted: int) -> Block:
+        after = self._live + bytes_of(wanted)
+        allowed = _KEEP_FACTOR * max(self._peak_live, after) + _ALWAYS_KEPT - after
+        for size_class in sorted(self._kept, reverse=True):
+            while self._kept[size_class] and self._cached > allowed:
+                self._cached -= bytes_of(size_class)
+                self.resident -= self._kept[size_class].pop().touched
+        return Block(wanted)

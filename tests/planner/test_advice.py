@@ -1,0 +1,70 @@
+"""What is said of the aggregation cache."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from pyg_batchgnn.cache import Aggregation
+from pyg_batchgnn.planner import (
+    Choices,
+    Degrees,
+    Machine,
+    Network,
+    Prediction,
+    Workload,
+    probe_degrees,
+    search,
+)
+from pyg_batchgnn.planner.advice import aggregation_advice, with_aggregates
+from pyg_batchgnn.planner.search import best
+
+#: Minibatches of an epoch that together need nearly every node, as those of the arxiv-like graph do.
+WORK = Workload("w", 40_000, 600_000, 512, 8, 20_000, (15, 10, 5), batch_size=256)
+#: A third of a step goes into the first layer's aggregation.
+MACHINE = Machine(forward=0.001, backward=0.002, first_layer=0.33)
+
+
+def planned(kind: Aggregation, network: Network) -> tuple[list[Prediction], Prediction]:
+    probe = probe_degrees(WORK, Degrees.lognormal(WORK.nodes, WORK.edges, 1.0), 4)
+    choices = Choices(macrobatches=(1, 0), fetches=(1.0,), hybrid=(False,), aggregation=(None, kind))
+    found = search(WORK, {"random": probe}, MACHINE, network, choices)
+    chosen = best(found)
+    assert chosen is not None and chosen.setting.macrobatch == 0
+    return found, chosen
+
+
+@pytest.mark.parametrize("kind", [Aggregation.MEAN, Aggregation.SUM])
+def test_rows_twice_as_wide_are_advised_against_where_all_nodes_are_needed(kind: Aggregation) -> None:
+    found, chosen = planned(kind, Network(125e6))
+    kept = with_aggregates(found, chosen)
+    assert kept is not None and kept.feature_bytes > 1.5 * chosen.feature_bytes
+    every, one = aggregation_advice(found, chosen)
+    assert every.startswith("Advised against: the aggregation cache with B = all")
+    assert "because rows are twice as wide and" in every and "as many are still needed" in every
+    assert f"{kept.epoch:.2f} s an epoch instead of {chosen.epoch:.2f}" in every
+    assert one.startswith(
+        "The aggregation cache, which changes what the first layer computes, is worth a try"
+    )
+    assert "with B = 1 (" in one and "twice" not in one
+
+
+def test_aggregates_in_place_of_features_are_not() -> None:
+    """GCN's."""
+    found, chosen = planned(Aggregation.SYMMETRIC, Network(125e6))
+    kept = with_aggregates(found, chosen)
+    assert kept is not None and kept.feature_bytes <= chosen.feature_bytes
+    for sentence in aggregation_advice(found, chosen):
+        assert "worth a try" in sentence and "twice" not in sentence
+
+
+def test_aggregates_that_do_not_fit() -> None:
+    found, chosen = planned(Aggregation.MEAN, Network(125e6))
+    tight = [dataclasses.replace(one, fits=one.setting.aggregation is None) for one in found]
+    assert all(line.endswith("which is not there.") for line in aggregation_advice(tight, chosen))
+
+
+def test_nothing_is_said_of_what_was_not_tried() -> None:
+    found, chosen = planned(Aggregation.MEAN, Network(125e6))
+    assert aggregation_advice([one for one in found if one.setting.aggregation is None], chosen) == []
