@@ -90,10 +90,7 @@ def look(graph: GraphFolder, options: argparse.Namespace) -> tuple[Workload, Pro
     training = dataset.train_idx.sort().values
     wanted = min(options.seeds or training.numel(), training.numel())
     training = training[torch.arange(wanted) * training.numel() // wanted]
-    present = sum((graph.path / f"{name}_idx.npy").is_file() for name in ("train", "val", "test"))
-    workload = workload_of(
-        dataset, tuple(options.fanouts), options.batch_size, drop_last=False, masks=present
-    )
+    workload = workload_of(dataset, tuple(options.fanouts), options.batch_size, drop_last=False)
     topology = CscGraph.from_csc(graph.colptr, graph.row)
     with Communicator.create("planning") as comm:
         owner = owners_of(dataset, "random", RANKS, comm)

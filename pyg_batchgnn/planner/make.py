@@ -114,11 +114,9 @@ def workload_of(
     *,
     drop_last: bool = True,
     own_seeds: bool = True,
-    masks: int = 0,
     kind: Aggregation = Aggregation.MEAN,
 ) -> Workload:
-    """A data set's numbers; ``masks`` are bytes of a node that are fetched beside features and label, and
-    ``kind`` tells what network is trained."""
+    """A data set's numbers; ``kind`` tells what network is trained."""
     columns = dataset.num_features
     itemsize = 4 if dataset.x is None else dataset.x.dtype.itemsize
     shape = (columns, hidden, dataset.num_classes, len(fanouts))
@@ -128,7 +126,7 @@ def workload_of(
         nodes=dataset.num_nodes,
         edges=dataset.num_edges,
         features=columns * itemsize,
-        attributes=dataset.y.dtype.itemsize + masks,
+        attributes=dataset.y.dtype.itemsize,
         training=len(dataset.train_idx),
         fanouts=fanouts,
         batch_size=batch_size,
