@@ -58,5 +58,5 @@ def planning_plot(result: Result) -> Any:
             axes.barh(places, [one[side][key] / unit for one in series][::-1], height=0.4, label=side)
         axes.set_yticks(range(len(names)), names if key == "preparation" else [""] * len(names), fontsize=8)
         axes.set_xlabel(title)
-    panels[0].legend(fontsize=8)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="upper right", ncols=2, fontsize=8)
     return figure

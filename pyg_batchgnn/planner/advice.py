@@ -38,29 +38,30 @@ def _but_for_sizes(prediction: Prediction) -> object:
 
 
 def _verdict(plain: Prediction, kept: Prediction) -> str:
-    """Whether a setting is better with the cache, and by what bytes and seconds."""
+    """Whether a setting is better with the cache, and by what bytes and seconds. Where it makes ranks fetch
+    more and wait longer the word is against it, even if shorter training steps outweigh that: it is there to
+    spare fetching, and training with it is not the same."""
     where = f"with B = {plain.setting.macrobatch or 'all'}"
     gain = plain.epoch / max(kept.epoch, 1e-9)
-    if gain > _WORTH:
-        words = (
-            f"The aggregation cache, which changes what the first layer computes, is worth a try {where} "
-            f"({gain:.2f}x)"
-        )
-    elif gain < 1 / _WORTH:
-        words = f"Advised against: the aggregation cache {where} ({gain:.2f}x)"
+    more = kept.feature_bytes > _WORTH * plain.feature_bytes and kept.preparation > plain.preparation
+    if more or gain < 1 / _WORTH:
+        words = f"Advised against: the aggregation cache {where}"
+    elif gain > _WORTH:
+        words = f"The aggregation cache, which changes what the first layer computes, is worth a try {where}"
     else:
-        words = f"The aggregation cache is not worth it {where} ({gain:.2f}x)"
+        words = f"The aggregation cache is not worth it {where}"
     return f"{words}: {_compared(plain, kept)}."
 
 
 def _compared(plain: Prediction, kept: Prediction) -> str:
-    numbers = (
-        f"{_received(kept)} to a rank instead of {_received(plain)}, {kept.epoch:.2f} s an epoch instead "
-        f"of {plain.epoch:.2f}"
-    )
+    numbers = f"{_received(kept)} to a rank instead of {_received(plain)}"
     if kept.feature_bytes > plain.feature_bytes:
         share = kept.rows / max(plain.rows, 1.0)
         numbers += f", because rows are twice as wide and {share:.0%} as many are still needed"
+    numbers += (
+        f"; preparing takes {kept.preparation:.2f} s instead of {plain.preparation:.2f}, an epoch "
+        f"{kept.epoch:.2f} s instead of {plain.epoch:.2f}"
+    )
     if not kept.fits:
         numbers += f"; it needs {decimal(int(kept.memory))} a rank, which is not there"
     return numbers

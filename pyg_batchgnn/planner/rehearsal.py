@@ -96,7 +96,7 @@ class _Rehearsal:
         rows, unique = self._take(*places), self._take(8 * distinct)
         asked, answers, received = self._take(work.id_bytes * away, self._wire * away, self._wire * away)
         tables = [work.features * distinct] * (self._wire // work.features if work.features else 0)
-        # The transport may hold what was sent until it sends again.
+        # What was sent is held until now: seen in what is kept afterwards, not in the transport itself.
         block = self._take(*tables, (work.attributes + work.id_bytes) * distinct)
         self.blocks.give(received, asked, answers)
         if setting.feature_cache:

@@ -26,10 +26,12 @@ WORK = Workload("w", 40_000, 600_000, 512, 8, 20_000, (15, 10, 5), batch_size=25
 MACHINE = Machine(forward=0.001, backward=0.002, first_layer=0.33)
 
 
-def planned(kind: Aggregation, network: Network) -> tuple[list[Prediction], Prediction]:
+def planned(
+    kind: Aggregation, network: Network, machine: Machine = MACHINE
+) -> tuple[list[Prediction], Prediction]:
     probe = probe_degrees(WORK, Degrees.lognormal(WORK.nodes, WORK.edges, 1.0), 4)
     choices = Choices(macrobatches=(1, 0), fetches=(1.0,), hybrid=(False,), aggregation=(None, kind))
-    found = search(WORK, {"random": probe}, MACHINE, network, choices)
+    found = search(WORK, {"random": probe}, machine, network, choices)
     chosen = best(found)
     assert chosen is not None and chosen.setting.macrobatch == 0
     return found, chosen
@@ -43,11 +45,21 @@ def test_rows_twice_as_wide_are_advised_against_where_all_nodes_are_needed(kind:
     every, one = aggregation_advice(found, chosen)
     assert every.startswith("Advised against: the aggregation cache with B = all")
     assert "because rows are twice as wide and" in every and "as many are still needed" in every
-    assert f"{kept.epoch:.2f} s an epoch instead of {chosen.epoch:.2f}" in every
+    assert f"{kept.preparation:.2f} s instead of {chosen.preparation:.2f}" in every
+    assert f"an epoch {kept.epoch:.2f} s instead of {chosen.epoch:.2f}" in every
     assert one.startswith(
         "The aggregation cache, which changes what the first layer computes, is worth a try"
     )
-    assert "with B = 1 (" in one and "twice" not in one
+    assert "with B = 1: " in one and "twice" not in one
+
+
+def test_shorter_training_steps_do_not_outweigh_more_fetching() -> None:
+    found, chosen = planned(
+        Aggregation.MEAN, Network(125e6), Machine(forward=1.0, backward=2.0, first_layer=0.5)
+    )
+    kept = with_aggregates(found, chosen)
+    assert kept is not None and kept.epoch < chosen.epoch and kept.preparation > chosen.preparation
+    assert aggregation_advice(found, chosen)[0].startswith("Advised against")
 
 
 def test_aggregates_in_place_of_features_are_not() -> None:
