@@ -5,6 +5,9 @@
 #include <iostream>
 #include <vector>
 
+#include "kernels/nn/covariance.h"
+#include "kernels/nn/folded_norm.h"
+
 namespace {
 
 using namespace pyg_batchgnn;
@@ -40,12 +43,44 @@ void layer(int64_t rows, int64_t outputs, int64_t columns, int64_t groups, Eleme
   }
 }
 
+// Gradients behind a normalisation, of inputs that a ReLU made; and that of a weight by centred rows.
+template <class T>
+void around_norms(int64_t rows, int64_t outputs, int64_t columns, Element compute) {
+  const Element weight = compute == Element::kFloat64 ? compute : Element::kFloat32;
+  const LinearShape shape{rows, outputs, 1, compute};
+  std::vector<char> x = zeros(rows * columns, compute);
+  for (size_t i = 0; i < x.size(); i += 17) x[i] = 1;
+  const std::vector<char> w = zeros(outputs * columns, weight), grad = zeros(rows * outputs, compute);
+  const std::vector<T> norm_columns(static_cast<size_t>(5 * outputs));
+  std::vector<char> dx = zeros(rows * columns, compute), dw = w, db = zeros(outputs, weight);
+  LinearInput input{x.data(), compute, columns, nullptr, false, columns};
+  input.gated = true;
+  const NormedRows norm{grad.data(), norm_columns.data(), true};
+  linear_grads<T>(shape, {input}, {{w.data(), weight}}, {grad.data(), compute, nullptr, 1.0, &norm},
+                  {{dx.data()}, {dw.data()}, db.data()}, 3);
+  std::vector<double> mean(static_cast<size_t>(columns)), covariance(static_cast<size_t>(columns * columns));
+  column_covariance<T>(input, rows, 3, mean.data(), covariance.data());
+  input.center = mean.data();
+  linear_grads<T>(shape, {input}, {{w.data(), weight}}, {grad.data(), compute, nullptr, 1.0},
+                  {{nullptr}, {dw.data()}, db.data()}, 3);
+  const std::vector<double> wide(static_cast<size_t>(outputs * columns));
+  std::vector<double> spread = wide, d_weight = wide, of_rows[4];
+  for (std::vector<double>& one : of_rows) one.resize(static_cast<size_t>(outputs));
+  const FoldedNorm folded{outputs, columns, wide.data(), nullptr, 1e-5};
+  fold_norm(folded, mean.data(), covariance.data(), spread.data(), of_rows[0].data(), of_rows[1].data(),
+            of_rows[2].data());
+  fold_norm_grads(folded, of_rows[1].data(), spread.data(), wide.data(), d_weight.data(), of_rows[3].data());
+}
+
 }  // namespace
 
 int main() {
   for (const int64_t rows : {0, 1, 5, 64, 197, 1030}) {
     for (const int64_t outputs : {1, 9, 47, 64, 130}) {
       for (const int64_t columns : {0, 1, 16, 33}) {
+        around_norms<float>(rows, outputs, columns, Element::kFloat32);
+        around_norms<float>(rows, outputs, columns, Element::kBFloat16);
+        around_norms<double>(rows, outputs, columns, Element::kFloat64);
         for (const int64_t groups : {1, 3}) {
           layer<float>(rows, outputs, columns, groups, Element::kFloat32, Element::kFloat16);
           layer<float>(rows, outputs, columns, groups, Element::kBFloat16, Element::kFloat32);
