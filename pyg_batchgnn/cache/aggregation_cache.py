@@ -10,12 +10,13 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.data import Data
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.cache.build import SCALE, aggregator, own_scale, result_dtype, wide_dtype
 from pyg_batchgnn.cache.fingerprint import Fingerprint, digest_edges, digest_features, hexadecimal
 from pyg_batchgnn.cache.folder import load_rows, save_rows
 from pyg_batchgnn.cache.folder_meta import CacheMeta
 from pyg_batchgnn.cache.kinds import Aggregation
-from pyg_batchgnn.cache.neighbourhood import Limits, Piece, Sources
+from pyg_batchgnn.cache.neighbourhood import Piece, Sources
 from pyg_batchgnn.cache.places import HeldPlace, Place, RankPlace
 from pyg_batchgnn.cache.progress import shown
 from pyg_batchgnn.store import CscGraph, DistFeatureStore, DistGraphStore, graph_from_pyg
@@ -65,8 +66,8 @@ class AggregationCache:
             data: a ``Data``; a pair (`CscGraph`, features); or over ranks (`DistFeatureStore`,
                 `DistGraphStore`).
             kind: "mean" for SAGE, "sum" for GIN, "symmetric" for GCN.
-            memory_budget: bytes that a piece may take, about, but at least what one node needs; None: a
-                quarter of what is free on the rank that has least, divided by its host's ranks. It changes
+            memory_budget: bytes that a piece may take, about, but at least what one node needs; None: an
+                eighth of what is free on the rank that has least, divided by its host's ranks. It changes
                 no bit of the result.
             threads: at most so many threads; torch's own number where None.
             progress: whether the first rank shows a bar on the standard error.
@@ -88,6 +89,7 @@ class AggregationCache:
         ):
             rows[piece.rows.start : piece.rows.stop] = reduce(piece)
             edges += digest_edges(place.own, piece, place.original(piece))
+            del piece
         fingerprint = _fingerprint(place, edges)  # collective, after which all ranks have written theirs
         return cls(kind, rows, held, fingerprint, place.store)
 
@@ -125,6 +127,7 @@ class AggregationCache:
             place, sources, memory_budget, "comparing with the aggregation cache", progress
         ):
             edges += digest_edges(place.own, piece, place.original(piece))
+            del piece
         fingerprint = _fingerprint(place, edges)
         meta.check_fingerprint(path, fingerprint)
         held = place.allocate(tuple(place.table.shape), meta.dtype)
@@ -190,12 +193,14 @@ def _bounded(
     """The pieces of a place, with a bar. ``wanted``: bytes of a piece."""
     if wanted is not None and wanted < 1:
         raise ValueError(f"memory_budget must be a number of bytes, at least 1, got {wanted}")
-    limits = Limits.within(place.budget(wanted), place.row_bytes(sources))
-    pieces: Iterable[Piece] = sources.pieces(place.own, limits)
+    pieces: Iterable[Piece] = sources.pieces(place.own, place.limits(sources, wanted))
     with shown(title, place.own.node.numel(), progress and place.rank == 0) as advance:
         for piece in pieces:
+            done = len(piece.rows)
             yield piece
-            advance(len(piece.rows))
+            del piece  # nobody holds its rows while the next one's are fetched
+            advance(done)
+    ops.empty_cache()  # of sizes that are not needed again
 
 
 def _fingerprint(place: Place, edges: int) -> Fingerprint:

@@ -71,10 +71,10 @@ class Limits:
     edge: int = 48
 
     @classmethod
-    def within(cls, budget: int, row_bytes: int) -> Limits:
-        """Of pieces whose rows lie in a block, in the message that brought them and, as others ask for as
-        many, in one that is sent."""
-        return cls(budget, 3 * row_bytes)
+    def within(cls, budget: int, row_bytes: int, ranks: int) -> Limits:
+        """Of pieces whose rows lie in a block, those of other ranks in the message that brought them too,
+        and as many, as others ask for them, in one that is sent."""
+        return cls(budget, row_bytes + 2 * row_bytes * (ranks - 1) // ranks)
 
     def bytes(self, sources: int, edges: int) -> int:
         """What a piece takes."""
@@ -175,8 +175,8 @@ def _cut(own: Neighbourhood, limits: Limits) -> Iterator[range]:
             continue
         yield rows
         begin = rows.stop
-        if not all_fit and 4 * taken < 3 * limits.budget:
-            edges = edges * 3 // 2 + 1
+        if taken:  # more edges have more sources in common, so that this leaves some room
+            edges = max(edges, edges * limits.budget // taken)
 
 
 def _distinct(own: Neighbourhood, rows: range) -> int:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pyg_batchgnn.cache.neighbourhood import (
     HeldSources,
+    Limits,
     Neighbourhood,
     Piece,
     RankSources,
@@ -44,8 +45,9 @@ class Place(Protocol):
         """Reads rows of the sources of edges: original ids, more columns of own nodes, and features on
         request."""
 
-    def row_bytes(self, sources: Sources) -> int:
-        """Of what is copied for a source."""
+    def limits(self, sources: Sources, wanted: int | None) -> Limits:
+        """Of a piece, the same on all ranks: the fewest bytes ``wanted`` of any, or an eighth of what is
+        free where least is, of which a host's ranks have equal shares."""
 
     def original(self, piece: Piece) -> Tensor:
         """[e] int64 original ids of the sources of a piece's edges."""
@@ -55,10 +57,6 @@ class Place(Protocol):
 
     def agree(self, arguments: dict[str, Any]) -> None:
         """Raises AgreementError unless they are the same everywhere."""
-
-    def budget(self, wanted: int | None) -> int:
-        """Bytes of a piece: the least that is wanted of any rank, or a quarter of what is free there, of
-        which a host's ranks have equal shares."""
 
     def sums(self, values: Sequence[int]) -> list[int]:
         """Over ranks."""
@@ -88,8 +86,8 @@ class HeldPlace:
         tables = {"x": self.table} if features else {}
         return HeldSources({**tables, **columns, NODE_ID: self.own.node})
 
-    def row_bytes(self, sources: Sources) -> int:  # noqa: ARG002
-        return 0
+    def limits(self, sources: Sources, wanted: int | None) -> Limits:  # noqa: ARG002
+        return Limits.within(_free() if wanted is None else wanted, 0, 1)
 
     def original(self, piece: Piece) -> Tensor:
         return piece.indices.to(torch.int64)
@@ -99,9 +97,6 @@ class HeldPlace:
 
     def agree(self, arguments: dict[str, Any]) -> None:
         pass
-
-    def budget(self, wanted: int | None) -> int:
-        return _free() if wanted is None else wanted
 
     def sums(self, values: Sequence[int]) -> list[int]:
         return list(values)
@@ -137,9 +132,10 @@ class RankPlace:
             return {self.rank: column}
         return {rank: arrays[name] for rank, arrays in share_arrays(self._comm, {name: column}).items()}
 
-    def row_bytes(self, sources: Sources) -> int:
+    def limits(self, sources: Sources, wanted: int | None) -> Limits:
         assert isinstance(sources, RankSources)
-        return sources.row_bytes
+        mine = _free() // len(self._comm.ranks_of_host) if wanted is None else wanted
+        return Limits.within(int(self._comm.min(mine)), sources.row_bytes, self._comm.size)
 
     def original(self, piece: Piece) -> Tensor:
         return original_of(piece)
@@ -153,10 +149,6 @@ class RankPlace:
     def agree(self, arguments: dict[str, Any]) -> None:
         self._comm.check_agreement(arguments)
 
-    def budget(self, wanted: int | None) -> int:
-        mine = _free() // len(self._comm.ranks_of_host) if wanted is None else wanted
-        return int(self._comm.min(mine))
-
     def sums(self, values: Sequence[int]) -> list[int]:
         # Python's integers, as sums of digests do not fit 64 bits.
         return [sum(column) for column in zip(*self._comm.all_gather_json(list(values)), strict=True)]
@@ -167,4 +159,4 @@ class RankPlace:
 
 def _free() -> int:
     """What building may take of the host's memory, bytes."""
-    return int(psutil.virtual_memory().available // 4)
+    return int(psutil.virtual_memory().available // 8)
