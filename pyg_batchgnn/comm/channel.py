@@ -153,8 +153,11 @@ class Channel:
         failure = error.failure if isinstance(error, PeerFailure) else None
         if failure is None and self.board is not None:
             failure = self.board.failure(self._reserve / 2)
-        if failure is None or failure.rank == self.rank:
+        if failure is None:
             failure = self._blame(step, error, waited)
+            if self.board is not None:  # who told of it and ended while this rank looked is not at fault
+                failure = self.board.failure(self._reserve / 2) or failure
+        if failure.rank == self.rank:
             ranks, text = failure.ranks, failure.text
         else:
             ranks = failure.ranks or (failure.rank,)
