@@ -1,25 +1,48 @@
 """What ranks could leave behind: listening ports and names in shared memory. (Processes and temporary files
-are looked for at the end of every launch.)"""
+are looked for at the end of every launch.)
+
+Other tests may run at the same time: names of theirs come and go, whereas what is left stays.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 _LISTENING = "0A"
+#: How often names are looked at, 0.05 s apart, before they count as left.
+_LOOKS = 400
 
 
 @contextlib.contextmanager
 def nothing_is_left() -> Iterator[None]:
     """What the block starts has let go of everything at its end."""
-    shared, ports = set(Path("/dev/shm").iterdir()), listening()
+    shared, ports = shared_memory(), listening()
     yield
-    left = set(Path("/dev/shm").iterdir()) - shared
+    left = stays(shared_memory, shared)
     assert not left, f"left in shared memory: {left}"
     still = listening() - ports
     assert not still, f"ports that are still listened at: {still}"
+
+
+def shared_memory() -> set[Path]:
+    """Names in shared memory."""
+    return set(Path("/dev/shm").iterdir())
+
+
+def stays(names: Callable[[], set[Any]], before: set[Any]) -> set[Any]:
+    """Names that are there now, were not before, and do not go."""
+    left = names() - before
+    for _ in range(_LOOKS):  # counted, not timed: all may have been stopped together
+        if not left:
+            break
+        time.sleep(0.05)
+        left &= names()
+    return left
 
 
 def listening() -> set[int]:

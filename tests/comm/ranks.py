@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -163,8 +164,7 @@ def _environment(rank: int, ranks: int, hosts: Sequence[int], common: dict[str, 
 
 def _rendezvous(store: str, stack: contextlib.ExitStack) -> dict[str, str]:
     if store == "rank 0":
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.getsockname()[1])}
+        return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_port())}
     host = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60))
     stack.callback(lambda: host)  # lives as long as the launch
     return {
@@ -173,6 +173,14 @@ def _rendezvous(store: str, stack: contextlib.ExitStack) -> dict[str, str]:
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "TORCHELASTIC_RESTART_COUNT": "0",
     }
+
+
+def _port() -> int:
+    """A port where nobody listens, below those that the system gives to connections: nobody takes it soon."""
+    while True:
+        port = random.SystemRandom().randrange(12_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def _of_sessions(sessions: list[int]) -> Iterator[str]:

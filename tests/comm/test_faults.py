@@ -82,10 +82,10 @@ def test_the_others_name_the_peer(how: str, error: str, text: str, backend: str)
 def _check(value: dict[str, Any], error: str, ranks: list[int]) -> None:
     assert value["error"] == error, value
     assert value["ranks"] == ranks, value["text"]
-    assert value["seconds"] <= TIMEOUT + 1.5, value["text"]
+    assert value["seconds"] < 2 * TIMEOUT, value["text"]  # one wait, not two
     assert ("waited" in value["text"]) == (error == "PeerError")
     said, seconds = value["again"]
-    assert said == "BrokenCommunicatorError" and seconds < 1.0
+    assert said == "BrokenCommunicatorError" and seconds < TIMEOUT
 
 
 @pytest.mark.parametrize("how", ["kill", "stop", "killed in the middle"])
@@ -106,13 +106,13 @@ def test_the_rank_that_hosts_the_store_is_the_victim(how: str) -> None:
 
 def test_a_slow_peer_is_waited_for() -> None:
     for result in run_ranks(f"{JOBS}:fault", 2, {"how": "slow", "victim": 1, "timeout": TIMEOUT}):
-        assert result.value["error"] is None and result.value["seconds"] > 0.5 * TIMEOUT
+        assert result.value["error"] is None and result.value["seconds"] > 0.2 * TIMEOUT
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_job_that_was_suspended_goes_on(tmp_path: Path, backend: str) -> None:
     """All ranks are stopped for longer than the timeout: nobody is to blame."""
-    timeout, ready = 2.0, tmp_path / "ready"
+    timeout, ready = 3.0, tmp_path / "ready"
     with launch(f"{JOBS}:suspended", 3, {"timeout": timeout, "ready": str(ready), "backend": backend}) as job:
         while len(list(tmp_path.iterdir())) < 3:
             assert not job.wait({0, 1, 2}, 0.01), job.errors()

@@ -23,4 +23,4 @@ def test_a_peer_killed_before_its_backward_pass_is_named() -> None:
     for result in (results[0], results[2]):
         assert result.code == 0, result.stderr
         assert result.value["error"] == "PeerError" and result.value["ranks"] == [1]
-        assert "gradients" in result.value["text"] and result.value["seconds"] < 2.5
+        assert "gradients" in result.value["text"] and result.value["seconds"] < 6.0

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.comm.leftovers import stays
 from tests.comm.ranks import launch, run_ranks
 
 JOBS = "tests.comm.job_memory"
@@ -32,7 +33,7 @@ def test_a_write_to_a_block_for_reading_ends_the_writer() -> None:
 @pytest.mark.parametrize("after", [0.0, 0.05, 0.2, None])
 def test_nothing_is_left_when_all_ranks_are_killed(after: float | None, tmp_path: Path) -> None:
     """At some moment while the memory is being shared, or (None) when it is there."""
-    before = _left_behind()
+    before = _ours()
     with launch(f"{JOBS}:killed_with_memory", 3, {"folder": str(tmp_path)}) as job:
         if after is None:
             while len(list(tmp_path.iterdir())) < 3:
@@ -40,10 +41,10 @@ def test_nothing_is_left_when_all_ranks_are_killed(after: float | None, tmp_path
         else:
             time.sleep(after)
         job.kill()
-    assert _left_behind() <= before
+    assert not stays(_ours, before)
 
 
-def _left_behind() -> set[Any]:
+def _ours() -> set[Any]:
     """Names of ours in shared memory and in the abstract namespace of sockets."""
     lines = Path("/proc/net/unix").read_text().splitlines()
     sockets = {line.split()[-1] for line in lines if "pyg_batchgnn" in line}

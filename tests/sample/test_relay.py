@@ -55,7 +55,7 @@ def test_a_rank_that_fails_in_the_middle_is_named(how: str, text: str) -> None:
         value: dict[str, Any] = result.value
         assert value["error"] == "PeerError" and value["ranks"] == [1], value
         assert re.search(text, value["text"]) and "topology, epoch 1, macrobatch 3" in value["text"]
-        assert value["seconds"] < timeout + 3
+        assert value["seconds"] < 2 * timeout  # one wait, not two
 
 
 def test_wrong_arguments_are_told_before_anything_is_exchanged() -> None:

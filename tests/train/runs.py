@@ -46,15 +46,12 @@ def batchgnn(*arguments: object) -> int:
     return int(ended.value.code or 0)
 
 
-def start_process(*arguments: object) -> subprocess.Popen[str]:
-    """Run the command line in a process of its own."""
+def run_signalled(name: str, step: int, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own, which a signal reaches during a step, counted from 0."""
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "pyg_batchgnn", *map(str, arguments)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    command = [sys.executable, "-m", "tests.train.signalled", name, str(step), "0", *map(str, arguments)]
+    return subprocess.run(
+        command, env=environment, cwd=PROJECT, capture_output=True, text=True, timeout=240, check=False
     )
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -47,7 +45,7 @@ def test_the_others_name_the_rank_in_one_line(
         err = result.value[0]["err"]
         assert err.startswith(f"batchgnn: rank {result.rank}: ") and err.count("\n") == 1, err
         assert re.search(rf"rank 1 .*{text}", err), err
-        assert result.value[0]["seconds"] < TIMEOUT + 3
+        assert result.value[0]["seconds"] < 2 * TIMEOUT  # one wait, not two
     assert {path.name for path in run.iterdir()} == {"config.json", "metrics.jsonl", "checkpoint.safetensors"}
 
 
@@ -76,6 +74,7 @@ def test_a_rank_given_something_else_is_told_at_the_start(graph_folder: Path, tm
 
 
 RESTARTED = ["--epochs", 3, "--batch-size", 8]
+STEPS_OF_RESTARTED = 75  # of an epoch
 
 
 @pytest.fixture(scope="module")
@@ -110,47 +109,22 @@ def test_torchrun_starts_a_run_again_from_its_last_checkpoint(
     arguments = train(graph_folder, run, *RESTARTED, *running, "--resume", "auto")
     arguments[arguments.index("--run")] = "--run-folder"
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=1"]
-    command += ["--standalone", "--monitor-interval=0.1", *launching, "-m", "pyg_batchgnn", *arguments]
-    temporary = tmp_path / "temporary"
+    command += ["--standalone", "--monitor-interval=0.1", *launching, "-m", "tests.train.signalled"]
+    command += [name, str(STEPS_OF_RESTARTED + 10), "1", *arguments]
+    temporary, pids = tmp_path / "temporary", tmp_path / "pids"
     temporary.mkdir()
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)}
+    pids.mkdir()
+    own = {"PYTHONPATH": PROJECT, "OMP_NUM_THREADS": 1, "TMPDIR": temporary, "PIDS": pids}
+    environment = {**os.environ, **{key: str(value) for key, value in own.items()}}
     with nothing_is_left():
-        launcher = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        try:
-            _wait_for(run / "checkpoint.safetensors", launcher)
-            workers = _children(launcher.pid)
-            os.kill(workers[-1], getattr(signal, name))
-            out, err = launcher.communicate(timeout=100)
-        finally:
-            launcher.kill()
-    assert launcher.returncode == 0, err
-    assert re.search(rf"batchgnn: rank \d: .*{text}", err), err
+        launched = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    out, err = launched.stdout, launched.stderr
+    assert launched.returncode == 0, err
+    assert re.search(rf"batchgnn: rank 0: .*{text}", err), err
     assert "resumed after" in out
     assert "Traceback" not in err.split("torch/distributed/elastic")[0]
-    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    workers = [path.name for path in pids.iterdir()]
+    assert len(workers) == 4 and not any(Path("/proc", pid).exists() for pid in workers)
     left = [path.name for path in temporary.iterdir() if not path.name.startswith("torchelastic_")]
     assert not left, "all temporary files but torchrun's own folder of logs are removed"
     assert_same_tensors(undisturbed, run)
-
-
-def _wait_for(path: Path, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 90
-    while not path.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            pytest.fail(f"{path.name} never came: {process.communicate()}")
-        time.sleep(0.02)
-
-
-def _children(parent: int) -> list[int]:
-    """Processes of a parent, ascending."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            words = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(words[1]) == parent:
-            found.append(int(stat.parent.name))
-    return sorted(found)

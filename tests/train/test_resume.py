@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,10 +11,11 @@ import torch
 
 from pyg_batchgnn.train.checkpoint import Checkpoint
 
-from .runs import SMALL, batchgnn, records, start_process, weights
+from .runs import SMALL, batchgnn, records, run_signalled, weights
 
 EPOCHS = 3
 STEPS = 148
+MIDDLE = STEPS + 20  # of the second epoch, counted from the first
 RUN = [*SMALL, "--batch-size", "8", "--epochs", str(EPOCHS), "--seed", "5", "--macrobatch", "16"]
 RUN += ["--set", "run.matrix_product=native"]
 KINDS = {
@@ -46,16 +45,6 @@ def undisturbed(undisturbed_runs: Callable[[str], Path]) -> Path:
     return undisturbed_runs("sage")
 
 
-def _wait_for_first_epoch(process: subprocess.Popen[str], run: Path) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
-        metrics = run / "metrics.jsonl"
-        if metrics.is_file() and metrics.read_text().count("\n") >= 1:
-            return
-        time.sleep(0.01)
-    pytest.fail(f"no epoch finished: {process.communicate()}")
-
-
 def _assert_same_run(left: Path, right: Path) -> None:
     expected, found = weights(left), weights(right)
     assert expected.keys() == found.keys()
@@ -67,11 +56,11 @@ def _assert_same_run(left: Path, right: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "signal_number", "changes"),
+    ("kind", "signal_name", "changes"),
     [
-        ("sage", signal.SIGINT, ["--threads", 2]),  # native layers: the same bits on any number
-        ("gin", signal.SIGTERM, []),
-        ("pyg", signal.SIGINT, []),
+        ("sage", "SIGINT", ["--threads", 2]),  # native layers: the same bits on any number
+        ("gin", "SIGTERM", []),
+        ("pyg", "SIGINT", []),
     ],
     ids=["SIGINT, other threads", "SIGTERM", "PyG's layers"],
 )
@@ -80,23 +69,19 @@ def test_stopped_in_the_middle_of_an_epoch(
     graph_folder: Path,
     tmp_path: Path,
     kind: str,
-    signal_number: signal.Signals,
+    signal_name: str,
     changes: list[object],
 ) -> None:
     expected = undisturbed_runs(kind)
     run = tmp_path / "run"
-    process = start_process("train", graph_folder, "--run", run, *KINDS[kind], *RUN)
-    _wait_for_first_epoch(process, run)
-    time.sleep(0.05)
-    process.send_signal(signal_number)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert err == ""
-    assert f"go on with: batchgnn train --resume {run}" in out
+    ended = run_signalled(signal_name, MIDDLE, "train", graph_folder, "--run", run, *KINDS[kind], *RUN)
+    assert ended.returncode == 130, ended.stderr
+    assert ended.stderr == ""
+    assert f"go on with: batchgnn train --resume {run}" in ended.stdout
 
     progress = Checkpoint.load(run / "checkpoint.safetensors").progress
     assert 0 < progress.step < STEPS, "the signal was meant to come in the middle of an epoch"
-    assert progress.epoch < EPOCHS
+    assert progress.epoch == 1
     assert batchgnn("train", "--resume", run, *changes) == 0
     _assert_same_run(expected, run)
 
@@ -105,11 +90,8 @@ def test_killed_and_resumed_from_the_last_epoch(
     undisturbed: Path, graph_folder: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    process = start_process("train", graph_folder, "--run", run, *RUN)
-    _wait_for_first_epoch(process, run)
-    time.sleep(0.05)
-    process.kill()
-    process.communicate(timeout=60)
+    ended = run_signalled("SIGKILL", MIDDLE, "train", graph_folder, "--run", run, *RUN)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert batchgnn("train", "--resume", run) == 0
     _assert_same_run(undisturbed, run)
 
