@@ -2,7 +2,7 @@
 #
 #   make train ARGS="cora --model gcn --epochs 20"    arguments for `batchgnn train`
 #   make train RANKS=2                                           several processes on this machine
-#   make test TESTS="tests/sample -k statistics"                 some of the tests
+#   make test TESTS="tests/sample -k statistics" JOBS=1          some of the tests, in so many processes (2)
 #   make install TORCH_INDEX=<another wheel index>               where the CPU build of torch comes from
 #   make install CCL=1                                           with the ccl backend; remembered by the other commands
 
@@ -13,6 +13,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 ARGS ?=
 RANKS ?= 1
 TESTS ?= tests
+JOBS ?= 2
 
 BIN := $(VENV)/bin
 CCL ?= $(if $(wildcard $(BIN)/.installed-ccl),1)
@@ -49,7 +50,7 @@ train: install
 	$(LAUNCH) train $(ARGS)
 
 test: install
-	PYG_BATCHGNN_CCL=$(WITH_CCL) $(BIN)/python -m pytest $(TESTS)
+	PYG_BATCHGNN_CCL=$(WITH_CCL) $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 lint: install
 	$(BIN)/ruff check .

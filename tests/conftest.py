@@ -31,3 +31,8 @@ def global_state() -> Iterator[None]:
     torch.set_rng_state(rng)
     random.setstate(python_rng)
     np.random.set_state(numpy_rng)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that wait for compilers come first: of files that run beside each other, the longest."""
+    items.sort(key=lambda item: "tests/sanitizers/" not in item.nodeid)
