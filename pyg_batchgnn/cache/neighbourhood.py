@@ -170,7 +170,7 @@ def _cut(own: Neighbourhood, limits: Limits) -> Iterator[range]:
     while begin < nodes:
         rows = range(begin, _end(own, begin, edges))
         taken = 0 if all_fit else limits.bytes(_distinct(own, rows), len(own.edges(rows)))
-        if taken > limits.budget and len(rows) > 1:
+        if taken > limits.budget and len(rows) > 1 and edges > 1:
             edges = max(1, edges * limits.budget * 3 // (taken * 4))
             continue
         yield rows
