@@ -9,13 +9,12 @@
 #include <vector>
 
 #include "kernels/allocation.h"
+#include "kernels/nn/block_product.h"
 #include "kernels/nn/linear.h"
-#include "kernels/nn/linear_blocks.h"
 #include "kernels/nn/linear_gates.h"
+#include "kernels/nn/linear_grads_blocks.h"
 #include "kernels/nn/linear_grads_pairs.h"
-#include "kernels/nn/linear_normed.h"
 #include "kernels/nn/linear_parts.h"
-#include "kernels/nn/row_block.h"
 #include "kernels/parallel.h"
 
 namespace pyg_batchgnn {
@@ -38,15 +37,15 @@ class Backward {
         inputs_(inputs),
         gradient_(gradient),
         wanted_(wanted),
+        grad_rows_(shape.outputs, gradient),
         weights_(inputs.size()),
-        to_center_(inputs.size()),
         gates_(inputs.size()),
         factors_(inputs.size(), Factors::kGradient) {
     for (size_t t = 0; t < inputs.size(); ++t) {
+      input_rows_.emplace_back(inputs[t], shape.compute);
       if (wanted.inputs[t] != nullptr) spread_weight(weights[t], t);
       if (is_gated(t))
         gates_[t].emplace(shape.outputs, group_columns(t), weights_[t].data(), weight_stride(t));
-      if (inputs[t].center != nullptr) negate_center(t);
     }
     if (!wanted.weights.empty()) choose_factors();
   }
@@ -83,7 +82,7 @@ class Backward {
   void part(int64_t begin, int64_t end, T* sums, Scratch& scratch) const {
     std::fill_n(sums, part_elements(), T{0});
     for (int64_t row = begin; row < end; row += kBlockRows) {
-      read_grad(row, std::min(end, row + kBlockRows), scratch.grad);
+      grad_rows_.read(row, std::min(end, row + kBlockRows), scratch.grad);
       foresee_block(row + kBlockRows, std::min(end, row + 2 * kBlockRows), scratch);
       T* to = sums;
       for (size_t t = 0; t < inputs_.size(); ++t) {
@@ -129,16 +128,9 @@ class Backward {
 
   // The operand with fewer non-zeros, or where the zeros are few the one that fills tiles and vectors better.
   void choose_factors() {
-    const auto grad_rows = [&](int64_t begin, int64_t end, RowBlock<T>& block) {
-      read_grad(begin, end, block);
-    };
-    const double grad_density = gradient_.norm != nullptr ? 1.0 : sampled_density<T>(shape_.rows, grad_rows);
+    const double grad_density = grad_rows_.density(shape_.rows);
     for (size_t t = 0; t < inputs_.size(); ++t) {
-      const auto input_rows = [&](int64_t begin, int64_t end, RowBlock<T>& block) {
-        read_block(inputs_[t], shape_.compute, begin, end, block);
-      };
-      const double input_density =
-          inputs_[t].center != nullptr ? 1.0 : sampled_density<T>(shape_.rows, input_rows);
+      const double input_density = input_rows_[t].density(shape_.rows);
       const int64_t outputs = shape_.group_outputs(), columns = group_columns(t);
       if (work(columns, outputs, input_density) < work(outputs, columns, grad_density)) {
         factors_[t] = Factors::kInput;
@@ -171,58 +163,11 @@ class Backward {
     }
   }
 
-  void negate_center(size_t t) {
-    const int64_t columns = inputs_[t].columns;
-    std::transform(inputs_[t].center, inputs_[t].center + columns, to_center_[t].reserve(columns + 1),
-                   [](double value) { return static_cast<T>(-value); });
-  }
-
-  // Rows of an input and, where its zeros are asked for, which those are.
   void read_input(size_t t, int64_t begin, int64_t end, RowBlock<T>& block) const {
-    const T* const to_center = to_center_[t].data();
     const bool by_input = factors_[t] == Factors::kInput;
-    if ((by_input || gates_[t]) && to_center == nullptr) {
-      read_block(inputs_[t], shape_.compute, begin, end, block);
-      if (by_input && block.sparse) block.find_columns();
-      return;
-    }
-    read_values(inputs_[t], shape_.compute, begin, end, block);
-    if (to_center == nullptr) return;
-    for (int64_t i = 0; i < block.rows; ++i) {
-      kernels_.add(to_center, block.columns, block.values.data() + i * block.stride);
-    }
-  }
-
-  // A gradient behind a normalisation has no zeros.
-  void read_normed(int64_t begin, int64_t end, RowBlock<T>& block) const {
-    Buffer<Bfloat16> rounded;
-    const bool narrow = gradient_.element == Element::kBFloat16;
-    if (narrow) rounded.reserve(shape_.outputs + 1);
-    for (int64_t i = begin; i < end; ++i) {
-      T* const to = block.values.data() + (i - begin) * block.stride;
-      if (narrow) {
-        normed_row(gradient_, i, shape_.outputs, rounded.data());
-        kernels_.read(rounded.data(), Element::kBFloat16, shape_.outputs, to);
-      } else {
-        normed_row(gradient_, i, shape_.outputs, to);
-      }
-      std::fill(to + shape_.outputs, to + block.words * kWordBits, T{0});
-    }
-    block.sparse = false;
-  }
-
-  void read_grad(int64_t begin, int64_t end, RowBlock<T>& block) const {
-    block.resize(end - begin, shape_.outputs);
-    if (gradient_.norm != nullptr) return read_normed(begin, end, block);
-    const int64_t mask_bytes = (shape_.outputs + 7) / 8;
-    const char* const grad = static_cast<const char*>(gradient_.grad);
-    kernels_.masked_grad({grad + begin * shape_.outputs * element_bytes(gradient_.element), gradient_.element,
-                          shape_.outputs,
-                          gradient_.mask == nullptr ? nullptr : gradient_.mask + begin * mask_bytes,
-                          mask_bytes, static_cast<T>(gradient_.scale), block.rows, shape_.outputs,
-                          block.values.data(), block.stride, block.by_row.data()});
-    block.count_zeros();
-    if (block.sparse) block.find_columns();
+    if (!by_input && !gates_[t]) return input_rows_[t].read(begin, end, block);
+    input_rows_[t].read_with_zeros(begin, end, block);
+    if (by_input && block.sparse) block.find_columns();
   }
 
   // sums[f, :] += factors[i, f] * others[i, :] for the rows of the block, in order.
@@ -233,13 +178,14 @@ class Backward {
     read_input(t, begin, end, input);
     const RowBlock<T>& factors = by_input ? input : scratch.grad;
     const RowBlock<T>& others = by_input ? scratch.grad : input;
-    const bool sparse = factors.sparse;
     const int64_t rows = factors.columns / shape_.groups, columns = others.columns / shape_.groups;
     for (int64_t group = 0; group < shape_.groups; ++group) {
       const int64_t first = group * rows;
-      multiply(sparse, sparse ? factors.by_column.data() + first : nullptr, 1, factors.values.data() + first,
-               1, factors.stride, rows, factors.rows, columns, others.values.data() + group * columns,
-               others.stride, sums + first * sum_stride(t), sum_stride(t), scratch);
+      multiply_block<T>(
+          {factors.sparse ? factors.by_column.data() + first : nullptr, factors.values.data() + first, 1,
+           factors.stride, rows, factors.rows, columns, others.values.data() + group * columns, others.stride,
+           sums + first * sum_stride(t), sum_stride(t)},
+          scratch.values, scratch.ahead);
     }
   }
 
@@ -263,7 +209,6 @@ class Backward {
   void write_input_grad(size_t t, int64_t begin, Scratch& scratch) const {
     const RowBlock<T>& grad = scratch.grad;
     const int64_t columns = group_columns(t), stride = weight_stride(t), outputs = shape_.group_outputs();
-    const int64_t item = element_bytes(inputs_[t].element);
     const bool sparse = grad.sparse;
     const int64_t step_outputs = sparse ? kWordBits : outputs;
     T* const product = scratch.product.data();
@@ -278,69 +223,26 @@ class Backward {
       for (int64_t first = 0; first < outputs && !gated; first += step_outputs) {
         const int64_t count = std::min(step_outputs, outputs - first), column = group * outputs + first;
         for (int64_t i = 0; sparse && i < grad.rows; ++i) words[i] = grad.row_bits(i, column, count);
-        multiply(sparse, words, 1, grad.values.data() + column, grad.stride, 1, grad.rows, count, columns,
-                 weights_[t].data() + column * stride, stride, product, stride, scratch);
+        multiply_block<T>({sparse ? words : nullptr, grad.values.data() + column, grad.stride, 1, grad.rows,
+                           count, columns, weights_[t].data() + column * stride, stride, product, stride},
+                          scratch.values, scratch.ahead);
       }
-      char* const to =
-          static_cast<char*>(wanted_.inputs[t]) + (begin * inputs_[t].columns + group * columns) * item;
-      const int64_t step = inputs_[t].columns * item;
-      const bool lines = columns * item % Ahead::kLine == 0 && step % Ahead::kLine == 0 &&
-                         reinterpret_cast<uintptr_t>(to) % Ahead::kLine == 0;
-      const bool streamed =
-          lines && inputs_[t].element == kElement<T> && shape_.rows * step >= kStreamedBytes;
-      for (int64_t i = 0; i < grad.rows; ++i) {
-        if (streamed) {
-          kernels_.stream(product + i * stride, columns * item, to + i * step);
-        } else {
-          kernels_.write(product + i * stride, columns, inputs_[t].element, to + i * step);
-        }
-      }
+      store_input_grad(t, begin, group, grad.rows, product);
     }
   }
 
-  // out[r, :] += sum over s of values[r * row_step + s * value_step] * x[s, :].
-  void multiply(bool sparse, const uint64_t* words, int64_t word_step, const T* values, int64_t row_step,
-                int64_t value_step, int64_t rows, int64_t terms, int64_t columns, const T* x,
-                int64_t x_stride, T* out, int64_t out_stride, Scratch& scratch) const {
-    const int64_t vectors = round_up(columns, kernels_.width) / kernels_.width;
-    if (sparse) {
-      multiply_sparse<T>({words, word_step, values, row_step, value_step, rows, vectors, x, x_stride, out,
-                          out_stride, &scratch.ahead},
-                         terms);
-      return;
-    }
-    const int64_t whole = rows / kTileRows * kTileRows;
-    std::vector<const T*>& pointers = scratch.values;
-    pointers.resize(static_cast<size_t>(rows));
-    for (int64_t r = 0; r < rows; ++r) pointers[static_cast<size_t>(r)] = values + r * row_step;
-    if (whole != 0) {
-      kernels_.dense({pointers.data(), value_step, whole, terms, vectors, x, x_stride, out, out_stride, true,
-                      &scratch.ahead});
-    }
-    if (whole != rows)
-      last_rows(pointers.data() + whole, value_step, rows - whole, terms, vectors, x, x_stride,
-                out + whole * out_stride, out_stride);
-  }
-
-  // Fewer rows than a tile has: the rest of the tile is computed and thrown away.
-  void last_rows(const T* const* values, int64_t value_step, int64_t rows, int64_t terms, int64_t vectors,
-                 const T* x, int64_t x_stride, T* out, int64_t out_stride) const {
-    constexpr int64_t kMostWidth = 64;
-    Ahead nothing;
-    const T* starts[kTileRows];
-    T tile[kTileRows * kMostWidth];
-    for (int64_t r = 0; r < kTileRows; ++r) starts[r] = values[std::min(r, rows - 1)];
-    const int64_t step = kernels_.panel / kernels_.width;
-    for (int64_t first = 0; first < vectors; first += step) {
-      const int64_t count = std::min(step, vectors - first), width = count * kernels_.width;
-      for (int64_t r = 0; r < kTileRows; ++r) {
-        std::copy_n(out + std::min(r, rows - 1) * out_stride + first * kernels_.width, width,
-                    tile + r * width);
-      }
-      kernels_.dense({starts, value_step, kTileRows, terms, count, x + first * kernels_.width, x_stride, tile,
-                      width, true, &nothing});
-      for (int64_t r = 0; r < rows; ++r) {
-        std::copy_n(tile + r * width, width, out + r * out_stride + first * kernels_.width);
+  void store_input_grad(size_t t, int64_t begin, int64_t group, int64_t rows, const T* product) const {
+    const int64_t columns = group_columns(t), stride = weight_stride(t);
+    const int64_t item = element_bytes(inputs_[t].element), step = inputs_[t].columns * item;
+    char* const to = static_cast<char*>(wanted_.inputs[t]) + begin * step + group * columns * item;
+    const bool lines = columns * item % Ahead::kLine == 0 && step % Ahead::kLine == 0 &&
+                       reinterpret_cast<uintptr_t>(to) % Ahead::kLine == 0;
+    const bool streamed = lines && inputs_[t].element == kElement<T> && shape_.rows * step >= kStreamedBytes;
+    for (int64_t i = 0; i < rows; ++i) {
+      if (streamed) {
+        kernels_.stream(product + i * stride, columns * item, to + i * step);
+      } else {
+        kernels_.write(product + i * stride, columns, inputs_[t].element, to + i * step);
       }
     }
   }
@@ -350,8 +252,9 @@ class Backward {
   const std::vector<LinearInput>& inputs_;
   const LinearGradient& gradient_;
   const LinearWanted& wanted_;
-  std::vector<Buffer<T>> weights_;    // rounded, rows at weight_stride; where the input's gradient is wanted
-  std::vector<Buffer<T>> to_center_;  // what centres an input's rows; empty where nothing does
+  const GradientRows<T> grad_rows_;
+  std::vector<InputRows<T>> input_rows_;
+  std::vector<Buffer<T>> weights_;  // rounded, rows at weight_stride; where the input's gradient is wanted
   std::vector<std::optional<GatedWeight<T>>>
       gates_;  // where an input's gradient is wanted behind its ReLU only
   std::vector<Factors> factors_;
