@@ -43,6 +43,7 @@ SOURCES = [
     "csrc/kernels/simd/attention_avx2.cpp",
     "csrc/kernels/simd/attention_avx512.cpp",
     "csrc/kernels/simd/attention_baseline.cpp",
+    "csrc/kernels/simd/covariance.cpp",
     "csrc/kernels/simd/dispatch.cpp",
     "csrc/kernels/simd/norm.cpp",
     "csrc/kernels/simd/products.cpp",

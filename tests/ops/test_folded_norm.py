@@ -78,6 +78,32 @@ def test_equals_one_after_the_other(
     assert max(errors) < TOLERANCE[dtype] * (1 + level), errors
 
 
+def check_covariance(rows: int, columns: int, dtype: torch.dtype, level: float = 0.0) -> None:
+    """`fold_norm` with one column a row of the weight: the mean and the covariance itself."""
+    x, _, _ = example(rows, columns, 1, dtype, level)
+    if columns > 2:
+        x[:, 2] = 7.25
+    weight = torch.eye(columns, dtype=dtype)
+    _, _, mean, variance, center, spread = kernels.fold_norm(x, weight, None, None, 1e-5, dtype, 2)
+    wide = x.double()
+    wanted = torch.cov(wide.t(), correction=0).reshape(columns, columns)
+    tolerance = TOLERANCE[dtype] / 10
+    assert error(mean, wide.mean(0)) < tolerance and torch.equal(mean, center)
+    assert error(spread, wanted) < tolerance * (1 + level) or (not wanted.any() and not spread.any())
+    assert torch.equal(spread, spread.t()) and torch.equal(variance, spread.diagonal())
+    if columns > 2:
+        assert not spread[2].any() and center[2] == 7.25
+
+
+# Whole vectors have 2 to 16 columns, tiles 6 rows; slabs have 64 rows, chunks 512.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("columns", [1, 2, 5, 6, 7, 15, 16, 17, 31, 32, 33, 48, 100])
+@pytest.mark.parametrize("rows", [1, 2, 5, 63, 65, 511, 513, 1100])
+def test_covariance(rows: int, columns: int, dtype: torch.dtype) -> None:
+    check_covariance(rows, columns, dtype, 1.0)
+    check_covariance(rows, columns, dtype, 10.0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_bfloat16_and_tables_of_other_types(dtype: torch.dtype) -> None:
     x, parameters, grad = example(2000, 40, 96, torch.float32)
@@ -170,7 +196,13 @@ def test_opcheck() -> None:
 PROGRAM = """
 import torch
 from pyg_batchgnn import ops
-from tests.ops.test_folded_norm import TOLERANCE, error, example, reference, results
+from tests.ops.test_folded_norm import (
+    TOLERANCE, check_covariance, error, example, reference, results
+)
+
+for columns in (1, 3, 4, 7, 8, 9, 33, 50):
+    check_covariance(600, columns, torch.float32, 1.0)
+    check_covariance(600, columns, torch.float64, 1.0)
 
 for dtype, tolerance in TOLERANCE.items():
     x, parameters, grad = example(700, 20, 47, dtype, 1.0)
