@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "bindings/columns.h"
 #include "bindings/elements.h"
 #include "bindings/operators.h"
 #include "kernels/nn/linear.h"
@@ -64,6 +65,30 @@ std::tuple<Tensor, Tensor> linear_forward(const std::vector<Tensor>& inputs,
     linear<float>(shape, inputs_of(inputs, rows), weights_of(weights), update, output, threads);
   }
   return {std::move(y), std::move(mask)};
+}
+
+std::tuple<Tensor, Tensor, Tensor> linear_forward_moments(const Tensor& x, const Tensor& weight,
+                                                          const std::optional<Tensor>& bias,
+                                                          ScalarType out_dtype, int64_t threads) {
+  const LinearShape shape{x.size(0), weight.size(0), 1, element_of(out_dtype)};
+  Tensor y = new_tensor({shape.rows, shape.outputs}, out_dtype);
+  Column mean(shape.outputs), variance(shape.outputs);
+  const LinearUpdate update{bias ? bias->const_data_ptr() : nullptr,
+                            bias ? element_of(bias->scalar_type()) : Element::kFloat32,
+                            false,
+                            0.0,
+                            0,
+                            nullptr};
+  const LinearOutput output{y.mutable_data_ptr(), nullptr, {mean.data(), variance.data()}};
+  const std::vector<LinearInput> inputs = inputs_of({x}, {std::nullopt});
+  if (shape.compute == Element::kFloat64) {
+    linear<double>(shape, inputs, weights_of({weight}), update, output, threads);
+  } else {
+    linear<float>(shape, inputs, weights_of({weight}), update, output, threads);
+  }
+  const double rows = static_cast<double>(std::max<int64_t>(1, shape.rows));
+  for (int64_t o = 0; o < shape.outputs; ++o) variance.data()[o] /= rows;
+  return {std::move(y), std::move(mean).tensor(), std::move(variance).tensor()};
 }
 
 namespace {

@@ -63,6 +63,9 @@ STABLE_TORCH_LIBRARY(pyg_batchgnn, m) {
       "ScalarType out_dtype, bool relu, float drop, int key, Tensor? node, bool gated, int threads) "
       "-> (Tensor, Tensor)");
   m.def(
+      "linear_moments(Tensor x, Tensor weight, Tensor? bias, ScalarType out_dtype, int threads) "
+      "-> (Tensor, Tensor, Tensor)");
+  m.def(
       "linear_grads(Tensor grad, Tensor mask, float scale, Tensor[] inputs, Tensor?[] rows, "
       "Tensor[] weights, Tensor? center, int groups, bool gated, bool[] need_input, bool need_weight, "
       "bool need_bias, int threads) -> (Tensor[], Tensor[], Tensor)");
@@ -134,6 +137,7 @@ STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) {
   m.impl("count_self_loops", TORCH_BOX(&count_self_loops));
   m.impl("drop_self_loops", TORCH_BOX(&drop_self_loops));
   m.impl("linear", TORCH_BOX(&linear_forward));
+  m.impl("linear_moments", TORCH_BOX(&linear_forward_moments));
   m.impl("linear_grads", TORCH_BOX(&linear_backward));
   m.impl("linear_grads_normed", TORCH_BOX(&linear_backward_normed));
   m.impl("fold_norm", TORCH_BOX(&fold_norm_columns));

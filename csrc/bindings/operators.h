@@ -101,6 +101,9 @@ std::tuple<Tensor, Tensor> linear_forward(const std::vector<Tensor>& inputs,
                                           const std::optional<Tensor>& bias, int64_t num_rows, int64_t groups,
                                           ScalarType out_dtype, bool relu, double drop, int64_t key,
                                           const std::optional<Tensor>& node, bool gated, int64_t threads);
+std::tuple<Tensor, Tensor, Tensor> linear_forward_moments(const Tensor& x, const Tensor& weight,
+                                                          const std::optional<Tensor>& bias,
+                                                          ScalarType out_dtype, int64_t threads);
 std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_backward(
     const Tensor& grad, const Tensor& mask, double scale, const std::vector<Tensor>& inputs,
     const std::vector<std::optional<Tensor>>& rows, const std::vector<Tensor>& weights,

@@ -32,10 +32,8 @@ class NormedLinear(torch.autograd.Function):
         threads: int,
     ) -> tuple[Tensor, Tensor, Tensor]:
         own = weight.contiguous()
-        product, _ = kernels.linear(
-            [x], [None], [own], bias, x.size(0), 1, dtype, False, 0.0, 0, None, gated, threads
-        )
-        y, mean, variance = kernels.batch_norm(product, scale, shift, None, None, eps, relu, threads)
+        product, *statistics = _product(x, own, bias, dtype, gated, threads)
+        y, mean, variance = kernels.batch_norm(product, scale, shift, *statistics, eps, relu, threads)
         ctx.save_for_backward(x, own, product, scale, shift, mean, variance)
         ctx.eps, ctx.relu, ctx.gated, ctx.threads = eps, relu, gated, threads
         ctx.bias = bias is not None
@@ -66,7 +64,27 @@ class NormedLinear(torch.autograd.Function):
         )
 
 
+def _product(
+    x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, gated: bool, threads: int
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The product with its columns' mean and variance, which are left to be taken where it is rounded."""
+    if dtype is not torch.bfloat16:
+        product, mean, variance = kernels.linear_moments(x, weight, bias, dtype, threads)
+        return product, mean, variance
+    product, _ = kernels.linear(
+        [x], [None], [weight], bias, x.size(0), 1, dtype, False, 0.0, 0, None, gated, threads
+    )
+    return product, None, None
+
+
 # Shapes ###########################################################################################
+
+
+def _fake_moments(
+    x: Tensor, weight: Tensor, _: Tensor | None, out_dtype: torch.dtype, __: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    column = x.new_empty((weight.size(0),), dtype=torch.float64)
+    return x.new_empty((x.size(0), weight.size(0)), dtype=out_dtype), column, torch.empty_like(column)
 
 
 def _fake_columns(grad: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -92,5 +110,6 @@ def _fake_grads(
     return x.new_empty((rows, x.size(1))), weight.new_empty(weight.shape), weight.new_empty((biases,))
 
 
+torch.library.register_fake("pyg_batchgnn::linear_moments", _fake_moments)
 torch.library.register_fake("pyg_batchgnn::batch_norm_grad_columns", _fake_columns)
 torch.library.register_fake("pyg_batchgnn::linear_grads_normed", _fake_grads)

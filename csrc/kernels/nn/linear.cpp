@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/allocation.h"
+#include "kernels/nn/linear_moments.h"
 #include "kernels/nn/linear_operands.h"
 #include "kernels/nn/linear_zeros.h"
 #include "kernels/parallel.h"
@@ -75,15 +76,16 @@ class Forward {
         inputs_(inputs),
         update_(update),
         output_(output),
-        dropout_(update.key, update.drop) {
+        dropout_(update.key, update.drop),
+        moments_(output.moments.mean != nullptr ? shape.rows : 0, kBlockRows, shape.outputs) {
     for (size_t t = 0; t < inputs.size(); ++t) {
       weights_.emplace_back(shape, weights[t], inputs[t].columns / shape.groups);
       if constexpr (Operands::kSkipsZeros) skipping_.emplace_back(shape, inputs[t], weights[t]);
     }
-    if (update.bias == nullptr) return;
     // A panel's last vector may reach beyond the end.
     const int64_t room = shape.outputs + kernels_.panel;
     std::fill_n(bias_.reserve(room), room, T{0});
+    if (update.bias == nullptr) return;
     kernels_.read(update.bias, update.bias_element, shape.outputs, bias_.data());
   }
 
@@ -106,13 +108,13 @@ class Forward {
       scratch.converted[t].reserve(rows * Operands::row_stride(shape_, inputs_[t]) + 1);
     }
     scratch.blocks.resize(skipping_.size());
-    bool skips = false;
+    bool whole = measures();
     for (size_t t = 0; t < skipping_.size(); ++t) {
       if (!skipping_[t].worthwhile()) continue;
-      skips = true;
+      whole = true;
       scratch.blocks[t].resize(rows, inputs_[t].columns);
     }
-    scratch.sums.reserve(skips ? kBlockRows * sums_stride() : kTileRows * kernels_.panel);
+    scratch.sums.reserve(whole ? kBlockRows * sums_stride() : kTileRows * kernels_.panel);
   }
 
   // Rows [begin, end), with those up to `next_end` fetched on the way.
@@ -128,10 +130,10 @@ class Forward {
         scratch.row_keys[static_cast<size_t>(i - begin)] = dropout_row_key(update_.key, node);
       }
     }
-    const bool skips = std::any_of(scratch.blocks.begin(), scratch.blocks.end(),
-                                   [](const RowBlock<T>& read) { return read.rows != 0; });
+    const bool whole = measures() || std::any_of(scratch.blocks.begin(), scratch.blocks.end(),
+                                                 [](const RowBlock<T>& read) { return read.rows != 0; });
     for (int64_t group = 0; group < shape_.groups; ++group) {
-      if (skips) {
+      if (whole) {
         rows(group, begin, end - begin, scratch);
       } else {
         tiles(group, begin, end, scratch);
@@ -139,8 +141,13 @@ class Forward {
     }
   }
 
+  void join_moments() const {
+    if (measures()) moments_.join_all(output_.moments);
+  }
+
  private:
   int64_t sums_stride() const { return block_stride<T>(shape_.group_outputs()); }
+  bool measures() const { return output_.moments.mean != nullptr; }
   bool drops() const { return update_.drop > 0 && dropout_.kept_levels < kDropoutLevels; }
 
   void read_rows(int64_t begin, int64_t end, Scratch& scratch) const {
@@ -184,10 +191,9 @@ class Forward {
     const int64_t outputs = shape_.group_outputs(), stride = sums_stride();
     T* const sums = scratch.sums.data();
     for (size_t t = 0; t < inputs_.size(); ++t) {
-      const RowBlock<T>& block = scratch.blocks[t];
-      if (block.rows != 0) {
+      if (t < scratch.blocks.size() && scratch.blocks[t].rows != 0) {
         if (t == 0) std::fill_n(sums, rows * stride, T{0});
-        skipping_[t].add(group, block, sums, stride, scratch.ahead);
+        skipping_[t].add(group, scratch.blocks[t], sums, stride, scratch.ahead);
         continue;
       }
       for (int64_t first = 0; first < outputs; first += kernels_.panel) {
@@ -195,6 +201,10 @@ class Forward {
           add_tile(t, group, first, at, sums + at * stride + first, stride, scratch);
         }
       }
+    }
+    if (measures()) {
+      const int64_t first = group * outputs;
+      moments_.take(begin, first, {sums, stride, rows, outputs}, bias_.data() + first);
     }
     finish(group, 0, outputs, begin, rows, sums, stride, scratch.row_keys.data());
   }
@@ -233,6 +243,7 @@ class Forward {
   const LinearUpdate& update_;
   const LinearOutput& output_;
   const Dropout dropout_;
+  const BlockMoments moments_;
   std::vector<PackedWeight<Operands>> weights_;
   std::vector<SkippingWeight<T>> skipping_;  // none where zeros are not skipped
   Buffer<T> bias_;
@@ -258,6 +269,7 @@ void run(const LinearShape& shape, const std::vector<LinearInput>& inputs,
     }
     product_kernels<typename Operands::Sum>().fence();
   });
+  forward.join_moments();
 }
 
 }  // namespace

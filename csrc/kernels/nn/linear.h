@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/nn/moments.h"
 #include "kernels/simd/products.h"
 
 namespace pyg_batchgnn {
@@ -57,6 +58,8 @@ struct LinearUpdate {
 struct LinearOutput {
   void* y;        // [rows, outputs] of the shape's `compute`
   uint8_t* mask;  // [rows, ceil(outputs / 8)] which elements passed ReLU and dropout; or null
+  // Of y's columns; or null. Only of what is not rounded further: no bfloat16, ReLU or dropout.
+  ColumnMoments moments{};
 };
 
 template <class T>

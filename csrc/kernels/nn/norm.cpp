@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/allocation.h"
+#include "kernels/nn/moments.h"
 #include "kernels/parallel.h"
 
 namespace pyg_batchgnn {
@@ -36,40 +37,11 @@ void for_tasks(const Rows<T>& x, int64_t threads, const Body& body) {
             [&](int64_t task, int64_t) { body(task, slice(x, task * each, each), task * each); });
 }
 
-// Moments of some rows.
-struct Moments {
-  double* mean;
-  double* deviation;
-};
-
-// The rows of `b`, nb of them, join the na rows of `a` (Chan, Golub and LeVeque 1979).
-void join(Moments a, int64_t na, Moments b, int64_t nb, int64_t columns) {
-  const double total = static_cast<double>(na + nb);
-  const double share = static_cast<double>(nb) / total;
-  const double between = share * static_cast<double>(na);
-  for (int64_t c = 0; c < columns; ++c) {
-    const double gap = b.mean[c] - a.mean[c];
-    a.mean[c] += gap * share;
-    a.deviation[c] += b.deviation[c] + gap * gap * between;
-  }
-}
-
-// Sums about a center, turned into moments.
-template <class A>
-void to_moments(const A* center, const A* sum, const A* square, int64_t rows, int64_t columns, Moments out) {
-  const double inverse = 1.0 / static_cast<double>(rows);
-  for (int64_t c = 0; c < columns; ++c) {
-    const double offset = static_cast<double>(sum[c]) * inverse;
-    out.mean[c] = static_cast<double>(center[c]) + offset;
-    out.deviation[c] = std::max(0.0, static_cast<double>(square[c]) - offset * static_cast<double>(sum[c]));
-  }
-}
-
 // The moments of one task's rows, chunk after chunk, in one pass over memory. A chunk's sums are taken about
 // the mean of the chunk before: they lose digits only where means differ, and there the deviation between the
 // chunks is as large as what is lost. The first chunk's center is the mean of its first rows.
 template <class T>
-void task_moments(const Rows<T>& x, Moments out) {
+void task_moments(const Rows<T>& x, ColumnMoments out) {
   using A = Wide<T>;
   Buffer<A> scratch;
   Buffer<double> chunk_moments;
@@ -77,8 +49,8 @@ void task_moments(const Rows<T>& x, Moments out) {
   A* const center = scratch.reserve(3 * columns);
   A* const sum = center + columns;
   A* const square = sum + columns;
-  const Moments chunk{chunk_moments.reserve(2 * columns), chunk_moments.data() + columns};
-  const auto take = [&](const Rows<T>& rows, Moments moments) {
+  const ColumnMoments chunk{chunk_moments.reserve(2 * columns), chunk_moments.data() + columns};
+  const auto take = [&](const Rows<T>& rows, ColumnMoments moments) {
     center_sums(rows, center, sum, square);
     to_moments(center, sum, square, rows.rows, columns, moments);
     std::transform(moments.mean, moments.mean + columns, center, [](double m) { return static_cast<A>(m); });
@@ -190,7 +162,7 @@ void column_moments(const Rows<T>& x, int64_t threads, double* mean, double* dev
   double* const parts = partial.reserve(2 * columns * task_count(x.rows, columns) + 1);
   const auto part = [&](int64_t task) {
     double* const begin = parts + 2 * columns * task;
-    return Moments{begin, begin + columns};
+    return ColumnMoments{begin, begin + columns};
   };
   for_tasks(x, threads, [&](int64_t task, const Rows<T>& rows, int64_t) { task_moments(rows, part(task)); });
   const int64_t each = task_rows(columns);
