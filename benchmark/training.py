@@ -68,7 +68,7 @@ def measured_before(path: Path, head: dict[str, Any]) -> bool:
     return all(found[key] == json.loads(json.dumps(head[key])) for key in ("options", "graph"))
 
 
-def measure_table(run: Run, table: str, setting: Setting) -> None:
+def measure_table(run: Run, table: str, setting: Setting, warmup: int) -> None:
     """All networks at one table, the processes kept from one to the next."""
     columns = TABLES[table]
     contestants = [run.peers.contestant(*astuple(column)) for column in columns]
@@ -81,9 +81,10 @@ def measure_table(run: Run, table: str, setting: Setting) -> None:
             started = time.perf_counter()
             print(f"{model}, {setting.threads} thread(s), malloc {setting.malloc.value}", flush=True)
             names = [column.name for column in columns if column.name not in REFUSED.get(model, [])]
-            series: Series = players.series(one.options, run.rounds, names=names)
+            series: Series = players.series(one.options, run.rounds, warmup, names)
             seconds = round(time.perf_counter() - started, 1)
-            write_json(path, {**head, "model": model, "table": table, "seconds": seconds, **series.as_dict()})
+            about = {"model": model, "table": table, "warmup": warmup, "seconds": seconds}
+            write_json(path, {**head, **about, **series.as_dict()})
 
 
 def measure_limits(run: Run, wanted: dict[str, Step], before: Rates | None, threads: int) -> Rates:
@@ -122,6 +123,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, then store the JSON files."""
     options = parser(__doc__ or "", batches=4, rounds=3, threads=(1, 2))
     options.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(DEFAULT_TABLES))
+    options.add_argument(
+        "--warmup",
+        type=int,
+        default=1,
+        help="rounds before those measured; PyG's trim_to_layer needs three until its heap stops growing",
+    )
     options.add_argument("--no-limits", action="store_true", help="keep the rates that bound a step")
     parsed = options.parse_args(arguments)
     run = Run.parse(parsed)
@@ -131,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if wanted:
             rates[setting.threads] = measure_limits(run, wanted, rates.get(setting.threads), setting.threads)
         for table in parsed.tables:
-            measure_table(run, table, setting)
+            measure_table(run, table, setting, parsed.warmup)
     collect(run)
 
 
