@@ -45,6 +45,7 @@ SOURCES = [
     "csrc/kernels/simd/attention_baseline.cpp",
     "csrc/kernels/simd/covariance.cpp",
     "csrc/kernels/simd/dispatch.cpp",
+    "csrc/kernels/simd/finish_pairs.cpp",
     "csrc/kernels/simd/norm.cpp",
     "csrc/kernels/simd/products.cpp",
     "csrc/kernels/simd/products_avx2.cpp",

@@ -229,7 +229,7 @@ class Forward {
               int64_t stride, const uint64_t* row_keys) const {
     const int64_t column = group * shape_.group_outputs() + first;
     const int64_t element = element_bytes(shape_.compute), mask_bytes = (shape_.outputs + 7) / 8;
-    kernels_.finish(
+    Operands::finish(
         {sums, stride, rows, column, columns, update_.bias != nullptr ? bias_.data() + column : nullptr,
          update_.relu, drops() ? &dropout_ : nullptr, row_keys,
          static_cast<char*>(output_.y) + (row * shape_.outputs + column) * element, shape_.compute,

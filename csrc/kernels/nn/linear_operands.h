@@ -62,6 +62,8 @@ struct Elements {
     product_kernels<T>().dense({p.values, 1, kTileRows, p.terms, p.vectors, p.panel, p.panel_stride, p.tile,
                                 p.tile_stride, p.add, p.ahead});
   }
+
+  static void finish(const Finish<T>& f) { product_kernels<T>().finish(f); }
 };
 
 // A row in bfloat16.
@@ -128,6 +130,12 @@ struct Pairs {
   static void multiply(const TileProduct<uint32_t, float>& p) {
     pair_kernel()(
         {p.values, p.terms, p.vectors, p.panel, p.panel_stride, p.tile, p.tile_stride, p.add, p.ahead});
+  }
+
+  static void finish(const Finish<float>& f) {
+    const bool words = f.columns % kWordBits == 0 && f.first_column % kWordBits == 0;
+    const bool masked = f.mask != nullptr || (!f.relu && f.dropout == nullptr);
+    (words && masked ? pair_finish() : product_kernels<float>().finish)(f);
   }
 };
 

@@ -159,6 +159,11 @@ struct PairProduct {
 using PairKernel = void (*)(const PairProduct&);
 PairKernel pair_kernel();
 
+// As ProductKernels<float>::finish, of whole words of columns in bfloat16 with a mask, or with neither ReLU nor
+// dropout. Null where `pair_kernel` is.
+using PairFinish = void (*)(const Finish<float>&);
+PairFinish pair_finish();
+
 // words[r] bit c becomes words[c] bit r.
 void transpose_bits(uint64_t words[kWordBits]);
 

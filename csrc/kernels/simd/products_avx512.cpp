@@ -99,27 +99,7 @@ PYG_BATCHGNN_INLINE void read_half(const uint16_t* from, int64_t count, float* t
   _mm512_mask_storeu_ps(to + i, rest, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(rest, from + i)));
 }
 
-// SplitMix64's finaliser on eight words, as kernels/random.h has it.
-PYG_BATCHGNN_INLINE __m512i mix8(__m512i z) {
-  z = _mm512_xor_si512(z, _mm512_srli_epi64(z, 30));
-  z = _mm512_mullo_epi64(z, _mm512_set1_epi64(static_cast<int64_t>(0xBF58476D1CE4E5B9u)));
-  z = _mm512_xor_si512(z, _mm512_srli_epi64(z, 27));
-  z = _mm512_mullo_epi64(z, _mm512_set1_epi64(static_cast<int64_t>(0x94D049BB133111EBu)));
-  return _mm512_xor_si512(z, _mm512_srli_epi64(z, 31));
-}
-
-// Whether dropout keeps columns 4 * word to 4 * word + 63 of a row. Some column must be dropped.
-PYG_BATCHGNN_INLINE uint64_t kept_columns(const Dropout& dropout, uint64_t row_key, int64_t word) {
-  const __m512i gamma = _mm512_set1_epi64(static_cast<int64_t>(kGamma));
-  const __m512i steps = _mm512_mullo_epi64(_mm512_set_epi64(8, 7, 6, 5, 4, 3, 2, 1), gamma);
-  const __m512i levels = _mm512_set1_epi16(static_cast<int16_t>(dropout.kept_levels));
-  const uint64_t base = row_key + static_cast<uint64_t>(word) * kGamma;
-  const __m512i low = mix8(_mm512_add_epi64(_mm512_set1_epi64(static_cast<int64_t>(base)), steps));
-  const __m512i high =
-      mix8(_mm512_add_epi64(_mm512_set1_epi64(static_cast<int64_t>(base + 8 * kGamma)), steps));
-  return static_cast<uint64_t>(_mm512_cmplt_epu16_mask(low, levels)) |
-         static_cast<uint64_t>(_mm512_cmplt_epu16_mask(high, levels)) << 32;
-}
+#include "kernels/simd/dropout_avx512.h"
 
 PYG_BATCHGNN_INLINE void stream(const void* from, int64_t bytes, void* to) {
   for (int64_t at = 0; at < bytes; at += 64) {
