@@ -250,8 +250,9 @@ class PairBackward {
       // Two vectors are folded together.
       const int64_t last = std::min(vectors, round_up(vectors * (piece + 1) / pieces, 2));
       if (first != last) {
-        pairs_.multiply({lists, rows, last - first, x + first * kWidth, stride, out + first * kWidth,
-                         out_stride, &scratch.ahead});
+        const int64_t here = std::min(columns, last * kWidth) - first * kWidth;
+        pairs_.multiply({lists, rows, here, x + first * kWidth, stride, out + first * kWidth, out_stride,
+                         &scratch.ahead});
       }
       first = last;
     }

@@ -29,7 +29,9 @@ namespace pyg_batchgnn::sparse_pairs {
 namespace {
 
 constexpr int64_t kWidth = 16;  // sums of a vector
-constexpr int64_t kLinesPerRow = 4;
+// Rows of a table lie on pages of their own, and a prefetch waits until its page is found: several are looked
+// for at a time.
+constexpr int64_t kLinesPerRow = 4, kRowsAtOnce = 8;
 
 __attribute__((always_inline)) inline __m512bh bits_of(__m512i pairs) {
   return reinterpret_cast<__m512bh>(pairs);
@@ -158,12 +160,23 @@ void fold(uint16_t* rows, int64_t elements) {
   }
 }
 
-// One row after the other, all C vectors of it in registers while its list is gone through.
-template <int C>
+// The first eight sums of a vector alone; the others are lost.
+__attribute__((always_inline)) inline __m512 add_eight(__m512 sum, __m512i pair, const uint16_t* first,
+                                                       const uint16_t* second) {
+  const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(first));
+  const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(second));
+  return _mm512_castps256_ps512(_mm256_dpbf16_ps(_mm512_castps512_ps256(sum),
+                                                 reinterpret_cast<__m256bh>(_mm512_castsi512_si256(pair)),
+                                                 reinterpret_cast<__m256bh>(_mm256_unpacklo_epi16(a, b))));
+}
+
+// One row after the other, all C vectors of it in registers while its list is gone through. Of the last one
+// only eight columns count where `Half`, so half a load is enough for them.
+template <int C, bool Half>
 void multiply_columns(const ListProduct& p) {
   constexpr int kFolds = (C + 1) / 2;
   for (int64_t r = 0; r < p.rows; ++r) {
-    p.ahead->fetch(kLinesPerRow);
+    if (r % kRowsAtOnce == 0) p.ahead->fetch(kRowsAtOnce * kLinesPerRow);
     int64_t at = p.lists.starts[r];
     const int64_t end = p.lists.starts[r + 1];
     if (at == end) continue;
@@ -172,19 +185,25 @@ void multiply_columns(const ListProduct& p) {
 #pragma GCC unroll 16
     for (int c = 0; c < C; ++c) sum[c] = _mm512_loadu_ps(out + c * kWidth);
     for (; at < end; at += 2) {
-      const uint16_t* const first = p.x + p.lists.terms[at] * p.x_stride;
-      const uint16_t* const second = p.x + p.lists.terms[at + 1] * p.x_stride;
+      uint16_t terms;
+      __builtin_memcpy(&terms, p.lists.terms + at, sizeof(terms));
+      const uint16_t* const first = p.x + (terms & 0xFF) * p.x_stride;
+      const uint16_t* const second = p.x + (terms >> 8) * p.x_stride;
       int32_t pair;
       __builtin_memcpy(&pair, p.lists.values + at, sizeof(pair));
-      const __m512bh factor = bits_of(_mm512_set1_epi32(pair));
+      const __m512i factor = _mm512_set1_epi32(pair);
 #pragma GCC unroll 8
       for (int f = 0; f < kFolds; ++f) {
+        if (Half && f + 1 == kFolds) {
+          sum[2 * f] = add_eight(sum[2 * f], factor, first + f * kFold, second + f * kFold);
+          continue;
+        }
         const __m512i a = in_register(_mm512_loadu_si512(first + f * kFold));
         const __m512i b = in_register(_mm512_loadu_si512(second + f * kFold));
-        sum[2 * f] = _mm512_dpbf16_ps(sum[2 * f], factor, bits_of(_mm512_unpacklo_epi16(a, b)));
-        if (2 * f + 1 < C) {
-          sum[2 * f + 1] = _mm512_dpbf16_ps(sum[2 * f + 1], factor, bits_of(_mm512_unpackhi_epi16(a, b)));
-        }
+        sum[2 * f] = _mm512_dpbf16_ps(sum[2 * f], bits_of(factor), bits_of(_mm512_unpacklo_epi16(a, b)));
+        if (2 * f + 1 == C) continue;
+        sum[2 * f + 1] =
+            _mm512_dpbf16_ps(sum[2 * f + 1], bits_of(factor), bits_of(_mm512_unpackhi_epi16(a, b)));
       }
     }
 #pragma GCC unroll 16
@@ -192,14 +211,19 @@ void multiply_columns(const ListProduct& p) {
   }
 }
 
-template <int... C>
+template <bool Half, int... C>
 constexpr auto table_of(std::integer_sequence<int, C...>) {
-  return std::array<void (*)(const ListProduct&), sizeof...(C)>{&multiply_columns<C + 1>...};
+  // Half of a vector is left over only where it begins a fold.
+  return std::array<void (*)(const ListProduct&), sizeof...(C)>{&multiply_columns < C + 1,
+                                                                Half && C % 2 == 0 > ...};
 }
 
 void multiply(const ListProduct& p) {
-  static constexpr auto kTable = table_of(std::make_integer_sequence<int, kMostPairVectors>{});
-  kTable[static_cast<size_t>(p.vectors - 1)](p);
+  static constexpr auto kAll = std::make_integer_sequence<int, kMostPairVectors>{};
+  static constexpr auto kWhole = table_of<false>(kAll), kHalf = table_of<true>(kAll);
+  const auto last = static_cast<size_t>((p.columns - 1) / kWidth);
+  const bool half = p.columns - static_cast<int64_t>(last) * kWidth <= kWidth / 2;
+  (half ? kHalf : kWhole)[last](p);
 }
 
 void round_rows(const float* from, int64_t count, float scale, uint16_t* to) {

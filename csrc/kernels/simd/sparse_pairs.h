@@ -41,10 +41,11 @@ struct MaskedPairs {
   int64_t out_stride;  // a multiple of kFold
 };
 
-// out[r, :] += sum over the list of r of value * x[term, :]. Row kListTerms of x is zero.
+// out[r, :] += sum over the list of r of value * x[term, :], in whole vectors of 16 columns, of which those
+// behind `columns` mean nothing. Row kListTerms of x is zero.
 struct ListProduct {
   PairLists lists;
-  int64_t rows, vectors;  // of 16 columns
+  int64_t rows, columns;  // at most 16 * kMostPairVectors
   const uint16_t* x;      // folded
   int64_t x_stride;
   float* out;
