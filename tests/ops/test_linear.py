@@ -172,6 +172,41 @@ def test_gradients_in_bfloat16_are_float32_sums(
         assert one.dtype is torch.float32 and distance(one, other) < 4e-6
 
 
+@pytest.mark.parametrize("update", [{}, {"relu": True}, {"relu": True, "drop": 0.5}, {"drop": 0.3}])
+@pytest.mark.parametrize("outputs", [47, 64 + 47])
+@pytest.mark.parametrize("rows", [1, 7, 20_000])
+def test_whole_words_of_bfloat16_end_as_parts_of_words_do(
+    rows: int, outputs: int, update: dict[str, Any]
+) -> None:
+    """64 columns at a time are rounded, masked and, of large results, written by instructions of their own."""
+    case = make_case(rows, 256, (9, 4), dtype=torch.bfloat16)
+    parts = [weight[:outputs] for weight in case.weights], case.bias[:outputs]
+    whole = case.run(key=3, **update)
+    part = ops.linear(case.inputs, *parts, num_rows=rows, out_dtype=torch.bfloat16, key=3, **update)
+    assert torch.equal(whole[:, :outputs], part)
+    grad = torch.randn(whole.shape).bfloat16()
+    grad[:, outputs:] = 0
+    found = torch.autograd.grad(whole, case.leaves(), grad)
+    expected = torch.autograd.grad(part, case.leaves(), grad[:, :outputs].contiguous())
+    for one, other in zip(found, expected, strict=True):
+        assert distance(one, other) < 2**-8
+
+
+@pytest.mark.parametrize("columns", [7, 8, 9, 15, 16, 17, 24, 25, 200, 232, 248, 256])
+def test_bfloat16_gradients_of_columns_do_not_depend_on_those_beside_them(columns: int) -> None:
+    """Whole vectors and halves of them are summed by loops of their own, in the same order."""
+    case = make_case(200, 20, (256,), dtype=torch.bfloat16)
+    first = case.inputs[0].detach()[:, :columns].requires_grad_()
+    weight = case.weights[0].detach()[:, :columns].requires_grad_()
+    y = ops.linear([first], [weight], num_rows=200, out_dtype=torch.bfloat16)
+    grad = torch.randn(200, 20).bfloat16() * (torch.rand(200, 20) < 0.25)
+    grad[:, 3] = 0
+    few = torch.autograd.grad(y, [first, weight], grad)
+    all_of = torch.autograd.grad(case.run(), [case.inputs[0], case.weights[0]], grad)
+    for one, other in zip(few, all_of, strict=True):
+        assert torch.equal(one, other[:, :columns])
+
+
 def test_bfloat16_rounds_to_nearest_even() -> None:
     values = torch.randn(1000, 1).mul(torch.logspace(-30, 30, 1000)[:, None])
     halfway = (torch.randint(1 << 15, (500, 1), dtype=torch.int32) * 65536 + 32768).view(torch.float32)

@@ -159,8 +159,8 @@ struct PairProduct {
 using PairKernel = void (*)(const PairProduct&);
 PairKernel pair_kernel();
 
-// As ProductKernels<float>::finish, of whole words of columns in bfloat16 with a mask, or with neither ReLU nor
-// dropout. Null where `pair_kernel` is.
+// As ProductKernels<float>::finish, of whole words of columns in bfloat16 with a mask, or with neither ReLU
+// nor dropout. Null where `pair_kernel` is.
 using PairFinish = void (*)(const Finish<float>&);
 PairFinish pair_finish();
 
