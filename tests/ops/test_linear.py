@@ -178,7 +178,7 @@ def test_gradients_in_bfloat16_are_float32_sums(
 def test_whole_words_of_bfloat16_end_as_parts_of_words_do(
     rows: int, outputs: int, update: dict[str, Any]
 ) -> None:
-    """64 columns at a time are rounded, masked and, of large results, written by instructions of their own."""
+    """64 columns at a time are rounded, masked and, of large results, written by a loop of their own."""
     case = make_case(rows, 256, (9, 4), dtype=torch.bfloat16)
     parts = [weight[:outputs] for weight in case.weights], case.bias[:outputs]
     whole = case.run(key=3, **update)
