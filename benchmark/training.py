@@ -44,6 +44,8 @@ TABLES = {
     # The peers one by one, for networks with which they do not fit together.
     "sliced": [OURS, BFLOAT16, SLICES],
     "dgl": [OURS, DGL],
+    # Both of ours alone, which takes little time a round and so allows many.
+    "precision": [OURS, BFLOAT16],
 }
 DEFAULT_TABLES = ("peers", "trimmed", "layers")
 REFUSED = {"gcn": ["PyG hand-written slices"]}  # PyG's GCNConv takes no bipartite graph

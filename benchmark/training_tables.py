@@ -21,8 +21,8 @@ class Row:
 
     Attributes:
         name: network, threads and allocator.
-        seconds: a step of each contestant, of ours at the last of its tables.
-        times: how many times as fast as each contestant ours was, at the same table.
+        seconds: a step of each contestant, at the quietest of its tables.
+        times: how many times as fast as each contestant ours was, at the same table (the last of those).
     """
 
     model: str
@@ -39,7 +39,8 @@ def rows(result: Result) -> Iterator[Row]:
         key = (series["model"], series["threads"], series["malloc"])
         row = found.setdefault(key, Row(key[0], key[1], f"{TITLES[key[0]]}, {setting(series)}"))
         figures = {name: one[SECONDS] for name, one in medians(series).items()}
-        row.seconds.update(figures)
+        for name, seconds in figures.items():
+            row.seconds[name] = min(seconds, row.seconds.get(name, seconds))
         if OURS in figures:
             row.times.update({name: seconds / figures[OURS] for name, seconds in figures.items()})
     order = sorted(found, key=lambda key: (MODELS.index(key[0]), key[2], key[1]))
@@ -96,6 +97,21 @@ def needed(result: Result) -> str:
     return table(header, lines)
 
 
+def still_absent(result: Result, found: list[Row]) -> list[dict[str, dict[str, str]]]:
+    """What no table of a row could measure: a contestant may have fitted into a smaller one."""
+    measured = {row.name: set(row.seconds) for row in found}
+    return [
+        {
+            "absent": {
+                name: why
+                for name, why in series["absent"].items()
+                if name not in measured[f"{TITLES[series['model']]}, {setting(series)}"]
+            }
+        }
+        for series in result["series"]
+    ]
+
+
 def training(result: Result) -> str:
     """Milliseconds a step, then how many times as fast ours is, then what a step needs at least."""
     found = list(rows(result))
@@ -125,7 +141,7 @@ def training(result: Result) -> str:
         ],
     )
     parts = [taken, ratios, *([needed(result)] if limits else [])]
-    return "\n\n".join(parts) + absences(result["series"])
+    return "\n\n".join(parts) + absences(still_absent(result, found))
 
 
 def footprint(result: Result) -> str:

@@ -16,6 +16,7 @@ import pyg_batchgnn
 from graphs import GraphFolder, seed_lists
 from jobs import Job, Options, Work
 from networks.recipe import DROPOUT, HEADS, Trainer, widths
+from pyg_batchgnn import ops
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, SamplingPlan
 from pyg_batchgnn.store import CscGraph
@@ -59,8 +60,11 @@ def _sampling(layout: Layout) -> Callable[[Options], Job]:
 @cache
 def _loader(options: Options, dtype: torch.dtype, export: Literal["pyg", "native"]) -> Any:
     graph = GraphFolder.open(options.graph)
+    x = graph.x.to(dtype)
+    if export == "native":  # read in place; the main job asks for the same
+        ops.advise_huge_pages(x)
     return MacrobatchNeighborLoader(
-        Data(x=graph.x.to(dtype), edge_index=graph.edge_index, y=graph.y),
+        Data(x=x, edge_index=graph.edge_index, y=graph.y),
         num_neighbors=list(options.fanouts),
         input_nodes=graph.seeds(options.batches * options.batch_size, options.seed),
         batch_size=options.batch_size,
