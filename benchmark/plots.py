@@ -78,6 +78,7 @@ def _training_plot(result: Result) -> Any:
         panel.margins(x=0.25)
         panel.set_title(f"{title}, {place}", fontsize=10)
         panel.set_xlabel("ms a step")
+        panel.locator_params(axis="x", nbins=5)
     return figure
 
 
