@@ -68,9 +68,12 @@ def _training_plot(result: Result) -> Any:
     figure, axes = plt.subplots(
         len(models), len(settings), figsize=(5 * len(settings), 2.2 * len(models)), squeeze=False
     )
+    for panel in axes.flat:  # not everything is measured
+        panel.set_visible(False)
     for row in found:
         title, place = row.name.split(", ", 1)
         panel = axes[models.index(row.model)][settings.index(place)]
+        panel.set_visible(True)
         names = sorted(row.seconds, key=lambda name: not name.startswith("ours"))[::-1]
         colours = [OURS_COLOUR if name.startswith("ours") else PEER_COLOUR for name in names]
         bars = panel.barh(names, [1e3 * row.seconds[name] for name in names], color=colours)
