@@ -90,6 +90,48 @@ Tensor aggregate_rows(const Tensor& x, const Tensor& indptr, const Tensor& indic
   return out;
 }
 
+Tensor aggregate_normed(const Tensor& x, const Tensor& columns, const Tensor& indptr, const Tensor& indices,
+                        const Tensor& self_scale, int64_t num_targets, ScalarType out_dtype,
+                        int64_t threads) {
+  Tensor out = new_tensor({num_targets, x.size(1)}, out_dtype);
+  aggregate({.indptr = data<int64_t>(indptr),
+             .indices = integers(indices),
+             .targets = num_targets,
+             .columns = x.size(1),
+             .x = matrix(x),
+             .self = matrix(x),
+             .self_rows = std::min(x.size(0), num_targets),
+             .self_scale = self_scale.const_data_ptr(),
+             .self_scale_each = self_scale.numel() != 1,
+             .normed = data<float>(columns),
+             .out = out.mutable_data_ptr(),
+             .out_element = element_of(out_dtype)},
+            threads);
+  return out;
+}
+
+std::tuple<Tensor, Tensor> aggregate_normed_grads(const Tensor& grad, const Tensor& source_ptr,
+                                                  const Tensor& targets, const Tensor& self_scale,
+                                                  const Tensor& x, const Tensor& columns, int64_t threads) {
+  Tensor out = new_tensor({x.size(0), x.size(1)}, ScalarType::Float);
+  Tensor sums = new_tensor({2, x.size(1)}, ScalarType::Double);
+  aggregate(
+      {.indptr = data<int64_t>(source_ptr),
+       .indices = integers(targets),
+       .targets = x.size(0),
+       .columns = x.size(1),
+       .x = matrix(grad),
+       .self = matrix(grad),
+       .self_rows = std::min(x.size(0), grad.size(0)),
+       .self_scale = self_scale.const_data_ptr(),
+       .self_scale_each = self_scale.numel() != 1,
+       .gradient = {data<float>(x), data<float>(columns), static_cast<double*>(sums.mutable_data_ptr())},
+       .out = out.mutable_data_ptr(),
+       .out_element = Element::kFloat},
+      threads);
+  return {out, sums};
+}
+
 std::tuple<Tensor, Tensor> aggregate_weight_grads(const Tensor& grad, const Tensor& x, const Tensor& indptr,
                                                   const Tensor& indices, const Optional& row,
                                                   const Optional& source_scale, const Optional& target_scale,

@@ -139,19 +139,45 @@ std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_backward(
   return gradients_of(shape, gradient, from, inputs, weights, need_input, need_weight, need_bias, threads);
 }
 
-std::tuple<Tensor, Tensor, Tensor> linear_backward_normed(const Tensor& grad, const Tensor& normed,
-                                                          const Tensor& columns, bool relu,
-                                                          const Tensor& input, const Tensor& weight,
-                                                          bool gated, bool need_input, bool need_bias,
-                                                          int64_t threads) {
+std::tuple<Tensor, Tensor> linear_backward_normed(const Tensor& grad, const Tensor& normed,
+                                                  const Tensor& columns, bool relu, const Tensor& input,
+                                                  const Tensor& weight, bool gated, bool need_input,
+                                                  int64_t threads) {
   const LinearShape shape{grad.size(0), grad.size(1), 1, element_of(grad.scalar_type())};
   std::vector<LinearInput> from = inputs_of({input}, {std::nullopt});
   from.front().gated = gated;
   const NormedRows norm{normed.const_data_ptr(), columns.const_data_ptr(), relu};
   const LinearGradient gradient{grad.const_data_ptr(), shape.compute, nullptr, 1.0, &norm};
-  auto [d_input, d_weight, d_bias] =
-      gradients_of(shape, gradient, from, {input}, {weight}, {need_input}, true, need_bias, threads);
-  return {std::move(d_input.front()), std::move(d_weight.front()), std::move(d_bias)};
+  auto [d_input, d_weight, none] =
+      gradients_of(shape, gradient, from, {input}, {weight}, {need_input}, true, false, threads);
+  return {std::move(d_input.front()), std::move(d_weight.front())};
+}
+
+std::tuple<Tensor, Tensor, Tensor> linear_backward_before(const Tensor& grad, const Tensor& normed,
+                                                          const Tensor& columns, bool relu,
+                                                          const Tensor& hidden, const Tensor& weight,
+                                                          const Tensor& x, const Tensor& center,
+                                                          int64_t threads) {
+  const LinearShape shape{grad.size(0), grad.size(1), 1, element_of(grad.scalar_type())};
+  std::vector<LinearInput> from = inputs_of({hidden, x}, {std::nullopt, std::nullopt});
+  from.front().gated = true;
+  from.back().center = data<double>(center);
+  const ScalarType dtype = weight.scalar_type();
+  const int64_t width = hidden.size(1);
+  Tensor d_weight = new_tensor({shape.outputs, width}, dtype);
+  Tensor d_first = new_tensor({width, x.size(1)}, dtype), d_shift = new_tensor({width}, dtype);
+  const LinearBefore before{from.back(), d_first.mutable_data_ptr(), d_shift.mutable_data_ptr(),
+                            element_of(dtype)};
+  from.pop_back();
+  const LinearWanted wanted{{nullptr}, {d_weight.mutable_data_ptr()}, nullptr, &before};
+  const NormedRows norm{normed.const_data_ptr(), columns.const_data_ptr(), relu};
+  const LinearGradient gradient{grad.const_data_ptr(), shape.compute, nullptr, 1.0, &norm};
+  if (shape.compute == Element::kFloat64) {
+    linear_grads<double>(shape, from, weights_of({weight}), gradient, wanted, threads);
+  } else {
+    linear_grads<float>(shape, from, weights_of({weight}), gradient, wanted, threads);
+  }
+  return {std::move(d_weight), std::move(d_first), std::move(d_shift)};
 }
 
 }  // namespace pyg_batchgnn

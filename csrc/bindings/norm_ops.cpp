@@ -77,7 +77,8 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_gradient_columns(const Tensor& gra
                                                                const std::optional<Tensor>& weight,
                                                                const std::optional<Tensor>& bias,
                                                                const Tensor& mean, const Tensor& variance,
-                                                               double eps, bool relu, int64_t threads) {
+                                                               const std::optional<Tensor>& sums, double eps,
+                                                               bool relu, int64_t threads) {
   const int64_t columns = x.size(1);
   const Column means = copy_of(mean);
   const Column inverse = inverse_deviation(copy_of(variance), columns, eps);
@@ -90,12 +91,25 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_gradient_columns(const Tensor& gra
     using A = Wide<T>;
     Buffer<A> values;
     const GradientColumns<A> out{values.reserve(GradientColumns<A>::kRows * columns + 1), columns};
-    batch_norm_grad_columns(rows_of<T>(x), data<T>(grad), by, epilogue_of(relu), Statistics::kOwn, threads,
-                            out, d_weight.data(), d_bias.data());
+    batch_norm_grad_columns(rows_of<T>(x), data<T>(grad), sums ? data<double>(*sums) : nullptr, by,
+                            epilogue_of(relu), Statistics::kOwn, threads, out, d_weight.data(),
+                            d_bias.data());
     of = adopt_block(values.take(), {GradientColumns<A>::kRows, columns},
                      sizeof(A) == sizeof(double) ? ScalarType::Double : ScalarType::Float);
   });
   return {std::move(*of), std::move(d_weight).tensor(), std::move(d_bias).tensor()};
+}
+
+Tensor batch_norm_columns(const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
+                          const Tensor& mean, const Tensor& variance, double eps) {
+  const int64_t columns = mean.size(0);
+  const Column means = copy_of(mean);
+  const Column inverse = inverse_deviation(copy_of(variance), columns, eps);
+  const auto scale = copy_of(weight), shift = copy_of(bias);
+  Buffer<float> values;
+  affine_columns({means.data(), inverse.data(), pointer(scale), pointer(shift)}, columns,
+                 values.reserve(3 * columns + 1));
+  return adopt_block(values.take(), {3, columns}, ScalarType::Float);
 }
 
 Tensor activate_rows(const Tensor& x, bool relu, double drop, int64_t key, const std::optional<Tensor>& node,

@@ -37,7 +37,9 @@ STABLE_TORCH_LIBRARY(pyg_batchgnn, m) {
       "float eps, bool relu, bool own_statistics, int threads) -> (Tensor, Tensor, Tensor)");
   m.def(
       "batch_norm_grad_columns(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, "
-      "Tensor variance, float eps, bool relu, int threads) -> (Tensor, Tensor, Tensor)");
+      "Tensor variance, Tensor? sums, float eps, bool relu, int threads) -> (Tensor, Tensor, Tensor)");
+  m.def(
+      "batch_norm_columns(Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, float eps) -> Tensor");
   m.def("activate_(Tensor(a!) x, bool relu, float drop, int key, Tensor? node, int threads) -> Tensor");
   m.def("mask_grad(Tensor grad, Tensor mask, float scale, int threads) -> Tensor");
   m.def(
@@ -45,6 +47,12 @@ STABLE_TORCH_LIBRARY(pyg_batchgnn, m) {
       "Tensor? source_scale, Tensor? target_scale, Tensor? self_input, Tensor? self_scale, Tensor[] "
       "by_source, "
       "int num_targets, str reduce, ScalarType out_dtype, int threads) -> Tensor");
+  m.def(
+      "aggregate_normed(Tensor x, Tensor columns, Tensor indptr, Tensor indices, Tensor self_scale, "
+      "int num_targets, ScalarType out_dtype, int threads) -> Tensor");
+  m.def(
+      "aggregate_normed_grads(Tensor grad, Tensor source_ptr, Tensor targets, Tensor self_scale, Tensor x, "
+      "Tensor columns, int threads) -> (Tensor, Tensor)");
   m.def(
       "aggregate_weight_grads(Tensor grad, Tensor x, Tensor indptr, Tensor indices, Tensor? row, "
       "Tensor? source_scale, Tensor? target_scale, bool mean, bool need_edge, int self_size, int threads) "
@@ -71,7 +79,10 @@ STABLE_TORCH_LIBRARY(pyg_batchgnn, m) {
       "bool need_bias, int threads) -> (Tensor[], Tensor[], Tensor)");
   m.def(
       "linear_grads_normed(Tensor grad, Tensor normed, Tensor columns, bool relu, Tensor input, "
-      "Tensor weight, bool gated, bool need_input, bool need_bias, int threads) -> (Tensor, Tensor, Tensor)");
+      "Tensor weight, bool gated, bool need_input, int threads) -> (Tensor, Tensor)");
+  m.def(
+      "linear_grads_before(Tensor grad, Tensor normed, Tensor columns, bool relu, Tensor hidden, "
+      "Tensor weight, Tensor x, Tensor center, int threads) -> (Tensor, Tensor, Tensor)");
   m.def(
       "fold_norm(Tensor x, Tensor weight, Tensor? scale, Tensor? shift, float eps, ScalarType compute, "
       "int threads) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
@@ -127,9 +138,12 @@ STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) {
   m.impl("batch_norm", TORCH_BOX(&batch_norm_rows));
   m.impl("batch_norm_grads", TORCH_BOX(&batch_norm_gradients));
   m.impl("batch_norm_grad_columns", TORCH_BOX(&batch_norm_gradient_columns));
+  m.impl("batch_norm_columns", TORCH_BOX(&batch_norm_columns));
   m.impl("activate_", TORCH_BOX(&activate_rows));
   m.impl("mask_grad", TORCH_BOX(&masked_gradient));
   m.impl("aggregate", TORCH_BOX(&aggregate_rows));
+  m.impl("aggregate_normed", TORCH_BOX(&aggregate_normed));
+  m.impl("aggregate_normed_grads", TORCH_BOX(&aggregate_normed_grads));
   m.impl("aggregate_weight_grads", TORCH_BOX(&aggregate_weight_grads));
   m.impl("aggregate_max_grads", TORCH_BOX(&aggregate_max_grads));
   m.impl("transpose", TORCH_BOX(&transpose_graph));
@@ -140,6 +154,7 @@ STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) {
   m.impl("linear_moments", TORCH_BOX(&linear_forward_moments));
   m.impl("linear_grads", TORCH_BOX(&linear_backward));
   m.impl("linear_grads_normed", TORCH_BOX(&linear_backward_normed));
+  m.impl("linear_grads_before", TORCH_BOX(&linear_backward_before));
   m.impl("fold_norm", TORCH_BOX(&fold_norm_columns));
   m.impl("fold_norm_grads", TORCH_BOX(&fold_norm_gradients));
   m.impl("advise_huge_pages", TORCH_BOX(&advise_huge));

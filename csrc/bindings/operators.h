@@ -69,7 +69,10 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_gradient_columns(const Tensor& gra
                                                                const std::optional<Tensor>& weight,
                                                                const std::optional<Tensor>& bias,
                                                                const Tensor& mean, const Tensor& variance,
-                                                               double eps, bool relu, int64_t threads);
+                                                               const std::optional<Tensor>& sums, double eps,
+                                                               bool relu, int64_t threads);
+Tensor batch_norm_columns(const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
+                          const Tensor& mean, const Tensor& variance, double eps);
 Tensor activate_rows(const Tensor& x, bool relu, double drop, int64_t key, const std::optional<Tensor>& node,
                      int64_t threads);
 Tensor masked_gradient(const Tensor& grad, const Tensor& mask, double scale, int64_t threads);
@@ -80,6 +83,11 @@ Tensor aggregate_rows(const Tensor& x, const Tensor& indptr, const Tensor& indic
                       const std::optional<Tensor>& target_scale, const std::optional<Tensor>& self_input,
                       const std::optional<Tensor>& self_scale, std::vector<Tensor> by_source,
                       int64_t num_targets, std::string reduce, ScalarType out_dtype, int64_t threads);
+Tensor aggregate_normed(const Tensor& x, const Tensor& columns, const Tensor& indptr, const Tensor& indices,
+                        const Tensor& self_scale, int64_t num_targets, ScalarType out_dtype, int64_t threads);
+std::tuple<Tensor, Tensor> aggregate_normed_grads(const Tensor& grad, const Tensor& source_ptr,
+                                                  const Tensor& targets, const Tensor& self_scale,
+                                                  const Tensor& x, const Tensor& columns, int64_t threads);
 std::tuple<Tensor, Tensor> aggregate_weight_grads(const Tensor& grad, const Tensor& x, const Tensor& indptr,
                                                   const Tensor& indices, const std::optional<Tensor>& row,
                                                   const std::optional<Tensor>& source_scale,
@@ -109,10 +117,14 @@ std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_backward(
     const std::vector<std::optional<Tensor>>& rows, const std::vector<Tensor>& weights,
     const std::optional<Tensor>& center, int64_t groups, bool gated, std::vector<bool> need_input,
     bool need_weight, bool need_bias, int64_t threads);
-std::tuple<Tensor, Tensor, Tensor> linear_backward_normed(const Tensor& grad, const Tensor& normed,
+std::tuple<Tensor, Tensor> linear_backward_normed(const Tensor& grad, const Tensor& normed,
+                                                  const Tensor& columns, bool relu, const Tensor& input,
+                                                  const Tensor& weight, bool gated, bool need_input,
+                                                  int64_t threads);
+std::tuple<Tensor, Tensor, Tensor> linear_backward_before(const Tensor& grad, const Tensor& normed,
                                                           const Tensor& columns, bool relu,
-                                                          const Tensor& input, const Tensor& weight,
-                                                          bool gated, bool need_input, bool need_bias,
+                                                          const Tensor& hidden, const Tensor& weight,
+                                                          const Tensor& x, const Tensor& center,
                                                           int64_t threads);
 // folded_norm_ops.cpp
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> fold_norm_columns(

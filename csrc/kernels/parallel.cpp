@@ -9,30 +9,64 @@
 
 namespace pyg_batchgnn {
 
-void run_tasks(int64_t tasks, int64_t threads, const std::function<void(int64_t, int64_t)>& body) {
-  std::atomic<int64_t> next{0};
-  std::exception_ptr failure;
-  std::mutex failure_lock;
-  const auto work = [&](int64_t slot) noexcept {
+namespace {
+
+std::atomic<Team> offered{nullptr};
+
+// Hands out the tasks of one call.
+class Tasks {
+ public:
+  Tasks(int64_t count, const std::function<void(int64_t, int64_t)>& body) : count_(count), body_(body) {}
+
+  void work(int64_t slot) noexcept {
     try {
-      for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) body(task, slot);
+      for (int64_t task; (task = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) body_(task, slot);
     } catch (...) {
-      const std::lock_guard<std::mutex> guard(failure_lock);
-      if (!failure) failure = std::current_exception();
-      next.store(tasks, std::memory_order_relaxed);
+      const std::lock_guard<std::mutex> guard(failure_lock_);
+      if (!failure_) failure_ = std::current_exception();
+      next_.store(count_, std::memory_order_relaxed);
     }
-  };
-  std::vector<std::thread> helpers;
-  const int64_t wanted = std::clamp<int64_t>(std::min(threads, tasks), 1, 1024) - 1;
-  helpers.reserve(static_cast<size_t>(wanted));
-  try {
-    for (int64_t slot = 1; slot <= wanted; ++slot) helpers.emplace_back(work, slot);
-  } catch (const std::system_error&) {
-    // The system has no more threads to give: the ones there are do the work.
   }
-  work(0);
-  for (std::thread& helper : helpers) helper.join();
-  if (failure) std::rethrow_exception(failure);
+
+  void on_own_threads(int64_t slots) {
+    std::vector<std::thread> helpers;
+    helpers.reserve(static_cast<size_t>(slots - 1));
+    try {
+      for (int64_t slot = 1; slot < slots; ++slot) helpers.emplace_back([this, slot] { work(slot); });
+    } catch (const std::system_error&) {
+      // The system has no more threads to give: the ones there are do the work.
+    }
+    work(0);
+    for (std::thread& helper : helpers) helper.join();
+  }
+
+  bool on_team(int64_t slots) {
+    const Team team = slots > 1 ? offered.load() : nullptr;
+    return team != nullptr &&
+           team(slots, [](void* tasks, int64_t slot) { static_cast<Tasks*>(tasks)->work(slot); }, this);
+  }
+
+  void rethrow() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  const int64_t count_;
+  const std::function<void(int64_t, int64_t)>& body_;
+  std::atomic<int64_t> next_{0};
+  std::exception_ptr failure_;
+  std::mutex failure_lock_;
+};
+
+}  // namespace
+
+void offer_team(Team team) { offered.store(team); }
+
+void run_tasks(int64_t tasks, int64_t threads, const std::function<void(int64_t, int64_t)>& body) {
+  Tasks all(tasks, body);
+  const int64_t slots = std::clamp<int64_t>(std::min(threads, tasks), 1, 1024);
+  if (!all.on_team(slots)) all.on_own_threads(slots);
+  all.rethrow();
 }
 
 void run_ranges(int64_t total, int64_t grain, int64_t threads,

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, all_nodes
+from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input, sampled
-from pyg_batchgnn.nn.norm import BatchNorm
+from pyg_batchgnn.nn.norm import BatchNorm, NormOnRead
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
-from pyg_batchgnn.nn.rows import RowView
+from pyg_batchgnn.nn.rows import NormedRows, RowView
 from pyg_batchgnn.nn.update import Update, update_arguments
 
 
@@ -36,14 +37,14 @@ class GINConv(torch_geometric.nn.GINConv):
 
     def forward(
         self,
-        x: Rows | Aggregated | tuple[Rows, Rows | None],
+        x: Rows | NormedRows | Aggregated | tuple[Rows, Rows | None],
         edge_index: Edges,
         layer: int | tuple[int, int] | None = None,
         *,
         size: tuple[int, int] | None = None,
-        norm: BatchNorm | None = None,
+        norm: BatchNorm | NormOnRead | None = None,
         update: Update | None = None,
-    ) -> Tensor:
+    ) -> Tensor | NormedRows:
         """Called as ``conv(x, minibatch, layer)`` or, as in PyG, ``conv(x, edge_index)``.
 
         Args:
@@ -56,22 +57,29 @@ class GINConv(torch_geometric.nn.GINConv):
             update: ReLU and dropout after both.
 
         Returns:
-            [D, F'].
+            [D, F']; `NormedRows` only where ``norm`` is a `NormOnRead`.
         """
         check_called(self)
         if isinstance(x, Aggregated):
             graph = all_nodes(sampled(edge_index))
-            known = self._perceptron(self._known(x), norm)
-            return ops.activate(known, **update_arguments(update, graph, self.training))
+            return self._finish(self._known(x), norm, update, graph)
         if layer is not None and not isinstance(layer, int):
             layer, size = None, layer
-        given = conv_input(x, edge_index, layer, size)
-        out = self._perceptron(self._sums(given), norm)
-        return ops.activate(out, **update_arguments(update, given.graph, self.training))
+        if isinstance(x, NormedRows) and self._needs_values():
+            x = x.gather()
+        given = conv_input(x.product if isinstance(x, NormedRows) else x, edge_index, layer, size)
+        sums = self._sums(given, x if isinstance(x, NormedRows) else None)
+        return self._finish(sums, norm, update, given.graph)
 
-    def _perceptron(self, sums: Tensor, norm: BatchNorm | None) -> Tensor:
-        out: Tensor = self.nn(sums) if norm is None else self.nn(sums, norm)
-        return out
+    def _finish(
+        self, sums: Tensor, norm: BatchNorm | NormOnRead | None, update: Update | None, graph: LayerGraph
+    ) -> Tensor | NormedRows:
+        """The module of the sums, and what follows it."""
+        out: Tensor | NormedRows = self.nn(sums) if norm is None else self.nn(sums, norm)
+        if update is None:
+            return out
+        assert isinstance(out, Tensor), "what is yet to be normalised is followed by nothing"
+        return ops.activate(out, **update_arguments(update, graph, self.training))
 
     def _dtype(self) -> torch.dtype:
         """In which the module computes."""
@@ -94,20 +102,31 @@ class GINConv(torch_geometric.nn.GINConv):
         sums = neighbours.gather() if isinstance(neighbours, RowView) else neighbours
         return out.add_(sums).to(dtype)
 
-    def _sums(self, given: ConvInput) -> Tensor:
-        """(1 + eps) * x[i] + the sum over i's in-edges, [D, F], in the type that the module computes in."""
+    def _needs_values(self) -> bool:
+        """Whether values must be there, for the gradient of eps or to be summed in float64."""
+        return self.eps.requires_grad or self._dtype() is torch.float64
+
+    def _sums(self, given: ConvInput, normed: NormedRows | None) -> Tensor:
+        """(1 + eps) * x[i] + the sum over i's in-edges, [D, F], in the type that the module computes in;
+        where x is the product of ``normed``, of its values."""
         dtype = self._dtype()
         sources, row = (given.x.table, given.x.row) if isinstance(given.x, RowView) else (given.x, None)
         check_input(given.x, given.x.size(1), dtype)
         graph = given.graph
-        own_scale = (1.0 + self.eps).view(1) if given.beside else None
+        by_source = graph.by_source if sources.requires_grad and torch.is_grad_enabled() else ()
+        scale = (1.0 + self.eps).view(1)
+        if normed is not None:
+            return ops.aggregate_normed(
+                sources, normed.columns, graph.indptr, graph.indices,
+                self_scale=scale, by_source=by_source, sums=normed.sums, out_dtype=dtype,
+            )  # fmt: skip
         out = ops.aggregate(
             sources,
             graph.indptr,
             graph.indices,
             row=row,
-            self_scale=own_scale,
-            by_source=graph.by_source if sources.requires_grad and torch.is_grad_enabled() else (),
+            self_scale=scale if given.beside else None,
+            by_source=by_source,
             out_dtype=dtype,
         )
         if given.beside or given.own is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.linear import Linear, is_watched
+from pyg_batchgnn.nn.rows import NormedRows
 
 #: Fewest rows of a product that is normalised in fewer passes.
 MANY_ROWS = 4096
@@ -69,15 +71,23 @@ class BatchNorm(torch.nn.BatchNorm1d):
             input, self.weight, self.bias, mean, variance, self.eps, self.relu
         )
         if own:
-            self._track(mean, variance, input.size(0))
+            self.track(mean, variance, input.size(0))
         return out
 
-    def of_product(self, linear: Linear, input: Tensor, *, behind_relu: bool = False) -> Tensor:
+    def of_product(
+        self,
+        linear: Linear,
+        input: Tensor,
+        *,
+        behind_relu: bool = False,
+        hidden: ops.Hidden | None = None,
+    ) -> Tensor:
         """``self(linear(input))``, in fewer passes (`ops.linear_norm`) where many rows give the statistics.
 
-        With ``behind_relu`` the input is the result of a ReLU, as in `Linear.behind_relu`.
+        With ``behind_relu`` the input is the result of a ReLU, as in `Linear.behind_relu`; ``hidden`` is what
+        `hidden_of_product` said of it.
         """
-        if not self._in_one(linear, input):
+        if not self.takes_product(linear, input):
             out: Tensor = self(linear.behind_relu(input) if behind_relu else linear(input))
             return out
         out, mean, variance = ops.linear_norm(
@@ -89,11 +99,24 @@ class BatchNorm(torch.nn.BatchNorm1d):
             eps=self.eps,
             relu=self.relu,
             gated=behind_relu,
+            hidden=hidden,
         )
-        self._track(mean, variance, input.size(0))
+        self.track(mean, variance, input.size(0))
         return out
 
-    def _in_one(self, linear: Linear, input: Tensor) -> bool:
+    def hidden_of_product(self, linear: Linear, input: Tensor) -> tuple[Tensor, ops.Hidden | None]:
+        """`of_product` for a result that only another normalisation's product reads, of which that must know
+        (`ops.linear_norm_hidden`)."""
+        if not (self.relu and self.takes_product(linear, input)):
+            return self.of_product(linear, input), None
+        out, mean, variance, hidden = ops.linear_norm_hidden(
+            input, linear.weight, linear.bias, self.weight, self.bias, eps=self.eps
+        )
+        self.track(mean, variance, input.size(0))
+        return out, hidden
+
+    def takes_product(self, linear: Linear, input: Tensor) -> bool:
+        """Whether the product is computed with its statistics, rather than by ``linear``."""
         watched = is_watched(linear) or is_watched(self)
         fitting = input.dim() == 2 and input.size(1) == linear.in_features
         many = fitting and input.size(0) >= MANY_ROWS and self._takes_own(input)
@@ -104,7 +127,7 @@ class BatchNorm(torch.nn.BatchNorm1d):
         return (self.training or self.running_mean is None) and input.size(0) > 1
 
     @torch.no_grad()
-    def _track(self, mean: Tensor, variance: Tensor, rows: int) -> None:
+    def track(self, mean: Tensor, variance: Tensor, rows: int) -> None:
         """Let the statistics of so many rows join the running ones, in training."""
         if not self.training or self.running_mean is None:
             return
@@ -118,3 +141,36 @@ class BatchNorm(torch.nn.BatchNorm1d):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, relu={self.relu}"
+
+
+@dataclass(frozen=True)
+class NormOnRead:
+    """A normalisation whose values nobody sees but the layer that reads them, which computes them then."""
+
+    norm: BatchNorm
+
+    def of_product(
+        self,
+        linear: Linear,
+        input: Tensor,
+        *,
+        behind_relu: bool = False,
+        hidden: ops.Hidden | None = None,
+    ) -> Tensor | NormedRows:
+        """As `BatchNorm.of_product`; its result where values are better written."""
+        norm = self.norm
+        float32 = ops.compute_dtype(linear.weight) is torch.float32
+        if not (norm.relu and float32 and norm.takes_product(linear, input)):
+            return norm.of_product(linear, input, behind_relu=behind_relu, hidden=hidden)
+        product, columns, mean, variance, sums = ops.linear_norm_on_read(
+            input,
+            linear.weight,
+            linear.bias,
+            norm.weight,
+            norm.bias,
+            eps=norm.eps,
+            gated=behind_relu,
+            hidden=hidden,
+        )
+        norm.track(mean, variance, input.size(0))
+        return NormedRows(product, columns, sums)

@@ -1,4 +1,4 @@
-"""Rows of a table, read where they lie."""
+"""Rows that are read where they lie: of a table, or of a product that is yet to be normalised."""
 
 from __future__ import annotations
 
@@ -61,3 +61,38 @@ class RowView:
     def gather(self) -> Tensor:
         """The rows copied into a tensor [N, F] of the table's dtype."""
         return ops.gather_rows(self.table, self.row)
+
+
+@dataclass(frozen=True, eq=False)
+class NormedRows:
+    """The rows ``relu(batch_norm(product))``, not written: whoever reads them computes them.
+
+    Models hand it from one layer to the next. ``product`` must not be read as a tensor: it stands in for the
+    values, the gradient it takes is theirs.
+
+    Attributes:
+        product: [N, F] float32.
+        columns: [3, F] float32, what the columns are normalised by (`ops.aggregate_normed`).
+        sums: where who writes the gradient may leave its sums.
+    """
+
+    product: Tensor
+    columns: Tensor
+    sums: ops.GradientSums | None = None
+
+    def size(self, dim: int) -> int:
+        return self.product.size(dim)
+
+    def head(self, rows: int) -> NormedRows:
+        """The first ``rows`` rows."""
+        return NormedRows(self.product[:rows], self.columns)
+
+    def gather(self) -> Tensor:
+        """The values written out, [N, F] float32, with their gradient."""
+        return ops.aggregate_normed(  # without an edge
+            self.product,
+            self.columns,
+            torch.zeros(self.size(0) + 1, dtype=torch.int64),
+            torch.empty(0, dtype=torch.int32),
+            self_scale=torch.ones(1),
+        )

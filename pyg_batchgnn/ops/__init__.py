@@ -15,13 +15,16 @@ from pyg_batchgnn.ops.aggregate import (
     transpose,
 )
 from pyg_batchgnn.ops.aggregate_autograd import aggregate_beside
+from pyg_batchgnn.ops.aggregate_normed import aggregate_normed
 from pyg_batchgnn.ops.attention import Attention, attention, attention_key, attention_weights
 from pyg_batchgnn.ops.checks import INTEGERS, check_matrix, check_range, check_vector, extent, is_ascending
+from pyg_batchgnn.ops.folded_norm import Hidden
+from pyg_batchgnn.ops.gradient_sums import GradientSums
 from pyg_batchgnn.ops.graph import build_csc, count_unique_nodes, gather_rows, put_rows, unique_nodes
 from pyg_batchgnn.ops.keys import drawn_key, dropout_key, keyed_permutation, minibatch_key
 from pyg_batchgnn.ops.library import simd_level, to_signed
 from pyg_batchgnn.ops.linear import LinearInput, RowsOfTable, linear
-from pyg_batchgnn.ops.linear_norm import linear_norm
+from pyg_batchgnn.ops.linear_norm import linear_norm, linear_norm_hidden, linear_norm_on_read
 from pyg_batchgnn.ops.memory import (
     MemoryStats,
     advise_huge_pages,
@@ -48,6 +51,8 @@ __all__ = [
     "UNASSIGNED",
     "Attention",
     "BySource",
+    "GradientSums",
+    "Hidden",
     "LinearInput",
     "LoopFree",
     "MemoryStats",
@@ -57,6 +62,7 @@ __all__ = [
     "advise_huge_pages",
     "aggregate",
     "aggregate_beside",
+    "aggregate_normed",
     "assign_nodes",
     "attention",
     "attention_key",
@@ -86,6 +92,8 @@ __all__ = [
     "keyed_permutation",
     "linear",
     "linear_norm",
+    "linear_norm_hidden",
+    "linear_norm_on_read",
     "mask_grad",
     "memory_stats",
     "minibatch_key",

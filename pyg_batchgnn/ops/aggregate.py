@@ -95,7 +95,7 @@ def aggregate(
         [D, F].
     """
     dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
-    _check(x, indptr, indices, row, reduce, dtype)
+    check_graph(x, indptr, indices, row, reduce, dtype)
     scales = {
         "edge_weight": edge_weight,
         "source_scale": source_scale,
@@ -172,9 +172,10 @@ def launch(
     )
 
 
-def _check(
+def check_graph(
     x: Tensor, indptr: Tensor, indices: Tensor, row: Tensor | None, reduce: str, dtype: torch.dtype
 ) -> None:
+    """Raises where `aggregate` could not read rows along edges, whatever weighs them."""
     if reduce not in REDUCTIONS:
         raise ValueError(f"reduce must be one of {', '.join(REDUCTIONS)}, got {reduce!r}")
     if x.dim() != 2 or x.device.type != "cpu":

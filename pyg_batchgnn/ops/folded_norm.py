@@ -7,7 +7,7 @@ multiplications an element of [D, K] rows.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,8 +15,46 @@ from torch import Tensor
 from pyg_batchgnn.ops.library import kernels
 
 
+class HiddenGradient:
+    """A place for what the gradient of a `FoldedNorm`'s result comes to.
+
+    The product that reads the result sums it up at once and never writes it. What it gives autograd instead,
+    zeros of the same shape, stand in for it.
+    """
+
+    def __init__(self) -> None:
+        self._left: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def leave(self, like: Tensor, d_folded: Tensor, d_shift: Tensor) -> Tensor:
+        """The stand-in for the gradient of rows like these, [D, O]. ``d_folded``, [O, K], is what comes of it
+        for the folded weight, ``d_shift``, [O], for the shift."""
+        stand_in = like.new_zeros(()).expand(like.shape)
+        self._left = stand_in, d_folded, d_shift
+        return stand_in
+
+    def take(self, grad: Tensor) -> tuple[bool, Tensor, Tensor] | None:
+        """Whether ``grad`` is the stand-in alone, rather than the sum of it and other gradients; and what
+        was left, once."""
+        left, self._left = self._left, None
+        return None if left is None else (grad is left[0], left[1], left[2])
+
+
+class Hidden(NamedTuple):
+    """How rows were made that one product reads.
+
+    Attributes:
+        x: [D, K] the rows they were made of.
+        center: [K] float64, the mean of x's columns.
+        gradient: where that product leaves the gradients.
+    """
+
+    x: Tensor
+    center: Tensor
+    gradient: HiddenGradient
+
+
 class FoldedNorm(torch.autograd.Function):
-    """`linear_norm` of rows that take no gradient."""
+    """`linear_norm` of rows that take no gradient, and the mean of their columns."""
 
     @staticmethod
     def forward(
@@ -30,7 +68,8 @@ class FoldedNorm(torch.autograd.Function):
         relu: bool,
         dtype: torch.dtype,
         threads: int,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        hidden: HiddenGradient | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         own = weight.contiguous()
         folded, constant, mean, variance, center, spread = kernels.fold_norm(
             x, own, scale, shift, eps, dtype, threads
@@ -39,36 +78,28 @@ class FoldedNorm(torch.autograd.Function):
             [x], [None], [folded], constant, x.size(0), 1, dtype, relu, 0.0, 0, None, False, threads
         )
         ctx.save_for_backward(x, own, scale, mask, variance, center, spread)
-        ctx.eps, ctx.threads = eps, threads
+        ctx.eps, ctx.threads, ctx.hidden = eps, threads, hidden
         ctx.bias = None if bias is None else bias.dtype
         ctx.shift = None if shift is None else shift.dtype
         if bias is not None:
             mean = mean + bias.double()
-        ctx.mark_non_differentiable(mean, variance)
+        ctx.mark_non_differentiable(mean, variance, center)
         ctx.set_materialize_grads(False)
-        return y, mean, variance
+        return y, mean, variance, center
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         grad = grads[0]
         if grad is None:
-            return (None,) * 9
+            return (None,) * 10
         x, weight, scale, mask, variance, center, spread = ctx.saved_tensors
-        _, (d_folded,), d_shift = kernels.linear_grads(
-            grad.contiguous(),
-            mask,
-            1.0,
-            [x],
-            [None],
-            [weight],
-            center,
-            1,
-            False,
-            [False],
-            True,
-            True,
-            ctx.threads,
-        )
+        left = None if ctx.hidden is None else ctx.hidden.take(grad)
+        if left is not None and left[0]:
+            _, d_folded, d_shift = left
+        else:
+            d_folded, d_shift = _sums(grad, mask, x, weight, center, ctx.threads)
+            if left is not None:
+                d_folded, d_shift = d_folded + left[1], d_shift + left[2]
         d_weight, d_scale = kernels.fold_norm_grads(d_folded, weight, scale, variance, spread, ctx.eps)
         return (
             None,
@@ -76,8 +107,18 @@ class FoldedNorm(torch.autograd.Function):
             None if ctx.bias is None else torch.zeros(weight.size(0), dtype=ctx.bias),
             None if scale is None else d_scale.to(scale.dtype),
             None if ctx.shift is None else d_shift.to(ctx.shift),
-            *[None] * 4,
+            *[None] * 5,
         )
+
+
+def _sums(
+    grad: Tensor, mask: Tensor, x: Tensor, weight: Tensor, center: Tensor, threads: int
+) -> tuple[Tensor, Tensor]:
+    """The gradients of the folded weight and of the shift."""
+    _, (d_folded,), d_shift = kernels.linear_grads(
+        grad.contiguous(), mask, 1.0, [x], [None], [weight], center, 1, False, [False], True, True, threads
+    )
+    return d_folded, d_shift
 
 
 # Shapes ###########################################################################################

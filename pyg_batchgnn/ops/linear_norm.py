@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.checks import check_float
-from pyg_batchgnn.ops.folded_norm import FoldedNorm
+from pyg_batchgnn.ops.folded_norm import FoldedNorm, Hidden, HiddenGradient
+from pyg_batchgnn.ops.gradient_sums import GradientSums
+from pyg_batchgnn.ops.library import kernels
 from pyg_batchgnn.ops.linear import INPUT_DTYPES
-from pyg_batchgnn.ops.normed_linear import NormedLinear
+from pyg_batchgnn.ops.normed_linear import NormedLinear, NormedOnRead
 from pyg_batchgnn.ops.precision import COMPUTE_DTYPES, compute_dtype
 
 
@@ -22,14 +26,15 @@ def linear_norm(
     eps: float = 1e-5,
     relu: bool = False,
     gated: bool = False,
+    hidden: Hidden | None = None,
     out_dtype: torch.dtype | None = None,
     threads: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``batch_norm(x @ weight.t() + bias)`` with the result's own statistics, or its ReLU.
 
     Where x does not require a gradient and has at most half as many columns as the result, the normalisation
-    is folded into the weight, and the gradient of ``bias``, which shifts the mean alone, is exactly zero. The
-    same bits come out on any number of threads. There are first derivatives only.
+    is folded into the weight. The gradient of ``bias`` is exactly zero, for it shifts nothing but the mean.
+    The same bits come out on any number of threads. There are first derivatives only.
 
     Args:
         x: [D, K] float32, float16 (without gradient) or bfloat16, or float64 where the weight is.
@@ -40,6 +45,7 @@ def linear_norm(
         eps: added to the variance.
         relu: whether negative results become zero.
         gated: x is the result of a ReLU, see `linear`.
+        hidden: of `linear_norm_hidden`, where x is what that returned and nobody else reads it.
         out_dtype: float32, bfloat16 or float64; `compute_dtype` of the weight where None.
         threads: at most so many; torch's own number where None.
 
@@ -52,6 +58,119 @@ def linear_norm(
     """
     dtype = out_dtype or compute_dtype(weight)
     _check(x, weight, dtype)
+    _check_columns(weight, bias, scale, shift)
+    known = _known(hidden, x, gated, dtype)
+    rows = _rows(x)
+    count = threads or torch.get_num_threads()
+    if _folds(x, weight):
+        y, mean, variance, _ = FoldedNorm.apply(rows, weight, bias, scale, shift, eps, relu, dtype, count)
+    else:
+        y, mean, variance = NormedLinear.apply(
+            rows, weight, bias, scale, shift, eps, relu, gated, dtype, count, known
+        )
+    return y, mean, variance
+
+
+def linear_norm_hidden(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    scale: Tensor | None = None,
+    shift: Tensor | None = None,
+    *,
+    eps: float = 1e-5,
+    threads: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Hidden | None]:
+    """`linear_norm` with a ReLU, for a result that one product alone will read: a gated `linear_norm` or
+    `linear_norm_on_read`, told so by the last of what is returned. It makes the gradients of this layer with
+    its own, and that of the result is never written.
+
+    The last is None where that is not done: where x takes a gradient or has more than half as many columns as
+    the result, and in bfloat16.
+    """
+    dtype = compute_dtype(weight)
+    if dtype is torch.bfloat16 or not _folds(x, weight):
+        y, mean, variance = linear_norm(x, weight, bias, scale, shift, eps=eps, relu=True, threads=threads)
+        return y, mean, variance, None
+    _check(x, weight, dtype)
+    _check_columns(weight, bias, scale, shift)
+    rows, gradient = _rows(x), HiddenGradient()
+    y, mean, variance, center = FoldedNorm.apply(
+        rows, weight, bias, scale, shift, eps, True, dtype, threads or torch.get_num_threads(), gradient
+    )
+    return y, mean, variance, Hidden(rows, center, gradient)
+
+
+class NormedOnReadResult(NamedTuple):
+    """What `linear_norm_on_read` returns.
+
+    Attributes:
+        product: [D, O] float32, in place of the values: the gradient it takes is that of the values.
+        columns: [3, O] float32 center, scale and shift, see `aggregate_normed`.
+        mean: [O] float64 of the product's columns, without a gradient.
+        variance: [O] float64, biased, as well.
+        sums: where `aggregate_normed` leaves what it knows of the gradient.
+    """
+
+    product: Tensor
+    columns: Tensor
+    mean: Tensor
+    variance: Tensor
+    sums: GradientSums
+
+
+def linear_norm_on_read(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    scale: Tensor | None = None,
+    shift: Tensor | None = None,
+    *,
+    eps: float = 1e-5,
+    gated: bool = False,
+    hidden: Hidden | None = None,
+    threads: int | None = None,
+) -> NormedOnReadResult:
+    """`linear_norm` in float32 and with a ReLU, whose values are not written: `aggregate_normed` computes
+    them where it reads them. Arguments and gradients are those of `linear_norm`."""
+    _check(x, weight, torch.float32)
+    _check_columns(weight, bias, scale, shift)
+    known = _known(hidden, x, gated, torch.float32)
+    rows, count, sums = _rows(x), threads or torch.get_num_threads(), GradientSums()
+    product, mean, variance = NormedOnRead.apply(
+        rows, weight, bias, scale, shift, eps, True, gated, count, sums, known
+    )
+    columns = kernels.batch_norm_columns(_detached(scale), _detached(shift), mean, variance, eps)
+    return NormedOnReadResult(product, columns, mean, variance, sums)
+
+
+def _folds(x: Tensor, weight: Tensor) -> bool:
+    """Whether the normalisation is folded into the weight. Whether gradients are enabled decides nothing: a
+    checkpoint's first forward gives the same bits."""
+    return not x.requires_grad and 2 * weight.size(1) <= weight.size(0)
+
+
+def _known(hidden: Hidden | None, x: Tensor, gated: bool, dtype: torch.dtype) -> Hidden | None:
+    """How x was made, where the gradients of that can be made here: pairs of bfloat16 do not know how."""
+    if hidden is None:
+        return None
+    if not gated or hidden.x.size(0) != x.size(0):
+        raise ValueError(
+            f"hidden goes with gated=True and the {hidden.x.size(0)} rows that came with it, "
+            f"got gated={gated} and {x.size(0)} rows"
+        )
+    return None if dtype is torch.bfloat16 else hidden
+
+
+def _rows(x: Tensor) -> Tensor:
+    return x if x.stride(1) == 1 else x.contiguous()
+
+
+def _detached(column: Tensor | None) -> Tensor | None:
+    return None if column is None else column.detach()
+
+
+def _check_columns(weight: Tensor, bias: Tensor | None, scale: Tensor | None, shift: Tensor | None) -> None:
     for name, column in (("bias", bias), ("scale", scale), ("shift", shift)):
         if column is not None:
             check_float(name, column)
@@ -59,16 +178,6 @@ def linear_norm(
                 raise ValueError(f"{name} must be [{weight.size(0)}], got {list(column.shape)}")
     if bias is not None and bias.dtype is not weight.dtype:
         raise TypeError(f"bias must have the weight's type, {weight.dtype}, got {bias.dtype}")
-    rows = x if x.stride(1) == 1 else x.contiguous()
-    count = threads or torch.get_num_threads()
-    # Whether gradients are enabled decides nothing: a checkpoint's first forward gives the same bits.
-    if not x.requires_grad and 2 * weight.size(1) <= weight.size(0):
-        y, mean, variance = FoldedNorm.apply(rows, weight, bias, scale, shift, eps, relu, dtype, count)
-    else:
-        y, mean, variance = NormedLinear.apply(
-            rows, weight, bias, scale, shift, eps, relu, gated, dtype, count
-        )
-    return y, mean, variance
 
 
 def _check(x: Tensor, weight: Tensor, dtype: torch.dtype) -> None:

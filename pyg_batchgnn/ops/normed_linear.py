@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.ops.folded_norm import Hidden
+from pyg_batchgnn.ops.gradient_sums import GradientSums
 from pyg_batchgnn.ops.library import kernels
 
 
@@ -30,38 +32,93 @@ class NormedLinear(torch.autograd.Function):
         gated: bool,
         dtype: torch.dtype,
         threads: int,
+        hidden: Hidden | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         own = weight.contiguous()
         product, *statistics = _product(x, own, bias, dtype, gated, threads)
         y, mean, variance = kernels.batch_norm(product, scale, shift, *statistics, eps, relu, threads)
-        ctx.save_for_backward(x, own, product, scale, shift, mean, variance)
-        ctx.eps, ctx.relu, ctx.gated, ctx.threads = eps, relu, gated, threads
-        ctx.bias = bias is not None
+        _keep(ctx, hidden, x, own, product, scale, shift, mean, variance)
+        _set(ctx, bias, eps, relu, gated, threads)
         ctx.mark_non_differentiable(mean, variance)
-        ctx.set_materialize_grads(False)
         return y, mean, variance
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         if grads[0] is None:
-            return (None,) * 10
+            return (None,) * 11
+        return *_gradients(ctx, grads[0].contiguous(), None), *[None] * 6
+
+
+class NormedOnRead(torch.autograd.Function):
+    """`NormedLinear` behind whose result, the product alone, others read the values. It stands in for them:
+    the gradient that arrives here is that of the values, as there. They may leave its sums in ``sums``."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        scale: Tensor | None,
+        shift: Tensor | None,
+        eps: float,
+        relu: bool,
+        gated: bool,
+        threads: int,
+        sums: GradientSums,
+        hidden: Hidden | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        own = weight.contiguous()
+        product, mean, variance = kernels.linear_moments(x, own, bias, torch.float32, threads)
+        _keep(ctx, hidden, x, own, product, scale, shift, mean, variance)
+        _set(ctx, bias, eps, relu, gated, threads)
+        ctx.sums = sums
+        ctx.mark_non_differentiable(mean, variance)
+        return product, mean, variance
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grads[0] is None:
+            return (None,) * 11
         grad = grads[0].contiguous()
-        x, weight, product, scale, shift, mean, variance = ctx.saved_tensors
-        columns, d_scale, d_shift = kernels.batch_norm_grad_columns(
-            grad, product, scale, shift, mean, variance, ctx.eps, ctx.relu, ctx.threads
+        return *_gradients(ctx, grad, ctx.sums.take(grad)), *[None] * 6
+
+
+def _gradients(ctx: Any, grad: Tensor, sums: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Of x, weight, bias, scale and shift; ``sums`` of grad's columns, where they were taken already."""
+    x, weight, product, scale, shift, mean, variance, *before = ctx.saved_tensors
+    columns, d_scale, d_shift = kernels.batch_norm_grad_columns(
+        grad, product, scale, shift, mean, variance, sums, ctx.eps, ctx.relu, ctx.threads
+    )
+    need_input = ctx.needs_input_grad[0]
+    if before and need_input:
+        d_weight, *d_before = kernels.linear_grads_before(
+            grad, product, columns, ctx.relu, x, weight, *before, ctx.threads
         )
-        need_input = ctx.needs_input_grad[0]
-        d_x, d_weight, d_bias = kernels.linear_grads_normed(
-            grad, product, columns, ctx.relu, x, weight, ctx.gated, need_input, ctx.bias, ctx.threads
+        d_x = ctx.hidden.leave(x, *d_before)
+    else:
+        d_x, d_weight = kernels.linear_grads_normed(
+            grad, product, columns, ctx.relu, x, weight, ctx.gated, need_input, ctx.threads
         )
-        return (
-            d_x if need_input else None,
-            d_weight,
-            d_bias if ctx.bias else None,
-            None if scale is None else d_scale.to(scale.dtype),
-            None if shift is None else d_shift.to(shift.dtype),
-            *[None] * 5,
-        )
+    return (
+        d_x if need_input else None,
+        d_weight,
+        None if ctx.bias is None else torch.zeros(weight.size(0), dtype=ctx.bias),
+        None if scale is None else d_scale.to(scale.dtype),
+        None if shift is None else d_shift.to(shift.dtype),
+    )
+
+
+def _keep(ctx: Any, hidden: Hidden | None, *tensors: Tensor | None) -> None:
+    """What the backward pass reads; of a hidden input also what it was made of."""
+    ctx.hidden = None if hidden is None else hidden.gradient
+    ctx.save_for_backward(*tensors, *(() if hidden is None else (hidden.x, hidden.center)))
+
+
+def _set(ctx: Any, bias: Tensor | None, eps: float, relu: bool, gated: bool, threads: int) -> None:
+    ctx.bias = None if bias is None else bias.dtype
+    ctx.eps, ctx.relu, ctx.gated, ctx.threads = eps, relu, gated, threads
+    ctx.set_materialize_grads(False)
 
 
 def _product(
@@ -94,6 +151,12 @@ def _fake_columns(grad: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     return grad.new_empty((5, count), dtype=wide), column, torch.empty_like(column)
 
 
+def _fake_affine(
+    _weight: Tensor | None, _bias: Tensor | None, mean: Tensor, _variance: Tensor, _eps: float
+) -> Tensor:
+    return mean.new_empty((3, mean.size(0)), dtype=torch.float32)
+
+
 def _fake_grads(
     _grad: Tensor,
     _normed: Tensor,
@@ -103,13 +166,29 @@ def _fake_grads(
     weight: Tensor,
     _gated: bool,
     need_input: bool,
-    need_bias: bool,
+    _threads: int,
+) -> tuple[Tensor, Tensor]:
+    rows = x.size(0) if need_input else 0
+    return x.new_empty((rows, x.size(1))), weight.new_empty(weight.shape)
+
+
+def _fake_before(
+    _grad: Tensor,
+    _normed: Tensor,
+    _columns: Tensor,
+    _relu: bool,
+    hidden: Tensor,
+    weight: Tensor,
+    x: Tensor,
+    _center: Tensor,
     _threads: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    rows, biases = x.size(0) if need_input else 0, weight.size(0) if need_bias else 0
-    return x.new_empty((rows, x.size(1))), weight.new_empty(weight.shape), weight.new_empty((biases,))
+    width = hidden.size(1)
+    return weight.new_empty(weight.shape), weight.new_empty((width, x.size(1))), weight.new_empty((width,))
 
 
 torch.library.register_fake("pyg_batchgnn::linear_moments", _fake_moments)
 torch.library.register_fake("pyg_batchgnn::batch_norm_grad_columns", _fake_columns)
+torch.library.register_fake("pyg_batchgnn::batch_norm_columns", _fake_affine)
 torch.library.register_fake("pyg_batchgnn::linear_grads_normed", _fake_grads)
+torch.library.register_fake("pyg_batchgnn::linear_grads_before", _fake_before)

@@ -14,6 +14,8 @@ from torch import Tensor
 from tests.ops.test_linear import distance
 
 LEVELS = ("", "avx2", "baseline")
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13, torch.bfloat16: 2**-7}
+Answers = dict[str, tuple[list[Tensor], list[Tensor]]]
 
 PROGRAM = """
 import sys
@@ -23,7 +25,7 @@ from tests.ops.test_linear import View, gradients, make_case
 
 torch.manual_seed(0)
 
-answers = []
+answers, near = [], []
 for dtype in (torch.float32, torch.float64, torch.bfloat16):
     for rows, outputs, columns, groups in ((200, 130, (33, 16), 1), (65, 47, (5,), 3), (1, 1, (1,), 1)):
         case = make_case(rows, outputs, columns, groups, dtype, table_dtype=torch.float16)
@@ -35,16 +37,17 @@ for dtype in (torch.float32, torch.float64, torch.bfloat16):
     x = torch.randn(150, 90).relu().to(dtype).requires_grad_()
     weight = torch.randn(130, 90, dtype=dtype, requires_grad=True)
     d_x, d_weight = gradients(ops.linear([x], [weight], gated=True), [x, weight])
-    answers += [d_x * (x != 0), d_weight]
-torch.save(answers, sys.argv[1])
+    near.append(d_x * (x != 0))
+    answers.append(d_weight)
+torch.save((answers, near), sys.argv[1])
 """
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Tensor]]:
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     folder = tmp_path_factory.mktemp("levels")
 
-    def run(level: str) -> list[Tensor]:
+    def run(level: str) -> tuple[list[Tensor], list[Tensor]]:
         environment = {**os.environ, "PYG_BATCHGNN_SIMD": level}
         file = folder / f"answers-{level}.pt"
         ran = subprocess.run(
@@ -56,22 +59,29 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Tensor]]
             timeout=120,
         )
         assert ran.returncode == 0, ran.stderr
-        return torch.load(file)
+        exact, near = torch.load(file)
+        return exact, near
 
     return {level: run(level) for level in LEVELS}
 
 
-def test_avx2_and_avx512_give_the_same_bits(answers: dict[str, list[Tensor]]) -> None:
-    for one, other in zip(answers[""], answers["avx2"], strict=True):
+def test_avx2_and_avx512_give_the_same_bits(answers: Answers) -> None:
+    for one, other in zip(answers[""][0], answers["avx2"][0], strict=True):
         if one.dtype is torch.bfloat16:  # multiplied in pairs where the processor does that
             assert distance(one, other) < 2**-7
         else:
             assert torch.equal(one, other)
 
 
-def test_the_baseline_rounds_otherwise_and_drops_the_same(answers: dict[str, list[Tensor]]) -> None:
-    tolerance = {torch.float32: 1e-5, torch.float64: 1e-13, torch.bfloat16: 2**-7}
-    for one, other in zip(answers[""], answers["baseline"], strict=True):
-        assert distance(one, other) < tolerance[one.dtype]
+def test_the_baseline_rounds_otherwise_and_drops_the_same(answers: Answers) -> None:
+    for one, other in zip(answers[""][0], answers["baseline"][0], strict=True):
+        assert distance(one, other) < TOLERANCE[one.dtype]
         if one.dtype is torch.float64:
             assert torch.equal(one == 0, other == 0)
+
+
+@pytest.mark.parametrize("level", ["avx2", "baseline"])
+def test_gated_gradients_are_summed_in_as_many_parts_as_a_vector_has(level: str, answers: Answers) -> None:
+    for one, other in zip(answers[""][1], answers[level][1], strict=True):
+        assert distance(one, other) < TOLERANCE[one.dtype]
+        assert torch.equal(one == 0, other == 0)

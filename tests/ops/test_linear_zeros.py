@@ -1,4 +1,5 @@
-"""Dense layers whose inputs have many zeros: skipping those changes no bit."""
+"""Dense layers whose inputs have many zeros: skipping those changes no bit, or where many rows go two by two
+only the last ones."""
 
 from __future__ import annotations
 
@@ -125,6 +126,21 @@ def test_same_bits_on_any_number_of_threads(case: Zeros) -> None:
         assert torch.equal(one[0], other[0])
         for a, b in zip([*one[1], *one[2]], [*other[1], *other[2]], strict=True):
             assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("outputs", [1, 17, 96, 300])
+@pytest.mark.parametrize("rows", [1024, 1025, 1055, 1057, 1500])
+def test_rows_two_by_two(rows: int, outputs: int, dtype: torch.dtype) -> None:
+    """Odd numbers of rows, empty rows beside others and beside each other, rows with nothing in common."""
+    generator = torch.Generator().manual_seed(rows)
+    x = torch.randn(rows, 130, generator=generator, dtype=torch.float64).relu().to(dtype)
+    x[1::6] = x[4::12] = x[5::12] = 0
+    x[2::6, ::2] = x[3::6, 1::2] = 0
+    weight = torch.randn(outputs, 130, generator=generator, dtype=torch.float64).to(dtype)
+    y = ops.linear([x], [weight], threads=1)
+    assert distance(y, x.double() @ weight.double().t()) < TOLERANCE[dtype]
+    assert all(torch.equal(y, ops.linear([x], [weight], threads=threads)) for threads in (2, 3, 4))
 
 
 @pytest.mark.parametrize("bad", [float("inf"), float("nan")])

@@ -22,6 +22,15 @@ constexpr int64_t kPlacesAhead = 64;        // edges between asking for where a 
 constexpr int64_t kStreamBytes = 16 << 20;  // an output as large as this has left the caches when it is read
 constexpr int64_t kLine = 64;
 
+// Of [3, columns] center, scale and shift; only sums in float know them.
+template <class A>
+Affine<A> affine(const float* of, int64_t columns) {
+  if constexpr (std::is_same_v<A, float>) {
+    if (of != nullptr) return {of, of + columns, of + 2 * columns};
+  }
+  return {};
+}
+
 // One task with all addresses and weights looked up, so that the inner loop knows nothing of index types.
 template <class A>
 class Lookup {
@@ -58,15 +67,23 @@ class Lookup {
     }
   }
 
-  SumRows<A> task(int64_t rows, const int64_t* ptr, char* out, Element element, bool stream) const {
-    return {
-        rows,         job_.columns,       ptr, ptr[0],  source_.data(), weight_.data(), ahead_, scale_.data(),
-        self_.data(), self_scale_.data(), out, element, stream};
-  }
-
-  A self_scale(int64_t i) const {
-    if (job_.self_scale == nullptr) return 1;
-    return static_cast<const A*>(job_.self_scale)[job_.self_scale_each ? i : 0];
+  SumRows<A> task(int64_t rows, const int64_t* ptr, char* out, Element element, bool stream,
+                  const GradientTally<A>& tally = {}) const {
+    return {rows,
+            job_.columns,
+            ptr,
+            ptr[0],
+            source_.data(),
+            weight_.data(),
+            ahead_,
+            scale_.data(),
+            self_.data(),
+            self_scale_.data(),
+            out,
+            element,
+            stream,
+            affine<A>(job_.normed, job_.columns),
+            tally};
   }
 
   A row_scale(int64_t i) const {
@@ -76,6 +93,11 @@ class Lookup {
   }
 
  private:
+  A self_scale(int64_t i) const {
+    if (job_.self_scale == nullptr) return 1;
+    return static_cast<const A*>(job_.self_scale)[job_.self_scale_each ? i : 0];
+  }
+
   void weigh(int64_t first, int64_t last) {
     for (int64_t e = first; e < last; ++e) {
       A weight = 1;
@@ -103,15 +125,19 @@ class Aggregator {
         row_bytes_(job.columns * Matrix{nullptr, job.out_element, 0}.element_bytes()),
         stream_(job.out_element == Element::kFloat && row_bytes_ % kLine == 0 &&
                 reinterpret_cast<uintptr_t>(job.out) % kLine == 0 &&
-                row_bytes_ * job.targets >= kStreamBytes) {}
+                row_bytes_ * job.targets >= kStreamBytes),
+        blocks_(blocks_of_work(job.indptr, job.targets, kBlock)) {}
 
-  void run(int64_t threads) const {
-    const int64_t blocks = blocks_of_work(job_.indptr, job_.targets, kBlock);
-    run_tasks(blocks, threads, [&](int64_t block, int64_t) { rows_of(block); });
+  void run(int64_t threads) {
+    if (job_.gradient.x != nullptr) std::fill_n(tallies_.reserve(tally_size()), tally_size(), 0.0);
+    run_tasks(blocks_, threads, [&](int64_t block, int64_t) { rows_of(block); });
     hubs(threads);
+    if (job_.gradient.x != nullptr) join_tallies();
   }
 
  private:
+  static constexpr Element kSum = std::is_same_v<A, double> ? Element::kDouble : Element::kFloat;
+
   bool is_hub(int64_t i) const { return job_.indptr[i + 1] - job_.indptr[i] > kPiece; }
 
   // Rows between hubs, each stretch a task of its own.
@@ -125,8 +151,9 @@ class Aggregator {
       lookup.edges(job_.indptr[first], job_.indptr[last]);
       lookup.rows(first, last, false);
       char* const out = static_cast<char*>(job_.out) + first * row_bytes_;
-      sum_rows(lookup.task(last - first, job_.indptr + first, out, job_.out_element, stream_),
-               job_.x.element);
+      sum_rows(
+          lookup.task(last - first, job_.indptr + first, out, job_.out_element, stream_, tally(first, block)),
+          job_.x.element);
     }
   }
 
@@ -146,7 +173,8 @@ class Aggregator {
     const auto count = static_cast<int64_t>(pieces.size());
     if (count == 0) return;
     Buffer<A> buffer;
-    A* const sums = buffer.reserve(count * job_.columns + 1);
+    A* const sums = buffer.reserve((count + 1) * job_.columns + 1);
+    A* const own = sums + count * job_.columns;
     run_tasks(count, threads, [&](int64_t p, int64_t) {
       sum_piece(pieces[static_cast<size_t>(p)], sums + p * job_.columns);
     });
@@ -154,53 +182,87 @@ class Aggregator {
       const int64_t row = pieces[static_cast<size_t>(p)].row;
       const int64_t first = p;
       while (p < count && pieces[static_cast<size_t>(p)].row == row) ++p;
-      join(row, sums + first * job_.columns, p - first);
+      join(row, sums + first * job_.columns, p - first, own);
     }
   }
 
   void sum_piece(const Piece& piece, A* sums) const {
-    constexpr Element kSum = std::is_same_v<A, double> ? Element::kDouble : Element::kFloat;
     Lookup<A> lookup(job_);
     lookup.edges(piece.ends[0], piece.ends[1]);
     lookup.rows(piece.row, piece.row + 1, true);
     sum_rows(lookup.task(1, piece.ends, reinterpret_cast<char*>(sums), kSum, false), job_.x.element);
   }
 
-  // Adds a hub's pieces in order into the first and finishes its row.
-  void join(int64_t row, A* sums, int64_t pieces) const {
-    const Lookup<A> lookup(job_);
+  // Adds a hub's pieces in order into the first and finishes its row; `own` is for its self part.
+  void join(int64_t row, A* sums, int64_t pieces, A* own) const {
+    Lookup<A> lookup(job_);
+    lookup.rows(row, row + 1, false);
+    const int64_t no_edges[2] = {};
+    sum_rows(lookup.task(1, no_edges, reinterpret_cast<char*>(own), kSum, false), job_.x.element);
     for (int64_t p = 1; p < pieces; ++p) {
       for (int64_t c = 0; c < job_.columns; ++c) sums[c] += sums[p * job_.columns + c];
     }
     const A scale = lookup.row_scale(row);
-    for (int64_t c = 0; c < job_.columns; ++c) sums[c] *= scale;
-    if (row < job_.self_rows) {
-      const char* const self = job_.self.row(job_.self_row ? job_.self_row[row] : row);
-      with_element(job_.self.element, [&](auto in) {
-        const auto* from = reinterpret_cast<const decltype(in)*>(self);
-        for (int64_t c = 0; c < job_.columns; ++c) {
-          sums[c] += lookup.self_scale(row) * static_cast<A>(widen(from[c]));
-        }
-      });
-    }
+    for (int64_t c = 0; c < job_.columns; ++c) sums[c] = sums[c] * scale + own[c];
+    write(row, sums);
+  }
+
+  // As the sum of no edges and a self part, so that it ends as other rows do.
+  void write(int64_t row, const A* sums) const {
+    const int64_t no_edges[2] = {};
+    const A one = 1;
+    const char* const self = reinterpret_cast<const char*>(sums);
     char* const out = static_cast<char*>(job_.out) + row * row_bytes_;
-    if (job_.out_element == Element::kBfloat16) {
-      for (int64_t c = 0; c < job_.columns; ++c) {
-        reinterpret_cast<Bfloat16*>(out)[c] = narrow<Bfloat16>(static_cast<float>(sums[c]));
+    sum_rows({1,
+              job_.columns,
+              no_edges,
+              0,
+              nullptr,
+              nullptr,
+              0,
+              &one,
+              &self,
+              &one,
+              out,
+              job_.out_element,
+              false,
+              {},
+              tally(row, blocks_)},
+             kSum);
+  }
+
+  // Where a block's rows of a gradient from `row` on are summed; hubs have the place behind all blocks.
+  GradientTally<A> tally(int64_t row, int64_t block) const {
+    if constexpr (std::is_same_v<A, float>) {
+      const NormedGradient& of = job_.gradient;
+      double* const sum = tallies_.data() + 2 * job_.columns * block;
+      if (of.x != nullptr) {
+        return {of.x + row * job_.columns, affine<A>(of.columns, job_.columns), sum, sum + job_.columns};
       }
-    } else {
-      std::copy(sums, sums + job_.columns, reinterpret_cast<A*>(out));
+    }
+    return {};
+  }
+
+  int64_t tally_size() const { return 2 * job_.columns * (blocks_ + 1); }
+
+  // In the order of the blocks, whatever threads they came from.
+  void join_tallies() const {
+    for (int64_t at = 0; at < tally_size(); ++at) {
+      job_.gradient.sums[at % (2 * job_.columns)] += tallies_.data()[at];
     }
   }
 
   const Aggregation& job_;
   int64_t row_bytes_;
   bool stream_;
+  int64_t blocks_;
+  Buffer<double> tallies_;  // [blocks + 1, 2, columns]
 };
 
 }  // namespace
 
 void aggregate(const Aggregation& job, int64_t threads) {
+  if (job.gradient.x != nullptr) std::fill_n(job.gradient.sums, 2 * job.columns, 0.0);
   if (job.targets == 0 || job.columns == 0) return;
   if (job.out_element == Element::kDouble) {
     Aggregator<double>(job).run(threads);

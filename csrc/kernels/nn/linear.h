@@ -82,12 +82,23 @@ struct LinearGradient {
   const NormedRows* norm = nullptr;  // or null; not beside a mask
 };
 
+// The layer whose ReLU made a gated input, itself without a gradient for its input.
+struct LinearBefore {
+  LinearInput input;
+  void* weight;  // gradients: [outputs, input's columns]
+  void* bias;    // [outputs]
+  Element element;
+};
+
 // Null where a gradient is not wanted. Those of inputs have the input's element, those of weights and bias
 // the weight's.
 struct LinearWanted {
   std::vector<void*> inputs;   // [rows, columns of all groups]
   std::vector<void*> weights;  // as the weights
   void* bias;                  // [outputs]
+  // In place of the only input's, which is gated; or null. Then the weight's is wanted, too, and there is one
+  // group and a norm.
+  const LinearBefore* before = nullptr;
 };
 
 template <class T>

@@ -1,8 +1,7 @@
-// The gradient of an input that a ReLU made: wanted only where that passed, element by element.
+// The gradients of a weight and of an input that a ReLU made: the latter is wanted only where that passed.
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "kernels/allocation.h"
 #include "kernels/nn/linear_blocks.h"
@@ -14,13 +13,8 @@ namespace pyg_batchgnn {
 template <class T>
 class GatedWeight {
  public:
-  // Whether a layer's gradients can be summed element by element.
-  static bool fits(const LinearShape& shape) {
-    return shape.groups == 1 && shape.outputs > 0 && shape.outputs <= kMostDotTerms<T>;
-  }
-
   GatedWeight(int64_t outputs, int64_t columns, const T* weight, int64_t weight_stride)
-      : columns_(columns), terms_(round_up(outputs, kWordBits)), stride_(block_stride<T>(terms_)) {
+      : outputs_(outputs), columns_(columns), stride_(block_stride<T>(outputs)) {
     T* to = turned_.reserve(columns * stride_ + 1);
     for (int64_t k = 0; k < columns; ++k, to += stride_) {
       for (int64_t o = 0; o < outputs; ++o) to[o] = weight[o * weight_stride + k];
@@ -28,23 +22,32 @@ class GatedWeight {
     }
   }
 
-  // out[i, k] = grad[i, :] . weight[:, k] where the input's element (i, k) is not zero, else 0.
-  void multiply(const RowBlock<T>& grad, const RowBlock<T>& input, T* out, int64_t out_stride,
-                Ahead& ahead) const {
-    std::fill_n(out, grad.rows * out_stride, T{0});
-    const int64_t row_bytes = stride_ * static_cast<int64_t>(sizeof(T));
-    const int64_t step = std::clamp<int64_t>(kCacheBytes / row_bytes, 1, kWordBits);
-    uint64_t words[kWordBits];
-    for (int64_t first = 0; first < columns_; first += step) {
-      const int64_t count = std::min(step, columns_ - first);
-      for (int64_t i = 0; i < grad.rows; ++i) words[i] = input.row_bits(i, first, count);
-      product_kernels<T>().dots({words, grad.values.data(), grad.stride, grad.rows, terms_,
-                                 turned_.data() + first * stride_, stride_, out + first, out_stride, &ahead});
+  int64_t dot_elements() const { return columns_ * kWordBits; }
+
+  // Where the input's element (i, k) is not zero:
+  // sums[k, :] += input[i, k] * grad[i, :] and dots[k, i] = grad[i, :] . weight[:, k]; else dots[k, i] = 0.
+  void add_grads(const RowBlock<T>& grad, const RowBlock<T>& input, T* sums, int64_t sums_stride, T* dots,
+                 Ahead& ahead) const {
+    const ProductKernels<T>& kernels = product_kernels<T>();
+    std::fill_n(dots, dot_elements(), T{0});
+    kernels.gated({input.by_column.data(), input.values.data(), input.stride, columns_,
+                   round_up(outputs_, kernels.width) / kernels.width, grad.values.data(), grad.stride,
+                   turned_.data(), stride_, sums, sums_stride, dots, &ahead});
+  }
+
+  // out[i, k] = dots[k, i].
+  void turn(const T* dots, int64_t rows, T* out, int64_t out_stride) const {
+    constexpr int64_t kSquare = 16;
+    for (int64_t column = 0; column < columns_; column += kSquare) {
+      const int64_t end = std::min(columns_, column + kSquare);
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t k = column; k < end; ++k) out[i * out_stride + k] = dots[k * kWordBits + i];
+      }
     }
   }
 
  private:
-  int64_t columns_, terms_, stride_;
+  int64_t outputs_, columns_, stride_;
   Buffer<T> turned_;
 };
 

@@ -11,9 +11,11 @@
 #include "kernels/allocation.h"
 #include "kernels/nn/block_product.h"
 #include "kernels/nn/linear.h"
+#include "kernels/nn/linear_before.h"
 #include "kernels/nn/linear_gates.h"
 #include "kernels/nn/linear_grads_blocks.h"
 #include "kernels/nn/linear_grads_pairs.h"
+#include "kernels/nn/linear_input_grad.h"
 #include "kernels/nn/linear_parts.h"
 #include "kernels/parallel.h"
 
@@ -37,22 +39,33 @@ class Backward {
         inputs_(inputs),
         gradient_(gradient),
         wanted_(wanted),
+        read_(inputs),
         grad_rows_(shape.outputs, gradient),
-        weights_(inputs.size()),
+        input_grads_(inputs.size()),
         gates_(inputs.size()),
         factors_(inputs.size(), Factors::kGradient) {
     for (size_t t = 0; t < inputs.size(); ++t) {
       input_rows_.emplace_back(inputs[t], shape.compute);
-      if (wanted.inputs[t] != nullptr) spread_weight(weights[t], t);
-      if (is_gated(t))
-        gates_[t].emplace(shape.outputs, group_columns(t), weights_[t].data(), weight_stride(t));
+      if (passes_on(t)) input_grads_[t].emplace(shape, inputs[t], weights[t], wanted.inputs[t]);
     }
-    if (!wanted.weights.empty()) choose_factors();
+    if (wanted.before != nullptr) {
+      before_.emplace(*wanted.before, inputs.front().columns, shape.compute);
+      factors_.front() = Factors::kInput;
+      read_.push_back(wanted.before->input);
+    } else if (!wanted.weights.empty()) {
+      choose_factors();
+    }
+    for (size_t t = 0; t < inputs.size(); ++t) {
+      if (!is_gated(t)) continue;
+      gates_[t].emplace(shape.outputs, group_columns(t), input_grads_[t]->weight(),
+                        input_grads_[t]->stride());
+    }
   }
 
-  // Sums of one part: a weight's as [outputs, input's columns] or the other way round, then the bias's.
+  // Sums of one part: a weight's as [outputs, input's columns] or the other way round, those of the layer
+  // before, then the bias's.
   int64_t part_elements() const {
-    int64_t total = shape_.outputs;
+    int64_t total = shape_.outputs + (before_ ? before_->elements() : 0);
     for (size_t t = 0; t < inputs_.size(); ++t) total += sum_elements(t);
     return total;
   }
@@ -60,6 +73,8 @@ class Backward {
   struct Scratch {
     RowBlock<T> grad;
     RowBlock<T> input;
+    RowBlock<T> before;
+    Buffer<T> dots;  // of a gated input
     Buffer<T> product;
     std::vector<const T*> values;
     std::vector<Ahead::Row> next;
@@ -68,15 +83,18 @@ class Backward {
 
   // Takes all memory beforehand: how much is held at a time then does not depend on when threads begin.
   void prepare(Scratch& scratch) const {
-    int64_t most_columns = 0, most_stride = 0;
+    int64_t most_columns = 0, most_stride = 0, most_dots = 0;
     for (size_t t = 0; t < inputs_.size(); ++t) {
       most_columns = std::max(most_columns, inputs_[t].columns);
-      if (wanted_.inputs[t] != nullptr) most_stride = std::max(most_stride, weight_stride(t));
+      if (gates_[t]) most_dots = std::max(most_dots, gates_[t]->dot_elements());
+      if (input_grads_[t]) most_stride = std::max(most_stride, input_grads_[t]->stride());
     }
     const int64_t rows = std::min(kBlockRows, shape_.rows);
     scratch.grad.resize(rows, shape_.outputs);
     if (!wanted_.weights.empty()) scratch.input.resize(rows, most_columns);
     scratch.product.reserve(rows * most_stride + 1);
+    scratch.dots.reserve(most_dots + 1);
+    if (before_) scratch.before.resize(rows, wanted_.before->input.columns);
   }
 
   void part(int64_t begin, int64_t end, T* sums, Scratch& scratch) const {
@@ -86,10 +104,10 @@ class Backward {
       foresee_block(row + kBlockRows, std::min(end, row + 2 * kBlockRows), scratch);
       T* to = sums;
       for (size_t t = 0; t < inputs_.size(); ++t) {
-        if (wanted_.weights.size() > t) add_weight_grad(t, row, to, scratch);
+        add_grads(t, row, to, scratch);
         to += sum_elements(t);
-        if (wanted_.inputs[t] != nullptr) write_input_grad(t, row, scratch);
       }
+      if (before_) to += before_->elements();
       if (wanted_.bias != nullptr) {
         for (int64_t i = 0; i < scratch.grad.rows; ++i) {
           kernels_.add(scratch.grad.row(i), shape_.outputs, to);
@@ -104,17 +122,22 @@ class Backward {
       write_weight_grad(t, sums, weights[t].element);
       sums += sum_elements(t);
     }
+    if (before_) {
+      before_->write(sums);
+      sums += before_->elements();
+    }
     if (wanted_.bias != nullptr) kernels_.write(sums, shape_.outputs, bias_element, wanted_.bias);
   }
 
  private:
   int64_t group_columns(size_t t) const { return inputs_[t].columns / shape_.groups; }
-  int64_t weight_stride(size_t t) const { return block_stride<T>(group_columns(t)); }
 
-  // Its zeros are known where the weight's gradient reads it.
+  bool passes_on(size_t t) const { return wanted_.inputs[t] != nullptr || wanted_.before != nullptr; }
+
+  // Its zeros are known where they are the factors of the weight's gradient.
   bool is_gated(size_t t) const {
-    return inputs_[t].gated && inputs_[t].center == nullptr && wanted_.inputs[t] != nullptr &&
-           !wanted_.weights.empty() && GatedWeight<T>::fits(shape_);
+    return inputs_[t].gated && inputs_[t].center == nullptr && passes_on(t) && !wanted_.weights.empty() &&
+           factors_[t] == Factors::kInput && shape_.groups == 1;
   }
 
   // Of an input's sums: those of group g are the rows [g, g + 1) * group's rows.
@@ -122,7 +145,7 @@ class Backward {
     return factors_[t] == Factors::kGradient ? shape_.outputs : inputs_[t].columns;
   }
   int64_t sum_stride(size_t t) const {
-    return factors_[t] == Factors::kGradient ? weight_stride(t) : block_stride<T>(shape_.group_outputs());
+    return block_stride<T>(factors_[t] == Factors::kGradient ? group_columns(t) : shape_.group_outputs());
   }
   int64_t sum_elements(size_t t) const { return sum_rows(t) * sum_stride(t); }
 
@@ -148,34 +171,44 @@ class Backward {
   void foresee_block(int64_t begin, int64_t end, Scratch& scratch) const {
     scratch.next.clear();
     foresee_gradient(gradient_, shape_.outputs, begin, end, scratch.next);
-    if (!wanted_.weights.empty()) foresee(inputs_, begin, end, scratch.next);
+    if (!wanted_.weights.empty()) foresee(read_, begin, end, scratch.next);
     scratch.ahead = {scratch.next.data(), scratch.next.data() + scratch.next.size()};
   }
 
-  void spread_weight(const LinearWeight& weight, size_t t) {
-    const int64_t columns = group_columns(t), stride = weight_stride(t), count = shape_.outputs * columns;
-    Buffer<T> rounded;
-    read_rounded(weight, shape_.compute, count, rounded.reserve(count + 1));
-    T* const to = weights_[t].reserve(shape_.outputs * stride + 1);
-    for (int64_t o = 0; o < shape_.outputs; ++o) {
-      std::copy_n(rounded.data() + o * columns, columns, to + o * stride);
-      std::fill_n(to + o * stride + columns, stride - columns, T{0});
-    }
+  void read_input(size_t t, int64_t begin, int64_t end, RowBlock<T>& block) const {
+    if (factors_[t] != Factors::kInput) return input_rows_[t].read(begin, end, block);
+    input_rows_[t].read_with_zeros(begin, end, block);
+    if (block.sparse || before_) block.find_columns();
   }
 
-  void read_input(size_t t, int64_t begin, int64_t end, RowBlock<T>& block) const {
-    const bool by_input = factors_[t] == Factors::kInput;
-    if (!by_input && !gates_[t]) return input_rows_[t].read(begin, end, block);
-    input_rows_[t].read_with_zeros(begin, end, block);
-    if (by_input && block.sparse) block.find_columns();
+  // Those of an input and its weight, by the block of rows from `begin`.
+  void add_grads(size_t t, int64_t begin, T* sums, Scratch& scratch) const {
+    const bool weighs = wanted_.weights.size() > t;
+    if (weighs) read_input(t, begin, begin + scratch.grad.rows, scratch.input);
+    if (before_ || (gates_[t] && scratch.input.sparse && !scratch.grad.sparse)) {
+      return add_gated_grads(t, begin, sums, scratch);
+    }
+    if (weighs) add_weight_grad(t, sums, scratch);
+    if (!input_grads_[t]) return;
+    input_grads_[t]->write(begin, scratch.grad, scratch.product.data(), scratch.values, scratch.ahead);
+  }
+
+  void add_gated_grads(size_t t, int64_t begin, T* sums, Scratch& scratch) const {
+    const int64_t rows = scratch.grad.rows;
+    T* const dots = scratch.dots.data();
+    gates_[t]->add_grads(scratch.grad, scratch.input, sums, sum_stride(t), dots, scratch.ahead);
+    if (before_) {
+      return before_->add(begin, rows, scratch.input.by_column.data(), dots, sums + sum_elements(t),
+                          scratch.before, scratch.ahead);
+    }
+    gates_[t]->turn(dots, rows, scratch.product.data(), input_grads_[t]->stride());
+    input_grads_[t]->store(begin, 0, rows, scratch.product.data());
   }
 
   // sums[f, :] += factors[i, f] * others[i, :] for the rows of the block, in order.
-  void add_weight_grad(size_t t, int64_t begin, T* sums, Scratch& scratch) const {
-    RowBlock<T>& input = scratch.input;
-    const int64_t end = begin + scratch.grad.rows;
+  void add_weight_grad(size_t t, T* sums, Scratch& scratch) const {
+    const RowBlock<T>& input = scratch.input;
     const bool by_input = factors_[t] == Factors::kInput;
-    read_input(t, begin, end, input);
     const RowBlock<T>& factors = by_input ? input : scratch.grad;
     const RowBlock<T>& others = by_input ? scratch.grad : input;
     const int64_t rows = factors.columns / shape_.groups, columns = others.columns / shape_.groups;
@@ -205,58 +238,17 @@ class Backward {
     }
   }
 
-  // d_input[i, :] = sum over o of grad[i, o] * weight[o, :].
-  void write_input_grad(size_t t, int64_t begin, Scratch& scratch) const {
-    const RowBlock<T>& grad = scratch.grad;
-    const int64_t columns = group_columns(t), stride = weight_stride(t), outputs = shape_.group_outputs();
-    const bool sparse = grad.sparse;
-    const int64_t step_outputs = sparse ? kWordBits : outputs;
-    T* const product = scratch.product.data();
-    uint64_t words[kBlockRows];
-    const bool gated = gates_[t] && scratch.input.sparse && !sparse;
-    for (int64_t group = 0; group < shape_.groups; ++group) {
-      if (gated) {
-        gates_[t]->multiply(grad, scratch.input, product, stride, scratch.ahead);
-      } else {
-        std::fill_n(product, grad.rows * stride, T{0});
-      }
-      for (int64_t first = 0; first < outputs && !gated; first += step_outputs) {
-        const int64_t count = std::min(step_outputs, outputs - first), column = group * outputs + first;
-        for (int64_t i = 0; sparse && i < grad.rows; ++i) words[i] = grad.row_bits(i, column, count);
-        multiply_block<T>({sparse ? words : nullptr, grad.values.data() + column, grad.stride, 1, grad.rows,
-                           count, columns, weights_[t].data() + column * stride, stride, product, stride},
-                          scratch.values, scratch.ahead);
-      }
-      store_input_grad(t, begin, group, grad.rows, product);
-    }
-  }
-
-  void store_input_grad(size_t t, int64_t begin, int64_t group, int64_t rows, const T* product) const {
-    const int64_t columns = group_columns(t), stride = weight_stride(t);
-    const int64_t item = element_bytes(inputs_[t].element), step = inputs_[t].columns * item;
-    char* const to = static_cast<char*>(wanted_.inputs[t]) + begin * step + group * columns * item;
-    const bool lines = columns * item % Ahead::kLine == 0 && step % Ahead::kLine == 0 &&
-                       reinterpret_cast<uintptr_t>(to) % Ahead::kLine == 0;
-    const bool streamed = lines && inputs_[t].element == kElement<T> && shape_.rows * step >= kStreamedBytes;
-    for (int64_t i = 0; i < rows; ++i) {
-      if (streamed) {
-        kernels_.stream(product + i * stride, columns * item, to + i * step);
-      } else {
-        kernels_.write(product + i * stride, columns, inputs_[t].element, to + i * step);
-      }
-    }
-  }
-
   const ProductKernels<T>& kernels_;
   const LinearShape& shape_;
   const std::vector<LinearInput>& inputs_;
   const LinearGradient& gradient_;
   const LinearWanted& wanted_;
+  std::vector<LinearInput> read_;  // inputs and what the layer before reads
   const GradientRows<T> grad_rows_;
   std::vector<InputRows<T>> input_rows_;
-  std::vector<Buffer<T>> weights_;  // rounded, rows at weight_stride; where the input's gradient is wanted
-  std::vector<std::optional<GatedWeight<T>>>
-      gates_;  // where an input's gradient is wanted behind its ReLU only
+  std::vector<std::optional<InputGrad<T>>> input_grads_;  // those that are wanted or read by the layer before
+  std::vector<std::optional<GatedWeight<T>>> gates_;      // those that are wanted behind a ReLU only
+  std::optional<BeforeGrads<T>> before_;
   std::vector<Factors> factors_;
 };
 

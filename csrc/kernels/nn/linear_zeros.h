@@ -19,7 +19,8 @@ class SkippingWeight {
   SkippingWeight(const LinearShape& shape, const LinearInput& input, const LinearWeight& weight)
       : outputs_(shape.group_outputs()),
         columns_(input.columns / shape.groups),
-        stride_(block_stride<T>(outputs_)) {
+        stride_(block_stride<T>(outputs_)),
+        many_rows_(shape.rows >= kManyRows) {
     const double density =
         sampled_density<T>(shape.rows, [&](int64_t begin, int64_t end, RowBlock<T>& block) {
           read_block(input, shape.compute, begin, end, block);
@@ -43,19 +44,24 @@ class SkippingWeight {
   // sums[i, :] += sum over the non-zeros k of x[i, k] * weight[:, k].
   void add(int64_t group, const RowBlock<T>& x, T* sums, int64_t sums_stride, Ahead& ahead) const {
     const int64_t width = product_kernels<T>().width;
+    const SparseRows rows_at_once = many_rows_ ? x.rows_at_once : SparseRows::kOne;
     std::vector<uint64_t> words(static_cast<size_t>(x.rows));
     for (int64_t first = 0; first < columns_; first += kWordBits) {
       const int64_t count = std::min(kWordBits, columns_ - first), column = group * columns_ + first;
       for (int64_t i = 0; i < x.rows; ++i) words[static_cast<size_t>(i)] = x.row_bits(i, column, count);
       multiply_sparse<T>(
           {words.data(), 1, x.row(0) + column, x.stride, 1, x.rows, round_up(outputs_, width) / width,
-           turned_.data() + column * stride_, stride_, sums, sums_stride, &ahead},
+           turned_.data() + column * stride_, stride_, sums, sums_stride, &ahead, rows_at_once},
           count);
     }
   }
 
  private:
+  // Fewer are soon done one by one, and are the dense product's then to the last bit.
+  static constexpr int64_t kManyRows = 1024;
+
   int64_t outputs_, columns_, stride_;
+  bool many_rows_;
   bool worthwhile_ = false;
   Buffer<T> turned_;
 };

@@ -23,6 +23,10 @@ struct Normalisation {
 template <class T>
 void column_moments(const Rows<T>& x, int64_t threads, double* mean, double* deviation);
 
+// The center, scale and shift that rows are computed with, one behind the other: [3, columns].
+template <class A>
+void affine_columns(const Normalisation& by, int64_t columns, A* out);
+
 template <class T>
 void batch_norm(const Rows<T>& x, const Normalisation& by, Epilogue epilogue, int64_t threads, T* y);
 
@@ -43,10 +47,12 @@ struct GradientColumns {
 };
 
 // The first half of `batch_norm_grads`: all but d_x, for which `out` is what is needed beside x and grad.
+// Where `sums` is given, [2, columns] of the gradient g behind the ReLU and of g * (x - center), grad is not
+// read.
 template <class T>
-void batch_norm_grad_columns(const Rows<T>& x, const T* grad, const Normalisation& by, Epilogue epilogue,
-                             Statistics statistics, int64_t threads, GradientColumns<Wide<T>> out,
-                             double* d_weight, double* d_bias);
+void batch_norm_grad_columns(const Rows<T>& x, const T* grad, const double* sums, const Normalisation& by,
+                             Epilogue epilogue, Statistics statistics, int64_t threads,
+                             GradientColumns<Wide<T>> out, double* d_weight, double* d_bias);
 
 // Gradients of the arguments of `batch_norm`: d_x [rows, columns], d_weight and d_bias [columns].
 template <class T>

@@ -10,7 +10,9 @@
 
 namespace pyg_batchgnn {
 
-constexpr double kDense = 0.75;            // share of non-zeros from which the dense product is faster
+constexpr double kDense = 0.75;  // share of non-zeros from which the dense product is faster
+// Share of non-zeros from which rows go two by two: of 64 terms, two rows have an eighth in common then.
+constexpr double kShared = 0.35;
 constexpr int64_t kCacheBytes = 28 << 10;  // of an operand's block that stays in the first cache
 
 // Bits `first` to `first + count` of some words, count <= kWordBits.
@@ -30,6 +32,7 @@ struct RowBlock {
   Buffer<uint64_t> by_row;        // [rows, words]
   Buffer<uint64_t> by_column;     // [words * kWordBits], of kWordBits rows at most
   bool sparse = false;            // worth skipping the zeros
+  SparseRows rows_at_once = SparseRows::kOne;  // of a product that skips them
 
   // `values`, `by_row` and `by_column` are then there, with nothing in them yet.
   void resize(int64_t new_rows, int64_t new_columns) {
@@ -54,7 +57,9 @@ struct RowBlock {
   }
 
   void count_zeros() {
-    sparse = static_cast<double>(nonzero()) < kDense * static_cast<double>(rows * columns);
+    const double found = static_cast<double>(nonzero()), all = static_cast<double>(rows * columns);
+    sparse = found < kDense * all;
+    rows_at_once = found < kShared * all ? SparseRows::kOne : SparseRows::kTwo;
   }
 
   void find_columns() {

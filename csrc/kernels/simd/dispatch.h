@@ -23,21 +23,21 @@ Simd simd_level() noexcept;
 #endif
 
 // Defines `result name(parameters)` as the variant of the inlined `body` that suits the processor.
-#define PYG_BATCHGNN_VARIANTS(result, name, body, parameters, arguments)                      \
-  PYG_BATCHGNN_TARGET("avx512f,avx512bw,avx512vl,avx512dq") result name##_avx512 parameters { \
-    return body arguments;                                                                    \
-  }                                                                                           \
-  PYG_BATCHGNN_TARGET("avx2,popcnt") result name##_avx2 parameters { return body arguments; } \
-  result name##_baseline parameters { return body arguments; }                                \
-  result name parameters {                                                                    \
-    switch (simd_level()) {                                                                   \
-      case Simd::kAvx512:                                                                     \
-        return name##_avx512 arguments;                                                       \
-      case Simd::kAvx2:                                                                       \
-        return name##_avx2 arguments;                                                         \
-      default:                                                                                \
-        return name##_baseline arguments;                                                     \
-    }                                                                                         \
+#define PYG_BATCHGNN_VARIANTS(result, name, body, parameters, arguments)                          \
+  PYG_BATCHGNN_TARGET("avx512f,avx512bw,avx512vl,avx512dq") result name##_avx512 parameters {     \
+    return body arguments;                                                                        \
+  }                                                                                               \
+  PYG_BATCHGNN_TARGET("avx2,fma,popcnt") result name##_avx2 parameters { return body arguments; } \
+  result name##_baseline parameters { return body arguments; }                                    \
+  result name parameters {                                                                        \
+    switch (simd_level()) {                                                                       \
+      case Simd::kAvx512:                                                                         \
+        return name##_avx512 arguments;                                                           \
+      case Simd::kAvx2:                                                                           \
+        return name##_avx2 arguments;                                                             \
+      default:                                                                                    \
+        return name##_baseline arguments;                                                         \
+    }                                                                                             \
   }
 
 }  // namespace pyg_batchgnn

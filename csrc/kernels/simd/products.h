@@ -3,7 +3,8 @@
 //
 // Every element of a product is one chain of fused multiply-adds in the order of its terms, so its bits
 // depend neither on how a matrix is cut into blocks, nor on the width of vectors, nor on whether terms that
-// are zero are skipped. (The baseline has no fused multiply-add and rounds twice.)
+// are zero are skipped; but see SparseRows and GatedProducts. (The baseline has no fused multiply-add and
+// rounds twice.)
 #pragma once
 
 #include <cstdint>
@@ -57,6 +58,10 @@ struct DenseProduct {
   Ahead* ahead;
 };
 
+// How a sparse product goes through its rows: one after the other, terms in order; or rows 2i and 2i + 1 side
+// by side, terms that both have before those of one alone, which loads the former once; value_step is then 1.
+enum class SparseRows : uint8_t { kOne, kTwo };
+
 // out[r, :] += sum over s in bits(words[r * word_step]) of values[r * row_step + s * value_step] * x[s, :].
 template <class T>
 struct SparseProduct {
@@ -70,25 +75,28 @@ struct SparseProduct {
   T* out;
   int64_t out_stride;
   Ahead* ahead;
+  SparseRows rows_at_once = SparseRows::kOne;
 };
 
-// out[r, c] = a[r, :] . b[c, :] for c in bits(words[r]). `terms` is a multiple of kWordBits, at most
-// kMostDotTerms.
+// The gradients of a weight and of the input that it meets, which a ReLU made, so that only elements behind
+// non-zeros are wanted. For s in bits(words[c]) of each column c:
+// sums[c, :] += input[s, c] * grad[s, :] and dots[c, s] += grad[s, :] . weight[c, :], in as
+// many partial sums as a vector has elements.
 template <class T>
-struct DotProducts {
+struct GatedProducts {
   const uint64_t* words;
-  const T* a;
-  int64_t a_stride;
-  int64_t rows, terms;
-  const T* b;
-  int64_t b_stride;
-  T* out;
-  int64_t out_stride;
+  const T* input;  // [rows, columns]
+  int64_t input_stride;
+  int64_t columns, vectors;
+  const T* grad;  // [rows, vectors]
+  int64_t grad_stride;
+  const T* weight;  // [columns, vectors]
+  int64_t weight_stride;
+  T* sums;  // as weight
+  int64_t sums_stride;
+  T* dots;  // [columns, kWordBits]
   Ahead* ahead;
 };
-
-template <class T>
-constexpr int64_t kMostDotTerms = 1024 / static_cast<int64_t>(sizeof(T));
 
 // What is done to a block of a product on its way to memory: bias, ReLU, dropout, rounding.
 template <class T>
@@ -129,7 +137,7 @@ struct ProductKernels {
   int64_t panel;  // columns that a tile of a dense product has
   void (*dense)(const DenseProduct<T>&);
   void (*sparse)(const SparseProduct<T>&);
-  void (*dots)(const DotProducts<T>&);
+  void (*gated)(const GatedProducts<T>&);
   void (*finish)(const Finish<T>&);
   void (*masked_grad)(const MaskedGrad<T>&);
   void (*read)(const void* from, Element element, int64_t count, T* to);

@@ -21,6 +21,13 @@ namespace pyg_batchgnn::products_avx2 {
 
 #define PYG_BATCHGNN_INLINE __attribute__((always_inline)) static inline
 
+// Keeps the compiler from loading again for each use.
+template <class Vector>
+PYG_BATCHGNN_INLINE Vector in_register(Vector value) {
+  asm("" : "+v"(value));
+  return value;
+}
+
 template <class T>
 struct Lanes;
 
@@ -30,6 +37,8 @@ struct Lanes<float> {
   static constexpr int64_t kWidth = 8;
   static constexpr int kTileVectors = 2;
   static constexpr int kSparseVectors = 8;
+  static constexpr int kGatedVectors = 4;
+  static constexpr int kTwoRowVectors = 6;
   PYG_BATCHGNN_INLINE Vector zero() { return _mm256_setzero_ps(); }
   PYG_BATCHGNN_INLINE Vector all(float value) { return _mm256_set1_ps(value); }
   PYG_BATCHGNN_INLINE Vector load(const float* from) { return _mm256_loadu_ps(from); }
@@ -48,6 +57,13 @@ struct Lanes<float> {
     const __m256i chosen = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), lane);
     return _mm256_and_ps(a, _mm256_castsi256_ps(_mm256_cmpeq_epi32(chosen, lane)));
   }
+  PYG_BATCHGNN_INLINE void add_lanes(Vector a, Vector b, float* first, float* second) {
+    const Vector both = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+    const __m128 half = _mm_add_ps(_mm256_castps256_ps128(both), _mm256_extractf128_ps(both, 1));
+    const __m128 sum = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    *first += _mm_cvtss_f32(sum);
+    if (second != first) *second += _mm_cvtss_f32(_mm_movehdup_ps(sum));
+  }
 };
 
 template <>
@@ -56,6 +72,8 @@ struct Lanes<double> {
   static constexpr int64_t kWidth = 4;
   static constexpr int kTileVectors = 2;
   static constexpr int kSparseVectors = 8;
+  static constexpr int kGatedVectors = 4;
+  static constexpr int kTwoRowVectors = 6;
   PYG_BATCHGNN_INLINE Vector zero() { return _mm256_setzero_pd(); }
   PYG_BATCHGNN_INLINE Vector all(double value) { return _mm256_set1_pd(value); }
   PYG_BATCHGNN_INLINE Vector load(const double* from) { return _mm256_loadu_pd(from); }

@@ -27,6 +27,13 @@ namespace pyg_batchgnn::products_avx512 {
 
 #define PYG_BATCHGNN_INLINE __attribute__((always_inline)) static inline
 
+// Keeps the compiler from loading again for each use.
+template <class Vector>
+PYG_BATCHGNN_INLINE Vector in_register(Vector value) {
+  asm("" : "+v"(value));
+  return value;
+}
+
 template <class T>
 struct Lanes;
 
@@ -36,6 +43,8 @@ struct Lanes<float> {
   static constexpr int64_t kWidth = 16;
   static constexpr int kTileVectors = 4;
   static constexpr int kSparseVectors = 16;
+  static constexpr int kGatedVectors = 8;
+  static constexpr int kTwoRowVectors = 14;
   PYG_BATCHGNN_INLINE Vector zero() { return _mm512_setzero_ps(); }
   PYG_BATCHGNN_INLINE Vector all(float value) { return _mm512_set1_ps(value); }
   PYG_BATCHGNN_INLINE Vector load(const float* from) { return _mm512_loadu_ps(from); }
@@ -48,7 +57,14 @@ struct Lanes<float> {
   PYG_BATCHGNN_INLINE Vector keep(Vector a, uint64_t bits) {
     return _mm512_maskz_mov_ps(static_cast<__mmask16>(bits), a);
   }
-  PYG_BATCHGNN_INLINE float sum_halves(Vector a) { return _mm512_reduce_add_ps(a); }
+  PYG_BATCHGNN_INLINE void add_lanes(Vector a, Vector b, float* first, float* second) {
+    Vector both = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    both = _mm512_add_ps(both, _mm512_shuffle_ps(both, both, _MM_SHUFFLE(1, 0, 3, 2)));
+    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(both), _mm512_extractf32x8_ps(both, 1));
+    const __m128 sum = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+    *first += _mm_cvtss_f32(sum);
+    if (second != first) *second += _mm_cvtss_f32(_mm_movehdup_ps(sum));
+  }
   // As to_bfloat16 does, in the upper half of each lane.
   PYG_BATCHGNN_INLINE __m512i rounded(Vector a) {
     const __m512i bits = _mm512_castps_si512(a);
@@ -74,6 +90,8 @@ struct Lanes<double> {
   static constexpr int64_t kWidth = 8;
   static constexpr int kTileVectors = 4;
   static constexpr int kSparseVectors = 8;
+  static constexpr int kGatedVectors = 8;
+  static constexpr int kTwoRowVectors = 14;
   PYG_BATCHGNN_INLINE Vector zero() { return _mm512_setzero_pd(); }
   PYG_BATCHGNN_INLINE Vector all(double value) { return _mm512_set1_pd(value); }
   PYG_BATCHGNN_INLINE Vector load(const double* from) { return _mm512_loadu_pd(from); }
@@ -86,7 +104,13 @@ struct Lanes<double> {
   PYG_BATCHGNN_INLINE Vector keep(Vector a, uint64_t bits) {
     return _mm512_maskz_mov_pd(static_cast<__mmask8>(bits), a);
   }
-  PYG_BATCHGNN_INLINE double sum_halves(Vector a) { return _mm512_reduce_add_pd(a); }
+  PYG_BATCHGNN_INLINE void add_lanes(Vector a, Vector b, double* first, double* second) {
+    const Vector both = _mm512_add_pd(_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+    const __m256d half = _mm256_add_pd(_mm512_castpd512_pd256(both), _mm512_extractf64x4_pd(both, 1));
+    const __m128d sum = _mm_add_pd(_mm256_castpd256_pd128(half), _mm256_extractf128_pd(half, 1));
+    *first += _mm_cvtsd_f64(sum);
+    if (second != first) *second += _mm_cvtsd_f64(_mm_unpackhi_pd(sum, sum));
+  }
 };
 
 PYG_BATCHGNN_INLINE void read_half(const uint16_t* from, int64_t count, float* to) {

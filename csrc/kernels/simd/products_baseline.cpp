@@ -10,6 +10,11 @@ namespace pyg_batchgnn::products_baseline {
 
 #define PYG_BATCHGNN_INLINE __attribute__((always_inline)) static inline
 
+template <class Vector>
+PYG_BATCHGNN_INLINE Vector in_register(Vector value) {
+  return value;
+}
+
 // 16 bytes, which the compiler maps to whatever vectors the processor has.
 template <class T>
 struct Lanes {
@@ -17,6 +22,8 @@ struct Lanes {
   static constexpr int64_t kWidth = 16 / sizeof(T);
   static constexpr int kTileVectors = 2;
   static constexpr int kSparseVectors = 8;
+  static constexpr int kGatedVectors = 4;
+  static constexpr int kTwoRowVectors = 6;
   PYG_BATCHGNN_INLINE Vector zero() { return Vector{}; }
   PYG_BATCHGNN_INLINE Vector all(T value) { return Vector{} + value; }
   PYG_BATCHGNN_INLINE Vector load(const T* from) {

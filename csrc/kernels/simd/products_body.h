@@ -1,6 +1,6 @@
 // The loops of kernels/simd/products.h in terms of Lanes<T>, kept_columns and read_half. Included once for
 // each kind of processor, inside its namespace and with its instructions switched on; so it includes nothing
-// but its second part.
+// but its other parts.
 
 constexpr int64_t kLinesPerTile = 24, kLinesPerRow = 4;  // fetched ahead; memory keeps up with about so many
 
@@ -65,49 +65,7 @@ void dense(const DenseProduct<T>& p) {
   }
 }
 
-// One row after the other, C vectors of it in registers while its terms are gone through.
-template <class T, int C>
-void sparse_columns(const SparseProduct<T>& p, int64_t first) {
-  using L = Lanes<T>;
-  for (int64_t r = 0; r < p.rows; ++r) {
-    uint64_t word = p.words[r * p.word_step];
-    p.ahead->fetch(kLinesPerRow);
-    if (word == 0) continue;
-    const T* const values = p.values + r * p.row_step;
-    T* const out = p.out + r * p.out_stride + first;
-    typename L::Vector sum[C];
-#pragma GCC unroll 16
-    for (int c = 0; c < C; ++c) sum[c] = L::load(out + c * L::kWidth);
-    // The next row's sums come from the second cache.
-#pragma GCC unroll 16
-    for (int c = 0; c < C; ++c) __builtin_prefetch(out + p.out_stride + c * L::kWidth);
-    for (; word != 0; word &= word - 1) {
-      const int64_t s = std::countr_zero(word);
-      const typename L::Vector factor = L::all(values[s * p.value_step]);
-      const T* const x = p.x + s * p.x_stride + first;
-#pragma GCC unroll 16
-      for (int c = 0; c < C; ++c) sum[c] = L::fma(factor, L::load(x + c * L::kWidth), sum[c]);
-    }
-#pragma GCC unroll 16
-    for (int c = 0; c < C; ++c) L::store(out + c * L::kWidth, sum[c]);
-  }
-}
-
-template <class T, int... C>
-constexpr auto sparse_table(std::integer_sequence<int, C...>) {
-  return std::array<void (*)(const SparseProduct<T>&, int64_t), sizeof...(C)>{&sparse_columns<T, C + 1>...};
-}
-
-template <class T>
-void sparse(const SparseProduct<T>& p) {
-  using L = Lanes<T>;
-  static constexpr auto kTable = sparse_table<T>(std::make_integer_sequence<int, L::kSparseVectors>{});
-  const int64_t pieces = (p.vectors + L::kSparseVectors - 1) / L::kSparseVectors;
-  for (int64_t piece = 0; piece < pieces; ++piece) {
-    const int64_t begin = p.vectors * piece / pieces, end = p.vectors * (piece + 1) / pieces;
-    kTable[static_cast<size_t>(end - begin - 1)](p, begin * L::kWidth);
-  }
-}
+#include "kernels/simd/sparse_body.h"
 
 template <class T>
 constexpr Element kOwnElement = sizeof(T) == 8 ? Element::kFloat64 : Element::kFloat32;
@@ -306,7 +264,7 @@ void add(const T* from, int64_t count, T* to) {
   for (int64_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
-#include "kernels/simd/dots_body.h"
+#include "kernels/simd/gated_body.h"
 
 void stream_lines(const void* from, int64_t bytes, void* to) { stream(from, bytes, to); }
 void fence_lines() { fence(); }
@@ -314,7 +272,7 @@ void fence_lines() { fence(); }
 template <class T>
 constexpr ProductKernels<T> kKernels{Lanes<T>::kWidth, Lanes<T>::kWidth * Lanes<T>::kTileVectors,
                                      &dense<T>,        &sparse<T>,
-                                     &dots<T>,         &finish<T>,
+                                     &gated<T>,        &finish<T>,
                                      &masked_grad<T>,  &read<T>,
                                      &write<T>,        &add<T>,
                                      &stream_lines,    &fence_lines};

@@ -4,10 +4,21 @@
 #include <cstdint>
 
 #include "kernels/nn/operand.h"
+#include "kernels/simd/norm.h"
 
 namespace pyg_batchgnn {
 
 constexpr int64_t kMostAhead = 64;
+
+// Where sums are the gradient g of relu((x - center) * scale + shift): what becomes of its columns while rows
+// of g are at hand. To sum[c] and product[c] are added g and g * (x - center), where the ReLU lets g pass.
+template <class A>
+struct GradientTally {
+  const A* x = nullptr;  // a row for each of the task's; null where nothing is wanted
+  Affine<A> affine{};
+  double* sum = nullptr;
+  double* product = nullptr;
+};
 
 // Consecutive output rows with every address and weight looked up. A is float or double.
 //
@@ -27,6 +38,9 @@ struct SumRows {
   char* out;                  // rows lie one behind the other
   Element out_element;
   bool stream;  // past the caches: rows begin and end on a cache line
+  // Where given, a row that is read, float as A is, stands for relu((row - center) * scale + shift).
+  Affine<A> normed{};
+  GradientTally<A> tally{};  // only of float rows
 };
 
 // `element` is that of the source rows.

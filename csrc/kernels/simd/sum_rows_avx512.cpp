@@ -32,8 +32,14 @@ struct Lanes {
 
   PYG_BATCHGNN_INLINE V zero() { return _mm512_setzero_ps(); }
   PYG_BATCHGNN_INLINE V broadcast(float a) { return _mm512_set1_ps(a); }
+  PYG_BATCHGNN_INLINE V subtract(V a, V b) { return _mm512_sub_ps(a, b); }
   PYG_BATCHGNN_INLINE V multiply(V a, V b) { return _mm512_mul_ps(a, b); }
   PYG_BATCHGNN_INLINE V multiply_add(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+  PYG_BATCHGNN_INLINE V relu(V a) { return _mm512_max_ps(zero(), a); }  // in this order a NaN stays one
+  // v where z is not negative or zero, else 0.
+  PYG_BATCHGNN_INLINE V gated(V z, V v) {
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(z, zero(), _CMP_NLE_UQ), v);
+  }
 
   PYG_BATCHGNN_INLINE V load(const float* at) { return _mm512_loadu_ps(at); }
   PYG_BATCHGNN_INLINE V load(const Half* at) {

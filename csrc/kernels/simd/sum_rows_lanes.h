@@ -6,12 +6,39 @@
 // row, often into a line of memory that nobody has fetched. Only rows of less than a vector are masked.
 //
 // Lanes: V, kWidth, kVectors; zero, load<In>(at), load_part<In>(at, count), store(at, v), store_part, stream,
-// store_bf16(at, v), store_bf16_part, broadcast(a), multiply(a, b), multiply_add(a, b, c).
+// store_bf16(at, v), store_bf16_part, broadcast(a), subtract(a, b), multiply(a, b), multiply_add(a, b, c),
+// relu(a), gated(z, v).
 
 constexpr int64_t kLine = 64;
 
-template <class In, int N>
+// How a vector of a row is read, beginning at `column`: as it is stored.
+struct AsStored {
+  using V = typename Lanes::V;
+  __attribute__((always_inline)) V whole(V x, int64_t) const { return x; }
+  __attribute__((always_inline)) V part(V x, int64_t, int64_t) const { return x; }
+};
+
+// Normalised and behind a ReLU, with the operations and so the bits of `batch_norm`.
+struct Normed {
+  using V = typename Lanes::V;
+  Affine<float> by;
+
+  __attribute__((always_inline)) static V of(V x, V center, V scale, V shift) {
+    return Lanes::relu(Lanes::multiply_add(Lanes::subtract(x, center), scale, shift));
+  }
+  __attribute__((always_inline)) V whole(V x, int64_t column) const {
+    const auto values = [&](const float* all) { return Lanes::load(all + column); };
+    return of(x, values(by.center), values(by.scale), values(by.shift));
+  }
+  __attribute__((always_inline)) V part(V x, int64_t column, int64_t count) const {
+    const auto values = [&](const float* all) { return Lanes::load_part(all + column, count); };
+    return of(x, values(by.center), values(by.scale), values(by.shift));
+  }
+};
+
+template <class In, class Read, int N>
 struct Chunk {
+  Read read;
   int64_t column;
   int64_t last;  // columns of the last vector, 1 to kWidth
 
@@ -35,10 +62,12 @@ struct Chunk {
     const typename Lanes::V by = Lanes::broadcast(weight);
 #pragma GCC unroll 16
     for (int v = 0; v < N - 1; ++v) {
-      sum[v] = Lanes::multiply_add(by, Lanes::load(from + v * Lanes::kWidth), sum[v]);
+      const int64_t at = v * Lanes::kWidth;
+      sum[v] = Lanes::multiply_add(by, read.whole(Lanes::load(from + at), column + at), sum[v]);
     }
-    from += tail();
-    const typename Lanes::V rest = masked() ? Lanes::load_part(from, last) : Lanes::load(from);
+    const int64_t at = tail();
+    const typename Lanes::V rest = masked() ? read.part(Lanes::load_part(from + at, last), column + at, last)
+                                            : read.whole(Lanes::load(from + at), column + at);
     sum[N - 1] = Lanes::multiply_add(by, rest, sum[N - 1]);
   }
 
@@ -62,9 +91,70 @@ struct Chunk {
   }
 };
 
-template <class In, int N>
-void sum_chunk(const SumRows<float>& task, int64_t column, int64_t last) {
-  const Chunk<In, N> chunk{column, last};
+// Sums over the rows of a gradient, in float; columns that the last vector takes twice have a place in each.
+template <class In, class Read, int N>
+class Tally {
+ public:
+  using V = typename Lanes::V;
+  Tally(const GradientTally<float>& of, int64_t columns, const Chunk<In, Read, N>& chunk)
+      : of_(of), columns_(columns), chunk_(chunk) {
+    if (of.x == nullptr) return;
+    for (int c = 0; c < N * Lanes::kWidth; ++c) sum_[c] = product_[c] = 0;
+  }
+
+  void add(int64_t row, const V (&grad)[N]) {
+    if (of_.x == nullptr) return;
+    const float* const x = of_.x + row * columns_ + chunk_.column;
+#pragma GCC unroll 16
+    for (int v = 0; v < N - 1; ++v) add_vector(x, v * Lanes::kWidth, v, grad[v]);
+    if (!chunk_.masked()) return add_vector(x, chunk_.tail(), N - 1, grad[N - 1]);
+    float few[4][Lanes::kWidth] = {};
+    const float* const from[] = {x, of_.affine.center, of_.affine.scale, of_.affine.shift};
+    for (int i = 0; i < 4; ++i) {
+      for (int64_t c = 0; c < chunk_.last; ++c) few[i][c] = from[i][c];
+    }
+    add_to(0, Lanes::load(few[0]), {few[1], few[2], few[3]}, grad[0]);
+  }
+
+  // Adds every column once to what is wanted in the end.
+  void finish() const {
+    if (of_.x == nullptr) return;
+    const int64_t whole = (N - 1) * Lanes::kWidth;
+    const int64_t behind = chunk_.masked() ? 0 : Lanes::kWidth - chunk_.last;
+    for (int64_t c = 0; c < whole + chunk_.last; ++c) {
+      const int64_t at = c < whole ? c : c + behind;
+      of_.sum[chunk_.column + c] += static_cast<double>(sum_[at]);
+      of_.product[chunk_.column + c] += static_cast<double>(product_[at]);
+    }
+  }
+
+ private:
+  __attribute__((always_inline)) void add_vector(const float* x, int64_t at, int v, V grad) {
+    const int64_t column = chunk_.column + at;
+    add_to(v, Lanes::load(x + at),
+           {of_.affine.center + column, of_.affine.scale + column, of_.affine.shift + column}, grad);
+  }
+
+  __attribute__((always_inline)) void add_to(int v, V x, const Affine<float>& by, V grad) {
+    const V d = Lanes::subtract(x, Lanes::load(by.center));
+    const V z = Lanes::multiply_add(d, Lanes::load(by.scale), Lanes::load(by.shift));
+    const V g = Lanes::gated(z, grad);
+    float *const sum = sum_ + v * Lanes::kWidth, *const product = product_ + v * Lanes::kWidth;
+    Lanes::store(sum, Lanes::multiply_add(g, Lanes::broadcast(1.0f), Lanes::load(sum)));
+    Lanes::store(product, Lanes::multiply_add(g, d, Lanes::load(product)));
+  }
+
+  const GradientTally<float>& of_;
+  int64_t columns_;
+  const Chunk<In, Read, N>& chunk_;
+  alignas(kLine) float sum_[N * Lanes::kWidth];
+  alignas(kLine) float product_[N * Lanes::kWidth];
+};
+
+template <class In, int N, class Read>
+void sum_chunk(const SumRows<float>& task, Read read, int64_t column, int64_t last) {
+  const Chunk<In, Read, N> chunk{read, column, last};
+  Tally<In, Read, N> tally(task.tally, task.columns, chunk);
   int64_t e = 0;
   for (int64_t r = 0; r < task.rows; ++r) {
     typename Lanes::V sum[N];
@@ -78,6 +168,7 @@ void sum_chunk(const SumRows<float>& task, int64_t column, int64_t last) {
 #pragma GCC unroll 16
     for (int v = 0; v < N; ++v) sum[v] = Lanes::multiply(sum[v], scale);
     if (task.self[r] != nullptr) chunk.add(task.self[r], task.self_scale[r], sum);
+    tally.add(r, sum);
     const int64_t at = r * task.columns + column;
     if (task.out_element == Element::kBfloat16) {
       chunk.store(reinterpret_cast<Bfloat16*>(task.out) + at, sum);
@@ -85,29 +176,31 @@ void sum_chunk(const SumRows<float>& task, int64_t column, int64_t last) {
       chunk.store(reinterpret_cast<float*>(task.out) + at, task.stream, sum);
     }
   }
+  tally.finish();
 }
 
 // Calls sum_chunk for `vectors` vectors, a number known only when the program runs.
-template <class In, int N>
-void sum_vectors(const SumRows<float>& task, int64_t column, int64_t columns, int64_t vectors) {
+template <class In, int N, class Read>
+void sum_vectors(const SumRows<float>& task, Read read, int64_t column, int64_t columns, int64_t vectors) {
   if constexpr (N > 0) {
-    if (vectors < N) return sum_vectors<In, N - 1>(task, column, columns, vectors);
-    sum_chunk<In, N>(task, column, columns - (N - 1) * Lanes::kWidth);
+    if (vectors < N) return sum_vectors<In, N - 1>(task, read, column, columns, vectors);
+    sum_chunk<In, N>(task, read, column, columns - (N - 1) * Lanes::kWidth);
   }
 }
 
-template <class In>
-void sum_columns(const SumRows<float>& task) {
+template <class In, class Read = AsStored>
+void sum_columns(const SumRows<float>& task, Read read = {}) {
   constexpr int64_t kChunk = Lanes::kVectors * Lanes::kWidth;
   for (int64_t column = 0; column < task.columns; column += kChunk) {
     const int64_t columns = task.columns - column < kChunk ? task.columns - column : kChunk;
     const int64_t vectors = (columns + Lanes::kWidth - 1) / Lanes::kWidth;
-    sum_vectors<In, Lanes::kVectors>(task, column, columns, vectors);
+    sum_vectors<In, Lanes::kVectors>(task, read, column, columns, vectors);
   }
   if (task.stream) Lanes::fence();
 }
 
 inline void sum_any(const SumRows<float>& task, Element element) {
+  if (task.normed.center != nullptr) return sum_columns<float>(task, Normed{task.normed});
   switch (element) {
     case Element::kFloat:
       return sum_columns<float>(task);

@@ -12,7 +12,7 @@ from torch import Tensor
 from pyg_batchgnn.nn.aggregated import Aggregated, aggregated_of
 from pyg_batchgnn.nn.graph import SampledBatch, is_sampled
 from pyg_batchgnn.nn.inputs import Rows, head
-from pyg_batchgnn.nn.rows import RowView
+from pyg_batchgnn.nn.rows import NormedRows, RowView
 from pyg_batchgnn.nn.update import Update
 
 
@@ -72,6 +72,13 @@ class NativeModel(torch.nn.Module):
         result: Tensor = self.convs[index](x, edges, layer, update=update)
         return result
 
+    def _compute_rows(
+        self, index: int, x: Rows | NormedRows | Aggregated, edges: Tensor | SampledBatch, layer: int | None
+    ) -> Rows | NormedRows:
+        """`compute`, of which a model may leave a part to the layer that reads the result."""
+        assert not isinstance(x, NormedRows)
+        return self.compute(index, x, edges, layer)
+
     def outputs(
         self,
         source: Tensor | SampledBatch,
@@ -82,14 +89,16 @@ class NativeModel(torch.nn.Module):
         """Logits and last hidden layer; the arguments are those of `forward`."""
         rows, edges = self._arguments(source, edge_index, x)
         first = 0 if isinstance(rows, Aggregated) else 1
-        hidden = rows
+        hidden: Rows | NormedRows | Aggregated = rows
+        result: Rows | NormedRows | Aggregated = rows
         for index in range(len(self.convs)):
-            hidden = rows
-            rows = self.compute(index, rows, edges, index + first if edge_index is None else None)
-        assert isinstance(rows, Tensor) and not isinstance(hidden, Aggregated)
-        last = head(hidden, rows.size(0))
-        wide = rows.float() if rows.dtype == torch.bfloat16 else rows
-        return ModelOutput(wide, last.gather() if isinstance(last, RowView) else last)
+            hidden = result
+            result = self._compute_rows(index, hidden, edges, index + first if edge_index is None else None)
+        assert isinstance(result, Tensor) and not isinstance(hidden, Aggregated)
+        seeds = result.size(0)
+        last = hidden.head(seeds) if isinstance(hidden, NormedRows) else head(hidden, seeds)
+        wide = result.float() if result.dtype == torch.bfloat16 else result
+        return ModelOutput(wide, last if isinstance(last, Tensor) else last.gather())
 
     def forward(
         self,

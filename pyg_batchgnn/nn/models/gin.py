@@ -11,7 +11,8 @@ from pyg_batchgnn.nn.graph import SampledBatch
 from pyg_batchgnn.nn.inputs import Rows
 from pyg_batchgnn.nn.linear import Linear, is_watched
 from pyg_batchgnn.nn.models.base import NativeModel, layer_widths
-from pyg_batchgnn.nn.norm import BatchNorm
+from pyg_batchgnn.nn.norm import BatchNorm, NormOnRead
+from pyg_batchgnn.nn.rows import NormedRows
 
 
 class _Perceptron(torch.nn.Sequential):
@@ -22,12 +23,14 @@ class _Perceptron(torch.nn.Sequential):
         first, last = Linear(in_channels, hidden), Linear(hidden, out_channels)
         super().__init__(first, BatchNorm(hidden, relu=True), torch.nn.Identity(), last)
 
-    def forward(self, input: Tensor, after: BatchNorm | None = None) -> Tensor:
+    def forward(self, input: Tensor, after: BatchNorm | NormOnRead | None = None) -> Tensor | NormedRows:
         """[D, in_channels] to [D, out_channels], normalised by ``after``."""
         first, norm, _, last = self
         assert isinstance(first, Linear) and isinstance(norm, BatchNorm) and isinstance(last, Linear)
-        hidden = norm.of_product(first, input)
-        return last.behind_relu(hidden) if after is None else after.of_product(last, hidden, behind_relu=True)
+        if after is None:
+            return last.behind_relu(norm.of_product(first, input))
+        rows, hidden = norm.hidden_of_product(first, input)
+        return after.of_product(last, rows, behind_relu=True, hidden=hidden)
 
 
 class GIN(NativeModel):
@@ -56,7 +59,7 @@ class GIN(NativeModel):
         )
 
     def compute(
-        self, index: int, x: Rows | Aggregated, edges: Tensor | SampledBatch, layer: int | None
+        self, index: int, x: Rows | NormedRows | Aggregated, edges: Tensor | SampledBatch, layer: int | None
     ) -> Tensor:
         """Layer ``index`` with its normalisation, where it has one."""
         if index == len(self.activations):
@@ -69,3 +72,24 @@ class GIN(NativeModel):
         (norm,) = after.children()
         result: Tensor = self.convs[index](x, edges, layer, norm=norm)
         return result
+
+    def _compute_rows(
+        self, index: int, x: Rows | NormedRows | Aggregated, edges: Tensor | SampledBatch, layer: int | None
+    ) -> Rows | NormedRows:
+        if not self._is_unseen(index):
+            return self.compute(index, x, edges, layer)
+        (norm,) = self.activations[index].children()
+        assert isinstance(norm, BatchNorm)
+        result: Tensor | NormedRows = self.convs[index](x, edges, layer, norm=NormOnRead(norm))
+        return result
+
+    def _is_unseen(self, index: int) -> bool:
+        """Whether what layer ``index`` gives is seen by the next layer alone, which then normalises it."""
+        own = getattr(self.compute, "__func__", None) is GIN.compute
+        if not own or index + 1 >= len(self.convs):
+            return False
+        here, after, there = self.convs[index], self.activations[index], self.convs[index + 1]
+        ours = type(here) is GINConv and type(there) is GINConv and type(here.nn) is _Perceptron
+        ours = ours and [type(norm) for norm in after.children()] == [BatchNorm]
+        modules = (here, here.get_submodule("nn"), after, there) if ours else ()
+        return ours and not any(is_watched(one) for one in modules)

@@ -1,0 +1,57 @@
+// Gradients of the layer whose ReLU made a gated input, where its own input takes none: they are all that
+// reads the gated input's gradient, which is then never written.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/allocation.h"
+#include "kernels/nn/linear_grads_blocks.h"
+
+namespace pyg_batchgnn {
+
+template <class T>
+class BeforeGrads {
+ public:
+  BeforeGrads(const LinearBefore& before, int64_t outputs, Element compute)
+      : before_(before), rows_(before.input, compute), outputs_(outputs) {}
+
+  // Of one part's sums: the weight's [outputs, stride], then the bias's.
+  int64_t elements() const { return outputs_ * (stride() + 1); }
+
+  // For the block of rows from `begin`, whose gradient is dots[o, i] behind the bits of words[o].
+  void add(int64_t begin, int64_t rows, const uint64_t* words, const T* dots, T* sums, RowBlock<T>& x,
+           Ahead& ahead) const {
+    rows_.read(begin, begin + rows, x);
+    const int64_t width = product_kernels<T>().width;
+    multiply_sparse<T>({words, 1, dots, kWordBits, 1, outputs_, round_up(x.columns, width) / width,
+                        x.values.data(), x.stride, sums, stride(), &ahead},
+                       kWordBits);
+    T* const bias = sums + outputs_ * stride();
+    for (int64_t o = 0; o < outputs_; ++o) {
+      T total[kLanes] = {};
+      for (int64_t i = 0; i < kWordBits; ++i) total[i % kLanes] += dots[o * kWordBits + i];
+      for (T one : total) bias[o] += one;
+    }
+  }
+
+  void write(const T* sums) const {
+    const ProductKernels<T>& kernels = product_kernels<T>();
+    const int64_t columns = before_.input.columns, item = element_bytes(before_.element);
+    for (int64_t o = 0; o < outputs_; ++o) {
+      kernels.write(sums + o * stride(), columns, before_.element,
+                    static_cast<char*>(before_.weight) + o * columns * item);
+    }
+    kernels.write(sums + outputs_ * stride(), outputs_, before_.element, before_.bias);
+  }
+
+ private:
+  static constexpr int64_t kLanes = 16;  // partial sums, whatever the width of vectors
+
+  int64_t stride() const { return block_stride<T>(before_.input.columns); }
+
+  const LinearBefore& before_;
+  InputRows<T> rows_;
+  int64_t outputs_;
+};
+
+}  // namespace pyg_batchgnn

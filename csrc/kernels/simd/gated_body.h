@@ -1,0 +1,101 @@
+// Two gradients in one loop over columns. Included behind products_body.h.
+//
+// A loop of its own for each of the two needs a load for every multiplication. Here a row of the gradient,
+// once in a register, is multiplied twice: by the input's element, into the weight's gradient, and by the
+// weight, into a dot product.
+
+constexpr int64_t kLinesPerColumn = 8;
+
+// *first += all lanes of a, and unless it is the same, *second += those of b.
+template <class T>
+PYG_BATCHGNN_INLINE void add_lanes(typename Lanes<T>::Vector a, typename Lanes<T>::Vector b, T* first,
+                                   T* second) {
+  using L = Lanes<T>;
+  if constexpr (requires { L::add_lanes(a, b, first, second); }) return L::add_lanes(a, b, first, second);
+  T lanes[2][L::kWidth];
+  L::store(lanes[0], a);
+  L::store(lanes[1], b);
+  for (auto& one : lanes) {
+    for (int64_t half = L::kWidth / 2; half != 0; half /= 2) {
+      for (int64_t i = 0; i < half; ++i) one[i] += one[half + i];
+    }
+  }
+  *first += lanes[0][0];
+  if (second != first) *second += lanes[1][0];
+}
+
+// C vectors of kRows rows of the gradient, which meet one column's sums and weights in registers.
+template <class T, int C, int kRows>
+PYG_BATCHGNN_INLINE void gated_rows(const GatedProducts<T>& p, const int64_t (&rows)[kRows], int64_t first,
+                                    int64_t column, const typename Lanes<T>::Vector* weight,
+                                    typename Lanes<T>::Vector* sum) {
+  using L = Lanes<T>;
+  const T* grad[kRows];
+  typename L::Vector input[kRows], dot[kRows];
+#pragma GCC unroll 2
+  for (int r = 0; r < kRows; ++r) {
+    grad[r] = p.grad + rows[r] * p.grad_stride + first;
+    input[r] = L::all(p.input[rows[r] * p.input_stride + column]);
+    dot[r] = L::zero();
+  }
+#pragma GCC unroll 8
+  for (int c = 0; c < C; ++c) {
+#pragma GCC unroll 2
+    for (int r = 0; r < kRows; ++r) {
+      // Both multiplications would rather load.
+      const typename L::Vector values = in_register(L::load(grad[r] + c * L::kWidth));
+      sum[c] = L::fma(input[r], values, sum[c]);
+      dot[r] = L::fma(values, weight[c], dot[r]);
+    }
+  }
+  T* const dots = p.dots + column * kWordBits;
+  add_lanes<T>(dot[0], dot[kRows - 1], dots + rows[0], dots + rows[kRows - 1]);
+}
+
+// Rows go by two by two: that hides the additions' latency.
+template <class T, int C>
+void gated_columns(const GatedProducts<T>& p, int64_t first) {
+  using L = Lanes<T>;
+  for (int64_t column = 0; column < p.columns; ++column) {
+    uint64_t word = p.words[column];
+    p.ahead->fetch(kLinesPerColumn);
+    if (word == 0) continue;
+    const T* const from = p.weight + column * p.weight_stride + first;
+    T* const to = p.sums + column * p.sums_stride + first;
+    typename L::Vector sum[C], weight[C];
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) {
+      sum[c] = L::load(to + c * L::kWidth);
+      weight[c] = L::load(from + c * L::kWidth);
+      // The next column's come from the second cache.
+      __builtin_prefetch(to + p.sums_stride + c * L::kWidth);
+      __builtin_prefetch(from + p.weight_stride + c * L::kWidth);
+    }
+    while ((word & (word - 1)) != 0) {
+      const int64_t one = std::countr_zero(word);
+      word &= word - 1;
+      gated_rows<T, C, 2>(p, {one, std::countr_zero(word)}, first, column, weight, sum);
+      word &= word - 1;
+    }
+    if (word != 0) gated_rows<T, C, 1>(p, {std::countr_zero(word)}, first, column, weight, sum);
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) L::store(to + c * L::kWidth, sum[c]);
+  }
+}
+
+template <class T, int... C>
+constexpr auto gated_table(std::integer_sequence<int, C...>) {
+  return std::array<void (*)(const GatedProducts<T>&, int64_t), sizeof...(C)>{&gated_columns<T, C + 1>...};
+}
+
+// Cut so that as many registers as there are hold the sums and weights of a piece.
+template <class T>
+void gated(const GatedProducts<T>& p) {
+  using L = Lanes<T>;
+  static constexpr auto kTable = gated_table<T>(std::make_integer_sequence<int, L::kGatedVectors>{});
+  const int64_t pieces = (p.vectors + L::kGatedVectors - 1) / L::kGatedVectors;
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    const int64_t begin = p.vectors * piece / pieces, end = p.vectors * (piece + 1) / pieces;
+    kTable[static_cast<size_t>(end - begin - 1)](p, begin * L::kWidth);
+  }
+}

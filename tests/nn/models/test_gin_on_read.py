@@ -1,0 +1,206 @@
+"""GIN whose layers normalise what they read, beside GIN that writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from pyg_batchgnn import Minibatch, nn, ops
+from pyg_batchgnn.nn import norm as norm_module
+from pyg_batchgnn.nn.rows import NormedRows
+from tests.nn.batches import FEATURES, table
+from tests.nn.models.pairs import CLASSES, HIDDEN, cases, larger, same_start, step_gradients, with_features
+
+CASES = cases()
+
+
+class WritingGIN(nn.GIN):
+    """Overrides what follows a layer, so every layer's values are written."""
+
+    def compute(self, *arguments: Any) -> Tensor:
+        return super().compute(*arguments)
+
+
+@pytest.fixture(autouse=True)
+def _few_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(norm_module, "MANY_ROWS", 2)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Rows of each product that a layer normalised while it read it."""
+    seen: list[int] = []
+    real = ops.aggregate_normed
+
+    def spy(product: Tensor, columns: Tensor, indptr: Tensor, indices: Tensor, **options: Any) -> Tensor:
+        if indices.numel():  # not the last hidden rows, which are written out
+            seen.append(product.size(0))
+        return real(product, columns, indptr, indices, **options)
+
+    monkeypatch.setattr(ops, "aggregate_normed", spy)
+    return seen
+
+
+def pair(layers: int = 3, norm_last: bool = False) -> tuple[nn.GIN, nn.GIN]:
+    """The same weights in a model that leaves values to the next layer, and in one that writes them."""
+    torch.manual_seed(5)
+    one = nn.GIN(FEATURES, HIDDEN, CLASSES, layers, norm_last=norm_last)
+    other = WritingGIN(FEATURES, HIDDEN, CLASSES, layers, norm_last=norm_last)
+    other.load_state_dict(one.state_dict())
+    return one, other
+
+
+def assert_near(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
+    """To a part of the largest gradient: those of biases before a normalisation are nothing but rounding."""
+    scale = max(float(grad.abs().max()) for grad in wanted.values())
+    for name, grad in found.items():
+        assert float((grad - wanted[name]).abs().max()) <= 2e-6 * scale, name
+
+
+def assert_same_step(one: nn.GIN, other: nn.GIN, *source: Any) -> None:
+    """Values to the bit; of the gradients, columns are summed in other blocks."""
+    found, wanted = one.outputs(*source), other.outputs(*source)
+    assert torch.equal(found.logits, wanted.logits) and torch.equal(found.hidden, wanted.hidden)
+    weight = torch.linspace(0.5, 1.0, found.hidden.size(1))  # hidden rows may be part of a loss
+    mixed = [torch.cat([got.logits, got.hidden * weight], dim=1) for got in (found, wanted)]
+    assert_near(step_gradients(one, mixed[0]), step_gradients(other, mixed[1]))
+    for name, value in one.state_dict().items():
+        assert torch.equal(value, other.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("norm_last", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_same_step(case: str, norm_last: bool) -> None:
+    assert_same_step(*pair(norm_last=norm_last), with_features(CASES[case]))
+
+
+def test_every_layer_but_the_first_normalises_what_it_reads(reads: list[int]) -> None:
+    minibatch = larger()
+    assert_same_step(*pair(), minibatch)
+    nodes = minibatch.nodes_per_hop
+    assert reads == [sum(nodes[:3]), sum(nodes[:2])]
+
+
+def test_gradients_arrive_with_their_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[bool] = []
+    real = ops.GradientSums.take
+
+    def spy(self: ops.GradientSums, grad: Tensor) -> Tensor | None:
+        sums = real(self, grad)
+        taken.append(sums is not None)
+        return sums
+
+    monkeypatch.setattr(ops.GradientSums, "take", spy)
+    (one, other), minibatch = pair(), larger()
+    assert_near(step_gradients(one, one(minibatch)), step_gradients(other, other(minibatch)))
+    assert taken == [True, True]
+    logits, hidden = one.outputs(minibatch)
+    step_gradients(one, torch.cat([logits, hidden], dim=1))
+    assert taken == [True, True, False, True]  # two gradients of the last hidden rows were added up
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_fewer_layers(layers: int, reads: list[int]) -> None:
+    x = table()
+    edges = torch.randint(60, (2, 300))
+    assert_same_step(*pair(layers), x, edges)
+    assert len(reads) == layers - 1
+
+
+def test_a_graph_held_whole(reads: list[int]) -> None:
+    assert_same_step(*pair(), table(), torch.randint(60, (2, 300)))
+    assert reads == [60, 60]
+
+
+def test_a_learned_epsilon_gets_its_gradient(reads: list[int]) -> None:
+    models = pair()
+    for model in models:
+        model.convs[1].eps = torch.nn.Parameter(torch.tensor([0.2]))
+    assert_same_step(*models, larger())
+    assert len(reads) == 1
+
+
+def test_a_checkpoint_recomputes_it() -> None:
+    one, _ = pair()
+    other, minibatch = same_start(one), larger()
+    found = checkpoint(one, minibatch, use_reentrant=False)
+    grads = step_gradients(other, other(minibatch))
+    for name, grad in step_gradients(one, found).items():
+        assert torch.equal(grad, grads[name]), name
+
+
+def test_forwards_without_backwards_and_backwards_in_any_order() -> None:
+    one, other = pair()
+    batches = [larger(epoch) for epoch in range(3)]
+    outs, wanted = [one(batch) for batch in batches], [other(batch) for batch in batches]
+    for at in (2, 0):
+        assert_near(step_gradients(one, outs[at]), step_gradients(other, wanted[at]))
+
+
+@pytest.mark.parametrize(
+    ("where", "others"),
+    [
+        (lambda model: model.convs[0], 1),
+        (lambda model: model.convs[0].nn, 1),
+        (lambda model: model.convs[0].nn[3], 1),
+        (lambda model: model.activations[0], 1),
+        (lambda model: model.activations[0][0], 1),
+        (lambda model: model.convs[1], 0),
+    ],
+)
+def test_who_watches_sees_tensors(
+    where: Callable[[nn.GIN], torch.nn.Module], others: int, reads: list[int]
+) -> None:
+    one, other = pair()
+    seen: list[Any] = []
+
+    def watch(_: torch.nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        seen.extend([*inputs, output])
+
+    for model in (one, other):
+        where(model).register_forward_hook(watch)
+    minibatch = larger()
+    assert_same_step(one, other, minibatch)
+    assert len(reads) == others  # layers that nobody watches
+    assert seen and not any(isinstance(value, NormedRows) for value in seen)
+
+
+def test_who_computes_a_layer_alone_gets_a_tensor(reads: list[int]) -> None:
+    model, _ = pair()
+    minibatch = larger()
+    x = model.compute(0, nn.RowView(minibatch.block["x"], minibatch.node), minibatch, 1)
+    assert isinstance(x, Tensor) and isinstance(model.compute(1, x, minibatch, 2), Tensor) and not reads
+
+
+def evaluated(model: nn.GIN, minibatch: Minibatch) -> Tensor:
+    return model.eval()(minibatch)
+
+
+def in_bfloat16(model: nn.GIN, minibatch: Minibatch) -> Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        return model(minibatch)
+
+
+def in_float64(model: nn.GIN, minibatch: Minibatch) -> Tensor:
+    return model.double()(minibatch)
+
+
+@pytest.mark.parametrize("run", [evaluated, in_bfloat16, in_float64])
+def test_written_where_it_is_not_float32_in_training(
+    run: Callable[[nn.GIN, Minibatch], Tensor], reads: list[int]
+) -> None:
+    one, other = pair()
+    minibatch = larger()
+    assert torch.equal(run(one, minibatch), run(other, minibatch)) and not reads
+
+
+def test_training_without_gradients(reads: list[int]) -> None:
+    one, other = pair()
+    with torch.no_grad():
+        assert torch.equal(one(larger()), other(larger()))
+    assert len(reads) == 2

@@ -1,0 +1,63 @@
+"""Kernels on torch's own threads and on threads of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+
+torch.manual_seed(0)
+X, WEIGHT = torch.randn(3000, 40), torch.randn(24, 40)
+
+
+def product(threads: int) -> Tensor:
+    return ops.linear([X], [WEIGHT], threads=threads)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def own_thread(work: Callable[[], None]) -> None:
+    """In a thread whose kernels start threads of their own."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_the_main_thread_and_others_compute_the_same() -> None:
+    found: list[Tensor] = []
+    own_thread(lambda: found.extend([product(1), product(2), product(4)]))
+    for threads, other in zip((1, 2, 4), found, strict=True):
+        assert torch.equal(product(threads), other)
+
+
+def _in_child(queue: multiprocessing.Queue[list[float]]) -> None:
+    queue.put(product(2)[0].tolist())  # torch's own operators of this size would wait for ever
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_forked_child_does_without_the_threads_that_it_has_lost() -> None:
+    wanted = product(2)  # the pool is there
+    context = multiprocessing.get_context("fork")
+    queue: multiprocessing.Queue[list[float]] = context.Queue()
+    child = context.Process(target=_in_child, args=(queue,))
+    child.start()
+    try:
+        assert queue.get(timeout=60) == wanted[0].tolist()
+        child.join(timeout=60)
+        assert child.exitcode == 0
+    finally:
+        child.kill()
