@@ -37,11 +37,15 @@ void* __libc_memalign(std::size_t alignment, std::size_t bytes);
 
 void* malloc(std::size_t bytes) { return count(__libc_malloc(bytes), bytes); }
 
-void* calloc(std::size_t number, std::size_t bytes) { return count(__libc_calloc(number, bytes), number * bytes); }
+void* calloc(std::size_t number, std::size_t bytes) {
+  return count(__libc_calloc(number, bytes), number * bytes);
+}
 
 void* realloc(void* block, std::size_t bytes) { return count(__libc_realloc(block, bytes), bytes); }
 
-void* memalign(std::size_t alignment, std::size_t bytes) { return count(__libc_memalign(alignment, bytes), bytes); }
+void* memalign(std::size_t alignment, std::size_t bytes) {
+  return count(__libc_memalign(alignment, bytes), bytes);
+}
 
 void* aligned_alloc(std::size_t alignment, std::size_t bytes) { return memalign(alignment, bytes); }
 

@@ -4,9 +4,9 @@
 // Prints one JSON line with the best rate over several prefetch distances.
 //
 // Each thread reads a table of MEBIBYTES (1 GiB unless told), on huge pages where the kernel gives them. The
-// indices are drawn before the clock starts, few enough to stay in cache; every pass over them flips other bits
-// of all, so that it reads other words at no cost. The loads are independent of each other; the best distance,
-// 0 (no prefetch at all) included, is what the memory system gives at most.
+// indices are drawn before the clock starts, few enough to stay in cache; every pass over them flips other
+// bits of all, so that it reads other words at no cost. The loads are independent of each other; the best
+// distance, 0 (no prefetch at all) included, is what the memory system gives at most.
 
 #include <sys/mman.h>
 
@@ -41,8 +41,8 @@ std::vector<std::uint32_t> draw_indices(std::uint64_t seed, std::uint32_t mask) 
 }
 
 // Sum of table[index ^ flip] over all indices, so many of them ahead being prefetched.
-std::uint64_t gather(const std::uint64_t* table, const std::vector<std::uint32_t>& indices, std::uint32_t flip,
-                     std::size_t distance) {
+std::uint64_t gather(const std::uint64_t* table, const std::vector<std::uint32_t>& indices,
+                     std::uint32_t flip, std::size_t distance) {
   std::uint64_t sum = 0;
   const std::size_t prefetched = distance == 0 ? 0 : kIndices - distance;
   for (std::size_t i = 0; i < prefetched; ++i) {
@@ -53,8 +53,8 @@ std::uint64_t gather(const std::uint64_t* table, const std::vector<std::uint32_t
   return sum;
 }
 
-std::uint64_t all_passes(const std::uint64_t* table, const std::vector<std::uint32_t>& indices, std::uint32_t mask,
-                         std::size_t distance) {
+std::uint64_t all_passes(const std::uint64_t* table, const std::vector<std::uint32_t>& indices,
+                         std::uint32_t mask, std::size_t distance) {
   std::uint64_t state = 7;
   std::uint64_t sum = 0;
   for (std::size_t pass = 0; pass < kPasses; ++pass) {
@@ -117,9 +117,10 @@ int main(int argc, char** argv) {
       if (rate > best) best = rate, best_distance = distance;
     }
   }
-  std::printf("{\"threads\": %u, \"loads_per_second\": %.0f, \"prefetch_distance\": %zu, \"bytes\": %zu, "
-              "\"huge_page_bytes\": %zu}\n",
-              threads, best, best_distance, words * 8, huge_page_bytes());
+  std::printf(
+      "{\"threads\": %u, \"loads_per_second\": %.0f, \"prefetch_distance\": %zu, \"bytes\": %zu, "
+      "\"huge_page_bytes\": %zu}\n",
+      threads, best, best_distance, words * 8, huge_page_bytes());
   munmap(memory, words * 8);
   return 0;
 }

@@ -3,8 +3,9 @@
 // usage: row_gather_limit THREADS ROWS:BYTES...
 // Prints one JSON line: for every table the best rate, in bytes a second, over several prefetch distances.
 //
-// Tables lie on huge pages where the kernel gives them. A row is added into one row of sums that stays in cache,
-// which is what an aggregation does with it; nothing is written. Indices are drawn before the clock starts.
+// Tables lie on huge pages where the kernel gives them. A row is added into one row of sums that stays in
+// cache, which is what an aggregation does with it; nothing is written. Indices are drawn before the clock
+// starts.
 
 #include <sys/mman.h>
 
