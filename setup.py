@@ -11,64 +11,9 @@ from torch.utils.cpp_extension import BuildExtension, CppExtension
 sys.path.insert(0, str(Path(__file__).resolve().parent / "build_tools"))
 import ccl_extension
 
-SOURCES = [
-    "csrc/kernels/allocation.cpp",
-    "csrc/kernels/csc.cpp",
-    "csrc/kernels/gather.cpp",
-    "csrc/kernels/nn/activation.cpp",
-    "csrc/kernels/nn/covariance.cpp",
-    "csrc/kernels/nn/folded_norm.cpp",
-    "csrc/kernels/nn/linear.cpp",
-    "csrc/kernels/nn/linear_grads.cpp",
-    "csrc/kernels/nn/linear_grads_pairs.cpp",
-    "csrc/kernels/nn/norm.cpp",
-    "csrc/kernels/node_set.cpp",
-    "csrc/kernels/pages.cpp",
-    "csrc/kernels/parallel.cpp",
-    "csrc/kernels/relay/answer.cpp",
-    "csrc/kernels/relay/relay.cpp",
-    "csrc/kernels/partition/group.cpp",
-    "csrc/kernels/partition/place.cpp",
-    "csrc/kernels/partition/stream.cpp",
-    "csrc/kernels/sample.cpp",
-    "csrc/kernels/simd/activation.cpp",
-    "csrc/kernels/nn/aggregate.cpp",
-    "csrc/kernels/nn/degrees.cpp",
-    "csrc/kernels/nn/edge_dots.cpp",
-    "csrc/kernels/nn/max.cpp",
-    "csrc/kernels/nn/transpose.cpp",
-    "csrc/kernels/nn/attention.cpp",
-    "csrc/kernels/nn/attention_blocks.cpp",
-    "csrc/kernels/simd/attention.cpp",
-    "csrc/kernels/simd/attention_avx2.cpp",
-    "csrc/kernels/simd/attention_avx512.cpp",
-    "csrc/kernels/simd/attention_baseline.cpp",
-    "csrc/kernels/simd/covariance.cpp",
-    "csrc/kernels/simd/dispatch.cpp",
-    "csrc/kernels/simd/finish_pairs.cpp",
-    "csrc/kernels/simd/norm.cpp",
-    "csrc/kernels/simd/products.cpp",
-    "csrc/kernels/simd/products_avx2.cpp",
-    "csrc/kernels/simd/products_avx512.cpp",
-    "csrc/kernels/simd/products_baseline.cpp",
-    "csrc/kernels/simd/products_pairs.cpp",
-    "csrc/kernels/simd/sparse_pairs.cpp",
-    "csrc/kernels/simd/scan.cpp",
-    "csrc/kernels/simd/sum_rows.cpp",
-    "csrc/kernels/simd/sum_rows_avx2.cpp",
-    "csrc/kernels/simd/sum_rows_avx512.cpp",
-    "csrc/bindings/operators.cpp",
-    "csrc/bindings/aggregate_ops.cpp",
-    "csrc/bindings/attention_ops.cpp",
-    "csrc/bindings/folded_norm_ops.cpp",
-    "csrc/bindings/graph_ops.cpp",
-    "csrc/bindings/linear_ops.cpp",
-    "csrc/bindings/memory_ops.cpp",
-    "csrc/bindings/norm_ops.cpp",
-    "csrc/bindings/relay_ops.cpp",
-    "csrc/bindings/partition_ops.cpp",
-    "csrc/bindings/sample_ops.cpp",
-]
+ROOT = Path(__file__).resolve().parent
+FOLDERS = ("csrc/bindings", "csrc/kernels")
+SOURCES = sorted(str(file.relative_to(ROOT)) for folder in FOLDERS for file in (ROOT / folder).rglob("*.cpp"))
 
 WARNINGS = ["-Wall", "-Wextra"]
 # Torch's headers are not ours to mend, so they are included as system headers and only our code may not warn.
@@ -87,7 +32,7 @@ def _extension() -> CppExtension:
     )
     system = [flag for folder in extension.include_dirs for flag in ("-isystem", folder)]
     extension.extra_compile_args += system
-    extension.include_dirs = [str(Path(__file__).resolve().parent / "csrc")]
+    extension.include_dirs = [str(ROOT / "csrc")]
     return extension
 
 

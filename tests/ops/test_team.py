@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -18,6 +20,34 @@ X, WEIGHT = torch.randn(3000, 40), torch.randn(24, 40)
 
 def product(threads: int) -> Tensor:
     return ops.linear([X], [WEIGHT], threads=threads)
+
+
+# Torch's threads stay when an operator has ended, ours do not.
+COUNT = """
+import os, sys, threading
+import torch
+from pyg_batchgnn import ops
+
+torch.set_num_threads(2)
+x, weight = torch.ones(300, 40), torch.ones(24, 40)  # too small for torch to start threads itself
+before = len(os.listdir("/proc/self/task"))
+work = threading.Thread(target=lambda: ops.linear([x], [weight], threads=2))
+if sys.argv[1] == "main":
+    work.run()
+else:
+    work.start()
+    work.join()
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="teams are for Linux")
+@pytest.mark.parametrize(("caller", "stay"), [("main", 1), ("other", 0)])
+def test_only_the_main_thread_takes_torchs_threads(caller: str, stay: int) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", COUNT, caller], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert int(ran.stdout) == stay
 
 
 @pytest.fixture

@@ -273,10 +273,7 @@ void linear_grads(const LinearShape& shape, const std::vector<LinearInput>& inpu
     backward.part(parts.begin(part), parts.begin(part + 1), sums.data() + part * elements,
                   scratch[static_cast<size_t>(slot)]);
   });
-  const ProductKernels<T>& kernels = product_kernels<T>();
-  for (int64_t part = 1; part < parts.count; ++part) {
-    kernels.add(sums.data() + part * elements, elements, sums.data());
-  }
+  add_up(parts, sums.data(), elements, threads);
   backward.write(sums.data(), weights, weights.front().element);
 }
 

@@ -290,9 +290,7 @@ void linear_grads_pairs(const LinearShape& shape, const std::vector<LinearInput>
     backward.part(parts.begin(part), parts.begin(part + 1), sums.data() + part * elements,
                   scratch[static_cast<size_t>(slot)]);
   });
-  for (int64_t part = 1; part < parts.count; ++part) {
-    product_kernels<float>().add(sums.data() + part * elements, elements, sums.data());
-  }
+  add_up(parts, sums.data(), elements, threads);
   backward.write(sums.data(), weights);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/parallel.h"
 #include "kernels/simd/products.h"
 
 namespace pyg_batchgnn {
@@ -23,5 +24,19 @@ struct Parts {
     return std::min(rows, blocks * part / count * kGradBlockRows);
   }
 };
+
+// Adds the sums of all parts, [parts, elements], in their order into the first's.
+template <class T>
+void add_up(const Parts& parts, T* sums, int64_t elements, int64_t threads) {
+  constexpr int64_t kPiece = 4096;  // stays in the first cache while the parts come by
+  if (parts.count == 1) return;
+  run_tasks((elements + kPiece - 1) / kPiece, threads, [&](int64_t piece, int64_t) {
+    T* const to = sums + piece * kPiece;
+    const int64_t count = std::min(kPiece, elements - piece * kPiece);
+    for (int64_t part = 1; part < parts.count; ++part) {
+      product_kernels<T>().add(to + part * elements, count, to);
+    }
+  });
+}
 
 }  // namespace pyg_batchgnn

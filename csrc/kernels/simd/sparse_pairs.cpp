@@ -184,6 +184,9 @@ void multiply_columns(const ListProduct& p) {
     __m512 sum[C];
 #pragma GCC unroll 16
     for (int c = 0; c < C; ++c) sum[c] = _mm512_loadu_ps(out + c * kWidth);
+    // The next row's sums come from the second cache.
+#pragma GCC unroll 16
+    for (int c = 0; c < C; ++c) __builtin_prefetch(out + p.out_stride + c * kWidth);
     for (; at < end; at += 2) {
       uint16_t terms;
       __builtin_memcpy(&terms, p.lists.terms + at, sizeof(terms));
