@@ -12,7 +12,7 @@ from pyg_batchgnn.ops.folded_norm import FoldedNorm, Hidden, HiddenGradient
 from pyg_batchgnn.ops.gradient_sums import GradientSums
 from pyg_batchgnn.ops.library import kernels
 from pyg_batchgnn.ops.linear import INPUT_DTYPES
-from pyg_batchgnn.ops.normed_linear import NormedLinear, NormedOnRead
+from pyg_batchgnn.ops.normed_linear import NormedLinear
 from pyg_batchgnn.ops.precision import COMPUTE_DTYPES, compute_dtype
 
 
@@ -137,8 +137,8 @@ def linear_norm_on_read(
     _check_columns(weight, bias, scale, shift)
     known = _known(hidden, x, gated, torch.float32)
     rows, count, sums = _rows(x), threads or torch.get_num_threads(), GradientSums()
-    product, mean, variance = NormedOnRead.apply(
-        rows, weight, bias, scale, shift, eps, True, gated, count, sums, known
+    product, mean, variance = NormedLinear.apply(
+        rows, weight, bias, scale, shift, eps, True, gated, torch.float32, count, known, sums
     )
     columns = kernels.batch_norm_columns(_detached(scale), _detached(shift), mean, variance, eps)
     return NormedOnReadResult(product, columns, mean, variance, sums)

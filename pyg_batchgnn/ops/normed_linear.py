@@ -17,7 +17,11 @@ from pyg_batchgnn.ops.library import kernels
 
 
 class NormedLinear(torch.autograd.Function):
-    """`linear_norm` of rows that take a gradient, or of many columns."""
+    """`linear_norm` of rows that take a gradient, or of many columns.
+
+    Where ``sums`` are given, others read the values behind the product, which is returned in their place: the
+    gradient that arrives here is that of the values all the same. Who reads them may leave its sums there.
+    """
 
     @staticmethod
     def forward(
@@ -33,59 +37,34 @@ class NormedLinear(torch.autograd.Function):
         dtype: torch.dtype,
         threads: int,
         hidden: Hidden | None = None,
+        sums: GradientSums | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         own = weight.contiguous()
-        product, *statistics = _product(x, own, bias, dtype, gated, threads)
-        y, mean, variance = kernels.batch_norm(product, scale, shift, *statistics, eps, relu, threads)
-        _keep(ctx, hidden, x, own, product, scale, shift, mean, variance)
-        _set(ctx, bias, eps, relu, gated, threads)
+        if sums is None:
+            product, *statistics = _product(x, own, bias, dtype, gated, threads)
+            y, mean, variance = kernels.batch_norm(product, scale, shift, *statistics, eps, relu, threads)
+        else:
+            y, mean, variance = kernels.linear_moments(x, own, bias, dtype, threads)
+            product = y
+        before = () if hidden is None else (hidden.x, hidden.center)
+        ctx.save_for_backward(x, own, product, scale, shift, mean, variance, *before)
+        ctx.hidden = None if hidden is None else hidden.gradient
+        ctx.bias = None if bias is None else bias.dtype
+        ctx.eps, ctx.relu, ctx.gated, ctx.threads, ctx.sums = eps, relu, gated, threads, sums
+        ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(mean, variance)
         return y, mean, variance
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         if grads[0] is None:
-            return (None,) * 11
-        return *_gradients(ctx, grads[0].contiguous(), None), *[None] * 6
+            return (None,) * 12
+        return *_gradients(ctx, grads[0].contiguous()), *[None] * 7
 
 
-class NormedOnRead(torch.autograd.Function):
-    """`NormedLinear` behind whose result, the product alone, others read the values. It stands in for them:
-    the gradient that arrives here is that of the values, as there. They may leave its sums in ``sums``."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        scale: Tensor | None,
-        shift: Tensor | None,
-        eps: float,
-        relu: bool,
-        gated: bool,
-        threads: int,
-        sums: GradientSums,
-        hidden: Hidden | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        own = weight.contiguous()
-        product, mean, variance = kernels.linear_moments(x, own, bias, torch.float32, threads)
-        _keep(ctx, hidden, x, own, product, scale, shift, mean, variance)
-        _set(ctx, bias, eps, relu, gated, threads)
-        ctx.sums = sums
-        ctx.mark_non_differentiable(mean, variance)
-        return product, mean, variance
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        if grads[0] is None:
-            return (None,) * 11
-        grad = grads[0].contiguous()
-        return *_gradients(ctx, grad, ctx.sums.take(grad)), *[None] * 6
-
-
-def _gradients(ctx: Any, grad: Tensor, sums: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Of x, weight, bias, scale and shift; ``sums`` of grad's columns, where they were taken already."""
+def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    """Of x, weight, bias, scale and shift."""
+    sums = None if ctx.sums is None else ctx.sums.take(grad)
     x, weight, product, scale, shift, mean, variance, *before = ctx.saved_tensors
     columns, d_scale, d_shift = kernels.batch_norm_grad_columns(
         grad, product, scale, shift, mean, variance, sums, ctx.eps, ctx.relu, ctx.threads
@@ -107,18 +86,6 @@ def _gradients(ctx: Any, grad: Tensor, sums: Tensor | None) -> tuple[Tensor | No
         None if scale is None else d_scale.to(scale.dtype),
         None if shift is None else d_shift.to(shift.dtype),
     )
-
-
-def _keep(ctx: Any, hidden: Hidden | None, *tensors: Tensor | None) -> None:
-    """What the backward pass reads; of a hidden input also what it was made of."""
-    ctx.hidden = None if hidden is None else hidden.gradient
-    ctx.save_for_backward(*tensors, *(() if hidden is None else (hidden.x, hidden.center)))
-
-
-def _set(ctx: Any, bias: Tensor | None, eps: float, relu: bool, gated: bool, threads: int) -> None:
-    ctx.bias = None if bias is None else bias.dtype
-    ctx.eps, ctx.relu, ctx.gated, ctx.threads = eps, relu, gated, threads
-    ctx.set_materialize_grads(False)
 
 
 def _product(
