@@ -15,8 +15,8 @@ class BeforeGrads {
   BeforeGrads(const LinearBefore& before, int64_t outputs, Element compute)
       : before_(before), rows_(before.input, compute), outputs_(outputs) {}
 
-  // Of one part's sums: the weight's [outputs, stride], then the bias's.
-  int64_t elements() const { return outputs_ * (stride() + 1); }
+  // Of one part's sums: the weight's [outputs, stride], then the bias's [outputs, kLanes].
+  int64_t elements() const { return outputs_ * (stride() + kLanes); }
 
   // For the block of rows from `begin`, whose gradient is dots[o, i] behind the bits of words[o].
   void add(int64_t begin, int64_t rows, const uint64_t* words, const T* dots, T* sums, RowBlock<T>& x,
@@ -26,11 +26,8 @@ class BeforeGrads {
     multiply_sparse<T>({words, 1, dots, kWordBits, 1, outputs_, round_up(x.columns, width) / width,
                         x.values.data(), x.stride, sums, stride(), &ahead},
                        kWordBits);
-    T* const bias = sums + outputs_ * stride();
     for (int64_t o = 0; o < outputs_; ++o) {
-      T total[kLanes] = {};
-      for (int64_t i = 0; i < kWordBits; ++i) total[i % kLanes] += dots[o * kWordBits + i];
-      for (T one : total) bias[o] += one;
+      add_bias(dots + o * kWordBits, sums + outputs_ * stride() + o * kLanes);
     }
   }
 
@@ -41,11 +38,27 @@ class BeforeGrads {
       kernels.write(sums + o * stride(), columns, before_.element,
                     static_cast<char*>(before_.weight) + o * columns * item);
     }
-    kernels.write(sums + outputs_ * stride(), outputs_, before_.element, before_.bias);
+    Buffer<T> bias;
+    std::fill_n(bias.reserve(outputs_ + 1), outputs_, T{0});
+    const T* lanes = sums + outputs_ * stride();
+    for (int64_t o = 0; o < outputs_; ++o, lanes += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) bias.data()[o] += lanes[lane];
+    }
+    kernels.write(bias.data(), outputs_, before_.element, before_.bias);
   }
 
  private:
   static constexpr int64_t kLanes = 16;  // partial sums, whatever the width of vectors
+
+  // Of a local array the compiler knows that it is nobody else's, and keeps it in vectors.
+  static void add_bias(const T* dots, T* lanes) {
+    T total[kLanes];
+    std::copy_n(lanes, kLanes, total);
+    for (int64_t first = 0; first < kWordBits; first += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) total[lane] += dots[first + lane];
+    }
+    std::copy_n(total, kLanes, lanes);
+  }
 
   int64_t stride() const { return block_stride<T>(before_.input.columns); }
 

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 
 #include "kernels/allocation.h"
 #include "kernels/nn/linear_blocks.h"
+#include "kernels/simd/scan.h"
 
 namespace pyg_batchgnn {
 
@@ -50,11 +50,7 @@ struct RowBlock {
     return bits_at(by_row.data() + i * words, first, count);
   }
 
-  int64_t nonzero() const {
-    int64_t count = 0;
-    for (int64_t i = 0; i < rows * words; ++i) count += std::popcount(by_row.data()[i]);
-    return count;
-  }
+  int64_t nonzero() const { return scan_set_bits(by_row.data(), rows * words); }
 
   void count_zeros() {
     const double found = static_cast<double>(nonzero()), all = static_cast<double>(rows * columns);
