@@ -47,6 +47,9 @@ class Task:
 TASKS = {
     "cora": Task(epochs=20, batch_size=64),
     "amazon_photo": Task(epochs=15, batch_size=512),
+    "citeseer": Task(epochs=20, batch_size=64),
+    "coauthor_cs": Task(epochs=10, batch_size=512, fanout="15,10"),
+    "facebook_pages": Task(epochs=10, batch_size=512, fanout="15,10"),
     "coauthor_physics": Task(epochs=6, batch_size=1024, fanout="15,10"),
     "oewn": Task(epochs=6, batch_size=1024, fanout="15,10"),
 }

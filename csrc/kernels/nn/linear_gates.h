@@ -29,7 +29,6 @@ class GatedWeight {
   void add_grads(const RowBlock<T>& grad, const RowBlock<T>& input, T* sums, int64_t sums_stride, T* dots,
                  Ahead& ahead) const {
     const ProductKernels<T>& kernels = product_kernels<T>();
-    std::fill_n(dots, dot_elements(), T{0});
     kernels.gated({input.by_column.data(), input.values.data(), input.stride, columns_,
                    round_up(outputs_, kernels.width) / kernels.width, grad.values.data(), grad.stride,
                    turned_.data(), stride_, sums, sums_stride, dots, &ahead});

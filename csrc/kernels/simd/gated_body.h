@@ -59,6 +59,7 @@ void gated_columns(const GatedProducts<T>& p, int64_t first) {
   for (int64_t column = 0; column < p.columns; ++column) {
     uint64_t word = p.words[column];
     p.ahead->fetch(kLinesPerColumn);
+    if (first == 0) std::fill_n(p.dots + column * kWordBits, kWordBits, T{0});
     if (word == 0) continue;
     const T* const from = p.weight + column * p.weight_stride + first;
     T* const to = p.sums + column * p.sums_stride + first;
