@@ -4,6 +4,10 @@
 
 #include <torch/csrc/stable/ops.h>
 
+#include <fstream>
+#include <sstream>
+#include <string>
+
 #include "kernels/parallel.h"
 
 #if defined(__linux__)
@@ -22,8 +26,24 @@ bool run_on_torch(int64_t slots, void (*work)(void*, int64_t), void* context) {
   return true;
 }
 
+// Whether this process was forked and has executed no program since: then its parent may have had a pool, which
+// it believes in. The ninth field of proc(5)'s stat are flags; the second, a name, may have anything in it.
+bool is_forked() {
+  constexpr unsigned long kForkedNoExec = 0x40;  // PF_FORKNOEXEC
+  std::string line, skipped;
+  std::getline(std::ifstream("/proc/self/stat"), line);
+  const size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return true;
+  std::istringstream fields(line.substr(name_end + 1));
+  for (int field = 3; field < 9; ++field) fields >> skipped;
+  unsigned long flags = kForkedNoExec;
+  fields >> flags;
+  return (flags & kForkedNoExec) != 0;
+}
+
 const struct Offer {
   Offer() {
+    if (is_forked()) return;
     offer_team(&run_on_torch);
     pthread_atfork(nullptr, nullptr, [] { offer_team(nullptr); });
   }

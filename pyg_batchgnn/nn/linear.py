@@ -37,8 +37,11 @@ class Linear(torch.nn.Linear):
 
 
 def is_watched(module: torch.nn.Module) -> bool:
-    """Whether hooks wait for the module to be called by itself."""
+    """Whether hooks, the module's or torch's global ones, or a ``forward`` of its own wait for the module to
+    be called by itself."""
     hooks = (
+        torch.nn.modules.module._has_any_global_hook(),
+        "forward" in vars(module),
         module._forward_hooks,
         module._forward_pre_hooks,
         module._backward_hooks,

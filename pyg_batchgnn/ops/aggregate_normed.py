@@ -34,7 +34,7 @@ def aggregate_normed(
     that it is given is that of y, as `linear_norm_on_read` expects it.
 
     Args:
-        product: [>= N, F] float32, columns contiguous.
+        product: [>= N, F] float32, [N, F] where it takes a gradient; copied where it is not contiguous.
         columns: [3, F] float32, center, scale and shift; without a gradient.
         indptr: [D + 1] int64, from 0 to E.
         indices: [E] int32 or int64 in [0, N); trusted.
@@ -65,9 +65,14 @@ def aggregate_normed(
         )
     if self_scale.dim() != 1 or self_scale.numel() not in (1, targets):
         raise ValueError(f"self_scale must have {targets} entries, or one, got {list(self_scale.shape)}")
-    rows = product if product.stride(1) == 1 else product.contiguous()
+    rows = product.contiguous()
     if torch.is_grad_enabled() and product.requires_grad and not by_source:
         by_source = transpose(indptr, indices, product.size(0), count)
+    if by_source and by_source[0].numel() != product.size(0) + 1:
+        raise ValueError(
+            f"by_source is of {by_source[0].numel() - 1} sources, product has {product.size(0)} rows; "
+            f"give product[:{by_source[0].numel() - 1}]"
+        )
     scale = self_scale.to(torch.float32).contiguous()
     out: Tensor = _AggregateNormed.apply(
         rows, columns.contiguous(), indptr, indices, scale, tuple(by_source), sums, dtype, count

@@ -19,7 +19,7 @@ class HiddenGradient:
     """A place for what the gradient of a `FoldedNorm`'s result comes to.
 
     The product that reads the result sums it up at once and never writes it. What it gives autograd instead,
-    zeros of the same shape, stand in for it.
+    zeros of the same shape, stand in for it, and must arrive as they are.
     """
 
     def __init__(self) -> None:
@@ -32,11 +32,22 @@ class HiddenGradient:
         self._left = stand_in, d_folded, d_shift
         return stand_in
 
-    def take(self, grad: Tensor) -> tuple[bool, Tensor, Tensor] | None:
-        """Whether ``grad`` is the stand-in alone, rather than the sum of it and other gradients; and what
-        was left, once."""
+    def take(self, grad: Tensor) -> tuple[Tensor, Tensor] | None:
+        """What was left with ``grad``, once; None where nothing was.
+
+        Raises:
+            RuntimeError: ``grad`` is another tensor than the stand-in.
+        """
         left, self._left = self._left, None
-        return None if left is None else (grad is left[0], left[1], left[2])
+        if left is None:
+            return None
+        stand_in, *sums = left
+        if grad is not stand_in:
+            raise RuntimeError(
+                "the rows of linear_norm_hidden have another reader than the one product that was told of "
+                "them by `hidden`, or a hook that changes their gradient; use linear_norm for them"
+            )
+        return sums[0], sums[1]
 
 
 class Hidden(NamedTuple):
@@ -94,12 +105,7 @@ class FoldedNorm(torch.autograd.Function):
             return (None,) * 10
         x, weight, scale, mask, variance, center, spread = ctx.saved_tensors
         left = None if ctx.hidden is None else ctx.hidden.take(grad)
-        if left is not None and left[0]:
-            _, d_folded, d_shift = left
-        else:
-            d_folded, d_shift = _sums(grad, mask, x, weight, center, ctx.threads)
-            if left is not None:
-                d_folded, d_shift = d_folded + left[1], d_shift + left[2]
+        d_folded, d_shift = left or _sums(grad, mask, x, weight, center, ctx.threads)
         d_weight, d_scale = kernels.fold_norm_grads(d_folded, weight, scale, variance, spread, ctx.eps)
         return (
             None,

@@ -47,8 +47,8 @@ def linear(
 ) -> Tensor:
     """``dropout(relu(sum(x @ w.t() for x, w in zip(inputs, weights)) + bias))`` in one pass.
 
-    Every element is one chain of multiplications and additions in a fixed order, so the bits of the result
-    and of its gradients do not depend on the number of threads.
+    Every element is summed in an order that does not depend on the number of threads, and so neither do the
+    bits of the result and of its gradients.
 
     Args:
         inputs: [>= num_rows, groups * K] tensors, or views (`RowsOfTable`) of rows of a table; float32,

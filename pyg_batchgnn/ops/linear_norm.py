@@ -83,7 +83,8 @@ def linear_norm_hidden(
 ) -> tuple[Tensor, Tensor, Tensor, Hidden | None]:
     """`linear_norm` with a ReLU, for a result that one product alone will read: a gated `linear_norm` or
     `linear_norm_on_read`, told so by the last of what is returned. It makes the gradients of this layer with
-    its own, and that of the result is never written.
+    its own, and that of the result is never written: nobody else may ask for it. A backward pass to which
+    another reader of the result or a hook on it has contributed raises RuntimeError.
 
     The last is None where that is not done: where x takes a gradient or has more than half as many columns as
     the result, and in bfloat16.
@@ -145,8 +146,7 @@ def linear_norm_on_read(
 
 
 def _folds(x: Tensor, weight: Tensor) -> bool:
-    """Whether the normalisation is folded into the weight. Whether gradients are enabled decides nothing: a
-    checkpoint's first forward gives the same bits."""
+    """Whether the normalisation is folded into the weight."""
     return not x.requires_grad and 2 * weight.size(1) <= weight.size(0)
 
 

@@ -241,6 +241,7 @@ def read(x: Tensor = X, by: Tensor = BY, own: Tensor = OWN, **options: Any) -> T
         (lambda: read(by=BY.double()), ValueError, "float64"),
         (lambda: read(own=torch.ones(3)), ValueError, "self_scale"),
         (lambda: read(own=OWN.clone().requires_grad_()), ValueError, "self_scale"),
+        (lambda: read(by_source=ops.transpose(INDPTR, INDICES, 3)), ValueError, r"give product\[:3\]"),
         (lambda: ops.linear_norm_on_read(X, X.double()), TypeError, "float64"),
         (lambda: ops.linear_norm_on_read(X, X, scale=X[0]), ValueError, "scale"),
     ],

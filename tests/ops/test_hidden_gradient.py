@@ -103,10 +103,46 @@ def test_same_bits_on_any_number_of_threads() -> None:
             assert torch.equal(one, other)
 
 
-def test_another_reader_of_the_rows_between_adds_its_gradient() -> None:
+def test_another_reader_of_the_rows_between_is_an_error() -> None:
     case = Case(500, 20, 64, 48, torch.float32)
-    found, wanted = (case.gradients(fused, use=lambda rows: (rows * rows).sum(1)) for fused in (True, False))
-    assert_near(found, wanted)
+    with pytest.raises(RuntimeError, match="another reader"):
+        case.gradients(True, use=lambda rows: (rows * rows).sum(1))
+
+
+@pytest.mark.parametrize("change", ["hook", "two products", "what an earlier pass has left"])
+def test_gradients_that_would_be_lost_are_errors(change: str) -> None:
+    case = Case(200, 10, 32, 24, torch.float32)
+    weight, last = case.weight.clone().requires_grad_(), case.last.clone().requires_grad_()
+    between, _, _, hidden = ops.linear_norm_hidden(case.x, weight)
+    y, _, _ = ops.linear_norm(between, last, relu=True, gated=True, hidden=hidden)
+    if change == "hook":
+        between.register_hook(lambda grad: grad * 3)
+    elif change == "two products":
+        y = y + ops.linear_norm(between, last, gated=True, hidden=hidden)[0]
+    else:
+        torch.autograd.grad(y, [last], case.grad, retain_graph=True)
+        y = between[:, :24] * 1
+    with pytest.raises(RuntimeError, match="another reader"):
+        torch.autograd.grad(y, [weight], case.grad)
+
+
+def test_a_reader_that_was_not_told_gets_its_gradient() -> None:
+    case = Case(500, 20, 64, 48, torch.float32)
+    weight = case.weight.clone().requires_grad_()
+    between, _, _, hidden = ops.linear_norm_hidden(case.x, weight)
+    ops.linear_norm(between, case.last, gated=True, hidden=hidden)
+    (found,) = torch.autograd.grad(between.square().sum(), weight)
+    (wanted,) = torch.autograd.grad(ops.linear_norm(case.x, weight, relu=True)[0].square().sum(), weight)
+    assert torch.equal(found, wanted)
+
+
+def test_no_outputs_leave_zeros() -> None:
+    case = Case(300, 8, 32, 1, torch.float32)
+    weight, none = case.weight.clone().requires_grad_(), torch.zeros(0, 32, requires_grad=True)
+    between, _, _, hidden = ops.linear_norm_hidden(case.x, weight)
+    y, _, _ = ops.linear_norm(between, none, relu=True, gated=True, hidden=hidden)
+    (found,) = torch.autograd.grad(y.sum(), weight)
+    assert not bool(found.any())
 
 
 def test_a_graph_may_be_gone_through_twice_and_in_part() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -91,3 +93,27 @@ def test_a_forked_child_does_without_the_threads_that_it_has_lost() -> None:
         assert child.exitcode == 0
     finally:
         child.kill()
+
+
+IMPORTED_BY_A_CHILD = """
+import os
+import torch
+
+torch.set_num_threads(2)
+x, weight = torch.ones(3000, 40), torch.ones(24, 40)  # starts the pool
+if os.fork() == 0:
+    from pyg_batchgnn import ops
+
+    os._exit(0 if ops.linear([x], [weight], threads=2)[-1].tolist() == [40.0] * 24 else 1)
+os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+def test_a_forked_child_may_be_the_first_to_import() -> None:
+    command = [sys.executable, "-c", IMPORTED_BY_A_CHILD]
+    with subprocess.Popen(command, start_new_session=True) as parent:
+        try:
+            assert parent.wait(timeout=60) == 0
+        finally:
+            if parent.poll() is None:
+                os.killpg(parent.pid, signal.SIGKILL)

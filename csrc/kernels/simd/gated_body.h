@@ -95,6 +95,7 @@ void gated(const GatedProducts<T>& p) {
   using L = Lanes<T>;
   static constexpr auto kTable = gated_table<T>(std::make_integer_sequence<int, L::kGatedVectors>{});
   const int64_t pieces = (p.vectors + L::kGatedVectors - 1) / L::kGatedVectors;
+  if (pieces == 0) std::fill_n(p.dots, p.columns * kWordBits, T{0});
   for (int64_t piece = 0; piece < pieces; ++piece) {
     const int64_t begin = p.vectors * piece / pieces, end = p.vectors * (piece + 1) / pieces;
     kTable[static_cast<size_t>(end - begin - 1)](p, begin * L::kWidth);

@@ -80,8 +80,8 @@ struct SparseProduct {
 
 // The gradients of a weight and of the input that it meets, which a ReLU made, so that only elements behind
 // non-zeros are wanted. For s in bits(words[c]) of each column c:
-// sums[c, :] += input[s, c] * grad[s, :] and dots[c, s] = grad[s, :] . weight[c, :], in as
-// many partial sums as a vector has elements; all other dots are zero.
+// sums[c, :] += input[s, c] * grad[s, :] and dots[c, s] = grad[s, :] . weight[c, :], of each piece that
+// registers hold in as many partial sums as a vector has elements; all other dots are zero.
 template <class T>
 struct GatedProducts {
   const uint64_t* words;

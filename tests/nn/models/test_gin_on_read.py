@@ -170,6 +170,30 @@ def test_who_watches_sees_tensors(
     assert seen and not any(isinstance(value, NormedRows) for value in seen)
 
 
+def test_who_watches_all_modules_sees_tensors(reads: list[int]) -> None:
+    one, _ = pair()
+    seen: list[Any] = []
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda *call: seen.append(call[-1]))
+    try:
+        one(larger())
+    finally:
+        handle.remove()
+    assert len(seen) > 10 and not any(isinstance(value, NormedRows) for value in seen)
+    assert not reads
+
+
+def test_a_forward_of_an_instances_own_sees_tensors(reads: list[int]) -> None:
+    one, other = pair()
+    seen: list[Any] = []
+    for model in (one, other):
+        conv = model.convs[1]
+        real = conv.forward
+        conv.forward = lambda x, *args, real=real, **options: seen.append(x) or real(x, *args, **options)
+    assert_same_step(one, other, larger())
+    assert seen and not any(isinstance(value, NormedRows) for value in seen)
+    assert not reads
+
+
 def test_who_computes_a_layer_alone_gets_a_tensor(reads: list[int]) -> None:
     model, _ = pair()
     minibatch = larger()
