@@ -160,15 +160,20 @@ def _accuracy_plot(result: Result) -> Any:
 def _convergence_plot(result: Result) -> Any:
     """Median validation accuracy against seconds, a panel a data set."""
     count = len(result["datasets"])
-    figure, axes = plt.subplots(1, count, figsize=(3.6 * count, 3.2), squeeze=False)
-    for one, (dataset, found) in zip(axes.flat, result["datasets"].items(), strict=True):
+    across = min(count, 4)
+    down = -(-count // across)
+    figure, axes = plt.subplots(down, across, figsize=(3.6 * across, 3.0 * down), squeeze=False)
+    for empty in axes.flat[count:]:
+        empty.axis("off")
+    for one, (dataset, found) in zip(axes.flat, result["datasets"].items(), strict=False):
         for side, colour in (("native", OURS_COLOUR), ("pyg", PEER_COLOUR)):
             curve = found["sides"][side]
             one.plot(curve["curve_seconds"], curve["curve"], "o-", markersize=3, color=colour, label=side)
         one.axhline(found["target"], color="black", linewidth=0.5)
         one.set_title(dataset, fontsize=10)
         one.set_xlabel("seconds")
-    axes[0][0].set_ylabel("validation accuracy, %")
+    for one in axes[:, 0]:
+        one.set_ylabel("validation accuracy, %")
     axes[0][0].legend()
     return figure
 
