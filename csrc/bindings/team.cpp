@@ -26,8 +26,9 @@ bool run_on_torch(int64_t slots, void (*work)(void*, int64_t), void* context) {
   return true;
 }
 
-// Whether this process was forked and has executed no program since: then its parent may have had a pool, which
-// it believes in. The ninth field of proc(5)'s stat are flags; the second, a name, may have anything in it.
+// Whether this process was forked and has executed no program since: then its parent may have had a pool,
+// which it believes in. The ninth field of proc(5)'s stat are flags; the second, a name, may have anything in
+// it.
 bool is_forked() {
   constexpr unsigned long kForkedNoExec = 0x40;  // PF_FORKNOEXEC
   std::string line, skipped;
