@@ -263,6 +263,11 @@ for columns in (1, 7, 8, 9, 16, 31, 100, 105, 256, 300):
 x = torch.tensor([[float("nan"), float("inf"), -float("inf"), 0.0]])
 one = ops.aggregate(x, torch.arange(2), torch.zeros(1).int(), out_dtype=torch.bfloat16)
 assert one[0, 0].isnan() and torch.equal(one[0, 1:].float(), x[0, 1:])
+x, indptr, indices = torch.randn(60, 256), torch.arange(40001) * 2, torch.randint(60, (80000,)).int()
+for dtype in (torch.float32, torch.bfloat16):
+    out = ops.aggregate(x, indptr, indices, out_dtype=dtype)  # large enough to be written past the caches
+    few = [ops.aggregate(x, indptr[:10001], part, out_dtype=dtype) for part in indices.split(20000)]
+    assert torch.equal(out, torch.cat(few)), dtype
 print(ops.simd_level())
 """
 

@@ -123,7 +123,7 @@ class Aggregator {
   explicit Aggregator(const Aggregation& job)
       : job_(job),
         row_bytes_(job.columns * Matrix{nullptr, job.out_element, 0}.element_bytes()),
-        stream_(job.out_element == Element::kFloat && row_bytes_ % kLine == 0 &&
+        stream_(job.out_element != Element::kDouble && row_bytes_ % kLine == 0 &&
                 reinterpret_cast<uintptr_t>(job.out) % kLine == 0 &&
                 row_bytes_ * job.targets >= kStreamBytes),
         blocks_(blocks_of_work(job.indptr, job.targets, kBlock)) {}

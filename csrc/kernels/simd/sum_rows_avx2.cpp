@@ -70,12 +70,15 @@ struct Lanes {
     const __m256i upper = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, is_nan), 16);
     return _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1));
   }
-  PYG_BATCHGNN_INLINE void store_bfloat16(Bfloat16* at, V v) {
+  PYG_BATCHGNN_INLINE void store(Bfloat16* at, V v) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(at), to_bfloat16(v));
   }
-  PYG_BATCHGNN_INLINE void store_bfloat16_part(Bfloat16* at, int64_t count, V v) {
+  PYG_BATCHGNN_INLINE void stream(Bfloat16* at, V v) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(at), to_bfloat16(v));
+  }
+  PYG_BATCHGNN_INLINE void store_part(Bfloat16* at, int64_t count, V v) {
     Bfloat16 copy[kWidth];
-    store_bfloat16(copy, v);
+    store(copy, v);
     std::memcpy(at, copy, static_cast<size_t>(count) * sizeof(Bfloat16));
   }
 };

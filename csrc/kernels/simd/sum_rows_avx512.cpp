@@ -74,10 +74,13 @@ struct Lanes {
     rounded = _mm512_mask_or_epi32(rounded, is_nan, word, _mm512_set1_epi32(0x400000));
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
   }
-  PYG_BATCHGNN_INLINE void store_bfloat16(Bfloat16* at, V v) {
+  PYG_BATCHGNN_INLINE void store(Bfloat16* at, V v) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), to_bfloat16(v));
   }
-  PYG_BATCHGNN_INLINE void store_bfloat16_part(Bfloat16* at, int64_t count, V v) {
+  PYG_BATCHGNN_INLINE void stream(Bfloat16* at, V v) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(at), to_bfloat16(v));
+  }
+  PYG_BATCHGNN_INLINE void store_part(Bfloat16* at, int64_t count, V v) {
     _mm256_mask_storeu_epi16(at, part(count), to_bfloat16(v));
   }
 };

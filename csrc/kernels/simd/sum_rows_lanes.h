@@ -5,9 +5,9 @@
 // last one is not full it begins earlier and takes some columns twice: a masked one would reach beyond the
 // row, often into a line of memory that nobody has fetched. Only rows of less than a vector are masked.
 //
-// Lanes: V, kWidth, kVectors; zero, load<In>(at), load_part<In>(at, count), store(at, v), store_part, stream,
-// store_bf16(at, v), store_bf16_part, broadcast(a), subtract(a, b), multiply(a, b), multiply_add(a, b, c),
-// relu(a), gated(z, v).
+// Lanes: V, kWidth, kVectors; zero, load<In>(at), load_part<In>(at, count), store<Out>(at, v),
+// store_part<Out>(at, count, v), stream<Out>(at, v), broadcast(a), subtract(a, b), multiply(a, b),
+// multiply_add(a, b, c), relu(a), gated(z, v).
 
 constexpr int64_t kLine = 64;
 
@@ -71,7 +71,8 @@ struct Chunk {
     sum[N - 1] = Lanes::multiply_add(by, rest, sum[N - 1]);
   }
 
-  __attribute__((always_inline)) void store(float* to, bool stream, const typename Lanes::V (&sum)[N]) const {
+  template <class Out>
+  __attribute__((always_inline)) void store(Out* to, bool stream, const typename Lanes::V (&sum)[N]) const {
     if (stream) {
 #pragma GCC unroll 16
       for (int v = 0; v < N; ++v) Lanes::stream(to + v * Lanes::kWidth, sum[v]);
@@ -81,13 +82,6 @@ struct Chunk {
     for (int v = 0; v < N - 1; ++v) Lanes::store(to + v * Lanes::kWidth, sum[v]);
     if (masked()) return Lanes::store_part(to, last, sum[N - 1]);
     Lanes::store(to + tail(), sum[N - 1]);
-  }
-
-  __attribute__((always_inline)) void store(Bfloat16* to, const typename Lanes::V (&sum)[N]) const {
-#pragma GCC unroll 16
-    for (int v = 0; v < N - 1; ++v) Lanes::store_bfloat16(to + v * Lanes::kWidth, sum[v]);
-    if (masked()) return Lanes::store_bfloat16_part(to, last, sum[N - 1]);
-    Lanes::store_bfloat16(to + tail(), sum[N - 1]);
   }
 };
 
@@ -171,7 +165,7 @@ void sum_chunk(const SumRows<float>& task, Read read, int64_t column, int64_t la
     tally.add(r, sum);
     const int64_t at = r * task.columns + column;
     if (task.out_element == Element::kBfloat16) {
-      chunk.store(reinterpret_cast<Bfloat16*>(task.out) + at, sum);
+      chunk.store(reinterpret_cast<Bfloat16*>(task.out) + at, task.stream, sum);
     } else {
       chunk.store(reinterpret_cast<float*>(task.out) + at, task.stream, sum);
     }
