@@ -133,6 +133,7 @@ dist.init_process_group("ccl", store=dist.HashStore(), rank=0, world_size=1)
 value = torch.ones(3)
 dist.all_reduce(value)
 print(value.tolist())
+dist.destroy_process_group()  # else torch's threads may still hold tensors when Python ends, and it aborts
 """
 
 
