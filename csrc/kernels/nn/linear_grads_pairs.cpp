@@ -67,7 +67,8 @@ class PairBackward {
     scratch.grad.reserve(kListTerms * grad_stride_);
     scratch.turned.reserve(kListTerms * grad_stride_);
     scratch.lists.room(std::max(shape_.outputs, kListTerms));
-    scratch.x.reserve(kBlockTerms * x_stride(columns_));
+    const int64_t elements = kBlockTerms * x_stride(columns_);
+    std::fill_n(scratch.x.reserve(elements), elements, uint16_t{0});
     int64_t most_stride = 0;
     for (size_t t = 0; t < inputs_.size(); ++t) {
       if (wanted_.inputs[t] != nullptr) most_stride = std::max(most_stride, product_stride(t));
@@ -76,12 +77,14 @@ class PairBackward {
   }
 
   void part(int64_t begin, int64_t end, float* sums, Scratch& scratch) const {
-    std::fill_n(sums, part_elements(), 0.0f);
+    if (begin == end) std::fill_n(sums, part_elements(), 0.0f);
     for (int64_t row = begin; row < end; row += kGradBlockRows) {
       const int64_t rows = std::min(kGradBlockRows, end - row);
       read_grad(row, rows, scratch);
       foresee_block(row + kGradBlockRows, std::min(end, row + 2 * kGradBlockRows), scratch);
-      if (!wanted_.weights.empty() || wanted_.bias != nullptr) add_weight_grads(row, rows, sums, scratch);
+      if (!wanted_.weights.empty() || wanted_.bias != nullptr) {
+        add_weight_grads(row, rows, {sums, sum_stride(), row != begin}, scratch);
+      }
       write_input_grads(row, rows, scratch);
     }
   }
@@ -113,6 +116,13 @@ class PairBackward {
   int64_t group_columns(size_t t) const { return inputs_[t].columns / shape_.groups; }
   int64_t sum_stride() const { return block_stride<float>(columns_); }
   int64_t product_stride(size_t t) const { return block_stride<float>(group_columns(t)); }
+  // Where sums go, and whether to those that are there.
+  struct Sums {
+    float* at;
+    int64_t stride;
+    bool add;
+  };
+
   static int64_t x_stride(int64_t columns) { return block_stride<uint16_t>(columns); }
   float scale() const { return static_cast<float>(gradient_.scale); }
 
@@ -158,22 +168,22 @@ class PairBackward {
                  shape_.outputs, scratch.grad.data(), grad_stride_});
   }
 
-  // sums[o, :] += grad[i, o] * input[i, :] for the rows of the block, and the bias.
-  void add_weight_grads(int64_t begin, int64_t rows, float* sums, Scratch& scratch) const {
+  // sums[o, :] = grad[i, o] * input[i, :] for the rows of the block, and the bias; to what is there if `add`.
+  void add_weight_grads(int64_t begin, int64_t rows, const Sums& sums, Scratch& scratch) const {
     uint16_t* const turned = scratch.turned.data();
     pairs_.transpose(scratch.grad.data(), grad_stride_, shape_.outputs, turned);
     const PairLists lists = scratch.lists.room(shape_.outputs);
-    pairs_.list({turned, kListTerms, shape_.outputs, kListTerms, sums + shape_.outputs * sum_stride()},
-                lists);
+    pairs_.list(
+        {turned, kListTerms, shape_.outputs, kListTerms, sums.at + shape_.outputs * sums.stride, sums.add},
+        lists);
     if (wanted_.weights.empty()) return;
     const int64_t stride = x_stride(columns_), outputs = shape_.group_outputs();
     uint16_t* const x = scratch.x.data();
     for (int64_t group = 0; group < shape_.groups; ++group) {
       for (int64_t i = 0; i < rows; ++i) read_inputs(begin + i, group, x + i * stride);
       pairs_.fold(x, rows * stride);
-      std::fill_n(x + kListTerms * stride, stride, uint16_t{0});
       multiply({lists.starts + group * outputs, lists.terms, lists.values}, outputs, columns_, x, stride,
-               sums + group * outputs * sum_stride(), sum_stride(), scratch);
+               {sums.at + group * outputs * sums.stride, sums.stride, sums.add}, scratch);
     }
   }
 
@@ -184,13 +194,14 @@ class PairBackward {
       const LinearInput& input = inputs_[t];
       const int64_t columns = group_columns(t), first = group * columns;
       const char* const from = input.row(row) + first * element_bytes(input.element);
-      if (input.center == nullptr) {
-        round_row(from, input.element, columns, to + at);
-      } else {
+      if (input.center != nullptr) {
         round_centered(from, input.element, columns, input.center + first, to + at);
+      } else if (input.element == Element::kBFloat16) {
+        pairs_.copy(reinterpret_cast<const uint16_t*>(from), columns, to + at);
+      } else {
+        round_row(from, input.element, columns, to + at);
       }
     }
-    std::fill_n(to + at, x_stride(columns_) - at, uint16_t{0});
   }
 
   void round_centered(const char* from, Element element, int64_t columns, const double* center,
@@ -212,15 +223,15 @@ class PairBackward {
       const int64_t columns = group_columns(t), stride = product_stride(t);
       float* const product = scratch.product.data();
       for (int64_t group = 0; group < shape_.groups; ++group) {
-        std::fill_n(product, rows * stride, 0.0f);
         for (int64_t block = 0; block < group_blocks(); ++block) {
           const int64_t first = block * kListTerms, count = std::min(kListTerms, outputs - first);
           const PairLists lists = scratch.lists.room(rows);
-          pairs_.list({scratch.grad.data() + group * outputs + first, grad_stride_, rows, count, nullptr},
-                      lists);
+          pairs_.list(
+              {scratch.grad.data() + group * outputs + first, grad_stride_, rows, count, nullptr, false},
+              lists);
           const uint16_t* const x =
               weights_[t].data() + (group * group_blocks() + block) * kBlockTerms * x_stride(columns);
-          multiply(lists, rows, columns, x, x_stride(columns), product, stride, scratch);
+          multiply(lists, rows, columns, x, x_stride(columns), {product, stride, block != 0}, scratch);
         }
         write_rows(product, stride, t, group, begin, rows);
       }
@@ -242,7 +253,7 @@ class PairBackward {
   }
 
   void multiply(const PairLists& lists, int64_t rows, int64_t columns, const uint16_t* x, int64_t stride,
-                float* out, int64_t out_stride, Scratch& scratch) const {
+                const Sums& out, Scratch& scratch) const {
     const int64_t vectors = (columns + kWidth - 1) / kWidth;
     const int64_t pieces = (vectors + kCacheVectors - 1) / kCacheVectors;
     int64_t first = 0;
@@ -251,8 +262,8 @@ class PairBackward {
       const int64_t last = std::min(vectors, round_up(vectors * (piece + 1) / pieces, 2));
       if (first != last) {
         const int64_t here = std::min(columns, last * kWidth) - first * kWidth;
-        pairs_.multiply({lists, rows, here, x + first * kWidth, stride, out + first * kWidth, out_stride,
-                         &scratch.ahead});
+        pairs_.multiply({lists, rows, here, x + first * kWidth, stride, out.at + first * kWidth, out.stride,
+                         out.add, &scratch.ahead});
       }
       first = last;
     }

@@ -12,12 +12,17 @@ namespace pyg_batchgnn {
 constexpr int64_t kGradBlockRows = kWordBits;
 constexpr int64_t kPartRows = 512;  // fewest rows that are worth sums of their own
 constexpr int64_t kMostParts = 32;
+// Sums of a part are written, read and added up, which costs as much as hundreds of rows: beyond a few parts,
+// there is another one for so many further rows only.
+constexpr int64_t kFewParts = 8, kFurtherPartRows = 4096;
 
 struct Parts {
   int64_t rows, count;
 
   explicit Parts(int64_t all_rows)
-      : rows(all_rows), count(std::clamp<int64_t>(all_rows / kPartRows, 1, kMostParts)) {}
+      : rows(all_rows),
+        count(std::clamp<int64_t>(all_rows / kPartRows, 1,
+                                  std::min(kMostParts, kFewParts + all_rows / kFurtherPartRows))) {}
 
   int64_t begin(int64_t part) const {
     const int64_t blocks = (rows + kGradBlockRows - 1) / kGradBlockRows;

@@ -134,7 +134,7 @@ void list(const ListedRows& rows, const PairLists& lists) {
     const __m512i low = _mm512_maskz_loadu_epi16(low_bits, values);
     const __m512i high = _mm512_maskz_loadu_epi16(high_bits, values + 32);
     if (rows.totals != nullptr) {
-      __m512 total = _mm512_loadu_ps(rows.totals + r * kWidth);
+      __m512 total = rows.add ? _mm512_loadu_ps(rows.totals + r * kWidth) : _mm512_setzero_ps();
       total = _mm512_dpbf16_ps(_mm512_dpbf16_ps(total, bits_of(low), ones), bits_of(high), ones);
       _mm512_storeu_ps(rows.totals + r * kWidth, total);
     }
@@ -150,6 +150,19 @@ void list(const ListedRows& rows, const PairLists& lists) {
     lists.values[at] = 0;
     at += count & 1;
     lists.starts[r + 1] = static_cast<int32_t>(at);
+  }
+}
+
+// Short rows: a call of memcpy would cost more than it does. The last vector overlaps the one before, as
+// masked stores are slow.
+void copy(const uint16_t* from, int64_t count, uint16_t* to) {
+  if (count < kFold) {
+    const __mmask32 here = first_of(count);
+    return _mm512_mask_storeu_epi16(to, here, _mm512_maskz_loadu_epi16(here, from));
+  }
+  for (int64_t at = 0; at < count; at += kFold) {
+    const int64_t first = std::min(at, count - kFold);
+    _mm512_storeu_si512(to + first, _mm512_loadu_si512(from + first));
   }
 }
 
@@ -179,11 +192,11 @@ void multiply_columns(const ListProduct& p) {
     if (r % kRowsAtOnce == 0) p.ahead->fetch(kRowsAtOnce * kLinesPerRow);
     int64_t at = p.lists.starts[r];
     const int64_t end = p.lists.starts[r + 1];
-    if (at == end) continue;
+    if (at == end && p.add) continue;
     float* const out = p.out + r * p.out_stride;
     __m512 sum[C];
 #pragma GCC unroll 16
-    for (int c = 0; c < C; ++c) sum[c] = _mm512_loadu_ps(out + c * kWidth);
+    for (int c = 0; c < C; ++c) sum[c] = p.add ? _mm512_loadu_ps(out + c * kWidth) : _mm512_setzero_ps();
     // The next row's sums come from the second cache.
 #pragma GCC unroll 16
     for (int c = 0; c < C; ++c) __builtin_prefetch(out + p.out_stride + c * kWidth);
@@ -239,7 +252,7 @@ void round_rows(const float* from, int64_t count, float scale, uint16_t* to) {
   }
 }
 
-constexpr SparsePairKernels kKernels{&mask, &transpose, &list, &fold, &multiply, &round_rows};
+constexpr SparsePairKernels kKernels{&mask, &transpose, &list, &copy, &fold, &multiply, &round_rows};
 
 }  // namespace
 

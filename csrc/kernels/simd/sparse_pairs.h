@@ -26,7 +26,8 @@ struct PairLists {
 struct ListedRows {
   const uint16_t* values;
   int64_t stride, rows, terms;
-  float* totals;  // [rows, 16], what they sum to is added to; or null
+  float* totals;  // [rows, 16], for what they sum to; or null
+  bool add;       // to what is there
 };
 
 // A block of a gradient [rows, columns] with its zeros put in, rows up to kListTerms and columns up to the
@@ -41,8 +42,8 @@ struct MaskedPairs {
   int64_t out_stride;  // a multiple of kFold
 };
 
-// out[r, :] += sum over the list of r of value * x[term, :], in whole vectors of 16 columns, of which those
-// behind `columns` mean nothing. Row kListTerms of x is zero.
+// out[r, :] = sum over the list of r of value * x[term, :], to what is there where `add`; in whole vectors of
+// 16 columns, of which those behind `columns` mean nothing. Row kListTerms of x is zero.
 struct ListProduct {
   PairLists lists;
   int64_t rows, columns;  // at most 16 * kMostPairVectors
@@ -50,6 +51,7 @@ struct ListProduct {
   int64_t x_stride;
   float* out;
   int64_t out_stride;
+  bool add;
   Ahead* ahead;
 };
 
@@ -58,6 +60,7 @@ struct SparsePairKernels {
   // [kListTerms, stride], of which `columns` count, into [columns up to a multiple of kFold, kListTerms].
   void (*transpose)(const uint16_t* from, int64_t stride, int64_t columns, uint16_t* to);
   void (*list)(const ListedRows&, const PairLists&);
+  void (*copy)(const uint16_t* from, int64_t count, uint16_t* to);
   void (*fold)(uint16_t* rows, int64_t elements);
   void (*multiply)(const ListProduct&);
   void (*round)(const float* from, int64_t count, float scale, uint16_t* to);
