@@ -77,6 +77,9 @@ class Sampler {
     const int64_t* begin = scratch_.first.data() + 2 * (group - growth_.first());
     const int64_t* indptr = growth_.indptr();
     const int64_t base = indptr[group];
+    // Lists lie on pages of their own, and a prefetch waits until its page is found: so all are looked for at
+    // once, and what is picked from them is then prefetched without waiting.
+    for (int64_t i = 0; i < end - group; ++i) __builtin_prefetch(&graph_.indices[begin[2 * i]]);
     for (int64_t i = group; i < end; ++i, begin += 2) {
       pick(choose, fold(key, static_cast<uint64_t>(node[i])), begin[0], begin[1], indptr[i + 1] - indptr[i],
            graph_.indices, position + (indptr[i] - base));
