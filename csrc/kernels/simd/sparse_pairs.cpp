@@ -30,8 +30,8 @@ namespace {
 
 constexpr int64_t kWidth = 16;  // sums of a vector
 // Rows of a table lie on pages of their own, and a prefetch waits until its page is found: several are looked
-// for at a time.
-constexpr int64_t kLinesPerRow = 4, kRowsAtOnce = 8;
+// for at a time. With four lines a row the last rows of a block of the first layer would not be fetched.
+constexpr int64_t kLinesPerRow = 5, kRowsAtOnce = 8;
 
 __attribute__((always_inline)) inline __m512bh bits_of(__m512i pairs) {
   return reinterpret_cast<__m512bh>(pairs);
