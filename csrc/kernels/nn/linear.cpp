@@ -1,11 +1,13 @@
 #include "kernels/nn/linear.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/allocation.h"
 #include "kernels/nn/linear_moments.h"
 #include "kernels/nn/linear_operands.h"
+#include "kernels/nn/linear_zero_pairs.h"
 #include "kernels/nn/linear_zeros.h"
 #include "kernels/parallel.h"
 
@@ -61,6 +63,11 @@ class PackedWeight {
   Buffer<Value> panels_;
 };
 
+// What skips zeros: of elements, or of pairs.
+template <class Operands>
+using Skipping = std::conditional_t<std::is_same_v<Operands, Pairs>, SkippingPairs,
+                                    SkippingWeight<typename Operands::Sum>>;
+
 // One call's constants, and the work on one block of rows: tile by tile, or where an input has many zeros as
 // sums of the block's rows, which skip them.
 template <class Operands>
@@ -68,6 +75,7 @@ class Forward {
  public:
   using T = typename Operands::Sum;
   using Value = typename Operands::Value;
+  using Block = typename Skipping<Operands>::Block;
 
   Forward(const LinearShape& shape, const std::vector<LinearInput>& inputs,
           const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output)
@@ -80,7 +88,7 @@ class Forward {
         moments_(output.moments.mean != nullptr ? shape.rows : 0, kBlockRows, shape.outputs) {
     for (size_t t = 0; t < inputs.size(); ++t) {
       weights_.emplace_back(shape, weights[t], inputs[t].columns / shape.groups);
-      if constexpr (Operands::kSkipsZeros) skipping_.emplace_back(shape, inputs[t], weights[t]);
+      skipping_.emplace_back(shape, inputs[t], weights[t]);
     }
     // A panel's last vector may reach beyond the end.
     const int64_t room = shape.outputs + kernels_.panel;
@@ -96,7 +104,7 @@ class Forward {
     std::vector<Ahead::Row> next;
     Ahead ahead;
     Buffer<T> sums;  // of a tile, or of a block's rows
-    std::vector<RowBlock<T>> blocks;
+    std::vector<Block> blocks;
   };
 
   // Takes all memory beforehand: how much is held at a time then does not depend on when threads begin.
@@ -131,7 +139,7 @@ class Forward {
       }
     }
     const bool whole = measures() || std::any_of(scratch.blocks.begin(), scratch.blocks.end(),
-                                                 [](const RowBlock<T>& read) { return read.rows != 0; });
+                                                 [](const Block& read) { return read.rows != 0; });
     for (int64_t group = 0; group < shape_.groups; ++group) {
       if (whole) {
         rows(group, begin, end - begin, scratch);
@@ -154,7 +162,7 @@ class Forward {
     scratch.values.resize(inputs_.size() * kBlockRows);
     for (size_t t = 0; t < inputs_.size(); ++t) {
       const Value** const values = scratch.values.data() + t * kBlockRows;
-      if (Operands::kSkipsZeros && read_zeros(t, begin, end, scratch)) continue;
+      if (read_zeros(t, begin, end, scratch)) continue;
       Operands::rows(shape_, inputs_[t], begin, end, scratch.converted[t].data(), values);
       for (int64_t i = end - begin; i < kBlockRows; ++i) values[i] = values[0];
     }
@@ -162,11 +170,10 @@ class Forward {
 
   // Whether products skip the zeros of these rows of an input, which are then read; else no row is.
   bool read_zeros(size_t t, int64_t begin, int64_t end, Scratch& scratch) const {
-    RowBlock<T>& block = scratch.blocks[t];
+    Block& block = scratch.blocks[t];
     block.rows = 0;
     if (!skipping_[t].worthwhile()) return false;
-    read_block(inputs_[t], shape_.compute, begin, end, block);
-    if (block.sparse) return true;
+    if (skipping_[t].read(inputs_[t], shape_.compute, begin, end, block)) return true;
     block.rows = 0;
     return false;
   }
@@ -191,7 +198,7 @@ class Forward {
     const int64_t outputs = shape_.group_outputs(), stride = sums_stride();
     T* const sums = scratch.sums.data();
     for (size_t t = 0; t < inputs_.size(); ++t) {
-      if (t < scratch.blocks.size() && scratch.blocks[t].rows != 0) {
+      if (scratch.blocks[t].rows != 0) {
         if (t == 0) std::fill_n(sums, rows * stride, T{0});
         skipping_[t].add(group, scratch.blocks[t], sums, stride, scratch.ahead);
         continue;
@@ -245,7 +252,7 @@ class Forward {
   const Dropout dropout_;
   const BlockMoments moments_;
   std::vector<PackedWeight<Operands>> weights_;
-  std::vector<SkippingWeight<T>> skipping_;  // none where zeros are not skipped
+  std::vector<Skipping<Operands>> skipping_;
   Buffer<T> bias_;
 };
 

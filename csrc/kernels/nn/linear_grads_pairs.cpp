@@ -10,27 +10,14 @@
 #include "kernels/nn/linear_normed.h"
 #include "kernels/nn/linear_operands.h"
 #include "kernels/nn/linear_parts.h"
+#include "kernels/nn/pair_lists.h"
 #include "kernels/parallel.h"
-#include "kernels/simd/sparse_pairs.h"
 
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kWidth = 16;                   // sums of a vector
-constexpr int64_t kCacheVectors = 14;            // of a block of kListTerms rows that stay in the first cache
-constexpr int64_t kBlockTerms = kListTerms + 1;  // the last one is zero
+constexpr int64_t kWidth = 16;  // sums of a vector
 static_assert(kGradBlockRows == kListTerms);
-
-struct Lists {
-  Buffer<int32_t> starts;
-  Buffer<uint8_t> terms;
-  Buffer<uint16_t> values;
-
-  PairLists room(int64_t rows) {
-    const int64_t most = (rows + 1) * kListTerms;
-    return {starts.reserve(rows + 1), terms.reserve(most), values.reserve(most)};
-  }
-};
 
 class PairBackward {
  public:
@@ -182,8 +169,9 @@ class PairBackward {
     for (int64_t group = 0; group < shape_.groups; ++group) {
       for (int64_t i = 0; i < rows; ++i) read_inputs(begin + i, group, x + i * stride);
       pairs_.fold(x, rows * stride);
-      multiply({lists.starts + group * outputs, lists.terms, lists.values}, outputs, columns_, x, stride,
-               {sums.at + group * outputs * sums.stride, sums.stride, sums.add}, scratch);
+      const PairLists own = {lists.starts + group * outputs, lists.terms, lists.values};
+      multiply_lists({own, outputs, columns_, x, stride, sums.at + group * outputs * sums.stride, sums.stride,
+                      sums.add, &scratch.ahead});
     }
   }
 
@@ -231,7 +219,8 @@ class PairBackward {
               lists);
           const uint16_t* const x =
               weights_[t].data() + (group * group_blocks() + block) * kBlockTerms * x_stride(columns);
-          multiply(lists, rows, columns, x, x_stride(columns), {product, stride, block != 0}, scratch);
+          multiply_lists(
+              {lists, rows, columns, x, x_stride(columns), product, stride, block != 0, &scratch.ahead});
         }
         write_rows(product, stride, t, group, begin, rows);
       }
@@ -249,23 +238,6 @@ class PairBackward {
       }
       for (int64_t c = 0; c < columns; ++c) product[c] *= scale();
       kernels_.write(product, columns, inputs_[t].element, to);
-    }
-  }
-
-  void multiply(const PairLists& lists, int64_t rows, int64_t columns, const uint16_t* x, int64_t stride,
-                const Sums& out, Scratch& scratch) const {
-    const int64_t vectors = (columns + kWidth - 1) / kWidth;
-    const int64_t pieces = (vectors + kCacheVectors - 1) / kCacheVectors;
-    int64_t first = 0;
-    for (int64_t piece = 0; piece < pieces; ++piece) {
-      // Two vectors are folded together.
-      const int64_t last = std::min(vectors, round_up(vectors * (piece + 1) / pieces, 2));
-      if (first != last) {
-        const int64_t here = std::min(columns, last * kWidth) - first * kWidth;
-        pairs_.multiply({lists, rows, here, x + first * kWidth, stride, out.at + first * kWidth, out.stride,
-                         out.add, &scratch.ahead});
-      }
-      first = last;
     }
   }
 

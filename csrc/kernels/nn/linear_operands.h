@@ -27,7 +27,6 @@ template <class T>
 struct Elements {
   using Sum = T;
   using Value = T;
-  static constexpr bool kSkipsZeros = true;
 
   static int64_t terms(int64_t columns) { return columns; }
 
@@ -87,7 +86,6 @@ inline void round_row(const char* from, Element element, int64_t columns, uint16
 struct Pairs {
   using Sum = float;
   using Value = uint32_t;
-  static constexpr bool kSkipsZeros = false;  // a pair is seldom zero as a whole
 
   static int64_t terms(int64_t columns) { return (columns + 1) / 2; }
 

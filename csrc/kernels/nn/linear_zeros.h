@@ -16,6 +16,8 @@ namespace pyg_batchgnn {
 template <class T>
 class SkippingWeight {
  public:
+  using Block = RowBlock<T>;
+
   SkippingWeight(const LinearShape& shape, const LinearInput& input, const LinearWeight& weight)
       : outputs_(shape.group_outputs()),
         columns_(input.columns / shape.groups),
@@ -40,6 +42,12 @@ class SkippingWeight {
   }
 
   bool worthwhile() const { return worthwhile_; }
+
+  // Whether zeros of these rows are skipped; they are read then.
+  bool read(const LinearInput& input, Element compute, int64_t begin, int64_t end, Block& block) const {
+    read_block(input, compute, begin, end, block);
+    return block.sparse;
+  }
 
   // sums[i, :] += sum over the non-zeros k of x[i, k] * weight[:, k].
   void add(int64_t group, const RowBlock<T>& x, T* sums, int64_t sums_stride, Ahead& ahead) const {
