@@ -143,10 +143,30 @@ def test_rows_two_by_two(rows: int, outputs: int, dtype: torch.dtype) -> None:
     assert all(torch.equal(y, ops.linear([x], [weight], threads=threads)) for threads in (2, 3, 4))
 
 
+@pytest.mark.parametrize("columns", [1, 64, 65, 130, 256])
+@pytest.mark.parametrize("outputs", [1, 17, 96, 300])
+@pytest.mark.parametrize("second", [None, 0.0, 0.9])
+def test_pairs_of_many_rows(outputs: int, columns: int, second: float | None) -> None:
+    """In bfloat16: rows with no, one, an odd number and all of their elements, beside inputs of all kinds."""
+    inputs, weights = make_inputs(Zeros(1100, outputs, columns, 0.8, second=second), torch.bfloat16)
+    inputs[0][7] = 0
+    inputs[0][8, 1:] = 0
+    inputs[0][9] = 1.5
+    y, _, _ = run(inputs, weights, 1, threads=1)
+    wanted = sum(x.double() @ w.double().t() for x, w in zip(inputs, weights, strict=True))
+    assert distance(y, wanted) < TOLERANCE[torch.bfloat16]
+    assert all(torch.equal(y, run(inputs, weights, 1, threads=threads)[0]) for threads in (2, 3, 4))
+    reversed_ = run(inputs[::-1], weights[::-1], 1)[0]
+    assert distance(reversed_, wanted) < TOLERANCE[torch.bfloat16]
+
+
+@pytest.mark.parametrize(("rows", "dtype"), [(200, torch.float32), (1100, torch.bfloat16)])
 @pytest.mark.parametrize("bad", [float("inf"), float("nan")])
-def test_weights_that_are_not_finite_meet_zeros_as_in_torch(bad: float) -> None:
-    x = torch.randn(200, 64).relu()
-    weight = torch.randn(70, 64)
+def test_weights_that_are_not_finite_meet_zeros_as_in_torch(
+    bad: float, rows: int, dtype: torch.dtype
+) -> None:
+    x = torch.nn.functional.dropout(torch.randn(rows, 64).relu(), 0.5).to(dtype)
+    weight = torch.randn(70, 64).to(dtype)
     weight[5, 3] = bad
     y, wanted = ops.linear([x], [weight]), x @ weight.t()
     assert torch.equal(y.isnan(), wanted.isnan()) and torch.equal(y.isinf(), wanted.isinf())
