@@ -58,6 +58,7 @@ def misbehave(how: str, comm: Communicator, other: Communicator, timeout: float)
     elif how == "stopped in the middle":
         threading.Timer(0.05, stop_for_good).start()
     elif how == "interrupted in the middle":
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
         threading.Timer(0.05, signal.raise_signal, [signal.SIGINT]).start()
     elif how != "leave":
         raise AssertionError(how)

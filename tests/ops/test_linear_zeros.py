@@ -160,6 +160,15 @@ def test_pairs_of_many_rows(outputs: int, columns: int, second: float | None) ->
     assert distance(reversed_, wanted) < TOLERANCE[torch.bfloat16]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_no_outputs_leave_gradients_of_zero(dtype: torch.dtype) -> None:
+    before = torch.full((9, 8), 3.0).to(dtype).requires_grad_()
+    ops.linear([before], [torch.ones(5, 8).to(dtype)]).sum().backward()  # leaves something in memory
+    x = torch.randn(9, 8).to(dtype).requires_grad_()
+    ops.linear([x], [torch.empty(0, 8, dtype=dtype)]).sum().backward()
+    assert x.grad is not None and torch.equal(x.grad, torch.zeros_like(x))
+
+
 @pytest.mark.parametrize(("rows", "dtype"), [(200, torch.float32), (1100, torch.bfloat16)])
 @pytest.mark.parametrize("bad", [float("inf"), float("nan")])
 def test_weights_that_are_not_finite_meet_zeros_as_in_torch(

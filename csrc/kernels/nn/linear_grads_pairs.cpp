@@ -211,6 +211,7 @@ class PairBackward {
       const int64_t columns = group_columns(t), stride = product_stride(t);
       float* const product = scratch.product.data();
       for (int64_t group = 0; group < shape_.groups; ++group) {
+        if (outputs == 0) std::fill_n(product, rows * stride, 0.0f);  // no block writes
         for (int64_t block = 0; block < group_blocks(); ++block) {
           const int64_t first = block * kListTerms, count = std::min(kListTerms, outputs - first);
           const PairLists lists = scratch.lists.room(rows);
