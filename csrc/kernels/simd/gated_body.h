@@ -6,7 +6,7 @@
 
 constexpr int64_t kLinesPerColumn = 8;
 
-// *first += all lanes of a, and unless it is the same, *second += those of b.
+// *first += all lanes of a and *second += those of b, which are two numbers.
 template <class T>
 PYG_BATCHGNN_INLINE void add_lanes(typename Lanes<T>::Vector a, typename Lanes<T>::Vector b, T* first,
                                    T* second) {
@@ -21,14 +21,24 @@ PYG_BATCHGNN_INLINE void add_lanes(typename Lanes<T>::Vector a, typename Lanes<T
     }
   }
   *first += lanes[0][0];
-  if (second != first) *second += lanes[1][0];
+  *second += lanes[1][0];
 }
+
+// Dot products whose lanes are still to be added up. They wait in registers until the next ones are under way:
+// the additions are a chain that would keep multiplications behind it out of the processor's window.
+template <class T>
+struct WaitingDots {
+  typename Lanes<T>::Vector first, second;
+  T *first_to, *second_to;
+
+  __attribute__((always_inline)) void add_up() const { add_lanes<T>(first, second, first_to, second_to); }
+};
 
 // C vectors of kRows rows of the gradient, which meet one column's sums and weights in registers.
 template <class T, int C, int kRows>
 PYG_BATCHGNN_INLINE void gated_rows(const GatedProducts<T>& p, const int64_t (&rows)[kRows], int64_t first,
                                     int64_t column, const typename Lanes<T>::Vector* weight,
-                                    typename Lanes<T>::Vector* sum) {
+                                    typename Lanes<T>::Vector* sum, WaitingDots<T>& waiting, T* nobody) {
   using L = Lanes<T>;
   const T* grad[kRows];
   typename L::Vector input[kRows], dot[kRows];
@@ -47,15 +57,19 @@ PYG_BATCHGNN_INLINE void gated_rows(const GatedProducts<T>& p, const int64_t (&r
       sum[c] = L::fma(input[r], values, sum[c]);
       dot[r] = L::fma(values, weight[c], dot[r]);
     }
+    if (kRows == 2 && c == (C - 1) / 2) waiting.add_up();
   }
   T* const dots = p.dots + column * kWordBits;
-  add_lanes<T>(dot[0], dot[kRows - 1], dots + rows[0], dots + rows[kRows - 1]);
+  if constexpr (kRows == 1) return add_lanes<T>(dot[0], dot[0], dots + rows[0], nobody);
+  waiting = {dot[0], dot[kRows - 1], dots + rows[0], dots + rows[kRows - 1]};
 }
 
 // Rows go by two by two: that hides the additions' latency.
 template <class T, int C>
 void gated_columns(const GatedProducts<T>& p, int64_t first) {
   using L = Lanes<T>;
+  T nobody[2] = {};
+  WaitingDots<T> waiting{L::zero(), L::zero(), nobody, nobody + 1};
   for (int64_t column = 0; column < p.columns; ++column) {
     uint64_t word = p.words[column];
     p.ahead->fetch(kLinesPerColumn);
@@ -75,13 +89,14 @@ void gated_columns(const GatedProducts<T>& p, int64_t first) {
     while ((word & (word - 1)) != 0) {
       const int64_t one = std::countr_zero(word);
       word &= word - 1;
-      gated_rows<T, C, 2>(p, {one, std::countr_zero(word)}, first, column, weight, sum);
+      gated_rows<T, C, 2>(p, {one, std::countr_zero(word)}, first, column, weight, sum, waiting, nobody);
       word &= word - 1;
     }
-    if (word != 0) gated_rows<T, C, 1>(p, {std::countr_zero(word)}, first, column, weight, sum);
+    if (word != 0) gated_rows<T, C, 1>(p, {std::countr_zero(word)}, first, column, weight, sum, waiting, nobody);
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) L::store(to + c * L::kWidth, sum[c]);
   }
+  waiting.add_up();
 }
 
 template <class T, int... C>

@@ -62,7 +62,7 @@ struct Lanes<float> {
     const __m128 half = _mm_add_ps(_mm256_castps256_ps128(both), _mm256_extractf128_ps(both, 1));
     const __m128 sum = _mm_add_ps(half, _mm_movehl_ps(half, half));
     *first += _mm_cvtss_f32(sum);
-    if (second != first) *second += _mm_cvtss_f32(_mm_movehdup_ps(sum));
+    *second += _mm_cvtss_f32(_mm_movehdup_ps(sum));
   }
 };
 

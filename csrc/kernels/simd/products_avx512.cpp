@@ -5,6 +5,7 @@
 // GCC 12's own header initialises a variable with itself.
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
 #include <immintrin.h>
@@ -63,7 +64,7 @@ struct Lanes<float> {
     const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(both), _mm512_extractf32x8_ps(both, 1));
     const __m128 sum = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
     *first += _mm_cvtss_f32(sum);
-    if (second != first) *second += _mm_cvtss_f32(_mm_movehdup_ps(sum));
+    *second += _mm_cvtss_f32(_mm_movehdup_ps(sum));
   }
   // As to_bfloat16 does, in the upper half of each lane.
   PYG_BATCHGNN_INLINE __m512i rounded(Vector a) {
@@ -109,7 +110,7 @@ struct Lanes<double> {
     const __m256d half = _mm256_add_pd(_mm512_castpd512_pd256(both), _mm512_extractf64x4_pd(both, 1));
     const __m128d sum = _mm_add_pd(_mm256_castpd256_pd128(half), _mm256_extractf128_pd(half, 1));
     *first += _mm_cvtsd_f64(sum);
-    if (second != first) *second += _mm_cvtsd_f64(_mm_unpackhi_pd(sum, sum));
+    *second += _mm_cvtsd_f64(_mm_unpackhi_pd(sum, sum));
   }
 };
 
