@@ -1,5 +1,6 @@
 #include <string>
 
+#include "bindings/elements.h"
 #include "bindings/operators.h"
 #include "kernels/nn/aggregate.h"
 #include "kernels/nn/degrees.h"
@@ -14,19 +15,6 @@ using Optional = std::optional<Tensor>;
 
 constexpr int64_t kNarrow = int64_t{1} << 31;  // counts below this need 32 bits
 
-Element element_of(ScalarType dtype) {
-  switch (dtype) {
-    case ScalarType::Double:
-      return Element::kDouble;
-    case ScalarType::Half:
-      return Element::kHalf;
-    case ScalarType::BFloat16:
-      return Element::kBfloat16;
-    default:
-      return Element::kFloat;
-  }
-}
-
 Matrix matrix(const Tensor& tensor) {
   return {tensor.const_data_ptr(), element_of(tensor.scalar_type()), tensor.stride(0)};
 }
@@ -36,13 +24,6 @@ Integers integers(const Optional& tensor) { return tensor.has_value() ? integers
 
 const void* pointer(const Optional& tensor) {
   return tensor.has_value() ? tensor->const_data_ptr() : nullptr;
-}
-
-Tensor new_tensor(const std::vector<int64_t>& sizes, ScalarType dtype) {
-  int64_t count = 1;
-  for (const int64_t size : sizes) count *= size;
-  const int64_t bytes = count * Matrix{nullptr, element_of(dtype), 0}.element_bytes();
-  return adopt_block(allocate_block(static_cast<size_t>(bytes)), sizes, dtype);
 }
 
 MaxJob max_job(const Tensor& x, const Tensor& indptr, const Tensor& indices, const Optional& row) {
@@ -127,7 +108,7 @@ std::tuple<Tensor, Tensor> aggregate_normed_grads(const Tensor& grad, const Tens
        .self_scale_each = self_scale.numel() != 1,
        .gradient = {data<float>(x), data<float>(columns), static_cast<double*>(sums.mutable_data_ptr())},
        .out = out.mutable_data_ptr(),
-       .out_element = Element::kFloat},
+       .out_element = Element::kFloat32},
       threads);
   return {out, sums};
 }

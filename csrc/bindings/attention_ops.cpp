@@ -1,26 +1,11 @@
 #include <algorithm>
-#include <stdexcept>
 
+#include "bindings/elements.h"
 #include "bindings/operators.h"
 #include "kernels/nn/attention.h"
 
 namespace pyg_batchgnn {
 namespace {
-
-Element element_of(ScalarType type) {
-  switch (type) {
-    case ScalarType::Float:
-      return Element::kFloat;
-    case ScalarType::Half:
-      return Element::kHalf;
-    case ScalarType::BFloat16:
-      return Element::kBfloat16;
-    case ScalarType::Double:
-      return Element::kDouble;
-    default:
-      throw std::invalid_argument("attention: not a floating-point type");
-  }
-}
 
 const void* pointer(const std::optional<Tensor>& tensor) {
   return tensor.has_value() ? tensor->const_data_ptr() : nullptr;
@@ -45,7 +30,7 @@ struct Result {
 };
 
 Result make_result(const std::vector<int64_t>& sizes, ScalarType type) {
-  int64_t bytes = Matrix{nullptr, element_of(type), 0}.element_bytes();
+  int64_t bytes = element_bytes(element_of(type));
   for (const int64_t size : sizes) bytes *= size;
   void* const block = allocate_block(static_cast<size_t>(std::max<int64_t>(1, bytes)));
   return {adopt_block(block, sizes, type), block};

@@ -1,8 +1,10 @@
-// The type of a tensor's elements as the kernels of dense layers name it.
+// The type of a tensor's elements as kernels name it, and new tensors for their results.
 #pragma once
 
+#include <algorithm>
+
 #include "bindings/tensors.h"
-#include "kernels/simd/products.h"
+#include "kernels/element.h"
 
 namespace pyg_batchgnn {
 
@@ -17,6 +19,13 @@ inline Element element_of(ScalarType dtype) {
     default:
       return Element::kFloat32;
   }
+}
+
+// With memory as it is.
+inline Tensor new_tensor(const std::vector<int64_t>& sizes, ScalarType dtype) {
+  int64_t bytes = element_bytes(element_of(dtype));
+  for (const int64_t size : sizes) bytes *= size;
+  return adopt_block(allocate_block(static_cast<size_t>(std::max<int64_t>(bytes, 1))), sizes, dtype);
 }
 
 }  // namespace pyg_batchgnn

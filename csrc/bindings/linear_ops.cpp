@@ -9,13 +9,6 @@
 namespace pyg_batchgnn {
 namespace {
 
-Tensor new_tensor(const std::vector<int64_t>& sizes, ScalarType dtype) {
-  int64_t count = 1;
-  for (const int64_t size : sizes) count *= size;
-  const auto bytes = static_cast<size_t>(count) * static_cast<size_t>(element_bytes(element_of(dtype)));
-  return adopt_block(allocate_block(std::max<size_t>(bytes, 1)), sizes, dtype);
-}
-
 std::vector<LinearInput> inputs_of(const std::vector<Tensor>& tensors,
                                    const std::vector<std::optional<Tensor>>& rows) {
   std::vector<LinearInput> inputs;

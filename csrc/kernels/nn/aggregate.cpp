@@ -37,7 +37,7 @@ class Lookup {
  public:
   explicit Lookup(const Aggregation& job)
       : job_(job),
-        ahead_(std::clamp<int64_t>(kBytesAhead / std::max<int64_t>(1, job.columns * job.x.element_bytes()), 2,
+        ahead_(std::clamp<int64_t>(kBytesAhead / std::max<int64_t>(1, job.x.row_bytes(job.columns)), 2,
                                    kMostAhead)) {
     weight_.fill(1);
   }
@@ -122,8 +122,8 @@ class Aggregator {
  public:
   explicit Aggregator(const Aggregation& job)
       : job_(job),
-        row_bytes_(job.columns * Matrix{nullptr, job.out_element, 0}.element_bytes()),
-        stream_(job.out_element != Element::kDouble && row_bytes_ % kLine == 0 &&
+        row_bytes_(job.columns * element_bytes(job.out_element)),
+        stream_(job.out_element != Element::kFloat64 && row_bytes_ % kLine == 0 &&
                 reinterpret_cast<uintptr_t>(job.out) % kLine == 0 &&
                 row_bytes_ * job.targets >= kStreamBytes),
         blocks_(blocks_of_work(job.indptr, job.targets, kBlock)) {}
@@ -136,7 +136,7 @@ class Aggregator {
   }
 
  private:
-  static constexpr Element kSum = std::is_same_v<A, double> ? Element::kDouble : Element::kFloat;
+  static constexpr Element kSum = std::is_same_v<A, double> ? Element::kFloat64 : Element::kFloat32;
 
   bool is_hub(int64_t i) const { return job_.indptr[i + 1] - job_.indptr[i] > kPiece; }
 
@@ -264,7 +264,7 @@ class Aggregator {
 void aggregate(const Aggregation& job, int64_t threads) {
   if (job.gradient.x != nullptr) std::fill_n(job.gradient.sums, 2 * job.columns, 0.0);
   if (job.targets == 0 || job.columns == 0) return;
-  if (job.out_element == Element::kDouble) {
+  if (job.out_element == Element::kFloat64) {
     Aggregator<double>(job).run(threads);
   } else {
     Aggregator<float>(job).run(threads);

@@ -11,7 +11,7 @@
 namespace pyg_batchgnn {
 namespace {
 
-size_t wide_size(Element type) { return type == Element::kDouble ? sizeof(double) : sizeof(float); }
+size_t wide_size(Element type) { return type == Element::kFloat64 ? sizeof(double) : sizeof(float); }
 
 AttentionWeights weights_of(const AttentionInput& input) {
   const Dropout dropout(input.dropout.key, input.dropout.drop);
@@ -23,9 +23,8 @@ AttentionWeights weights_of(const AttentionInput& input) {
 // them: then its lines need not be read first.
 bool writes_past_caches(const AttentionInput& input, const AttentionResult& result) {
   constexpr int64_t kLine = 64, kLarge = 16 << 20;
-  const Matrix row{nullptr, result.out_type, 0};
-  if (row.element_bytes() == 2) return false;
-  const int64_t bytes = input.model.heads * input.rows.columns * row.element_bytes();
+  if (element_bytes(result.out_type) == 2) return false;
+  const int64_t bytes = input.model.heads * input.rows.columns * element_bytes(result.out_type);
   return bytes % kLine == 0 && input.edges.targets * bytes >= kLarge &&
          reinterpret_cast<uintptr_t>(result.out) % kLine == 0;
 }
@@ -45,7 +44,7 @@ void add_parts(const void* parts, int64_t blocks, int64_t count, void* total) {
 void add_weight_grads(Element type, const char* parts, int64_t blocks, int64_t count,
                       const AttentionGrads& grads) {
   const size_t half = static_cast<size_t>(count) * wide_size(type);
-  if (type == Element::kDouble) {
+  if (type == Element::kFloat64) {
     add_parts<double>(parts, blocks, count, grads.source_weight);
     add_parts<double>(parts + half, blocks, count, grads.target_weight);
   } else {

@@ -9,7 +9,7 @@ constexpr int64_t kBlocks = 256;  // wanted of a minibatch; more threads than th
 constexpr int64_t kFewestRows = 64, kMostRows = 1024;
 constexpr int64_t kEntries = 8192;  // their lists stay in the second cache
 
-int64_t wide_size(Element type) { return type == Element::kDouble ? 8 : 4; }
+int64_t wide_size(Element type) { return type == Element::kFloat64 ? 8 : 4; }
 
 }  // namespace
 
@@ -123,7 +123,7 @@ SourceBlocks::SourceBlocks(const AttentionInput& input, const AttentionUpstream&
       transpose_(transpose),
       grad_(static_cast<const char*>(upstream.grad)),
       pairs_(static_cast<const char*>(pairs)),
-      grad_bytes_(input.model.heads * input.rows.columns * Matrix{nullptr, upstream.type, 0}.element_bytes()),
+      grad_bytes_(input.model.heads * input.rows.columns * element_bytes(upstream.type)),
       pair_bytes_(2 * input.model.heads * wide_size(input.rows.table.element)),
       blocks_(transpose.ptr, transpose.sources),
       lists_(static_cast<size_t>(threads)) {}

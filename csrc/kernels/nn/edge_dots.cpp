@@ -30,9 +30,9 @@ A dot(const In* x, const Grad* grad, int64_t columns) {
 template <class Body>
 void with_types(const EdgeDots& job, const Body& body) {
   with_element(job.x.element, [&](auto in) {
-    if (job.grad.element == Element::kDouble) {
+    if (job.grad.element == Element::kFloat64) {
       body(in, double{});
-    } else if (job.grad.element == Element::kBfloat16) {
+    } else if (job.grad.element == Element::kBFloat16) {
       body(in, Bfloat16{});
     } else {
       body(in, float{});

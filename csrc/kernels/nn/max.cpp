@@ -84,9 +84,9 @@ void gather_chunk(const MaxJob& job, const Matrix& x, const Matrix& share, int64
 template <class Body>
 void with_elements(Element in, Element out, const Body& body) {
   with_element(in, [&](auto x) {
-    if (out == Element::kDouble) {
+    if (out == Element::kFloat64) {
       body(x, double{});
-    } else if (out == Element::kBfloat16) {
+    } else if (out == Element::kBFloat16) {
       body(x, Bfloat16{});
     } else {
       body(x, float{});

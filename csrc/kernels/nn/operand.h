@@ -3,23 +3,20 @@
 
 #include <cstdint>
 
+#include "kernels/element.h"
 #include "kernels/nn/bfloat16.h"
 #include "kernels/nn/half.h"
 
 namespace pyg_batchgnn {
 
-enum class Element { kFloat, kDouble, kHalf, kBfloat16 };
-
 // Rows of `columns` numbers, `stride` elements apart.
 struct Matrix {
   const void* data = nullptr;
-  Element element = Element::kFloat;
+  Element element = Element::kFloat32;
   int64_t stride = 0;
 
-  int64_t element_bytes() const {
-    return element == Element::kDouble ? 8 : element == Element::kFloat ? 4 : 2;
-  }
-  const char* row(int64_t i) const { return static_cast<const char*>(data) + i * stride * element_bytes(); }
+  int64_t row_bytes(int64_t columns) const { return columns * element_bytes(element); }
+  const char* row(int64_t i) const { return static_cast<const char*>(data) + row_bytes(i * stride); }
 };
 
 // int32 or int64; false where there are none.
@@ -38,13 +35,13 @@ struct Integers {
 template <class Body>
 void with_element(Element element, const Body& body) {
   switch (element) {
-    case Element::kFloat:
+    case Element::kFloat32:
       return body(float{});
-    case Element::kDouble:
+    case Element::kFloat64:
       return body(double{});
-    case Element::kHalf:
+    case Element::kFloat16:
       return body(Half{});
-    case Element::kBfloat16:
+    case Element::kBFloat16:
       return body(Bfloat16{});
   }
 }

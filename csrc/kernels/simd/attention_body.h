@@ -150,7 +150,7 @@ void forward_targets(const AttentionForward& task, const AttentionBlock& block) 
   const int64_t H = of.heads, K = of.columns;
   const Place<Sum> at(block.scratch, longest_list(block), of);
   const int64_t ahead = rows_ahead(K * static_cast<int64_t>(sizeof(T)));
-  const bool direct = task.out_type == Element::kFloat || task.out_type == Element::kDouble;
+  const bool direct = task.out_type == Element::kFloat32 || task.out_type == Element::kFloat64;
   const int64_t out_size = direct ? sizeof(Sum) : 2;
   for (int64_t d = 0; d < block.targets; ++d) {
     const Target<T> target(block, d);
@@ -213,7 +213,7 @@ void backward_targets(const AttentionBackward& task, const AttentionBlock& block
   const int64_t H = of.heads, K = of.columns;
   const Place<Sum> at(block.scratch, longest_list(block), of);
   const int64_t ahead = rows_ahead(K * static_cast<int64_t>(sizeof(T)));
-  const bool narrow = task.grad_type == Element::kBfloat16;
+  const bool narrow = task.grad_type == Element::kBFloat16;
   const int64_t grad_size = narrow ? 2 : sizeof(Sum);
   auto* const source_weight = static_cast<Sum*>(task.partial);
   for (int64_t d = 0; d < block.targets; ++d) {
@@ -245,7 +245,7 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
   const AttentionWeights& of = task.weights;
   const int64_t H = of.heads, K = of.columns;
   const Place<Sum> at(block.scratch, 0, of);
-  const bool narrow = task.out_type == Element::kBfloat16;
+  const bool narrow = task.out_type == Element::kBFloat16;
   const int64_t out_size = narrow ? 2 : sizeof(Sum);
   const auto* const source_weight = static_cast<const Sum*>(of.source);
   const auto* const target_weight = static_cast<const Sum*>(of.target);
@@ -273,39 +273,39 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
 
 void forward_block(Element type, const AttentionForward& task, const AttentionBlock& block) {
   switch (type) {
-    case Element::kFloat:
+    case Element::kFloat32:
       return forward_targets<float>(task, block);
-    case Element::kHalf:
+    case Element::kFloat16:
       return forward_targets<Half>(task, block);
-    case Element::kBfloat16:
+    case Element::kBFloat16:
       return forward_targets<Bfloat16>(task, block);
-    case Element::kDouble:
+    case Element::kFloat64:
       return forward_targets<double>(task, block);
   }
 }
 
 void backward_block(Element type, const AttentionBackward& task, const AttentionBlock& block) {
   switch (type) {
-    case Element::kFloat:
+    case Element::kFloat32:
       return backward_targets<float>(task, block);
-    case Element::kHalf:
+    case Element::kFloat16:
       return backward_targets<Half>(task, block);
-    case Element::kBfloat16:
+    case Element::kBFloat16:
       return backward_targets<Bfloat16>(task, block);
-    case Element::kDouble:
+    case Element::kFloat64:
       return backward_targets<double>(task, block);
   }
 }
 
 void input_grad_block(const AttentionInputGrad& task, const AttentionSources& block) {
   switch (task.grad_type) {
-    case Element::kFloat:
+    case Element::kFloat32:
       return input_grads<float>(task, block);
-    case Element::kBfloat16:
+    case Element::kBFloat16:
       return input_grads<Bfloat16>(task, block);
-    case Element::kDouble:
+    case Element::kFloat64:
       return input_grads<double>(task, block);
-    case Element::kHalf:  // never written
+    case Element::kFloat16:  // never written
       return;
   }
 }

@@ -9,15 +9,10 @@
 
 #include <cstdint>
 
+#include "kernels/element.h"
 #include "kernels/nn/dropout.h"
 
 namespace pyg_batchgnn {
-
-enum class Element : uint8_t { kFloat32, kFloat64, kFloat16, kBFloat16 };
-
-constexpr int64_t element_bytes(Element element) {
-  return element == Element::kFloat64 ? 8 : element == Element::kFloat32 ? 4 : 2;
-}
 
 constexpr int64_t kTileRows = 6;   // rows of a product come in groups of so many
 constexpr int64_t kWordBits = 64;  // rows or columns whose zeros are known by one word

@@ -187,7 +187,7 @@ inline const double* widen_row(const void* row, Element, int64_t, double*) {
 }
 
 inline const float* widen_row(const void* row, Element type, int64_t count, float* buffer) {
-  if (type != Element::kBfloat16) return static_cast<const float*>(row);
+  if (type != Element::kBFloat16) return static_cast<const float*>(row);
   convert_row(static_cast<const Bfloat16*>(row), count, buffer);
   return buffer;
 }
@@ -197,7 +197,7 @@ inline void narrow_row(const double* row, int64_t count, Element, void* out) {
 }
 
 inline void narrow_row(const float* row, int64_t count, Element type, void* out) {
-  if (type == Element::kBfloat16) return convert_row(row, count, static_cast<Bfloat16*>(out));
+  if (type == Element::kBFloat16) return convert_row(row, count, static_cast<Bfloat16*>(out));
   convert_row(row, count, static_cast<float*>(out));
 }
 

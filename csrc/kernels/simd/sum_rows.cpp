@@ -58,7 +58,7 @@ void sum_chunk(const SumRows<A>& task, const Read& read, int64_t r, int64_t colu
   const int64_t at = r * task.columns + column;
   if constexpr (std::is_same_v<A, double>) {
     store_row<double>(sum, columns, task.out + at * 8);
-  } else if (task.out_element == Element::kBfloat16) {
+  } else if (task.out_element == Element::kBFloat16) {
     store_row<Bfloat16>(sum, columns, task.out + at * 2);
   } else {
     store_row<float>(sum, columns, task.out + at * 4);

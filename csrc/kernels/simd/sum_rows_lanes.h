@@ -164,7 +164,7 @@ void sum_chunk(const SumRows<float>& task, Read read, int64_t column, int64_t la
     if (task.self[r] != nullptr) chunk.add(task.self[r], task.self_scale[r], sum);
     tally.add(r, sum);
     const int64_t at = r * task.columns + column;
-    if (task.out_element == Element::kBfloat16) {
+    if (task.out_element == Element::kBFloat16) {
       chunk.store(reinterpret_cast<Bfloat16*>(task.out) + at, task.stream, sum);
     } else {
       chunk.store(reinterpret_cast<float*>(task.out) + at, task.stream, sum);
@@ -196,13 +196,13 @@ void sum_columns(const SumRows<float>& task, Read read = {}) {
 inline void sum_any(const SumRows<float>& task, Element element) {
   if (task.normed.center != nullptr) return sum_columns<float>(task, Normed{task.normed});
   switch (element) {
-    case Element::kFloat:
+    case Element::kFloat32:
       return sum_columns<float>(task);
-    case Element::kHalf:
+    case Element::kFloat16:
       return sum_columns<Half>(task);
-    case Element::kBfloat16:
+    case Element::kBFloat16:
       return sum_columns<Bfloat16>(task);
-    case Element::kDouble:
+    case Element::kFloat64:
       return;  // summed in double, elsewhere
   }
 }
