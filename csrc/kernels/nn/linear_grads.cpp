@@ -198,8 +198,8 @@ class Backward {
     T* const dots = scratch.dots.data();
     gates_[t]->add_grads(scratch.grad, scratch.input, sums, sum_stride(t), dots, scratch.ahead);
     if (before_) {
-      return before_->add(begin, rows, scratch.input.by_column.data(), dots, sums + sum_elements(t),
-                          scratch.before, scratch.ahead);
+      return before_->add(begin, rows, scratch.input.by_column.data(), scratch.input.rows_at_once, dots,
+                          sums + sum_elements(t), scratch.before, scratch.ahead);
     }
     gates_[t]->turn(dots, rows, scratch.product.data(), input_grads_[t]->stride());
     input_grads_[t]->store(begin, 0, rows, scratch.product.data());
