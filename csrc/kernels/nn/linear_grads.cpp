@@ -22,7 +22,10 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kBlockRows = kGradBlockRows;
+// Less than a word has bits: two operands, the next block's and weights and sums of 256 columns then share the
+// second cache.
+constexpr int64_t kBlockRows = 48;
+static_assert(kBlockRows <= kGradBlockRows);
 
 // Which operand of a weight's gradient gives the factors, whose zeros are skipped: the sums' rows are the
 // columns of that one.
