@@ -34,7 +34,8 @@ struct WaitingDots {
   __attribute__((always_inline)) void add_up() const { add_lanes<T>(first, second, first_to, second_to); }
 };
 
-// C vectors of kRows rows of the gradient, which meet one column's sums and weights in registers.
+// C vectors of kRows rows of the gradient, which meet one column's sums and weights in registers. A single
+// row's dot product has no second one beside it: `nobody` takes that.
 template <class T, int C, int kRows>
 PYG_BATCHGNN_INLINE void gated_rows(const GatedProducts<T>& p, const int64_t (&rows)[kRows], int64_t first,
                                     int64_t column, const typename Lanes<T>::Vector* weight,
