@@ -22,8 +22,8 @@
 namespace pyg_batchgnn {
 namespace {
 
-// Less than a word has bits: two operands, the next block's and weights and sums of 256 columns then share the
-// second cache.
+// Less than a word has bits: two operands, the next block's and weights and sums of 256 columns then share
+// the second cache.
 constexpr int64_t kBlockRows = 48;
 static_assert(kBlockRows <= kGradBlockRows);
 

@@ -24,8 +24,8 @@ PYG_BATCHGNN_INLINE void add_lanes(typename Lanes<T>::Vector a, typename Lanes<T
   *second += lanes[1][0];
 }
 
-// Dot products whose lanes are still to be added up. They wait in registers until the next ones are under way:
-// the additions are a chain that would keep multiplications behind it out of the processor's window.
+// Dot products whose lanes are still to be added up. They wait in registers until the next ones are under
+// way: the additions are a chain that would keep multiplications behind it out of the processor's window.
 template <class T>
 struct WaitingDots {
   typename Lanes<T>::Vector first, second;
@@ -93,7 +93,8 @@ void gated_columns(const GatedProducts<T>& p, int64_t first) {
       gated_rows<T, C, 2>(p, {one, std::countr_zero(word)}, first, column, weight, sum, waiting, nobody);
       word &= word - 1;
     }
-    if (word != 0) gated_rows<T, C, 1>(p, {std::countr_zero(word)}, first, column, weight, sum, waiting, nobody);
+    if (word != 0)
+      gated_rows<T, C, 1>(p, {std::countr_zero(word)}, first, column, weight, sum, waiting, nobody);
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) L::store(to + c * L::kWidth, sum[c]);
   }
