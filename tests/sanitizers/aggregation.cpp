@@ -76,15 +76,15 @@ void gradients(const Graph& graph, int64_t targets, int64_t sources, int64_t col
             edge.data.get(), 3);
 
   Array<float> x(sources * columns), out(targets * columns), grad(targets * columns, 1.0f);
-  const Matrix rows{x.data.get(), Element::kFloat, columns};
-  const Matrix maxima{out.data.get(), Element::kFloat, columns};
+  const Matrix rows{x.data.get(), Element::kFloat32, columns};
+  const Matrix maxima{out.data.get(), Element::kFloat32, columns};
   const MaxJob forward{graph.indptr.data.get(), indices, targets, columns, rows, {}};
-  max_rows(forward, out.data.get(), Element::kFloat, 3);
+  max_rows(forward, out.data.get(), Element::kFloat32, 3);
   Array<float> share(targets * columns), d_x(sources * columns);
-  const Matrix above{grad.data.get(), Element::kFloat, columns};
+  const Matrix above{grad.data.get(), Element::kFloat32, columns};
   share_among_maxima(forward, maxima, above, share.data.get(), 3);
   const MaxJob backward{ptr.data.get(), {target.data.get(), false}, sources, columns, maxima, {}};
-  gather_shares(backward, rows, {share.data.get(), Element::kFloat, columns}, d_x.data.get(), 3);
+  gather_shares(backward, rows, {share.data.get(), Element::kFloat32, columns}, d_x.data.get(), 3);
 
   Array<float> d_weight(graph.edges), d_self(targets);
   const EdgeDots dots{.indptr = graph.indptr.data.get(),
@@ -113,10 +113,10 @@ void degrees(const Graph& graph, int64_t targets, int64_t sources) {
 void round_of(int64_t targets, int64_t sources, int64_t degree, int64_t columns) {
   const Graph graph(targets, sources, degree);
   degrees(graph, targets, sources);
-  sums<float, float>(graph, targets, sources, columns, Element::kFloat, Element::kFloat);
-  sums<Half, float>(graph, targets, sources, columns, Element::kHalf, Element::kFloat);
-  sums<Bfloat16, Bfloat16>(graph, targets, sources, columns, Element::kBfloat16, Element::kBfloat16);
-  sums<double, double>(graph, targets, sources, columns, Element::kDouble, Element::kDouble);
+  sums<float, float>(graph, targets, sources, columns, Element::kFloat32, Element::kFloat32);
+  sums<Half, float>(graph, targets, sources, columns, Element::kFloat16, Element::kFloat32);
+  sums<Bfloat16, Bfloat16>(graph, targets, sources, columns, Element::kBFloat16, Element::kBFloat16);
+  sums<double, double>(graph, targets, sources, columns, Element::kFloat64, Element::kFloat64);
   gradients(graph, targets, sources, columns);
 }
 

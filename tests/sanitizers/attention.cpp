@@ -14,7 +14,7 @@ std::mt19937 draw(1);
 
 int64_t below(int64_t n) { return static_cast<int64_t>(draw() % static_cast<uint64_t>(n)); }
 
-size_t bytes_of(Element element) { return static_cast<size_t>(Matrix{nullptr, element, 0}.element_bytes()); }
+size_t bytes_of(Element element) { return static_cast<size_t>(element_bytes(element)); }
 
 // `count` numbers of a type, small and finite.
 std::vector<char> numbers(int64_t count, Element element) {
@@ -22,13 +22,13 @@ std::vector<char> numbers(int64_t count, Element element) {
   for (int64_t i = 0; i < count; ++i) {
     const float value = static_cast<float>(below(64)) / 64.0f;
     char* const to = made.data() + static_cast<size_t>(i) * bytes_of(element);
-    if (element == Element::kDouble) {
+    if (element == Element::kFloat64) {
       const double wide = value;
       std::memcpy(to, &wide, sizeof(wide));
-    } else if (element == Element::kFloat) {
+    } else if (element == Element::kFloat32) {
       std::memcpy(to, &value, sizeof(value));
     } else {
-      const auto half = static_cast<uint16_t>(element == Element::kHalf ? 0x3800 : 0x3F00);
+      const auto half = static_cast<uint16_t>(element == Element::kFloat16 ? 0x3800 : 0x3F00);
       std::memcpy(to, &half, sizeof(half));
     }
   }
@@ -68,7 +68,7 @@ void run(const Shape& shape) {
   for (int64_t& r : row) r = below(sources);
   for (int64_t& id : node) id = below(1000);
 
-  const Element wide = rows == Element::kDouble ? Element::kDouble : Element::kFloat;
+  const Element wide = rows == Element::kFloat64 ? Element::kFloat64 : Element::kFloat32;
   const std::vector<char> x = numbers(sources * columns, rows), weight = numbers(heads * columns, wide);
   const AttentionInput input{
       {indptr.data(), {indices.data(), false}, targets, loops},
@@ -81,7 +81,7 @@ void run(const Shape& shape) {
   attention_forward(input, logits.data(), edge_logits.data(), {z.data(), out, coefficient.data()}, 3);
 
   std::vector<char> d_source = weight, d_target = weight, d_logits = logits, d_edges = edge_logits, d_x = x;
-  const bool need_x = !mapped && rows != Element::kHalf;
+  const bool need_x = !mapped && rows != Element::kFloat16;
   attention_backward(
       input, {z.data(), out, coefficient.data(), edge_logits.data()},
       {by_source.data(), {leaving.data(), false}, {edge.data(), false}, sources},
@@ -94,9 +94,9 @@ void run(const Shape& shape) {
 
 int main() {
   constexpr Element kTypes[][2] = {
-      {Element::kFloat, Element::kFloat},       {Element::kFloat, Element::kBfloat16},
-      {Element::kHalf, Element::kFloat},        {Element::kBfloat16, Element::kFloat},
-      {Element::kBfloat16, Element::kBfloat16}, {Element::kDouble, Element::kDouble}};
+      {Element::kFloat32, Element::kFloat32},       {Element::kFloat32, Element::kBFloat16},
+      {Element::kFloat16, Element::kFloat32},        {Element::kBFloat16, Element::kFloat32},
+      {Element::kBFloat16, Element::kBFloat16}, {Element::kFloat64, Element::kFloat64}};
   for (const auto& [rows, out] : kTypes) {
     for (const int64_t columns : {1, 16, 37, 100}) {
       const int64_t heads = 1 + below(6), targets = 1 + below(150), sources = targets + below(50);
