@@ -14,7 +14,7 @@ from tests.comm.leftovers import nothing_is_left
 from tests.comm.ranks import run_ranks
 from tests.partition.job_partition import graph
 
-TIMEOUT = 4.0
+TIMEOUT = 8.0  # for starting, too: a machine may stand still for seconds
 
 
 @pytest.fixture(scope="module")
