@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "bindings/tensors.h"
 #include "kernels/element.h"
@@ -16,8 +17,10 @@ inline Element element_of(ScalarType dtype) {
       return Element::kFloat16;
     case ScalarType::BFloat16:
       return Element::kBFloat16;
-    default:
+    case ScalarType::Float:
       return Element::kFloat32;
+    default:
+      throw std::invalid_argument("not a floating-point type that kernels compute with");
   }
 }
 
