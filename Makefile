@@ -24,11 +24,11 @@ COMMA := ,
 SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test lint format bench clean
+.PHONY: help install train test lint format docs bench clean
 
 help:
 	@sed -n '3,7p' Makefile | cut -c3-
-	@echo "targets: install train test lint format bench clean"
+	@echo "targets: install train test lint format docs bench clean"
 
 # torch first and exactly: the package is compiled against it, and a newer one brings gigabytes of CUDA. Only torch itself comes
 # from the wheel index; what it depends on comes from the ordinary one.
@@ -41,7 +41,7 @@ $(BIN)/.torch:
 
 $(INSTALLED): $(BIN)/.torch pyproject.toml setup.py $(wildcard build_tools/*.py) $(SOURCES)
 	PYG_BATCHGNN_WERROR=$(WERROR) PYG_BATCHGNN_CCL=$(WITH_CCL) \
-		$(BIN)/python -m pip install --quiet --quiet --editable '.[test,lint$(if $(WITH_CCL),$(COMMA)ccl)]'
+		$(BIN)/python -m pip install --quiet --quiet --editable '.[test,lint,docs$(if $(WITH_CCL),$(COMMA)ccl)]'
 	touch $@
 
 install: $(INSTALLED)
@@ -63,8 +63,12 @@ format: install
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(SOURCES)
 
+# The site lies in site/ and opens without a server. A warning, such as a link that leads nowhere, is an error.
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 bench: install
 	$(BIN)/python benchmark/run.py all $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info pyg_batchgnn/*.so
+	rm -rf $(VENV) build dist site *.egg-info pyg_batchgnn/*.so

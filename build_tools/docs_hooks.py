@@ -1,0 +1,85 @@
+"""Adds the page of the command line, made from the parser, to the documentation site."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import typer
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMAND_LINE = "reference/command-line.md"
+_RICH = re.compile(r"\[/?bold\]")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the page of the command line to the pages that were found in docs/."""
+    files.append(File.generated(config, COMMAND_LINE, content=command_line()))
+    return files
+
+
+def command_line() -> str:
+    """Returns the page about `batchgnn`, made from the parser itself."""
+    from pyg_batchgnn.train.cli import app
+
+    group: Any = typer.main.get_command(app)
+    pages = [_command(name, command) for name, command in group.commands.items()]
+    return "\n\n".join(["# Command line", _text(group.help), *pages]) + "\n"
+
+
+def _command(name: str, command: Any) -> str:
+    """Returns the section of one command: its help text and one table for each panel of options."""
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    usage = " ".join([f"batchgnn {name}", *(f"[{one.name.upper()}]" for one in arguments), "[OPTIONS]"])
+    parts = [f"## batchgnn {name}", f"```text\n{usage}\n```", _text(command.help)]
+    for panel, options in _panels(command).items():
+        rows = "\n".join(f"| {_names(one)} | {_cell(one.help or '')} | {_default(one)} |" for one in options)
+        parts.append(f"**{panel}**\n\n| | | default |\n|---|---|---|\n{rows}")
+    return "\n\n".join(parts)
+
+
+def _panels(command: Any) -> dict[str, list[Any]]:
+    panels: dict[str, list[Any]] = {}
+    for one in command.params:
+        if not getattr(one, "hidden", False):
+            kind = "Arguments" if one.param_type_name == "argument" else "Options"
+            panels.setdefault(getattr(one, "rich_help_panel", None) or kind, []).append(one)
+    return panels
+
+
+def _names(option: Any) -> str:
+    if option.param_type_name == "argument":
+        return f"`{option.name.upper()}`"
+    return ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
+
+
+def _default(option: Any) -> str:
+    value = getattr(option.default, "value", option.default)  # an enumeration's member is given by its value
+    return "" if value is None or callable(value) or value in ((), False, "") else f"`{value}`"
+
+
+def _cell(text: str) -> str:
+    return " ".join(_bold(text).split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def _bold(text: str) -> str:
+    return _RICH.sub("**", text)
+
+
+def _text(help_text: str | None) -> str:
+    """Returns a help text as Markdown: examples, which are indented there, become code."""
+    paragraphs = []
+    for paragraph in (help_text or "").replace("\b", "").split("\n\n"):
+        lines = paragraph.strip("\n").splitlines()
+        if lines and all(line.startswith("  ") or not line.strip() for line in lines):
+            code = "\n".join(line[2:] for line in lines).replace("\n  ", " \\\n    ")
+            if paragraphs and paragraphs[-1].endswith("\n```"):
+                paragraphs[-1] = paragraphs[-1].removesuffix("\n```") + f"\n{code}\n```"
+            else:
+                paragraphs.append(f"```sh\n{code}\n```")
+        elif lines:
+            paragraphs.append(_bold("\n".join(line.strip() for line in lines)))
+    return "\n\n".join(paragraphs)
