@@ -10,11 +10,10 @@ import torch
 
 from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import AgreementError, Communicator, Kind
-from tests.loader.graphs import contents, equal
 from tests.loader.job_ranks import BATCH, one_process, stores
-from tests.partition.graphs import CASES, whole
-
-from .references import KINDS
+from tests.support.loader_cases import contents, equal
+from tests.support.partitioned_graphs import CASES, whole
+from tests.support.reference_aggregates import KINDS
 
 
 def epochs() -> None:

@@ -12,10 +12,9 @@ from pyg_batchgnn.comm import AgreementError, Communicator, Kind
 from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
-from tests.partition.graphs import CASES, Case, owners, whole
-from tests.partition.split import split_graph
-
-from .references import KINDS, close, with_loops
+from tests.support.partitioned_graphs import CASES, Case, owners, whole
+from tests.support.reference_aggregates import KINDS, close, with_loops
+from tests.support.reference_partition import split_graph
 
 
 def part_with_loops(case: Case, comm: Communicator, seed: int = 0) -> Part:

@@ -13,10 +13,9 @@ from torch_geometric.data import Data
 from pyg_batchgnn import AggregationCache
 from pyg_batchgnn.cache import is_aggregation_cache, verify_aggregation_cache
 from pyg_batchgnn.data import DatasetError, DatasetNotFoundError
-from tests.comm.ranks import run_ranks
-from tests.partition.graphs import CASES, whole
-
-from .references import with_loops
+from tests.support.partitioned_graphs import CASES, whole
+from tests.support.ranks import run_ranks
+from tests.support.reference_aggregates import with_loops
 
 JOBS = "tests.cache.job_values"
 

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from pyg_batchgnn import AggregationCache, CscGraph, MacrobatchNeighborLoader, PygNeighborSampler, nn
-from tests.comm.ranks import run_ranks
-from tests.loader.graphs import assert_same, make_data, make_loader
-from tests.loader.stores import stores_of
+from tests.support.loader_cases import assert_same, make_data, make_loader
+from tests.support.memory_stores import stores_of
+from tests.support.ranks import run_ranks
 
 JOBS = "tests.cache.job_loader"
 WORLDS = [(1, [0]), (2, [0, 1]), (3, [0, 1, 1]), (4, [0, 1, 2, 0])]

@@ -13,22 +13,7 @@ from typing import Any
 import torch
 
 from pyg_batchgnn.comm import CommError, Communicator, Header, Kind
-
-
-class AwakeClock:
-    """Seconds since it was made, without those during which the whole machine's tests were stopped."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self) -> None:
-        last = time.monotonic()
-        while True:
-            time.sleep(0.02)
-            now = time.monotonic()
-            self.seconds += min(now - last, 0.5)
-            last = now
+from tests.support.faults import AwakeClock, stop_for_good
 
 
 def misbehave(how: str, comm: Communicator, other: Communicator, timeout: float) -> None:
@@ -62,11 +47,6 @@ def misbehave(how: str, comm: Communicator, other: Communicator, timeout: float)
         threading.Timer(0.05, signal.raise_signal, [signal.SIGINT]).start()
     elif how != "leave":
         raise AssertionError(how)
-
-
-def stop_for_good() -> None:
-    while True:  # whoever continues it has not meant it
-        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def fault(how: str, victim: int, timeout: float, backend: str = "gloo") -> dict[str, Any]:

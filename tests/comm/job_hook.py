@@ -11,7 +11,7 @@ import torch._dynamo  # DistributedDataParallel imports it: once here, not in ev
 from torch.nn.parallel import DistributedDataParallel
 
 from pyg_batchgnn.comm import CommError, Communicator, Header, Kind, gradient_hook
-from tests.comm.job_faults import AwakeClock
+from tests.support.faults import AwakeClock
 
 
 def train(steps: int, resume_at: int, seeds: list[list[int]]) -> list[list[float]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.comm.backends import BACKENDS, needs_ccl
-from tests.comm.ranks import run_ranks
+from tests.support.backends import BACKENDS, needs_ccl
+from tests.support.ranks import run_ranks
 
 JOBS = "tests.comm.job_backends"
 

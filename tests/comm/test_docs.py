@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tests.comm.ranks import ROOT, run_ranks
+from tests.support.ranks import ROOT, run_ranks
 
 
 def run_snippet() -> str:

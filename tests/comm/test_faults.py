@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.comm.backends import BACKENDS, needs_ccl
-from tests.comm.leftovers import nothing_is_left
-from tests.comm.ranks import launch, run_ranks
+from tests.support.backends import BACKENDS, needs_ccl
+from tests.support.leftovers import nothing_is_left
+from tests.support.ranks import launch, run_ranks
 
 JOBS = "tests.comm.job_faults"
 TIMEOUT = 6.0

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.comm.leftovers import stays
-from tests.comm.ranks import launch, run_ranks
+from tests.support.leftovers import stays
+from tests.support.ranks import launch, run_ranks
 
 JOBS = "tests.comm.job_memory"
 

@@ -11,8 +11,7 @@ import torch
 
 from pyg_batchgnn.data import DatasetError, DatasetNotFoundError, load_dataset, read_bundle
 from pyg_batchgnn.data.bundle import bundled_names
-
-from .tiny import CLASSES, EDGES, FEATURES, NODES, bundle_features, write_bundle
+from tests.support.tiny_datasets import CLASSES, EDGES, FEATURES, NODES, bundle_features, write_bundle
 
 
 def nonzeros() -> int:

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.data import DatasetError, check_dataset
-
-from .tiny import CLASSES, tiny_dataset
+from tests.support.tiny_datasets import CLASSES, tiny_dataset
 
 INF, NAN = float("inf"), float("nan")
 

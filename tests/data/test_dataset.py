@@ -3,8 +3,7 @@
 import torch
 
 from pyg_batchgnn.data import from_pyg
-
-from .tiny import CLASSES, EDGES, FEATURES, NODES, same, tiny_dataset
+from tests.support.tiny_datasets import CLASSES, EDGES, FEATURES, NODES, same, tiny_dataset
 
 
 def test_to_pyg_has_masks_and_types() -> None:

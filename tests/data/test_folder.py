@@ -20,8 +20,7 @@ from pyg_batchgnn.data import (
     write_folder,
 )
 from pyg_batchgnn.data.folder_write import new_folder
-
-from .tiny import CLASSES, EDGES, NODES, same, save_arrays, tiny_dataset
+from tests.support.tiny_datasets import CLASSES, EDGES, NODES, same, save_arrays, tiny_dataset
 
 EDGE_INDEX = np.random.default_rng(0).integers(0, NODES, (2, EDGES))
 

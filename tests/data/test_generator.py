@@ -12,8 +12,7 @@ from pyg_batchgnn.data.generator.communities import coprime_strides, make_commun
 from pyg_batchgnn.data.generator.edges import BLOCK_NODES
 from pyg_batchgnn.data.generator.permutation import IdPermutation
 from pyg_batchgnn.data.generator.write import Progress
-
-from .tiny import same
+from tests.support.tiny_datasets import same
 
 TWO_BLOCKS = GeneratorSpec(nodes=BLOCK_NODES + 3000, seed=7, degree=6.0, features=4)
 

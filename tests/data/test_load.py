@@ -24,9 +24,9 @@ from pyg_batchgnn.data import (
 )
 from pyg_batchgnn.data import load as load_module
 from pyg_batchgnn.data.places import DATA_VARIABLE, data_folders
+from tests.support.tiny_datasets import FEATURES, same, tiny_dataset, write_bundle
 
 from .conftest import NO_REAL_GRAPHS
-from .tiny import FEATURES, same, tiny_dataset, write_bundle
 
 
 def test_by_name_with_options_after_a_colon(tmp_path: Path) -> None:

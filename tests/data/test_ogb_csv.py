@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from pyg_batchgnn.data import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.ogb.csv_gz import csv_gz_pieces, read_csv_gz
-
-from .tiny import write_csv
+from tests.support.tiny_datasets import write_csv
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,7 @@ import pytest
 
 from pyg_batchgnn.data import DatasetError, DatasetNotFoundError, read_ogb
 from pyg_batchgnn.data.ogb.tables import OGB_TABLES
-
-from .tiny import NODES, write_ogb_csv
+from tests.support.tiny_datasets import NODES, write_ogb_csv
 
 
 def install_ogb(monkeypatch: pytest.MonkeyPatch, download_url: Any) -> None:

@@ -11,8 +11,7 @@ import torch
 
 from pyg_batchgnn.data import DatasetError, DatasetNotFoundError, available_datasets, load_dataset, read_ogb
 from pyg_batchgnn.data.ogb.read import Download
-
-from .tiny import EDGES, FEATURES, NODES, write_csv, write_ogb_binary, write_ogb_csv
+from tests.support.tiny_datasets import EDGES, FEATURES, NODES, write_csv, write_ogb_binary, write_ogb_csv
 
 
 def same_nodes(read: Any, written: Any) -> bool:

@@ -7,8 +7,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.data import DatasetError, from_pyg
-
-from .tiny import EDGES, NODES, tiny_dataset
+from tests.support.tiny_datasets import EDGES, NODES, tiny_dataset
 
 
 def test_shares_tensors() -> None:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from pyg_batchgnn.data import DatasetError, ParallelEdges, make_undirected
 from pyg_batchgnn.data.undirected import undirected_dataset
-
-from .tiny import tiny_dataset
+from tests.support.tiny_datasets import tiny_dataset
 
 pairs = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=40)
 types = st.sampled_from([torch.int32, torch.int64])

@@ -11,9 +11,9 @@ from torch import Tensor
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.store import DistFeatureStore
-from tests.loader.graphs import contents, equal
 from tests.loader.job_ranks import stores
-from tests.partition.graphs import CASES, Case, owners, whole
+from tests.support.loader_cases import contents, equal
+from tests.support.partitioned_graphs import CASES, Case, owners, whole
 
 #: None is no cache; then less than a row, less than a request, and more than there is.
 BUDGETS = (0, 20, 400, "1MiB")

@@ -13,8 +13,8 @@ from pyg_batchgnn.comm import Communicator, Header, Kind
 from pyg_batchgnn.fetch import RemoteFetch
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, Minibatch, Replacement, SamplingPlan
 from pyg_batchgnn.store import CscGraph, DistFeatureStore
-from tests.partition.graphs import CASES, Case, owners, part_of, whole
-from tests.partition.split import internal_ids
+from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
+from tests.support.reference_partition import internal_ids
 
 FANOUTS = (3, 2)
 HEADER = Header(Kind.FEATURES, epoch=1, macrobatch=2)

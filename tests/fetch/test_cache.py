@@ -11,7 +11,7 @@ from pyg_batchgnn.fetch.cache import FeatureCache
 from pyg_batchgnn.fetch.inclusion import taken_probability
 from pyg_batchgnn.loader.bytes import parse_bytes
 from pyg_batchgnn.sample import Replacement
-from tests.comm.ranks import run_ranks
+from tests.support.ranks import run_ranks
 
 JOBS = "tests.fetch.job_cache"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import CommError, Communicator
-from tests.comm.job_faults import AwakeClock, stop_for_good
-from tests.partition.graphs import CASES, whole
+from tests.support.faults import AwakeClock, stop_for_good
+from tests.support.partitioned_graphs import CASES, whole
 
 from .job_ranks import stores
 

@@ -17,9 +17,8 @@ from torch_geometric.data import Data
 from pyg_batchgnn import MacrobatchNeighborLoader, Minibatch
 from pyg_batchgnn.comm import AgreementError, BrokenCommunicatorError, CommError, Communicator, Kind
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
-from tests.partition.graphs import CASES, Case, owners, part_of, whole
-
-from .graphs import contents, equal
+from tests.support.loader_cases import contents, equal
+from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
 
 BATCH = 8
 

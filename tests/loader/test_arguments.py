@@ -15,8 +15,7 @@ from torch_geometric.sampler import NumNeighbors
 
 from pyg_batchgnn import MacrobatchNeighborLoader, PygNeighborSampler
 from pyg_batchgnn.store import graph_from_pyg
-
-from .graphs import NODES, assert_same, contents, flat, make_data, make_loader, seeds_of
+from tests.support.loader_cases import NODES, assert_same, contents, flat, make_data, make_loader, seeds_of
 
 MASK = torch.rand(NODES, generator=torch.Generator().manual_seed(2)) < 0.3
 IDS = MASK.nonzero().view(-1)

@@ -17,8 +17,7 @@ from torch_geometric.data import Data
 from pyg_batchgnn import MacrobatchNeighborLoader, ops
 from pyg_batchgnn.loader.budget import MAX_AUTO, probe_batches
 from pyg_batchgnn.loader.schedule import Order
-
-from .graphs import make_data, make_loader
+from tests.support.loader_cases import make_data, make_loader
 
 MIB = 1 << 20
 GRAPHS = Path(os.environ.get("PYG_BATCHGNN_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))

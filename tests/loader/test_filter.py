@@ -17,8 +17,7 @@ from torch_geometric.utils import to_torch_csr_tensor
 from pyg_batchgnn import PygNeighborSampler
 from pyg_batchgnn.loader.filter import Gatherer
 from pyg_batchgnn.store import graph_from_pyg
-
-from .graphs import EDGES, NODES, assert_same, contents, make_data, make_loader
+from tests.support.loader_cases import EDGES, NODES, assert_same, contents, make_data, make_loader
 
 
 class Positions(Data):

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from .graphs import NODES, assert_same, make_data, make_loader
-from .stores import stores_of
+from tests.support.loader_cases import NODES, assert_same, make_data, make_loader
+from tests.support.memory_stores import stores_of
 
 
 def native(data: Any, **kwargs: Any) -> Any:

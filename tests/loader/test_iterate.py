@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.loader.iterate import iterate
-
-from .graphs import assert_same, make_data, make_loader
+from tests.support.loader_cases import assert_same, make_data, make_loader
 
 KINDS: dict[str, dict[str, Any]] = {
     "in this thread": {},

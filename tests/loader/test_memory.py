@@ -16,8 +16,7 @@ import pytest
 import torch
 
 from pyg_batchgnn import ops
-
-from .graphs import assert_same, contents, make_data, make_loader
+from tests.support.loader_cases import assert_same, contents, make_data, make_loader
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS: dict[str, dict[str, Any]] = {
@@ -195,7 +194,7 @@ def test_a_forked_child_may_use_and_free_batches() -> None:
 
 TEARDOWN = """
 import sys, threading, time
-from tests.loader.graphs import make_data, make_loader
+from tests.support.loader_cases import make_data, make_loader
 held = list(make_loader(make_data(2000, 20_000), batch_size=64))
 running = iter(make_loader(make_data(), prefetch=2))
 first = next(running)

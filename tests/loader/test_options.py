@@ -10,9 +10,8 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchNeighborLoader, PygNeighborSampler
 from pyg_batchgnn.store import graph_from_pyg
-
-from .graphs import NODES, make_data, make_loader
-from .stores import stores_of
+from tests.support.loader_cases import NODES, make_data, make_loader
+from tests.support.memory_stores import stores_of
 
 MASK = torch.rand(NODES, generator=torch.Generator().manual_seed(2)) < 0.3
 IDS = MASK.nonzero().view(-1)

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from torch_geometric.data import Data
 
 from pyg_batchgnn import MacrobatchNeighborLoader
-
-from .graphs import NODES, assert_same, make_data, make_loader
+from tests.support.loader_cases import NODES, assert_same, make_data, make_loader
 
 
 @st.composite

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.comm.leftovers import nothing_is_left
-from tests.comm.ranks import run_ranks
+from tests.support.leftovers import nothing_is_left
+from tests.support.ranks import run_ranks
 
 TIMEOUT = 8.0
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.comm.backends import needs_ccl
-from tests.comm.ranks import run_ranks
+from tests.support.backends import needs_ccl
+from tests.support.ranks import run_ranks
 
 JOBS = "tests.loader.job_ranks"
 WORLDS = [(1, [0]), (2, [0, 1]), (3, [0, 1, 1]), (4, [0, 1, 2, 0])]

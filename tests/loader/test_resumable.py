@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.utils.data import RandomSampler, WeightedRandomSampler
 
-from .graphs import NODES, assert_same, contents, equal, make_data, make_loader, seeds_of
+from tests.support.loader_cases import NODES, assert_same, contents, equal, make_data, make_loader, seeds_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -105,7 +105,7 @@ def make_loader_of(order: str) -> Any:
 NEW_PROCESS = """
 import json, sys, torch
 from tests.loader.test_resumable import make_loader_of
-from tests.loader.graphs import contents
+from tests.support.loader_cases import contents
 for order, state in json.load(open(sys.argv[1])).items():
     torch.manual_seed(99)
     loader = make_loader_of(order)

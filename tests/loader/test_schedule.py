@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 
-from .graphs import NODES, flat, make_data, make_loader, seeds_of
+from tests.support.loader_cases import NODES, flat, make_data, make_loader, seeds_of
 
 
 def test_no_shuffling_without_being_asked() -> None:

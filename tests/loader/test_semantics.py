@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCN, GraphSAGE, SAGEConv
 from torch_geometric.utils import k_hop_subgraph, to_torch_csr_tensor, trim_to_layer
 
-from .graphs import NODES, make_data, make_loader
+from tests.support.loader_cases import NODES, make_data, make_loader
 
 
 def pairs(edge_index: Tensor) -> list[tuple[int, int]]:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from .graphs import NODES, assert_same, contents, make_data, make_loader
-from .stores import stores_of
+from tests.support.loader_cases import NODES, assert_same, contents, make_data, make_loader
+from tests.support.memory_stores import stores_of
 
 
 def sorted_data(layout: str) -> Data:

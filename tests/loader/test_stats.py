@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.loader.stats import Counters, StatsBook
-
-from .graphs import contents, make_data, make_loader
+from tests.support.loader_cases import contents, make_data, make_loader
 
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},

@@ -10,9 +10,10 @@ import pytest
 import torch
 import torch.multiprocessing
 
-from .graphs import assert_same, contents, make_data, make_loader
-from .hooks import die, mark_output, note_worker, read_note, tag
-from .stores import stores_of
+from tests.support.loader_cases import assert_same, contents, make_data, make_loader
+from tests.support.memory_stores import stores_of
+from tests.support.worker_hooks import die, mark_output, note_worker, read_note, tag
+
 from .test_iterate import nothing_left_behind  # noqa: F401  (a fixture)
 
 #: What `tag` adds.

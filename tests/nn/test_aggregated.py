@@ -12,9 +12,9 @@ from torch import Tensor
 
 from pyg_batchgnn import AggregationCache, Minibatch, nn
 from pyg_batchgnn.nn import Aggregated, GATConv, GCNConv, GINConv, RowView, SAGEConv, Update
-from tests.nn.batches import FEATURES, batch_cases, relative_error, sampled, small_graph, table
-from tests.nn.compare import both, gradients
-from tests.nn.models.pairs import CLASSES, HIDDEN
+from tests.support.layer_cases import FEATURES, batch_cases, relative_error, sampled, small_graph, table
+from tests.support.layer_pairs import both, gradients
+from tests.support.model_pairs import CLASSES, HIDDEN
 
 CASES = {
     name: sampled(batch.node[: batch.batch_size].tolist(), (4, 3)) for name, batch in batch_cases().items()

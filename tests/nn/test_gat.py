@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from pyg_batchgnn.nn import GATConv, RowView, Update, layer_graph
-from tests.nn.batches import FEATURES, batch_cases, layer_edges, relative_error, small_graph, table
+from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, relative_error, small_graph, table
 
 CASES = batch_cases()
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}

@@ -13,8 +13,8 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from pyg_batchgnn import Minibatch
 from pyg_batchgnn.nn import GCNConv, RowView, Update
-from tests.nn.batches import FEATURES, batch_cases, layer_edges, relative_error, table
-from tests.nn.compare import both, gradients
+from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, relative_error, table
+from tests.support.layer_pairs import both, gradients
 
 CASES = batch_cases()
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}

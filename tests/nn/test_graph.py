@@ -11,7 +11,7 @@ from torch_geometric import EdgeIndex
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn import RowView, Update, layer_graph, whole_graph
 from pyg_batchgnn.nn import graph as room
-from tests.nn.batches import batch_cases, layer_edges, table
+from tests.support.layer_cases import batch_cases, layer_edges, table
 
 CASES = batch_cases()
 

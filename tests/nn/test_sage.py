@@ -11,8 +11,8 @@ import torch.nn.functional as F
 import torch_geometric.nn
 
 from pyg_batchgnn.nn import RowView, SAGEConv, Update
-from tests.nn.batches import FEATURES, batch_cases, layer_edges, relative_error, table
-from tests.nn.compare import both, gradients
+from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, relative_error, table
+from tests.support.layer_pairs import both, gradients
 
 CASES = batch_cases()
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}

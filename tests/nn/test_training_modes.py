@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from pyg_batchgnn import CscGraph, MacrobatchSampler, Minibatch, SamplingPlan, nn, ops
 from pyg_batchgnn.nn import RowView, Update
-from tests.nn.batches import FEATURES, batch_cases, layer_edges, relative_error, table
+from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, relative_error, table
 
 UPDATE = Update(relu=True, drop=0.5)
 MAKERS: dict[str, Callable[..., Any]] = {

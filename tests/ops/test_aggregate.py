@@ -15,7 +15,7 @@ from hypothesis import given
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from tests.sample.strategies import fixed
+from tests.support.graph_strategies import fixed
 
 
 def graph(targets: int, sources: int, degree: int, seed: int = 0) -> tuple[Tensor, Tensor]:

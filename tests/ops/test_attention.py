@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyg_batchgnn import ops
-from tests.ops.attention_reference import (
+from tests.support.reference_attention import (
     Case,
     assert_close_gradients,
     distance,

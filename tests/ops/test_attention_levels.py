@@ -14,7 +14,8 @@ BITS = {"": (0, 256, 512), "avx2": (0, 256), "baseline": (0,)}
 PROGRAM = """
 import torch
 from pyg_batchgnn import ops
-from tests.ops.attention_reference import assert_close_gradients, distance, gradients, make_case, reference
+from tests.support.reference_attention import assert_close_gradients, distance, gradients
+from tests.support.reference_attention import make_case, reference
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10, torch.bfloat16: 2**-7, torch.float16: 1e-5}
 for dtype, tolerance in TOLERANCE.items():

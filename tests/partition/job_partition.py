@@ -28,8 +28,8 @@ from pyg_batchgnn.partition import (
 )
 from pyg_batchgnn.partition.hashing import random_owner
 from pyg_batchgnn.partition.save import arrays_of
-from tests.comm.job_faults import stop_for_good
-from tests.partition.split import split_graph
+from tests.support.faults import stop_for_good
+from tests.support.reference_partition import split_graph
 
 
 def graph(seed: int, nodes: int, edges: int, *, skew: bool = False, attributes: bool = True) -> Dataset:

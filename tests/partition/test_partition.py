@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.comm.ranks import run_ranks
+from tests.support.ranks import run_ranks
 
 JOBS = "tests.partition.job_partition"
 

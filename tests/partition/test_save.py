@@ -25,8 +25,8 @@ from pyg_batchgnn.partition import (
 )
 from pyg_batchgnn.partition.folder_meta import read_partition_meta
 from pyg_batchgnn.partition.load import _Folder
-from tests.comm.ranks import run_ranks
 from tests.partition.job_partition import graph
+from tests.support.ranks import run_ranks
 
 JOBS = "tests.partition.job_save"
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn.partition import PartitionBook, directory_slice
-from tests.partition.split import internal_ids, split_graph
+from tests.support.reference_partition import internal_ids, split_graph
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6))

@@ -15,8 +15,8 @@ from pyg_batchgnn.planner import Choices, Machine, Network, Plan, Setting, predi
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.cli.plan_command import parse_rate
 from pyg_batchgnn.train.errors import TrainError
-from tests.comm.ranks import run_ranks
-from tests.train.runs import batchgnn
+from tests.support.ranks import run_ranks
+from tests.support.training_runs import batchgnn
 
 GRAPH = "generated:nodes=6000,features=32,classes=4,seed=3"
 SETTINGS = [

@@ -24,9 +24,9 @@ from pyg_batchgnn.sample import (
     SamplingPlan,
 )
 from pyg_batchgnn.store import CscGraph
-from tests.comm.job_faults import AwakeClock, stop_for_good
-from tests.partition.split import internal_ids, split_graph
-from tests.sample.checks import assert_same
+from tests.support.faults import AwakeClock, stop_for_good
+from tests.support.minibatch_checks import assert_same
+from tests.support.reference_partition import internal_ids, split_graph
 
 FANOUTS = ((3, 2), (5,), (-1, 2), (4, -1), (0, 3), (300, 2), (2, 2, 2, 2), (70_000, 1), (256, 3))
 

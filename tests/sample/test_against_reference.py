@@ -10,10 +10,7 @@ from hypothesis import given
 
 from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan, minibatch_key
 from pyg_batchgnn.store import CscGraph
-
-from .checks import check_graph, check_sampler
-from .reference import reference_key
-from .strategies import (
+from tests.support.graph_strategies import (
     Coo,
     Csc,
     big_fanouts,
@@ -29,6 +26,8 @@ from .strategies import (
     stars,
     thread_counts,
 )
+from tests.support.minibatch_checks import check_graph, check_sampler
+from tests.support.reference_sampler import reference_key
 
 DTYPES = [torch.int32, torch.int64]
 

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan
 from pyg_batchgnn.store import CscGraph
-
-from .checks import check_sampler
+from tests.support.minibatch_checks import check_sampler
 
 NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux: take no swap for the pages that nobody touches
 GIB = 2**30

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from . import reference
+from tests.support import reference_sampler as reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "sampling.md"
 

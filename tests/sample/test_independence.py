@@ -12,10 +12,9 @@ import torch
 
 from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan
 from pyg_batchgnn.store import CscGraph
-
-from .biased import one_key_for_all_nodes
-from .chi_square import Ints, assert_uniform, p_of_joint, rejected
-from .draws import Hubs, picks_table
+from tests.support.biased_samplers import one_key_for_all_nodes
+from tests.support.chi_square import Ints, assert_uniform, p_of_joint, rejected
+from tests.support.neighbour_draws import Hubs, picks_table
 
 SEEDS, EPOCHS, MARKS, HUBS = range(4, 12), range(8), range(16), 8
 EIGHT, TEN = np.ones(8, dtype=np.int64), np.ones(10, dtype=np.int64)

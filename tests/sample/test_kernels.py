@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from pyg_batchgnn.sample import Replacement
-
-from .reference import bounded, reference_picks, shuffled, words
+from tests.support.reference_sampler import bounded, reference_picks, shuffled, words
 
 SOURCES = Path(__file__).parents[2] / "csrc"
 Ask = Callable[[str], list[int]]

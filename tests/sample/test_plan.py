@@ -10,8 +10,7 @@ import torch
 
 from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan, keyed_permutation, minibatch_key
 from pyg_batchgnn.store import CscGraph
-
-from .strategies import star
+from tests.support.graph_strategies import star
 
 NODES = 6
 

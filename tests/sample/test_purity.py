@@ -17,9 +17,8 @@ from hypothesis import given
 from torch import Tensor
 
 from pyg_batchgnn.sample import MacrobatchSampler, Minibatch, Replacement, SamplingPlan
-
-from .checks import assert_equals_reference, assert_same, expected_minibatches, fields
-from .strategies import Csc, fixed, star
+from tests.support.graph_strategies import Csc, fixed, star
+from tests.support.minibatch_checks import assert_equals_reference, assert_same, expected_minibatches, fields
 
 NUM_NODES = 2000
 PLAN = SamplingPlan((7, 4, 3))

@@ -12,9 +12,8 @@ from torch_geometric.utils import trim_to_layer
 
 from pyg_batchgnn.sample import PygNeighborSampler, Replacement
 from pyg_batchgnn.store import CscGraph
-
-from .reference import reference_sample
-from .strategies import Coo
+from tests.support.graph_strategies import Coo
+from tests.support.reference_sampler import reference_sample
 
 NUM_NODES, NUM_EDGES = 120, 900
 

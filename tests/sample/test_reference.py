@@ -8,8 +8,7 @@ from itertools import islice
 import pytest
 
 from pyg_batchgnn.sample import Replacement
-
-from . import reference as ref
+from tests.support import reference_sampler as ref
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 

@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from pyg_batchgnn.sample import Replacement, SamplingPlan
-
-from .checks import check_graph, expected_minibatches
-from .reference import GAMMA, WORD, fold, fold_all, mix, reference_key, words
-from .strategies import star
+from tests.support.graph_strategies import star
+from tests.support.minibatch_checks import check_graph, expected_minibatches
+from tests.support.reference_sampler import GAMMA, WORD, fold, fold_all, mix, reference_key, words
 
 
 def unshift(z: int, shift: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.comm.ranks import run_ranks
+from tests.support.ranks import run_ranks
 
 JOBS = "tests.sample.job_relay"
 

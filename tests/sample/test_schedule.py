@@ -9,12 +9,18 @@ import torch
 from hypothesis import given
 
 from pyg_batchgnn.sample import keyed_permutation
-
-from . import reference
-from .biased import rotations, swap_with_an_earlier_place
-from .chi_square import Ints, assert_uniform, p_of_cells, p_of_permutations, p_of_whole_permutations, rejected
-from .reference import reference_permutation
-from .strategies import epochs, fixed, random_seeds
+from tests.support import reference_sampler as reference
+from tests.support.biased_samplers import rotations, swap_with_an_earlier_place
+from tests.support.chi_square import (
+    Ints,
+    assert_uniform,
+    p_of_cells,
+    p_of_permutations,
+    p_of_whole_permutations,
+    rejected,
+)
+from tests.support.graph_strategies import epochs, fixed, random_seeds
+from tests.support.reference_sampler import reference_permutation
 
 
 def shuffles(n: int, seeds: range, epochs: range) -> Ints:

@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from pyg_batchgnn.sample import Replacement
-
-from .biased import a_run_of_neighbours, floyd_off_by_one, modulo_of_16_bits, taking_turns
-from .chi_square import (
+from tests.support.biased_samplers import (
+    a_run_of_neighbours,
+    floyd_off_by_one,
+    modulo_of_16_bits,
+    taking_turns,
+)
+from tests.support.chi_square import (
     Ints,
     assert_uniform,
     p_of_cells,
@@ -17,7 +21,7 @@ from .chi_square import (
     p_of_unordered_pairs,
     rejected,
 )
-from .draws import draw_picks
+from tests.support.neighbour_draws import draw_picks
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 FANOUTS = [1, 10, 200]

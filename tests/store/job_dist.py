@@ -18,7 +18,7 @@ from pyg_batchgnn.store import (
     HybridTopology,
     replicate_topology,
 )
-from tests.partition.graphs import CASES, part_of, whole
+from tests.support.partitioned_graphs import CASES, part_of, whole
 
 
 def some_ids(size: int, rank: int, how: str) -> torch.Tensor:

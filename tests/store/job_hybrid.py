@@ -8,7 +8,7 @@ from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.partition import bounded, share_tables
 from pyg_batchgnn.store import CscGraph, replicate_topology
 from tests.partition.job_partition import CASES, expected, graph
-from tests.partition.split import internal_ids
+from tests.support.reference_partition import internal_ids
 
 
 def whole_graph_everywhere(round_bytes: int) -> None:

@@ -12,8 +12,8 @@ from unittest import mock
 from pyg_batchgnn.comm import CommError, Communicator, host_memory
 from pyg_batchgnn.partition import load, load_partition, partition, save, save_partition, share_tables
 from pyg_batchgnn.store import hybrid, replicate_topology
-from tests.comm.job_faults import AwakeClock, stop_for_good
 from tests.partition.job_partition import graph
+from tests.support.faults import AwakeClock, stop_for_good
 
 #: What every rank does, and where one is lost: module, function, and after how many calls of it.
 STAGES: dict[str, tuple[Any, str, int]] = {

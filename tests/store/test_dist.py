@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.comm.ranks import run_ranks
+from tests.support.ranks import run_ranks
 
 JOBS = "tests.store.job_dist"
 

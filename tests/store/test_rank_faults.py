@@ -10,9 +10,9 @@ import pytest
 
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.partition import is_partition, load_partition, partition_parts, save_partition
-from tests.comm.leftovers import nothing_is_left
-from tests.comm.ranks import run_ranks
 from tests.partition.job_partition import graph
+from tests.support.leftovers import nothing_is_left
+from tests.support.ranks import run_ranks
 
 TIMEOUT = 8.0  # for starting, too: a machine may stand still for seconds
 

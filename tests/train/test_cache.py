@@ -12,8 +12,8 @@ from pyg_batchgnn.data import Dataset, GeneratorSpec, generate_folder
 from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.config_json import assign
 from pyg_batchgnn.train.errors import TrainError
+from tests.support.training_runs import batchgnn, job_alone, records
 
-from .runs import batchgnn, job_alone, records
 from .test_ranks import assert_ended, assert_same_tensors, launch, train
 
 CACHED = ["--cache", "aggregation"]

@@ -15,8 +15,7 @@ from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.config_json import to_dict
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.phases import Phase
-
-from .runs import SMALL, batchgnn, records
+from tests.support.training_runs import SMALL, batchgnn, records
 
 
 def test_a_run_leaves_its_folder(

@@ -14,8 +14,7 @@ from pyg_batchgnn.train.job import Job
 from pyg_batchgnn.train.loaders import evaluation_loader
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.whole_graph import WholeGraph
-
-from .runs import job_alone
+from tests.support.training_runs import job_alone
 
 both = pytest.mark.parametrize("layers", list(LayerSource))
 

@@ -22,8 +22,7 @@ from pyg_batchgnn.train.job import Job
 from pyg_batchgnn.train.phases import PhaseClock
 from pyg_batchgnn.train.progress import Progress
 from pyg_batchgnn.train.steps import train_step
-
-from .runs import job_alone
+from tests.support.training_runs import job_alone
 
 STEPS = 6
 

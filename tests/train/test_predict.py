@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from pyg_batchgnn.data import Dataset
-
-from .runs import SMALL, batchgnn
+from tests.support.training_runs import SMALL, batchgnn
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ from pyg_batchgnn.train import product
 from pyg_batchgnn.train.config import MatrixProduct, SamplingConfig, TrainConfig
 from pyg_batchgnn.train.product import product_shapes, settle_product
 from pyg_batchgnn.train.ranks import Ranks
-
-from .runs import SMALL, batchgnn
+from tests.support.training_runs import SMALL, batchgnn
 
 FOUND = ProductChoice("torch", native_rate=50.0, torch_rate=70.0, threads=1, torch_same_bits=True)
 

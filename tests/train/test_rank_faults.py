@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.comm.leftovers import nothing_is_left
-from tests.comm.ranks import RankResult, run_ranks
+from tests.support.leftovers import nothing_is_left
+from tests.support.ranks import RankResult, run_ranks
+from tests.support.training_runs import PROJECT
 
-from .runs import PROJECT
 from .test_ranks import RUN, assert_same_tensors, launch, train
 
 TIMEOUT = 6
@@ -109,7 +109,7 @@ def test_torchrun_starts_a_run_again_from_its_last_checkpoint(
     arguments = train(graph_folder, run, *RESTARTED, *running, "--resume", "auto")
     arguments[arguments.index("--run")] = "--run-folder"
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=1"]
-    command += ["--standalone", "--monitor-interval=0.1", *launching, "-m", "tests.train.signalled"]
+    command += ["--standalone", "--monitor-interval=0.1", *launching, "-m", "tests.support.signalled_run"]
     command += [name, str(STEPS_OF_RESTARTED + 10), "1", *arguments]
     temporary, pids = tmp_path / "temporary", tmp_path / "pids"
     temporary.mkdir()

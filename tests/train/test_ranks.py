@@ -15,10 +15,9 @@ import pytest
 import torch
 
 from pyg_batchgnn.data import Dataset, GeneratorSpec, generate_folder
-from tests.comm.backends import needs_ccl
-from tests.comm.ranks import run_ranks
-
-from .runs import SMALL, batchgnn, records, weights
+from tests.support.backends import needs_ccl
+from tests.support.ranks import run_ranks
+from tests.support.training_runs import SMALL, batchgnn, records, weights
 
 RUN = "tests.train.job_ranks:run"
 BASE = [*SMALL, "--batch-size", "48", "--epochs", "2", "--seed", "5", "--set", "run.matrix_product=native"]

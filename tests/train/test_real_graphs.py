@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyg_batchgnn.data import available_datasets
-
-from .runs import batchgnn
+from tests.support.training_runs import batchgnn
 
 FOUND = "cora" in available_datasets()
 

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.train.checkpoint import Checkpoint
-
-from .runs import SMALL, batchgnn, records, run_signalled, weights
+from tests.support.training_runs import SMALL, batchgnn, records, run_signalled, weights
 
 EPOCHS = 3
 STEPS = 148

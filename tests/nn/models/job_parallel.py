@@ -7,8 +7,7 @@ import torch._dynamo  # DistributedDataParallel imports it: once here, not in ev
 from torch.nn.parallel import DistributedDataParallel
 
 from pyg_batchgnn.comm import Communicator, Kind
-
-from .pairs import both, larger
+from tests.support.model_pairs import both, larger
 
 
 def train(kind: str) -> None:

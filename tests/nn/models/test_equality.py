@@ -8,9 +8,8 @@ from torch import Tensor
 
 from pyg_batchgnn import Minibatch, nn
 from pyg_batchgnn.train import models as pyg
-from tests.nn.batches import relative_error, small_graph, table
-
-from .pairs import PAIRS, both, cases, step_gradients, with_features
+from tests.support.layer_cases import relative_error, small_graph, table
+from tests.support.model_pairs import PAIRS, both, cases, step_gradients, with_features
 
 CASES = cases()
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -118,7 +117,7 @@ def small_edges() -> Tensor:
 
 def test_one_layer_has_the_features_for_hidden() -> None:
     model = nn.SAGE(12, 16, 5, layers=1)
-    from tests.nn.batches import sampled
+    from tests.support.layer_cases import sampled
 
     batch = with_features(sampled([3, 4], (5,)))
     assert torch.equal(model.outputs(batch).hidden, table()[[3, 4]])

@@ -13,8 +13,16 @@ from torch.utils.checkpoint import checkpoint
 from pyg_batchgnn import Minibatch, nn, ops
 from pyg_batchgnn.nn import norm as norm_module
 from pyg_batchgnn.nn.rows import NormedRows
-from tests.nn.batches import FEATURES, table
-from tests.nn.models.pairs import CLASSES, HIDDEN, cases, larger, same_start, step_gradients, with_features
+from tests.support.layer_cases import FEATURES, table
+from tests.support.model_pairs import (
+    CLASSES,
+    HIDDEN,
+    cases,
+    larger,
+    same_start,
+    step_gradients,
+    with_features,
+)
 
 CASES = cases()
 

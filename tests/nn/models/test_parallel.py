@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.comm.ranks import run_ranks
+from tests.support.ranks import run_ranks
 
 
 @pytest.mark.timeout(180)

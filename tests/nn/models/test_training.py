@@ -15,9 +15,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from pyg_batchgnn import CscGraph, MacrobatchSampler, Minibatch, SamplingPlan, nn
-from tests.nn.batches import FEATURES, relative_error, sampled, table
-
-from .pairs import PAIRS, both, larger, with_features
+from tests.support.layer_cases import FEATURES, relative_error, sampled, table
+from tests.support.model_pairs import PAIRS, both, larger, with_features
 
 
 @functools.cache

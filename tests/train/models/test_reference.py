@@ -13,8 +13,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from pyg_batchgnn.train.models import GAT, GCN, GIN, SAGE, PrefixModel
 from pyg_batchgnn.train.models.prefix import layer_prefixes
-
-from ..minibatches import SmallBatch, batch_cases
+from tests.support.reference_minibatches import SmallBatch, batch_cases
 
 CASES = batch_cases()
 MODELS: dict[str, Callable[[], PrefixModel]] = {

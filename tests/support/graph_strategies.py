@@ -12,8 +12,7 @@ from torch import Tensor
 
 from pyg_batchgnn.sample import Replacement, SamplingPlan
 from pyg_batchgnn.store import CscGraph
-
-from .reference import reference_csc
+from tests.support.reference_sampler import reference_csc
 
 INDEX_DTYPES = (torch.int32, torch.int64)
 

@@ -49,7 +49,15 @@ def batchgnn(*arguments: object) -> int:
 def run_signalled(name: str, step: int, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own, which a signal reaches during a step, counted from 0."""
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    command = [sys.executable, "-m", "tests.train.signalled", name, str(step), "0", *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.signalled_run",
+        name,
+        str(step),
+        "0",
+        *map(str, arguments),
+    ]
     return subprocess.run(
         command, env=environment, cwd=PROJECT, capture_output=True, text=True, timeout=240, check=False
     )

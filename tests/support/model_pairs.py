@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pyg_batchgnn import Minibatch, nn
 from pyg_batchgnn.train import models as pyg
-from tests.nn.batches import FEATURES, batch_cases, sampled, table
+from tests.support.layer_cases import FEATURES, batch_cases, sampled, table
 
 HIDDEN, CLASSES = 16, 5
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .chi_square import Ints
+from tests.support.chi_square import Ints
 
 
 def floyd_off_by_one(degree: int, fanout: int, draws: int) -> Ints:

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, Minibatch, SamplingPlan
-
-from .reference import ReferenceMinibatch, reference_sample
-from .strategies import Csc
+from tests.support.graph_strategies import Csc
+from tests.support.reference_sampler import ReferenceMinibatch, reference_sample
 
 Lists = tuple[Sequence[int], Sequence[int], Sequence[int] | None]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from pyg_batchgnn.partition import Part
-from tests.partition.split import split_graph
+from tests.support.reference_partition import split_graph
 
 
 @dataclass(frozen=True)

@@ -210,23 +210,23 @@ def _errors(results: Sequence[RankResult]) -> str:
     )
 
 
-_zygote: subprocess.Popen[str] | None = None
+_fork_server: subprocess.Popen[str] | None = None
 
 
 def _ask(request: dict[str, Any]) -> list[Any]:
-    global _zygote
-    if _zygote is None:
-        _zygote = subprocess.Popen(
-            [sys.executable, "-m", "tests.comm.zygote"],
+    global _fork_server
+    if _fork_server is None:
+        _fork_server = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.fork_server"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         )
-        atexit.register(_zygote.kill)
-    assert _zygote.stdin is not None and _zygote.stdout is not None
-    _zygote.stdin.write(json.dumps(request) + "\n")
-    _zygote.stdin.flush()
-    answer: list[Any] = json.loads(_zygote.stdout.readline())
+        atexit.register(_fork_server.kill)
+    assert _fork_server.stdin is not None and _fork_server.stdout is not None
+    _fork_server.stdin.write(json.dumps(request) + "\n")
+    _fork_server.stdin.flush()
+    answer: list[Any] = json.loads(_fork_server.stdout.readline())
     return answer

@@ -9,8 +9,7 @@ import torch
 
 from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan
 from pyg_batchgnn.store import CscGraph
-
-from .chi_square import Ints
+from tests.support.chi_square import Ints
 
 MARKS = 8192  # isolated nodes, one of which in a seed list makes it a minibatch of its own
 
