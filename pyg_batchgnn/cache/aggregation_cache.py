@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.build import SCALE, aggregator, own_scale, result_dtype, wide_dtype
-from pyg_batchgnn.cache.fingerprint import Fingerprint, digest_edges, digest_features, hexadecimal
+from pyg_batchgnn.cache.fingerprint import Fingerprint, digest_edges, digest_features
 from pyg_batchgnn.cache.folder import load_rows, save_rows
 from pyg_batchgnn.cache.folder_meta import CacheMeta
 from pyg_batchgnn.cache.kinds import Aggregation
@@ -208,5 +208,5 @@ def _fingerprint(place: Place, edges: int) -> Fingerprint:
     own, table = place.own, place.table
     total_edges, total_features = place.sums([edges, digest_features(own.node, table)])
     dtype = str(table.dtype).removeprefix("torch.")
-    digests = hexadecimal(total_edges), hexadecimal(total_features)
+    digests = ops.digest_text(total_edges), ops.digest_text(total_features)
     return Fingerprint(own.num_nodes, own.num_edges, table.size(1), dtype, *digests)

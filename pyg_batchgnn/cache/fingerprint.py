@@ -84,11 +84,6 @@ def digest_features(node: Tensor, table: Tensor) -> int:
     return total
 
 
-def hexadecimal(total: int) -> str:
-    """A sum of digests as sixteen digits."""
-    return f"{total % (1 << 64):016x}"
-
-
 def _sum(mixed: Tensor) -> int:
     return int(_scrambled(mixed).sum())
 

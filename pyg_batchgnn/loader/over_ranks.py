@@ -34,7 +34,7 @@ from pyg_batchgnn.loader.rank_arguments import (
 from pyg_batchgnn.loader.rank_pipeline import RankItem, RankPipeline, Wanted
 from pyg_batchgnn.loader.schedule import Order
 from pyg_batchgnn.loader.steps import GlobalSchedule, LocalSchedule, Schedule, Visit
-from pyg_batchgnn.ops import minibatch_key
+from pyg_batchgnn.ops import digest_text, minibatch_key
 from pyg_batchgnn.sample import SamplingPlan
 
 
@@ -139,7 +139,7 @@ class RanksNeighborLoader(MacrobatchNeighborLoader):
         self._own_internal = torch.full_like(nodes, -1)
         self._own_internal[own] = row + part.first
         counts = comm.all_gather_json(own.numel())
-        self._partition = comm.all_gather_json(f"{minibatch_key(part.node):016x}")
+        self._partition = comm.all_gather_json(digest_text(minibatch_key(part.node)))
         return LocalSchedule(own, counts, comm.rank, *shape)
 
     def _seed_share(self) -> SeedShare:
@@ -337,7 +337,7 @@ def _described(loader: RanksNeighborLoader) -> dict[str, Any]:
         "num_nodes": graph.num_nodes,
         "num_edges": graph.num_edges,
         "num_seeds": nodes.numel(),
-        "seeds_digest": f"{minibatch_key(nodes.long().contiguous()):016x}",
+        "seeds_digest": digest_text(minibatch_key(nodes.long().contiguous())),
         "batch_size": loader.batch_size,
         "drop_last": loader.drop_last,
         "fanouts": list(plan.fanouts),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyg_batchgnn.loader.order import KeyedShuffleSampler
 from pyg_batchgnn.loader.position import Position
 from pyg_batchgnn.loader.schedule import generator_states, order_of, set_generators
-from pyg_batchgnn.ops import minibatch_key
+from pyg_batchgnn.ops import digest_text, minibatch_key
 
 if TYPE_CHECKING:
     from pyg_batchgnn.loader.pipeline import Pipeline
@@ -81,7 +81,7 @@ class Resumable:
             "num_nodes": sampler.graph.num_nodes,
             "num_edges": sampler.graph.num_edges,
             "num_seeds": nodes.numel(),
-            "seeds_digest": f"{minibatch_key(nodes.long().contiguous()):016x}",
+            "seeds_digest": digest_text(minibatch_key(nodes.long().contiguous())),
             "batch_size": loader.batch_size,
             "drop_last": loader.drop_last,
             "fanouts": list(sampler.plan.fanouts),

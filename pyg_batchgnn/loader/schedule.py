@@ -19,7 +19,7 @@ from pyg_batchgnn.loader.order import (
     sequential_batches,
 )
 from pyg_batchgnn.loader.position import Run
-from pyg_batchgnn.ops import minibatch_key
+from pyg_batchgnn.ops import digest_text, minibatch_key
 
 
 class Order(enum.Enum):
@@ -142,4 +142,4 @@ def _from_text(text: str) -> Tensor:
 
 def _digest(batches: list[list[int]]) -> str:
     positions = [position for batch in batches for position in batch]
-    return f"{minibatch_key(torch.tensor([*positions, *map(len, batches)], dtype=torch.int64)):016x}"
+    return digest_text(minibatch_key(torch.tensor([*positions, *map(len, batches)], dtype=torch.int64)))

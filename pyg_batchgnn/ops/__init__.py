@@ -17,11 +17,21 @@ from pyg_batchgnn.ops.aggregate import (
 from pyg_batchgnn.ops.aggregate_autograd import aggregate_beside
 from pyg_batchgnn.ops.aggregate_normed import aggregate_normed
 from pyg_batchgnn.ops.attention import Attention, attention, attention_key, attention_weights
-from pyg_batchgnn.ops.checks import INTEGERS, check_matrix, check_range, check_vector, extent, is_ascending
+from pyg_batchgnn.ops.checks import (
+    INTEGERS,
+    check_matrix,
+    check_range,
+    check_vector,
+    extent,
+    fits_int32,
+    id_dtype,
+    is_ascending,
+)
 from pyg_batchgnn.ops.folded_norm import Hidden
 from pyg_batchgnn.ops.gradient_sums import GradientSums
 from pyg_batchgnn.ops.graph import build_csc, count_unique_nodes, gather_rows, put_rows, unique_nodes
-from pyg_batchgnn.ops.keys import drawn_key, dropout_key, keyed_permutation, minibatch_key
+from pyg_batchgnn.ops.in_edges import InEdges
+from pyg_batchgnn.ops.keys import digest_text, drawn_key, dropout_key, keyed_permutation, minibatch_key
 from pyg_batchgnn.ops.library import simd_level, to_signed
 from pyg_batchgnn.ops.linear import LinearInput, RowsOfTable, linear
 from pyg_batchgnn.ops.linear_norm import linear_norm, linear_norm_hidden, linear_norm_on_read
@@ -53,6 +63,7 @@ __all__ = [
     "BySource",
     "GradientSums",
     "Hidden",
+    "InEdges",
     "LinearInput",
     "LoopFree",
     "MemoryStats",
@@ -78,6 +89,7 @@ __all__ = [
     "count_values",
     "current_products",
     "degree_scale",
+    "digest_text",
     "drawn_key",
     "drop_self_loops",
     "dropout_key",
@@ -85,9 +97,11 @@ __all__ = [
     "empty",
     "empty_cache",
     "extent",
+    "fits_int32",
     "gather_rows",
     "group_by_owner",
     "group_by_range",
+    "id_dtype",
     "is_ascending",
     "keyed_permutation",
     "linear",

@@ -14,6 +14,16 @@ INTEGERS = (torch.int32, torch.int64)
 FLOATS = (torch.float32, torch.float64, torch.bfloat16)
 
 
+def fits_int32(count: int) -> bool:
+    """Returns whether the ids 0 to ``count`` - 1 fit int32."""
+    return count <= 1 << 31
+
+
+def id_dtype(count: int) -> torch.dtype:
+    """The narrower of int32 and int64 that the ids 0 to ``count`` - 1 fit."""
+    return torch.int32 if fits_int32(count) else torch.int64
+
+
 def check_vector(name: str, tensor: Tensor, dtypes: Sequence[torch.dtype] = INTEGERS) -> None:
     """Raises unless ``tensor`` is a contiguous one-dimensional CPU tensor of one of ``dtypes``."""
     if not isinstance(tensor, Tensor):

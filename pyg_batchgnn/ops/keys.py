@@ -23,6 +23,12 @@ def minibatch_key(seeds: Tensor) -> int:
     return kernels.minibatch_key(seeds) & MASK64
 
 
+def digest_text(value: int) -> str:
+    """A digest of 64 bits, signed or unsigned, as 16 hexadecimal digits. Longer values are taken modulo
+    2**64."""
+    return f"{value & MASK64:016x}"
+
+
 _GAMMA = 0x9E3779B97F4A7C15
 _DROPOUT = int.from_bytes(b"dropout", "little")
 

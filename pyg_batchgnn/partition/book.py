@@ -9,9 +9,6 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 
-#: Internal ids below this fit 32 bits, in memory and on the wire.
-NARROW = 1 << 31
-
 
 class PartitionBook:
     """Owners of the internal node ids: each part is a contiguous range of them (design, section 2).
@@ -39,7 +36,7 @@ class PartitionBook:
     @property
     def id_dtype(self) -> torch.dtype:
         """Narrowest type that internal ids fit."""
-        return torch.int32 if self.num_nodes <= NARROW else torch.int64
+        return ops.id_dtype(self.num_nodes)
 
     def nodes_of(self, part: int) -> range:
         """The internal ids of a part."""

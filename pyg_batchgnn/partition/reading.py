@@ -10,18 +10,12 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Kind
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.partition.book import NARROW
 from pyg_batchgnn.partition.bounded import shared_rounds
 from pyg_batchgnn.partition.checks import outside, raise_together
 from pyg_batchgnn.partition.move import Grouping, group_by_range, send
 
 #: The ranges begin at multiples of a power of two, so that a histogram of at most this length balances them.
 BUCKETS = 1 << 16
-
-
-def id_dtype(count: int) -> torch.dtype:
-    """Narrowest type for numbers below ``count``."""
-    return torch.int32 if count <= NARROW else torch.int64
 
 
 @dataclass
@@ -84,7 +78,7 @@ def read_slice(dataset: Dataset, comm: Communicator, row_bytes: int = 12) -> Rea
     first, last = int(bounds[comm.rank]), int(bounds[comm.rank + 1])
     indptr = torch.zeros(last - first + 1, dtype=torch.int64)
     for rows in shared_rounds(comm, edges, row_bytes):
-        destination = dataset.edge_index[1, rows.start : rows.stop].to(id_dtype(nodes)).contiguous()
+        destination = dataset.edge_index[1, rows.start : rows.stop].to(ops.id_dtype(nodes)).contiguous()
         found = send(comm, destination, group_by_range(destination, bounds)).rows
         ops.count_values(found, first, indptr[1:])
     torch.cumsum(indptr, 0, out=indptr)
@@ -93,8 +87,8 @@ def read_slice(dataset: Dataset, comm: Communicator, row_bytes: int = 12) -> Rea
         bounds,
         comm.rank,
         indptr,
-        torch.empty(size, dtype=id_dtype(nodes)),
-        torch.empty(size, dtype=id_dtype(edges)),
+        torch.empty(size, dtype=ops.id_dtype(nodes)),
+        torch.empty(size, dtype=ops.id_dtype(edges)),
     )
     cursor = indptr[:-1].clone()
     for array in (part.indices, part.edge_ids):  # written to at random
@@ -108,7 +102,7 @@ def read_slice(dataset: Dataset, comm: Communicator, row_bytes: int = 12) -> Rea
 
 def _columns(dataset: Dataset, rows: range) -> Tensor:
     """Destination, source and id of edges, [n, 3], in a type that holds all of them."""
-    columns = torch.empty(len(rows), 3, dtype=id_dtype(max(dataset.num_nodes, dataset.num_edges)))
+    columns = torch.empty(len(rows), 3, dtype=ops.id_dtype(max(dataset.num_nodes, dataset.num_edges)))
     columns[:, 0] = dataset.edge_index[1, rows.start : rows.stop]
     columns[:, 1] = dataset.edge_index[0, rows.start : rows.stop]
     columns[:, 2] = torch.arange(rows.start, rows.stop)

@@ -95,7 +95,6 @@ def _seconds(work: Callable[[], object]) -> float:
 def _whole(graph: CscGraph) -> Part:
     """The whole graph as the part of one rank; it shares the graph's memory."""
     node = torch.arange(graph.num_nodes)
-    edge_dtype = torch.int32 if graph.num_edges < 1 << 31 else torch.int64
     ids = graph.edge_ids
     return Part(
         book=PartitionBook([0, graph.num_nodes]),
@@ -103,7 +102,7 @@ def _whole(graph: CscGraph) -> Part:
         node=node,
         indptr=graph.indptr,
         indices=graph.indices.to(PartitionBook([0, graph.num_nodes]).id_dtype),
-        edge_ids=torch.arange(graph.num_edges, dtype=edge_dtype) if ids is None else ids,
+        edge_ids=torch.arange(graph.num_edges, dtype=ops.id_dtype(graph.num_edges)) if ids is None else ids,
         num_edges=graph.num_edges,
         directory=node.to(torch.int32),
     )

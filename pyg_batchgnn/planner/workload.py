@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from pyg_batchgnn import ops
+
 
 class Overlap(Protocol):
     """How distinct nodes add up."""
@@ -50,12 +52,12 @@ class Workload:
     @property
     def id_bytes(self) -> int:
         """Of a node's id on the wire and in memory."""
-        return 4 if self.nodes <= 1 << 31 else 8
+        return ops.id_dtype(self.nodes).itemsize
 
     @property
     def edge_bytes(self) -> int:
         """Of an edge's id in memory."""
-        return 4 if self.edges <= 1 << 31 else 8
+        return ops.id_dtype(self.edges).itemsize
 
     def minibatches(self, counts: Sequence[int]) -> int:
         """Of every rank in an epoch, from the seed nodes that each rank has (`LocalSchedule`), or from those

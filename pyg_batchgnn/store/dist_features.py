@@ -15,7 +15,6 @@ from torch_geometric.data import FeatureStore, TensorAttr
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Field, Header, Kind
-from pyg_batchgnn.ops import minibatch_key
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.store.directory import edge_targets, internal_ids
 from pyg_batchgnn.store.dist_graph import EDGE_TYPE, check_part
@@ -53,7 +52,7 @@ class DistFeatureStore(FeatureStore):
         own = holding_of(part, floats)
         comm.check_agreement(
             {
-                "partition book": f"{minibatch_key(part.book.offsets):016x}",
+                "partition book": ops.digest_text(ops.minibatch_key(part.book.offsets)),
                 "node attributes": _described(own.tables),
                 "edge attributes": _described(own.edge_tables),
                 "share": share,

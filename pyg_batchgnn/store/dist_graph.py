@@ -9,8 +9,8 @@ from torch import Tensor
 from torch_geometric.data import EdgeAttr, GraphStore
 from torch_geometric.data.graph_store import EdgeLayout
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.ops import minibatch_key
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.store.directory import internal_ids, original_ids
 from pyg_batchgnn.store.hybrid import HybridTopology
@@ -45,7 +45,7 @@ class DistGraphStore(GraphStore):
                 f"topology has {given[0]} nodes and {given[1]} edges, but the graph has {sizes[0]} and "
                 f"{sizes[1]}: give replicate_topology(part, comm)"
             )
-        book = f"{minibatch_key(part.book.offsets):016x}"
+        book = ops.digest_text(ops.minibatch_key(part.book.offsets))
         comm.check_agreement(
             {"partition book": book, "edges": part.num_edges, "hybrid": topology is not None}
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Kind
 from pyg_batchgnn.partition import ArraySpec, Part, allocate_on_host
 from pyg_batchgnn.partition.bounded import own_rounds
@@ -39,11 +40,10 @@ def replicate_topology(part: Part, comm: Communicator) -> HybridTopology:
         comm: of all ranks.
     """
     nodes, leads = part.book.num_nodes, comm.ranks_of_host[0] == comm.rank
-    edge_dtype = torch.int32 if part.num_edges <= 1 << 31 else torch.int64
     specs = {
         "indptr": ArraySpec(torch.int64, (nodes + 1,)),
         "indices": ArraySpec(part.indices.dtype, (part.num_edges,)),
-        "edge_ids": ArraySpec(edge_dtype, (part.num_edges,)),
+        "edge_ids": ArraySpec(ops.id_dtype(part.num_edges), (part.num_edges,)),
         "internal": ArraySpec(part.book.id_dtype, (nodes,)),
     }
     arrays = allocate_on_host(comm, specs if leads else {})[comm.ranks_of_host[0]]
@@ -51,7 +51,7 @@ def replicate_topology(part: Part, comm: Communicator) -> HybridTopology:
     _send_nodes(part, comm, writer)
     _send_edges(part, comm, writer)
     comm.barrier()
-    graph = CscGraph(arrays["indptr"], arrays["indices"], arrays["edge_ids"])
+    graph = CscGraph(ops.InEdges(arrays["indptr"], arrays["indices"], arrays["edge_ids"]))
     return HybridTopology(graph, arrays["internal"])
 
 

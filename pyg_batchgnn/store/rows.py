@@ -16,7 +16,6 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Field, Header, RowLayout
 from pyg_batchgnn.partition import PartitionBook
-from pyg_batchgnn.partition.book import NARROW
 from pyg_batchgnn.store.holding import Holding
 
 #: The column of original ids among a node's attributes; no user can have an attribute of that name.
@@ -108,8 +107,7 @@ class RowReader:
         self.node_layout = RowLayout.of(own_nodes) if own_nodes else None
         self.edge_layout = RowLayout.of(own_edges) if own_edges else None
         largest = max(after - first for first, after in zip(self._first, self._first[1:], strict=False))
-        narrow = largest <= NARROW and (not edge_names or num_edges <= NARROW)
-        self.wire = torch.int32 if narrow else torch.int64
+        self.wire = ops.id_dtype(max(largest, num_edges if edge_names else 0))
 
     def read(self, wanted: Wanted, header: Header, room: int = 0) -> Rows:
         """The rows of what is wanted; collective, two rounds. Behind the nodes' rows there is ``room`` for so

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan
 from pyg_batchgnn.store import CscGraph
 from tests.support.minibatch_checks import check_sampler
@@ -58,7 +59,7 @@ def far_edges(first_degree: int, dtype: type[np.integer], ids: type[np.integer] 
     if ids is not None:
         edge_ids = zeros(num_edges, ids)
         edge_ids[first_degree:] = torch.arange(num_edges - far, num_edges).clamp(max=np.iinfo(ids).max)
-    return CscGraph(indptr, indices, edge_ids)
+    return CscGraph(InEdges(indptr, indices, edge_ids))
 
 
 @pytest.mark.parametrize("first_degree", [2**31 - 3, 2**31, 2**32 - 3, 2**32 + 5])
@@ -88,7 +89,7 @@ def many_nodes(num_nodes: int, dtype: type[np.integer], sources: list[int]) -> t
     indptr = zeros(num_nodes + 1, np.int64)
     indptr[-9:] = torch.arange(9) * count
     indices = torch.tensor(sources * 8, dtype=torch.int32 if dtype is np.int32 else torch.int64)
-    return CscGraph(indptr, indices), num_nodes - 8
+    return CscGraph(InEdges(indptr, indices)), num_nodes - 8
 
 
 @pytest.mark.parametrize("num_nodes", [2**31 + 50, 2**32 + 50])

@@ -17,9 +17,9 @@ from pyg_batchgnn.data.ogb.csv_gz import csv_gz_pieces, read_csv_gz
 from pyg_batchgnn.data.ogb.npz_stream import NpzMember, open_member
 from pyg_batchgnn.data.ogb.tables import OgbTable, RawLayout, StoredEdges
 from pyg_batchgnn.data.undirected import make_undirected
+from pyg_batchgnn.ops import fits_int32
 
 _AGAIN = "download the data set again"
-_INT32_IDS = 2**31
 
 
 def raw_files(table: OgbTable, folder: Path) -> list[Path]:
@@ -68,7 +68,7 @@ def _convert_csv(table: OgbTable, folder: Path, target: Path) -> int:
     num_nodes = _total(raw / "num-node-list.csv.gz", "num_nodes")
     num_edges = _total(raw / "num-edge-list.csv.gz", "num_edges")
     edge_file = raw / "edge.csv.gz"
-    id_type = np.int32 if num_nodes < _INT32_IDS else np.int64
+    id_type = np.int32 if fits_int32(num_nodes) else np.int64
     pieces = csv_gz_pieces(edge_file, "edge_index", np.int64, 2)
     edges = np.concatenate(
         [np.empty((0, 2), id_type), *(_narrow(edge_file, piece, num_nodes, id_type) for piece in pieces)]
@@ -127,7 +127,7 @@ def _convert_binary(folder: Path, target: Path) -> int:
 
 def _write_edges(member: NpzMember, target: Path, num_nodes: int) -> None:
     """Stream edge_index [2, E]: all sources come first, so both rows pass through one flat writer."""
-    id_type = np.int32 if num_nodes < _INT32_IDS else np.int64
+    id_type = np.int32 if fits_int32(num_nodes) else np.int64
     num_edges = member.header.shape[1]
     written = 0
     with EdgeAppender(target, id_type) as out:

@@ -1,0 +1,107 @@
+"""The in-edges of some nodes: the one form in which every room holds edges by destination."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.ops.checks import check_range, check_vector, fits_int32, is_ascending
+
+
+@dataclass(frozen=True, eq=False)
+class InEdges:
+    """The in-edges of some nodes, the targets, in compressed sparse columns (CSC).
+
+    The constructor trusts its arguments; `checked` checks them. Nothing is copied.
+
+    Attributes:
+        indptr: [n + 1] int64, where each target's in-edges begin; from 0 to e, ascending.
+        indices: [e] int32 or int64, the ids of the sources.
+        edge_ids: [e] int32 or int64, the id of each edge; None where the position of an edge is its id.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    edge_ids: Tensor | None = None
+
+    @classmethod
+    def checked(
+        cls,
+        indptr: Tensor,
+        indices: Tensor,
+        edge_ids: Tensor | None = None,
+        *,
+        num_sources: int | None = None,
+        num_edge_ids: int | None = None,
+    ) -> InEdges:
+        """Wraps arrays after checking that they fit together.
+
+        Args:
+            indptr, indices, edge_ids: see the attributes; one-dimensional and contiguous, on the CPU.
+            num_sources: sources are in [0, num_sources); None: as many as there are targets.
+            num_edge_ids: edge ids are in [0, num_edge_ids); None: as many as there are edges.
+
+        Raises:
+            TypeError, ValueError, IndexError: the arrays do not fit together; the message names the entry.
+        """
+        check_vector("indptr", indptr, (torch.int64,))
+        check_vector("indices", indices)
+        edges, targets = indices.numel(), indptr.numel() - 1
+        sources = targets if num_sources is None else num_sources
+        if targets < 0 or int(indptr[0]) != 0 or int(indptr[-1]) != edges:
+            ends = f"{int(indptr[0])} to {int(indptr[-1])}" if indptr.numel() else "nowhere"
+            raise ValueError(
+                f"indptr must go from 0 to the number of indices ({edges}), but goes from {ends}"
+            )
+        if indices.dtype == torch.int32 and not fits_int32(sources):
+            raise TypeError(
+                f"int32 indices cannot name all {sources} nodes; convert them with .to(torch.int64)"
+            )
+        if not is_ascending(indptr):
+            at = int((indptr[1:] < indptr[:-1]).nonzero()[0])
+            raise ValueError(
+                f"indptr must ascend, but entry {at + 1} ({int(indptr[at + 1])}) is below {int(indptr[at])}"
+            )
+        check_range("indices", indices, sources)
+        if edge_ids is not None:
+            check_vector("edge_ids", edge_ids)
+            if edge_ids.numel() != edges:
+                raise ValueError(f"edge_ids has {edge_ids.numel()} entries for {edges} edges")
+            check_range("edge_ids", edge_ids, edges if num_edge_ids is None else num_edge_ids, "edge ids")
+        return cls(indptr, indices, edge_ids)
+
+    @property
+    def num_targets(self) -> int:
+        """The number of nodes whose in-edges these are."""
+        return self.indptr.numel() - 1
+
+    @property
+    def num_edges(self) -> int:
+        """The number of edges."""
+        return self.indices.numel()
+
+    @property
+    def degrees(self) -> Tensor:
+        """[n] int64, the number of in-edges of each target."""
+        return self.indptr.diff()
+
+    def edges(self, rows: range) -> range:
+        """The positions of the in-edges of a range of targets."""
+        return range(int(self.indptr[rows.start]), int(self.indptr[rows.stop]))
+
+    def sources(self, rows: range) -> Tensor:
+        """The sources of the in-edges of a range of targets, a view of ``indices``."""
+        edges = self.edges(rows)
+        return self.indices[edges.start : edges.stop]
+
+    def targets(self, rows: range | None = None) -> Tensor:
+        """The target of each in-edge of a range of targets (None: of all), [e] int64 row numbers."""
+        rows = range(self.num_targets) if rows is None else rows
+        degrees = self.indptr[rows.start : rows.stop + 1].diff()
+        return torch.repeat_interleave(torch.arange(rows.start, rows.stop), degrees)
+
+    def explicit_edge_ids(self) -> Tensor:
+        """The id of each edge, [e]: ``edge_ids``, or [e] int64 positions where it is None."""
+        return torch.arange(self.num_edges) if self.edge_ids is None else self.edge_ids
