@@ -18,6 +18,7 @@ from pyg_batchgnn.comm.create import connect, disconnect, make_channel
 from pyg_batchgnn.comm.errors import CommError
 from pyg_batchgnn.comm.header import HeaderLike, Kind, Operation, as_header
 from pyg_batchgnn.comm.rows import Allocate, Received, exchange_rows, fresh, gather_rows
+from pyg_batchgnn.comm.together import MakeError, failed_together, run_together
 from pyg_batchgnn.comm.transport import INT_LIMIT
 from pyg_batchgnn.comm.turns import Handle, Turns
 from pyg_batchgnn.comm.wait import TransportError
@@ -214,6 +215,35 @@ class Communicator:
         """
         place = as_header(Kind.CONTROL)
         self._turns.now(lambda: values.check_agreement(self._channel, arguments, place))
+
+    # Work ########################################################################################
+
+    def run_together(
+        self,
+        work: Callable[[], T],
+        *,
+        catch: tuple[type[Exception], ...] = (OSError, ValueError),
+        error: MakeError | None = None,
+    ) -> T:
+        """Does work on every rank. Where it fails on one rank, all ranks raise, so that none waits for it.
+
+        The ranks wait for each other once, after the work. Work that fails with an exception that is not in
+        ``catch`` raises at once, on this rank alone.
+
+        Args:
+            work: what this rank does. It makes no exchange.
+            catch: the exceptions that count as a failure.
+            error: makes the error that all ranks raise, from the texts of the ranks that failed, by rank. By
+                default a `CommError` that names those ranks, their hosts and the causes.
+
+        Returns:
+            What ``work`` returned on this rank.
+
+        Raises:
+            Exception: what ``error`` makes, where work failed on any rank.
+        """
+        make = error or (lambda problems: failed_together(problems, self.hosts))
+        return run_together(work, self.all_gather_json, catch, make)
 
     # Jobs ########################################################################################
 

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from pyg_batchgnn.comm.communicator import Communicator
 from pyg_batchgnn.comm.errors import CommError
+from pyg_batchgnn.comm.together import name_failures
 
 T = TypeVar("T")
 
@@ -68,26 +69,18 @@ def share_on_host(communicator: Communicator, size: int, access: Access = Access
 
 
 def _together(communicator: Communicator, work: Callable[[], T]) -> T:
-    """Does one stage on every rank; where it fails on one, all raise. Ranks wait for each other only here, in
-    a collective that names who is missing; the stages themselves find everything there."""
-    result: list[T] = []
-    problem = ""
-    try:
-        result.append(work())
-    except OSError as error:
-        problem = str(error)
-    problems = dict(enumerate(communicator.all_gather_json(problem)))
-    failed = [rank for rank, text in problems.items() if text]
-    if failed:
-        said = "; ".join(
-            f"rank {rank} (host {communicator.hosts[rank]}): {problems[rank]}" for rank in failed
+    """Does one stage on every rank. Ranks wait for each other only here, in a collective that names who is
+    missing. The stages themselves wait for nothing."""
+
+    def error(problems: Mapping[int, str]) -> CommError:
+        return CommError(
+            f"memory of a host cannot be shared: {name_failures(problems, communicator.hosts)}; ranks of one "
+            "host (torchrun's GROUP_RANK) must run on one machine, in one network namespace, with memory "
+            "enough",
+            problems,
         )
-        raise CommError(
-            f"memory of a host cannot be shared: {said}; ranks of one host (torchrun's GROUP_RANK) must run "
-            "on one machine, in one network namespace, with memory enough",
-            failed,
-        )
-    return result[0]
+
+    return communicator.run_together(work, catch=(OSError,), error=error)
 
 
 def _offer(size: int, mates: int, stack: contextlib.ExitStack) -> tuple[int, socket.socket, str]:

@@ -19,12 +19,23 @@ def outside(ids: Tensor, num_nodes: int) -> str:
     return f"node id {low if low < 0 else high}"
 
 
-def raise_together(comm: Communicator, dataset: Dataset, array: str, problem: str) -> None:
-    """Raises on every rank what one of them has found. Collective."""
-    for said in filter(None, comm.all_gather_json(problem)):
-        raise DatasetError(
-            f"{dataset.name}: {array}: {said} is outside [0, {dataset.num_nodes}); correct it or num_nodes"
-        )
+def refuse_outside(comm: Communicator, dataset: Dataset, array: str, problem: str) -> None:
+    """Raises on every rank if one of them has found an id that is no node's. Collective.
+
+    Args:
+        problem: what `outside` returned on this rank.
+    """
+
+    def refuse() -> None:
+        if problem:
+            raise DatasetError(
+                f"{dataset.name}: {array}: {problem} is outside [0, {dataset.num_nodes}); correct it or "
+                "num_nodes"
+            )
+
+    comm.run_together(
+        refuse, catch=(DatasetError,), error=lambda problems: DatasetError(next(iter(problems.values())))
+    )
 
 
 def own_share(comm: Communicator, rows: Tensor) -> Tensor:
@@ -37,4 +48,4 @@ def check_splits(comm: Communicator, dataset: Dataset, names: Sequence[str]) -> 
     """Makes sure that splits hold node ids. Collective."""
     for name in names:
         ids = own_share(comm, getattr(dataset, f"{name}_idx"))
-        raise_together(comm, dataset, f"{name}_idx", outside(ids, dataset.num_nodes))
+        refuse_outside(comm, dataset, f"{name}_idx", outside(ids, dataset.num_nodes))

@@ -11,7 +11,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Kind
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.partition.bounded import shared_rounds
-from pyg_batchgnn.partition.checks import outside, raise_together
+from pyg_batchgnn.partition.checks import outside, refuse_outside
 from pyg_batchgnn.partition.move import Grouping, group_by_range, send
 
 #: The ranges begin at multiples of a power of two, so that a histogram of at most this length balances them.
@@ -121,7 +121,7 @@ def _balanced_bounds(dataset: Dataset, comm: Communicator) -> Tensor:
         problem = problem or outside(source, nodes) or outside(destination, nodes)
         if not problem:
             ops.count_values(destination >> shift, 0, weight)
-    raise_together(comm, dataset, "edge_index", problem)
+    refuse_outside(comm, dataset, "edge_index", problem)
     comm.all_reduce(weight, Kind.PARTITION)
     weight[:-1] += width
     before = torch.cat([torch.zeros(1, dtype=torch.int64), weight[:-1].cumsum(0)])

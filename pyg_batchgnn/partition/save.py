@@ -69,16 +69,12 @@ def together(comm: Communicator, work: Callable[[], T]) -> T:
     Raises:
         DatasetError: what went wrong, on which rank.
     """
-    result: list[T] = []
-    problem = ""
-    try:
-        result.append(work())
-    except (DatasetError, OSError) as error:
-        problem = str(error)
-    for rank, text in enumerate(comm.all_gather_json(problem)):
-        if text:
-            raise DatasetError(text if comm.size == 1 else f"{text} (rank {rank})")
-    return result[0]
+
+    def error(problems: Mapping[int, str]) -> DatasetError:
+        rank, text = next(iter(problems.items()))
+        return DatasetError(text if comm.size == 1 else f"{text} (rank {rank})")
+
+    return comm.run_together(work, catch=(DatasetError, OSError), error=error)
 
 
 def refuse_existing(folder: str | Path, comm: Communicator) -> None:
