@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyg_batchgnn.comm import CommError, Communicator
-from tests.comm.ranks import run_ranks
+from tests.support.ranks import run_ranks
 
 JOBS = "tests.comm.job_together"
 
