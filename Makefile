@@ -5,6 +5,7 @@
 #   make test TESTS="tests/sample -k statistics" JOBS=1          some of the tests, in so many processes (2)
 #   make install TORCH_INDEX=<another wheel index>               where the CPU build of torch comes from
 #   make install CCL=1                                           with the ccl backend; remembered by the other commands
+#   make wheel                                                   builds a wheel in dist/ and tests it in a fresh environment
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -21,22 +22,28 @@ WITH_CCL := $(filter 1,$(CCL))
 INSTALLED := $(BIN)/.installed$(if $(WITH_CCL),-ccl)
 LAUNCH := $(if $(filter 1,$(RANKS)),$(BIN)/batchgnn,$(BIN)/torchrun --standalone --nproc-per-node=$(RANKS) -m pyg_batchgnn)
 COMMA := ,
+TORCH_LIBRARIES := $(addprefix --exclude ,libc10.so libtorch.so libtorch_cpu.so libtorch_python.so)
 SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test lint format docs bench clean
+.PHONY: help install train test lint format docs bench wheel clean
 
 help:
-	@sed -n '3,7p' Makefile | cut -c3-
-	@echo "targets: install train test lint format docs bench clean"
+	@sed -n '3,8p' Makefile | cut -c3-
+	@echo "targets: install train test lint format docs bench wheel clean"
 
-# torch first and exactly: the package is compiled against it, and a newer one brings gigabytes of CUDA. Only torch itself comes
-# from the wheel index; what it depends on comes from the ordinary one.
+# $(call install_torch,FOLDER) installs PyTorch in the environment whose programs lie in FOLDER.
+define install_torch
+$(1)/python -m pip install --quiet --retries 1 --no-deps --extra-index-url $(TORCH_INDEX) $(TORCH)
+	$(1)/python -m pip install --quiet $(TORCH) numpy
+endef
+
+# torch comes first and in exactly this release: the package is compiled against it, and a newer one
+# brings gigabytes of CUDA. Only torch comes from the wheel index; its dependencies come from PyPI.
 $(BIN)/.torch:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --retries 1 --no-deps --extra-index-url $(TORCH_INDEX) $(TORCH)
-	$(BIN)/python -m pip install --quiet $(TORCH) numpy
+	$(call install_torch,$(BIN))
 	touch $@
 
 $(INSTALLED): $(BIN)/.torch pyproject.toml setup.py $(wildcard build_tools/*.py) $(SOURCES)
@@ -69,6 +76,19 @@ docs: install
 
 bench: install
 	$(BIN)/python benchmark/run.py all $(ARGS)
+
+# A wheel for CPython 3.10 and later (abi3), without the ccl backend, which is built from source.
+# auditwheel gives it the manylinux tag of this machine's C library and leaves torch's libraries out.
+# The smoke test runs in a fresh environment that sees no compiler.
+wheel: install
+	rm -rf build/wheel build/wheel-env dist
+	$(BIN)/python -m pip install --quiet --group wheel
+	PYG_BATCHGNN_CCL= $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair $(TORCH_LIBRARIES) --wheel-dir dist build/wheel/*.whl
+	$(PYTHON) -m venv build/wheel-env
+	$(call install_torch,build/wheel-env/bin)
+	cd build && PATH=$(abspath build/wheel-env/bin) wheel-env/bin/python -m pip install --quiet ../dist/*.whl
+	cd build && PATH=$(abspath build/wheel-env/bin) wheel-env/bin/python ../build_tools/smoke_test.py
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info pyg_batchgnn/*.so

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from pyg_batchgnn.registration import register_ccl
+from pyg_batchgnn.versions import check_versions
 
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
@@ -61,4 +62,5 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+check_versions()
 register_ccl()

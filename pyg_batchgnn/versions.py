@@ -1,0 +1,52 @@
+"""Checks the releases of PyTorch and PyTorch Geometric before anything is imported from them.
+
+The compiled operators use torch's stable ABI, which promises that they load beside later releases of
+torch. Only the releases named in `TESTED` have been tested.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import metadata
+
+#: The oldest release of each package that works.
+OLDEST = {"torch": (2, 13), "torch-geometric": (2, 8)}
+#: The releases that the tests run with.
+TESTED = {"torch": "2.13.0", "torch-geometric": "2.8.1"}
+#: How to install them.
+COMMANDS = {
+    "torch": "pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu",
+    "torch-geometric": "pip install torch-geometric==2.8.1",
+}
+
+
+def check_versions() -> None:
+    """Checks that torch and torch-geometric are installed and recent enough.
+
+    Reads the packages' metadata and imports neither of them. A package without metadata, for instance one
+    that is imported from its source tree, is not checked.
+
+    Raises:
+        ImportError: a package is older than the oldest release that works. The message gives the release
+            that was found and the command that installs a tested one.
+    """
+    for package, oldest in OLDEST.items():
+        try:
+            found = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+        if is_older(found, oldest):
+            wanted = ".".join(map(str, oldest))
+            raise ImportError(
+                f"pyg_batchgnn needs {package} {wanted} or later, but {package} {found} is installed. "
+                f"Install the release that it is tested with: {COMMANDS[package]}"
+            )
+
+
+def is_older(version: str, oldest: tuple[int, int]) -> bool:
+    """Returns whether a version such as "2.9.1+cpu" is older than the release ``oldest``.
+
+    Returns False for a version that does not begin with two numbers.
+    """
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) < oldest
