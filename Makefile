@@ -84,7 +84,7 @@ wheel: install
 	rm -rf build/wheel build/wheel-env dist
 	$(BIN)/python -m pip install --quiet --group wheel
 	PYG_BATCHGNN_CCL= $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair $(TORCH_LIBRARIES) --wheel-dir dist build/wheel/*.whl
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --strip $(TORCH_LIBRARIES) --wheel-dir dist build/wheel/*.whl
 	$(PYTHON) -m venv build/wheel-env
 	$(call install_torch,build/wheel-env/bin)
 	cd build && PATH=$(abspath build/wheel-env/bin) wheel-env/bin/python -m pip install --quiet ../dist/*.whl
