@@ -1,11 +1,12 @@
 # Two commands: `make train` sets everything up and runs the main job, `make test` runs every test.
 #
-#   make train ARGS="cora --model gcn --epochs 20"    arguments for `batchgnn train`
-#   make train RANKS=2                                           several processes on this machine
-#   make test TESTS="tests/sample -k statistics" JOBS=1          some of the tests, in so many processes (2)
-#   make install TORCH_INDEX=<another wheel index>               where the CPU build of torch comes from
-#   make install CCL=1                                           with the ccl backend; remembered by the other commands
-#   make wheel                                                   builds a wheel in dist/ and tests it in a fresh environment
+#   make train ARGS="cora --model gcn --epochs 20"       arguments for `batchgnn train`
+#   make train RANKS=2                                   several processes on this machine
+#   make test TESTS="tests/sample -k statistics" JOBS=1  some of the tests, in JOBS processes (2)
+#   make install TORCH_INDEX=<another wheel index>       where the CPU build of torch comes from
+#   make install CCL=1                                   with the ccl backend; other commands remember it
+#   make docs                                            builds the documentation site in site/
+#   make wheel                                           builds a wheel in dist/ and tests it
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -29,7 +30,7 @@ SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h')
 .PHONY: help install train test lint format docs bench wheel clean
 
 help:
-	@sed -n '3,8p' Makefile | cut -c3-
+	@sed -n '3,9p' Makefile | cut -c3-
 	@echo "targets: install train test lint format docs bench wheel clean"
 
 # $(call install_torch,FOLDER) installs PyTorch in the environment whose programs lie in FOLDER.
