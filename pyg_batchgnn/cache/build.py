@@ -9,7 +9,8 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.kinds import Aggregation
-from pyg_batchgnn.cache.neighbourhood import Neighbourhood, Piece
+from pyg_batchgnn.cache.neighbourhood import Piece
+from pyg_batchgnn.ops import OwnedEdges
 
 #: The column with what GCN multiplies a node's row by, among its attributes; no user can have its name.
 SCALE = "\0scale"
@@ -41,13 +42,13 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def own_scale(own: Neighbourhood, dtype: torch.dtype) -> Tensor:
+def own_scale(own: OwnedEdges, dtype: torch.dtype) -> Tensor:
     """GCN's factor of every own node, [n]: (1 + d)^-1/2, d its in-edges that are no self loops."""
     scale = torch.empty(own.node.numel(), dtype=dtype)
     for rows in row_blocks(own.node.numel()):
-        degree = own.indptr[rows.start : rows.stop + 1].diff()
-        targets = own.targets(rows)
-        loops = targets[own.edges(rows) == targets + own.first] - rows.start
+        degree = own.in_edges.indptr[rows.start : rows.stop + 1].diff()
+        targets = own.in_edges.targets(rows)
+        loops = targets[own.in_edges.sources(rows) == targets + own.first_node] - rows.start
         degree = degree - torch.bincount(loops, minlength=len(rows))
         scale[rows.start : rows.stop] = (degree + 1).to(torch.float64).rsqrt()
     return scale
@@ -60,7 +61,7 @@ def row_blocks(count: int) -> Iterator[range]:
 
 
 def aggregator(
-    kind: Aggregation, own: Neighbourhood, table: Tensor, scale: Tensor | None, threads: int | None
+    kind: Aggregation, own: OwnedEdges, table: Tensor, scale: Tensor | None, threads: int | None
 ) -> Callable[[Piece], Tensor]:
     """What turns a piece into the aggregates of its nodes, [rows, F].
 
@@ -74,15 +75,15 @@ def aggregator(
     wide = wide_dtype(table.dtype)
 
     def reduced(piece: Piece) -> Tensor:
-        ptr = own.indptr[piece.rows.start : piece.rows.stop + 1]
+        ptr = own.in_edges.indptr[piece.rows.start : piece.rows.stop + 1]
         x, ptr = piece.tables["x"], ptr - ptr[0]
         return ops.aggregate(x, ptr, piece.indices, reduce=kind.value, out_dtype=wide, threads=threads)
 
     def symmetric(piece: Piece) -> Tensor:
         assert scale is not None
         at = slice(piece.rows.start, piece.rows.stop)
-        ptr = own.indptr[piece.rows.start : piece.rows.stop + 1]
-        is_no_loop = own.edges(piece.rows) != own.targets(piece.rows) + own.first
+        ptr = own.in_edges.indptr[piece.rows.start : piece.rows.stop + 1]
+        is_no_loop = own.in_edges.sources(piece.rows) != own.in_edges.targets(piece.rows) + own.first_node
         out = ops.aggregate(
             piece.tables["x"],
             ptr - ptr[0],

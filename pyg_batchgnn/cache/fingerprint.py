@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.cache.build import row_blocks
-from pyg_batchgnn.cache.neighbourhood import Neighbourhood, Piece
+from pyg_batchgnn.cache.neighbourhood import Piece
+from pyg_batchgnn.ops import OwnedEdges
 
 #: Odd numbers of 64 bits.
 _SOURCE, _TARGET, _NODE = 0x1E3779B97F4A7C15, -0x40A7B892E31B1A47, 0x2545F4914F6CDD1D
@@ -63,10 +64,10 @@ def type_of(name: Any) -> type:
     return {"int": int, "str": str}[str(name)]
 
 
-def digest_edges(own: Neighbourhood, piece: Piece, source: Tensor) -> int:
+def digest_edges(own: OwnedEdges, piece: Piece, source: Tensor) -> int:
     """Sum over a piece's edges. ``source``: [e] int64, their original sources."""
     mixed = source * _SOURCE
-    mixed += own.node[own.targets(piece.rows)] * _TARGET
+    mixed += own.node[own.in_edges.targets(piece.rows)] * _TARGET
     return _sum(mixed)
 
 

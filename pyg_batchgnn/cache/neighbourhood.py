@@ -11,49 +11,8 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Header, Kind
-from pyg_batchgnn.partition import Part
-from pyg_batchgnn.store import NODE_ID, CscGraph, DistFeatureStore, RowReader, Wanted
-
-
-@dataclass(frozen=True, eq=False)
-class Neighbourhood:
-    """The in-edges of the nodes that a process owns.
-
-    Attributes:
-        node: [n] int64 original ids.
-        indptr: [n + 1] int64.
-        indices: [e] int32 or int64, sources; internal ids over ranks, original ones in one process.
-        first: the first node's id among the sources' ids.
-        num_nodes, num_edges: of the whole graph.
-    """
-
-    node: Tensor
-    indptr: Tensor
-    indices: Tensor
-    first: int
-    num_nodes: int
-    num_edges: int
-
-    @classmethod
-    def of_graph(cls, graph: CscGraph) -> Neighbourhood:
-        """All of a graph in one process."""
-        nodes = graph.num_nodes
-        return cls(torch.arange(nodes), graph.indptr, graph.indices, 0, nodes, graph.num_edges)
-
-    @classmethod
-    def of_part(cls, part: Part) -> Neighbourhood:
-        """What a rank owns."""
-        nodes = part.book.num_nodes
-        return cls(part.node, part.indptr, part.indices, part.first, nodes, part.num_edges)
-
-    def edges(self, rows: range) -> Tensor:
-        """Sources of the in-edges of some of the nodes."""
-        return self.indices[int(self.indptr[rows.start]) : int(self.indptr[rows.stop])]
-
-    def targets(self, rows: range) -> Tensor:
-        """[e] int64 for the same edges, which row each one's destination is."""
-        degrees = self.indptr[rows.start : rows.stop + 1].diff()
-        return torch.repeat_interleave(torch.arange(rows.start, rows.stop), degrees)
+from pyg_batchgnn.ops import OwnedEdges
+from pyg_batchgnn.store import NODE_ID, DistFeatureStore, RowReader, Wanted
 
 
 @dataclass(frozen=True)
@@ -105,7 +64,7 @@ class Piece:
 class Sources(Protocol):
     """Reads what the sources of edges have."""
 
-    def pieces(self, own: Neighbourhood, limits: Limits) -> Iterator[Piece]:
+    def pieces(self, own: OwnedEdges, limits: Limits) -> Iterator[Piece]:
         """All nodes of a neighbourhood in pieces; over ranks collective, with empty pieces where others
         have more."""
 
@@ -116,11 +75,11 @@ class HeldSources:
     def __init__(self, tables: dict[str, Tensor]) -> None:
         self._tables = tables
 
-    def pieces(self, own: Neighbourhood, limits: Limits) -> Iterator[Piece]:
+    def pieces(self, own: OwnedEdges, limits: Limits) -> Iterator[Piece]:
         begin, nodes = 0, own.node.numel()
         while begin < nodes:
             rows = range(begin, _end(own, begin, limits.edges(0)))
-            yield Piece(rows, self._tables, own.edges(rows))
+            yield Piece(rows, self._tables, own.in_edges.sources(rows))
             begin = rows.stop
 
 
@@ -142,11 +101,11 @@ class RankSources:
         assert layout is not None
         return layout.row_bytes
 
-    def pieces(self, own: Neighbourhood, limits: Limits) -> Iterator[Piece]:
+    def pieces(self, own: OwnedEdges, limits: Limits) -> Iterator[Piece]:
         cuts = list(_cut(own, limits))
         for number in range(self._comm.max(len(cuts))):
             rows = cuts[number] if number < len(cuts) else range(0)
-            unique, (place,) = ops.unique_nodes([own.edges(rows).to(torch.int64)], own.num_nodes)
+            unique, (place,) = ops.unique_nodes([own.in_edges.sources(rows).to(torch.int64)], own.num_nodes)
             header = Header(Kind.FEATURES, macrobatch=number)
             yield Piece(rows, read_rows(self._reader, unique, header), place)
 
@@ -161,7 +120,7 @@ def original_of(piece: Piece) -> Tensor:
     return ops.gather_rows(piece.tables[NODE_ID].to(torch.int64), piece.indices)
 
 
-def _cut(own: Neighbourhood, limits: Limits) -> Iterator[range]:
+def _cut(own: OwnedEdges, limits: Limits) -> Iterator[range]:
     """Rows of pieces within the limits. Where all nodes fit, edges alone count; else a piece begins with as
     many edges as surely fit, and the next has more or fewer of them as the distinct sources allow."""
     begin, nodes = 0, own.node.numel()
@@ -169,7 +128,7 @@ def _cut(own: Neighbourhood, limits: Limits) -> Iterator[range]:
     all_fit = limits.bytes(own.num_nodes, edges) <= limits.budget
     while begin < nodes:
         rows = range(begin, _end(own, begin, edges))
-        taken = 0 if all_fit else limits.bytes(_distinct(own, rows), len(own.edges(rows)))
+        taken = 0 if all_fit else limits.bytes(_distinct(own, rows), len(own.in_edges.edges(rows)))
         if taken > limits.budget and len(rows) > 1 and edges > 1:
             edges = max(1, edges * limits.budget * 3 // (taken * 4))
             continue
@@ -179,12 +138,12 @@ def _cut(own: Neighbourhood, limits: Limits) -> Iterator[range]:
             edges = max(edges, edges * limits.budget // taken)
 
 
-def _distinct(own: Neighbourhood, rows: range) -> int:
-    return ops.count_unique_nodes([own.edges(rows).to(torch.int64)], own.num_nodes)
+def _distinct(own: OwnedEdges, rows: range) -> int:
+    return ops.count_unique_nodes([own.in_edges.sources(rows).to(torch.int64)], own.num_nodes)
 
 
-def _end(own: Neighbourhood, begin: int, edges: int) -> int:
+def _end(own: OwnedEdges, begin: int, edges: int) -> int:
     """The row before which so many edges end, at least the next one."""
-    last = int(own.indptr[begin]) + edges
-    end = int(torch.searchsorted(own.indptr, torch.tensor(last), right=True)) - 1
+    last = int(own.in_edges.indptr[begin]) + edges
+    end = int(torch.searchsorted(own.in_edges.indptr, torch.tensor(last), right=True)) - 1
     return min(max(end, begin + 1), own.node.numel())

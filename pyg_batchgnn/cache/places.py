@@ -13,12 +13,12 @@ from torch import Tensor
 from pyg_batchgnn.cache.neighbourhood import (
     HeldSources,
     Limits,
-    Neighbourhood,
     Piece,
     RankSources,
     Sources,
     original_of,
 )
+from pyg_batchgnn.ops import OwnedEdges
 from pyg_batchgnn.partition import ArraySpec, allocate_on_host, share_arrays
 from pyg_batchgnn.partition.save import together
 from pyg_batchgnn.store import NODE_ID, CscGraph, DistFeatureStore
@@ -37,7 +37,7 @@ class Place(Protocol):
     """
 
     rank: int
-    own: Neighbourhood
+    own: OwnedEdges
     table: Tensor
     store: DistFeatureStore | None
 
@@ -80,7 +80,7 @@ class HeldPlace:
             raise TypeError(f"x must be a dense tensor or a NumPy array, got {type(x).__name__}")
         if len(x) != graph.num_nodes:
             raise ValueError(f"x has {len(x)} rows for {graph.num_nodes} nodes")
-        self.own, self.table = Neighbourhood.of_graph(graph), x
+        self.own, self.table = graph.owned_edges, x
 
     def sources(self, columns: Mapping[str, Tensor], *, features: bool) -> Sources:
         tables = {"x": self.table} if features else {}
@@ -116,7 +116,7 @@ class RankPlace:
         self._features, self._comm, self._threads = store, store.comm, threads
         store.comm.run_job(lambda: None)  # after what a loader prepares
         self.rank, self.table = store.comm.rank, store.own.tables["x"]
-        self.own = Neighbourhood.of_part(store.part)
+        self.own = store.part.owned_edges
         # Asked of all, as a rank that is alone on its host cannot tell whether others share.
         self._shares = max(store.comm.all_gather_json(len(store.held))) > 1
 

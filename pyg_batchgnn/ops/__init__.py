@@ -30,7 +30,7 @@ from pyg_batchgnn.ops.checks import (
 from pyg_batchgnn.ops.folded_norm import Hidden
 from pyg_batchgnn.ops.gradient_sums import GradientSums
 from pyg_batchgnn.ops.graph import build_csc, count_unique_nodes, gather_rows, put_rows, unique_nodes
-from pyg_batchgnn.ops.in_edges import InEdges
+from pyg_batchgnn.ops.in_edges import InEdges, OwnedEdges
 from pyg_batchgnn.ops.keys import digest_text, drawn_key, dropout_key, keyed_permutation, minibatch_key
 from pyg_batchgnn.ops.library import simd_level, to_signed
 from pyg_batchgnn.ops.linear import LinearInput, RowsOfTable, linear
@@ -67,6 +67,7 @@ __all__ = [
     "LinearInput",
     "LoopFree",
     "MemoryStats",
+    "OwnedEdges",
     "RowsOfTable",
     "StreamRules",
     "activate",

@@ -105,3 +105,22 @@ class InEdges:
     def explicit_edge_ids(self) -> Tensor:
         """The id of each edge, [e]: ``edge_ids``, or [e] int64 positions where it is None."""
         return torch.arange(self.num_edges) if self.edge_ids is None else self.edge_ids
+
+
+@dataclass(frozen=True, eq=False)
+class OwnedEdges:
+    """The in-edges of the nodes that a process owns: a rank's part, or a whole graph in one process.
+
+    Attributes:
+        in_edges: of the owned nodes; row i is node ``first_node`` + i. Over ranks edge ids are never None.
+        node: [n] int64, the original id of each owned node.
+        first_node: the id of the first owned node, in the numbering of the sources.
+        num_nodes: nodes of the whole graph.
+        num_edges: edges of the whole graph.
+    """
+
+    in_edges: InEdges
+    node: Tensor
+    first_node: int
+    num_nodes: int
+    num_edges: int

@@ -12,6 +12,7 @@ from enum import IntEnum
 
 from torch import Tensor
 
+from pyg_batchgnn.ops.in_edges import OwnedEdges
 from pyg_batchgnn.ops.library import kernels
 
 
@@ -71,27 +72,6 @@ class Answers:
     picks: list[int]
 
 
-@dataclass(frozen=True)
-class OwnEdges:
-    """The in-edges of the nodes that this rank owns.
-
-    Attributes:
-        indptr: [n + 1] int64.
-        indices: [e] int32 or int64 ids of the sources.
-        edge_ids: [e] int32 or int64 input edge ids.
-        node: [n] int64 original ids.
-        first: id of the first of these nodes.
-        num_edges: of the whole graph.
-    """
-
-    indptr: Tensor
-    indices: Tensor
-    edge_ids: Tensor
-    node: Tensor
-    first: int
-    num_edges: int
-
-
 class Relay:
     """Minibatches that grow together: `ask` and `merge` by turns, once a hop each, then `take`.
 
@@ -142,7 +122,7 @@ class Relay:
 
 
 def relay_answer(
-    edges: OwnEdges,
+    edges: OwnedEdges,
     words: Tensor,
     counts: Sequence[int],
     *,
@@ -154,14 +134,15 @@ def relay_answer(
     """Answers what was asked, message by message.
 
     Args:
-        edges: where to pick from.
-        words: [sum(counts)] of the type of ``edges.indices``: messages by rank.
+        edges: where to pick from, with edge ids.
+        words: [sum(counts)] of the type of the edges' ``indices``: messages by rank.
         counts: words of each rank.
         fanout, replace, return_edge: how to pick, and whether input edge ids are wanted.
         threads: at most so many.
     """
+    own = edges.in_edges
     answers, to, picks, fault = kernels.relay_answer(
-        *(edges.indptr, edges.indices, edges.edge_ids, edges.node, edges.first, edges.num_edges),
+        *(own.indptr, own.indices, own.edge_ids, edges.node, edges.first_node, edges.num_edges),
         *(words, list(counts), fanout, replace, return_edge, threads),
     )
     return _fault(fault) or Answers(answers, to, picks)

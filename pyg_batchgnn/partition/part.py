@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.ops import InEdges, OwnedEdges
 from pyg_batchgnn.partition.book import PartitionBook
 
 
@@ -53,6 +55,20 @@ class Part:
     def num_nodes(self) -> int:
         """Nodes of this part."""
         return self.node.numel()
+
+    @property
+    def owned_edges(self) -> OwnedEdges:
+        """The in-edges of the part's nodes, as samplers and the aggregation cache read them."""
+        in_edges = InEdges(self.indptr, self.indices, self.edge_ids)
+        return OwnedEdges(in_edges, self.node, self.first, self.book.num_nodes, self.num_edges)
+
+    def check_rank(self, comm: Communicator) -> None:
+        """Raises ValueError unless the part is that of this rank, of as many parts as there are ranks."""
+        if self.book.parts != comm.size or self.number != comm.rank:
+            raise ValueError(
+                f"part {self.number} of {self.book.parts} cannot be on rank {comm.rank} of {comm.size}; give "
+                f"every rank its own part of a graph that is partitioned for {comm.size} ranks"
+            )
 
 
 def slice_size(num_nodes: int, ranks: int) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import CommError, Communicator, Header, Kind
-from pyg_batchgnn.ops.relay import Answers, Fault, OwnEdges, Questions, Relay, Wrong, relay_answer
+from pyg_batchgnn.ops.relay import Answers, Fault, Questions, Relay, Wrong, relay_answer
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.sample.macrobatch import Layout, as_minibatches
 from pyg_batchgnn.sample.minibatch import Minibatch
@@ -49,11 +49,7 @@ class RelaySampler:
     ) -> None:
         if threads is not None and threads < 1:
             raise ValueError(f"threads must be at least 1, got {threads}")
-        if part.book.parts != comm.size or part.number != comm.rank:
-            raise ValueError(
-                f"part {part.number} of {part.book.parts} cannot be on rank {comm.rank} of {comm.size}; "
-                "partition the graph for this number of ranks"
-            )
+        part.check_rank(comm)
         self.part, self.comm, self.plan, self.seed = part, comm, plan, seed
         self.threads, self.layout, self.seeds_are_own = threads, layout, seeds_are_own
         self._edges = _own_edges(part)
@@ -175,7 +171,7 @@ class RelaySampler:
         return self.comm.fail(CommError(text, [fault.peer]))
 
 
-def _own_edges(part: Part) -> OwnEdges:
+def _own_edges(part: Part) -> ops.OwnedEdges:
     """The part's arrays, as far as the kernels trust them."""
     nodes, edges = len(part.book.nodes_of(part.number)), part.indices.numel()
     ops.check_vector("part.node", part.node, (torch.int64,))
@@ -191,4 +187,4 @@ def _own_edges(part: Part) -> OwnEdges:
     if int(part.indptr[0]) != 0 or int(part.indptr[-1]) != edges or not ops.is_ascending(part.indptr):
         raise ValueError(f"part.indptr must ascend from 0 to the number of sources, {edges}")
     ops.check_range("part.edge_ids", part.edge_ids, part.num_edges, "edge ids")
-    return OwnEdges(part.indptr, part.indices, part.edge_ids, part.node, part.first, part.num_edges)
+    return part.owned_edges

@@ -17,7 +17,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Field, Header, Kind
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.store.directory import edge_targets, internal_ids
-from pyg_batchgnn.store.dist_graph import EDGE_TYPE, check_part
+from pyg_batchgnn.store.dist_graph import EDGE_TYPE
 from pyg_batchgnn.store.holding import Holding, holding_of, share_holding
 from pyg_batchgnn.store.rows import RowReader, Rows, Wanted
 from pyg_batchgnn.store.write import write_rows
@@ -46,7 +46,7 @@ class DistFeatureStore(FeatureStore):
         self, part: Part, comm: Communicator, *, floats: torch.dtype | None = None, share: bool = True
     ) -> None:
         super().__init__()
-        check_part(part, comm)
+        part.check_rank(comm)
         if floats is not None and not floats.is_floating_point:
             raise TypeError(f"floats must be a floating-point type such as torch.bfloat16, got {floats}")
         own = holding_of(part, floats)

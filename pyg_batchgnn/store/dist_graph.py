@@ -37,7 +37,7 @@ class DistGraphStore(GraphStore):
 
     def __init__(self, part: Part, comm: Communicator, topology: HybridTopology | None = None) -> None:
         super().__init__()
-        check_part(part, comm)
+        part.check_rank(comm)
         sizes = (part.book.num_nodes, part.num_edges)
         given = sizes if topology is None else (topology.graph.num_nodes, topology.graph.num_edges)
         if given != sizes:
@@ -99,12 +99,3 @@ class DistGraphStore(GraphStore):
     def __repr__(self) -> str:
         kind = "hybrid" if self.topology is not None else "partitioned"
         return f"DistGraphStore({self.num_nodes:,} nodes, {self.num_edges:,} edges, {kind}, {self.comm!r})"
-
-
-def check_part(part: Part, comm: Communicator) -> None:
-    """Raises ValueError unless the part is this rank's."""
-    if part.book.parts != comm.size or part.number != comm.rank:
-        raise ValueError(
-            f"rank {comm.rank} of {comm.size} was given part {part.number} of {part.book.parts}; give every "
-            f"rank its own part, of as many as there are ranks"
-        )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.ops import InEdges, OwnedEdges
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +49,12 @@ class CscGraph:
     def num_edges(self) -> int:
         """The number of edges."""
         return self.in_edges.num_edges
+
+    @property
+    def owned_edges(self) -> OwnedEdges:
+        """The same edges, all of them owned by this process."""
+        nodes = self.num_nodes
+        return OwnedEdges(self.in_edges, torch.arange(nodes), 0, nodes, self.num_edges)
 
     @classmethod
     def from_edge_index(cls, edge_index: Tensor, num_nodes: int) -> CscGraph:

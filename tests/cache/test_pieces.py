@@ -6,7 +6,8 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyg_batchgnn.cache.neighbourhood import Limits, Neighbourhood, _cut
+from pyg_batchgnn.cache.neighbourhood import Limits, _cut
+from pyg_batchgnn.ops import InEdges, OwnedEdges
 
 
 @given(
@@ -21,10 +22,10 @@ def test_pieces(degrees: list[int], budget: int, source: int, seed: int) -> None
     indptr = torch.tensor([0, *degrees]).cumsum(0)
     random = torch.Generator().manual_seed(seed)
     indices = torch.randint(max(nodes, 1), (int(indptr[-1]),), generator=random)
-    own = Neighbourhood(torch.arange(nodes), indptr, indices, 0, nodes, indices.numel())
+    own = OwnedEdges(InEdges(indptr, indices), torch.arange(nodes), 0, nodes, indices.numel())
     pieces = list(_cut(own, limits))
     assert [row for rows in pieces for row in rows] == list(range(nodes))
     for rows in pieces:
-        edges = own.edges(rows)
+        edges = own.in_edges.sources(rows)
         small = len(rows) == 1 or edges.numel() <= 1
         assert small or limits.bytes(edges.unique().numel(), edges.numel()) <= budget

@@ -6,19 +6,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.relay import Answers, Fault, OwnEdges, Questions, Relay, Wrong, relay_answer
+from pyg_batchgnn.ops import InEdges, OwnedEdges
+from pyg_batchgnn.ops.relay import Answers, Fault, Questions, Relay, Wrong, relay_answer
 
 FIRST, NODES, EDGES = 100, 50, 500
 
 
-def own_edges(dtype: torch.dtype = torch.int32) -> OwnEdges:
+def own_edges(dtype: torch.dtype = torch.int32) -> OwnedEdges:
     """Nodes 100 to 149 of 200, ten in-edges each."""
-    return OwnEdges(
-        indptr=torch.arange(0, EDGES + 1, 10),
-        indices=(torch.arange(EDGES) * 7 % 200).to(dtype),
-        edge_ids=torch.arange(EDGES, dtype=torch.int32) + 1000,
+    return OwnedEdges(
+        InEdges(
+            indptr=torch.arange(0, EDGES + 1, 10),
+            indices=(torch.arange(EDGES) * 7 % 200).to(dtype),
+            edge_ids=torch.arange(EDGES, dtype=torch.int32) + 1000,
+        ),
         node=torch.arange(NODES) * 3,
-        first=FIRST,
+        first_node=FIRST,
+        num_nodes=200,
         num_edges=2000,
     )
 
@@ -189,7 +193,8 @@ def test_opcheck() -> None:
     """The functional operators: their arguments stay as they are."""
     edges, kernels = own_edges(), torch.ops.pyg_batchgnn
     checks = ("test_schema", "test_autograd_registration")
-    held = (edges.indptr, edges.indices, edges.edge_ids, edges.node, edges.first, edges.num_edges)
+    own = edges.in_edges
+    held = (own.indptr, own.indices, own.edge_ids, edges.node, edges.first_node, edges.num_edges)
     words = begun()[1].words
     asked = (words, [0, words.numel(), 0], 4, False, True, 2)
     torch.library.opcheck(kernels.relay_answer, (*held, *asked), test_utils=checks)

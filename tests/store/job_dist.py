@@ -137,7 +137,11 @@ def refusals() -> None:
                 "cannot be changed",
                 lambda: graph.put_edge_index((1, 2), EDGE_TYPE, "coo"),
             ),
-            (ValueError, "was given part", lambda: DistGraphStore(part_of(CASES[0], comm.size + 1, 0), comm)),
+            (
+                ValueError,
+                "cannot be on rank",
+                lambda: DistGraphStore(part_of(CASES[0], comm.size + 1, 0), comm),
+            ),
             (TypeError, "floating-point type", lambda: DistFeatureStore(part, comm, floats=torch.int8)),
             (ValueError, "topology has 3 nodes", lambda: DistGraphStore(part, comm, _small())),
         ]
