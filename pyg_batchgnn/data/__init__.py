@@ -7,17 +7,35 @@ from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.folder import open_folder, read_folder, verify_folder
 from pyg_batchgnn.data.folder_write import write_folder
 from pyg_batchgnn.data.generator import GeneratorSpec, generate, generate_folder
+from pyg_batchgnn.data.groups import (
+    EDGE_FEATURES,
+    EDGES,
+    FEATURES,
+    LABELS,
+    NODES,
+    AttributeGroup,
+    Group,
+    RowKind,
+)
 from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
 from pyg_batchgnn.data.ogb import read_ogb
 from pyg_batchgnn.data.pyg import from_pyg
 from pyg_batchgnn.data.undirected import ParallelEdges, make_undirected
 
 __all__ = [
+    "EDGES",
+    "EDGE_FEATURES",
+    "FEATURES",
+    "LABELS",
+    "NODES",
+    "AttributeGroup",
     "Dataset",
     "DatasetError",
     "DatasetNotFoundError",
     "GeneratorSpec",
+    "Group",
     "ParallelEdges",
+    "RowKind",
     "available_datasets",
     "check_dataset",
     "default_dataset",
