@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from meters import peak_bytes, release_free_memory, reset_peak, resident_bytes
 from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
-from pyg_batchgnn.comm import Communicator, Counts, Header, Kind, gradient_hook
+from pyg_batchgnn.comm import Communicator, Counts, Header, MessageKind, gradient_hook
 from pyg_batchgnn.data import load_dataset
 from pyg_batchgnn.nn.models import SAGE
 from pyg_batchgnn.partition import Part, load_partition, partition, report_partition, save_partition
@@ -200,11 +200,13 @@ def train_epochs(
     comm = graph.comm
     gradients = Communicator.create("gradients")
     state = {"seeds": 0, "step": 0}
-    with gradients.guard(Kind.CONTROL):
+    with gradients.guard(MessageKind.CONTROL):
         wrapped = DistributedDataParallel(model, process_group=gradients.group, broadcast_buffers=False)
     wrapped.register_comm_hook(
         None,
-        gradient_hook(gradients, lambda: state["seeds"], lambda: Header(Kind.GRADIENTS, 0, state["step"])),
+        gradient_hook(
+            gradients, lambda: state["seeds"], lambda: Header(MessageKind.GRADIENTS, 0, state["step"])
+        ),
     )
     optimiser = torch.optim.Adam(model.parameters(), lr=0.003)
     found = {}

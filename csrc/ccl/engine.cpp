@@ -15,7 +15,7 @@ namespace {
 constexpr std::chrono::microseconds kEager(20000);
 constexpr std::chrono::microseconds kStay(100);
 
-// The watchman looks this often, and gives the engine this long after a deadline.
+// The watchdog looks this often, and gives the engine this long after a deadline.
 constexpr std::chrono::milliseconds kLook(250);
 constexpr std::chrono::milliseconds kGrace(1000);
 

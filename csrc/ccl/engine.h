@@ -3,7 +3,7 @@
 // One thread of the engine starts all collectives, in the order of calls, and asks after them. With its own
 // worker threads (CCL_WORKER_OFFLOAD=1) oneCCL would spin on pinned cores and end the process on any error.
 // Callers never enter oneCCL: with shared memory a peer that is killed at the wrong moment leaves a lock
-// behind on which libfabric spins for ever. Then the engine's thread is lost, and its watchman, who knows
+// behind on which libfabric spins for ever. Then the engine's thread is lost, and its watchdog, who knows
 // nothing but the clock, ends what is under way.
 //
 // Nothing here waits without a limit, and nothing waits for a peer after an error: what has timed out or
@@ -64,7 +64,7 @@ class Engine {
 
   Engine();
   void run();                 // the engine's thread
-  void keep_watch();          // the watchman's
+  void keep_watch();          // the watchdog's
   bool turn();                // starts what has come and asks after what is under way; whether anything ended
   void start(Task& task);     // under the lock
   std::vector<Ended> poll();  // under the lock

@@ -15,7 +15,7 @@ class CclWork : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override;
 
-  // The engine's, or its watchman's, whoever is first: the collective has ended. Callbacks of the future run
+  // The engine's, or its watchdog's, whoever is first: the collective has ended. Callbacks of the future run
   // on a thread of their own, so that one that waits for another collective stops nobody.
   void end(std::exception_ptr error);
 

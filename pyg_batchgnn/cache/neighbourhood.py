@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Header, Kind
+from pyg_batchgnn.comm import Header, MessageKind
 from pyg_batchgnn.ops import OwnedEdges
 from pyg_batchgnn.store import NODE_ID, DistFeatureStore, RowReader, Wanted
 
@@ -106,7 +106,7 @@ class RankSources:
         for number in range(self._comm.max(len(cuts))):
             rows = cuts[number] if number < len(cuts) else range(0)
             unique, (place,) = ops.unique_nodes([own.in_edges.sources(rows).to(torch.int64)], own.num_nodes)
-            header = Header(Kind.FEATURES, macrobatch=number)
+            header = Header(MessageKind.FEATURES, macrobatch=number)
             yield Piece(rows, read_rows(self._reader, unique, header), place)
 
 

@@ -2,7 +2,7 @@
 
 from pyg_batchgnn.comm.backends import check_backend, describe_backend
 from pyg_batchgnn.comm.communicator import Communicator
-from pyg_batchgnn.comm.counters import Counters, Counts, KindCounts
+from pyg_batchgnn.comm.counters import CommCounters, Counts, KindCounts
 from pyg_batchgnn.comm.errors import (
     AgreementError,
     BrokenCommunicatorError,
@@ -10,27 +10,27 @@ from pyg_batchgnn.comm.errors import (
     DivergenceError,
     PeerError,
 )
-from pyg_batchgnn.comm.header import Header, Kind
+from pyg_batchgnn.comm.header import Header, MessageKind
 from pyg_batchgnn.comm.hook import gradient_hook
 from pyg_batchgnn.comm.host_memory import Access, share_on_host
 from pyg_batchgnn.comm.layout import Field, RowLayout
 from pyg_batchgnn.comm.rows import Received
-from pyg_batchgnn.comm.turns import Handle
+from pyg_batchgnn.comm.serial_executor import Handle
 
 __all__ = [
     "Access",
     "AgreementError",
     "BrokenCommunicatorError",
+    "CommCounters",
     "CommError",
     "Communicator",
-    "Counters",
     "Counts",
     "DivergenceError",
     "Field",
     "Handle",
     "Header",
-    "Kind",
     "KindCounts",
+    "MessageKind",
     "PeerError",
     "Received",
     "RowLayout",

@@ -24,7 +24,7 @@ from pyg_batchgnn.comm.errors import CommError, PeerError
 T = TypeVar("T")
 
 
-class State(Enum):
+class RankState(Enum):
     """What a rank last did."""
 
     JOINED = "joined"
@@ -38,7 +38,7 @@ class Note:
     """A rank's last note: the number of its last exchange, and what that was or why there is no next one."""
 
     exchange: int
-    state: State
+    state: RankState
     text: str
 
 
@@ -58,7 +58,7 @@ class Board:
     Args:
         store: torch's key-value store; the board opens connections of its own, because one that waits for an
             answer blocks every other use of it.
-        prefix: the communicator's own corner of the store, the same on every rank.
+        prefix: the communicator's namespace in the store, the same on every rank.
         rank, size: as in the process group.
     """
 
@@ -70,7 +70,7 @@ class Board:
 
     def join(self, card: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
         """Shows this rank's card and waits for everyone's; cards come back by rank."""
-        self._writer.set(f"note/{self._rank}", _encode(Note(0, State.JOINED, "")))
+        self._writer.set(f"note/{self._rank}", _encode(Note(0, RankState.JOINED, "")))
         self._writer.set(f"card/{self._rank}", json.dumps(card))
         keys = [f"card/{rank}" for rank in range(self._size)]
         started, pause = time.monotonic(), 0.002
@@ -91,9 +91,9 @@ class Board:
 
     def enter(self, exchange: int, text: str) -> None:
         """Notes that this rank enters an exchange; called before every one."""
-        self._write(Note(exchange, State.ENTERED, text))
+        self._write(Note(exchange, RankState.ENTERED, text))
 
-    def leave(self, state: State, exchange: int, text: str) -> None:
+    def leave(self, state: RankState, exchange: int, text: str) -> None:
         """Notes that this rank will enter no further exchange, and why."""
         self._write(Note(exchange, state, text))
 
@@ -169,7 +169,7 @@ def _encode(note: Note) -> str:
 
 def _decode(text: bytes) -> Note:
     exchange, state, rest = text.decode().split("|", 2)
-    return Note(int(exchange), State(state), rest)
+    return Note(int(exchange), RankState(state), rest)
 
 
 def _failure(text: bytes) -> Failure:

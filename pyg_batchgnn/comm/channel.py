@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 
 import torch.distributed as dist
 
-from pyg_batchgnn.comm.board import Board, Failure, Note, State
-from pyg_batchgnn.comm.counters import Counters
+from pyg_batchgnn.comm.board import Board, Failure, Note, RankState
+from pyg_batchgnn.comm.counters import CommCounters
 from pyg_batchgnn.comm.diagnosis import Peer, Scene, blame, finished
 from pyg_batchgnn.comm.errors import BrokenCommunicatorError, CommError, PeerError
 from pyg_batchgnn.comm.header import Header, Operation, Purpose
-from pyg_batchgnn.comm.place import Life
+from pyg_batchgnn.comm.process_info import Liveness
 from pyg_batchgnn.comm.step import Step
 from pyg_batchgnn.comm.transport import INT_LIMIT, Transport
 from pyg_batchgnn.comm.wait import TransportError, TransportTimeout
@@ -62,7 +62,7 @@ class Channel:
     ) -> None:
         self.name, self.rank, self.size = name, rank, len(peers)
         self.peers, self.timeout, self.group, self.board = list(peers), timeout, group, board
-        self.counters = Counters()
+        self.counters = CommCounters()
         self.exchange = 0  # number of the last one entered
         self.broken: CommError | None = None
         self.stopping = threading.Event()
@@ -109,7 +109,7 @@ class Channel:
             if self.board is not None:
                 story = story or str(error)
                 self.board.report(Failure(self.rank, error.ranks, self.exchange, story), self._reserve)
-                self.board.leave(State.FAILED, self.exchange, story)
+                self.board.leave(RankState.FAILED, self.exchange, story)
             _abandon(self.group)
         return error
 
@@ -120,7 +120,7 @@ class Channel:
         self.broken = CommError(reason or "it was closed", [self.rank])
         self.stopping.set()
         if self.board is not None:
-            self.board.leave(State.CLOSED, self.exchange, reason)
+            self.board.leave(RankState.CLOSED, self.exchange, reason)
         if self.group is not None and dist.is_initialized():  # the user may have destroyed all groups
             dist.destroy_process_group(self.group)
         self.group = None
@@ -143,7 +143,7 @@ class Channel:
 
     def _somebody_died(self) -> bool:
         """Whether a process of this machine is gone that did not first finish this exchange and close."""
-        gone = [peer.rank for peer in self.peers if peer.process.life() is Life.GONE]
+        gone = [peer.rank for peer in self.peers if peer.process.life() is Liveness.GONE]
         notes = self.notes(self._reserve) if gone else None
         return any(notes is None or not finished(notes[rank], self.exchange) for rank in gone)
 
@@ -186,7 +186,7 @@ def _elsewhere(channel: Channel, seconds: float) -> dict[int, str]:
         if other is channel or other.board is None:
             continue
         for rank, note in (other.board.notes(seconds) or {}).items():
-            if note.state is State.ENTERED:
+            if note.state is RankState.ENTERED:
                 text = f"exchange {note.exchange} of communicator {other.name!r} ({note.text})"
                 found.setdefault(rank, []).append(f"last entered {text}")
     return {rank: " and ".join(texts) for rank, texts in found.items()}

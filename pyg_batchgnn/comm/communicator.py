@@ -13,14 +13,14 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import reduce, values
 from pyg_batchgnn.comm.channel import Channel
-from pyg_batchgnn.comm.counters import Counters
+from pyg_batchgnn.comm.counters import CommCounters
 from pyg_batchgnn.comm.create import connect, disconnect, make_channel
 from pyg_batchgnn.comm.errors import CommError
-from pyg_batchgnn.comm.header import HeaderLike, Kind, Operation, as_header
+from pyg_batchgnn.comm.header import HeaderLike, MessageKind, Operation, as_header
 from pyg_batchgnn.comm.rows import Allocate, Received, exchange_rows, fresh, gather_rows
+from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor
 from pyg_batchgnn.comm.together import MakeError, failed_together, run_together
 from pyg_batchgnn.comm.transport import INT_LIMIT
-from pyg_batchgnn.comm.turns import Handle, Turns
 from pyg_batchgnn.comm.wait import TransportError
 
 T = TypeVar("T")
@@ -48,8 +48,8 @@ class Communicator:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._turns = Turns(channel.name)
-        self._jobs = Turns(f"{channel.name}: jobs")
+        self._exchanges = SerialExecutor(channel.name)
+        self._jobs = SerialExecutor(f"{channel.name}: jobs")
         self.name, self.timeout = channel.name, channel.timeout
         self.rank, self.size = channel.rank, channel.size
         self.hosts = [peer.host for peer in channel.peers]
@@ -88,7 +88,7 @@ class Communicator:
         return cls(make_channel(name, timeout, limit, host))
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> CommCounters:
         return self._channel.counters
 
     @property
@@ -122,7 +122,7 @@ class Communicator:
             items: how many things the rows for each rank hold, where a row is not one thing (packed words,
                 for instance): they are counted in place of rows, and the receiver is told.
         """
-        return self._turns.now(self._exchange(rows, counts, header, allocate, items))
+        return self._exchanges.now(self._exchange(rows, counts, header, allocate, items))
 
     def start_exchange(
         self,
@@ -133,7 +133,7 @@ class Communicator:
         items: Sequence[int] | None = None,
     ) -> Handle[Received]:
         """`exchange` on the communicator's own thread. The rows must not change before `Handle.wait`."""
-        return self._turns.start(self._exchange(rows, counts, header, allocate, items))
+        return self._exchanges.start(self._exchange(rows, counts, header, allocate, items))
 
     def _exchange(
         self,
@@ -146,20 +146,20 @@ class Communicator:
         place = as_header(header)
         return lambda: exchange_rows(self._channel, rows, counts, place, allocate, items)
 
-    def all_gather(self, tensor: Tensor, header: HeaderLike = Kind.CONTROL) -> Received:
+    def all_gather(self, tensor: Tensor, header: HeaderLike = MessageKind.CONTROL) -> Received:
         """Every rank's rows on every rank; their number may differ, their dtype and bytes may not."""
         place = as_header(header)
-        return self._turns.now(lambda: gather_rows(self._channel, tensor, Operation.GATHERING, place))
+        return self._exchanges.now(lambda: gather_rows(self._channel, tensor, Operation.GATHERING, place))
 
-    def broadcast(self, tensor: Tensor, source: int = 0, header: HeaderLike = Kind.CONTROL) -> Tensor:
+    def broadcast(self, tensor: Tensor, source: int = 0, header: HeaderLike = MessageKind.CONTROL) -> Tensor:
         """Overwrites the tensor (contiguous, of the same size and dtype everywhere) by that of one rank."""
         place = as_header(header)
-        return self._turns.now(lambda: values.broadcast(self._channel, tensor, source, place))
+        return self._exchanges.now(lambda: values.broadcast(self._channel, tensor, source, place))
 
     # Sums ########################################################################################
 
     def all_reduce(
-        self, tensor: Tensor, header: HeaderLike = Kind.CONTROL, weight: float | None = None
+        self, tensor: Tensor, header: HeaderLike = MessageKind.CONTROL, weight: float | None = None
     ) -> Tensor:
         """Overwrites the tensor by the sum over ranks, added in the order of ranks.
 
@@ -171,21 +171,21 @@ class Communicator:
                 weights). A tensor of weight 0 counts nothing whatever it holds; if all weigh 0 the sum is 0.
         """
         place = as_header(header)
-        return self._turns.now(lambda: reduce.sum_over_ranks(self._channel, tensor, place, weight))
+        return self._exchanges.now(lambda: reduce.sum_over_ranks(self._channel, tensor, place, weight))
 
     def start_all_reduce(
-        self, tensor: Tensor, header: HeaderLike = Kind.CONTROL, weight: float | None = None
+        self, tensor: Tensor, header: HeaderLike = MessageKind.CONTROL, weight: float | None = None
     ) -> Handle[Tensor]:
         """`all_reduce` on the communicator's own thread. The tensor is not to be touched before the end."""
         place = as_header(header)
-        return self._turns.start(lambda: reduce.sum_over_ranks(self._channel, tensor, place, weight))
+        return self._exchanges.start(lambda: reduce.sum_over_ranks(self._channel, tensor, place, weight))
 
     # Values ######################################################################################
 
-    def all_gather_json(self, value: Any, header: HeaderLike = Kind.CONTROL) -> list[Any]:
+    def all_gather_json(self, value: Any, header: HeaderLike = MessageKind.CONTROL) -> list[Any]:
         """A small value from every rank, as JSON carries it (tuples come back as lists, keys as strings)."""
         place = as_header(header)
-        return self._turns.now(lambda: values.gather_values(self._channel, value, place))
+        return self._exchanges.now(lambda: values.gather_values(self._channel, value, place))
 
     def sum(self, value: Any) -> Any:
         """The sum of a number over ranks, added in the order of ranks."""
@@ -199,10 +199,10 @@ class Communicator:
         """The smallest of a number over ranks."""
         return min(self.all_gather_json(value))
 
-    def barrier(self, header: HeaderLike = Kind.CONTROL) -> None:
+    def barrier(self, header: HeaderLike = MessageKind.CONTROL) -> None:
         """Waits until every rank is here."""
         place = as_header(header)
-        self._turns.now(lambda: values.barrier(self._channel, place))
+        self._exchanges.now(lambda: values.barrier(self._channel, place))
 
     def check_agreement(self, arguments: Mapping[str, Any]) -> None:
         """Makes sure that all ranks were given the same.
@@ -213,8 +213,8 @@ class Communicator:
         Raises:
             AgreementError: on every rank, with the names that differ and who gave which value.
         """
-        place = as_header(Kind.CONTROL)
-        self._turns.now(lambda: values.check_agreement(self._channel, arguments, place))
+        place = as_header(MessageKind.CONTROL)
+        self._exchanges.now(lambda: values.check_agreement(self._channel, arguments, place))
 
     # Work ########################################################################################
 
@@ -280,7 +280,7 @@ class Communicator:
         construction of DistributedDataParallel, say) is noted on the board, and a RuntimeError raised there
         becomes a PeerError that names the peer. Collective; no other operation may be called inside."""
         place = as_header(header)
-        self._turns.now(lambda: None)  # after what was started before
+        self._exchanges.now(lambda: None)  # after what was started before
         with self._channel.step(Operation.GUARD, place) as step:
             step.counts([0] * self.size)
             try:
@@ -295,9 +295,9 @@ class Communicator:
 
     def close(self, reason: str = "") -> None:
         """Leaves. Not collective: it never waits for peers, and those that wait for this rank are told."""
-        if not (self._turns.stop(0.0) and self._jobs.stop(0.0)):
+        if not (self._exchanges.stop(0.0) and self._jobs.stop(0.0)):
             self._channel.stopping.set()
-            if not (self._jobs.stop(1.0) and self._turns.stop(1.0)):
+            if not (self._jobs.stop(1.0) and self._exchanges.stop(1.0)):
                 self._channel.fail(CommError(reason or "closed in the middle of an exchange", [self.rank]))
         self._channel.close(reason)
         _OPEN.discard(self)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from pyg_batchgnn.comm.header import Kind
+from pyg_batchgnn.comm.header import MessageKind
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,16 @@ class KindCounts:
         return KindCounts(*(combine(getattr(self, at.name), getattr(other, at.name)) for at in fields(self)))
 
 
-class Counts(Mapping[Kind, KindCounts]):
+class Counts(Mapping[MessageKind, KindCounts]):
     """Counts by kind at one moment, or between two (``later - earlier``)."""
 
-    def __init__(self, by_kind: Mapping[Kind, KindCounts] | None = None) -> None:
-        self._by_kind = {kind: (by_kind or {}).get(kind, KindCounts()) for kind in Kind}
+    def __init__(self, by_kind: Mapping[MessageKind, KindCounts] | None = None) -> None:
+        self._by_kind = {kind: (by_kind or {}).get(kind, KindCounts()) for kind in MessageKind}
 
-    def __getitem__(self, kind: Kind) -> KindCounts:
+    def __getitem__(self, kind: MessageKind) -> KindCounts:
         return self._by_kind[kind]
 
-    def __iter__(self) -> Iterator[Kind]:
+    def __iter__(self) -> Iterator[MessageKind]:
         return iter(self._by_kind)
 
     def __len__(self) -> int:
@@ -77,14 +77,14 @@ class Counts(Mapping[Kind, KindCounts]):
         return "\n".join([head, *lines])
 
 
-class Counters:
+class CommCounters:
     """Counts that grow; safe to read while another thread communicates."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_kind = _zeros()
 
-    def add(self, kind: Kind, **increments: float) -> None:
+    def add(self, kind: MessageKind, **increments: float) -> None:
         """Adds to some of a kind's counts, named as in `KindCounts`."""
         with self._lock:
             counts = self._by_kind[kind]
@@ -104,9 +104,9 @@ class Counters:
             return counts
 
 
-def _zeros() -> dict[Kind, dict[str, Any]]:
-    return {kind: asdict(KindCounts()) for kind in Kind}
+def _zeros() -> dict[MessageKind, dict[str, Any]]:
+    return {kind: asdict(KindCounts()) for kind in MessageKind}
 
 
-def _frozen(by_kind: dict[Kind, dict[str, Any]]) -> Counts:
+def _frozen(by_kind: dict[MessageKind, dict[str, Any]]) -> Counts:
     return Counts({kind: KindCounts(**counts) for kind, counts in by_kind.items()})

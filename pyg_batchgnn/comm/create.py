@@ -16,9 +16,9 @@ from pyg_batchgnn.comm.board import Board
 from pyg_batchgnn.comm.channel import Channel, groups_abandoned
 from pyg_batchgnn.comm.diagnosis import Peer
 from pyg_batchgnn.comm.errors import DivergenceError
-from pyg_batchgnn.comm.header import Header, Kind
-from pyg_batchgnn.comm.meeting import fresh_corner
-from pyg_batchgnn.comm.place import Process, endpoints, host_from
+from pyg_batchgnn.comm.header import Header, MessageKind
+from pyg_batchgnn.comm.process_info import ProcessInfo, endpoints, host_from
+from pyg_batchgnn.comm.rendezvous import fresh_namespace
 from pyg_batchgnn.comm.transport import make_group
 from pyg_batchgnn.comm.values import gather_values
 
@@ -50,14 +50,14 @@ def connect(timeout: float, backend: str, environment: Mapping[str, str] = os.en
 
 
 def _make_default_group(timeout: float, backend: str, environment: Mapping[str, str]) -> None:
-    """In torchrun's store, which outlives the ranks that it starts again, in a corner of its own."""
+    """In torchrun's store, which outlives the ranks that it starts again, in a namespace of their own."""
     limit = timedelta(seconds=timeout)
     if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         dist.init_process_group(backend, timeout=limit)
         return
     rank, size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
     address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-    store = fresh_corner(TCPStore(address, port, size, False, limit), rank, size, timeout)
+    store = fresh_namespace(TCPStore(address, port, size, False, limit), rank, size, timeout)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
 
 
@@ -76,7 +76,7 @@ def make_channel(name: str, timeout: float, limit: int, host: int | None) -> Cha
     """A numbered channel over a new process group of all ranks; collective."""
     global _made
     host = host_from(os.environ) if host is None else host
-    process = Process.mine()
+    process = ProcessInfo.mine()
     if not dist.is_initialized():
         return Channel(name, None, None, [Peer(0, host, process)], 0, timeout, limit)
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -86,9 +86,9 @@ def make_channel(name: str, timeout: float, limit: int, host: int | None) -> Cha
     cards = board.join({"name": name, "host": host, "process": asdict(process)}, timeout)
     _check_names(cards)
     group = make_group(timeout, name)
-    peers = [Peer(at, card["host"], Process(**card["process"])) for at, card in enumerate(cards)]
+    peers = [Peer(at, card["host"], ProcessInfo(**card["process"])) for at, card in enumerate(cards)]
     channel = Channel(name, group, board, peers, rank, timeout, limit)
-    addresses = gather_values(channel, endpoints(), Header(Kind.CONTROL))
+    addresses = gather_values(channel, endpoints(), Header(MessageKind.CONTROL))
     channel.peers = [
         Peer(peer.rank, peer.host, peer.process, tuple(theirs))
         for peer, theirs in zip(peers, addresses, strict=True)

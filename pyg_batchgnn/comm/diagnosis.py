@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyg_batchgnn.comm.board import Failure, Note, State
-from pyg_batchgnn.comm.place import Life, Process, endpoints_in
+from pyg_batchgnn.comm.board import Failure, Note, RankState
+from pyg_batchgnn.comm.process_info import Liveness, ProcessInfo, endpoints_in
 
 #: Hundredths of a second that a dying process is given to be gone.
 _MOMENTS = 10
@@ -20,7 +20,7 @@ class Peer:
 
     rank: int
     host: int
-    process: Process
+    process: ProcessInfo
     endpoints: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ def blame(scene: Scene, peers: Sequence[Peer]) -> Failure:
         if peer.rank != scene.rank and not (peer.rank in notes and finished(notes[peer.rank], scene.exchange))
     ]
     lives = {peer.rank: peer.process.life() for peer in others}
-    wanted = {Life.GONE, Life.STOPPED} if scene.timed_out else {Life.GONE}
+    wanted = {Liveness.GONE, Liveness.STOPPED} if scene.timed_out else {Liveness.GONE}
     guilty = [peer for peer in others if lives[peer.rank] in wanted]
     named = set(endpoints_in(scene.text))
     if not guilty:
@@ -78,12 +78,12 @@ def blame(scene: Scene, peers: Sequence[Peer]) -> Failure:
     )
 
 
-def _settled(guilty: Sequence[Peer]) -> dict[int, Life]:
+def _settled(guilty: Sequence[Peer]) -> dict[int, Liveness]:
     """What became of ranks whose connection is gone: a process that is killed closes its connections a moment
     before it is seen to be gone."""
     for _ in range(_MOMENTS):
         lives = {peer.rank: peer.process.life() for peer in guilty}
-        if not lives or Life.RUNNING not in lives.values():
+        if not lives or Liveness.RUNNING not in lives.values():
             break
         time.sleep(0.01)
     return lives
@@ -91,7 +91,7 @@ def _settled(guilty: Sequence[Peer]) -> dict[int, Life]:
 
 def finished(note: Note, exchange: int) -> bool:
     """Whether a rank took part in an exchange to its end and then closed, as it may."""
-    return note.state is State.CLOSED and note.exchange >= exchange
+    return note.state is RankState.CLOSED and note.exchange >= exchange
 
 
 def _behind(scene: Scene, others: Sequence[Peer]) -> list[Peer]:
@@ -99,7 +99,7 @@ def _behind(scene: Scene, others: Sequence[Peer]) -> list[Peer]:
     return [
         peer
         for peer in others
-        if notes[peer.rank].exchange < scene.exchange or notes[peer.rank].state is not State.ENTERED
+        if notes[peer.rank].exchange < scene.exchange or notes[peer.rank].state is not RankState.ENTERED
     ]
 
 
@@ -108,10 +108,10 @@ def _not_moved_on(scene: Scene, others: Sequence[Peer]) -> list[Peer]:
     return [peer for peer in others if notes[peer.rank].exchange == scene.exchange]
 
 
-def _what(scene: Scene, peer: Peer, life: Life) -> str:
+def _what(scene: Scene, peer: Peer, life: Liveness) -> str:
     """What is known of a rank at fault: its process, and its last note."""
     facts = []
-    if life in (Life.GONE, Life.STOPPED):
+    if life in (Liveness.GONE, Liveness.STOPPED):
         facts.append(f"{life.value}")
     elif set(endpoints_in(scene.text)) & set(peer.endpoints):
         facts.append("closed its connection")
@@ -125,7 +125,7 @@ def _what(scene: Scene, peer: Peer, life: Life) -> str:
 
 def _last(scene: Scene, note: Note) -> str:
     at = f"exchange {scene.exchange} ({scene.purpose})"
-    if note.state in (State.CLOSED, State.FAILED):
+    if note.state in (RankState.CLOSED, RankState.FAILED):
         reason = f": {note.text}" if note.text else ""
         return f"{note.state.value} after exchange {note.exchange}{reason}"
     if note.exchange == scene.exchange:

@@ -12,7 +12,7 @@ import torch
 PROTOCOL = 0x67_6E_6E_01
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """What an exchange is for. Rounds, rows and bytes are counted by kind."""
 
     PARTITION = 0
@@ -50,7 +50,7 @@ _WORDS = {
 class Header:
     """What an exchange is for, and where in the epoch it stands; -1 where a place does not apply."""
 
-    kind: Kind
+    kind: MessageKind
     epoch: int = -1
     macrobatch: int = -1
     hop: int = -1
@@ -63,16 +63,16 @@ class Header:
 
 
 #: What the caller may give where a header is asked for.
-HeaderLike = Header | Kind
+HeaderLike = Header | MessageKind
 
 
 def as_header(header: HeaderLike) -> Header:
     """A kind alone is a header without a place."""
     if isinstance(header, Header):
         return header
-    if isinstance(header, Kind):
+    if isinstance(header, MessageKind):
         return Header(header)
-    raise TypeError(f"header must be a Header or a Kind, not {type(header).__name__}")
+    raise TypeError(f"header must be a Header or a MessageKind, not {type(header).__name__}")
 
 
 #: Element types that rows may have; a header carries the position in this tuple.
@@ -124,7 +124,7 @@ def describe(numbers: Sequence[int]) -> str:
     if numbers[0] != PROTOCOL:
         return f"something else (its message begins with {numbers[0]}: another release of pyg_batchgnn?)"
     try:
-        header = Header(Kind(numbers[3]), *(int(number) for number in numbers[4:7]))
+        header = Header(MessageKind(numbers[3]), *(int(number) for number in numbers[4:7]))
         purpose = Purpose(numbers[1], Operation(numbers[2]), header, numbers[7], numbers[8])
         return f"exchange {purpose.exchange}, {purpose}"
     except (ValueError, IndexError):

@@ -11,7 +11,7 @@ from torch._C._distributed_c10d import GradBucket
 from torch.futures import Future
 
 from pyg_batchgnn.comm.communicator import Communicator
-from pyg_batchgnn.comm.header import Header, Kind
+from pyg_batchgnn.comm.header import Header, MessageKind
 
 Hook = Callable[[Any, GradBucket], Future[Tensor]]
 
@@ -19,7 +19,7 @@ Hook = Callable[[Any, GradBucket], Future[Tensor]]
 def gradient_hook(
     communicator: Communicator,
     weight: Callable[[], float],
-    header: Callable[[], Header] = lambda: Header(Kind.GRADIENTS),
+    header: Callable[[], Header] = lambda: Header(MessageKind.GRADIENTS),
 ) -> Hook:
     """A hook for ``DistributedDataParallel.register_comm_hook(None, hook)``.
 

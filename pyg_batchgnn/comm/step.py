@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pyg_batchgnn.comm.errors import DivergenceError
-from pyg_batchgnn.comm.header import AGREED, NUMBERS, Kind, Purpose, describe
+from pyg_batchgnn.comm.header import AGREED, NUMBERS, MessageKind, Purpose, describe
 
 if TYPE_CHECKING:
     from pyg_batchgnn.comm.channel import Channel
@@ -36,7 +36,7 @@ class Step:
         self._channel = channel
 
     @property
-    def _kind(self) -> Kind:
+    def _kind(self) -> MessageKind:
         return self.purpose.header.kind
 
     def counts(self, rows: Sequence[int], numbers: Sequence[int] | None = None) -> Arrivals:

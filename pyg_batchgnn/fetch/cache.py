@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, Header, Kind
+from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.fetch.inclusion import SeedShare, inclusion
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.sample import SamplingPlan
@@ -79,7 +79,7 @@ class FeatureCache:
         self._tables, self.version = {}, version
         for number in range(rounds):
             at = slice(number * piece, (number + 1) * piece)
-            rows = reader.read(Wanted.nodes(self.node[at]), Header(Kind.FEATURES)).node
+            rows = reader.read(Wanted.nodes(self.node[at]), Header(MessageKind.FEATURES)).node
             for name, read in rows.items():
                 shape = (self.node.numel(), *read.shape[1:])
                 self._tables.setdefault(name, torch.empty(shape, dtype=read.dtype))[at] = read
@@ -150,6 +150,6 @@ def _most_likely(likely: Tensor, first: int, count: int) -> Tensor:
 
 def _chosen(comm: Communicator, candidates: list[Tensor], count: int) -> Tensor:
     """[c] int64 ids, ascending, of the most likely among what all owners offer."""
-    offered = comm.exchange(candidates, None, Header(Kind.LOOKUP)).rows
+    offered = comm.exchange(candidates, None, Header(MessageKind.LOOKUP)).rows
     best = offered[:, 1].topk(min(count, len(offered))).indices
     return offered[best, 0].to(torch.int64).sort().values

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, Header, Kind
+from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.sample import Replacement, SamplingPlan
 
 #: Numbers that a rank works on at once, which bounds memory: a column a rank for so many nodes.
 _NUMBERS = 1 << 26
-_HEADER = Header(Kind.LOOKUP)
+_HEADER = Header(MessageKind.LOOKUP)
 
 
 @dataclass(frozen=True)

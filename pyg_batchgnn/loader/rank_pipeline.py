@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Header, Kind
+from pyg_batchgnn.comm import Header, MessageKind
 from pyg_batchgnn.fetch import RemoteFetch
 from pyg_batchgnn.loader.filter import Gatherer, add_sample_info, edge_index_of
 from pyg_batchgnn.loader.options import Export
@@ -156,7 +156,7 @@ class RankPipeline:
     def _group(self, minibatches: list[Minibatch], item: RankItem, number: int) -> list[Minibatch]:
         begin = time.perf_counter()
         fetched = self.fetch.group(
-            minibatches, Header(Kind.FEATURES, ops.to_signed(item.epoch), item.number, number)
+            minibatches, Header(MessageKind.FEATURES, ops.to_signed(item.epoch), item.number, number)
         )
         self.book.add(
             Counters(

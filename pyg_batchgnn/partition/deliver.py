@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.comm import Communicator, Kind
+from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.partition.bounded import own_rounds
 from pyg_batchgnn.partition.move import Grouping, group, pull, send
 from pyg_batchgnn.partition.numbering import Directory, Numbering
@@ -108,7 +108,7 @@ def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, 
         columns = torch.empty(len(rows), 2, dtype=wide)
         columns[:, 0], columns[:, 1] = grouping.apply(part.indices[at]), grouping.apply(part.edge_ids[at])
         lengths = _lengths(comm, grouping, runs)
-        found = comm.exchange(columns, runs.by_rank(grouping.counts), Kind.PARTITION).rows
+        found = comm.exchange(columns, runs.by_rank(grouping.counts), MessageKind.PARTITION).rows
         for (rank, number), piece in zip(cursor, found.split(lengths), strict=True):
             begin = cursor[rank, number]
             end = cursor[rank, number] = begin + len(piece)
@@ -126,7 +126,7 @@ def _lengths(comm: Communicator, grouping: Grouping, runs: Runs) -> list[int]:
     """Rows that come for each part of this rank, by sender and part."""
     counts = torch.tensor(grouping.counts, dtype=torch.int64)
     sizes = [len(runs.of(rank)) for rank in range(comm.size)]
-    lengths: list[int] = comm.exchange(counts, sizes, Kind.PARTITION).rows.tolist()
+    lengths: list[int] = comm.exchange(counts, sizes, MessageKind.PARTITION).rows.tolist()
     return lengths
 
 

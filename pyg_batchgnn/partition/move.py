@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, Kind, Received
+from pyg_batchgnn.comm import Communicator, MessageKind, Received
 from pyg_batchgnn.partition.bounded import own_rounds
 
 
@@ -55,7 +55,7 @@ def group_by_range(values: Tensor, bounds: Tensor) -> Grouping:
 
 def send(comm: Communicator, rows: Tensor, grouping: Grouping) -> Received:
     """One exchange: each row to the rank of its group."""
-    return comm.exchange(*grouping.sorted(rows), Kind.PARTITION)
+    return comm.exchange(*grouping.sorted(rows), MessageKind.PARTITION)
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,6 @@ def pull(comm: Communicator, remote: Remote, ids: Tensor, out: Tensor | None = N
         grouping = remote.group(wanted)
         asked = send(comm, wanted, grouping)
         answer = remote.read(asked.rows).contiguous()
-        rows_found = comm.exchange(answer, asked.counts, Kind.PARTITION).rows
+        rows_found = comm.exchange(answer, asked.counts, MessageKind.PARTITION).rows
         grouping.undo(rows_found, out[rows.start : rows.stop])
     return out

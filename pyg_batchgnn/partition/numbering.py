@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.comm import Communicator, Kind
+from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.move import Remote, group, group_by_range
 
@@ -63,7 +63,7 @@ def number_nodes(comm: Communicator, owner: Tensor, parts: int) -> Numbering:
         parts: how many there are.
     """
     mine = torch.bincount(owner, minlength=parts)
-    counts = comm.all_gather(mine.view(1, -1), Kind.PARTITION).rows
+    counts = comm.all_gather(mine.view(1, -1), MessageKind.PARTITION).rows
     book = PartitionBook([0, *counts.sum(0).cumsum(0).tolist()])
     start = book.offsets[:-1] + counts[: comm.rank].sum(0)
     internal = torch.empty(owner.numel(), dtype=book.id_dtype)
@@ -83,5 +83,5 @@ def make_directory(comm: Communicator, internal: Tensor, first: int, bounds: Ten
         bounds: [ranks + 1] int64, the ranges of the directory.
     """
     counts = (bounds - first).clamp(0, internal.numel()).diff().tolist()
-    found = comm.exchange(internal, counts, Kind.PARTITION).rows
+    found = comm.exchange(internal, counts, MessageKind.PARTITION).rows
     return Directory(bounds, comm.rank, found)

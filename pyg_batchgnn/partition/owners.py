@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.comm import Communicator, Kind
+from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.partition.hashing import random_owner
 from pyg_batchgnn.partition.reading import ReadingSlice
 
@@ -30,7 +30,7 @@ def contiguous_owners(comm: Communicator, part: ReadingSlice, parts: int) -> Ten
     weight = part.indptr[1:] - part.indptr[:-1] + 1
     end = weight.cumsum(0)
     mine = end[-1:] if end.numel() else torch.zeros(1, dtype=torch.int64)
-    sums = comm.all_gather(mine, Kind.PARTITION).rows
+    sums = comm.all_gather(mine, MessageKind.PARTITION).rows
     middle_twice = 2 * (end + sums[: comm.rank].sum()) - weight
     # floor(parts * middle / total) without products beyond 64 bits
     total_twice = 2 * int(sums.sum())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, Kind
+from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.partition.bounded import shared_rounds
 from pyg_batchgnn.partition.checks import outside, refuse_outside
@@ -122,7 +122,7 @@ def _balanced_bounds(dataset: Dataset, comm: Communicator) -> Tensor:
         if not problem:
             ops.count_values(destination >> shift, 0, weight)
     refuse_outside(comm, dataset, "edge_index", problem)
-    comm.all_reduce(weight, Kind.PARTITION)
+    comm.all_reduce(weight, MessageKind.PARTITION)
     weight[:-1] += width
     before = torch.cat([torch.zeros(1, dtype=torch.int64), weight[:-1].cumsum(0)])
     target = int(before[-1]) * torch.arange(comm.size + 1) // comm.size

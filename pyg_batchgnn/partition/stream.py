@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, Kind
+from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.partition.bounded import own_rounds, rows_a_round
 from pyg_batchgnn.partition.checks import own_share
 from pyg_batchgnn.partition.move import Remote, pull, send
@@ -49,7 +49,7 @@ class Stream:
         self._degree = part.indptr[1:] - part.indptr[:-1]
         self.owner = torch.full((part.num_nodes,), ops.UNASSIGNED, dtype=torch.int32)
         own = [part.num_nodes, part.indices.numel(), int(self._train.sum())]
-        self._total = comm.all_reduce(torch.tensor(own, dtype=torch.float64), Kind.PARTITION)
+        self._total = comm.all_reduce(torch.tensor(own, dtype=torch.float64), MessageKind.PARTITION)
 
     def run(self, assign: _Assign) -> None:
         """One pass over all nodes. Collective."""
@@ -58,7 +58,7 @@ class Stream:
         for rows in self._rounds():
             found = pull(self._comm, remote, self._outside(rows))
             assign(rows, found, load)
-            load += self._comm.all_reduce(self._load_of(rows), Kind.PARTITION)
+            load += self._comm.all_reduce(self._load_of(rows), MessageKind.PARTITION)
 
     def by_score(self, policy: Streaming) -> _Assign:
         """The built-in policies."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import CommError, Communicator, Header, Kind
+from pyg_batchgnn.comm import CommError, Communicator, Header, MessageKind
 from pyg_batchgnn.ops.relay import Answers, Fault, Questions, Relay, Wrong, relay_answer
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.sample.macrobatch import Layout, as_minibatches
@@ -95,7 +95,7 @@ class RelaySampler:
             epoch=ops.to_signed(epoch),
         )
         for hop in range(self.plan.num_hops):
-            self._hop(relay, Header(Kind.TOPOLOGY, ops.to_signed(epoch), macrobatch, hop), threads)
+            self._hop(relay, Header(MessageKind.TOPOLOGY, ops.to_signed(epoch), macrobatch, hop), threads)
         return as_minibatches(*relay.take(), self.plan, self.layout, self.seed, epoch)
 
     def _hop(self, relay: Relay, header: Header, threads: int) -> None:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, Header, Kind
+from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.partition import Part, slice_size
 
-LOOKUP = Header(Kind.LOOKUP)
+LOOKUP = Header(MessageKind.LOOKUP)
 
 
 def internal_ids(part: Part, comm: Communicator, original: Tensor, header: Header = LOOKUP) -> Tensor:

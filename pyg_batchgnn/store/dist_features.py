@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import FeatureStore, TensorAttr
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, Field, Header, Kind
+from pyg_batchgnn.comm import Communicator, Field, Header, MessageKind
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.store.directory import edge_targets, internal_ids
 from pyg_batchgnn.store.dist_graph import EDGE_TYPE
@@ -136,7 +136,7 @@ class DistFeatureStore(FeatureStore):
     def _read(self, names: Sequence[Any], attr: TensorAttr) -> dict[str, Tensor]:
         """Rows of the attribute's index, of the given attributes of its group."""
         index, of_edges = self._ids(attr), isinstance(attr.group_name, tuple)
-        header = Header(Kind.FEATURES)
+        header = Header(MessageKind.FEATURES)
         unique, inverse = torch.unique(index, return_inverse=True)
         if of_edges:
             target = edge_targets(self.part, self.comm, unique)

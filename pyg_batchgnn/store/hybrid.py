@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, Kind
+from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.partition import ArraySpec, Part, allocate_on_host
 from pyg_batchgnn.partition.bounded import own_rounds
 from pyg_batchgnn.store.graph import CscGraph
@@ -120,4 +120,4 @@ def _to_hosts(comm: Communicator, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
     """The rows of every rank, on the first rank of every host; elsewhere nothing."""
     leaders = {host: rank for rank, host in reversed(list(enumerate(comm.hosts)))}.values()
     parts = [rows if rank in leaders else rows[:0] for rank in range(comm.size)]
-    return enumerate(comm.exchange(parts, None, Kind.PARTITION).split())
+    return enumerate(comm.exchange(parts, None, MessageKind.PARTITION).split())

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.comm import Communicator, Header, Kind
+from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.store.holding import Holding
 
-_WRITE = Header(Kind.FEATURES)
+_WRITE = Header(MessageKind.FEATURES)
 
 
 def write_rows(

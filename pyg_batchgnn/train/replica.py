@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from pyg_batchgnn.comm import Header, Kind, gradient_hook
+from pyg_batchgnn.comm import Header, MessageKind, gradient_hook
 from pyg_batchgnn.train.network import Network
 from pyg_batchgnn.train.ranks import Ranks
 
@@ -27,7 +27,7 @@ class Replica:
     def __init__(self, network: Network, ranks: Ranks) -> None:
         self._network = network
         self._seeds = 0
-        self._header = Header(Kind.GRADIENTS)
+        self._header = Header(MessageKind.GRADIENTS)
         self._comm = ranks.training
         self._forward: nn.Module = _Logits(network)
         if not ranks.is_alone:
@@ -37,16 +37,16 @@ class Replica:
         """[S, classes] float32 of the minibatch's seeds; of an empty minibatch [0, 1], whose sum has a zero
         gradient for every parameter."""
         self._seeds = len(self._network.seeds(batch))
-        self._header = Header(Kind.GRADIENTS, epoch, step)
+        self._header = Header(MessageKind.GRADIENTS, epoch, step)
         result: Tensor = self._forward(batch)
         return result
 
     def waited(self) -> float:
         """Seconds so far in exchanges of gradients."""
-        return self._comm.counters.snapshot()[Kind.GRADIENTS].seconds
+        return self._comm.counters.snapshot()[MessageKind.GRADIENTS].seconds
 
     def _distributed(self, module: nn.Module) -> DistributedDataParallel:
-        with self._comm.guard(Kind.CONTROL):
+        with self._comm.guard(MessageKind.CONTROL):
             wrapped = DistributedDataParallel(
                 module, process_group=self._comm.group, forward_sync_buffers=False
             )

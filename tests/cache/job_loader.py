@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
-from pyg_batchgnn.comm import AgreementError, Communicator, Kind
+from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
 from tests.loader.job_ranks import BATCH, one_process, stores
 from tests.support.loader_cases import contents, equal
 from tests.support.partitioned_graphs import CASES, whole
@@ -76,9 +76,9 @@ def counts() -> None:
             spent.append((comm.counters.snapshot() - before, loader.stats().total.rows_fetched))
         (ours, rows), (plain, plain_rows) = spent
         assert rows == plain_rows
-        assert ours[Kind.TOPOLOGY].bytes_sent == plain[Kind.TOPOLOGY].bytes_sent
-        assert ours[Kind.TOPOLOGY].rounds == plain[Kind.TOPOLOGY].rounds > 0
-        more = ours[Kind.FEATURES].bytes_received - plain[Kind.FEATURES].bytes_received
+        assert ours[MessageKind.TOPOLOGY].bytes_sent == plain[MessageKind.TOPOLOGY].bytes_sent
+        assert ours[MessageKind.TOPOLOGY].rounds == plain[MessageKind.TOPOLOGY].rounds > 0
+        more = ours[MessageKind.FEATURES].bytes_received - plain[MessageKind.FEATURES].bytes_received
         assert more == rows * 5 * 4  # five columns of float32 a row beside the five of x
         with pytest.raises(ValueError, match="not made of the feature store"):
             MacrobatchNeighborLoader(stores(comm, case), [3, 2, 4], aggregation_cache=cache, **common)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pyg_batchgnn import AggregationCache
-from pyg_batchgnn.comm import AgreementError, Communicator, Kind
+from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
 from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
@@ -62,12 +62,12 @@ def rows_fetched() -> None:
         asked = comm.all_gather_json(len(remote))
         before = comm.counters.snapshot()
         AggregationCache.build(both, "sum")
-        spent = (comm.counters.snapshot() - before)[Kind.FEATURES]
+        spent = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
         assert spent.rounds == 2
         assert spent.rows_received == len(remote) + sum(_asked_of(comm, remote, part))
         before = comm.counters.snapshot()
         AggregationCache.build(both, "sum", memory_budget=4000)
-        many = (comm.counters.snapshot() - before)[Kind.FEATURES]
+        many = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
         assert many.rounds > 4 and sum(asked) > 0
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pyg_batchgnn.comm import CommError, Communicator, Header, Kind
+from pyg_batchgnn.comm import CommError, Communicator, Header, MessageKind
 from tests.support.faults import AwakeClock, stop_for_good
 
 
@@ -33,9 +33,9 @@ def misbehave(how: str, comm: Communicator, other: Communicator, timeout: float)
     elif how == "barrier":
         comm.barrier()
     elif how == "other hop":
-        comm.exchange(torch.zeros(comm.size, 2), [1] * comm.size, Header(Kind.FEATURES, 1, 5, 2))
+        comm.exchange(torch.zeros(comm.size, 2), [1] * comm.size, Header(MessageKind.FEATURES, 1, 5, 2))
     elif how == "other dtype":
-        comm.exchange(torch.zeros(comm.size, 2).double(), [1] * comm.size, Header(Kind.FEATURES, 1, 5))
+        comm.exchange(torch.zeros(comm.size, 2).double(), [1] * comm.size, Header(MessageKind.FEATURES, 1, 5))
     elif how == "other communicator":
         other.barrier()
     elif how == "killed in the middle":
@@ -54,7 +54,7 @@ def fault(how: str, victim: int, timeout: float, backend: str = "gloo") -> dict[
     other = Communicator.create("gradients", timeout=2 * timeout)
     for macrobatch in range(5):
         rows = torch.zeros(comm.size, 2)
-        comm.exchange(rows, [1] * comm.size, Header(Kind.TOPOLOGY, 1, macrobatch))
+        comm.exchange(rows, [1] * comm.size, Header(MessageKind.TOPOLOGY, 1, macrobatch))
     clock = AwakeClock()
     try:
         if comm.rank == victim:
@@ -64,7 +64,7 @@ def fault(how: str, victim: int, timeout: float, backend: str = "gloo") -> dict[
         with comm if "interrupted" in how else contextlib.nullcontext():  # it may come between two exchanges
             for _ in range(10_000 if "middle" in how else 1):
                 rows = torch.zeros(comm.size, 1 << (16 if "middle" in how else 1))
-                comm.exchange(rows, [1] * comm.size, Header(Kind.FEATURES, 1, 5))
+                comm.exchange(rows, [1] * comm.size, Header(MessageKind.FEATURES, 1, 5))
     except CommError as error:
         found = {
             "error": type(error).__name__,
@@ -167,7 +167,7 @@ def ends_with_work_under_way(backend: str) -> None:
     """A process that ends while its thread waits for a peer does not hang."""
     comm = Communicator.create("unfinished", timeout=60, backend=backend)
     if comm.rank == 0:
-        comm.start_exchange(torch.zeros(comm.size), [1] * comm.size, Kind.FEATURES)
+        comm.start_exchange(torch.zeros(comm.size), [1] * comm.size, MessageKind.FEATURES)
         time.sleep(0.3)
     else:
         time.sleep(1.5)
@@ -181,5 +181,5 @@ def suspended(timeout: float, ready: str, backend: str) -> int:
             if number == 5:
                 Path(f"{ready}-{comm.rank}").touch()
                 time.sleep(0 if comm.rank == 0 else 1.0)
-            comm.exchange(rows, [1] * comm.size, Header(Kind.FEATURES, 1, number))
+            comm.exchange(rows, [1] * comm.size, Header(MessageKind.FEATURES, 1, number))
         return number

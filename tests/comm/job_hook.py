@@ -10,7 +10,7 @@ import torch
 import torch._dynamo  # DistributedDataParallel imports it: once here, not in every rank
 from torch.nn.parallel import DistributedDataParallel
 
-from pyg_batchgnn.comm import CommError, Communicator, Header, Kind, gradient_hook
+from pyg_batchgnn.comm import CommError, Communicator, Header, MessageKind, gradient_hook
 from tests.support.faults import AwakeClock
 
 
@@ -36,7 +36,7 @@ def train(steps: int, resume_at: int, seeds: list[list[int]]) -> list[list[float
             if step == 0:
                 _check_first(model, comm, seeds[0])
             optimiser.step()
-        rounds = comm.counters.snapshot()[Kind.GRADIENTS]
+        rounds = comm.counters.snapshot()[MessageKind.GRADIENTS]
         assert rounds.rounds and rounds.bytes_sent
         return [parameter.detach().double().flatten().tolist() for parameter in model.parameters()]
 
@@ -44,11 +44,11 @@ def train(steps: int, resume_at: int, seeds: list[list[int]]) -> list[list[float
 def _wrap(
     model: torch.nn.Module, comm: Communicator, state: dict[str, int], ours: list[int]
 ) -> DistributedDataParallel:
-    with comm.guard(Kind.CONTROL):
+    with comm.guard(MessageKind.CONTROL):
         wrapped = DistributedDataParallel(
             model, process_group=comm.group, broadcast_buffers=False, bucket_cap_mb=0.01
         )
-    header = lambda: Header(Kind.GRADIENTS, 0, state["step"])  # noqa: E731
+    header = lambda: Header(MessageKind.GRADIENTS, 0, state["step"])  # noqa: E731
     wrapped.register_comm_hook(None, gradient_hook(comm, lambda: ours[state["step"]], header))
     return wrapped
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from pyg_batchgnn.comm import Communicator, Field, Header, Kind, RowLayout
+from pyg_batchgnn.comm import Communicator, Field, Header, MessageKind, RowLayout
 
 DTYPES = (
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
@@ -32,7 +32,7 @@ def exchanges(limit: int | None = None, most: int = 4, dtypes: int = len(DTYPES)
                 sends = [rows_from(comm.rank, to, shape, dtype, most) for to in range(comm.size)]
                 wanted = [rows_from(source, comm.rank, shape, dtype, most) for source in range(comm.size)]
                 joined, counts = torch.cat(sends), [len(part) for part in sends]
-                header = Header(Kind.FEATURES, epoch=1, macrobatch=2, hop=len(shape))
+                header = Header(MessageKind.FEATURES, epoch=1, macrobatch=2, hop=len(shape))
                 handle = comm.start_exchange(joined, counts, header)
                 answers = [
                     comm.exchange(joined, counts, header),
@@ -53,7 +53,7 @@ def exchanges(limit: int | None = None, most: int = 4, dtypes: int = len(DTYPES)
 
 def nothing_at_all() -> None:
     with Communicator.create("nothing", timeout=20) as comm:
-        answer = comm.exchange(torch.empty(0, 7), [0] * comm.size, Kind.TOPOLOGY)
+        answer = comm.exchange(torch.empty(0, 7), [0] * comm.size, MessageKind.TOPOLOGY)
         assert answer.rows.shape == (0, 7) and answer.counts == [0] * comm.size
         assert comm.all_gather(torch.empty(0)).rows.shape == (0,)
 
@@ -83,7 +83,7 @@ def packed_rows() -> None:
 
     with Communicator.create("packed", timeout=20) as comm:
         sends = [layout.pack(columns(comm.rank, to)) for to in range(comm.size)]
-        answer = comm.exchange(sends, None, Header(Kind.FEATURES), allocate)
+        answer = comm.exchange(sends, None, Header(MessageKind.FEATURES), allocate)
         assert asked == [answer.rows.shape]
         for source, packed in enumerate(answer.split()):
             for name, column in layout.unpack(packed).items():
@@ -96,16 +96,16 @@ def counted() -> list[dict[str, Any]]:
         before = comm.counters.snapshot()
         # rank r sends r + 1 rows of 12 bytes to each rank, itself included
         rows = torch.zeros((comm.rank + 1) * comm.size, 3)
-        comm.exchange(rows, [comm.rank + 1] * comm.size, Header(Kind.FEATURES, 0, 0))
-        comm.exchange(rows, [comm.rank + 1] * comm.size, Header(Kind.TOPOLOGY, 0, 0, 1))
-        comm.exchange(rows, [comm.rank + 1] * comm.size, Header(Kind.TOPOLOGY, 0, 0, 0))
+        comm.exchange(rows, [comm.rank + 1] * comm.size, Header(MessageKind.FEATURES, 0, 0))
+        comm.exchange(rows, [comm.rank + 1] * comm.size, Header(MessageKind.TOPOLOGY, 0, 0, 1))
+        comm.exchange(rows, [comm.rank + 1] * comm.size, Header(MessageKind.TOPOLOGY, 0, 0, 0))
         packed = comm.exchange(
-            rows, [comm.rank + 1] * comm.size, Kind.PARTITION, items=[comm.rank + 7] * comm.size
+            rows, [comm.rank + 1] * comm.size, MessageKind.PARTITION, items=[comm.rank + 7] * comm.size
         )
         assert packed.items == [rank + 7 for rank in range(comm.size)]
         assert packed.counts == [rank + 1 for rank in range(comm.size)]
-        comm.all_reduce(torch.ones(10), Kind.GRADIENTS)
-        comm.all_reduce(torch.ones(4000), Kind.GRADIENTS)
+        comm.all_reduce(torch.ones(10), MessageKind.GRADIENTS)
+        comm.all_reduce(torch.ones(4000), MessageKind.GRADIENTS)
         comm.barrier()
         after = comm.counters.snapshot()
         text = str(after)

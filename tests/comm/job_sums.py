@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.comm import Communicator, Header, Kind, share_on_host
+from pyg_batchgnn.comm import Communicator, Header, MessageKind, share_on_host
 
 
 def term(rank: int, size: int, dtype: torch.dtype) -> Tensor:
@@ -52,7 +52,7 @@ def _weighted(comm: Communicator, terms: list[Tensor]) -> None:
         mine = terms[comm.rank].clone()
         if not weights[comm.rank]:
             mine.fill_(float("nan"))  # an empty minibatch's mean
-        comm.all_reduce(mine, Kind.GRADIENTS, weight=weights[comm.rank])
+        comm.all_reduce(mine, MessageKind.GRADIENTS, weight=weights[comm.rank])
         assert torch.equal(mine, in_order(terms, weights[: comm.size]))
 
 
@@ -84,8 +84,8 @@ def one_rank() -> None:
     with Communicator.create("alone") as comm:
         assert (comm.rank, comm.size, comm.group) == (0, 1, None)
         rows = torch.arange(6.0).view(3, 2)
-        assert torch.equal(comm.exchange(rows, [3], Kind.TOPOLOGY).rows, rows)
-        assert torch.equal(comm.exchange([rows], None, Kind.TOPOLOGY).rows, rows)
+        assert torch.equal(comm.exchange(rows, [3], MessageKind.TOPOLOGY).rows, rows)
+        assert torch.equal(comm.exchange([rows], None, MessageKind.TOPOLOGY).rows, rows)
         assert torch.equal(comm.all_gather(rows).rows, rows)
         assert torch.equal(comm.all_reduce(rows.clone()), rows)
         assert torch.equal(comm.all_reduce(torch.ones(9000), weight=5), torch.ones(9000))
@@ -94,7 +94,7 @@ def one_rank() -> None:
         comm.check_agreement({"seed": 1})
         block = share_on_host(comm, 10)[0]
         block[:] = 3
-        counts = comm.counters.snapshot()[Kind.TOPOLOGY]
+        counts = comm.counters.snapshot()[MessageKind.TOPOLOGY]
         assert (counts.rounds, counts.bytes_sent) == (2, 0)
 
 
@@ -105,8 +105,9 @@ def two_at_once() -> None:
     handles = []
     for step in range(30):
         rows = torch.full((sampling.size, 100), float(step))
-        handles.append(sampling.start_exchange(rows, [1] * sampling.size, Header(Kind.FEATURES, 0, step)))
-        total = gradients.all_reduce(torch.ones(3000), Header(Kind.GRADIENTS, 0, step))
+        features = Header(MessageKind.FEATURES, 0, step)
+        handles.append(sampling.start_exchange(rows, [1] * sampling.size, features))
+        total = gradients.all_reduce(torch.ones(3000), Header(MessageKind.GRADIENTS, 0, step))
         assert torch.equal(total, torch.full((3000,), float(sampling.size)))
     for step, handle in enumerate(handles):
         assert torch.equal(handle.wait().rows, torch.full((sampling.size, 100), float(step)))

@@ -15,18 +15,25 @@ from datetime import timedelta
 import pytest
 import torch
 
-from pyg_batchgnn.comm import BrokenCommunicatorError, Communicator, Counters, Header, Kind, KindCounts
-from pyg_batchgnn.comm.board import Note, State
+from pyg_batchgnn.comm import (
+    BrokenCommunicatorError,
+    CommCounters,
+    Communicator,
+    Header,
+    KindCounts,
+    MessageKind,
+)
+from pyg_batchgnn.comm.board import Note, RankState
 from pyg_batchgnn.comm.create import connect
 from pyg_batchgnn.comm.diagnosis import Peer, Scene, blame
 from pyg_batchgnn.comm.header import Operation, Purpose, describe
-from pyg_batchgnn.comm.place import Life, Process, endpoints, endpoints_in, host_from
-from pyg_batchgnn.comm.turns import Turns
+from pyg_batchgnn.comm.process_info import Liveness, ProcessInfo, endpoints, endpoints_in, host_from
+from pyg_batchgnn.comm.serial_executor import SerialExecutor
 from pyg_batchgnn.comm.wait import TransportError, TransportTimeout, wait_for
 
 
 def test_a_header_survives_the_wire() -> None:
-    purpose = Purpose(7, Operation.EXCHANGE, Header(Kind.FEATURES, 1, 2), 400, 8)
+    purpose = Purpose(7, Operation.EXCHANGE, Header(MessageKind.FEATURES, 1, 2), 400, 8)
     assert describe(purpose.numbers()) == (
         "exchange 7, exchange of rows (features, epoch 1, macrobatch 2) of 400 bytes a row, float32"
     )
@@ -34,20 +41,20 @@ def test_a_header_survives_the_wire() -> None:
 
 @pytest.mark.parametrize(
     "numbers",
-    [[0] * 9, Purpose(1, Operation.BARRIER, Header(Kind.CONTROL)).numbers()[:2] + [99] * 7],
+    [[0] * 9, Purpose(1, Operation.BARRIER, Header(MessageKind.CONTROL)).numbers()[:2] + [99] * 7],
 )
 def test_nonsense_from_a_peer_is_described(numbers: list[int]) -> None:
     assert "something" in describe(numbers)
 
 
 def test_counters() -> None:
-    counters = Counters()
-    counters.add(Kind.FEATURES, rounds=1, rows_sent=5, bytes_sent=2000, seconds=0.5)
+    counters = CommCounters()
+    counters.add(MessageKind.FEATURES, rounds=1, rows_sent=5, bytes_sent=2000, seconds=0.5)
     earlier = counters.snapshot()
-    counters.add(Kind.FEATURES, rounds=2)
-    counters.add(Kind.TOPOLOGY, count_rounds=3)
+    counters.add(MessageKind.FEATURES, rounds=2)
+    counters.add(MessageKind.TOPOLOGY, count_rounds=3)
     between = counters.snapshot() - earlier
-    assert between[Kind.FEATURES] == KindCounts(rounds=2) and between.total == KindCounts(2, 3)
+    assert between[MessageKind.FEATURES] == KindCounts(rounds=2) and between.total == KindCounts(2, 3)
     assert (earlier + between).as_dict() == counters.reset().as_dict()
     assert counters.snapshot().total == KindCounts()
     _, *lines = str(earlier).splitlines()
@@ -72,24 +79,24 @@ def test_what_the_launcher_says_is_checked() -> None:
 
 
 def test_a_process_is_seen_to_run_to_stop_and_to_be_gone() -> None:
-    assert Process.mine().life() is Life.RUNNING
+    assert ProcessInfo.mine().life() is Liveness.RUNNING
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     started = int(open(f"/proc/{child.pid}/stat").read().rpartition(")")[2].split()[19])  # noqa: SIM115, PTH123
-    process = replace(Process.mine(), pid=child.pid, started=started)
+    process = replace(ProcessInfo.mine(), pid=child.pid, started=started)
     try:
-        assert process.life() is Life.RUNNING
-        assert replace(process, started=started + 1).life() is Life.GONE  # another process of that number
-        assert replace(process, machine="another").life() is Life.UNKNOWN
+        assert process.life() is Liveness.RUNNING
+        assert replace(process, started=started + 1).life() is Liveness.GONE  # another process of that number
+        assert replace(process, machine="another").life() is Liveness.UNKNOWN
         os.kill(child.pid, signal.SIGSTOP)
-        while process.life() is Life.RUNNING:
+        while process.life() is Liveness.RUNNING:
             time.sleep(0.01)
-        assert process.life() is Life.STOPPED
+        assert process.life() is Liveness.STOPPED
     finally:
         child.kill()
-    while process.life() is not Life.GONE:  # a zombie is gone, too
+    while process.life() is not Liveness.GONE:  # a zombie is gone, too
         time.sleep(0.01)
     child.wait()
-    assert process.life() is Life.GONE
+    assert process.life() is Liveness.GONE
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
@@ -143,7 +150,7 @@ def test_a_slice_that_ends_as_the_work_does_is_not_a_failure() -> None:
 
 
 def test_blame_without_a_store_names_the_address() -> None:
-    far = Process("another machine", 1, 1)
+    far = ProcessInfo("another machine", 1, 1)
     peers = [Peer(rank, rank, far, (f"10.0.0.{rank} 5{rank}",)) for rank in range(3)]
     scene = Scene(0, "c", 4, "barrier", 0.1, 9.0, False, "closed by peer [10.0.0.2]:52", None, {})
     failure = blame(scene, peers)
@@ -154,24 +161,24 @@ def test_blame_without_a_store_names_the_address() -> None:
 
 
 def test_blame_after_a_timeout_names_who_never_entered_or_never_left() -> None:
-    far = Process("another machine", 1, 1)
+    far = ProcessInfo("another machine", 1, 1)
     peers = [Peer(rank, rank, far) for rank in range(4)]
     notes = {
-        0: Note(4, State.ENTERED, "x"),
-        1: Note(3, State.ENTERED, "x"),
-        2: Note(4, State.ENTERED, "x"),
-        3: Note(5, State.ENTERED, "x"),
+        0: Note(4, RankState.ENTERED, "x"),
+        1: Note(3, RankState.ENTERED, "x"),
+        2: Note(4, RankState.ENTERED, "x"),
+        3: Note(5, RankState.ENTERED, "x"),
     }
     scene = Scene(0, "c", 4, "barrier", 9.0, 9.0, True, "", notes, {})
     assert blame(scene, peers).ranks == (1,)
-    notes[1] = Note(4, State.CLOSED, "")  # it took part and left, as it may
+    notes[1] = Note(4, RankState.CLOSED, "")  # it took part and left, as it may
     assert blame(scene, peers).ranks == (2,)
-    notes[2] = Note(5, State.ENTERED, "x")
+    notes[2] = Note(5, RankState.ENTERED, "x")
     assert blame(scene, peers).ranks == ()
 
 
 def test_turns_keep_the_order_and_carry_errors() -> None:
-    turns, seen = Turns("t"), []
+    turns, seen = SerialExecutor("t"), []
     gate = threading.Event()
     first = turns.start(lambda: (gate.wait(5), seen.append(1)))
     second = turns.start(lambda: 1 // 0)
@@ -203,8 +210,8 @@ def test_rows_that_cannot_be_exchanged_break_nothing(
 ) -> None:
     with Communicator.create("alone") as comm:
         with pytest.raises(ValueError, match=text):
-            comm.exchange(rows, counts, Kind.FEATURES)
-        with pytest.raises(TypeError, match="Header or a Kind"):
+            comm.exchange(rows, counts, MessageKind.FEATURES)
+        with pytest.raises(TypeError, match="Header or a MessageKind"):
             comm.barrier("features")  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="weight"):
             comm.all_reduce(torch.ones(1), weight=-1.0)

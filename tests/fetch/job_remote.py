@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, Header, Kind
+from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.fetch import RemoteFetch
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, Minibatch, Replacement, SamplingPlan
 from pyg_batchgnn.store import CscGraph, DistFeatureStore
@@ -17,7 +17,7 @@ from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
 from tests.support.reference_partition import internal_ids
 
 FANOUTS = (3, 2)
-HEADER = Header(Kind.FEATURES, epoch=1, macrobatch=2)
+HEADER = Header(MessageKind.FEATURES, epoch=1, macrobatch=2)
 
 
 def sampled(case: Case, rank: int, number: int, layout: Layout) -> list[Minibatch]:
@@ -53,7 +53,7 @@ def _group(comm: Communicator, case: Case, share: bool, edges: tuple[str, ...], 
     fetch = RemoteFetch(store, ["x", "train_mask"], edges, ids if hybrid else None, threads=1)
     before = comm.counters.snapshot()
     fetched = fetch.group(given, HEADER)
-    counts = (comm.counters.snapshot() - before)[Kind.FEATURES]
+    counts = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
     for ready, sample in zip(fetched.minibatches, per_rank[comm.rank], strict=True):
         assert torch.equal(ready.node, sample.node) and ready.key == sample.key
         assert set(ready.block) == {"x", "train_mask"} and set(ready.edge_block) == set(edges)

@@ -15,7 +15,7 @@ import torch
 from torch_geometric.data import Data
 
 from pyg_batchgnn import MacrobatchNeighborLoader, Minibatch
-from pyg_batchgnn.comm import AgreementError, BrokenCommunicatorError, CommError, Communicator, Kind
+from pyg_batchgnn.comm import AgreementError, BrokenCommunicatorError, CommError, Communicator, MessageKind
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
 from tests.support.loader_cases import contents, equal
 from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
@@ -174,9 +174,9 @@ def counts() -> None:
             groups = sum(-(-size // 2) for size in macrobatches)
             relays = {("local", False): 2 * (3 - 1), ("global", False): 2 * 3, ("local", True): 0}
             wanted = relays[schedule, hybrid] * len(macrobatches) if comm.size > 1 else 0
-            assert after[Kind.TOPOLOGY].rounds == wanted
-            assert after[Kind.FEATURES].rounds == 2 * groups
-            assert after[Kind.LOOKUP].rounds == (2 if schedule == "global" else 0)
+            assert after[MessageKind.TOPOLOGY].rounds == wanted
+            assert after[MessageKind.FEATURES].rounds == 2 * groups
+            assert after[MessageKind.LOOKUP].rounds == (2 if schedule == "global" else 0)
             # distinct remote nodes of every fetch group
             owner, hosts = owners(case, comm.size), torch.tensor(comm.hosts)
             shared = case.nodes % 2 == 0
@@ -192,7 +192,7 @@ def counts() -> None:
             assert loader.stats().total.rows_fetched == fetched
             if not edges:
                 asked = comm.all_gather_json(fetched)
-                sent = comm.all_gather_json(after[Kind.FEATURES].rows_sent)
+                sent = comm.all_gather_json(after[MessageKind.FEATURES].rows_sent)
                 assert sum(sent) == 2 * sum(asked)  # ids there and rows back
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
-from pyg_batchgnn.comm import Communicator, Kind
+from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import load_dataset
 from pyg_batchgnn.partition import partition
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
@@ -37,12 +37,13 @@ def prepare(dataset: str, settings: list[dict[str, Any]], arguments: dict[str, A
             before = comm.counters.snapshot()
             minibatches = sum(1 for _ in loader)
             counts = comm.counters.snapshot() - before
+            moved = (MessageKind.TOPOLOGY, MessageKind.FEATURES)
             found.append(
                 {
                     "minibatches": minibatches,
                     "rows": loader.stats().total.rows_fetched,
-                    "rounds": [counts[kind].rounds for kind in (Kind.TOPOLOGY, Kind.FEATURES, Kind.LOOKUP)],
-                    "bytes": [counts[kind].bytes_received for kind in (Kind.TOPOLOGY, Kind.FEATURES)],
+                    "rounds": [counts[kind].rounds for kind in (*moved, MessageKind.LOOKUP)],
+                    "bytes": [counts[kind].bytes_received for kind in moved],
                 }
             )
     return found

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.comm import CommError, Communicator, Kind, KindCounts
+from pyg_batchgnn.comm import CommError, Communicator, KindCounts, MessageKind
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.sample import (
     Layout,
@@ -110,7 +110,7 @@ def equal_to_one_process(count: int) -> list[int]:
             for epoch in (case.epoch, -1):
                 before = comm.counters.snapshot()
                 got = sampler.sample([ids[those] for those in seeds], seeds, epoch, 3)
-                spent = (comm.counters.snapshot() - before)[Kind.TOPOLOGY]
+                spent = (comm.counters.snapshot() - before)[MessageKind.TOPOLOGY]
                 want = alone.sample(seeds, epoch)
                 assert len(got) == len(want)
                 check_counts(spent, rounds(case, comm.size))
@@ -119,7 +119,7 @@ def equal_to_one_process(count: int) -> list[int]:
                     assert_same(replace(mine, node=original[mine.node]), theirs)
                     compared[0] += 1
                     compared[1] += mine.num_edges
-        assert comm.counters.snapshot().total.rounds == comm.counters.snapshot()[Kind.TOPOLOGY].rounds
+        assert comm.counters.snapshot().total.rounds == comm.counters.snapshot()[MessageKind.TOPOLOGY].rounds
     return compared
 
 
@@ -166,7 +166,7 @@ def counted(edge_ids: bool, seeds_are_own: bool, minibatches: int) -> dict[str, 
         seeds = [part.node[torch.randperm(part.num_nodes)[:20]] for _ in range(minibatches)]
         sampler = RelaySampler(part, comm, plan, 1, seeds_are_own=seeds_are_own)
         got = sampler.sample([ids[those] for those in seeds], seeds, 0, 0)
-        spent = comm.counters.snapshot()[Kind.TOPOLOGY]
+        spent = comm.counters.snapshot()[MessageKind.TOPOLOGY]
         remote_nodes, remote_edges, blocks = _remote(got, part, seeds_are_own)
     return {
         "rank": part.number,

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch_geometric.data import TensorAttr
 
-from pyg_batchgnn.comm import AgreementError, Communicator, Kind
+from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
 from pyg_batchgnn.store import (
     EDGE_TYPE,
     CscGraph,
@@ -111,7 +111,7 @@ def graphs() -> None:
             hybrid = DistGraphStore(part, comm, replicate_topology(part, comm))
             before = comm.counters.snapshot()
             assert torch.equal(hybrid.internal_ids(index), internal)
-            assert (comm.counters.snapshot() - before)[Kind.LOOKUP].rounds == 0
+            assert (comm.counters.snapshot() - before)[MessageKind.LOOKUP].rounds == 0
             owned = (internal >= part.first) & (internal < part.first + part.num_nodes)
             assert torch.equal(part.node[internal[owned] - part.first], index[owned])
             assert str(case.nodes) in repr(graph) and "hybrid" in repr(hybrid)

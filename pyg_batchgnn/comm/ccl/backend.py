@@ -51,7 +51,7 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     """A backend for a group; collective. Called by torch.distributed.
 
     Args:
-        store: the group's own corner of torch's store.
+        store: the group's own part of torch's store.
         rank, size: of this process in the group.
         timeout: of every collective, and of the group's making.
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from pyg_batchgnn.comm.place import Process, host_from
+from pyg_batchgnn.comm.process_info import ProcessInfo, host_from
 
 #: Where libfabric makes shared memory.
 SHARED = Path("/dev/shm")
@@ -52,7 +52,7 @@ def exchange(store: Any, rank: int, size: int, timeout: timedelta, facts: Facts)
     """Those of all ranks of a group; collective.
 
     Args:
-        store: the group's own corner of torch's store.
+        store: the group's own part of torch's store.
 
     Raises:
         TimeoutError: names the ranks that have not come.
@@ -75,7 +75,7 @@ def _shared_memory() -> tuple[str, int]:
         place, room = SHARED.stat(), os.statvfs(SHARED)
     except OSError:
         return "", 0
-    machine = Process.mine().machine.partition(" ")[0]
+    machine = ProcessInfo.mine().machine.partition(" ")[0]
     return f"{machine} {place.st_dev} {place.st_ino}", room.f_bavail * room.f_frsize
 
 

@@ -6,7 +6,7 @@ import torch
 import torch._dynamo  # DistributedDataParallel imports it: once here, not in every rank
 from torch.nn.parallel import DistributedDataParallel
 
-from pyg_batchgnn.comm import Communicator, Kind
+from pyg_batchgnn.comm import Communicator, MessageKind
 from tests.support.model_pairs import both, larger
 
 
@@ -14,9 +14,9 @@ def train(kind: str) -> None:
     """Saves the gradients of the second of two passes: it uses the buckets that the first has built."""
     model, _ = both(kind, drop=0.5)
     with Communicator.create("gradients", timeout=60) as comm:
-        with comm.guard(Kind.CONTROL):
+        with comm.guard(MessageKind.CONTROL):
             parallel = DistributedDataParallel(model, process_group=comm.group)
-        with comm.guard(Kind.GRADIENTS):
+        with comm.guard(MessageKind.GRADIENTS):
             for epoch in range(2):
                 model.zero_grad()
                 parallel(larger(epoch=epoch, first=15 * comm.rank)).square().mean().backward()

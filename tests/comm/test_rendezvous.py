@@ -1,4 +1,4 @@
-"""The ranks of each attempt meet in a corner of their own, whatever earlier attempts left in the store."""
+"""The ranks of each attempt meet in a namespace of their own, whatever earlier attempts left in the store."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ import pytest
 from torch.distributed import HashStore, Store, TCPStore
 
 from pyg_batchgnn.comm import PeerError
-from pyg_batchgnn.comm.meeting import fresh_corner
+from pyg_batchgnn.comm.rendezvous import fresh_namespace
 
 
 def meet(stores: Sequence[Store], order: Sequence[int], timeout: float = 20.0) -> list[str]:
-    """What rank 0 wrote in the corner, as every rank reads it there; ranks come in the given order."""
+    """What rank 0 wrote in the namespace, as every rank reads it there; ranks come in the given order."""
     size = len(stores)
 
     def rank(number: int) -> str:
         time.sleep(0.02 * order.index(number))
-        corner = fresh_corner(stores[number], number, size, timeout)
+        namespace = fresh_namespace(stores[number], number, size, timeout)
         if number == 0:
-            assert not corner.check(["said"]), "nobody was here before"
-            corner.set("said", f"{random.random()}")
-        corner.wait(["said"], timedelta(seconds=timeout))
-        return corner.get("said").decode()
+            assert not namespace.check(["said"]), "nobody was here before"
+            namespace.set("said", f"{random.random()}")
+        namespace.wait(["said"], timedelta(seconds=timeout))
+        return namespace.get("said").decode()
 
     with ThreadPoolExecutor(size) as pool:
         return list(pool.map(rank, range(size)))
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
-def test_each_attempt_has_its_own_corner(order: tuple[int, ...]) -> None:
+def test_each_attempt_has_its_own_namespace(order: tuple[int, ...]) -> None:
     host = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     # One connection a rank, as processes have: while a rank waits, nobody else can use its connection.
     stores = [TCPStore("127.0.0.1", host.port, is_master=False) for _ in range(3)]
@@ -50,8 +50,8 @@ def test_an_attempt_may_have_another_number_of_ranks() -> None:
 def test_ranks_that_died_before_they_met_are_not_waited_for() -> None:
     store = HashStore()
     with pytest.raises(PeerError, match=r"the other ranks did not come to meet rank 2 within 0.05 s"):
-        fresh_corner(store, 2, 3, 0.05)
+        fresh_namespace(store, 2, 3, 0.05)
     with pytest.raises(PeerError, match=r"rank 1, 2 did not come to meet rank 0") as caught:
-        fresh_corner(store, 0, 3, 0.05)
+        fresh_namespace(store, 0, 3, 0.05)
     assert caught.value.ranks == (1, 2)
     assert len(set(meet([store] * 3, (0, 1, 2)))) == 1

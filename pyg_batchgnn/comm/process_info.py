@@ -27,7 +27,7 @@ def host_from(environment: Mapping[str, str]) -> int:
     return 0
 
 
-class Life(Enum):
+class Liveness(Enum):
     """What this process can see of another one."""
 
     RUNNING = "is running"
@@ -37,7 +37,7 @@ class Life(Enum):
 
 
 @dataclass(frozen=True)
-class Process:
+class ProcessInfo:
     """A process so that it cannot be mistaken for a later one of the same number."""
 
     machine: str  # identity of the running kernel and of the process numbers' namespace
@@ -45,21 +45,21 @@ class Process:
     started: int  # clock ticks from the kernel's start
 
     @classmethod
-    def mine(cls) -> Process:
+    def mine(cls) -> ProcessInfo:
         pid = os.getpid()
         return cls(_machine(), pid, _stat(pid)[1])
 
-    def life(self) -> Life:
+    def life(self) -> Liveness:
         """Whether it still runs, where it is a process of this machine."""
         if not self.machine or self.machine != _machine():
-            return Life.UNKNOWN
+            return Liveness.UNKNOWN
         try:
             state, started = _stat(self.pid)
         except OSError:
-            return Life.GONE
+            return Liveness.GONE
         if started != self.started or state in "ZXx":
-            return Life.GONE
-        return Life.STOPPED if state in "Tt" else Life.RUNNING
+            return Liveness.GONE
+        return Liveness.STOPPED if state in "Tt" else Liveness.RUNNING
 
 
 def _machine() -> str:

@@ -52,7 +52,7 @@ class Handle(Generic[T]):
         self._done.set()
 
 
-class Turns:
+class SerialExecutor:
     """Runs exchanges in the order in which they were asked for.
 
     The thread starts with the first asynchronous exchange. Asking from two threads at once has no order and
