@@ -1,4 +1,4 @@
-"""What every test finds as the one before it found it."""
+"""Fixtures and settings of all tests: each finds the state that the one before it found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ settings.load_profile("no clock")
 
 @pytest.fixture(autouse=True)
 def global_state() -> Iterator[None]:
-    """Restores thread count, generators, default dtype, gradient mode, determinism and warning filters."""
+    """Restores threads, generators, dtype, gradient mode, determinism and warning filters."""
     threads, dtype, grad = torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
     deterministic = torch.are_deterministic_algorithms_enabled()
     rng, python_rng, numpy_rng = torch.get_rng_state(), random.getstate(), np.random.get_state()
@@ -34,5 +34,5 @@ def global_state() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that wait for compilers come first: of files that run beside each other, the longest."""
+    """Puts the tests that wait for compilers first: they take longest of the parallel files."""
     items.sort(key=lambda item: "tests/sanitizers/" not in item.nodeid)
