@@ -47,7 +47,7 @@ PAST_THE_DOOR = {
     *(("planner", f"partition.{name}") for name in ("folder_meta", "hashing")),
     ("registration", "comm.ccl.backend"),
     ("sample", "ops.relay"),
-    *(("store", f"partition.{name}") for name in ("book", "bounded")),
+    ("store", "partition.bounded"),
     *(("train", name) for name in ("data.durable", "loader.bytes", "nn.matmul")),
     *(("train", name) for name in ("partition.folder_meta", "planner.probe")),
 }
@@ -59,8 +59,8 @@ CIRCLES = [
 ]
 #: Names that classes of several rooms still share.
 SHARED_NAMES = {
-    *("Counters", "Fingerprint", "GAT", "GCN", "GIN", "LastBatch", "Network", "Probe", "Progress"),
-    *("SAGE", "Schedule", "State", "Step", "Stream", "Wanted"),
+    *("Fingerprint", "GAT", "GCN", "GIN", "LastBatch", "Network", "Probe", "Progress", "RankState"),
+    *("SAGE", "Schedule", "Step", "Stream", "Wanted"),
 }
 
 

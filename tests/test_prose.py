@@ -31,7 +31,7 @@ TO_COME = {
     *("pyg_batchgnn/fetch", "pyg_batchgnn/loader", "pyg_batchgnn/nn", "pyg_batchgnn/ops"),
     *("pyg_batchgnn/partition", "pyg_batchgnn/planner", "pyg_batchgnn/sample", "pyg_batchgnn/store"),
     *("pyg_batchgnn/train", "pyg_batchgnn/__main__.py", "pyg_batchgnn/_packages.py"),
-    *("pyg_batchgnn/__init__.py", "pyg_batchgnn/registration.py"),
+    *("pyg_batchgnn/__init__.py", "pyg_batchgnn/registration.py", "pyg_batchgnn/versions.py"),
     *("tests/cache", "tests/comm", "tests/data", "tests/doctor", "tests/fetch", "tests/loader", "tests/nn"),
     *("tests/ops", "tests/partition", "tests/planner", "tests/sample", "tests/sanitizers", "tests/store"),
     *("tests/support", "tests/train"),
