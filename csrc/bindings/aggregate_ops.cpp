@@ -13,8 +13,6 @@ namespace {
 
 using Optional = std::optional<Tensor>;
 
-constexpr int64_t kNarrow = int64_t{1} << 31;  // counts below this need 32 bits
-
 Matrix matrix(const Tensor& tensor) {
   return {tensor.const_data_ptr(), element_of(tensor.scalar_type()), tensor.stride(0)};
 }
@@ -36,11 +34,13 @@ ScalarType scale_type(ScalarType dtype) {
 
 }  // namespace
 
-Tensor aggregate_rows(const Tensor& x, const Tensor& indptr, const Tensor& indices, const Optional& row,
-                      const Optional& edge_weight, const Optional& edge, const Optional& source_scale,
-                      const Optional& target_scale, const Optional& self_input, const Optional& self_scale,
-                      std::vector<Tensor> /*by source, for the gradient*/, int64_t num_targets,
-                      std::string reduce, ScalarType out_dtype, int64_t threads) {
+namespace operators {
+
+Tensor aggregate(const Tensor& x, const Tensor& indptr, const Tensor& indices, const Optional& row,
+                 const Optional& edge_weight, const Optional& edge, const Optional& source_scale,
+                 const Optional& target_scale, const Optional& self_input, const Optional& self_scale,
+                 std::vector<Tensor> /*by source, for the gradient*/, int64_t num_targets, std::string reduce,
+                 ScalarType out_dtype, int64_t threads) {
   Tensor out = new_tensor({num_targets, x.size(1)}, out_dtype);
   if (reduce == "max") {
     max_rows(max_job(x, indptr, indices, row), out.mutable_data_ptr(), element_of(out_dtype), threads);
@@ -67,7 +67,7 @@ Tensor aggregate_rows(const Tensor& x, const Tensor& indptr, const Tensor& indic
     job.self_scale = pointer(self_scale);
     job.self_scale_each = self_scale.has_value() && self_scale->numel() != 1;
   }
-  aggregate(job, threads);
+  pyg_batchgnn::aggregate(job, threads);
   return out;
 }
 
@@ -75,19 +75,19 @@ Tensor aggregate_normed(const Tensor& x, const Tensor& columns, const Tensor& in
                         const Tensor& self_scale, int64_t num_targets, ScalarType out_dtype,
                         int64_t threads) {
   Tensor out = new_tensor({num_targets, x.size(1)}, out_dtype);
-  aggregate({.indptr = data<int64_t>(indptr),
-             .indices = integers(indices),
-             .targets = num_targets,
-             .columns = x.size(1),
-             .x = matrix(x),
-             .self = matrix(x),
-             .self_rows = std::min(x.size(0), num_targets),
-             .self_scale = self_scale.const_data_ptr(),
-             .self_scale_each = self_scale.numel() != 1,
-             .normed = data<float>(columns),
-             .out = out.mutable_data_ptr(),
-             .out_element = element_of(out_dtype)},
-            threads);
+  pyg_batchgnn::aggregate({.indptr = data<int64_t>(indptr),
+                           .indices = integers(indices),
+                           .targets = num_targets,
+                           .columns = x.size(1),
+                           .x = matrix(x),
+                           .self = matrix(x),
+                           .self_rows = std::min(x.size(0), num_targets),
+                           .self_scale = self_scale.const_data_ptr(),
+                           .self_scale_each = self_scale.numel() != 1,
+                           .normed = data<float>(columns),
+                           .out = out.mutable_data_ptr(),
+                           .out_element = element_of(out_dtype)},
+                          threads);
   return out;
 }
 
@@ -96,7 +96,7 @@ std::tuple<Tensor, Tensor> aggregate_normed_grads(const Tensor& grad, const Tens
                                                   const Tensor& x, const Tensor& columns, int64_t threads) {
   Tensor out = new_tensor({x.size(0), x.size(1)}, ScalarType::Float);
   Tensor sums = new_tensor({2, x.size(1)}, ScalarType::Double);
-  aggregate(
+  pyg_batchgnn::aggregate(
       {.indptr = data<int64_t>(source_ptr),
        .indices = integers(targets),
        .targets = x.size(0),
@@ -148,31 +148,31 @@ Tensor aggregate_max_grads(const Tensor& grad, const Tensor& out, const Tensor& 
   return result;
 }
 
-std::tuple<Tensor, Tensor, Tensor> transpose_graph(const Tensor& indptr, const Tensor& indices,
-                                                   int64_t num_targets, int64_t num_sources,
-                                                   int64_t threads) {
+std::tuple<Tensor, Tensor, Tensor> transpose(const Tensor& indptr, const Tensor& indices, int64_t num_targets,
+                                             int64_t num_sources, int64_t threads) {
   const int64_t edges = indices.numel();
   Buffer<int64_t> ptr;
   Buffer<int32_t> targets;
   const auto fill = [&](auto type) {
     Buffer<decltype(type)> edge;
-    transpose(data<int64_t>(indptr), integers(indices), num_targets, num_sources,
-              ptr.reserve(num_sources + 1), targets.reserve(edges + 1), edge.reserve(edges + 1), threads);
+    pyg_batchgnn::transpose(data<int64_t>(indptr), integers(indices), num_targets, num_sources,
+                            ptr.reserve(num_sources + 1), targets.reserve(edges + 1), edge.reserve(edges + 1),
+                            threads);
     return adopt(std::move(edge), {edges});
   };
-  Tensor edge = edges < kNarrow ? fill(int32_t{}) : fill(int64_t{});
+  Tensor edge = fits_int32(edges) ? fill(int32_t{}) : fill(int64_t{});
   return {adopt(std::move(ptr), {num_sources + 1}), adopt(std::move(targets), {edges}), edge};
 }
 
-Tensor scale_by_degree(const Tensor& indptr, int64_t num_nodes, int64_t loops, bool root, ScalarType dtype) {
+Tensor degree_scale(const Tensor& indptr, int64_t num_nodes, int64_t loops, bool root, ScalarType dtype) {
   Tensor scale = new_tensor({num_nodes}, dtype);
   const int64_t targets = indptr.numel() - 1;
   if (dtype == ScalarType::Double) {
-    degree_scale(data<int64_t>(indptr), targets, num_nodes, loops, root,
-                 static_cast<double*>(scale.mutable_data_ptr()));
+    pyg_batchgnn::degree_scale(data<int64_t>(indptr), targets, num_nodes, loops, root,
+                               static_cast<double*>(scale.mutable_data_ptr()));
   } else {
-    degree_scale(data<int64_t>(indptr), targets, num_nodes, loops, root,
-                 static_cast<float*>(scale.mutable_data_ptr()));
+    pyg_batchgnn::degree_scale(data<int64_t>(indptr), targets, num_nodes, loops, root,
+                               static_cast<float*>(scale.mutable_data_ptr()));
   }
   return scale;
 }
@@ -192,4 +192,5 @@ std::tuple<Tensor, Tensor, Tensor> drop_self_loops(const Tensor& indptr, const T
           adopt(std::move(kept), {edges})};
 }
 
+}  // namespace operators
 }  // namespace pyg_batchgnn

@@ -42,6 +42,8 @@ AttentionEdges edges_of(const Tensor& indptr, const Tensor& indices, int64_t tar
 
 }  // namespace
 
+namespace operators {
+
 std::tuple<Tensor, Tensor> attention(const Tensor& x, const std::optional<Tensor>& row, const Tensor& indptr,
                                      const Tensor& indices, const Tensor& source_weight,
                                      const std::optional<Tensor>& target_weight,
@@ -98,13 +100,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> attention_grads(
   return {source_grad.tensor, target_grad.tensor, target_logits.tensor, edge_logits.tensor, x_grad.tensor};
 }
 
-Tensor attention_kept(const Tensor& indptr, const std::optional<Tensor>& node, int64_t num_targets,
+Tensor attention_keep(const Tensor& indptr, const std::optional<Tensor>& node, int64_t num_targets,
                       int64_t num_loops, int64_t heads, double drop, int64_t key) {
   const AttentionEdges edges{data<int64_t>(indptr), Integers{}, num_targets, num_loops};
   Buffer<uint8_t> keep;
   const int64_t slots = attention_slots(edges);
-  attention_keep(edges, {drop, static_cast<uint64_t>(key), longs(node)}, heads, keep.reserve(slots * heads));
+  pyg_batchgnn::attention_keep(edges, {drop, static_cast<uint64_t>(key), longs(node)}, heads,
+                               keep.reserve(slots * heads));
   return adopt_block(keep.take(), {slots, heads}, ScalarType::Byte);
 }
 
+}  // namespace operators
 }  // namespace pyg_batchgnn

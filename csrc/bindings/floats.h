@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bindings/tensors.h"
-#include "kernels/nn/bfloat16.h"
+#include "kernels/bfloat16.h"
 
 namespace pyg_batchgnn {
 

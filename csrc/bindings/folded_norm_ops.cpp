@@ -55,9 +55,13 @@ Tensor constant_of(const Tensor& folded, const std::optional<Column>& shift, con
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> fold_norm_columns(
-    const Tensor& x, const Tensor& weight, const std::optional<Tensor>& scale,
-    const std::optional<Tensor>& shift, double eps, ScalarType compute, int64_t threads) {
+namespace operators {
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> fold_norm(const Tensor& x, const Tensor& weight,
+                                                                     const std::optional<Tensor>& scale,
+                                                                     const std::optional<Tensor>& shift,
+                                                                     double eps, ScalarType compute,
+                                                                     int64_t threads) {
   const int64_t outputs = weight.size(0), columns = weight.size(1);
   Column x_mean(columns), mean(outputs), variance(outputs), factor(outputs);
   Buffer<double> covariance, spread;
@@ -73,8 +77,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> fold_norm_columns(
   const Column values = copy_of(weight);
   const auto scales = copy_of(scale), shifts = copy_of(shift);
   const FoldedNorm norm = norm_of(weight, values, scales, eps);
-  fold_norm(norm, x_mean.data(), covariance.data(), spread.data(), mean.data(), variance.data(),
-            factor.data());
+  pyg_batchgnn::fold_norm(norm, x_mean.data(), covariance.data(), spread.data(), mean.data(), variance.data(),
+                          factor.data());
   Tensor folded = scaled_rows(norm, factor.data(), weight, compute);
   Tensor constant = constant_of(folded, shifts, x_mean.data());
   return {std::move(folded),          std::move(constant),
@@ -82,14 +86,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> fold_norm_columns(
           std::move(x_mean).tensor(), matrix(std::move(spread), outputs, columns)};
 }
 
-std::tuple<Tensor, Tensor> fold_norm_gradients(const Tensor& d_folded, const Tensor& weight,
-                                               const std::optional<Tensor>& scale, const Tensor& variance,
-                                               const Tensor& spread, double eps) {
+std::tuple<Tensor, Tensor> fold_norm_grads(const Tensor& d_folded, const Tensor& weight,
+                                           const std::optional<Tensor>& scale, const Tensor& variance,
+                                           const Tensor& spread, double eps) {
   const Column values = copy_of(weight), gradient = copy_of(d_folded);
   const auto scales = copy_of(scale);
   Column d_weight(weight.numel()), d_scale(weight.size(0));
-  fold_norm_grads(norm_of(weight, values, scales, eps), data<double>(variance), data<double>(spread),
-                  gradient.data(), d_weight.data(), d_scale.data());
+  pyg_batchgnn::fold_norm_grads(norm_of(weight, values, scales, eps), data<double>(variance),
+                                data<double>(spread), gradient.data(), d_weight.data(), d_scale.data());
   Tensor out = empty_like_block(weight);
   with_float(weight, [&](auto type) {
     using T = decltype(type);
@@ -99,4 +103,5 @@ std::tuple<Tensor, Tensor> fold_norm_gradients(const Tensor& d_folded, const Ten
   return {std::move(out), std::move(d_scale).tensor()};
 }
 
+}  // namespace operators
 }  // namespace pyg_batchgnn

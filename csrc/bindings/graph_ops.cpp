@@ -4,17 +4,15 @@
 #include "bindings/operators.h"
 #include "kernels/csc.h"
 #include "kernels/gather.h"
-#include "kernels/kept.h"
 #include "kernels/node_set.h"
+#include "kernels/object_pool.h"
 
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kNarrow = int64_t{1} << 31;  // counts below this need 32 bits
-
-Kept<NodeSet>& node_sets() {
-  static auto* const kept = new Kept<NodeSet>();
-  return *kept;
+ObjectPool<NodeSet>& node_sets() {
+  static auto* const pool = new ObjectPool<NodeSet>();
+  return *pool;
 }
 
 template <class In, class Index, class EdgeId>
@@ -36,7 +34,7 @@ std::tuple<Tensor, Tensor, Tensor> build_for_edges(const Tensor& edge_index, int
   const int64_t edges = edge_index.size(1);
   const In* sources = data<In>(edge_index);
   const In* destinations = sources + edge_index.stride(0);
-  if (edges < kNarrow) return build<In, Index, int32_t>(sources, destinations, edges, nodes);
+  if (fits_int32(edges)) return build<In, Index, int32_t>(sources, destinations, edges, nodes);
   return build<In, Index, int64_t>(sources, destinations, edges, nodes);
 }
 
@@ -53,43 +51,47 @@ void collect(NodeSet& set, const std::vector<Tensor>& nodes, int64_t num_nodes) 
 
 }  // namespace
 
+namespace operators {
+
 std::tuple<Tensor, Tensor, Tensor> build_csc(const Tensor& edge_index, int64_t num_nodes) {
   return with_integer(edge_index, [&](auto in) {
     using In = decltype(in);
-    return num_nodes < kNarrow ? build_for_edges<In, int32_t>(edge_index, num_nodes)
-                               : build_for_edges<In, int64_t>(edge_index, num_nodes);
+    return fits_int32(num_nodes) ? build_for_edges<In, int32_t>(edge_index, num_nodes)
+                                 : build_for_edges<In, int64_t>(edge_index, num_nodes);
   });
 }
 
-std::tuple<int64_t, int64_t> extent_of(const Tensor& values, int64_t threads) {
-  const Extent found = with_integer(
-      values, [&](auto type) { return extent(data<decltype(type)>(values), values.numel(), threads); });
+std::tuple<int64_t, int64_t> extent(const Tensor& values, int64_t threads) {
+  const Extent found = with_integer(values, [&](auto type) {
+    return pyg_batchgnn::extent(data<decltype(type)>(values), values.numel(), threads);
+  });
   return {found.low, found.high};
 }
 
-bool is_ascending_tensor(const Tensor& values) {
+bool is_ascending(const Tensor& values) {
   return with_integer(
       values, [&](auto type) { return scan_ascending(data<decltype(type)>(values), values.numel()); });
 }
 
-Tensor gather_table(const Tensor& table, const Tensor& index, int64_t threads) {
+Tensor gather_rows(const Tensor& table, const Tensor& index, int64_t threads) {
   std::vector<int64_t> sizes(table.sizes().begin(), table.sizes().end());
   sizes[0] = index.numel();
   const int64_t bytes = index.numel() * bytes_of_row(table);
   Tensor out = adopt_block(allocate_block(static_cast<size_t>(std::max<int64_t>(1, bytes))), sizes,
                            table.scalar_type());
-  put_table(table, index, out, threads);
+  put_rows(table, index, out, threads);
   return out;
 }
 
-void put_table(const Tensor& table, const std::optional<Tensor>& index, const Tensor& out, int64_t threads) {
+void put_rows(const Tensor& table, const std::optional<Tensor>& index, const Tensor& out, int64_t threads) {
   const auto item = static_cast<int64_t>(table.element_size());
   const int64_t row_bytes = bytes_of_row(table), stride = table.stride(0) * item;
   const auto* from = static_cast<const char*>(table.const_data_ptr());
   const RowsOut to{static_cast<char*>(out.mutable_data_ptr()), out.stride(0) * item};
   if (!index) return copy_rows(from, row_bytes, stride, out.size(0), to, threads);
   with_integer(*index, [&](auto type) {
-    gather_rows(from, row_bytes, stride, data<decltype(type)>(*index), index->numel(), to, threads);
+    pyg_batchgnn::gather_rows(from, row_bytes, stride, data<decltype(type)>(*index), index->numel(), to,
+                              threads);
     return 0;
   });
 }
@@ -116,6 +118,8 @@ int64_t count_unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes) 
   collect(*loan, nodes, num_nodes);
   return (*loan).size();
 }
+
+}  // namespace operators
 
 void drop_graph_scratch() { node_sets().clear(); }
 

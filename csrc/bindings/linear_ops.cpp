@@ -31,13 +31,14 @@ std::vector<LinearWeight> weights_of(const std::vector<Tensor>& tensors) {
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> linear_forward(const std::vector<Tensor>& inputs,
-                                          const std::vector<std::optional<Tensor>>& rows,
-                                          const std::vector<Tensor>& weights,
-                                          const std::optional<Tensor>& bias, int64_t num_rows, int64_t groups,
-                                          ScalarType out_dtype, bool relu, double drop, int64_t key,
-                                          const std::optional<Tensor>& node, bool /* of the gradients */,
-                                          int64_t threads) {
+namespace operators {
+
+std::tuple<Tensor, Tensor> linear(const std::vector<Tensor>& inputs,
+                                  const std::vector<std::optional<Tensor>>& rows,
+                                  const std::vector<Tensor>& weights, const std::optional<Tensor>& bias,
+                                  int64_t num_rows, int64_t groups, ScalarType out_dtype, bool relu,
+                                  double drop, int64_t key, const std::optional<Tensor>& node,
+                                  bool /* of the gradients */, int64_t threads) {
   const LinearShape shape{num_rows, weights[0].size(0), groups, element_of(out_dtype)};
   const bool masked = relu || drop > 0;
   Tensor y = new_tensor({num_rows, shape.outputs}, out_dtype);
@@ -53,16 +54,17 @@ std::tuple<Tensor, Tensor> linear_forward(const std::vector<Tensor>& inputs,
                             node ? data<int64_t>(*node) : nullptr};
   const LinearOutput output{y.mutable_data_ptr(), masked ? bits : nullptr};
   if (shape.compute == Element::kFloat64) {
-    linear<double>(shape, inputs_of(inputs, rows), weights_of(weights), update, output, threads);
+    pyg_batchgnn::linear<double>(shape, inputs_of(inputs, rows), weights_of(weights), update, output,
+                                 threads);
   } else {
-    linear<float>(shape, inputs_of(inputs, rows), weights_of(weights), update, output, threads);
+    pyg_batchgnn::linear<float>(shape, inputs_of(inputs, rows), weights_of(weights), update, output, threads);
   }
   return {std::move(y), std::move(mask)};
 }
 
-std::tuple<Tensor, Tensor, Tensor> linear_forward_moments(const Tensor& x, const Tensor& weight,
-                                                          const std::optional<Tensor>& bias,
-                                                          ScalarType out_dtype, int64_t threads) {
+std::tuple<Tensor, Tensor, Tensor> linear_moments(const Tensor& x, const Tensor& weight,
+                                                  const std::optional<Tensor>& bias, ScalarType out_dtype,
+                                                  int64_t threads) {
   const LinearShape shape{x.size(0), weight.size(0), 1, element_of(out_dtype)};
   Tensor y = new_tensor({shape.rows, shape.outputs}, out_dtype);
   Column mean(shape.outputs), variance(shape.outputs);
@@ -75,9 +77,9 @@ std::tuple<Tensor, Tensor, Tensor> linear_forward_moments(const Tensor& x, const
   const LinearOutput output{y.mutable_data_ptr(), nullptr, {mean.data(), variance.data()}};
   const std::vector<LinearInput> inputs = inputs_of({x}, {std::nullopt});
   if (shape.compute == Element::kFloat64) {
-    linear<double>(shape, inputs, weights_of({weight}), update, output, threads);
+    pyg_batchgnn::linear<double>(shape, inputs, weights_of({weight}), update, output, threads);
   } else {
-    linear<float>(shape, inputs, weights_of({weight}), update, output, threads);
+    pyg_batchgnn::linear<float>(shape, inputs, weights_of({weight}), update, output, threads);
   }
   const double rows = static_cast<double>(std::max<int64_t>(1, shape.rows));
   for (int64_t o = 0; o < shape.outputs; ++o) variance.data()[o] /= rows;
@@ -109,36 +111,36 @@ std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> gradients_of(
   Tensor bias_grad = new_tensor({need_bias ? shape.outputs : 0}, weights[0].scalar_type());
   if (need_bias) wanted.bias = bias_grad.mutable_data_ptr();
   if (shape.compute == Element::kFloat64) {
-    linear_grads<double>(shape, from, weights_of(weights), gradient, wanted, threads);
+    pyg_batchgnn::linear_grads<double>(shape, from, weights_of(weights), gradient, wanted, threads);
   } else {
-    linear_grads<float>(shape, from, weights_of(weights), gradient, wanted, threads);
+    pyg_batchgnn::linear_grads<float>(shape, from, weights_of(weights), gradient, wanted, threads);
   }
   return {std::move(input_grads), std::move(weight_grads), std::move(bias_grad)};
 }
 
 }  // namespace
 
-std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_backward(
+std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_grads(
     const Tensor& grad, const Tensor& mask, double scale, const std::vector<Tensor>& inputs,
     const std::vector<std::optional<Tensor>>& rows, const std::vector<Tensor>& weights,
-    const std::optional<Tensor>& center, int64_t groups, bool gated, std::vector<bool> need_input,
+    const std::optional<Tensor>& center, int64_t groups, bool after_relu, std::vector<bool> need_input,
     bool need_weight, bool need_bias, int64_t threads) {
   const LinearShape shape{grad.size(0), grad.size(1), groups, element_of(grad.scalar_type())};
   std::vector<LinearInput> from = inputs_of(inputs, rows);
   if (center) from.front().center = data<double>(*center);
-  for (LinearInput& input : from) input.gated = gated;
+  for (LinearInput& input : from) input.after_relu = after_relu;
   const LinearGradient gradient{grad.const_data_ptr(), shape.compute,
                                 mask.numel() != 0 ? data<uint8_t>(mask) : nullptr, scale};
   return gradients_of(shape, gradient, from, inputs, weights, need_input, need_weight, need_bias, threads);
 }
 
-std::tuple<Tensor, Tensor> linear_backward_normed(const Tensor& grad, const Tensor& normed,
-                                                  const Tensor& columns, bool relu, const Tensor& input,
-                                                  const Tensor& weight, bool gated, bool need_input,
-                                                  int64_t threads) {
+std::tuple<Tensor, Tensor> linear_grads_normed(const Tensor& grad, const Tensor& normed,
+                                               const Tensor& columns, bool relu, const Tensor& input,
+                                               const Tensor& weight, bool after_relu, bool need_input,
+                                               int64_t threads) {
   const LinearShape shape{grad.size(0), grad.size(1), 1, element_of(grad.scalar_type())};
   std::vector<LinearInput> from = inputs_of({input}, {std::nullopt});
-  from.front().gated = gated;
+  from.front().after_relu = after_relu;
   const NormedRows norm{normed.const_data_ptr(), columns.const_data_ptr(), relu};
   const LinearGradient gradient{grad.const_data_ptr(), shape.compute, nullptr, 1.0, &norm};
   auto [d_input, d_weight, none] =
@@ -146,14 +148,13 @@ std::tuple<Tensor, Tensor> linear_backward_normed(const Tensor& grad, const Tens
   return {std::move(d_input.front()), std::move(d_weight.front())};
 }
 
-std::tuple<Tensor, Tensor, Tensor> linear_backward_before(const Tensor& grad, const Tensor& normed,
-                                                          const Tensor& columns, bool relu,
-                                                          const Tensor& hidden, const Tensor& weight,
-                                                          const Tensor& x, const Tensor& center,
-                                                          int64_t threads) {
+std::tuple<Tensor, Tensor, Tensor> linear_grads_before(const Tensor& grad, const Tensor& normed,
+                                                       const Tensor& columns, bool relu, const Tensor& hidden,
+                                                       const Tensor& weight, const Tensor& x,
+                                                       const Tensor& center, int64_t threads) {
   const LinearShape shape{grad.size(0), grad.size(1), 1, element_of(grad.scalar_type())};
   std::vector<LinearInput> from = inputs_of({hidden, x}, {std::nullopt, std::nullopt});
-  from.front().gated = true;
+  from.front().after_relu = true;
   from.back().center = data<double>(center);
   const ScalarType dtype = weight.scalar_type();
   const int64_t width = hidden.size(1);
@@ -166,11 +167,12 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward_before(const Tensor& grad, co
   const NormedRows norm{normed.const_data_ptr(), columns.const_data_ptr(), relu};
   const LinearGradient gradient{grad.const_data_ptr(), shape.compute, nullptr, 1.0, &norm};
   if (shape.compute == Element::kFloat64) {
-    linear_grads<double>(shape, from, weights_of({weight}), gradient, wanted, threads);
+    pyg_batchgnn::linear_grads<double>(shape, from, weights_of({weight}), gradient, wanted, threads);
   } else {
-    linear_grads<float>(shape, from, weights_of({weight}), gradient, wanted, threads);
+    pyg_batchgnn::linear_grads<float>(shape, from, weights_of({weight}), gradient, wanted, threads);
   }
   return {std::move(d_weight), std::move(d_first), std::move(d_shift)};
 }
 
+}  // namespace operators
 }  // namespace pyg_batchgnn

@@ -35,11 +35,13 @@ std::tuple<Column, Column> own_statistics(const Tensor& x, int64_t threads) {
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor> batch_norm_rows(const Tensor& x, const std::optional<Tensor>& weight,
-                                                   const std::optional<Tensor>& bias,
-                                                   const std::optional<Tensor>& mean,
-                                                   const std::optional<Tensor>& variance, double eps,
-                                                   bool relu, int64_t threads) {
+namespace operators {
+
+std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const std::optional<Tensor>& weight,
+                                              const std::optional<Tensor>& bias,
+                                              const std::optional<Tensor>& mean,
+                                              const std::optional<Tensor>& variance, double eps, bool relu,
+                                              int64_t threads) {
   auto [means, variances] =
       mean.has_value() ? std::tuple(copy_of(*mean), copy_of(*variance)) : own_statistics(x, threads);
   const Column inverse = inverse_deviation(variances, x.size(1), eps);
@@ -48,16 +50,16 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_rows(const Tensor& x, const std::o
   Tensor y = empty_like_block(x);
   with_float(x, [&](auto type) {
     using T = decltype(type);
-    batch_norm(rows_of<T>(x), by, epilogue_of(relu), threads, mutable_data<T>(y));
+    pyg_batchgnn::batch_norm(rows_of<T>(x), by, epilogue_of(relu), threads, mutable_data<T>(y));
   });
   return {std::move(y), std::move(means).tensor(), std::move(variances).tensor()};
 }
 
-std::tuple<Tensor, Tensor, Tensor> batch_norm_gradients(const Tensor& grad, const Tensor& x,
-                                                        const std::optional<Tensor>& weight,
-                                                        const std::optional<Tensor>& bias, const Tensor& mean,
-                                                        const Tensor& variance, double eps, bool relu,
-                                                        bool own_statistics, int64_t threads) {
+std::tuple<Tensor, Tensor, Tensor> batch_norm_grads(const Tensor& grad, const Tensor& x,
+                                                    const std::optional<Tensor>& weight,
+                                                    const std::optional<Tensor>& bias, const Tensor& mean,
+                                                    const Tensor& variance, double eps, bool relu,
+                                                    bool own_statistics, int64_t threads) {
   const Column means = copy_of(mean);
   const Column inverse = inverse_deviation(copy_of(variance), x.size(1), eps);
   const auto scale = copy_of(weight), shift = copy_of(bias);
@@ -67,18 +69,18 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_gradients(const Tensor& grad, cons
   Tensor d_x = empty_like_block(x);
   with_float(x, [&](auto type) {
     using T = decltype(type);
-    batch_norm_grads(rows_of<T>(x), data<T>(grad), by, epilogue_of(relu), statistics, threads,
-                     mutable_data<T>(d_x), d_weight.data(), d_bias.data());
+    pyg_batchgnn::batch_norm_grads(rows_of<T>(x), data<T>(grad), by, epilogue_of(relu), statistics, threads,
+                                   mutable_data<T>(d_x), d_weight.data(), d_bias.data());
   });
   return {std::move(d_x), std::move(d_weight).tensor(), std::move(d_bias).tensor()};
 }
 
-std::tuple<Tensor, Tensor, Tensor> batch_norm_gradient_columns(const Tensor& grad, const Tensor& x,
-                                                               const std::optional<Tensor>& weight,
-                                                               const std::optional<Tensor>& bias,
-                                                               const Tensor& mean, const Tensor& variance,
-                                                               const std::optional<Tensor>& sums, double eps,
-                                                               bool relu, int64_t threads) {
+std::tuple<Tensor, Tensor, Tensor> batch_norm_grad_columns(const Tensor& grad, const Tensor& x,
+                                                           const std::optional<Tensor>& weight,
+                                                           const std::optional<Tensor>& bias,
+                                                           const Tensor& mean, const Tensor& variance,
+                                                           const std::optional<Tensor>& sums, double eps,
+                                                           bool relu, int64_t threads) {
   const int64_t columns = x.size(1);
   const Column means = copy_of(mean);
   const Column inverse = inverse_deviation(copy_of(variance), columns, eps);
@@ -91,9 +93,9 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_gradient_columns(const Tensor& gra
     using A = Wide<T>;
     Buffer<A> values;
     const GradientColumns<A> out{values.reserve(GradientColumns<A>::kRows * columns + 1), columns};
-    batch_norm_grad_columns(rows_of<T>(x), data<T>(grad), sums ? data<double>(*sums) : nullptr, by,
-                            epilogue_of(relu), Statistics::kOwn, threads, out, d_weight.data(),
-                            d_bias.data());
+    pyg_batchgnn::batch_norm_grad_columns(rows_of<T>(x), data<T>(grad), sums ? data<double>(*sums) : nullptr,
+                                          by, epilogue_of(relu), Statistics::kOwn, threads, out,
+                                          d_weight.data(), d_bias.data());
     of = adopt_block(values.take(), {GradientColumns<A>::kRows, columns},
                      sizeof(A) == sizeof(double) ? ScalarType::Double : ScalarType::Float);
   });
@@ -112,8 +114,8 @@ Tensor batch_norm_columns(const std::optional<Tensor>& weight, const std::option
   return adopt_block(values.take(), {3, columns}, ScalarType::Float);
 }
 
-Tensor activate_rows(const Tensor& x, bool relu, double drop, int64_t key, const std::optional<Tensor>& node,
-                     int64_t threads) {
+Tensor activate_(const Tensor& x, bool relu, double drop, int64_t key, const std::optional<Tensor>& node,
+                 int64_t threads) {
   const MatrixSize size{x.size(0), x.size(1)};
   const Dropout dropout(static_cast<uint64_t>(key), drop);
   const Activation activation{relu, drop > 0.0 ? &dropout : nullptr,
@@ -121,12 +123,12 @@ Tensor activate_rows(const Tensor& x, bool relu, double drop, int64_t key, const
   Buffer<uint8_t> mask;
   mask.reserve(size.rows * size.mask_bytes() + 1);
   with_float(x, [&](auto type) {
-    activate(mutable_data<decltype(type)>(x), size, activation, threads, mask.data());
+    pyg_batchgnn::activate(mutable_data<decltype(type)>(x), size, activation, threads, mask.data());
   });
   return adopt_block(mask.take(), {size.rows, size.mask_bytes()}, ScalarType::Byte);
 }
 
-Tensor masked_gradient(const Tensor& grad, const Tensor& mask, double scale, int64_t threads) {
+Tensor mask_grad(const Tensor& grad, const Tensor& mask, double scale, int64_t threads) {
   Tensor out = empty_like_block(grad);
   with_float(grad, [&](auto type) {
     using T = decltype(type);
@@ -136,4 +138,5 @@ Tensor masked_gradient(const Tensor& grad, const Tensor& mask, double scale, int
   return out;
 }
 
+}  // namespace operators
 }  // namespace pyg_batchgnn

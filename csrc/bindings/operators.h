@@ -1,4 +1,5 @@
-// Every operator's implementation, registered in operators.cpp.
+// The operators. Each has the name under which operators.cpp registers it with torch. The wrappers and checks
+// of arguments are in pyg_batchgnn/ops/.
 #pragma once
 
 #include <optional>
@@ -10,24 +11,30 @@
 
 namespace pyg_batchgnn {
 
+// Free the memory that operators keep between calls.
+void drop_sampling_scratch();
+void drop_graph_scratch();
+
+namespace operators {
+
 // graph_ops.cpp
 std::tuple<Tensor, Tensor, Tensor> build_csc(const Tensor& edge_index, int64_t num_nodes);
-std::tuple<int64_t, int64_t> extent_of(const Tensor& values, int64_t threads);
-bool is_ascending_tensor(const Tensor& values);
-Tensor gather_table(const Tensor& table, const Tensor& index, int64_t threads);
-void put_table(const Tensor& table, const std::optional<Tensor>& index, const Tensor& out, int64_t threads);
+std::tuple<int64_t, int64_t> extent(const Tensor& values, int64_t threads);
+bool is_ascending(const Tensor& values);
+Tensor gather_rows(const Tensor& table, const Tensor& index, int64_t threads);
+void put_rows(const Tensor& table, const std::optional<Tensor>& index, const Tensor& out, int64_t threads);
 std::tuple<Tensor, std::vector<Tensor>> unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes);
 int64_t count_unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes);
 
 // partition_ops.cpp
 std::tuple<Tensor, Tensor> group_by_owner(const Tensor& owner, int64_t groups);
 std::tuple<Tensor, Tensor> group_by_range(const Tensor& values, const Tensor& bounds);
-bool count_values_in(const Tensor& values, int64_t first, const Tensor& counts);
-bool place_edge_rows(const Tensor& edges, int64_t first, const Tensor& cursor, const Tensor& indices,
-                     const Tensor& edge_ids);
-void assign_rows(const Tensor& indptr, const Tensor& indices, int64_t first, const Tensor& train,
-                 const Tensor& owner, const Tensor& found, int64_t begin, int64_t end, const Tensor& load,
-                 const Tensor& limit, bool fennel, double alpha, int64_t step, int64_t key);
+bool count_values_(const Tensor& values, int64_t first, const Tensor& counts);
+bool place_edges_(const Tensor& edges, int64_t first, const Tensor& cursor, const Tensor& indices,
+                  const Tensor& edge_ids);
+void assign_nodes_(const Tensor& indptr, const Tensor& indices, int64_t first, const Tensor& train,
+                   const Tensor& owner, const Tensor& found, int64_t begin, int64_t end, const Tensor& load,
+                   const Tensor& limit, bool fennel, double alpha, int64_t step, int64_t key);
 
 // sample_ops.cpp
 std::tuple<std::vector<Tensor>, Tensor> sample(const Tensor& indptr, const Tensor& indices,
@@ -35,9 +42,8 @@ std::tuple<std::vector<Tensor>, Tensor> sample(const Tensor& indptr, const Tenso
                                                const Tensor& seed_ptr, std::vector<int64_t> fanouts,
                                                bool replace, bool return_edge, bool coo, int64_t seed,
                                                int64_t epoch, int64_t threads);
-Tensor permutation(int64_t n, int64_t seed, int64_t epoch);
-int64_t key_of(const Tensor& seeds);
-void drop_sampling_scratch();
+Tensor keyed_permutation(int64_t n, int64_t seed, int64_t epoch);
+int64_t minibatch_key(const Tensor& seeds);
 
 // relay_ops.cpp
 Tensor relay_begin(const Tensor& seeds, const Tensor& originals, const Tensor& seed_ptr,
@@ -50,39 +56,40 @@ std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64
     const Tensor& indptr, const Tensor& indices, const Tensor& edge_ids, const Tensor& node, int64_t first,
     int64_t num_edges, const Tensor& requests, std::vector<int64_t> words_of, int64_t fanout, bool replace,
     bool return_edge, int64_t threads);
-std::vector<int64_t> relay_merge(const Tensor& state, const Tensor& own, const Tensor& answers,
-                                 std::vector<int64_t> words_of, int64_t threads);
+std::tuple<int64_t, int64_t, int64_t> relay_merge(const Tensor& state, const Tensor& own,
+                                                  const Tensor& answers, std::vector<int64_t> words_of,
+                                                  int64_t threads);
 std::tuple<std::vector<Tensor>, Tensor> relay_take(const Tensor& state);
 
 // norm_ops.cpp
-std::tuple<Tensor, Tensor, Tensor> batch_norm_rows(const Tensor& x, const std::optional<Tensor>& weight,
-                                                   const std::optional<Tensor>& bias,
-                                                   const std::optional<Tensor>& mean,
-                                                   const std::optional<Tensor>& variance, double eps,
-                                                   bool relu, int64_t threads);
-std::tuple<Tensor, Tensor, Tensor> batch_norm_gradients(const Tensor& grad, const Tensor& x,
-                                                        const std::optional<Tensor>& weight,
-                                                        const std::optional<Tensor>& bias, const Tensor& mean,
-                                                        const Tensor& variance, double eps, bool relu,
-                                                        bool own_statistics, int64_t threads);
-std::tuple<Tensor, Tensor, Tensor> batch_norm_gradient_columns(const Tensor& grad, const Tensor& x,
-                                                               const std::optional<Tensor>& weight,
-                                                               const std::optional<Tensor>& bias,
-                                                               const Tensor& mean, const Tensor& variance,
-                                                               const std::optional<Tensor>& sums, double eps,
-                                                               bool relu, int64_t threads);
+std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const std::optional<Tensor>& weight,
+                                              const std::optional<Tensor>& bias,
+                                              const std::optional<Tensor>& mean,
+                                              const std::optional<Tensor>& variance, double eps, bool relu,
+                                              int64_t threads);
+std::tuple<Tensor, Tensor, Tensor> batch_norm_grads(const Tensor& grad, const Tensor& x,
+                                                    const std::optional<Tensor>& weight,
+                                                    const std::optional<Tensor>& bias, const Tensor& mean,
+                                                    const Tensor& variance, double eps, bool relu,
+                                                    bool own_statistics, int64_t threads);
+std::tuple<Tensor, Tensor, Tensor> batch_norm_grad_columns(const Tensor& grad, const Tensor& x,
+                                                           const std::optional<Tensor>& weight,
+                                                           const std::optional<Tensor>& bias,
+                                                           const Tensor& mean, const Tensor& variance,
+                                                           const std::optional<Tensor>& sums, double eps,
+                                                           bool relu, int64_t threads);
 Tensor batch_norm_columns(const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
                           const Tensor& mean, const Tensor& variance, double eps);
-Tensor activate_rows(const Tensor& x, bool relu, double drop, int64_t key, const std::optional<Tensor>& node,
-                     int64_t threads);
-Tensor masked_gradient(const Tensor& grad, const Tensor& mask, double scale, int64_t threads);
+Tensor activate_(const Tensor& x, bool relu, double drop, int64_t key, const std::optional<Tensor>& node,
+                 int64_t threads);
+Tensor mask_grad(const Tensor& grad, const Tensor& mask, double scale, int64_t threads);
 // aggregate_ops.cpp
-Tensor aggregate_rows(const Tensor& x, const Tensor& indptr, const Tensor& indices,
-                      const std::optional<Tensor>& row, const std::optional<Tensor>& edge_weight,
-                      const std::optional<Tensor>& edge, const std::optional<Tensor>& source_scale,
-                      const std::optional<Tensor>& target_scale, const std::optional<Tensor>& self_input,
-                      const std::optional<Tensor>& self_scale, std::vector<Tensor> by_source,
-                      int64_t num_targets, std::string reduce, ScalarType out_dtype, int64_t threads);
+Tensor aggregate(const Tensor& x, const Tensor& indptr, const Tensor& indices,
+                 const std::optional<Tensor>& row, const std::optional<Tensor>& edge_weight,
+                 const std::optional<Tensor>& edge, const std::optional<Tensor>& source_scale,
+                 const std::optional<Tensor>& target_scale, const std::optional<Tensor>& self_input,
+                 const std::optional<Tensor>& self_scale, std::vector<Tensor> by_source, int64_t num_targets,
+                 std::string reduce, ScalarType out_dtype, int64_t threads);
 Tensor aggregate_normed(const Tensor& x, const Tensor& columns, const Tensor& indptr, const Tensor& indices,
                         const Tensor& self_scale, int64_t num_targets, ScalarType out_dtype, int64_t threads);
 std::tuple<Tensor, Tensor> aggregate_normed_grads(const Tensor& grad, const Tensor& source_ptr,
@@ -96,53 +103,52 @@ std::tuple<Tensor, Tensor> aggregate_weight_grads(const Tensor& grad, const Tens
 Tensor aggregate_max_grads(const Tensor& grad, const Tensor& out, const Tensor& x, const Tensor& indptr,
                            const Tensor& indices, const Tensor& source_ptr, const Tensor& targets,
                            int64_t threads);
-std::tuple<Tensor, Tensor, Tensor> transpose_graph(const Tensor& indptr, const Tensor& indices,
-                                                   int64_t num_targets, int64_t num_sources, int64_t threads);
-Tensor scale_by_degree(const Tensor& indptr, int64_t num_nodes, int64_t loops, bool root, ScalarType dtype);
+std::tuple<Tensor, Tensor, Tensor> transpose(const Tensor& indptr, const Tensor& indices, int64_t num_targets,
+                                             int64_t num_sources, int64_t threads);
+Tensor degree_scale(const Tensor& indptr, int64_t num_nodes, int64_t loops, bool root, ScalarType dtype);
 int64_t count_self_loops(const Tensor& indptr, const Tensor& indices);
 std::tuple<Tensor, Tensor, Tensor> drop_self_loops(const Tensor& indptr, const Tensor& indices);
 
 // linear_ops.cpp
-std::tuple<Tensor, Tensor> linear_forward(const std::vector<Tensor>& inputs,
-                                          const std::vector<std::optional<Tensor>>& rows,
-                                          const std::vector<Tensor>& weights,
-                                          const std::optional<Tensor>& bias, int64_t num_rows, int64_t groups,
-                                          ScalarType out_dtype, bool relu, double drop, int64_t key,
-                                          const std::optional<Tensor>& node, bool gated, int64_t threads);
-std::tuple<Tensor, Tensor, Tensor> linear_forward_moments(const Tensor& x, const Tensor& weight,
-                                                          const std::optional<Tensor>& bias,
-                                                          ScalarType out_dtype, int64_t threads);
-std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_backward(
+std::tuple<Tensor, Tensor> linear(const std::vector<Tensor>& inputs,
+                                  const std::vector<std::optional<Tensor>>& rows,
+                                  const std::vector<Tensor>& weights, const std::optional<Tensor>& bias,
+                                  int64_t num_rows, int64_t groups, ScalarType out_dtype, bool relu,
+                                  double drop, int64_t key, const std::optional<Tensor>& node,
+                                  bool after_relu, int64_t threads);
+std::tuple<Tensor, Tensor, Tensor> linear_moments(const Tensor& x, const Tensor& weight,
+                                                  const std::optional<Tensor>& bias, ScalarType out_dtype,
+                                                  int64_t threads);
+std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_grads(
     const Tensor& grad, const Tensor& mask, double scale, const std::vector<Tensor>& inputs,
     const std::vector<std::optional<Tensor>>& rows, const std::vector<Tensor>& weights,
-    const std::optional<Tensor>& center, int64_t groups, bool gated, std::vector<bool> need_input,
+    const std::optional<Tensor>& center, int64_t groups, bool after_relu, std::vector<bool> need_input,
     bool need_weight, bool need_bias, int64_t threads);
-std::tuple<Tensor, Tensor> linear_backward_normed(const Tensor& grad, const Tensor& normed,
-                                                  const Tensor& columns, bool relu, const Tensor& input,
-                                                  const Tensor& weight, bool gated, bool need_input,
-                                                  int64_t threads);
-std::tuple<Tensor, Tensor, Tensor> linear_backward_before(const Tensor& grad, const Tensor& normed,
-                                                          const Tensor& columns, bool relu,
-                                                          const Tensor& hidden, const Tensor& weight,
-                                                          const Tensor& x, const Tensor& center,
-                                                          int64_t threads);
+std::tuple<Tensor, Tensor> linear_grads_normed(const Tensor& grad, const Tensor& normed,
+                                               const Tensor& columns, bool relu, const Tensor& input,
+                                               const Tensor& weight, bool after_relu, bool need_input,
+                                               int64_t threads);
+std::tuple<Tensor, Tensor, Tensor> linear_grads_before(const Tensor& grad, const Tensor& normed,
+                                                       const Tensor& columns, bool relu, const Tensor& hidden,
+                                                       const Tensor& weight, const Tensor& x,
+                                                       const Tensor& center, int64_t threads);
 // folded_norm_ops.cpp
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> fold_norm_columns(
-    const Tensor& x, const Tensor& weight, const std::optional<Tensor>& scale,
-    const std::optional<Tensor>& shift, double eps, ScalarType compute, int64_t threads);
-std::tuple<Tensor, Tensor> fold_norm_gradients(const Tensor& d_folded, const Tensor& weight,
-                                               const std::optional<Tensor>& scale, const Tensor& variance,
-                                               const Tensor& spread, double eps);
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> fold_norm(const Tensor& x, const Tensor& weight,
+                                                                     const std::optional<Tensor>& scale,
+                                                                     const std::optional<Tensor>& shift,
+                                                                     double eps, ScalarType compute,
+                                                                     int64_t threads);
+std::tuple<Tensor, Tensor> fold_norm_grads(const Tensor& d_folded, const Tensor& weight,
+                                           const std::optional<Tensor>& scale, const Tensor& variance,
+                                           const Tensor& spread, double eps);
 
 // memory_ops.cpp
-void empty_memory_cache();
-std::vector<int64_t> memory_stats();
+void empty_cache();
+std::tuple<int64_t, int64_t, int64_t, int64_t> memory_stats();
 void reset_memory_peak();
-void advise_huge(const Tensor& tensor);
+void advise_huge_pages(const Tensor& tensor);
 Tensor empty_bytes(int64_t bytes);
-int64_t simd_bits();
-
-void drop_graph_scratch();
+int64_t simd_level();
 
 // attention_ops.cpp
 std::tuple<Tensor, Tensor> attention(const Tensor& x, const std::optional<Tensor>& row, const Tensor& indptr,
@@ -160,7 +166,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> attention_grads(
     const std::optional<Tensor>& node, const std::vector<Tensor>& by_source, int64_t num_targets,
     int64_t num_loops, double negative_slope, double drop, int64_t key, bool need_edge_logits,
     int64_t threads);
-Tensor attention_kept(const Tensor& indptr, const std::optional<Tensor>& node, int64_t num_targets,
+Tensor attention_keep(const Tensor& indptr, const std::optional<Tensor>& node, int64_t num_targets,
                       int64_t num_loops, int64_t heads, double drop, int64_t key);
 
+}  // namespace operators
 }  // namespace pyg_batchgnn

@@ -34,6 +34,8 @@ bool place(const Tensor& edges, int64_t first, const Tensor& cursor, const Tenso
 
 }  // namespace
 
+namespace operators {
+
 std::tuple<Tensor, Tensor> group_by_owner(const Tensor& owner, int64_t groups) {
   return with_integer(owner,
                       [&](auto type) { return grouped(data<decltype(type)>(owner), owner.numel(), groups); });
@@ -49,24 +51,24 @@ std::tuple<Tensor, Tensor> group_by_range(const Tensor& values, const Tensor& bo
   return grouped(group.data(), rows, groups);
 }
 
-bool count_values_in(const Tensor& values, int64_t first, const Tensor& counts) {
+bool count_values_(const Tensor& values, int64_t first, const Tensor& counts) {
   return with_integer(values, [&](auto type) {
     return count_values(data<decltype(type)>(values), values.numel(), first, counts.numel(),
                         writable<int64_t>(counts));
   });
 }
 
-bool place_edge_rows(const Tensor& edges, int64_t first, const Tensor& cursor, const Tensor& indices,
-                     const Tensor& edge_ids) {
+bool place_edges_(const Tensor& edges, int64_t first, const Tensor& cursor, const Tensor& indices,
+                  const Tensor& edge_ids) {
   if (!is_wide(edges)) return place<int32_t, int32_t, int32_t>(edges, first, cursor, indices, edge_ids);
   if (!is_wide(indices)) return place<int64_t, int32_t, int64_t>(edges, first, cursor, indices, edge_ids);
   if (!is_wide(edge_ids)) return place<int64_t, int64_t, int32_t>(edges, first, cursor, indices, edge_ids);
   return place<int64_t, int64_t, int64_t>(edges, first, cursor, indices, edge_ids);
 }
 
-void assign_rows(const Tensor& indptr, const Tensor& indices, int64_t first, const Tensor& train,
-                 const Tensor& owner, const Tensor& found, int64_t begin, int64_t end, const Tensor& load,
-                 const Tensor& limit, bool fennel, double alpha, int64_t step, int64_t key) {
+void assign_nodes_(const Tensor& indptr, const Tensor& indices, int64_t first, const Tensor& train,
+                   const Tensor& owner, const Tensor& found, int64_t begin, int64_t end, const Tensor& load,
+                   const Tensor& limit, bool fennel, double alpha, int64_t step, int64_t key) {
   const auto* limits = data<double>(limit);
   const StreamRules rules{fennel ? Score::kFennel : Score::kLdg,
                           load.size(1),
@@ -82,9 +84,10 @@ void assign_rows(const Tensor& indptr, const Tensor& indices, int64_t first, con
                                    data<Index>(indices),
                                    data<uint8_t>(train),
                                    writable<int32_t>(owner)};
-    assign_nodes(slice, begin, end, data<int32_t>(found), rules, writable<double>(load));
+    pyg_batchgnn::assign_nodes(slice, begin, end, data<int32_t>(found), rules, writable<double>(load));
     return 0;
   });
 }
 
+}  // namespace operators
 }  // namespace pyg_batchgnn

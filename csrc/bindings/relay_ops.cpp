@@ -50,10 +50,6 @@ class RelayOf : public AnyRelay {
   Relay<Index, Local> relay_;
 };
 
-std::vector<int64_t> as_numbers(const Fault& fault) {
-  return {static_cast<int64_t>(fault.wrong), fault.peer, fault.value};
-}
-
 // A relay's state is the memory of a tensor, so that it goes when Python lets go of it, errors included.
 struct State {
   static constexpr uint64_t kMark = 0x79616C6572u;
@@ -80,6 +76,8 @@ std::unique_ptr<AnyRelay> make_relay(Plan plan, Layout layout, Book book, const 
 }
 
 }  // namespace
+
+namespace operators {
 
 Tensor relay_begin(const Tensor& seeds, const Tensor& originals, const Tensor& seed_ptr,
                    std::vector<int64_t> offsets, int64_t rank, int64_t num_edges, bool wide,
@@ -124,16 +122,21 @@ std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64
     int64_t words = 0;
     for (const int64_t to : answers.words_to) words += to;
     return std::tuple(adopt(std::move(answers.words), {words}), std::move(answers.words_to),
-                      std::move(answers.picks_for), as_numbers(answers.fault));
+                      std::move(answers.picks_for),
+                      std::vector<int64_t>{static_cast<int64_t>(answers.fault.error), answers.fault.peer,
+                                           answers.fault.value});
   });
 }
 
-std::vector<int64_t> relay_merge(const Tensor& state, const Tensor& own, const Tensor& answers,
-                                 std::vector<int64_t> words_of, int64_t threads) {
+std::tuple<int64_t, int64_t, int64_t> relay_merge(const Tensor& state, const Tensor& own,
+                                                  const Tensor& answers, std::vector<int64_t> words_of,
+                                                  int64_t threads) {
   const Replies replies{data<int64_t>(answers), std::move(words_of), data<int64_t>(own), own.numel()};
-  return as_numbers(relay_of(state).merge(replies, threads));
+  const Fault fault = relay_of(state).merge(replies, threads);
+  return {static_cast<int64_t>(fault.error), fault.peer, fault.value};
 }
 
 std::tuple<std::vector<Tensor>, Tensor> relay_take(const Tensor& state) { return relay_of(state).take(); }
 
+}  // namespace operators
 }  // namespace pyg_batchgnn

@@ -32,6 +32,8 @@ std::vector<Sampled<Local>> sample_all(const Csc<Index>& graph, const Plan& plan
 
 }  // namespace
 
+namespace operators {
+
 std::tuple<std::vector<Tensor>, Tensor> sample(const Tensor& indptr, const Tensor& indices,
                                                const std::optional<Tensor>& edge_ids, const Tensor& seeds,
                                                const Tensor& seed_ptr, std::vector<int64_t> fanouts,
@@ -58,7 +60,7 @@ std::tuple<std::vector<Tensor>, Tensor> sample(const Tensor& indptr, const Tenso
   });
 }
 
-Tensor permutation(int64_t n, int64_t seed, int64_t epoch) {
+Tensor keyed_permutation(int64_t n, int64_t seed, int64_t epoch) {
   Buffer<int64_t> order;
   int64_t* out = order.reserve(n + 1);
   const KeyedPermutation permute(static_cast<uint64_t>(n), static_cast<uint64_t>(seed),
@@ -67,9 +69,11 @@ Tensor permutation(int64_t n, int64_t seed, int64_t epoch) {
   return adopt(std::move(order), {n});
 }
 
-int64_t key_of(const Tensor& seeds) {
-  return static_cast<int64_t>(minibatch_key(data<int64_t>(seeds), seeds.numel()));
+int64_t minibatch_key(const Tensor& seeds) {
+  return static_cast<int64_t>(pyg_batchgnn::minibatch_key(data<int64_t>(seeds), seeds.numel()));
 }
+
+}  // namespace operators
 
 void drop_sampling_scratch() {
   scratches<int32_t>().clear();

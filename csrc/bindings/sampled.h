@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "bindings/tensors.h"
-#include "kernels/kept.h"
+#include "kernels/object_pool.h"
 #include "kernels/sample.h"
 
 namespace pyg_batchgnn {
 
 template <class Index>
-Kept<Scratch<Index>>& scratches() {
-  static auto* const kept = new Kept<Scratch<Index>>();
-  return *kept;
+ObjectPool<Scratch<Index>>& scratches() {
+  static auto* const pool = new ObjectPool<Scratch<Index>>();
+  return *pool;
 }
 
 // Per minibatch: node, indptr, edges, edge; and the counts [minibatches, 2 * hops + 1], nodes by hop before

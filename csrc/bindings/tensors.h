@@ -15,6 +15,9 @@ namespace pyg_batchgnn {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
+// Whether the ids 0 to count - 1 are int32 numbers.
+constexpr bool fits_int32(int64_t count) { return count <= int64_t{1} << 31; }
+
 template <class T>
 constexpr ScalarType kScalarType = sizeof(T) == 8 ? ScalarType::Long : ScalarType::Int;
 

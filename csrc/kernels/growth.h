@@ -39,7 +39,7 @@ struct Sampled {
 template <class Index>
 using MapId = std::conditional_t<sizeof(Index) == 4, uint32_t, uint64_t>;
 
-// A hop goes: write the ends of the destinations' edges to open_hop(); make_room(); number() all sources in
+// A hop goes: write the ends of the destinations' edges to open_hop(); make_room(); relabel() all sources in
 // order; close_hop().
 template <class Index, class Local>
 class Growth {
@@ -105,9 +105,9 @@ class Growth {
   }
 
   // The next edges' sources, at most kBlock, already prefetched in `local`: finds or gives their local ids.
-  void number(NodeMap<Id>& local, const Id* source, int64_t count) {
-    out_.nodes = local.number(source, count, static_cast<uint32_t>(out_.nodes), out_.node.data(),
-                              out_.edges.data() + out_.edge_count);
+  void relabel(NodeMap<Id>& local, const Id* source, int64_t count) {
+    out_.nodes = local.relabel(source, count, static_cast<uint32_t>(out_.nodes), out_.node.data(),
+                               out_.edges.data() + out_.edge_count);
     out_.edge_count += count;
   }
 

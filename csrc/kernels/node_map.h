@@ -55,7 +55,7 @@ class NodeMap {
   // and appending them to `nodes`, which has room for one entry more than there are nodes. Returns the next
   // local id.
   template <class Node, class Local>
-  uint32_t number(const Id* source, int64_t count, uint32_t fresh, Node* nodes, Local* local) {
+  uint32_t relabel(const Id* source, int64_t count, uint32_t fresh, Node* nodes, Local* local) {
     const View view(*this);
     for (int64_t e = 0; e < count; ++e) {
       const uint32_t found = settle(view, source[e], fresh);

@@ -11,7 +11,7 @@ namespace pyg_batchgnn {
 
 namespace {
 
-std::atomic<Team> offered{nullptr};
+std::atomic<ThreadPool> offered{nullptr};
 
 // Hands out the tasks of one call.
 class Tasks {
@@ -40,10 +40,10 @@ class Tasks {
     for (std::thread& helper : helpers) helper.join();
   }
 
-  bool on_team(int64_t slots) {
-    const Team team = slots > 1 ? offered.load() : nullptr;
-    return team != nullptr &&
-           team(slots, [](void* tasks, int64_t slot) { static_cast<Tasks*>(tasks)->work(slot); }, this);
+  bool on_thread_pool(int64_t slots) {
+    const ThreadPool pool = slots > 1 ? offered.load() : nullptr;
+    return pool != nullptr &&
+           pool(slots, [](void* tasks, int64_t slot) { static_cast<Tasks*>(tasks)->work(slot); }, this);
   }
 
   void rethrow() const {
@@ -60,12 +60,12 @@ class Tasks {
 
 }  // namespace
 
-void offer_team(Team team) { offered.store(team); }
+void offer_thread_pool(ThreadPool pool) { offered.store(pool); }
 
 void run_tasks(int64_t tasks, int64_t threads, const std::function<void(int64_t, int64_t)>& body) {
   Tasks all(tasks, body);
   const int64_t slots = std::clamp<int64_t>(std::min(threads, tasks), 1, 1024);
-  if (!all.on_team(slots)) all.on_own_threads(slots);
+  if (!all.on_thread_pool(slots)) all.on_own_threads(slots);
   all.rethrow();
 }
 

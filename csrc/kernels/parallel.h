@@ -21,10 +21,10 @@ void run_tasks(int64_t tasks, int64_t threads, const std::function<void(int64_t 
 
 // Calls work(context, slot) for each slot in [0, slots), some or all of them at the same time; or returns
 // false and calls nothing where it cannot.
-using Team = bool (*)(int64_t slots, void (*work)(void* context, int64_t slot), void* context);
+using ThreadPool = bool (*)(int64_t slots, void (*work)(void* context, int64_t slot), void* context);
 
 // Takes the place of threads of its own where it can.
-void offer_team(Team team);
+void offer_thread_pool(ThreadPool pool);
 
 // Cuts [0, total) into at most `threads` ranges of at least `grain` and runs body(begin, end) on each.
 void run_ranges(int64_t total, int64_t grain, int64_t threads,

@@ -94,7 +94,7 @@ class Sampler {
       source[e] = static_cast<Id>(graph_.indices[position[e]]);
       scratch_.local.prefetch(source[e]);
     }
-    growth_.number(scratch_.local, source, count);
+    growth_.relabel(scratch_.local, source, count);
   }
 
   const Csc<Index>& graph_;

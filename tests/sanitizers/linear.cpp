@@ -54,7 +54,7 @@ void around_norms(int64_t rows, int64_t outputs, int64_t columns, Element comput
   const std::vector<T> norm_columns(static_cast<size_t>(5 * outputs));
   std::vector<char> dx = zeros(rows * columns, compute), dw = w, db = zeros(outputs, weight);
   LinearInput input{x.data(), compute, columns, nullptr, false, columns};
-  input.gated = true;
+  input.after_relu = true;
   const NormedRows norm{grad.data(), norm_columns.data(), true};
   linear_grads<T>(shape, {input}, {{w.data(), weight}}, {grad.data(), compute, nullptr, 1.0, &norm},
                   {{dx.data()}, {dw.data()}, db.data()}, 3);

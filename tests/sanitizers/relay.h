@@ -147,7 +147,7 @@ class Ranks {
   std::vector<std::vector<int64_t>> seeds_, ptrs_, indptrs_;  // by rank
   std::vector<Relay<Index, Local>> relays_;
   Scratch<Index> scratch_;
-  Kept<Scratch<Index>> scratches_;
+  ObjectPool<Scratch<Index>> scratches_;
 };
 
 }  // namespace pyg_batchgnn

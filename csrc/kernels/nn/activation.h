@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "kernels/nn/bfloat16.h"
-#include "kernels/nn/dropout.h"
+#include "kernels/bfloat16.h"
+#include "kernels/dropout.h"
 
 namespace pyg_batchgnn {
 

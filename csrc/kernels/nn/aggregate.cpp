@@ -37,14 +37,14 @@ class Lookup {
  public:
   explicit Lookup(const Aggregation& job)
       : job_(job),
-        ahead_(std::clamp<int64_t>(kBytesAhead / std::max<int64_t>(1, job.x.row_bytes(job.columns)), 2,
-                                   kMostAhead)) {
+        prefetch_(std::clamp<int64_t>(kBytesAhead / std::max<int64_t>(1, job.x.row_bytes(job.columns)), 2,
+                                      kMostAhead)) {
     weight_.fill(1);
   }
 
   // The edges of [first, last) and the addresses of those behind them.
   void edges(int64_t first, int64_t last) {
-    const int64_t seen = std::min(last + ahead_, job_.indptr[job_.targets]);
+    const int64_t seen = std::min(last + prefetch_, job_.indptr[job_.targets]);
     const int64_t known = std::max<int64_t>(0, std::min(seen, job_.indptr[job_.targets] - kPlacesAhead));
     for (int64_t e = first; e < seen; ++e) {
       const int64_t s = job_.indices[e];
@@ -52,7 +52,7 @@ class Lookup {
       source_[static_cast<size_t>(e - first)] = job_.x.row(job_.row ? job_.row[s] : s);
     }
     const char* const nearby = static_cast<const char*>(job_.x.data);
-    for (int64_t e = seen; e < last + ahead_; ++e) source_[static_cast<size_t>(e - first)] = nearby;
+    for (int64_t e = seen; e < last + prefetch_; ++e) source_[static_cast<size_t>(e - first)] = nearby;
     if (job_.edge_weight != nullptr || job_.source_scale != nullptr) weigh(first, last);
   }
 
@@ -75,7 +75,7 @@ class Lookup {
             ptr[0],
             source_.data(),
             weight_.data(),
-            ahead_,
+            prefetch_,
             scale_.data(),
             self_.data(),
             self_scale_.data(),
@@ -110,7 +110,7 @@ class Lookup {
   }
 
   const Aggregation& job_;
-  int64_t ahead_;
+  int64_t prefetch_;
   std::array<const char*, kMostEdges + kMostAhead> source_;
   std::array<A, kMostEdges> weight_;
   std::array<A, kBlock> scale_, self_scale_;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/nn/operand.h"
+#include "kernels/operand.h"
 
 namespace pyg_batchgnn {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/allocation.h"
+#include "kernels/dropout.h"
 #include "kernels/nn/attention.h"
-#include "kernels/nn/dropout.h"
 #include "kernels/simd/attention.h"
 
 namespace pyg_batchgnn {

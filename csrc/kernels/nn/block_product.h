@@ -28,7 +28,7 @@ template <class T>
 void multiply_last_rows(const BlockProduct<T>& p, int64_t vectors) {
   constexpr int64_t kMostWidth = 64;
   const ProductKernels<T>& kernels = product_kernels<T>();
-  Ahead nothing;
+  PrefetchQueue nothing;
   const T* starts[kTileRows];
   T tile[kTileRows * kMostWidth];
   for (int64_t r = 0; r < kTileRows; ++r) starts[r] = p.values + std::min(r, p.rows - 1) * p.row_step;
@@ -47,12 +47,12 @@ void multiply_last_rows(const BlockProduct<T>& p, int64_t vectors) {
 
 // `pointers` is memory to work in.
 template <class T>
-void multiply_block(const BlockProduct<T>& p, std::vector<const T*>& pointers, Ahead& ahead) {
+void multiply_block(const BlockProduct<T>& p, std::vector<const T*>& pointers, PrefetchQueue& prefetch) {
   const ProductKernels<T>& kernels = product_kernels<T>();
   const int64_t vectors = round_up(p.columns, kernels.width) / kernels.width;
   if (p.words != nullptr) {
     return multiply_sparse<T>({p.words, 1, p.values, p.row_step, p.value_step, p.rows, vectors, p.x,
-                               p.x_stride, p.out, p.out_stride, &ahead},
+                               p.x_stride, p.out, p.out_stride, &prefetch},
                               p.terms);
   }
   const int64_t whole = p.rows / kTileRows * kTileRows;
@@ -60,7 +60,7 @@ void multiply_block(const BlockProduct<T>& p, std::vector<const T*>& pointers, A
   for (int64_t r = 0; r < whole; ++r) pointers[static_cast<size_t>(r)] = p.values + r * p.row_step;
   if (whole != 0) {
     kernels.dense({pointers.data(), p.value_step, whole, p.terms, vectors, p.x, p.x_stride, p.out,
-                   p.out_stride, true, &ahead});
+                   p.out_stride, true, &prefetch});
   }
   if (whole == p.rows) return;
   BlockProduct<T> last = p;

@@ -72,8 +72,8 @@ class Chunk {
   // Rows [begin, end), with those up to `next_end` fetched on the way.
   void add(int64_t begin, int64_t end, int64_t next_end, int64_t before, Moments to) {
     next_.clear();
-    foresee({x_}, end, next_end, next_);
-    ahead_ = {next_.data(), next_.data() + next_.size()};
+    next_.add(x_, end, next_end);
+    next_.start();
     const StridedRows<T> rows = read(begin, end);
     row_mean(rows, mean_.data());
     std::fill_n(sums_.data(), tile_rows() * stride_, T{0});
@@ -108,7 +108,7 @@ class Chunk {
       const int64_t last = every ? round_up(x_.columns, width) / width : halves_.whole / width;
       kernels_.dense({column_.data() + r, stride_, kTileRows, rows, last - first,
                       slab_.data() + first * width, stride_, sums_.data() + r * stride_ + first * width,
-                      stride_, true, &ahead_});
+                      stride_, true, &next_.queue});
     }
   }
 
@@ -121,8 +121,7 @@ class Chunk {
   Buffer<T> sums_;       // [tile rows, stride]
   Buffer<T> mean_;
   std::vector<const T*> column_;
-  std::vector<Ahead::Row> next_;
-  Ahead ahead_;
+  BlockPrefetch next_;
 };
 
 }  // namespace

@@ -30,7 +30,7 @@ void multiply(const double* a, const double* b, int64_t rows, int64_t columns, d
   }
   std::vector<const double*> values(static_cast<size_t>(tiled));
   for (int64_t r = 0; r < tiled; ++r) values[static_cast<size_t>(r)] = a + std::min(r, rows - 1) * columns;
-  Ahead nothing;
+  PrefetchQueue nothing;
   kernels.dense({values.data(), 1, tiled, columns, round_up(columns, kernels.width) / kernels.width,
                  padded.data(), stride, sums.data(), stride, false, &nothing});
   for (int64_t r = 0; r < rows; ++r) std::copy_n(sums.data() + r * stride, columns, out + r * columns);

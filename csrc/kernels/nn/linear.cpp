@@ -101,8 +101,7 @@ class Forward {
     std::vector<Buffer<Value>> converted;
     std::vector<const Value*> values;  // [inputs][kBlockRows]
     std::vector<uint64_t> row_keys;
-    std::vector<Ahead::Row> next;
-    Ahead ahead;
+    BlockPrefetch next;
     Buffer<T> sums;  // of a tile, or of a block's rows
     std::vector<Block> blocks;
   };
@@ -128,8 +127,8 @@ class Forward {
   // Rows [begin, end), with those up to `next_end` fetched on the way.
   void block(int64_t begin, int64_t end, int64_t next_end, Scratch& scratch) const {
     scratch.next.clear();
-    foresee(inputs_, end, next_end, scratch.next);
-    scratch.ahead = {scratch.next.data(), scratch.next.data() + scratch.next.size()};
+    for (const LinearInput& input : inputs_) scratch.next.add(input, end, next_end);
+    scratch.next.start();
     read_rows(begin, end, scratch);
     scratch.row_keys.resize(kBlockRows);
     if (drops()) {
@@ -200,7 +199,7 @@ class Forward {
     for (size_t t = 0; t < inputs_.size(); ++t) {
       if (scratch.blocks[t].rows != 0) {
         if (t == 0) std::fill_n(sums, rows * stride, T{0});
-        skipping_[t].add(group, scratch.blocks[t], sums, stride, scratch.ahead);
+        skipping_[t].add(group, scratch.blocks[t], sums, stride, scratch.next.queue);
         continue;
       }
       for (int64_t first = 0; first < outputs; first += kernels_.panel) {
@@ -228,7 +227,7 @@ class Forward {
       starts[r] = scratch.values[t * kBlockRows + static_cast<size_t>(at + r)] + group * weight.terms();
     }
     Operands::multiply({starts, weight.terms(), padded / kernels_.width, weight.panel(group, first), padded,
-                        sums, stride, t != 0, &scratch.ahead});
+                        sums, stride, t != 0, &scratch.next.queue});
   }
 
   // Bias, ReLU and dropout of columns [first, first + columns) of a group, on their way to memory.

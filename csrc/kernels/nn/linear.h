@@ -21,7 +21,7 @@ struct LinearInput {
   bool wide_rows;                  // int64
   int64_t columns;                 // of all groups
   const double* center = nullptr;  // [columns] taken from rows that a weight's gradient reads; or null
-  bool gated = false;              // made by a ReLU: the gradient of a zero may be given as zero
+  bool after_relu = false;         // made by a ReLU: the gradient of a zero may be given as zero
 
   const char* row(int64_t i) const {
     int64_t at = i;
@@ -82,7 +82,7 @@ struct LinearGradient {
   const NormedRows* norm = nullptr;  // or null; not beside a mask
 };
 
-// The layer whose ReLU made a gated input, itself without a gradient for its input.
+// The layer whose ReLU made an input that a ReLU made, itself without a gradient for its input.
 struct LinearBefore {
   LinearInput input;
   void* weight;  // gradients: [outputs, input's columns]
@@ -96,8 +96,8 @@ struct LinearWanted {
   std::vector<void*> inputs;   // [rows, columns of all groups]
   std::vector<void*> weights;  // as the weights
   void* bias;                  // [outputs]
-  // In place of the only input's, which is gated; or null. Then the weight's is wanted, too, and there is one
-  // group and a norm.
+  // In place of the only input's, which a ReLU made; or null. Then the weight's is wanted, too, and there is
+  // one group and a norm.
   const LinearBefore* before = nullptr;
 };
 

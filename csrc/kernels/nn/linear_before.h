@@ -1,5 +1,5 @@
-// Gradients of the layer whose ReLU made a gated input, where its own input takes none: they are all that
-// reads the gated input's gradient, which is then never written.
+// Gradients of the layer whose ReLU made an input that a ReLU made, where its own input takes none: they are
+// all that reads that input's gradient, which is then never written.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +20,13 @@ class BeforeGrads {
 
   // For the block of rows from `begin`, whose gradient is dots[o, i] behind the bits of words[o].
   void add(int64_t begin, int64_t rows, const uint64_t* words, SparseRows rows_at_once, const T* dots,
-           T* sums, RowBlock<T>& x, Ahead& ahead) const {
+           T* sums, RowBlock<T>& x, PrefetchQueue& prefetch) const {
     rows_.read(begin, begin + rows, x);
     // A column of ones: the bias's sums come with the others. There is room between columns and stride.
     for (int64_t i = 0; i < rows; ++i) x.values.data()[i * x.stride + x.columns] = T{1};
     const int64_t width = product_kernels<T>().width;
     multiply_sparse<T>({words, 1, dots, kWordBits, 1, outputs_, round_up(x.columns + 1, width) / width,
-                        x.values.data(), x.stride, sums, stride(), &ahead, rows_at_once},
+                        x.values.data(), x.stride, sums, stride(), &prefetch, rows_at_once},
                        kWordBits);
   }
 

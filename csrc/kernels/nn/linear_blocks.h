@@ -48,13 +48,28 @@ constexpr Element kElement = std::is_same_v<T, double> ? Element::kFloat64 : Ele
 // Outputs from this size on go past the caches: nothing of them would be left there for their reader.
 constexpr int64_t kStreamedBytes = 8 << 20;
 
-// Rows [begin, end) of the inputs, to be fetched while the block before them is computed.
-inline void foresee(const std::vector<LinearInput>& inputs, int64_t begin, int64_t end,
-                    std::vector<Ahead::Row>& rows) {
-  for (const LinearInput& input : inputs) {
-    const int64_t bytes = input.columns * element_bytes(input.element);
-    for (int64_t i = begin; i < end && bytes != 0; ++i) rows.push_back({input.row(i), input.row(i) + bytes});
+// Products of fewer rows are computed quickly either way. They keep the bits of the dense product.
+constexpr int64_t kManyRows = 1024;
+
+// The rows of the next block, which are fetched while the current block is computed.
+class BlockPrefetch {
+ public:
+  void clear() { rows_.clear(); }
+  void add(const void* row, int64_t bytes) {
+    const char* const first = static_cast<const char*>(row);
+    if (bytes != 0) rows_.push_back({first, first + bytes});
   }
-}
+  void add(const LinearInput& input, int64_t begin, int64_t end) {
+    const int64_t bytes = input.columns * element_bytes(input.element);
+    for (int64_t i = begin; i < end && bytes != 0; ++i) add(input.row(i), bytes);
+  }
+  // Starts to fetch what was added since `clear`.
+  void start() { queue = {rows_.data(), rows_.data() + rows_.size()}; }
+
+  PrefetchQueue queue;
+
+ private:
+  std::vector<PrefetchQueue::Row> rows_;
+};
 
 }  // namespace pyg_batchgnn

@@ -12,11 +12,11 @@
 #include "kernels/nn/block_product.h"
 #include "kernels/nn/linear.h"
 #include "kernels/nn/linear_before.h"
-#include "kernels/nn/linear_gates.h"
 #include "kernels/nn/linear_grads_blocks.h"
 #include "kernels/nn/linear_grads_pairs.h"
 #include "kernels/nn/linear_input_grad.h"
 #include "kernels/nn/linear_parts.h"
+#include "kernels/nn/linear_relu_backward.h"
 #include "kernels/parallel.h"
 
 namespace pyg_batchgnn {
@@ -45,7 +45,7 @@ class Backward {
         read_(inputs),
         grad_rows_(shape.outputs, gradient),
         input_grads_(inputs.size()),
-        gates_(inputs.size()),
+        relu_backward_(inputs.size()),
         factors_(inputs.size(), Factors::kGradient) {
     for (size_t t = 0; t < inputs.size(); ++t) {
       input_rows_.emplace_back(inputs[t], shape.compute);
@@ -59,9 +59,9 @@ class Backward {
       choose_factors();
     }
     for (size_t t = 0; t < inputs.size(); ++t) {
-      if (!is_gated(t)) continue;
-      gates_[t].emplace(shape.outputs, group_columns(t), input_grads_[t]->weight(),
-                        input_grads_[t]->stride());
+      if (!takes_relu_backward(t)) continue;
+      relu_backward_[t].emplace(shape.outputs, group_columns(t), input_grads_[t]->weight(),
+                                input_grads_[t]->stride());
     }
   }
 
@@ -77,11 +77,10 @@ class Backward {
     RowBlock<T> grad;
     RowBlock<T> input;
     RowBlock<T> before;
-    Buffer<T> dots;  // of a gated input
+    Buffer<T> dots;  // of an input that a ReLU made
     Buffer<T> product;
     std::vector<const T*> values;
-    std::vector<Ahead::Row> next;
-    Ahead ahead;
+    BlockPrefetch next;
   };
 
   // Takes all memory beforehand: how much is held at a time then does not depend on when threads begin.
@@ -89,7 +88,7 @@ class Backward {
     int64_t most_columns = 0, most_stride = 0, most_dots = 0;
     for (size_t t = 0; t < inputs_.size(); ++t) {
       most_columns = std::max(most_columns, inputs_[t].columns);
-      if (gates_[t]) most_dots = std::max(most_dots, gates_[t]->dot_elements());
+      if (relu_backward_[t]) most_dots = std::max(most_dots, relu_backward_[t]->dot_elements());
       if (input_grads_[t]) most_stride = std::max(most_stride, input_grads_[t]->stride());
     }
     const int64_t rows = std::min(kBlockRows, shape_.rows);
@@ -104,7 +103,8 @@ class Backward {
     std::fill_n(sums, part_elements(), T{0});
     for (int64_t row = begin; row < end; row += kBlockRows) {
       grad_rows_.read(row, std::min(end, row + kBlockRows), scratch.grad);
-      foresee_block(row + kBlockRows, std::min(end, row + 2 * kBlockRows), scratch);
+      prefetch_block(gradient_, shape_.outputs, wanted_.weights.empty() ? nullptr : &read_, row + kBlockRows,
+                     std::min(end, row + 2 * kBlockRows), scratch.next);
       T* to = sums;
       for (size_t t = 0; t < inputs_.size(); ++t) {
         add_grads(t, row, to, scratch);
@@ -138,9 +138,9 @@ class Backward {
   bool passes_on(size_t t) const { return wanted_.inputs[t] != nullptr || wanted_.before != nullptr; }
 
   // Its zeros are known where they are the factors of the weight's gradient.
-  bool is_gated(size_t t) const {
-    return inputs_[t].gated && inputs_[t].center == nullptr && passes_on(t) && !wanted_.weights.empty() &&
-           factors_[t] == Factors::kInput && shape_.groups == 1;
+  bool takes_relu_backward(size_t t) const {
+    return inputs_[t].after_relu && inputs_[t].center == nullptr && passes_on(t) &&
+           !wanted_.weights.empty() && factors_[t] == Factors::kInput && shape_.groups == 1;
   }
 
   // Of an input's sums: those of group g are the rows [g, g + 1) * group's rows.
@@ -171,13 +171,6 @@ class Backward {
     return static_cast<double>(rows) * padded * (density / kDense);
   }
 
-  void foresee_block(int64_t begin, int64_t end, Scratch& scratch) const {
-    scratch.next.clear();
-    foresee_gradient(gradient_, shape_.outputs, begin, end, scratch.next);
-    if (!wanted_.weights.empty()) foresee(read_, begin, end, scratch.next);
-    scratch.ahead = {scratch.next.data(), scratch.next.data() + scratch.next.size()};
-  }
-
   void read_input(size_t t, int64_t begin, int64_t end, RowBlock<T>& block) const {
     if (factors_[t] != Factors::kInput) return input_rows_[t].read(begin, end, block);
     input_rows_[t].read_with_zeros(begin, end, block);
@@ -188,23 +181,23 @@ class Backward {
   void add_grads(size_t t, int64_t begin, T* sums, Scratch& scratch) const {
     const bool weighs = wanted_.weights.size() > t;
     if (weighs) read_input(t, begin, begin + scratch.grad.rows, scratch.input);
-    if (before_ || (gates_[t] && scratch.input.sparse && !scratch.grad.sparse)) {
-      return add_gated_grads(t, begin, sums, scratch);
+    if (before_ || (relu_backward_[t] && scratch.input.sparse && !scratch.grad.sparse)) {
+      return add_relu_backward(t, begin, sums, scratch);
     }
     if (weighs) add_weight_grad(t, sums, scratch);
     if (!input_grads_[t]) return;
-    input_grads_[t]->write(begin, scratch.grad, scratch.product.data(), scratch.values, scratch.ahead);
+    input_grads_[t]->write(begin, scratch.grad, scratch.product.data(), scratch.values, scratch.next.queue);
   }
 
-  void add_gated_grads(size_t t, int64_t begin, T* sums, Scratch& scratch) const {
+  void add_relu_backward(size_t t, int64_t begin, T* sums, Scratch& scratch) const {
     const int64_t rows = scratch.grad.rows;
     T* const dots = scratch.dots.data();
-    gates_[t]->add_grads(scratch.grad, scratch.input, sums, sum_stride(t), dots, scratch.ahead);
+    relu_backward_[t]->add_grads(scratch.grad, scratch.input, sums, sum_stride(t), dots, scratch.next.queue);
     if (before_) {
       return before_->add(begin, rows, scratch.input.by_column.data(), scratch.input.rows_at_once, dots,
-                          sums + sum_elements(t), scratch.before, scratch.ahead);
+                          sums + sum_elements(t), scratch.before, scratch.next.queue);
     }
-    gates_[t]->turn(dots, rows, scratch.product.data(), input_grads_[t]->stride());
+    relu_backward_[t]->transpose(dots, rows, scratch.product.data(), input_grads_[t]->stride());
     input_grads_[t]->store(begin, 0, rows, scratch.product.data());
   }
 
@@ -221,21 +214,21 @@ class Backward {
           {factors.sparse ? factors.by_column.data() + first : nullptr, factors.values.data() + first, 1,
            factors.stride, rows, factors.rows, columns, others.values.data() + group * columns, others.stride,
            sums + first * sum_stride(t), sum_stride(t)},
-          scratch.values, scratch.ahead);
+          scratch.values, scratch.next.queue);
     }
   }
 
   void write_weight_grad(size_t t, const T* sums, Element element) const {
     const int64_t columns = group_columns(t), outputs = shape_.group_outputs(), stride = sum_stride(t);
     char* const to = static_cast<char*>(wanted_.weights[t]);
-    Buffer<T> turned;
-    turned.reserve(columns + 1);
+    Buffer<T> transposed;
+    transposed.reserve(columns + 1);
     for (int64_t o = 0; o < shape_.outputs; ++o) {
       const T* row = sums + o * stride;
       if (factors_[t] == Factors::kInput) {
         const T* const column = sums + o / outputs * columns * stride + o % outputs;
-        for (int64_t k = 0; k < columns; ++k) turned.data()[k] = column[k * stride];
-        row = turned.data();
+        for (int64_t k = 0; k < columns; ++k) transposed.data()[k] = column[k * stride];
+        row = transposed.data();
       }
       kernels_.write(row, columns, element, to + o * columns * element_bytes(element));
     }
@@ -250,7 +243,8 @@ class Backward {
   const GradientRows<T> grad_rows_;
   std::vector<InputRows<T>> input_rows_;
   std::vector<std::optional<InputGrad<T>>> input_grads_;  // those that are wanted or read by the layer before
-  std::vector<std::optional<GatedWeight<T>>> gates_;      // those that are wanted behind a ReLU only
+  std::vector<std::optional<ReluBackwardWeight<T>>>
+      relu_backward_;  // those that are wanted behind a ReLU only
   std::optional<BeforeGrads<T>> before_;
   std::vector<Factors> factors_;
 };

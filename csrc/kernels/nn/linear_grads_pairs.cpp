@@ -42,17 +42,17 @@ class PairBackward {
   int64_t part_elements() const { return shape_.outputs * sum_stride() + grad_stride_ * kWidth; }
 
   struct Scratch {
-    Buffer<uint16_t> grad, turned, x;  // [kListTerms, grad_stride], its transpose, [kBlockTerms, x stride]
+    Buffer<uint16_t> grad, transposed,
+        x;  // [kListTerms, grad_stride], its transpose, [kBlockTerms, x stride]
     Lists lists;
     Buffer<float> product;
-    std::vector<Ahead::Row> next;
-    Ahead ahead;
+    BlockPrefetch next;
   };
 
   // Takes all memory beforehand: how much is held at a time then does not depend on when threads begin.
   void prepare(Scratch& scratch) const {
     scratch.grad.reserve(kListTerms * grad_stride_);
-    scratch.turned.reserve(kListTerms * grad_stride_);
+    scratch.transposed.reserve(kListTerms * grad_stride_);
     scratch.lists.room(std::max(shape_.outputs, kListTerms));
     const int64_t elements = kBlockTerms * x_stride(columns_);
     std::fill_n(scratch.x.reserve(elements), elements, uint16_t{0});
@@ -68,7 +68,8 @@ class PairBackward {
     for (int64_t row = begin; row < end; row += kGradBlockRows) {
       const int64_t rows = std::min(kGradBlockRows, end - row);
       read_grad(row, rows, scratch);
-      foresee_block(row + kGradBlockRows, std::min(end, row + 2 * kGradBlockRows), scratch);
+      prefetch_block(gradient_, shape_.outputs, wanted_.weights.empty() ? nullptr : &inputs_,
+                     row + kGradBlockRows, std::min(end, row + 2 * kGradBlockRows), scratch.next);
       if (!wanted_.weights.empty() || wanted_.bias != nullptr) {
         add_weight_grads(row, rows, {sums, sum_stride(), row != begin}, scratch);
       }
@@ -113,13 +114,6 @@ class PairBackward {
   static int64_t x_stride(int64_t columns) { return block_stride<uint16_t>(columns); }
   float scale() const { return static_cast<float>(gradient_.scale); }
 
-  void foresee_block(int64_t begin, int64_t end, Scratch& scratch) const {
-    scratch.next.clear();
-    foresee_gradient(gradient_, shape_.outputs, begin, end, scratch.next);
-    if (!wanted_.weights.empty()) foresee(inputs_, begin, end, scratch.next);
-    scratch.ahead = {scratch.next.data(), scratch.next.data() + scratch.next.size()};
-  }
-
   // A weight in blocks of kBlockTerms rows, group by group.
   void fold_weight(const LinearWeight& weight, size_t t) {
     const int64_t columns = group_columns(t), stride = x_stride(columns), outputs = shape_.group_outputs();
@@ -157,12 +151,12 @@ class PairBackward {
 
   // sums[o, :] = grad[i, o] * input[i, :] for the rows of the block, and the bias; to what is there if `add`.
   void add_weight_grads(int64_t begin, int64_t rows, const Sums& sums, Scratch& scratch) const {
-    uint16_t* const turned = scratch.turned.data();
-    pairs_.transpose(scratch.grad.data(), grad_stride_, shape_.outputs, turned);
+    uint16_t* const transposed = scratch.transposed.data();
+    pairs_.transpose(scratch.grad.data(), grad_stride_, shape_.outputs, transposed);
     const PairLists lists = scratch.lists.room(shape_.outputs);
-    pairs_.list(
-        {turned, kListTerms, shape_.outputs, kListTerms, sums.at + shape_.outputs * sums.stride, sums.add},
-        lists);
+    pairs_.list({transposed, kListTerms, shape_.outputs, kListTerms, sums.at + shape_.outputs * sums.stride,
+                 sums.add},
+                lists);
     if (wanted_.weights.empty()) return;
     const int64_t stride = x_stride(columns_), outputs = shape_.group_outputs();
     uint16_t* const x = scratch.x.data();
@@ -171,7 +165,7 @@ class PairBackward {
       pairs_.fold(x, rows * stride);
       const PairLists own = {lists.starts + group * outputs, lists.terms, lists.values};
       multiply_lists({own, outputs, columns_, x, stride, sums.at + group * outputs * sums.stride, sums.stride,
-                      sums.add, &scratch.ahead});
+                      sums.add, &scratch.next.queue});
     }
   }
 
@@ -221,7 +215,7 @@ class PairBackward {
           const uint16_t* const x =
               weights_[t].data() + (group * group_blocks() + block) * kBlockTerms * x_stride(columns);
           multiply_lists(
-              {lists, rows, columns, x, x_stride(columns), product, stride, block != 0, &scratch.ahead});
+              {lists, rows, columns, x, x_stride(columns), product, stride, block != 0, &scratch.next.queue});
         }
         write_rows(product, stride, t, group, begin, rows);
       }

@@ -38,7 +38,7 @@ class InputGrad {
   // d_input[i, :] = sum over o of grad[i, o] * weight[o, :], for the rows from `begin`. `product` and
   // `pointers` are memory to work in.
   void write(int64_t begin, const RowBlock<T>& grad, T* product, std::vector<const T*>& pointers,
-             Ahead& ahead) const {
+             PrefetchQueue& prefetch) const {
     const int64_t outputs = shape_.group_outputs();
     const bool sparse = grad.sparse;
     const int64_t step_outputs = sparse ? kWordBits : outputs;
@@ -50,7 +50,7 @@ class InputGrad {
         for (int64_t i = 0; sparse && i < grad.rows; ++i) words[i] = grad.row_bits(i, column, count);
         multiply_block<T>({sparse ? words : nullptr, grad.values.data() + column, grad.stride, 1, grad.rows,
                            count, columns_, weight() + column * stride_, stride_, product, stride_},
-                          pointers, ahead);
+                          pointers, prefetch);
       }
       store(begin, group, grad.rows, product);
     }
@@ -60,8 +60,8 @@ class InputGrad {
   void store(int64_t begin, int64_t group, int64_t rows, const T* product) const {
     const int64_t item = element_bytes(input_.element), step = input_.columns * item;
     char* const to = out_ + begin * step + group * columns_ * item;
-    const bool lines = columns_ * item % Ahead::kLine == 0 && step % Ahead::kLine == 0 &&
-                       reinterpret_cast<uintptr_t>(to) % Ahead::kLine == 0;
+    const bool lines = columns_ * item % PrefetchQueue::kLine == 0 && step % PrefetchQueue::kLine == 0 &&
+                       reinterpret_cast<uintptr_t>(to) % PrefetchQueue::kLine == 0;
     const bool streamed = lines && input_.element == kElement<T> && shape_.rows * step >= kStreamedBytes;
     for (int64_t i = 0; i < rows; ++i) {
       if (streamed) {

@@ -1,7 +1,9 @@
 // The gradient of a layer's result from that of its normalised rows, made where it is read.
 #pragma once
 
-#include "kernels/nn/linear.h"
+#include <vector>
+
+#include "kernels/nn/linear_blocks.h"
 #include "kernels/nn/norm.h"
 
 namespace pyg_batchgnn {
@@ -18,15 +20,20 @@ void normed_row(const LinearGradient& gradient, int64_t row, int64_t outputs, T*
                 norm.relu ? Epilogue::kRelu : Epilogue::kNone, by.constant(), by.slope(), out);
 }
 
-// What is read of rows [begin, end) beside the inputs, to be fetched ahead.
-inline void foresee_gradient(const LinearGradient& gradient, int64_t outputs, int64_t begin, int64_t end,
-                             std::vector<Ahead::Row>& rows) {
+// Starts to fetch rows [begin, end) of the gradient, of the normalised rows and of `inputs` (or null).
+inline void prefetch_block(const LinearGradient& gradient, int64_t outputs,
+                           const std::vector<LinearInput>* inputs, int64_t begin, int64_t end,
+                           BlockPrefetch& next) {
+  next.clear();
   const int64_t row_bytes = outputs * element_bytes(gradient.element);
-  if (row_bytes == 0 || begin >= end) return;
   for (const void* from : {gradient.grad, gradient.norm == nullptr ? nullptr : gradient.norm->x}) {
-    const char* const first = static_cast<const char*>(from);
-    if (from != nullptr) rows.push_back({first + begin * row_bytes, first + end * row_bytes});
+    if (from == nullptr || begin >= end) continue;
+    next.add(static_cast<const char*>(from) + begin * row_bytes, (end - begin) * row_bytes);
   }
+  if (inputs != nullptr) {
+    for (const LinearInput& input : *inputs) next.add(input, begin, end);
+  }
+  next.start();
 }
 
 }  // namespace pyg_batchgnn

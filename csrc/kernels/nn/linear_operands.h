@@ -20,7 +20,7 @@ struct TileProduct {
   T* tile;
   int64_t tile_stride;
   bool add;
-  Ahead* ahead;
+  PrefetchQueue* prefetch;
 };
 
 template <class T>
@@ -59,7 +59,7 @@ struct Elements {
 
   static void multiply(const TileProduct<T, T>& p) {
     product_kernels<T>().dense({p.values, 1, kTileRows, p.terms, p.vectors, p.panel, p.panel_stride, p.tile,
-                                p.tile_stride, p.add, p.ahead});
+                                p.tile_stride, p.add, p.prefetch});
   }
 
   static void finish(const Finish<T>& f) { product_kernels<T>().finish(f); }
@@ -127,7 +127,7 @@ struct Pairs {
 
   static void multiply(const TileProduct<uint32_t, float>& p) {
     pair_kernel()(
-        {p.values, p.terms, p.vectors, p.panel, p.panel_stride, p.tile, p.tile_stride, p.add, p.ahead});
+        {p.values, p.terms, p.vectors, p.panel, p.panel_stride, p.tile, p.tile_stride, p.add, p.prefetch});
   }
 
   static void finish(const Finish<float>& f) {

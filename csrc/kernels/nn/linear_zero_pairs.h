@@ -38,7 +38,7 @@ class SkippingPairs {
         sampled_density<float>(shape.rows, [&](int64_t begin, int64_t end, RowBlock<float>& block) {
           read_block(input, shape.compute, begin, end, block);
         });
-    if (density < kSparse) turn(shape, weight);
+    if (density < kSparse) transpose(shape, weight);
   }
 
   bool worthwhile() const { return worthwhile_; }
@@ -50,22 +50,22 @@ class SkippingPairs {
   }
 
   // sums[i, :] += sum over the non-zeros k of x[i, k] * weight[:, k].
-  void add(int64_t, Block& x, float* sums, int64_t sums_stride, Ahead& ahead) const {
+  void add(int64_t, Block& x, float* sums, int64_t sums_stride, PrefetchQueue& prefetch) const {
     for (int64_t first = 0; first < columns_; first += kListTerms) {
       const PairLists lists = x.lists.room(x.rows);
       sparse_pair_kernels()->list(
           {x.values + first, input_stride_, x.rows, std::min(kListTerms, columns_ - first), nullptr, false},
           lists);
-      multiply_lists({lists, x.rows, outputs_, turned_.data() + first / kListTerms * kBlockTerms * stride_,
-                      stride_, sums, sums_stride, true, &ahead});
+      multiply_lists({lists, x.rows, outputs_,
+                      transposed_.data() + first / kListTerms * kBlockTerms * stride_, stride_, sums,
+                      sums_stride, true, &prefetch});
     }
   }
 
  private:
-  static constexpr double kSparse = 0.4;      // share of non-zeros up to which lists are the faster ones
-  static constexpr int64_t kManyRows = 1024;  // as in SkippingWeight
+  static constexpr double kSparse = 0.4;  // lists are faster up to this share of non-zeros
 
-  void turn(const LinearShape& shape, const LinearWeight& weight) {
+  void transpose(const LinearShape& shape, const LinearWeight& weight) {
     const int64_t count = outputs_ * columns_;
     Buffer<float> rounded;
     read_rounded(weight, shape.compute, count, rounded.reserve(count + 1));
@@ -73,7 +73,7 @@ class SkippingPairs {
         std::all_of(rounded.data(), rounded.data() + count, [](float w) { return std::isfinite(w); });
     if (!worthwhile_) return;
     const int64_t elements = round_up(columns_, kListTerms) / kListTerms * kBlockTerms * stride_;
-    uint16_t* const to = turned_.reserve(elements + 1);
+    uint16_t* const to = transposed_.reserve(elements + 1);
     std::fill_n(to, elements, uint16_t{0});
     for (int64_t o = 0; o < outputs_; ++o) {
       for (int64_t k = 0; k < columns_; ++k) {
@@ -86,7 +86,7 @@ class SkippingPairs {
 
   int64_t outputs_, columns_, stride_, input_stride_;
   bool worthwhile_ = false;
-  Buffer<uint16_t> turned_;
+  Buffer<uint16_t> transposed_;
 };
 
 }  // namespace pyg_batchgnn

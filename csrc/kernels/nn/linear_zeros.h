@@ -33,7 +33,7 @@ class SkippingWeight {
     read_rounded(weight, shape.compute, count, rounded.reserve(count + 1));
     worthwhile_ = std::all_of(rounded.data(), rounded.data() + count, [](T w) { return std::isfinite(w); });
     if (!worthwhile_) return;
-    T* const to = turned_.reserve(input.columns * stride_ + 1);
+    T* const to = transposed_.reserve(input.columns * stride_ + 1);
     std::fill_n(to, input.columns * stride_, T{0});
     for (int64_t o = 0; o < shape.outputs; ++o) {
       T* const column = to + o / outputs_ * columns_ * stride_ + o % outputs_;
@@ -50,7 +50,7 @@ class SkippingWeight {
   }
 
   // sums[i, :] += sum over the non-zeros k of x[i, k] * weight[:, k].
-  void add(int64_t group, const RowBlock<T>& x, T* sums, int64_t sums_stride, Ahead& ahead) const {
+  void add(int64_t group, const RowBlock<T>& x, T* sums, int64_t sums_stride, PrefetchQueue& prefetch) const {
     const int64_t width = product_kernels<T>().width;
     const SparseRows rows_at_once = many_rows_ ? x.rows_at_once : SparseRows::kOne;
     std::vector<uint64_t> words(static_cast<size_t>(x.rows));
@@ -59,19 +59,16 @@ class SkippingWeight {
       for (int64_t i = 0; i < x.rows; ++i) words[static_cast<size_t>(i)] = x.row_bits(i, column, count);
       multiply_sparse<T>(
           {words.data(), 1, x.row(0) + column, x.stride, 1, x.rows, round_up(outputs_, width) / width,
-           turned_.data() + column * stride_, stride_, sums, sums_stride, &ahead, rows_at_once},
+           transposed_.data() + column * stride_, stride_, sums, sums_stride, &prefetch, rows_at_once},
           count);
     }
   }
 
  private:
-  // Fewer are soon done one by one, and are the dense product's then to the last bit.
-  static constexpr int64_t kManyRows = 1024;
-
   int64_t outputs_, columns_, stride_;
   bool many_rows_;
   bool worthwhile_ = false;
-  Buffer<T> turned_;
+  Buffer<T> transposed_;
 };
 
 }  // namespace pyg_batchgnn

@@ -30,7 +30,7 @@ class Owner {
   Owner(const OwnPart<Index>& part, int64_t fanout, Replacement replacement, const AnswerShape& shape)
       : part_(part), fanout_(fanout), replacement_(replacement), shape_(shape) {}
 
-  Answers run(const Requests<Index>& requests, int64_t threads, Kept<Scratch<Index>>& scratches) {
+  Answers run(const Requests<Index>& requests, int64_t threads, ObjectPool<Scratch<Index>>& scratches) {
     if (cut(requests)) {
       const auto chunks = static_cast<int64_t>(chunks_.size());
       run_tasks(chunks, threads, [&](int64_t at, int64_t) { count(&chunks_[static_cast<size_t>(at)]); });
@@ -54,7 +54,7 @@ class Owner {
       const int64_t many = requests.words_of[peer];
       blocks.clear();
       if (!read_blocks(words, many, &blocks)) {
-        out_.fault = {Wrong::kBlocks, static_cast<int64_t>(peer), many};
+        out_.fault = {WireError::kBlocks, static_cast<int64_t>(peer), many};
         return false;
       }
       for (const Block<Index>& block : blocks) cut(block, static_cast<int64_t>(peer));
@@ -107,7 +107,7 @@ class Owner {
     out_.picks_for.assign(nodes_.size(), 0);
     for (Chunk<Index>& chunk : chunks_) {
       if (chunk.foreign) {
-        out_.fault = {Wrong::kNode, chunk.peer, chunk.outsider};
+        out_.fault = {WireError::kNode, chunk.peer, chunk.outsider};
         return false;
       }
       int64_t& picks = out_.picks_for[static_cast<size_t>(chunk.peer)];
@@ -197,13 +197,13 @@ class Owner {
 template <class Index>
 Answers answer(const OwnPart<Index>& part, const Requests<Index>& requests, int64_t fanout,
                Replacement replacement, const AnswerShape& shape, int64_t threads,
-               Kept<Scratch<Index>>& scratches) {
+               ObjectPool<Scratch<Index>>& scratches) {
   return Owner<Index>(part, fanout, replacement, shape).run(requests, threads, scratches);
 }
 
 template Answers answer(const OwnPart<int32_t>&, const Requests<int32_t>&, int64_t, Replacement,
-                        const AnswerShape&, int64_t, Kept<Scratch<int32_t>>&);
+                        const AnswerShape&, int64_t, ObjectPool<Scratch<int32_t>>&);
 template Answers answer(const OwnPart<int64_t>&, const Requests<int64_t>&, int64_t, Replacement,
-                        const AnswerShape&, int64_t, Kept<Scratch<int64_t>>&);
+                        const AnswerShape&, int64_t, ObjectPool<Scratch<int64_t>>&);
 
 }  // namespace pyg_batchgnn

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/kept.h"
+#include "kernels/object_pool.h"
 #include "kernels/pick.h"
 #include "kernels/relay/wire.h"
 
@@ -36,6 +36,6 @@ struct Answers {
 template <class Index>
 Answers answer(const OwnPart<Index>& part, const Requests<Index>& requests, int64_t fanout,
                Replacement replacement, const AnswerShape& shape, int64_t threads,
-               Kept<Scratch<Index>>& scratches);
+               ObjectPool<Scratch<Index>>& scratches);
 
 }  // namespace pyg_batchgnn

@@ -129,7 +129,8 @@ void Relay<Index, Local>::write_nodes(int64_t minibatch, const std::vector<Index
 // Merging ############################################################################################
 
 template <class Index, class Local>
-Fault Relay<Index, Local>::merge(const Replies& replies, int64_t threads, Kept<Scratch<Index>>& scratches) {
+Fault Relay<Index, Local>::merge(const Replies& replies, int64_t threads,
+                                 ObjectPool<Scratch<Index>>& scratches) {
   const AnswerShape shape(fanout(), book_.num_edges, plan_.edge_ids, sizeof(Index));
   std::vector<const int64_t*> messages;
   std::vector<int64_t> words = replies.words_of;
@@ -173,7 +174,7 @@ Fault Relay<Index, Local>::count(const std::vector<const int64_t*>& messages,
       asked += nodes_[at(b, o)];
     }
     const int64_t came = words[static_cast<size_t>(o)];
-    if (came < shape.edges_at(asked)) return {Wrong::kLength, o, came};
+    if (came < shape.edges_at(asked)) return {WireError::kLength, o, came};
   }
   run_tasks(minibatches(), threads, [&](int64_t b, int64_t) {
     for (int64_t o = 0; o < parts; ++o) {
@@ -192,12 +193,12 @@ Fault Relay<Index, Local>::count(const std::vector<const int64_t*>& messages,
     for (int64_t b = 0; b < minibatches(); ++b) {
       const uint64_t highest = most[at(b, o)];
       if (highest > static_cast<uint64_t>(shape.most)) {
-        return {Wrong::kPicks, o, static_cast<int64_t>(highest)};
+        return {WireError::kPicks, o, static_cast<int64_t>(highest)};
       }
       picks[static_cast<size_t>(o)] += picks_[at(b, o)];
     }
     const auto part = static_cast<size_t>(o);
-    if (words[part] != shape.words(nodes[part], picks[part])) return {Wrong::kLength, o, words[part]};
+    if (words[part] != shape.words(nodes[part], picks[part])) return {WireError::kLength, o, words[part]};
   }
   return {};
 }
@@ -269,13 +270,13 @@ void Relay<Index, Local>::grow(int64_t minibatch, std::vector<Stream> streams, N
     for (int64_t p = 0; p < picks; ++p) {
       auto id = static_cast<Id>(stream.source[p]);
       if (id >= num_nodes) [[unlikely]] {  // any node will do now, but there is room for nodes only
-        *fault = {Wrong::kSource, from, static_cast<int64_t>(stream.source[p])};
+        *fault = {WireError::kSource, from, static_cast<int64_t>(stream.source[p])};
         id = 0;
       }
       local.prefetch(id);
       source[held++] = id;
       if (held == kBlock) {
-        growth.number(local, source, held);
+        growth.relabel(local, source, held);
         held = 0;
         growth.prepare(local, kBlock);
       }
@@ -288,7 +289,7 @@ void Relay<Index, Local>::grow(int64_t minibatch, std::vector<Stream> streams, N
       stream.edge = ids + picks;
     }
   }
-  growth.number(local, source, held);
+  growth.relabel(local, source, held);
   growth.write_destinations(first, last);
   growth.close_hop();
 }

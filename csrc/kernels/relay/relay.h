@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/growth.h"
-#include "kernels/kept.h"
+#include "kernels/object_pool.h"
 #include "kernels/relay/wire.h"
 #include "kernels/sample.h"
 
@@ -58,7 +58,7 @@ class Relay {
   Questions<Index> ask(int64_t threads);
 
   // Where a fault is returned, the relay cannot go on. Throws as sample_minibatch does.
-  Fault merge(const Replies& replies, int64_t threads, Kept<Scratch<Index>>& scratches);
+  Fault merge(const Replies& replies, int64_t threads, ObjectPool<Scratch<Index>>& scratches);
 
   std::vector<Sampled<Local>> take();
 

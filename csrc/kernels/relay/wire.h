@@ -21,7 +21,7 @@
 namespace pyg_batchgnn {
 
 // What is wrong with a message, so that the receiver can say it.
-enum class Wrong : int64_t {
+enum class WireError : int64_t {
   kNothing = 0,
   kBlocks = 1,  // value: the words that came
   kNode = 2,    // value: a node that this rank does not own
@@ -31,10 +31,10 @@ enum class Wrong : int64_t {
 };
 
 struct Fault {
-  Wrong wrong = Wrong::kNothing;
+  WireError error = WireError::kNothing;
   int64_t peer = -1;
   int64_t value = 0;
-  explicit operator bool() const { return wrong != Wrong::kNothing; }
+  explicit operator bool() const { return error != WireError::kNothing; }
 };
 
 template <class Index>

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "kernels/nn/dropout.h"
+#include "kernels/dropout.h"
 #include "kernels/simd/dispatch.h"
 
 namespace pyg_batchgnn {

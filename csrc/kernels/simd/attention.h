@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/nn/operand.h"
+#include "kernels/operand.h"
 
 namespace pyg_batchgnn {
 

@@ -68,9 +68,9 @@ void finish_word(const Finish<float>& f, int64_t at) {
       bits &= kept_columns(*f.dropout, f.row_keys[row], first / kDropoutColumnsPerWord);
     }
     if (f.mask != nullptr) __builtin_memcpy(f.mask + row * f.mask_stride + first / 8, &bits, sizeof(bits));
-    const bool stream = f.stream && reinterpret_cast<uintptr_t>(out) % Ahead::kLine == 0;
+    const bool stream = f.stream && reinterpret_cast<uintptr_t>(out) % PrefetchQueue::kLine == 0;
     put(rounded(bits, value[0], value[1]), stream, out);
-    put(rounded(bits >> 2 * kWidth, value[2], value[3]), stream, out + Ahead::kLine);
+    put(rounded(bits >> 2 * kWidth, value[2], value[3]), stream, out + PrefetchQueue::kLine);
   }
 }
 

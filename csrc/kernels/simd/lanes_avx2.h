@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/nn/operand.h"
+#include "kernels/operand.h"
 
 namespace pyg_batchgnn {
 namespace {

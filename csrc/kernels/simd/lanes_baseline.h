@@ -1,7 +1,7 @@
 // Vectors of 16 bytes, which the compiler makes of whatever the processor has.
 #pragma once
 
-#include "kernels/nn/operand.h"
+#include "kernels/operand.h"
 
 namespace pyg_batchgnn {
 namespace {

@@ -23,7 +23,7 @@ PYG_BATCHGNN_BODY void prefetch_row(const T* row, int64_t columns) {
 }
 
 template <class T>
-PYG_BATCHGNN_BODY Wide<T> gated(Wide<T> z, Wide<T> grad, bool relu) {
+PYG_BATCHGNN_BODY Wide<T> relu_backward(Wide<T> z, Wide<T> grad, bool relu) {
   return relu && z <= 0 ? Wide<T>(0) : grad;  // not of a NaN: what is not a number stays visible
 }
 
@@ -50,7 +50,7 @@ PYG_BATCHGNN_BODY void affine_row(const T* __restrict x, int64_t columns, const 
                 *__restrict shift = affine.shift;
   for (int64_t c = 0; c < columns; ++c) {
     const Wide<T> z = (widen(x[c]) - center[c]) * scale[c] + shift[c];
-    y[c] = narrow<T>(gated<T>(z, z, Relu));
+    y[c] = narrow<T>(relu_backward<T>(z, z, Relu));
   }
 }
 
@@ -76,7 +76,7 @@ PYG_BATCHGNN_BODY void add_gradient_row(const T* __restrict x, const T* __restri
   prefetch_row(grad, columns);
   for (int64_t c = 0; c < columns; ++c) {
     const Wide<T> d = widen(x[c]) - center[c];
-    const Wide<T> g = gated<T>(d * scale[c] + shift[c], widen(grad[c]), Relu);
+    const Wide<T> g = relu_backward<T>(d * scale[c] + shift[c], widen(grad[c]), Relu);
     sum[c] += g;
     product[c] += g * d;
   }
@@ -104,7 +104,7 @@ PYG_BATCHGNN_BODY void gradient_row(const T* __restrict x, const T* __restrict g
                 *__restrict shift = affine.shift;
   for (int64_t c = 0; c < columns; ++c) {
     const Wide<T> d = widen(x[c]) - center[c];
-    const Wide<T> g = gated<T>(d * scale[c] + shift[c], widen(grad[c]), Relu);
+    const Wide<T> g = relu_backward<T>(d * scale[c] + shift[c], widen(grad[c]), Relu);
     out[c] = narrow<T>(g * scale[c] - constant[c] - d * slope[c]);
   }
 }

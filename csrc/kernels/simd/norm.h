@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/nn/bfloat16.h"
+#include "kernels/bfloat16.h"
 
 namespace pyg_batchgnn {
 

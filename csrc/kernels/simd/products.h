@@ -3,14 +3,14 @@
 //
 // Every element of a product is one chain of fused multiply-adds in the order of its terms, so its bits
 // depend neither on how a matrix is cut into blocks, nor on the width of vectors, nor on whether terms that
-// are zero are skipped; but see SparseRows and GatedProducts. (The baseline has no fused multiply-add and
-// rounds twice.)
+// are zero are skipped; but see SparseRows and ReluBackwardProducts. (The baseline has no fused multiply-add
+// and rounds twice.)
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/dropout.h"
 #include "kernels/element.h"
-#include "kernels/nn/dropout.h"
 
 namespace pyg_batchgnn {
 
@@ -18,8 +18,8 @@ constexpr int64_t kTileRows = 6;   // rows of a product come in groups of so man
 constexpr int64_t kWordBits = 64;  // rows or columns whose zeros are known by one word
 
 // Rows that will be needed next, asked of memory a few lines at a time while there is something to compute:
-// rows picked from a table are nothing that the processor could foresee.
-struct Ahead {
+// rows picked from a table are nothing that the processor could predict.
+struct PrefetchQueue {
   static constexpr int64_t kLine = 64;
   struct Row {
     const char* at;
@@ -50,7 +50,7 @@ struct DenseProduct {
   T* out;
   int64_t out_stride;
   bool add;
-  Ahead* ahead;
+  PrefetchQueue* prefetch;
 };
 
 // How a sparse product goes through its rows: one after the other, terms in order; or rows 2i and 2i + 1 side
@@ -69,7 +69,7 @@ struct SparseProduct {
   int64_t x_stride;
   T* out;
   int64_t out_stride;
-  Ahead* ahead;
+  PrefetchQueue* prefetch;
   SparseRows rows_at_once = SparseRows::kOne;
 };
 
@@ -78,7 +78,7 @@ struct SparseProduct {
 // sums[c, :] += input[s, c] * grad[s, :] and dots[c, s] = grad[s, :] . weight[c, :], of each piece that
 // registers hold in as many partial sums as a vector has elements; all other dots are zero.
 template <class T>
-struct GatedProducts {
+struct ReluBackwardProducts {
   const uint64_t* words;
   const T* input;  // [rows, columns]
   int64_t input_stride;
@@ -90,7 +90,7 @@ struct GatedProducts {
   T* sums;  // as weight
   int64_t sums_stride;
   T* dots;  // [columns, kWordBits]
-  Ahead* ahead;
+  PrefetchQueue* prefetch;
 };
 
 // What is done to a block of a product on its way to memory: bias, ReLU, dropout, rounding.
@@ -132,7 +132,7 @@ struct ProductKernels {
   int64_t panel;  // columns that a tile of a dense product has
   void (*dense)(const DenseProduct<T>&);
   void (*sparse)(const SparseProduct<T>&);
-  void (*gated)(const GatedProducts<T>&);
+  void (*relu_backward)(const ReluBackwardProducts<T>&);
   void (*finish)(const Finish<T>&);
   void (*masked_grad)(const MaskedGrad<T>&);
   void (*read)(const void* from, Element element, int64_t count, T* to);
@@ -155,7 +155,7 @@ struct PairProduct {
   float* out;
   int64_t out_stride;
   bool add;
-  Ahead* ahead;
+  PrefetchQueue* prefetch;
 };
 
 // Null where the processor does not multiply bfloat16. Vectors are those of product_kernels<float>().

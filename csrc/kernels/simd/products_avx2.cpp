@@ -37,7 +37,7 @@ struct Lanes<float> {
   static constexpr int64_t kWidth = 8;
   static constexpr int kTileVectors = 2;
   static constexpr int kSparseVectors = 8;
-  static constexpr int kGatedVectors = 4;
+  static constexpr int kReluBackwardVectors = 4;
   static constexpr int kTwoRowVectors = 6;
   PYG_BATCHGNN_INLINE Vector zero() { return _mm256_setzero_ps(); }
   PYG_BATCHGNN_INLINE Vector all(float value) { return _mm256_set1_ps(value); }
@@ -72,7 +72,7 @@ struct Lanes<double> {
   static constexpr int64_t kWidth = 4;
   static constexpr int kTileVectors = 2;
   static constexpr int kSparseVectors = 8;
-  static constexpr int kGatedVectors = 4;
+  static constexpr int kReluBackwardVectors = 4;
   static constexpr int kTwoRowVectors = 6;
   PYG_BATCHGNN_INLINE Vector zero() { return _mm256_setzero_pd(); }
   PYG_BATCHGNN_INLINE Vector all(double value) { return _mm256_set1_pd(value); }

@@ -44,7 +44,7 @@ struct Lanes<float> {
   static constexpr int64_t kWidth = 16;
   static constexpr int kTileVectors = 4;
   static constexpr int kSparseVectors = 16;
-  static constexpr int kGatedVectors = 8;
+  static constexpr int kReluBackwardVectors = 8;
   static constexpr int kTwoRowVectors = 14;
   PYG_BATCHGNN_INLINE Vector zero() { return _mm512_setzero_ps(); }
   PYG_BATCHGNN_INLINE Vector all(float value) { return _mm512_set1_ps(value); }
@@ -91,7 +91,7 @@ struct Lanes<double> {
   static constexpr int64_t kWidth = 8;
   static constexpr int kTileVectors = 4;
   static constexpr int kSparseVectors = 8;
-  static constexpr int kGatedVectors = 8;
+  static constexpr int kReluBackwardVectors = 8;
   static constexpr int kTwoRowVectors = 14;
   PYG_BATCHGNN_INLINE Vector zero() { return _mm512_setzero_pd(); }
   PYG_BATCHGNN_INLINE Vector all(double value) { return _mm512_set1_pd(value); }

@@ -22,7 +22,7 @@ struct Lanes {
   static constexpr int64_t kWidth = 16 / sizeof(T);
   static constexpr int kTileVectors = 2;
   static constexpr int kSparseVectors = 8;
-  static constexpr int kGatedVectors = 4;
+  static constexpr int kReluBackwardVectors = 4;
   static constexpr int kTwoRowVectors = 6;
   PYG_BATCHGNN_INLINE Vector zero() { return Vector{}; }
   PYG_BATCHGNN_INLINE Vector all(T value) { return Vector{} + value; }

@@ -39,7 +39,7 @@ PYG_BATCHGNN_INLINE void dense_tile(const DenseProduct<T>& p, const T* const* va
 template <class T, int C>
 void dense_columns(const DenseProduct<T>& p, const T* x, T* out) {
   for (int64_t r = 0; r < p.rows; r += kTileRows) {
-    p.ahead->fetch(kLinesPerTile);
+    p.prefetch->fetch(kLinesPerTile);
     dense_tile<T, C>(p, p.values + r, x, out + r * p.out_stride);
   }
 }
@@ -175,7 +175,7 @@ PYG_BATCHGNN_INLINE void finish_word(const Finish<T>& f, typename Lanes<T>::Vect
                                      int64_t at, int64_t count) {
   using L = Lanes<T>;
   using Vector = typename L::Vector;
-  alignas(Ahead::kLine) T done[kWordBits];
+  alignas(PrefetchQueue::kLine) T done[kWordBits];
   uint64_t bits = first_bits(count);
   const T* const raw = f.raw + row * f.raw_stride + at;
   uint64_t passing = 0;
@@ -197,12 +197,13 @@ PYG_BATCHGNN_INLINE void finish_word(const Finish<T>& f, typename Lanes<T>::Vect
   }
   char* const out = static_cast<char*>(f.out) + (row * f.out_stride + at) * element_bytes(f.out_element);
   const int64_t bytes = count * element_bytes(f.out_element);
-  if (!f.stream || bytes % Ahead::kLine != 0 || reinterpret_cast<uintptr_t>(out) % Ahead::kLine != 0) {
+  if (!f.stream || bytes % PrefetchQueue::kLine != 0 ||
+      reinterpret_cast<uintptr_t>(out) % PrefetchQueue::kLine != 0) {
     return write(done, count, f.out_element, out);
   }
   if (f.out_element == kOwnElement<T>) return stream(done, bytes, out);
   // Half a word's lines are whole, too.
-  alignas(Ahead::kLine) T rounded[kWordBits];
+  alignas(PrefetchQueue::kLine) T rounded[kWordBits];
   if (count == kWordBits && f.out_element == Element::kBFloat16) {
     round_word(done, reinterpret_cast<uint16_t*>(rounded));
   } else {
@@ -264,18 +265,18 @@ void add(const T* from, int64_t count, T* to) {
   for (int64_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
-#include "kernels/simd/gated_body.h"
+#include "kernels/simd/relu_backward_body.h"
 
 void stream_lines(const void* from, int64_t bytes, void* to) { stream(from, bytes, to); }
 void fence_lines() { fence(); }
 
 template <class T>
-constexpr ProductKernels<T> kKernels{Lanes<T>::kWidth, Lanes<T>::kWidth * Lanes<T>::kTileVectors,
-                                     &dense<T>,        &sparse<T>,
-                                     &gated<T>,        &finish<T>,
-                                     &masked_grad<T>,  &read<T>,
-                                     &write<T>,        &add<T>,
-                                     &stream_lines,    &fence_lines};
+constexpr ProductKernels<T> kKernels{Lanes<T>::kWidth,  Lanes<T>::kWidth * Lanes<T>::kTileVectors,
+                                     &dense<T>,         &sparse<T>,
+                                     &relu_backward<T>, &finish<T>,
+                                     &masked_grad<T>,   &read<T>,
+                                     &write<T>,         &add<T>,
+                                     &stream_lines,     &fence_lines};
 
 const ProductKernels<float>& kernels(float) { return kKernels<float>; }
 const ProductKernels<double>& kernels(double) { return kKernels<double>; }

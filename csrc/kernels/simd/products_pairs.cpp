@@ -66,7 +66,7 @@ void tile(const PairProduct& p, const uint32_t* x, float* out) {
 }
 
 void dense(const PairProduct& p) {
-  p.ahead->fetch(kLinesPerTile);
+  p.prefetch->fetch(kLinesPerTile);
   int64_t at = 0;
   for (; at + 4 <= p.vectors; at += 4) tile<4>(p, p.x + at * kWidth, p.out + at * kWidth);
   const uint32_t* const x = p.x + at * kWidth;

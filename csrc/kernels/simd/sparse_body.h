@@ -6,7 +6,7 @@ void sparse_columns(const SparseProduct<T>& p, int64_t first) {
   using L = Lanes<T>;
   for (int64_t r = 0; r < p.rows; ++r) {
     uint64_t word = p.words[r * p.word_step];
-    p.ahead->fetch(kLinesPerRow);
+    p.prefetch->fetch(kLinesPerRow);
     if (word == 0) continue;
     const T* const values = p.values + r * p.row_step;
     T* const out = p.out + r * p.out_stride + first;
@@ -62,7 +62,7 @@ PYG_BATCHGNN_INLINE void sparse_two_rows(const SparseProduct<T>& p, int64_t r, c
                                          T* out) {
   using L = Lanes<T>;
   uint64_t word = p.words[r * p.word_step], next = p.words[(r + 1) * p.word_step];
-  p.ahead->fetch(2 * kLinesPerRow);
+  p.prefetch->fetch(2 * kLinesPerRow);
   if ((word | next) == 0) return;
   const T* const values = p.values + r * p.row_step;
   const T* const next_values = values + p.row_step;

@@ -189,7 +189,7 @@ template <int C, bool Half>
 void multiply_columns(const ListProduct& p) {
   constexpr int kFolds = (C + 1) / 2;
   for (int64_t r = 0; r < p.rows; ++r) {
-    if (r % kRowsAtOnce == 0) p.ahead->fetch(kRowsAtOnce * kLinesPerRow);
+    if (r % kRowsAtOnce == 0) p.prefetch->fetch(kRowsAtOnce * kLinesPerRow);
     int64_t at = p.lists.starts[r];
     const int64_t end = p.lists.starts[r + 1];
     if (at == end && p.add) continue;

@@ -52,7 +52,7 @@ struct ListProduct {
   float* out;
   int64_t out_stride;
   bool add;
-  Ahead* ahead;
+  PrefetchQueue* prefetch;
 };
 
 struct SparsePairKernels {

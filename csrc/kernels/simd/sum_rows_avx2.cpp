@@ -38,7 +38,9 @@ struct Lanes {
   PYG_BATCHGNN_INLINE V multiply_add(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
   PYG_BATCHGNN_INLINE V relu(V a) { return _mm256_max_ps(zero(), a); }  // in this order a NaN stays one
   // v where z is not negative or zero, else 0.
-  PYG_BATCHGNN_INLINE V gated(V z, V v) { return _mm256_andnot_ps(_mm256_cmp_ps(z, zero(), _CMP_LE_OQ), v); }
+  PYG_BATCHGNN_INLINE V relu_backward(V z, V v) {
+    return _mm256_andnot_ps(_mm256_cmp_ps(z, zero(), _CMP_LE_OQ), v);
+  }
 
   template <class In>
   PYG_BATCHGNN_INLINE V load(const In* at) {

@@ -37,7 +37,7 @@ struct Lanes {
   PYG_BATCHGNN_INLINE V multiply_add(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
   PYG_BATCHGNN_INLINE V relu(V a) { return _mm512_max_ps(zero(), a); }  // in this order a NaN stays one
   // v where z is not negative or zero, else 0.
-  PYG_BATCHGNN_INLINE V gated(V z, V v) {
+  PYG_BATCHGNN_INLINE V relu_backward(V z, V v) {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(z, zero(), _CMP_NLE_UQ), v);
   }
 

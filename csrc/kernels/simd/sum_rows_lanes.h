@@ -7,7 +7,7 @@
 //
 // Lanes: V, kWidth, kVectors; zero, load<In>(at), load_part<In>(at, count), store<Out>(at, v),
 // store_part<Out>(at, count, v), stream<Out>(at, v), broadcast(a), subtract(a, b), multiply(a, b),
-// multiply_add(a, b, c), relu(a), gated(z, v).
+// multiply_add(a, b, c), relu(a), relu_backward(z, v).
 
 constexpr int64_t kLine = 64;
 
@@ -132,7 +132,7 @@ class Tally {
   __attribute__((always_inline)) void add_to(int v, V x, const Affine<float>& by, V grad) {
     const V d = Lanes::subtract(x, Lanes::load(by.center));
     const V z = Lanes::multiply_add(d, Lanes::load(by.scale), Lanes::load(by.shift));
-    const V g = Lanes::gated(z, grad);
+    const V g = Lanes::relu_backward(z, grad);
     float *const sum = sum_ + v * Lanes::kWidth, *const product = product_ + v * Lanes::kWidth;
     Lanes::store(sum, Lanes::multiply_add(g, Lanes::broadcast(1.0f), Lanes::load(sum)));
     Lanes::store(product, Lanes::multiply_add(g, d, Lanes::load(product)));

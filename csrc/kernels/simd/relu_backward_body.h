@@ -37,9 +37,11 @@ struct WaitingDots {
 // C vectors of kRows rows of the gradient, which meet one column's sums and weights in registers. A single
 // row's dot product has no second one beside it: `nobody` takes that.
 template <class T, int C, int kRows>
-PYG_BATCHGNN_INLINE void gated_rows(const GatedProducts<T>& p, const int64_t (&rows)[kRows], int64_t first,
-                                    int64_t column, const typename Lanes<T>::Vector* weight,
-                                    typename Lanes<T>::Vector* sum, WaitingDots<T>& waiting, T* nobody) {
+PYG_BATCHGNN_INLINE void relu_backward_rows(const ReluBackwardProducts<T>& p, const int64_t (&rows)[kRows],
+                                            int64_t first, int64_t column,
+                                            const typename Lanes<T>::Vector* weight,
+                                            typename Lanes<T>::Vector* sum, WaitingDots<T>& waiting,
+                                            T* nobody) {
   using L = Lanes<T>;
   const T* grad[kRows];
   typename L::Vector input[kRows], dot[kRows];
@@ -67,13 +69,13 @@ PYG_BATCHGNN_INLINE void gated_rows(const GatedProducts<T>& p, const int64_t (&r
 
 // Rows go by two by two: that hides the additions' latency.
 template <class T, int C>
-void gated_columns(const GatedProducts<T>& p, int64_t first) {
+void relu_backward_columns(const ReluBackwardProducts<T>& p, int64_t first) {
   using L = Lanes<T>;
   T nobody[2] = {};
   WaitingDots<T> waiting{L::zero(), L::zero(), nobody, nobody + 1};
   for (int64_t column = 0; column < p.columns; ++column) {
     uint64_t word = p.words[column];
-    p.ahead->fetch(kLinesPerColumn);
+    p.prefetch->fetch(kLinesPerColumn);
     if (first == 0) std::fill_n(p.dots + column * kWordBits, kWordBits, T{0});
     if (word == 0) continue;
     const T* const from = p.weight + column * p.weight_stride + first;
@@ -90,11 +92,12 @@ void gated_columns(const GatedProducts<T>& p, int64_t first) {
     while ((word & (word - 1)) != 0) {
       const int64_t one = std::countr_zero(word);
       word &= word - 1;
-      gated_rows<T, C, 2>(p, {one, std::countr_zero(word)}, first, column, weight, sum, waiting, nobody);
+      relu_backward_rows<T, C, 2>(p, {one, std::countr_zero(word)}, first, column, weight, sum, waiting,
+                                  nobody);
       word &= word - 1;
     }
     if (word != 0)
-      gated_rows<T, C, 1>(p, {std::countr_zero(word)}, first, column, weight, sum, waiting, nobody);
+      relu_backward_rows<T, C, 1>(p, {std::countr_zero(word)}, first, column, weight, sum, waiting, nobody);
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) L::store(to + c * L::kWidth, sum[c]);
   }
@@ -102,16 +105,18 @@ void gated_columns(const GatedProducts<T>& p, int64_t first) {
 }
 
 template <class T, int... C>
-constexpr auto gated_table(std::integer_sequence<int, C...>) {
-  return std::array<void (*)(const GatedProducts<T>&, int64_t), sizeof...(C)>{&gated_columns<T, C + 1>...};
+constexpr auto relu_backward_table(std::integer_sequence<int, C...>) {
+  return std::array<void (*)(const ReluBackwardProducts<T>&, int64_t), sizeof...(C)>{
+      &relu_backward_columns<T, C + 1>...};
 }
 
 // Cut so that as many registers as there are hold the sums and weights of a piece.
 template <class T>
-void gated(const GatedProducts<T>& p) {
+void relu_backward(const ReluBackwardProducts<T>& p) {
   using L = Lanes<T>;
-  static constexpr auto kTable = gated_table<T>(std::make_integer_sequence<int, L::kGatedVectors>{});
-  const int64_t pieces = (p.vectors + L::kGatedVectors - 1) / L::kGatedVectors;
+  static constexpr auto kTable =
+      relu_backward_table<T>(std::make_integer_sequence<int, L::kReluBackwardVectors>{});
+  const int64_t pieces = (p.vectors + L::kReluBackwardVectors - 1) / L::kReluBackwardVectors;
   if (pieces == 0) std::fill_n(p.dots, p.columns * kWordBits, T{0});
   for (int64_t piece = 0; piece < pieces; ++piece) {
     const int64_t begin = p.vectors * piece / pieces, end = p.vectors * (piece + 1) / pieces;

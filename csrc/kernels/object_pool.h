@@ -9,19 +9,19 @@ namespace pyg_batchgnn {
 
 // As many objects exist as were ever in use at the same time. Thread-safe.
 template <class T>
-class Kept {
+class ObjectPool {
  public:
   // Lends an object for the lifetime of the loan.
   class Loan {
    public:
-    Loan(Kept& owner, std::unique_ptr<T> object) : owner_(owner), object_(std::move(object)) {}
+    Loan(ObjectPool& owner, std::unique_ptr<T> object) : owner_(owner), object_(std::move(object)) {}
     Loan(const Loan&) = delete;
     Loan& operator=(const Loan&) = delete;
     ~Loan() { owner_.give(std::move(object_)); }
     T& operator*() const { return *object_; }
 
    private:
-    Kept& owner_;
+    ObjectPool& owner_;
     std::unique_ptr<T> object_;
   };
 

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include "kernels/bfloat16.h"
 #include "kernels/element.h"
-#include "kernels/nn/bfloat16.h"
-#include "kernels/nn/half.h"
+#include "kernels/half.h"
 
 namespace pyg_batchgnn {
 

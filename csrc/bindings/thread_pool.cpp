@@ -45,8 +45,8 @@ bool is_forked() {
 const struct Offer {
   Offer() {
     if (is_forked()) return;
-    offer_team(&run_on_torch);
-    pthread_atfork(nullptr, nullptr, [] { offer_team(nullptr); });
+    offer_thread_pool(&run_on_torch);
+    pthread_atfork(nullptr, nullptr, [] { offer_thread_pool(nullptr); });
   }
 } kOffer;
 
