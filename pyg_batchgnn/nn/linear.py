@@ -23,16 +23,18 @@ class Linear(torch.nn.Linear):
                 f"the input has {input.size(-1)} columns (shape {list(input.shape)}), the layer takes "
                 f"{self.in_features}"
             )
-        return self._product(input, gated=False)
+        return self._product(input, after_relu=False)
 
-    def behind_relu(self, input: Tensor) -> Tensor:
+    def after_relu(self, input: Tensor) -> Tensor:
         """``self(input)`` for the result of a ReLU: gradients that the ReLU would drop are left out."""
-        result: Tensor = self(input) if is_watched(self) else self._product(input, gated=True)
+        result: Tensor = self(input) if is_watched(self) else self._product(input, after_relu=True)
         return result
 
-    def _product(self, input: Tensor, gated: bool) -> Tensor:
+    def _product(self, input: Tensor, after_relu: bool) -> Tensor:
         rows = input.reshape(-1, self.in_features)
-        y = ops.linear([rows], [self.weight], self.bias, num_rows=input[..., :1].numel(), gated=gated)
+        y = ops.linear(
+            [rows], [self.weight], self.bias, num_rows=input[..., :1].numel(), after_relu=after_relu
+        )
         return y.view(*input.shape[:-1], self.out_features)
 
 

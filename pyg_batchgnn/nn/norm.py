@@ -79,16 +79,16 @@ class BatchNorm(torch.nn.BatchNorm1d):
         linear: Linear,
         input: Tensor,
         *,
-        behind_relu: bool = False,
+        after_relu: bool = False,
         hidden: ops.Hidden | None = None,
     ) -> Tensor:
         """``self(linear(input))``, in fewer passes (`ops.linear_norm`) where many rows give the statistics.
 
-        With ``behind_relu`` the input is the result of a ReLU, as in `Linear.behind_relu`; ``hidden`` is what
+        With ``after_relu`` the input is the result of a ReLU, as in `Linear.after_relu`; ``hidden`` is what
         `hidden_of_product` said of it.
         """
         if not self.takes_product(linear, input):
-            out: Tensor = self(linear.behind_relu(input) if behind_relu else linear(input))
+            out: Tensor = self(linear.after_relu(input) if after_relu else linear(input))
             return out
         out, mean, variance = ops.linear_norm(
             input,
@@ -98,7 +98,7 @@ class BatchNorm(torch.nn.BatchNorm1d):
             self.bias,
             eps=self.eps,
             relu=self.relu,
-            gated=behind_relu,
+            after_relu=after_relu,
             hidden=hidden,
         )
         self.track(mean, variance, input.size(0))
@@ -154,14 +154,14 @@ class NormOnRead:
         linear: Linear,
         input: Tensor,
         *,
-        behind_relu: bool = False,
+        after_relu: bool = False,
         hidden: ops.Hidden | None = None,
     ) -> Tensor | NormedRows:
         """As `BatchNorm.of_product`; its result where values are better written."""
         norm = self.norm
         float32 = ops.compute_dtype(linear.weight) is torch.float32
         if not (norm.relu and float32 and norm.takes_product(linear, input)):
-            return norm.of_product(linear, input, behind_relu=behind_relu, hidden=hidden)
+            return norm.of_product(linear, input, after_relu=after_relu, hidden=hidden)
         product, columns, mean, variance, sums = ops.linear_norm_on_read(
             input,
             linear.weight,
@@ -169,7 +169,7 @@ class NormOnRead:
             norm.weight,
             norm.bias,
             eps=norm.eps,
-            gated=behind_relu,
+            after_relu=after_relu,
             hidden=hidden,
         )
         norm.track(mean, variance, input.size(0))

@@ -42,7 +42,7 @@ def linear(
     key: int = 0,
     node: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
-    gated: bool = False,
+    after_relu: bool = False,
     threads: int | None = None,
 ) -> Tensor:
     """``dropout(relu(sum(x @ w.t() for x, w in zip(inputs, weights)) + bias))`` in one pass.
@@ -65,8 +65,8 @@ def linear(
         key: of dropout (`dropout_key`).
         node: [num_rows] int64 ids that dropout is keyed by; the row's number where None.
         out_dtype: float32, bfloat16 or float64; `compute_dtype` of the weights where None.
-        gated: the inputs are results of a ReLU, whose own gradient is zero where they are: the gradient of an
-            element that is zero may then be given as zero, which is less work.
+        after_relu: the inputs are results of a ReLU. The ReLU passes on no gradient where its result is
+            zero. The gradient of such an element may then be returned as zero, which is less work.
         threads: at most so many; torch's own number where None.
 
     Returns:
@@ -99,7 +99,7 @@ def linear(
         return linear_by_torch(checked, rows, weights, bias, *arguments, threads)
     own = [weight.contiguous() for weight in weights]
     y, _ = kernels.linear(
-        checked, rows, own, None if bias is None else bias.contiguous(), *arguments, gated, threads
+        checked, rows, own, None if bias is None else bias.contiguous(), *arguments, after_relu, threads
     )
     return y
 
@@ -192,7 +192,7 @@ def _fake_grads(
     weights: list[Tensor],
     _center: Tensor | None,
     _groups: int,
-    _gated: bool,
+    _after_relu: bool,
     need_input: list[bool],
     need_weight: bool,
     need_bias: bool,
@@ -206,13 +206,13 @@ def _fake_grads(
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    tables, rows, weights, _, _, groups, _, _, drop, _, _, gated, threads = inputs
+    tables, rows, weights, _, _, groups, _, _, drop, _, _, after_relu, threads = inputs
     mask = output[1]
     ctx.mark_non_differentiable(mask)
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(mask, *tables, *weights, *(row for row in rows if row is not None))
     ctx.placed = [row is not None for row in rows]
-    ctx.groups, ctx.gated, ctx.threads = groups, gated, threads
+    ctx.groups, ctx.after_relu, ctx.threads = groups, after_relu, threads
     ctx.scale = dropout_scale(drop) if drop > 0 else 1.0
 
 
@@ -236,7 +236,7 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
         weights,
         None,
         ctx.groups,
-        ctx.gated,
+        ctx.after_relu,
         need_input,
         any(need_weight),
         bool(need_bias),

@@ -25,7 +25,7 @@ def linear_norm(
     *,
     eps: float = 1e-5,
     relu: bool = False,
-    gated: bool = False,
+    after_relu: bool = False,
     hidden: Hidden | None = None,
     out_dtype: torch.dtype | None = None,
     threads: int | None = None,
@@ -44,7 +44,7 @@ def linear_norm(
         shift: [O], its bias; zeros where None.
         eps: added to the variance.
         relu: whether negative results become zero.
-        gated: x is the result of a ReLU, see `linear`.
+        after_relu: x is the result of a ReLU, see `linear`.
         hidden: of `linear_norm_hidden`, where x is what that returned and nobody else reads it.
         out_dtype: float32, bfloat16 or float64; `compute_dtype` of the weight where None.
         threads: at most so many; torch's own number where None.
@@ -59,14 +59,14 @@ def linear_norm(
     dtype = out_dtype or compute_dtype(weight)
     _check(x, weight, dtype)
     _check_columns(weight, bias, scale, shift)
-    known = _known(hidden, x, gated, dtype)
+    known = _known(hidden, x, after_relu, dtype)
     rows = _rows(x)
     count = threads or torch.get_num_threads()
     if _folds(x, weight):
         y, mean, variance, _ = FoldedNorm.apply(rows, weight, bias, scale, shift, eps, relu, dtype, count)
     else:
         y, mean, variance = NormedLinear.apply(
-            rows, weight, bias, scale, shift, eps, relu, gated, dtype, count, known
+            rows, weight, bias, scale, shift, eps, relu, after_relu, dtype, count, known
         )
     return y, mean, variance
 
@@ -81,9 +81,11 @@ def linear_norm_hidden(
     eps: float = 1e-5,
     threads: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Hidden | None]:
-    """`linear_norm` with a ReLU, for a result that one product alone will read: a gated `linear_norm` or
-    `linear_norm_on_read`, told so by the last of what is returned. It makes the gradients of this layer with
-    its own, and that of the result is never written: nobody else may ask for it. A backward pass to which
+    """Computes `linear_norm` with a ReLU, for a result that only one product reads.
+
+    That product is `linear_norm` or `linear_norm_on_read` with ``after_relu`` and with the last value
+    returned here as ``hidden``. It computes the gradients of this layer together with its own. The
+    gradient of the result is never written, so nothing else may ask for it. A backward pass to which
     another reader of the result or a hook on it has contributed raises RuntimeError.
 
     The last is None where that is not done: where x takes a gradient or has more than half as many columns as
@@ -128,7 +130,7 @@ def linear_norm_on_read(
     shift: Tensor | None = None,
     *,
     eps: float = 1e-5,
-    gated: bool = False,
+    after_relu: bool = False,
     hidden: Hidden | None = None,
     threads: int | None = None,
 ) -> NormedOnReadResult:
@@ -136,10 +138,10 @@ def linear_norm_on_read(
     them where it reads them. Arguments and gradients are those of `linear_norm`."""
     _check(x, weight, torch.float32)
     _check_columns(weight, bias, scale, shift)
-    known = _known(hidden, x, gated, torch.float32)
+    known = _known(hidden, x, after_relu, torch.float32)
     rows, count, sums = _rows(x), threads or torch.get_num_threads(), GradientSums()
     product, mean, variance = NormedLinear.apply(
-        rows, weight, bias, scale, shift, eps, True, gated, torch.float32, count, known, sums
+        rows, weight, bias, scale, shift, eps, True, after_relu, torch.float32, count, known, sums
     )
     columns = kernels.batch_norm_columns(_detached(scale), _detached(shift), mean, variance, eps)
     return NormedOnReadResult(product, columns, mean, variance, sums)
@@ -150,14 +152,14 @@ def _folds(x: Tensor, weight: Tensor) -> bool:
     return not x.requires_grad and 2 * weight.size(1) <= weight.size(0)
 
 
-def _known(hidden: Hidden | None, x: Tensor, gated: bool, dtype: torch.dtype) -> Hidden | None:
+def _known(hidden: Hidden | None, x: Tensor, after_relu: bool, dtype: torch.dtype) -> Hidden | None:
     """How x was made, where the gradients of that can be made here: pairs of bfloat16 do not know how."""
     if hidden is None:
         return None
-    if not gated or hidden.x.size(0) != x.size(0):
+    if not after_relu or hidden.x.size(0) != x.size(0):
         raise ValueError(
-            f"hidden goes with gated=True and the {hidden.x.size(0)} rows that came with it, "
-            f"got gated={gated} and {x.size(0)} rows"
+            f"hidden goes with after_relu=True and the {hidden.x.size(0)} rows that came with it, "
+            f"got after_relu={after_relu} and {x.size(0)} rows"
         )
     return None if dtype is torch.bfloat16 else hidden
 

@@ -33,7 +33,7 @@ class NormedLinear(torch.autograd.Function):
         shift: Tensor | None,
         eps: float,
         relu: bool,
-        gated: bool,
+        after_relu: bool,
         dtype: torch.dtype,
         threads: int,
         hidden: Hidden | None = None,
@@ -41,7 +41,7 @@ class NormedLinear(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         own = weight.contiguous()
         if sums is None:
-            product, *statistics = _product(x, own, bias, dtype, gated, threads)
+            product, *statistics = _product(x, own, bias, dtype, after_relu, threads)
             y, mean, variance = kernels.batch_norm(product, scale, shift, *statistics, eps, relu, threads)
         else:
             y, mean, variance = kernels.linear_moments(x, own, bias, dtype, threads)
@@ -50,7 +50,7 @@ class NormedLinear(torch.autograd.Function):
         ctx.save_for_backward(x, own, product, scale, shift, mean, variance, *before)
         ctx.hidden = None if hidden is None else hidden.gradient
         ctx.bias = None if bias is None else bias.dtype
-        ctx.eps, ctx.relu, ctx.gated, ctx.threads, ctx.sums = eps, relu, gated, threads, sums
+        ctx.eps, ctx.relu, ctx.after_relu, ctx.threads, ctx.sums = eps, relu, after_relu, threads, sums
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(mean, variance)
         return y, mean, variance
@@ -77,7 +77,7 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         d_x = ctx.hidden.leave(x, *d_before)
     else:
         d_x, d_weight = kernels.linear_grads_normed(
-            grad, product, columns, ctx.relu, x, weight, ctx.gated, need_input, ctx.threads
+            grad, product, columns, ctx.relu, x, weight, ctx.after_relu, need_input, ctx.threads
         )
     return (
         d_x if need_input else None,
@@ -89,14 +89,14 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _product(
-    x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, gated: bool, threads: int
+    x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, after_relu: bool, threads: int
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The product with its columns' mean and variance, which are left to be taken where it is rounded."""
     if dtype is not torch.bfloat16:
         product, mean, variance = kernels.linear_moments(x, weight, bias, dtype, threads)
         return product, mean, variance
     product, _ = kernels.linear(
-        [x], [None], [weight], bias, x.size(0), 1, dtype, False, 0.0, 0, None, gated, threads
+        [x], [None], [weight], bias, x.size(0), 1, dtype, False, 0.0, 0, None, after_relu, threads
     )
     return product, None, None
 
@@ -131,7 +131,7 @@ def _fake_grads(
     _relu: bool,
     x: Tensor,
     weight: Tensor,
-    _gated: bool,
+    _after_relu: bool,
     need_input: bool,
     _threads: int,
 ) -> tuple[Tensor, Tensor]:

@@ -138,9 +138,9 @@ def test_behind_a_relu_gradients_of_zeros_are_left_out() -> None:
     x, parameters, grad = example(500, 20, 30, torch.float32)
     x = x.relu().requires_grad_()
     *same, d_x = results(x, parameters, grad, relu=True)
-    *found, gated = results(x, parameters, grad, relu=True, gated=True)
+    *found, after_relu = results(x, parameters, grad, relu=True, after_relu=True)
     assert all(torch.equal(a, b) for a, b in zip(same, found, strict=True))
-    assert not gated[x == 0].any() and error(gated, (d_x * (x != 0)).double()) < 1e-6
+    assert not after_relu[x == 0].any() and error(after_relu, (d_x * (x != 0)).double()) < 1e-6
 
 
 def test_parameters_may_be_missing_and_rows_strided() -> None:

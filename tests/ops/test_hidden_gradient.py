@@ -47,7 +47,7 @@ class Case:
             between,
             last,
             last_bias,
-            gated=True,
+            after_relu=True,
             hidden=hidden if fused else None,
             threads=threads,
             **options,
@@ -121,11 +121,11 @@ def test_gradients_that_would_be_lost_are_errors(change: str) -> None:
     case = Case(200, 10, 32, 24, torch.float32)
     weight, last = case.weight.clone().requires_grad_(), case.last.clone().requires_grad_()
     between, _, _, hidden = ops.linear_norm_hidden(case.x, weight)
-    y, _, _ = ops.linear_norm(between, last, relu=True, gated=True, hidden=hidden)
+    y, _, _ = ops.linear_norm(between, last, relu=True, after_relu=True, hidden=hidden)
     if change == "hook":
         between.register_hook(lambda grad: grad * 3)
     elif change == "two products":
-        y = y + ops.linear_norm(between, last, gated=True, hidden=hidden)[0]
+        y = y + ops.linear_norm(between, last, after_relu=True, hidden=hidden)[0]
     else:
         torch.autograd.grad(y, [last], case.grad, retain_graph=True)
         y = between[:, :24] * 1
@@ -137,7 +137,7 @@ def test_a_reader_that_was_not_told_gets_its_gradient() -> None:
     case = Case(500, 20, 64, 48, torch.float32)
     weight = case.weight.clone().requires_grad_()
     between, _, _, hidden = ops.linear_norm_hidden(case.x, weight)
-    ops.linear_norm(between, case.last, gated=True, hidden=hidden)
+    ops.linear_norm(between, case.last, after_relu=True, hidden=hidden)
     (found,) = torch.autograd.grad(between.square().sum(), weight)
     (wanted,) = torch.autograd.grad(ops.linear_norm(case.x, weight, relu=True)[0].square().sum(), weight)
     assert torch.equal(found, wanted)
@@ -147,7 +147,7 @@ def test_no_outputs_leave_zeros() -> None:
     case = Case(300, 8, 32, 1, torch.float32)
     weight, none = case.weight.clone().requires_grad_(), torch.zeros(0, 32, requires_grad=True)
     between, _, _, hidden = ops.linear_norm_hidden(case.x, weight)
-    y, _, _ = ops.linear_norm(between, none, relu=True, gated=True, hidden=hidden)
+    y, _, _ = ops.linear_norm(between, none, relu=True, after_relu=True, hidden=hidden)
     (found,) = torch.autograd.grad(y.sum(), weight)
     assert not bool(found.any())
 
@@ -156,7 +156,7 @@ def test_a_graph_may_be_gone_through_twice_and_in_part() -> None:
     case = Case(200, 10, 32, 24, torch.float32)
     weight, last = case.weight.clone().requires_grad_(), case.last.clone().requires_grad_()
     between, _, _, hidden = ops.linear_norm_hidden(case.x, weight)
-    y, _, _ = ops.linear_norm(between, last, relu=True, gated=True, hidden=hidden)
+    y, _, _ = ops.linear_norm(between, last, relu=True, after_relu=True, hidden=hidden)
     (alone,) = torch.autograd.grad(y, [last], case.grad, retain_graph=True)
     one = torch.autograd.grad(y, [weight, last], case.grad, retain_graph=True)
     two = torch.autograd.grad(y, [weight, last], case.grad)
@@ -177,7 +177,7 @@ def test_a_product_in_bfloat16_leaves_the_gradient_to_the_layer_before() -> None
     for fused in (True, False):
         weight = case.weight.clone().requires_grad_()
         between, _, _, hidden = ops.linear_norm_hidden(case.x, weight)
-        options = {"relu": True, "gated": True, "hidden": hidden if fused else None}
+        options = {"relu": True, "after_relu": True, "hidden": hidden if fused else None}
         y, _, _ = ops.linear_norm(between, case.last.bfloat16(), **options)
         found.append(torch.autograd.grad(y, weight, case.grad.bfloat16())[0])
     assert torch.equal(*found) and bool(found[0].any())
@@ -186,10 +186,10 @@ def test_a_product_in_bfloat16_leaves_the_gradient_to_the_layer_before() -> None
 def test_other_rows_and_products_that_are_not_gated_are_refused() -> None:
     case = Case(50, 10, 32, 24, torch.float32)
     between, _, _, hidden = ops.linear_norm_hidden(case.x, case.weight.requires_grad_())
-    with pytest.raises(ValueError, match="got gated=False"):
+    with pytest.raises(ValueError, match="got after_relu=False"):
         ops.linear_norm(between, case.last, hidden=hidden)
-    with pytest.raises(ValueError, match="gated=True and 49 rows"):
-        ops.linear_norm_on_read(between[:49], case.last, gated=True, hidden=hidden)
+    with pytest.raises(ValueError, match="after_relu=True and 49 rows"):
+        ops.linear_norm_on_read(between[:49], case.last, after_relu=True, hidden=hidden)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

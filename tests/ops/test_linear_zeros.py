@@ -187,15 +187,15 @@ def test_gradients_of_zeros_may_be_left_out(case: Zeros, dtype: torch.dtype) -> 
     """Behind a ReLU: those of other elements are the same, and so is all that the ReLU lets through."""
     inputs, weights = make_inputs(case, dtype)
     y, (d_input,), d_weights = run(inputs, weights, case.groups)
-    gated_y, (gated,), gated_weights = run(inputs, weights, case.groups, gated=True, threads=3)
+    gated_y, (after_relu,), gated_weights = run(inputs, weights, case.groups, after_relu=True, threads=3)
     assert torch.equal(y, gated_y)
     assert all(torch.equal(a, b) for a, b in zip(d_weights, gated_weights, strict=True))
     passed = inputs[0] != 0
-    assert distance(gated * passed, d_input * passed) < TOLERANCE[dtype]
+    assert distance(after_relu * passed, d_input * passed) < TOLERANCE[dtype]
 
 
 def test_gradients_of_zeros_are_left_out() -> None:
     x = torch.randn(300, 100).relu().requires_grad_()
-    y = ops.linear([x], [torch.randn(70, 100, requires_grad=True)], gated=True)
+    y = ops.linear([x], [torch.randn(70, 100, requires_grad=True)], after_relu=True)
     (d_x,) = torch.autograd.grad(y.sum(), x)
     assert torch.equal(d_x != 0, x != 0)

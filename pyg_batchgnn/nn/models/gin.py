@@ -28,9 +28,9 @@ class _Perceptron(torch.nn.Sequential):
         first, norm, _, last = self
         assert isinstance(first, Linear) and isinstance(norm, BatchNorm) and isinstance(last, Linear)
         if after is None:
-            return last.behind_relu(norm.of_product(first, input))
+            return last.after_relu(norm.of_product(first, input))
         rows, hidden = norm.hidden_of_product(first, input)
-        return after.of_product(last, rows, behind_relu=True, hidden=hidden)
+        return after.of_product(last, rows, after_relu=True, hidden=hidden)
 
 
 class GIN(NativeModel):
