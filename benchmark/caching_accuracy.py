@@ -61,8 +61,7 @@ def accuracies(dataset: str, task: Task, model: str, seed: int) -> dict[str, flo
     """Test accuracy in every way."""
     from rich.console import Console
 
-    from pyg_batchgnn.train.config_json import assign
-    from pyg_batchgnn.train.presets import preset
+    from pyg_batchgnn.train.config import assign, preset
     from pyg_batchgnn.train.run import start_run
 
     plain = assign(preset("batchgnn"), settings(dataset, task, model, seed, cached=False))

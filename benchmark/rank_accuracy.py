@@ -88,8 +88,7 @@ def worker(order: dict[str, Any]) -> None:
     """Train the seeds that are missing; every rank runs this."""
     from rich.console import Console
 
-    from pyg_batchgnn.train.config_json import assign
-    from pyg_batchgnn.train.presets import preset
+    from pyg_batchgnn.train.config import assign, preset
     from pyg_batchgnn.train.run import start_run
 
     task = Task(**{**order["task"], "fanout": tuple(order["task"]["fanout"])})

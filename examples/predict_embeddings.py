@@ -15,9 +15,8 @@ import numpy as np
 from rich.console import Console
 
 from pyg_batchgnn.data import default_dataset
-from pyg_batchgnn.train.config_json import assign
+from pyg_batchgnn.train.config import assign, preset
 from pyg_batchgnn.train.predict import PredictRequest, predict_nodes
-from pyg_batchgnn.train.presets import preset
 from pyg_batchgnn.train.run import start_run
 
 SETTINGS = [

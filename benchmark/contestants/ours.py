@@ -114,7 +114,7 @@ def _model(module: Any, options: Options, **gin: bool) -> torch.nn.Module:
 
 def training(options: Options) -> Job:
     """PyG's convolutions on prefixes: loader, forward, backward, Adam."""
-    from pyg_batchgnn.train import models
+    from pyg_batchgnn.train.model import pyg_layers as models
 
     batches = loader(options)
     torch.manual_seed(options.seed)

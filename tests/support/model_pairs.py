@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import Minibatch, nn
-from pyg_batchgnn.train import models as pyg
+from pyg_batchgnn.train.model import pyg_layers as pyg
 from tests.support.layer_cases import FEATURES, batch_cases, sampled, table
 
 HIDDEN, CLASSES = 16, 5

@@ -17,8 +17,7 @@ from typing import Any
 from unittest import mock
 
 from pyg_batchgnn.__main__ import main
-from pyg_batchgnn.train import trainer
-from pyg_batchgnn.train.steps import train_step
+from pyg_batchgnn.train.loop import train_step, trainer
 
 
 def run(signal_name: str, at: int, rank: int) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.cli import main
 from pyg_batchgnn.train.config import TrainConfig
-from pyg_batchgnn.train.job import Job, build_job
+from pyg_batchgnn.train.loop import Job, build_job
 from pyg_batchgnn.train.ranks import Ranks
 
 PROJECT = Path(__file__).resolve().parents[2]

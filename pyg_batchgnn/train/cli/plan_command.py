@@ -17,10 +17,10 @@ from pyg_batchgnn.data import load_dataset
 from pyg_batchgnn.planner import Choices, Machine, Network, plan
 from pyg_batchgnn.planner.probe import SAMPLES
 from pyg_batchgnn.sample import Replacement
-from pyg_batchgnn.train.aggregates import OF_MODEL
 from pyg_batchgnn.train.cli.options import parse_bytes
 from pyg_batchgnn.train.config import ModelKind
 from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.graph import OF_MODEL
 
 _CLUSTER, _TRAINING, _TRIED = "The cluster", "What is trained", "What is tried"
 

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from pyg_batchgnn.train import config_json
 from pyg_batchgnn.train.cli import options
+from pyg_batchgnn.train.config import DEFAULT_PRESET, PRESETS, preset
+from pyg_batchgnn.train.config import json_values as config_json
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.outcome import Outcome
-from pyg_batchgnn.train.presets import DEFAULT_PRESET, PRESETS, preset
+from pyg_batchgnn.train.loop import Outcome
 from pyg_batchgnn.train.run import resume_run, start_or_resume_run, start_run
 
 _INTERRUPTED = 130

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import Minibatch, nn
-from pyg_batchgnn.train import models as pyg
+from pyg_batchgnn.train.model import pyg_layers as pyg
 from tests.support.layer_cases import relative_error, small_graph, table
 from tests.support.model_pairs import PAIRS, both, cases, step_gradients, with_features
 

@@ -1,0 +1,154 @@
+"""`TrainConfig` to and from plain JSON values, and single fields from text."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyg_batchgnn.train.config.fields import TrainConfig
+from pyg_batchgnn.train.errors import TrainError
+
+T = TypeVar("T")
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A dataclass as nested dicts of JSON values (enums by value, tuples as lists)."""
+
+    def plain(value: Any) -> Any:
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        if isinstance(value, Enum):
+            return value.value
+        return list(value) if isinstance(value, tuple) else value
+
+    result: dict[str, Any] = plain(config)
+    return result
+
+
+def from_dict(values: Mapping[str, Any], base: TrainConfig | None = None) -> TrainConfig:
+    """A configuration from nested dicts; fields that are left out keep the value of `base`.
+
+    Raises:
+        TrainError: a key is unknown or a value has the wrong type (the message names it), or is out of range.
+    """
+    return _merge(base or TrainConfig(), values, "")
+
+
+def read(path: Path) -> TrainConfig:
+    """The configuration written at `path`.
+
+    Raises:
+        TrainError: the file is missing, is not JSON, or does not hold a configuration.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TrainError(f"{path}: no such file; give the config.json of a run folder") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise TrainError(f"{path}: cannot be read as JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise TrainError(f"{path}: holds a {type(values).__name__} where a configuration is an object")
+    try:
+        return from_dict(values)
+    except TrainError as error:
+        raise TrainError(f"{path}: {error}") from None
+
+
+def write(config: TrainConfig, path: Path) -> None:
+    """Write `config` as indented JSON."""
+    path.write_text(json.dumps(to_dict(config), indent=2) + "\n", encoding="utf-8")
+
+
+def flat(config: TrainConfig) -> dict[str, Any]:
+    """JSON values by ``section.field``."""
+    sections = to_dict(config).items()
+    return {f"{section}.{key}": value for section, part in sections for key, value in part.items()}
+
+
+def assign(config: TrainConfig, assignments: list[str]) -> TrainConfig:
+    """`config` with fields set from texts like ``model.hidden=64`` or ``sampling.fanout=10,10``.
+
+    Raises:
+        TrainError: a text has no "=", names no field, or its value does not fit.
+    """
+    nested: dict[str, dict[str, Any]] = {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        section, dot, key = name.strip().partition(".")
+        if not equals or not dot:
+            raise TrainError(f"{text!r} is not of the form section.field=value, as in model.hidden=64")
+        nested.setdefault(section, {})[key] = _json_or_text(value.strip())
+    return from_dict(nested, config)
+
+
+def _json_or_text(value: str) -> Any:
+    for text in (value, f"[{value}]"):
+        with contextlib.suppress(json.JSONDecodeError):
+            return json.loads(text)
+    return None if value.lower() == "none" else value
+
+
+def _merge(base: T, values: Any, where: str) -> T:
+    if not isinstance(values, Mapping):
+        raise TrainError(f"{where.rstrip('.')} must be an object of fields, got {values!r}")
+    hints = typing.get_type_hints(type(base))
+    unknown = [f"{where}{key}" for key in values if key not in hints]
+    if unknown:
+        known = ", ".join(f"{where}{name}" for name in hints)
+        raise TrainError(f"unknown configuration key {', '.join(unknown)}; known: {known}")
+    changes: dict[str, Any] = {}
+    for key, value in values.items():
+        current = getattr(base, key)
+        if dataclasses.is_dataclass(current):
+            changes[key] = _merge(current, value, f"{where}{key}.")
+        else:
+            changes[key] = _convert(value, hints[key], f"{where}{key}")
+    return dataclasses.replace(base, **changes)  # type: ignore[type-var]
+
+
+def _convert(value: Any, hint: Any, where: str) -> Any:
+    """`value` as the type that `hint` says: scalar, enum, tuple of integers, or one of several of these."""
+    is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
+    options = typing.get_args(hint) if is_union else (hint,)
+    for option in options:
+        if option is type(None) and value is None:
+            return None
+        if isinstance(option, type) and issubclass(option, Enum):
+            if value in [member.value for member in option]:
+                return option(value)
+        elif typing.get_origin(option) is typing.Literal:
+            if value in typing.get_args(option):
+                return value
+        elif typing.get_origin(option) is tuple:
+            items = value if isinstance(value, (list, tuple)) else [value]
+            if items and all(_is_int(item) for item in items):
+                return tuple(items)
+        elif (option is int and _is_int(value)) or (option in (bool, str) and type(value) is option):
+            return value
+        elif option is float and (_is_int(value) or isinstance(value, float)):
+            return float(value)
+    raise TrainError(f"{where} must be {' or '.join(map(_name, options))}, got {value!r}")
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _name(option: Any) -> str:
+    if option is type(None):
+        return "none"
+    if isinstance(option, type) and issubclass(option, Enum):
+        return "one of " + ", ".join(str(member.value) for member in option)
+    if typing.get_origin(option) is tuple:
+        return "whole numbers separated by commas"
+    if typing.get_origin(option) is typing.Literal:
+        return " or ".join(map(repr, typing.get_args(option)))
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    return names.get(option, str(option))

@@ -1,0 +1,75 @@
+"""The parts of a run, built from its configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.optim import Adam
+
+from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.loader import MacrobatchNeighborLoader
+from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.graph import (
+    Labels,
+    PartedGraph,
+    RunGraph,
+    WholeGraph,
+    evaluation_loader,
+    training_loader,
+)
+from pyg_batchgnn.train.model import Network, Replica, RunningStatistics, build_network
+from pyg_batchgnn.train.ranks import Ranks
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the trainer works with.
+
+    Attributes:
+        replica: the network as all ranks train it.
+        running: the statistics of its BatchNorm layers.
+        labels: of a minibatch's seeds.
+        notes: lines the user should read before training starts.
+    """
+
+    config: TrainConfig
+    network: Network
+    replica: Replica
+    running: RunningStatistics
+    labels: Labels
+    optimiser: Adam
+    train_loader: MacrobatchNeighborLoader
+    val_loader: MacrobatchNeighborLoader
+    test_loader: MacrobatchNeighborLoader
+    notes: list[str]
+
+
+def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Job:
+    """Network with initial weights of the run's seed, optimiser and loaders; collective.
+
+    Raises:
+        TrainError: the data set lacks features or training nodes, or the loader refuses an option.
+    """
+    if len(dataset.train_idx) == 0:
+        raise TrainError(f"{dataset.name} has no training nodes")
+    graph: RunGraph
+    graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartedGraph.of(dataset, config, ranks)
+    torch.manual_seed(config.run.seed)
+    network = build_network(config, dataset.num_features, dataset.num_classes)
+    settings = config.optimiser
+    parameters = network.model.parameters()
+    train_loader, notes = training_loader(config, graph, dataset.train_idx, ranks.size)
+    return Job(
+        config=config,
+        network=network,
+        replica=Replica(network, ranks),
+        running=RunningStatistics(network.model, ranks),
+        labels=graph.labels,
+        optimiser=Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay),
+        train_loader=train_loader,
+        val_loader=evaluation_loader(config, graph, dataset.val_idx),
+        test_loader=evaluation_loader(config, graph, dataset.test_idx),
+        notes=[*graph.notes, *notes],
+    )

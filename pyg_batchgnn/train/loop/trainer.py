@@ -1,0 +1,214 @@
+"""Epochs, validation, checkpoints: the loop of a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.graph import Fingerprint
+from pyg_batchgnn.train.loop.evaluate import accuracy
+from pyg_batchgnn.train.loop.job import Job
+from pyg_batchgnn.train.loop.observer import Observer, Outcome, RunResult
+from pyg_batchgnn.train.loop.step import train_step
+from pyg_batchgnn.train.loop.stop import AgreedStop, StopRequest
+from pyg_batchgnn.train.measure import LoaderClock, Phase, PhaseClock, Progress, StepFigures, spread_of
+from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.run_folder import (
+    Checkpoint,
+    RankState,
+    RunFolder,
+    append_record,
+    epoch_record,
+    keep_epochs,
+)
+
+
+class Trainer:
+    """Runs a job, leaving metrics and checkpoints in a folder. Every rank has one; the first one writes.
+
+    Args:
+        job: what to train; its model and optimiser change in place.
+        ranks: of the run.
+        folder: where to write.
+        dataset: fingerprint for the checkpoint.
+        stop: looked at between minibatches.
+        observer: told about progress.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        ranks: Ranks,
+        folder: RunFolder,
+        dataset: Fingerprint,
+        stop: StopRequest,
+        observer: Observer,
+    ) -> None:
+        self._job = job
+        self._ranks = ranks
+        self._folder = folder
+        self._dataset = dataset
+        self._stop = AgreedStop(stop, ranks)
+        self._observer = observer
+        self._clock, self._earlier = PhaseClock(), PhaseClock()
+        self._loader_clock = LoaderClock(job.train_loader, ahead=job.config.sampling.prefetch > 0)
+        self._loader_state: dict[str, Any] | None = None
+        self._last_checkpoint = time.perf_counter()
+        self.progress = Progress()
+        self.best: dict[str, Tensor] = {}
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Go on from `checkpoint`.
+
+        Raises:
+            TrainError: it does not fit the job, the data set or the number of ranks.
+        """
+        path = self._folder.checkpoint
+        checkpoint.check_dataset(path, self._dataset)
+        state = checkpoint.state_of(self._ranks.rank, self._ranks.size)
+        checkpoint.restore_model(path, self._job.network.model, checkpoint.model)
+        checkpoint.restore_optimiser(path, self._job.optimiser)
+        self._job.running.restore(state.running)
+        self.progress = replace(checkpoint.progress)
+        self.best = checkpoint.best
+        self._clock, self._earlier = PhaseClock(state.epoch_phases), PhaseClock(state.phases)
+        self._loader_state = state.loader
+        if self._ranks.is_first:
+            keep_epochs(self._folder.metrics, self.progress.epoch)
+
+    def fit(self) -> Outcome:
+        """Train until the configured number of epochs; when asked to stop, save a checkpoint and return."""
+        while self.progress.epoch < self._job.config.run.epochs:
+            begin, before = time.perf_counter(), self.progress.epoch_seconds
+            for loss in self._steps():
+                self.progress.epoch_seconds = before + time.perf_counter() - begin
+                self._observer.step_done(loss)
+                if self._stop.seen:
+                    self.save()
+                    return Outcome.INTERRUPTED
+            self._job.running.average()
+            val_accuracy = self._validate()
+            if self._stop.seen:  # training of the epoch is kept; resuming evaluates again
+                self.save()
+                return Outcome.INTERRUPTED
+            self.progress.epoch_seconds = before + time.perf_counter() - begin
+            self._finish_epoch(val_accuracy)
+        return Outcome.FINISHED
+
+    def test(self) -> RunResult | None:
+        """Test the weights of the best epoch; None when asked to stop meanwhile."""
+        job, progress = self._job, self.progress
+        model = job.network.model
+        clock, last = PhaseClock(self._earlier.to_dict()), _copy(model.state_dict())
+        model.load_state_dict(self.best)
+        with clock.measure(Phase.EVALUATION):
+            test_accuracy = accuracy(job.network, job.test_loader, job.labels, self._ranks, self._stop)
+        model.load_state_dict(last)
+        if self._stop.seen:
+            return None
+        val_accuracy = progress.best_accuracy if progress.best_accuracy >= 0 else None
+        spread = spread_of(clock, self._ranks)
+        return RunResult(
+            progress.best_epoch,
+            val_accuracy,
+            test_accuracy,
+            progress.elapsed_seconds,
+            spread.mean,
+            self._ranks.size,
+            spread.ranges,
+        )
+
+    def save(self) -> None:
+        """Write the checkpoint; every rank takes part."""
+        with self._clock.measure(Phase.CHECKPOINT):
+            checkpoint = self._checkpoint()
+            if self._ranks.is_first:
+                checkpoint.save(self._folder.checkpoint)
+        self._last_checkpoint = time.perf_counter()
+
+    def _steps(self) -> Iterator[float]:
+        """Train on what is left of the epoch's minibatches; yields the mean loss so far after each step."""
+        job, progress, run = self._job, self.progress, self._job.config.run
+        job.network.model.train()
+        left = self._steps_left()
+        self._observer.epoch_begins(progress.epoch + 1, progress.step, progress.step + left)
+        if not left:
+            return
+        for batch in self._loader_clock.timed(iter(job.train_loader)):
+            job.network.begin_step(run.seed, progress.epoch, progress.step, self._ranks.rank)
+            figures = train_step(job, batch, self._clock, progress)
+            self._loader_clock.charge(self._clock)
+            due = self._agree(figures)
+            yield progress.loss / progress.seeds
+            if due:
+                self.save()
+
+    def _agree(self, figures: StepFigures) -> bool:
+        """Add a step of all ranks to the progress, hear who was asked to stop, and whether to save."""
+        late = time.perf_counter() - self._last_checkpoint
+        due = self._ranks.is_first and late >= self._job.config.run.checkpoint_seconds
+        with self._clock.measure(Phase.EXCHANGE):
+            table = self._ranks.table([*figures, self._stop.asked, due])
+        self.progress.add(table[:, :-2])
+        self._stop.hear(table[:, -2])
+        return bool(table[:, -1].any())
+
+    def _steps_left(self) -> int:
+        """Of the epoch; the loader's next iteration makes them."""
+        loader, state, self._loader_state = self._job.train_loader, self._loader_state, None
+        if state is None or not self.progress.step:
+            loader.set_epoch(self.progress.epoch)
+            return loader.steps_left
+        try:
+            loader.load_state_dict(state)
+        except ValueError as error:
+            raise TrainError(f"{self._folder.checkpoint}: does not fit the loader: {error}") from None
+        is_over = loader.upcoming_epoch > self.progress.epoch
+        return 0 if is_over else loader.steps_left
+
+    def _validate(self) -> float | None:
+        job, run, epoch = self._job, self._job.config.run, self.progress.epoch + 1
+        if epoch % run.evaluate_every and epoch != run.epochs:
+            return None
+        with self._clock.measure(Phase.EVALUATION):
+            return accuracy(job.network, job.val_loader, job.labels, self._ranks, self._stop)
+
+    def _finish_epoch(self, val_accuracy: float | None) -> None:
+        progress = self.progress
+        is_best = val_accuracy is not None and val_accuracy > progress.best_accuracy
+        if is_best or progress.best_accuracy < 0:  # without validation nodes the last epoch counts as best
+            progress.best_epoch = progress.epoch + 1
+            progress.best_accuracy = -1.0 if val_accuracy is None else val_accuracy
+            self.best = _copy(self._job.network.model.state_dict())
+        record = epoch_record(progress, val_accuracy, spread_of(self._clock, self._ranks))
+        progress.next_epoch()
+        self._earlier.merge(self._clock)
+        self._clock = PhaseClock()
+        if self._ranks.is_first:
+            append_record(self._folder.metrics, record)
+        self.save()
+        self._observer.epoch_done(record, is_best)
+
+    def _checkpoint(self) -> Checkpoint:
+        job = self._job
+        running = job.running.table()
+        mine = [job.train_loader.state_dict(), self._clock.to_dict(), self._earlier.to_dict()]
+        states = zip(self._ranks.values(mine), running, strict=True)
+        return Checkpoint(
+            config=job.config,
+            dataset=self._dataset.to_dict(),
+            progress=replace(self.progress),
+            model=_copy({**job.network.model.state_dict(), **job.running.averaged(running)}),
+            best=self.best,
+            optimiser=job.optimiser.state_dict(),
+            ranks=[RankState(loader, row, clock, earlier) for (loader, clock, earlier), row in states],
+        )
+
+
+def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in state.items()}

@@ -1,0 +1,70 @@
+"""The network as every rank trains it: a replica whose gradients are those of all ranks' minibatches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from pyg_batchgnn.comm import Header, MessageKind, gradient_hook
+from pyg_batchgnn.train.model.network import Network
+from pyg_batchgnn.train.ranks import Ranks
+
+
+class Replica:
+    """Computes logits so that their backward pass leaves the gradient of the mean over all ranks' seed nodes.
+
+    Each rank takes the mean over its own minibatch as its loss; the communicator weighs it by the number of
+    its seed nodes. With one rank nothing is added to the network.
+
+    Args:
+        network: its parameters are brought to those of rank 0; collective.
+        ranks: of the run.
+    """
+
+    def __init__(self, network: Network, ranks: Ranks) -> None:
+        self._network = network
+        self._seeds = 0
+        self._header = Header(MessageKind.GRADIENTS)
+        self._comm = ranks.training
+        self._forward: nn.Module = _Logits(network)
+        if not ranks.is_alone:
+            self._forward = self._distributed(self._forward)
+
+    def logits(self, batch: Any, epoch: int, step: int) -> Tensor:
+        """[S, classes] float32 of the minibatch's seeds; of an empty minibatch [0, 1], whose sum has a zero
+        gradient for every parameter."""
+        self._seeds = len(self._network.seeds(batch))
+        self._header = Header(MessageKind.GRADIENTS, epoch, step)
+        result: Tensor = self._forward(batch)
+        return result
+
+    def waited(self) -> float:
+        """Seconds so far in exchanges of gradients."""
+        return self._comm.counters.snapshot()[MessageKind.GRADIENTS].seconds
+
+    def _distributed(self, module: nn.Module) -> DistributedDataParallel:
+        with self._comm.guard(MessageKind.CONTROL):
+            wrapped = DistributedDataParallel(
+                module, process_group=self._comm.group, forward_sync_buffers=False
+            )
+        hook = gradient_hook(self._comm, lambda: self._seeds, lambda: self._header)
+        wrapped.register_comm_hook(None, hook)
+        return wrapped
+
+
+class _Logits(nn.Module):
+    """Logits alone, as DistributedDataParallel calls what it wraps."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.model = network.model
+        self._network = network
+
+    def forward(self, batch: Any) -> Tensor:
+        if len(self._network.seeds(batch)):
+            return self._network.outputs(batch).logits
+        nothing = [parameter.flatten()[:0].sum() for parameter in self.parameters()]
+        return torch.stack(nothing).sum().expand(0, 1)

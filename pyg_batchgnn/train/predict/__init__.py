@@ -1,0 +1,5 @@
+"""Predictions and embeddings from the best weights of a run."""
+
+from pyg_batchgnn.train.predict.prediction import PredictRequest, predict_nodes
+
+__all__ = ["PredictRequest", "predict_nodes"]

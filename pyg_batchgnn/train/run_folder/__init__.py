@@ -1,0 +1,24 @@
+"""The files that a run leaves behind: configuration, records, checkpoint and result."""
+
+from pyg_batchgnn.train.run_folder.checkpoint import Checkpoint, RankState
+from pyg_batchgnn.train.run_folder.epoch_records import (
+    EpochRecord,
+    append_record,
+    epoch_record,
+    keep_epochs,
+    read_records,
+)
+from pyg_batchgnn.train.run_folder.folder import RunFolder, replacing, write_json
+
+__all__ = [
+    "Checkpoint",
+    "EpochRecord",
+    "RankState",
+    "RunFolder",
+    "append_record",
+    "epoch_record",
+    "keep_epochs",
+    "read_records",
+    "replacing",
+    "write_json",
+]

@@ -1,0 +1,151 @@
+"""All that a run needs to go on exactly where it was, even in the middle of an epoch."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from pyg_batchgnn.train.config import Schedule, TrainConfig
+from pyg_batchgnn.train.config import json_values as config_json
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.graph import Fingerprint
+from pyg_batchgnn.train.measure import Progress
+from pyg_batchgnn.train.run_folder import tensor_file
+
+_KIND = "pyg_batchgnn checkpoint"
+_VERSION = 2
+
+
+@dataclass(frozen=True)
+class RankState:
+    """What one rank has of its own.
+
+    Attributes:
+        loader: `state_dict` of its training loader.
+        running: its row of `RunningStatistics.table`.
+        epoch_phases, phases: its seconds by phase, of the unfinished epoch and of the finished ones.
+    """
+
+    loader: dict[str, Any]
+    running: Tensor
+    epoch_phases: dict[str, float]
+    phases: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The contents of a checkpoint file.
+
+    Attributes:
+        config: of the run.
+        dataset: fingerprint, as a dict.
+        progress: how far the run is.
+        model: `state_dict` of the model.
+        best: `state_dict` of the model at the best validation epoch.
+        optimiser: `state_dict` of the optimiser.
+        ranks: what each rank has of its own.
+    """
+
+    config: TrainConfig
+    dataset: dict[str, Any]
+    progress: Progress
+    model: dict[str, Tensor]
+    best: dict[str, Tensor]
+    optimiser: dict[str, Any]
+    ranks: list[RankState]
+
+    def save(self, path: Path) -> None:
+        """Replace `path`."""
+        values = {
+            "config": config_json.to_dict(self.config),
+            "dataset": self.dataset,
+            "progress": asdict(self.progress),
+            "model": self.model,
+            "best": self.best,
+            "optimiser": self.optimiser,
+            "ranks": [asdict(state) for state in self.ranks],
+        }
+        tensor_file.save(path, _KIND, _VERSION, values)
+
+    @classmethod
+    def load(cls, path: Path) -> Checkpoint:
+        """What `save` wrote.
+
+        Raises:
+            TrainError: the file is missing, damaged or foreign.
+        """
+        return cls.parse(path, tensor_file.read(path))
+
+    @classmethod
+    def parse(cls, path: Path, data: bytes) -> Checkpoint:
+        """`load`, of a file whose contents were read; `path` is for messages."""
+        values = tensor_file.parse(path, data, _KIND, _VERSION)
+        try:
+            return cls(
+                config=config_json.from_dict(values["config"]),
+                dataset=values["dataset"],
+                progress=Progress(**values["progress"]),
+                model=values["model"],
+                best=values["best"],
+                optimiser=values["optimiser"],
+                ranks=[RankState(**state) for state in values["ranks"]],
+            )
+        except (KeyError, TypeError) as error:
+            raise TrainError(f"{path}: its contents are not those of a checkpoint ({error!r})") from None
+
+    def state_of(self, rank: int, size: int) -> RankState:
+        """What the rank of so many goes on with. Where their number has changed, it is the first rank's place
+        in the epoch; `model` has the average of all ranks' running statistics.
+
+        Raises:
+            TrainError: their number has changed, and a rank's minibatches are of nodes that it owns.
+        """
+        if size == len(self.ranks):
+            return self.ranks[rank]
+        if self.config.ranks.schedule is not Schedule.GLOBAL:
+            raise TrainError(
+                f"the run had {len(self.ranks)} rank(s), this one has {size}: with ranks.schedule=local, "
+                f"where a rank trains the nodes that it owns, a run goes on with as many as it had"
+            )
+        return replace(self.ranks[0], running=self.ranks[0].running[:0])
+
+    def check_dataset(self, path: Path, found: Fingerprint) -> None:
+        """Refuse a data set other than the one trained on.
+
+        Raises:
+            TrainError: a count or the checksum differs; the message says which.
+        """
+        for name, value in found.to_dict().items():
+            if self.dataset.get(name) != value:
+                was = self.dataset.get(name)
+                raise TrainError(f"{path}: was made with another data set: {name} was {was}, here {value}")
+
+    def restore_model(self, path: Path, model: nn.Module, weights: dict[str, Tensor]) -> None:
+        """Load `weights` (``self.model`` or ``self.best``) into `model`.
+
+        Raises:
+            TrainError: names or shapes do not match the configuration's model.
+        """
+        try:
+            model.load_state_dict(weights)
+        except RuntimeError as error:
+            raise TrainError(f"{path}: does not fit the model: {' '.join(str(error).split())}") from None
+
+    def restore_optimiser(self, path: Path, optimiser: Optimizer) -> None:
+        """Load the optimiser's state.
+
+        Raises:
+            TrainError: it belongs to other parameters.
+        """
+        state = {int(index): values for index, values in self.optimiser["state"].items()}
+        groups = self.optimiser["param_groups"]
+        for group in groups:
+            group["betas"] = tuple(group["betas"])
+        try:
+            optimiser.load_state_dict({"state": state, "param_groups": groups})
+        except ValueError as error:
+            raise TrainError(f"{path}: does not fit the optimiser: {error}") from None

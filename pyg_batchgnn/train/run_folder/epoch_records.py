@@ -1,0 +1,102 @@
+"""The record of a run: one JSON object an epoch in ``metrics.jsonl``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.measure import Progress, Spread
+from pyg_batchgnn.train.run_folder.folder import replacing
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """Figures of one epoch.
+
+    Attributes:
+        epoch: counted from 1.
+        loss: mean cross entropy a training node.
+        train_accuracy: of the training minibatches, with dropout, while the weights were changing.
+        val_accuracy: after the epoch; None where it was not evaluated.
+        seconds: wall time of training and evaluating this epoch.
+        elapsed_seconds: wall time of the run up to here, interruptions left out.
+        minibatches, nodes, edges: trained on, nodes and edges as sampled.
+        phases: seconds by phase, the mean over ranks.
+        ranks: that trained.
+        phase_ranges: the least and the most seconds of a rank by phase; empty with one rank.
+        imbalance: "edges" and "seconds" of computing of the rank that had most in a step over the mean of all
+            ranks, over all steps; empty with one rank.
+    """
+
+    epoch: int
+    loss: float
+    train_accuracy: float
+    val_accuracy: float | None
+    seconds: float
+    elapsed_seconds: float
+    minibatches: int
+    nodes: int
+    edges: int
+    phases: dict[str, float]
+    ranks: int = 1
+    phase_ranges: dict[str, list[float]] = field(default_factory=dict)
+    imbalance: dict[str, float] = field(default_factory=dict)
+
+
+def epoch_record(progress: Progress, val_accuracy: float | None, spread: Spread) -> EpochRecord:
+    """The record of the epoch that `progress` is at the end of."""
+    return EpochRecord(
+        epoch=progress.epoch + 1,
+        loss=progress.loss / progress.seeds,
+        train_accuracy=progress.correct / progress.seeds,
+        val_accuracy=val_accuracy,
+        seconds=progress.epoch_seconds,
+        elapsed_seconds=progress.elapsed_seconds + progress.epoch_seconds,
+        minibatches=progress.minibatches,
+        nodes=progress.nodes,
+        edges=progress.edges,
+        phases=spread.mean,
+        ranks=spread.ranks,
+        phase_ranges=spread.ranges,
+        imbalance=progress.imbalance(spread.ranks),
+    )
+
+
+def append_record(path: Path, record: EpochRecord) -> None:
+    """Add one line."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(record)) + "\n")
+
+
+def read_records(path: Path) -> list[EpochRecord]:
+    """All records; a last line that was cut off by a crash is left out.
+
+    Raises:
+        TrainError: another line is not a record.
+    """
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    records = []
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            values: dict[str, Any] = json.loads(line)
+            records.append(EpochRecord(**values))
+        except (json.JSONDecodeError, TypeError) as error:
+            if number == len(lines):  # no newline: the write was interrupted
+                break
+            raise TrainError(f"{path}: line {number} is not the record of an epoch: {error}") from None
+    return records
+
+
+def keep_epochs(path: Path, epochs: int) -> list[EpochRecord]:
+    """Drop the records of epochs after `epochs`, which a resumed run is about to repeat; gives the others."""
+    kept = [record for record in read_records(path) if record.epoch <= epochs]
+    with replacing(path) as temporary:
+        temporary.write_text("".join(json.dumps(asdict(r)) + "\n" for r in kept), encoding="utf-8")
+    return kept

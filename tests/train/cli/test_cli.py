@@ -1,0 +1,218 @@
+"""The command line: help that teaches, one line for a mistake, the run folder's contents."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyg_batchgnn.train.cli import main
+from pyg_batchgnn.train.cli.options import FIELDS, parse_bytes
+from pyg_batchgnn.train.config import TrainConfig, to_dict
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.measure import Phase
+from tests.support.training_runs import SMALL, batchgnn, records
+
+
+def test_a_run_leaves_its_folder(
+    graph_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in (1, 2):
+        assert batchgnn("train", graph_folder, *SMALL, "--batch-size", 100, "--epochs", 2) == 0
+        run = tmp_path / "runs" / f"small-sage-{number}"
+        assert {path.name for path in run.iterdir()} == {
+            "config.json",
+            "metrics.jsonl",
+            "checkpoint.safetensors",
+            "result.json",
+            "learning.png",
+            "phases.png",
+        }
+    out = capsys.readouterr().out
+    assert "epoch 2/2  loss" in out
+    assert "test accuracy" in out
+    assert records(tmp_path / "runs" / "small-sage-1") == records(tmp_path / "runs" / "small-sage-2")
+    result = json.loads((run / "result.json").read_text())
+    assert 0.5 < result["test_accuracy"] <= 1.0
+    assert set(result["phases"]) == {phase.value for phase in Phase}
+    assert all(result["phases"][name] > 0 for name in ("sample", "forward", "backward", "evaluation"))
+    assert result["phases"]["fetch"] == 0, "features are read in place, as part of the forward pass"
+    epoch = json.loads((run / "metrics.jsonl").read_text().splitlines()[0])
+    assert sum(epoch["phases"].values()) <= epoch["seconds"], "without prefetching phases do not overlap"
+    config = json.loads((run / "config.json").read_text())
+    assert config["run"]["dataset"] == str(graph_folder)
+    assert config["model"]["num_layers"] == 2
+    assert (config["model"]["layers"], config["run"]["precision"]) == ("native", "float32")
+    assert config["run"]["matrix_product"] in ("native", "torch"), "what was open is decided"
+
+
+def test_a_run_repeats_from_its_configuration(graph_folder: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert batchgnn("train", graph_folder, "--run", first, *SMALL, "--model", "gat", "--epochs", 1) == 0
+    assert batchgnn("train", "--config", first / "config.json", "--run", second) == 0
+    assert records(first) == records(second)
+    assert (first / "config.json").read_text() == (second / "config.json").read_text()
+
+
+def test_a_training_set_smaller_than_a_batch_is_kept(
+    graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert batchgnn("train", graph_folder, "--run", run, *SMALL, "--batch-size", 5000, "--epochs", 1) == 0
+    assert "only 1185 training nodes for minibatches of 5000" in capsys.readouterr().out
+    assert records(run)[0]["minibatches"] == 1
+
+
+def test_the_last_minibatch_is_dropped_or_kept(graph_folder: Path, tmp_path: Path) -> None:
+    for choice, expected in (("drop", 2), ("keep", 3)):
+        run = tmp_path / choice
+        options = [*SMALL, "--batch-size", 500, "--epochs", 1, "--last-batch", choice]
+        assert batchgnn("train", graph_folder, "--run", run, *options) == 0
+        assert records(run)[0]["minibatches"] == expected
+
+
+def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    options = [*SMALL, "--epochs", 3, "--set", "run.evaluate_every=2"]
+    assert batchgnn("train", graph_folder, "--run", run, *options) == 0
+    assert [line["val_accuracy"] is None for line in records(run)] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "no-such-data"], "no-such-data"),
+        (["train", "--preset", "x"], "unknown preset 'x'"),
+        (["train", "--model", "mlp"], "model.kind must be one of sage, gcn, gin, gat, got 'mlp'"),
+        (["train", "--fanout", "ten,five"], "sampling.fanout must be whole numbers"),
+        (["train", "--fanout", "10,5", "--num-layers", "3"], "but the model has 3 layers"),
+        (["train", "--num-layers", "2"], "but the model has 2 layers"),
+        (["train", "--layers", "2"], "native or pyg; for their number use --num-layers 2"),
+        (["train", "--layers", "dgl"], "model.layers must be one of native, pyg, got 'dgl'"),
+        (["train", "--precision", "half"], "run.precision must be one of float32, bfloat16, got 'half'"),
+        (["train", "--precision", "bfloat16", "--layers", "pyg"], "choose model.layers=native"),
+        (["train", "--epochs", "many"], "Invalid value for '--epochs'"),
+        (["train", "--colour", "red"], "No such option: --colour"),
+        (["train", "--set", "model.colour=red"], "unknown configuration key model.colour"),
+        (["train", "--memory-budget", "lots"], "'lots' is not a number of bytes"),
+        (["train", "--config", "missing.json"], "missing.json: no such file"),
+        (["train", "--resume", "missing"], "missing: no such run folder"),
+        (["train", "--resume", "x", "--run", "y"], "drop --config, --run, --preset"),
+        (["train", "generated:nodes=100", "--run", "/proc/none"], "/proc/none"),
+        (["generate", "x", "--nodes", "1"], "generator: nodes is 1"),
+        (["datasets", "no-such-data"], "no-such-data"),
+        (["partition", "cora", "--out", "x", "--policy", "metis"], "'metis' is not one of"),
+        (["partition", "no-such-data", "--out", "x"], "no-such-data"),
+        (["partition", "no-such-data", "--out", "/proc"], "/proc: exists already"),
+        (["partition", "no-such-data", "--out", "x", "--parts", "3000000000"], "'--parts'"),
+        (["train", "generated:nodes=100", "--hidden", "2000000000"], "not enough memory"),
+        (["train", "--partition", "metis 4"], "ranks.partition is 'metis 4': not random, contiguous"),
+        (["predict", "x"], "Missing option '--out'"),
+        (["dance"], "No such command 'dance'"),
+    ],
+)
+def test_mistakes_give_one_line_and_status_2(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYG_BATCHGNN_DEBUG", raising=False)
+    assert batchgnn(*arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("batchgnn: ")
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [], "a mistake leaves nothing behind"
+
+
+def test_the_debug_variable_shows_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYG_BATCHGNN_DEBUG", "1")
+    with pytest.raises(TrainError):
+        main(["train", "--preset", "x"])
+
+
+def test_a_folder_in_use_is_not_overwritten(
+    graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "precious").write_text("data")
+    assert batchgnn("train", graph_folder, "--run", tmp_path, *SMALL) == 2
+    assert "already holds something" in capsys.readouterr().err
+    assert (tmp_path / "precious").read_text() == "data"
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "datasets", "generate", "partition", "verify"])
+def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert batchgnn(command, "--help") == 0
+    out = capsys.readouterr().out
+    assert "Example" in out
+    assert f"batchgnn {command}" in out
+
+
+def test_it_runs_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pyg_batchgnn", "train", "--preset", "x"], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr == "batchgnn: unknown preset 'x'; there are batchgnn, p3, distdglv2\n"
+
+
+def test_options_name_fields() -> None:
+    sections = to_dict(TrainConfig())
+    for name in FIELDS.values():
+        section, key = name.split(".")
+        assert key in sections[section], name
+
+
+def test_generate_verify_describe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "graph"
+    assert batchgnn("generate", folder, "--nodes", 300, "--classes", 3, "--features", 5) == 0
+    assert batchgnn("verify", folder) == 0
+    assert batchgnn("datasets", folder) == 0
+    assert batchgnn("datasets") == 0
+    out = capsys.readouterr().out
+    assert f"batchgnn train {folder}" in out
+    assert "all files are as they were written" in out
+    assert "nodes      300\n" in out
+    assert "\ngenerated\n" in out or out.endswith("generated\n")
+
+
+def test_partition_and_verify(graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = tmp_path / "parts"
+    assert batchgnn("partition", graph_folder, "--parts", 3, "--policy", "ldg", "--out", parts) == 0
+    assert batchgnn("verify", parts) == 0
+    out = capsys.readouterr().out
+    assert "edge cut" in out and "max / mean" in out and "wrote" in out
+    assert "all files are as they were written" in out
+    (parts / "part-00002" / "table.x.npy").write_bytes(b"")
+    assert batchgnn("verify", parts) == 2
+    assert "part-00002/table.x" in capsys.readouterr().err
+    assert batchgnn("partition", graph_folder, "--out", parts) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1000", 1000),
+        ("2GiB", 2 << 30),
+        ("500MB", 500_000_000),
+        ("1.5k", 1500),
+        ("3 MiB", 3 << 20),
+        ("7b", 7),
+    ],
+)
+def test_bytes(text: str, expected: int) -> None:
+    assert parse_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-1", "1 parsec", "1e3"])
+def test_not_bytes(text: str) -> None:
+    with pytest.raises(TrainError, match="not a number of bytes"):
+        parse_bytes(text)

@@ -1,0 +1,174 @@
+"""Configuration: presets hold the papers' settings, mistakes are named, JSON goes there and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyg_batchgnn.sample import Replacement
+from pyg_batchgnn.train.config import (
+    DEFAULT_PRESET,
+    PRESETS,
+    LastBatch,
+    LayerSource,
+    MatrixProduct,
+    ModelConfig,
+    ModelKind,
+    Precision,
+    RunConfig,
+    SamplingConfig,
+    TrainConfig,
+    preset,
+)
+from pyg_batchgnn.train.config import json_values as config_json
+from pyg_batchgnn.train.errors import TrainError
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "hidden", "fanout", "batch_size"),
+    [
+        ("batchgnn", 3, 256, (15, 10, 5), 1024),
+        ("p3", 2, 32, (25, 10), 1000),
+        ("distdglv2", 3, 256, (15, 10, 5), 1000),
+    ],
+)
+def test_presets(name: str, layers: int, hidden: int, fanout: tuple[int, ...], batch_size: int) -> None:
+    config = preset(name)
+    assert (config.model.num_layers, config.model.hidden) == (layers, hidden)
+    assert config.model.layers is LayerSource.NATIVE
+    assert config.run.precision is Precision.FLOAT32
+    assert (config.sampling.fanout, config.sampling.batch_size) == (fanout, batch_size)
+    assert config.sampling.replacement is Replacement.WITH
+    assert config.sampling.last_batch is LastBatch.DROP
+    assert config.optimiser.learning_rate == 0.003
+    assert config.model.dropout == 0.5
+    assert config.test_fanout == (20,) * layers
+
+
+def test_default_preset_exists_and_unknown_ones_are_named() -> None:
+    assert DEFAULT_PRESET in PRESETS
+    with pytest.raises(TrainError, match=r"unknown preset 'x'; there are batchgnn, p3, distdglv2"):
+        preset("x")
+
+
+def test_gin_is_evaluated_with_the_training_fanout() -> None:
+    config = preset("batchgnn")
+    assert replace(config, model=replace(config.model, kind=ModelKind.GIN)).test_fanout == (15, 10, 5)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_json_goes_there_and_back(name: str, tmp_path: Path) -> None:
+    config = config_json.assign(
+        preset(name),
+        [
+            "model.kind=gat",
+            "run.threads=3",
+            "run.precision=bfloat16",
+            "run.matrix_product=torch",
+            "sampling.memory_budget=1000",
+            "sampling.macrobatch_size=7",
+        ],
+    )
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config_json.to_dict(config)))
+    assert config_json.read(path) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "section", "field", "value"),
+    [
+        ("model.hidden=64", "model", "hidden", 64),
+        ("model.kind=gcn", "model", "kind", ModelKind.GCN),
+        ("model.layers=pyg", "model", "layers", LayerSource.PYG),
+        ("model.num_layers=3", "model", "num_layers", 3),
+        ("model.dropout=0", "model", "dropout", 0.0),
+        ("sampling.test_fanout=-1,-1,0", "sampling", "test_fanout", (-1, -1, 0)),
+        ("sampling.test_fanout=[1,2,3]", "sampling", "test_fanout", (1, 2, 3)),
+        ("sampling.test_fanout=none", "sampling", "test_fanout", None),
+        ("sampling.replacement=without", "sampling", "replacement", Replacement.WITHOUT),
+        ("sampling.fetch_size=auto", "sampling", "fetch_size", "auto"),
+        ("sampling.fetch_size=4", "sampling", "fetch_size", 4),
+        ("optimiser.learning_rate=1e-2", "optimiser", "learning_rate", 0.01),
+        ("run.dataset=cora", "run", "dataset", "cora"),
+        ("run.dataset=generated:nodes=50,seed=1", "run", "dataset", "generated:nodes=50,seed=1"),
+        ("run.dataset=none", "run", "dataset", None),
+        ("run.precision=bfloat16", "run", "precision", Precision.BFLOAT16),
+        ("run.matrix_product=native", "run", "matrix_product", MatrixProduct.NATIVE),
+    ],
+)
+def test_any_field_can_be_assigned(text: str, section: str, field: str, value: Any) -> None:
+    assert getattr(getattr(config_json.assign(TrainConfig(), [text]), section), field) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hidden=64", "not of the form section.field=value"),
+        ("model.hidden", "not of the form section.field=value"),
+        ("model.width=64", r"unknown configuration key model.width; known: model.kind, model.layers"),
+        ("network.hidden=64", "unknown configuration key network; known: model, sampling, optimiser, run"),
+        ("model.hidden=big", "model.hidden must be a whole number, got 'big'"),
+        ("model.hidden=true", "model.hidden must be a whole number, got True"),
+        ("model.kind=mlp", "model.kind must be one of sage, gcn, gin, gat, got 'mlp'"),
+        ("model.layers=3", "model.layers must be one of native, pyg, got 3"),
+        ("run.matrix_product=mkl", "run.matrix_product must be one of auto, native, torch, got 'mkl'"),
+        ("model.hidden=0", "model.hidden must be at least 1, got 0"),
+        ("model.dropout=1", "model.dropout must be at least 0 and below 1"),
+        ("model.dropout=nan", "model.dropout must be"),
+        ("optimiser.learning_rate=NaN", "optimiser.learning_rate must be at least 0, got nan"),
+        ("sampling.fanout=10,5", r"sampling.fanout is 10,5 \(2 numbers\) but the model has 3 layers"),
+        ("sampling.fanout=10,5,x", "sampling.fanout must be whole numbers separated by commas"),
+        ("sampling.fanout=10,-5,5", "numbers must be 0 or more, or -1 for all"),
+        ("sampling.macrobatch_size=huge", "sampling.macrobatch_size must be a whole number or 'auto'"),
+        ("sampling.macrobatch_size=0", "sampling.macrobatch_size must be at least 1, got 0"),
+        ("sampling.memory_budget=-1", "sampling.memory_budget must be at least 1"),
+        (f"run.seed={2**64}", f"run.seed must be at most {2**64 - 1}, got {2**64}"),
+        (f"sampling.batch_size={2**31}", "sampling.batch_size must be at most 2147483647"),
+        ("run.threads=1000000", "run.threads must be at most 4096"),
+        ("ranks.timeout=1e20", "ranks.timeout must be at most 2000000"),
+    ],
+)
+def test_mistakes_are_named(text: str, message: str) -> None:
+    with pytest.raises(TrainError, match=message) as caught:
+        config_json.assign(TrainConfig(), [text])
+    assert "\n" not in str(caught.value)
+
+
+def test_heads_must_divide_hidden() -> None:
+    with pytest.raises(TrainError, match=r"model\.hidden is 30, which 4 heads cannot share"):
+        TrainConfig(model=ModelConfig(kind=ModelKind.GAT, hidden=30))
+
+
+def test_bfloat16_is_for_native_layers() -> None:
+    pyg = ModelConfig(layers=LayerSource.PYG)
+    assert TrainConfig(model=pyg).run.precision is Precision.FLOAT32
+    with pytest.raises(TrainError, match=r"run\.precision is bfloat16.*model\.layers=native"):
+        TrainConfig(model=pyg, run=RunConfig(precision=Precision.BFLOAT16))
+
+
+def test_test_fanout_must_fit_the_model() -> None:
+    with pytest.raises(TrainError, match=r"sampling.test_fanout is 5 \(1 numbers\)"):
+        TrainConfig(sampling=SamplingConfig(test_fanout=(5,)))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no such file"),
+        ("{", "cannot be read as JSON"),
+        ("[1]", "holds a list where a configuration is an object"),
+        ('{"model": 3}', "model must be an object of fields, got 3"),
+        ('{"model": {"depth": 3}}', "unknown configuration key model.depth"),
+    ],
+)
+def test_bad_configuration_files(content: str | None, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(TrainError, match=message) as caught:
+        config_json.read(path)
+    assert str(path) in str(caught.value)

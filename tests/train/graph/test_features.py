@@ -1,0 +1,58 @@
+"""The features that a run reads: in memory where they fit, in the type of its layers and precision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.fetch import is_mapped
+from pyg_batchgnn.train.config import LayerSource, ModelConfig, Precision, RunConfig, TrainConfig
+from pyg_batchgnn.train.graph import feature_table, features
+
+NATIVE = TrainConfig()
+PYG = TrainConfig(model=ModelConfig(layers=LayerSource.PYG))
+HALF = TrainConfig(run=RunConfig(precision=Precision.BFLOAT16))
+
+
+def mapped(folder: Path, x: Tensor) -> Tensor:
+    np.save(folder / "x.npy", x.numpy())
+    return torch.from_numpy(np.load(folder / "x.npy", mmap_mode="c"))
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "dtype"),
+    [
+        (NATIVE, torch.float32, torch.float32),
+        (NATIVE, torch.float16, torch.float16),
+        (PYG, torch.float32, torch.float32),
+        (PYG, torch.float16, torch.float32),
+        (HALF, torch.float32, torch.bfloat16),
+        (HALF, torch.float16, torch.bfloat16),
+    ],
+)
+def test_type_and_place(config: TrainConfig, given: torch.dtype, dtype: torch.dtype, tmp_path: Path) -> None:
+    x = torch.randn(200_000, 3).to(given)
+    before = x.clone()
+    for source in (x, mapped(tmp_path, x)):
+        table = feature_table(source, config)
+        assert table.dtype is dtype
+        assert torch.equal(table, x.to(dtype))
+        assert not is_mapped(table)
+        assert table is source or table.data_ptr() != source.data_ptr()
+    assert (feature_table(x, config) is x) is (dtype is given)
+    assert torch.equal(x, before)
+
+
+def test_a_file_that_memory_cannot_hold_stays_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(features, "_SHARE", 0.0)
+    x = mapped(tmp_path, torch.randn(5000, 3))
+    assert feature_table(x, NATIVE) is x
+    assert feature_table(x, HALF) is x, "the layers convert what they read"
+    assert feature_table(x, PYG) is x
+    assert feature_table(mapped(tmp_path, torch.randn(5000, 3).half()), PYG).dtype is torch.float32

@@ -1,0 +1,31 @@
+"""A fingerprint changes with the data and not with how it is stored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.train.graph import fingerprint
+
+
+def test_storage_does_not_matter(small_graph: Dataset) -> None:
+    other = replace(small_graph, edge_index=small_graph.edge_index.to(torch.int64))
+    assert fingerprint(other) == fingerprint(small_graph)
+
+
+def test_every_array_matters(small_graph: Dataset) -> None:
+    plain = fingerprint(small_graph)
+    assert small_graph.x is not None
+    x, y, edges = small_graph.x.clone(), small_graph.y.clone(), small_graph.edge_index.clone()
+    x[17, 3] += 1
+    y[5] = (y[5] + 1) % 4
+    edges[1, 100] = (edges[1, 100] + 1) % small_graph.num_nodes
+    changes = [
+        replace(small_graph, x=x),
+        replace(small_graph, y=y),
+        replace(small_graph, edge_index=edges),
+        replace(small_graph, test_idx=small_graph.test_idx.flip(0)),
+    ]
+    assert len({plain, *map(fingerprint, changes)}) == 5

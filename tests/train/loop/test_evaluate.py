@@ -1,0 +1,69 @@
+"""Sampled inference sees each node once and always gives the same numbers, with either layers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.train.config import LayerSource, ModelConfig, RunConfig, SamplingConfig, TrainConfig
+from pyg_batchgnn.train.graph import WholeGraph, evaluation_loader
+from pyg_batchgnn.train.loop import Job, accuracy, infer
+from pyg_batchgnn.train.ranks import Ranks
+from tests.support.training_runs import job_alone
+
+both = pytest.mark.parametrize("layers", list(LayerSource))
+
+
+def _config(layers: LayerSource = LayerSource.NATIVE, **sampling: object) -> TrainConfig:
+    return TrainConfig(
+        model=ModelConfig(layers=layers, num_layers=2, hidden=16),
+        sampling=replace(SamplingConfig(fanout=(4, 3), test_fanout=(5, 5), batch_size=64), **sampling),  # type: ignore[arg-type]
+        run=RunConfig(threads=1),
+    )
+
+
+def _accuracy(job: Job, stop: bool = False) -> float | None:
+    return accuracy(job.network, job.val_loader, job.labels, Ranks.join(job.config.ranks), lambda: stop)
+
+
+@both
+def test_each_node_once_in_order(small_graph: Dataset, layers: LayerSource) -> None:
+    job = job_alone(_config(layers), small_graph)
+    seen = [job.network.seeds(batch) for batch, _ in infer(job.network, job.val_loader)]
+    assert torch.equal(torch.cat(seen), small_graph.val_idx)
+
+
+@both
+def test_equal_weights_give_equal_accuracy(small_graph: Dataset, layers: LayerSource) -> None:
+    job = job_alone(_config(layers), small_graph)
+    other = job_alone(_config(layers, macrobatch_size=2, prefetch=1), small_graph)
+    values = {_accuracy(job) for _ in range(3)}
+    values.add(_accuracy(other))
+    assert len(values) == 1
+
+
+@both
+def test_full_fanout_equals_the_whole_graph(small_graph: Dataset, layers: LayerSource) -> None:
+    job = job_alone(_config(layers, test_fanout=(-1, -1)), small_graph)
+    data = small_graph.to_pyg()
+    whole = job.network.model.eval()(data.x, data.edge_index)
+    sampled = torch.cat([output.logits for _, output in infer(job.network, job.test_loader)])
+    torch.testing.assert_close(sampled, whole[small_graph.test_idx], atol=1e-5, rtol=1e-4)
+
+
+@both
+def test_training_mode_is_put_back_and_stopping_gives_none(small_graph: Dataset, layers: LayerSource) -> None:
+    job = job_alone(_config(layers), small_graph)
+    job.network.model.train()
+    assert _accuracy(job, stop=True) is None
+    assert job.network.model.training
+
+
+def test_no_nodes_give_no_accuracy(small_graph: Dataset) -> None:
+    config = _config()
+    job, nothing = job_alone(config, small_graph), torch.empty(0, dtype=torch.int64)
+    loader = evaluation_loader(config, WholeGraph.of(small_graph, config), nothing)
+    assert accuracy(job.network, loader, job.labels, Ranks.join(config.ranks)) is None

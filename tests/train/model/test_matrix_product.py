@@ -1,0 +1,75 @@
+"""The matrix product: probed once, kept with the run, said in the log."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.nn.matmul import ProductChoice, current_products
+from pyg_batchgnn.train.config import MatrixProduct, SamplingConfig, TrainConfig
+from pyg_batchgnn.train.model import matrix_product as product
+from pyg_batchgnn.train.model import product_shapes, settle_product
+from pyg_batchgnn.train.ranks import Ranks
+from tests.support.training_runs import SMALL, batchgnn
+
+FOUND = ProductChoice("torch", native_rate=50.0, torch_rate=70.0, threads=1, torch_same_bits=True)
+
+
+@pytest.mark.parametrize(
+    ("fanout", "rows"),
+    [
+        ((15, 10, 5), [16 * 11 * 8, 16 * 8, 8]),
+        ((0, 3, 3), [4 * 8, 8, 8]),
+        ((-1, 2, 2), [21 * 3 * 8, 21 * 8, 8]),
+    ],
+)
+def test_shapes_are_those_of_the_layers(fanout: tuple[int, ...], rows: list[int]) -> None:
+    config = TrainConfig(sampling=SamplingConfig(fanout=fanout, batch_size=8))
+    shapes = product_shapes(config, 100, 47)
+    assert [shape[1:] for shape in shapes] == [(100, 256), (256, 256), (256, 47)]
+    assert [shape[0] for shape in shapes] == rows
+
+
+def test_a_probe_decides_and_is_kept(
+    graph_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(product, "probe", lambda *_: FOUND)
+    run = tmp_path / "run"
+    assert batchgnn("train", graph_folder, "--run", run, *SMALL, "--epochs", 1) == 0
+    assert str(FOUND) in capsys.readouterr().out
+    assert json.loads((run / "config.json").read_text())["run"]["matrix_product"] == "torch"
+    assert current_products() == "torch"
+    monkeypatch.setattr(product, "probe", lambda *_: pytest.fail("it was decided before"))
+    assert batchgnn("train", "--resume", run, "--epochs", 2) == 0
+    assert "matrix products: torch, as configured" in capsys.readouterr().out
+    assert current_products() == "torch"
+    assert batchgnn("train", "--resume", run, "--threads", 2) == 2
+    assert "run.threads (1 is now 2)" in capsys.readouterr().err
+
+
+def test_pygs_layers_are_not_probed(
+    graph_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(product, "probe", lambda *_: pytest.fail("nothing to decide"))
+    arguments = [*SMALL, "--layers", "pyg", "--epochs", 1, "--run", tmp_path / "run"]
+    assert batchgnn("train", graph_folder, *arguments) == 0
+    assert "matrix products" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["native", "torch"])
+def test_what_was_chosen_is_used(name: str, small_graph: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product, "probe", lambda *_: pytest.fail("it was chosen"))
+    config = TrainConfig()
+    config = replace(config, run=replace(config.run, matrix_product=MatrixProduct(name)))
+    assert settle_product(config, small_graph, Ranks.join(config.ranks)) == (config, None)
+    assert current_products() == name

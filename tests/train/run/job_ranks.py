@@ -1,0 +1,81 @@
+"""What ranks do in test_ranks.py and test_rank_faults.py: they run the command line, noting what they see."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from unittest import mock
+
+import torch
+import torch._dynamo  # (DistributedDataParallel imports it: once here, not in every rank)
+
+from pyg_batchgnn.train.cli import main
+from pyg_batchgnn.train.loop import (
+    train_step,
+    trainer,
+)
+
+
+@dataclass
+class Seen:
+    """What a rank saw of one run of the command line.
+
+    Attributes:
+        status: that it ended with.
+        out, err: what it printed.
+        seeds: nodes of each minibatch that it trained.
+        losses: their sums.
+        threads: of torch, in training.
+        seconds: from the fault on, where there was one.
+    """
+
+    status: int = -1
+    out: str = ""
+    err: str = ""
+    seeds: list[list[int]] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    threads: int = 0
+    seconds: float = 0.0
+
+
+def run(commands: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Runs one command after the other.
+
+    Each has ``arguments`` of the command line or, where ranks differ, ``by_rank``; and may have ``fault``,
+    [rank, step, what]: a signal's name, which that rank sends itself before that step, counted from 0.
+    """
+    rank = int(os.environ["RANK"])
+    return [asdict(_run_one(command, rank)) for command in commands]
+
+
+def _run_one(command: dict[str, Any], rank: int) -> Seen:
+    seen, out, err = Seen(), io.StringIO(), io.StringIO()
+    victim, at, name = command.get("fault", [-1, -1, ""])
+    began = time.monotonic()
+
+    def step(job: Any, batch: Any, *arguments: Any) -> Any:
+        nonlocal began
+        if len(seen.seeds) == at:
+            began = time.monotonic()
+            if rank == victim:
+                os.kill(os.getpid(), getattr(signal, name))
+        figures = train_step(job, batch, *arguments)
+        seen.seeds.append(job.network.seeds(batch).tolist())
+        seen.losses.append(figures.loss)
+        seen.threads = torch.get_num_threads()
+        return figures
+
+    arguments = command["by_rank"][rank] if "by_rank" in command else command["arguments"]
+    to_text = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
+    with mock.patch.object(trainer, "train_step", step), to_text[0], to_text[1]:
+        try:
+            main(arguments)
+        except SystemExit as ended:
+            seen.status = int(ended.code or 0)
+    seen.out, seen.err, seen.seconds = out.getvalue(), err.getvalue(), time.monotonic() - began
+    return seen

@@ -1,0 +1,116 @@
+"""Training with an aggregation cache: alone, over ranks, stopped and resumed, kept in a folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyg_batchgnn.data import Dataset, GeneratorSpec, generate_folder
+from pyg_batchgnn.train.config import TrainConfig, assign
+from pyg_batchgnn.train.errors import TrainError
+from tests.support.training_runs import batchgnn, job_alone, records
+
+from .test_ranks import assert_ended, assert_same_tensors, launch, train
+
+CACHED = ["--cache", "aggregation"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "evaluated_with", "options"),
+    [
+        ("sage", False, []),
+        ("gcn", True, ["--evaluate-with-cache"]),
+        ("gin", True, ["--precision", "bfloat16"]),
+        ("gin", False, ["--evaluate-without-cache"]),
+    ],
+)
+def test_a_run_and_its_predictions(
+    graph_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    kind: str,
+    evaluated_with: bool,
+    options: list[str],
+) -> None:
+    run = tmp_path / "run"
+    assert batchgnn(*train(graph_folder, run, "--model", kind, *CACHED, *options)) == 0
+    out = capsys.readouterr().out
+    assert "instead of the last hop's 3" in out and " MiB on the first rank" in out
+    assert f"evaluation {'with them' if evaluated_with else 'without'}" in out
+    result = json.loads((run / "result.json").read_text())
+    assert result["test_accuracy"] > 0.5
+    assert batchgnn("predict", run, "--nodes", "test", "--out", tmp_path / "out") == 0
+    assert json.loads((tmp_path / "out" / "META.json").read_text())["accuracy"] == result["test_accuracy"]
+    assert np.load(tmp_path / "out" / "predictions.npy").size
+
+
+def test_what_is_evaluated_with(small_graph: Dataset) -> None:
+    for kind, options, hops in (
+        ("sage", [], (1, 2)),
+        ("gin", [], (1, 1)),
+        ("gcn", ["sampling.evaluate_with_cache=true"], (1, 1)),
+        ("gin", ["sampling.evaluate_with_cache=false"], (1, 2)),
+    ):
+        base = ["sampling.cache=aggregation", "model.num_layers=2", "sampling.fanout=4,3", "run.threads=1"]
+        config = assign(TrainConfig(), [*base, f"model.kind={kind}", "sampling.batch_size=64", *options])
+        job = job_alone(config, small_graph)
+        batches = (next(iter(job.train_loader)), next(iter(job.val_loader)))
+        assert tuple(len(batch.edges_per_hop) for batch in batches) == hops
+
+
+def test_ranks_train_and_resume_bit_for_bit(graph_folder: Path, tmp_path: Path) -> None:
+    options = ["--model", "gcn", *CACHED, "--schedule", "global", "--cache-folder", tmp_path / "kept"]
+    others = [*options, "--partition", "ldg", "--hybrid", "--prefetch", 1]
+    local = ["--model", "sage", *CACHED, "--schedule", "local", "--evaluate-with-cache", "--epochs", 1]
+    straight, broken, other = tmp_path / "straight", tmp_path / "broken", tmp_path / "other"
+    whole, first, rest, again, sage = launch(
+        2,
+        {"arguments": train(graph_folder, straight, *options)},
+        {"arguments": train(graph_folder, broken, *options), "fault": [1, 5, "SIGINT"]},
+        {"arguments": ["train", "--resume", str(broken)]},
+        {"arguments": train(graph_folder, other, *others)},
+        {"arguments": train(graph_folder, tmp_path / "sage", *local)},
+    )
+    assert_ended(whole + rest + again + sage, 0)
+    assert_ended(first, 130)
+    assert "made in" in whole[0]["out"] and "read in" in again[0]["out"]
+    assert_same_tensors(straight, broken)
+    assert_same_tensors(straight, other)
+    assert records(straight) == records(broken)
+
+
+def test_a_kept_cache_of_another_graph_is_refused(
+    graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "kept"
+    options = [*CACHED, "--cache-folder", kept, "--epochs", 1]
+    assert batchgnn(*train(graph_folder, tmp_path / "one", *options)) == 0
+    assert batchgnn("verify", kept) == 0
+    spec = GeneratorSpec(nodes=2000, seed=3, degree=8.0, classes=4, features=16, signal=0.1)
+    other = generate_folder(spec, tmp_path / "other")
+    capsys.readouterr()
+    assert batchgnn(*train(other, tmp_path / "two", *options)) == 2
+    assert f"{kept}: the aggregation cache was made of other data" in capsys.readouterr().err
+    assert batchgnn(*train(graph_folder, tmp_path / "three", *options, "--model", "gin")) == 2
+    assert "aggregates by mean, but sum is wanted" in capsys.readouterr().err
+    (seen,) = launch(2, {"arguments": train(other, tmp_path / "four", *options)})
+    assert_ended(seen, 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (["model.layers=pyg"], "PyG's layers aggregate what was sampled"),
+        (["model.kind=gat"], "GAT weighs neighbours"),
+        (["model.num_layers=1", "sampling.fanout=5"], "a model of one layer"),
+        (["sampling.cache=off", "sampling.cache_folder=x"], "add --cache aggregation"),
+        (["sampling.cache=off", "sampling.evaluate_with_cache=true"], "add --cache aggregation"),
+        (["sampling.cache=max"], "must be one of off, aggregation"),
+    ],
+)
+def test_where_it_cannot_work(settings: list[str], text: str) -> None:
+    with pytest.raises(TrainError, match=text):
+        assign(TrainConfig(), ["sampling.cache=aggregation", *settings])

@@ -1,0 +1,252 @@
+"""Training on several ranks: the same as in one process, whatever stops it in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pyg_batchgnn.data import Dataset, GeneratorSpec, generate_folder
+from tests.support.backends import needs_ccl
+from tests.support.ranks import run_ranks
+from tests.support.training_runs import SMALL, batchgnn, records, weights
+
+RUN = "tests.train.run.job_ranks:run"
+BASE = [*SMALL, "--batch-size", "48", "--epochs", "2", "--seed", "5", "--set", "run.matrix_product=native"]
+STEPS_OF_TWO = 13  # 1,185 training nodes by 2 x 48, the last step incomplete
+
+
+def launch(
+    ranks: int, *commands: dict[str, Any], hosts: Sequence[int] | None = None
+) -> list[list[dict[str, Any]]]:
+    """By command, then by rank."""
+    results = run_ranks(RUN, ranks, {"commands": list(commands)}, hosts=hosts, timeout=100.0)
+    return [list(seen) for seen in zip(*(result.value for result in results), strict=True)]
+
+
+def train(folder: Path, run: Path, *options: object) -> list[str]:
+    return ["train", str(folder), "--run", str(run), *BASE, *map(str, options)]
+
+
+def assert_ended(seen: list[dict[str, Any]], status: int) -> None:
+    assert [one["status"] for one in seen] == [status] * len(seen), [one["err"] for one in seen]
+
+
+def assert_same_tensors(one: Path, other: Path) -> None:
+    expected, found = weights(one), weights(other)
+    assert any("exp_avg_sq" in name for name in expected)
+    assert expected.keys() == found.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, found[name]), name
+
+
+#: Ranks, who is asked to stop, options: running statistics, keyed and unkeyed dropout, ranks of unequal work.
+RESUMED = [
+    (2, 1, ["--model", "gin", "--schedule", "local", "--prefetch", 1]),
+    (3, 2, ["--model", "gin", "--schedule", "local", "--partition", "contiguous"]),
+    (4, 0, ["--model", "sage", "--schedule", "global", "--layers", "pyg", "--hybrid"]),
+]
+
+
+@pytest.mark.parametrize(("ranks", "asked", "options"), RESUMED)
+def test_a_run_that_one_rank_was_asked_to_stop_resumes_bit_for_bit(
+    graph_folder: Path, tmp_path: Path, ranks: int, asked: int, options: list[object]
+) -> None:
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    at = 240 // (48 * ranks) + 1
+    whole, first, rest = launch(
+        ranks,
+        {"arguments": train(graph_folder, straight, *options)},
+        {"arguments": train(graph_folder, broken, *options), "fault": [asked, at, "SIGINT"]},
+        {"arguments": ["train", "--resume", str(broken), "--macrobatch", "2"]},
+    )
+    assert_ended(whole + rest, 0)
+    assert_ended(first, 130)
+    for undisturbed, before, after in zip(whole, first, rest, strict=True):
+        assert len(before["seeds"]) == at + 1, "all ranks stop at the same minibatch"
+        assert before["seeds"] + after["seeds"] == undisturbed["seeds"]
+        assert before["losses"] + after["losses"] == undisturbed["losses"]
+    assert_same_tensors(straight, broken)
+    assert records(straight) == records(broken)
+    assert f"{ranks} on 1 host" in whole[0]["out"] and "range over ranks" in whole[0]["out"]
+    assert all(seen["out"] == "" for seen in whole[1:]), "only the first rank reports"
+    _check_reports(straight, ranks)
+
+
+def _check_reports(run: Path, ranks: int) -> None:
+    result = json.loads((run / "result.json").read_text())
+    last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+    assert result["ranks"] == last["ranks"] == ranks
+    for name, (least, most) in result["phase_ranges"].items():
+        assert least <= result["phases"][name] * (1 + 1e-9) and result["phases"][name] <= most * (1 + 1e-9)
+    assert last["imbalance"]["edges"] >= 1.0 and last["imbalance"]["seconds"] >= 1.0
+    assert last["phases"]["exchange"] > 0 and last["phases"]["sample"] > 0
+
+
+def test_global_training_equals_one_process_at_the_same_global_batch(
+    graph_folder: Path, tmp_path: Path
+) -> None:
+    """With all neighbours a node's loss does not depend on who shares its minibatch."""
+    options = ["--schedule", "global", "--fanout", "-1,-1", "--dropout", 0, "--test-fanout", "-1,-1"]
+    options += ["--last-batch", "keep", "--set", "sampling.test_batch_size=64"]
+    found = []
+    for ranks, size in ((1, 96), (2, 48), (4, 24)):
+        run = tmp_path / str(ranks)
+        command = {"arguments": train(graph_folder, run, *options, "--batch-size", size)}
+        (seen,) = launch(ranks, command)
+        assert_ended(seen, 0)
+        steps = list(zip(*(one["losses"] for one in seen), strict=True))
+        nodes = [sorted(chain(*step)) for step in zip(*(one["seeds"] for one in seen), strict=True)]
+        found.append(([sum(losses) for losses in steps], nodes, weights(run), records(run)))
+    one, *others = found
+    assert len(one[0]) == 2 * STEPS_OF_TWO
+    for losses, nodes, tensors, lines in others:
+        assert nodes == one[1], "every step has the same training nodes"
+        assert losses == pytest.approx(one[0], rel=1e-4)
+        for name, tensor in one[2].items():
+            if name.startswith("/model"):
+                torch.testing.assert_close(tensors[name], tensor, rtol=1e-3, atol=1e-4)
+        for line, expected in zip(lines, one[3], strict=True):
+            assert line["loss"] == pytest.approx(expected["loss"], rel=1e-4)
+            assert line["val_accuracy"] == pytest.approx(expected["val_accuracy"], abs=0.006)
+
+
+def test_another_number_of_ranks_goes_on_with_the_same_minibatches(
+    graph_folder: Path, tmp_path: Path
+) -> None:
+    """Minibatch g, counted from the first one left, on rank g modulo R; also from and to one process."""
+    options = ["--schedule", "global", "--last-batch", "keep", "--model", "gin", "--epochs", 1]
+    straight = tmp_path / "straight"
+    (whole,) = launch(1, {"arguments": train(graph_folder, straight, *options)})
+    assert_ended(whole, 0)
+    expected = whole[0]["seeds"]
+    for before, after in ((2, 3), (3, 1), (1, 4)):
+        run = tmp_path / f"{before} to {after}"
+        fault = [before - 1, 2, "SIGINT"]
+        (first,) = launch(before, {"arguments": train(graph_folder, run, *options), "fault": fault})
+        (rest,) = launch(after, {"arguments": ["train", "--resume", str(run)]})
+        assert_ended(first, 130)
+        assert_ended(rest, 0)
+        trained = 3 * before
+        assert _in_turns(first)[:trained] == expected[:trained]
+        found = _in_turns(rest)
+        assert found[: len(expected) - trained] == expected[trained:]
+        assert not any(found[len(expected) - trained :]), "only empty minibatches fill the last step"
+        assert records(run)[0]["minibatches"] == len(expected)
+
+
+def _in_turns(seen: list[dict[str, Any]]) -> list[list[int]]:
+    """Minibatches of all ranks in the order of steps, and of ranks within a step."""
+    return [seeds for step in zip(*(one["seeds"] for one in seen), strict=True) for seeds in step]
+
+
+def test_evaluation_on_any_number_of_ranks_equals_one_process(graph_folder: Path, tmp_path: Path) -> None:
+    """A finished run is tested again from its checkpoint; one with the local schedule is not resumed."""
+    for schedule, model in (("global", "gin"), ("local", "sage")):
+        run = tmp_path / schedule
+        assert batchgnn(*train(graph_folder, run, "--schedule", schedule, "--model", model)) == 0
+    run = tmp_path / "global"
+    result = json.loads((run / "result.json").read_text())
+    for ranks in (2, 3):
+        commands = [
+            {"arguments": ["train", "--resume", str(tmp_path / name)]} for name in ("global", "local")
+        ]
+        tested, refused = launch(ranks, *commands)
+        assert_ended(tested, 0)
+        again = json.loads((run / "result.json").read_text())
+        assert again["test_accuracy"] == result["test_accuracy"] and again["ranks"] == ranks
+        assert_ended(refused, 2)
+        assert f"the run had 1 rank(s), this one has {ranks}: with ranks.schedule=local" in refused[0]["err"]
+
+
+def test_who_owns_a_node_changes_no_bit_of_global_training(graph_folder: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "parts"
+    ways = {
+        "random": ["--partition", "random"],
+        "hybrid": ["--partition", "fennel", "--hybrid", "--prefetch", 1],
+        "saved": ["--partition", saved, "--macrobatch-size", 3, "--fetch-size", 2],
+        "cached": ["--partition", saved, "--feature-cache", "20kB"],
+    }
+    assert batchgnn("partition", graph_folder, "--out", saved, "--parts", 2, "--policy", "ldg") == 0
+    usual = ["--schedule", "global", "--epochs", 1]
+    commands = [{"arguments": train(graph_folder, tmp_path / way, *usual, *ways[way])} for way in ways]
+    for seen in launch(2, *commands, hosts=[0, 1]):
+        assert_ended(seen, 0)
+    assert "20.0 kB of remote rows kept" in seen[0]["out"]
+    for way in ways:
+        assert_same_tensors(tmp_path / "random", tmp_path / way)
+        assert records(tmp_path / "random") == records(tmp_path / way)
+
+
+def test_each_rank_has_its_own_threads(graph_folder: Path, tmp_path: Path) -> None:
+    """At the start and when the run is resumed; where their number changes bits, it must be one."""
+    straight, broken, refused = tmp_path / "straight", tmp_path / "broken", tmp_path / "refused"
+    usual = ["--schedule", "local", "--epochs", 1]
+
+    def by_rank(run: Path, *options: object) -> list[list[str]]:
+        return [train(graph_folder, run, *usual, "--threads", count, *options) for count in (3, 2)]
+
+    whole, first, rest, other = launch(
+        2,
+        {"arguments": train(graph_folder, straight, *usual)},
+        {"by_rank": by_rank(broken, "--resume", "auto"), "fault": [1, 3, "SIGINT"]},
+        {"by_rank": by_rank(broken, "--resume", "auto")},
+        {"by_rank": by_rank(refused, "--layers", "pyg")},
+    )
+    assert_ended(whole + rest, 0)
+    assert_ended(first, 130)
+    assert [seen["threads"] for seen in (*whole, *first, *rest)] == [1, 1, 3, 2, 3, 2]
+    assert_same_tensors(straight, broken)
+    assert_ended(other, 2)
+    assert "run.threads: 3 on rank 0, 2 on rank 1" in other[0]["err"]
+
+
+def test_a_partition_of_a_graph_with_other_features_is_refused(graph_folder: Path, tmp_path: Path) -> None:
+    spec = GeneratorSpec(nodes=2000, seed=3, degree=8.0, classes=4, features=16, signal=0.1)
+    other, saved = generate_folder(spec, tmp_path / "other"), tmp_path / "parts"
+    assert batchgnn("partition", other, "--out", saved, "--parts", 2) == 0
+    (seen,) = launch(2, {"arguments": train(graph_folder, tmp_path / "run", "--partition", saved)})
+    assert_ended(seen, 2)
+    assert "as many nodes and edges" in seen[0]["err"] and "anew" in seen[0]["err"]
+
+
+@needs_ccl
+def test_training_over_ccl_ends_with_the_weights_of_gloo(graph_folder: Path, tmp_path: Path) -> None:
+    for backend in ("gloo", "ccl"):
+        run = tmp_path / backend
+        (seen,) = launch(2, {"arguments": train(graph_folder, run, "--backend", backend)})
+        assert_ended(seen, 0)
+        assert f", {backend}" in seen[0]["out"]
+    assert "ccl over shared memory" in " ".join(seen[0]["out"].split())
+    assert_same_tensors(tmp_path / "gloo", tmp_path / "ccl")
+
+
+def test_a_backend_that_torch_lacks_is_a_mistake_of_one_line(graph_folder: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pyg_batchgnn", *train(graph_folder, tmp_path / "run", "--backend", "x")]
+    world = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **world})
+    assert done.returncode == 2
+    assert done.stderr.startswith("batchgnn: rank 0: ranks.backend is 'x'") and done.stderr.count("\n") == 1
+    alone = subprocess.run(command, capture_output=True, text=True)
+    assert alone.returncode == 2 and "what can be had here: gloo" in alone.stderr
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_every_training_node_is_trained_whatever_the_number_of_saved_parts(
+    graph_folder: Path, small_graph: Dataset, tmp_path: Path, parts: int
+) -> None:
+    saved = tmp_path / "parts"
+    assert batchgnn("partition", graph_folder, "--out", saved, "--parts", parts) == 0
+    options = ["--schedule", "local", "--last-batch", "keep", "--partition", saved, "--epochs", 1]
+    (seen,) = launch(2, {"arguments": train(graph_folder, tmp_path / "run", *options)})
+    assert_ended(seen, 0)
+    trained = sorted(chain.from_iterable(chain.from_iterable(one["seeds"] for one in seen)))
+    assert trained == small_graph.train_idx.sort().values.tolist()

@@ -1,0 +1,144 @@
+"""A run that was stopped or killed and resumed ends with the very same bits as one that was left alone."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from pyg_batchgnn.train.run_folder import Checkpoint
+from tests.support.training_runs import SMALL, batchgnn, records, run_signalled, weights
+
+EPOCHS = 3
+STEPS = 148
+MIDDLE = STEPS + 20  # of the second epoch, counted from the first
+RUN = [*SMALL, "--batch-size", "8", "--epochs", str(EPOCHS), "--seed", "5", "--macrobatch", "16"]
+RUN += ["--set", "run.matrix_product=native"]
+KINDS = {
+    "sage": ["--model", "sage"],
+    "gin": ["--model", "gin"],  # with running statistics
+    "pyg": ["--layers", "pyg"],
+}
+
+
+@pytest.fixture(scope="module")
+def undisturbed_runs(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folders of runs that nothing stopped, each made when it is first asked for."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+
+    def run_of(kind: str) -> Path:
+        run = folder / kind
+        if not run.exists():
+            assert batchgnn("train", graph_folder, "--run", run, *KINDS[kind], *RUN) == 0
+        return run
+
+    return run_of
+
+
+@pytest.fixture(scope="module")
+def undisturbed(undisturbed_runs: Callable[[str], Path]) -> Path:
+    """That of native GraphSAGE."""
+    return undisturbed_runs("sage")
+
+
+def _assert_same_run(left: Path, right: Path) -> None:
+    expected, found = weights(left), weights(right)
+    assert expected.keys() == found.keys()
+    assert any("best" in name for name in found)
+    assert any("exp_avg_sq" in name for name in found)
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, found[name]), name
+    assert records(left) == records(right)
+
+
+@pytest.mark.parametrize(
+    ("kind", "signal_name", "changes"),
+    [
+        ("sage", "SIGINT", ["--threads", 2]),  # native layers: the same bits on any number
+        ("gin", "SIGTERM", []),
+        ("pyg", "SIGINT", []),
+    ],
+    ids=["SIGINT, other threads", "SIGTERM", "PyG's layers"],
+)
+def test_stopped_in_the_middle_of_an_epoch(
+    undisturbed_runs: Callable[[str], Path],
+    graph_folder: Path,
+    tmp_path: Path,
+    kind: str,
+    signal_name: str,
+    changes: list[object],
+) -> None:
+    expected = undisturbed_runs(kind)
+    run = tmp_path / "run"
+    ended = run_signalled(signal_name, MIDDLE, "train", graph_folder, "--run", run, *KINDS[kind], *RUN)
+    assert ended.returncode == 130, ended.stderr
+    assert ended.stderr == ""
+    assert f"go on with: batchgnn train --resume {run}" in ended.stdout
+
+    progress = Checkpoint.load(run / "checkpoint.safetensors").progress
+    assert 0 < progress.step < STEPS, "the signal was meant to come in the middle of an epoch"
+    assert progress.epoch == 1
+    assert batchgnn("train", "--resume", run, *changes) == 0
+    _assert_same_run(expected, run)
+
+
+def test_killed_and_resumed_from_the_last_epoch(
+    undisturbed: Path, graph_folder: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    ended = run_signalled("SIGKILL", MIDDLE, "train", graph_folder, "--run", run, *RUN)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert batchgnn("train", "--resume", run) == 0
+    _assert_same_run(undisturbed, run)
+
+
+def test_resuming_may_lengthen_a_run_and_change_its_resources(
+    undisturbed: Path, graph_folder: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    short = [*RUN, "--epochs", "1"]
+    assert batchgnn("train", graph_folder, "--run", run, *short) == 0
+    longer = ["--epochs", EPOCHS, "--macrobatch", 5, "--fetch", 2, "--prefetch", 1]
+    assert batchgnn("train", "--resume", run, *longer) == 0
+    _assert_same_run(undisturbed, run)
+
+
+def test_resuming_a_finished_run_changes_nothing(undisturbed: Path) -> None:
+    run = undisturbed
+    before, lines = weights(run), records(run)
+    assert batchgnn("train", "--resume", run) == 0
+    after = weights(run)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert records(run) == lines
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "message"),
+    [
+        ("sage", ["--lr", 0.1], "optimiser.learning_rate (0.003 is now 0.1)"),
+        ("sage", ["--layers", "pyg"], "model.layers ('native' is now 'pyg')"),
+        ("sage", ["--precision", "bfloat16"], "run.precision ('float32' is now 'bfloat16')"),
+        (
+            "sage",
+            ["--set", "run.matrix_product=torch"],
+            "run.matrix_product ('native' is now 'torch')",
+        ),
+        ("pyg", ["--threads", 2], "run.threads (1 is now 2)"),
+    ],
+)
+def test_results_of_an_epoch_may_not_be_changed(
+    undisturbed_runs: Callable[[str], Path],
+    kind: str,
+    change: list[object],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = undisturbed_runs(kind)
+    capsys.readouterr()
+    assert batchgnn("train", "--resume", run, *change) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

@@ -1,0 +1,151 @@
+"""Checkpoints: what is written is read back; what is damaged, foreign or mismatching is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.graph import fingerprint
+from pyg_batchgnn.train.measure import Progress
+from pyg_batchgnn.train.run_folder import Checkpoint, RankState, tensor_file
+
+VALUES = {
+    "tensors": [torch.arange(5), {"deep": torch.randn(3, 2).bfloat16()}],
+    "empty": torch.empty(0, 4),
+    "scalar": torch.tensor(2.5),
+    "plain": {"text": "x", "none": None, "list": [1, 2.5, True]},
+}
+
+
+def _file(tmp_path: Path) -> Path:
+    path = tmp_path / "values.safetensors"
+    tensor_file.save(path, "kind", 1, VALUES)
+    return path
+
+
+def test_values_go_there_and_back(tmp_path: Path) -> None:
+    path = _file(tmp_path)
+    found = tensor_file.load(path, "kind", 1)
+    assert found["plain"] == VALUES["plain"]
+    assert torch.equal(found["tensors"][0], torch.arange(5))
+    assert torch.equal(found["tensors"][1]["deep"], VALUES["tensors"][1]["deep"])  # type: ignore[index]
+    assert found["empty"].shape == (0, 4)
+    assert found["scalar"].item() == 2.5
+    assert list(tmp_path.iterdir()) == [path], "nothing temporary is left behind"
+
+
+def _truncate(path: Path, keep: float) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * keep)])
+
+
+def _flip_last_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.unlink(), "no such checkpoint"),
+        (lambda path: path.write_bytes(b""), "truncated, or not a checkpoint"),
+        (lambda path: path.write_bytes(b"\x80\x04 something pickled"), "truncated, or not a checkpoint"),
+        (lambda path: _truncate(path, 0.3), "truncated, or not a checkpoint"),
+        (lambda path: _truncate(path, 0.99), "truncated, or not a checkpoint"),
+        (_flip_last_byte, "damaged, the checksum of .* does not match"),
+        (lambda path: save_file({"a": torch.ones(1)}, path), "not a kind of this program"),
+        (lambda path: tensor_file.save(path, "kind", 2, VALUES), "has format 2, this program reads 1"),
+        (lambda path: save_file({}, path, {"kind": "kind", "version": "1"}), "its header is damaged"),
+    ],
+)
+def test_damage_is_noticed(damage: object, message: str, tmp_path: Path) -> None:
+    path = _file(tmp_path)
+    damage(path)  # type: ignore[operator]
+    with pytest.raises(TrainError, match=message) as caught:
+        tensor_file.load(path, "kind", 1)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = _file(tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(TypeError):
+        tensor_file.save(path, "kind", 1, {"not JSON": object()})
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def _checkpoint(dataset: Dataset) -> Checkpoint:
+    model = nn.Linear(3, 2)
+    optimiser = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 3)).sum().backward()
+    optimiser.step()
+    weights = model.state_dict()
+    progress = Progress(epoch=2, step=7, loss=0.1 + 0.2, best_epoch=1)
+    places = [{"epoch": 2, "batches": 7}, {"epoch": 2, "batches": 7}]
+    ranks = [RankState(place, torch.arange(3.0).double() / 7, {"forward": 1.5}, {}) for place in places]
+    found = fingerprint(dataset).to_dict()
+    return Checkpoint(TrainConfig(), found, progress, weights, weights, optimiser.state_dict(), ranks)
+
+
+def test_a_checkpoint_goes_there_and_back(small_graph: Dataset, tmp_path: Path) -> None:
+    path, written = tmp_path / "checkpoint", _checkpoint(small_graph)
+    written.save(path)
+    found = Checkpoint.load(path)
+    assert (found.config, found.progress) == (written.config, written.progress)
+    for mine, theirs in zip(found.ranks, written.ranks, strict=True):
+        assert torch.equal(mine.running, theirs.running)
+        assert replace(mine, running=theirs.running) == theirs
+    found.check_dataset(path, fingerprint(small_graph))
+    model = nn.Linear(3, 2)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.5)
+    found.restore_model(path, model, found.model)
+    found.restore_optimiser(path, optimiser)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, written.model[name])
+    restored = optimiser.state_dict()
+    assert restored["param_groups"] == written.optimiser["param_groups"]
+    for index, state in written.optimiser["state"].items():
+        for name, value in state.items():
+            assert torch.equal(restored["state"][index][name], value), name
+
+
+def test_contents_of_another_shape_are_refused(small_graph: Dataset, tmp_path: Path) -> None:
+    path, written = tmp_path / "checkpoint", _checkpoint(small_graph)
+    written.save(path)
+    found = Checkpoint.load(path)
+    with pytest.raises(TrainError, match="does not fit the model"):
+        found.restore_model(path, nn.Linear(4, 2), found.model)
+    with pytest.raises(TrainError, match="does not fit the optimiser"):
+        found.restore_optimiser(path, torch.optim.Adam([nn.Parameter(torch.ones(1))]))
+    tensor_file.save(path, "pyg_batchgnn checkpoint", 2, {"config": {}})
+    with pytest.raises(TrainError, match="its contents are not those of a checkpoint"):
+        Checkpoint.load(path)
+
+
+def test_another_data_set_is_refused(small_graph: Dataset, tmp_path: Path) -> None:
+    checkpoint = _checkpoint(small_graph)
+    found = fingerprint(small_graph)
+    for name in found.to_dict():
+        changed = type(found)(**{**found.to_dict(), name: -1})
+        with pytest.raises(TrainError, match=f"another data set: {name} was"):
+            checkpoint.check_dataset(tmp_path, changed)
+
+
+def test_no_pickle_is_involved(small_graph: Dataset, tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    _checkpoint(small_graph).save(path)
+    length = int.from_bytes(path.read_bytes()[:8], "little")
+    header = json.loads(path.read_bytes()[8 : 8 + length])
+    assert set(header) - {"__metadata__"} == set(load_file(path))
