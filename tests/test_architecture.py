@@ -34,22 +34,16 @@ MAY_IMPORT["versions"] = set()
 MAY_IMPORT["__init__"] = {*ROOMS, "nn", "registration", "versions", *EVERYBODYS}
 
 #: Packages inside a room that have a front door of their own.
-INNER_DOORS = {"nn.models", "train.cli"}
+INNER_DOORS = {"data.files", "nn.models", "train.cli"}
 #: Imports past a front door that are still to be mended: the room that imports, and the file.
 PAST_THE_DOOR = {
-    *(("cache", f"data.{name}") for name in ("durable", "errors", "meta", "npy_write")),
-    *(("cache", f"partition.{name}") for name in ("array_file", "folder_meta", "save")),
     *(("doctor", f"comm.{name}") for name in ("backends", "ccl.library")),
     *(("loader", name) for name in ("ops.keys", "sample.pyg")),
     ("nn", "ops.products"),
-    ("partition", "comm.header"),
-    *(("partition", f"data.{name}") for name in ("durable", "errors", "meta", "npy_read")),
-    *(("planner", f"partition.{name}") for name in ("folder_meta", "hashing")),
     ("registration", "comm.ccl.backend"),
     ("sample", "ops.relay"),
-    ("store", "partition.bounded"),
-    *(("train", name) for name in ("data.durable", "loader.bytes", "nn.matmul")),
-    *(("train", name) for name in ("partition.folder_meta", "planner.probe")),
+    *(("train", name) for name in ("loader.bytes", "nn.matmul")),
+    *(("train", name) for name in ("planner.probe",)),
 }
 #: Circles between files that are still to be cut.
 CIRCLES = [

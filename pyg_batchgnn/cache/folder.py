@@ -17,12 +17,18 @@ from pyg_batchgnn.cache.folder_meta import ARRAY, FORMAT, CacheMeta
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import DatasetError
-from pyg_batchgnn.data.durable import rename_whole, sync_tree
-from pyg_batchgnn.data.meta import META_FILE, file_sha256, read_json
-from pyg_batchgnn.data.npy_write import npy_header
-from pyg_batchgnn.partition.array_file import map_tensor, verify_tensor
-from pyg_batchgnn.partition.folder_meta import ArrayPromise
-from pyg_batchgnn.partition.save import refuse_existing, together
+from pyg_batchgnn.data.files import (
+    META_FILE,
+    ArrayPromise,
+    file_sha256,
+    map_tensor,
+    npy_header,
+    read_json,
+    rename_whole,
+    sync_tree,
+    verify_tensor,
+)
+from pyg_batchgnn.partition import refuse_existing, with_files
 
 _FILE = f"{ARRAY}.npy"
 
@@ -98,7 +104,7 @@ def load_rows(folder: Path, meta: CacheMeta, node: Tensor, out: Tensor) -> None:
 def _together(comm: Communicator | None, work: Callable[[], T]) -> T:
     """Does something with files; an OSError becomes a DatasetError, on every rank."""
     if comm is not None:
-        return together(comm, work)
+        return with_files(comm, work)
     try:
         return work()
     except OSError as error:

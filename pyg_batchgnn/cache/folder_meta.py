@@ -12,9 +12,7 @@ import torch
 from pyg_batchgnn.cache.fingerprint import Fingerprint
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.data import DatasetError
-from pyg_batchgnn.data.errors import broken, missing
-from pyg_batchgnn.data.meta import META_FILE, read_json
-from pyg_batchgnn.partition.folder_meta import ArrayPromise
+from pyg_batchgnn.data.files import META_FILE, ArrayPromise, broken, missing, read_json
 
 FORMAT = "pyg_batchgnn.aggregation_cache"
 VERSION = 1
@@ -46,17 +44,12 @@ class CacheMeta:
 
     def write(self, folder: Path) -> None:
         """Writes META.json."""
-        promise = {
-            "dtype": self.promise.dtype,
-            "shape": list(self.promise.shape),
-            "sha256": self.promise.sha256,
-        }
         content = {
             "format": FORMAT,
             "version": VERSION,
             "aggregation": self.kind.value,
             "made_of": self.fingerprint.to_dict(),
-            "arrays": {ARRAY: promise},
+            "arrays": {ARRAY: self.promise.to_json()},
         }
         (folder / META_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -76,10 +69,7 @@ class CacheMeta:
             if content.get(key) != known:
                 raise broken(path, key, f"is {content.get(key)!r}, expected {known!r}", _ANEW)
         try:
-            said = content["arrays"][ARRAY]
-            promise = ArrayPromise(
-                str(said["dtype"]), tuple(int(size) for size in said["shape"]), str(said["sha256"])
-            )
+            promise = ArrayPromise.from_json(content["arrays"][ARRAY])
             made_of = Fingerprint.from_dict(content["made_of"])
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             meta = cls(Aggregation(content["aggregation"]), made_of, promise, digest)

@@ -19,8 +19,7 @@ from pyg_batchgnn.cache.neighbourhood import (
     original_of,
 )
 from pyg_batchgnn.ops import OwnedEdges
-from pyg_batchgnn.partition import ArraySpec, allocate_on_host, share_arrays
-from pyg_batchgnn.partition.save import together
+from pyg_batchgnn.partition import ArraySpec, allocate_on_host, share_arrays, with_files
 from pyg_batchgnn.store import NODE_ID, CscGraph, DistFeatureStore
 
 T = TypeVar("T")
@@ -154,7 +153,7 @@ class RankPlace:
         return [sum(column) for column in zip(*self._comm.all_gather_json(list(values)), strict=True)]
 
     def together(self, work: Callable[[], T]) -> T:
-        return together(self._comm, work)
+        return with_files(self._comm, work)
 
 
 def _free() -> int:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data.check import check_dataset
+from pyg_batchgnn.data.convert import to_features, to_index, to_labels
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, broken
 from pyg_batchgnn.data.features import SparseRows, densify, project
-from pyg_batchgnn.data.meta import check_sha256, read_json
-from pyg_batchgnn.data.npy_read import to_features, to_index, to_labels
+from pyg_batchgnn.data.files import check_sha256, read_json
 from pyg_batchgnn.data.places import data_folders, say_where
 
 _RESTORE = "copy the .npz and its .json again from where they came from"

@@ -10,15 +10,11 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data.check import check_dataset, check_outline
+from pyg_batchgnn.data.convert import to_features, to_index, to_labels
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetNotFoundError, broken, missing
-from pyg_batchgnn.data.meta import (
-    META_FILE,
-    check_against_meta,
-    check_sha256,
-    read_meta,
-)
-from pyg_batchgnn.data.npy_read import open_npy, to_features, to_index, to_labels
+from pyg_batchgnn.data.files import META_FILE, check_sha256, open_npy
+from pyg_batchgnn.data.meta import check_against_meta, read_meta
 from pyg_batchgnn.data.parquet import parquet_files, read_parquet_edges
 
 _SPLITS = ("train", "val", "test")

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from pyg_batchgnn.data.dataset import Dataset
-from pyg_batchgnn.data.durable import rename_whole, sync_tree
 from pyg_batchgnn.data.errors import DatasetError
+from pyg_batchgnn.data.files import rename_whole, sync_tree
 from pyg_batchgnn.data.meta import Meta, write_meta
 
 

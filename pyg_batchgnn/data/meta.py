@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,17 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from pyg_batchgnn.data.errors import DatasetError, broken
-from pyg_batchgnn.data.npy_read import read_header
+from pyg_batchgnn.data.errors import broken
+from pyg_batchgnn.data.files import META_FILE, check_sha256, file_sha256, read_header, read_json
+from pyg_batchgnn.data.files.array_file import CHECKSUM_BYTES
 
-META_FILE = "META.json"
 FORMAT = "pyg_batchgnn.dataset"
 VERSION = 1
-# Larger files are not hashed when they are opened, only by `verify_folder`.
-CHECKSUM_BYTES = 1 << 30
-
-# Path, bytes, mtime and sha256 of the files that this process has hashed.
-_verified: set[tuple[str, int, int, str]] = set()
 
 
 @dataclass(frozen=True)
@@ -43,27 +37,6 @@ class Meta:
     num_classes: int | None = None
     arrays: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     origin: Mapping[str, Any] = field(default_factory=dict)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        DatasetError: damaged, not an object, or holding NaN or infinity (which are not JSON).
-    """
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"it holds {constant}")
-
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{path}: not valid JSON ({error}); restore the file") from error
-    if not isinstance(content, dict):
-        raise DatasetError(
-            f"{path}: holds a {type(content).__name__}, expected a JSON object; restore the file"
-        )
-    return content
 
 
 def read_meta(folder: Path) -> Meta:
@@ -140,27 +113,6 @@ def check_against_meta(meta: Meta, path: Path, array: str, values: np.ndarray) -
         )
     if path.stat().st_size <= CHECKSUM_BYTES:
         check_sha256(path, array, promise["sha256"], META_FILE, remedy)
-
-
-def check_sha256(path: Path, array: str, wanted: str, says: str, remedy: str) -> None:
-    """Raise unless a file's sha256 is `wanted`; a file found right is not hashed again by this process."""
-    stat = path.stat()
-    key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns, wanted)
-    if key in _verified:
-        return
-    seen = file_sha256(path)
-    if seen != wanted:
-        raise broken(path, array, f"sha256 is {seen[:16]}..., {says} says {wanted[:16]}...", remedy)
-    _verified.add(key)
-
-
-def file_sha256(path: Path) -> str:
-    """sha256 of a file, as 64 hexadecimal digits."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while piece := stream.read(1 << 22):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def _text(path: Path, content: dict[str, Any], key: str) -> str | None:

@@ -31,7 +31,14 @@ from pyg_batchgnn.ops.folded_norm import Hidden
 from pyg_batchgnn.ops.gradient_sums import GradientSums
 from pyg_batchgnn.ops.graph import build_csc, count_unique_nodes, gather_rows, put_rows, unique_nodes
 from pyg_batchgnn.ops.in_edges import InEdges, OwnedEdges
-from pyg_batchgnn.ops.keys import digest_text, drawn_key, dropout_key, keyed_permutation, minibatch_key
+from pyg_batchgnn.ops.keys import (
+    digest_text,
+    drawn_key,
+    dropout_key,
+    fold_key,
+    keyed_permutation,
+    minibatch_key,
+)
 from pyg_batchgnn.ops.library import simd_level, to_signed
 from pyg_batchgnn.ops.linear import LinearInput, RowsOfTable, linear
 from pyg_batchgnn.ops.linear_norm import linear_norm, linear_norm_hidden, linear_norm_on_read
@@ -99,6 +106,7 @@ __all__ = [
     "empty_cache",
     "extent",
     "fits_int32",
+    "fold_key",
     "gather_rows",
     "group_by_owner",
     "group_by_range",

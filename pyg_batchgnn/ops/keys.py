@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 from torch import Tensor
 
@@ -29,16 +31,38 @@ def digest_text(value: int) -> str:
     return f"{value & MASK64:016x}"
 
 
-_GAMMA = 0x9E3779B97F4A7C15
+#: A word of 64 bits, or many.
+Word = TypeVar("Word", int, Tensor)
+
+# Signed, so that int64 tensors can be multiplied by them; modulo 2**64 that is the same.
+_GAMMA = to_signed(0x9E3779B97F4A7C15)
+_MULTIPLIERS = to_signed(0xBF58476D1CE4E5B9), to_signed(0x94D049BB133111EB)
 _DROPOUT = int.from_bytes(b"dropout", "little")
 
 
-def _fold(key: int, value: int) -> int:
-    """One component more in a key; the same function as in csrc/kernels/random.h."""
-    z = ((key ^ value) + _GAMMA) & MASK64
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK64
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK64
-    return z ^ (z >> 31)
+def fold_key(key: Word, value: Word) -> Word:
+    """Folds one more component into a key: the same function as in csrc/kernels/random.h (SplitMix64).
+
+    Args:
+        key, value: words of 64 bits, as unsigned integers or as int64 tensors whose shapes broadcast.
+
+    Returns:
+        The new key, in the form of the arguments.
+    """
+    z = _wrapped((key ^ value) + _GAMMA)
+    z = _wrapped((z ^ _shifted(z, 30)) * _MULTIPLIERS[0])
+    z = _wrapped((z ^ _shifted(z, 27)) * _MULTIPLIERS[1])
+    return z ^ _shifted(z, 31)
+
+
+def _wrapped(word: Word) -> Word:
+    """Returns a word modulo 2**64, as tensors compute anyway."""
+    return word & MASK64 if isinstance(word, int) else word
+
+
+def _shifted(word: Word, bits: int) -> Word:
+    """Shifts a word to the right and brings in zeros."""
+    return (word >> bits) & (MASK64 >> bits)
 
 
 def dropout_key(seed: int, epoch: int, minibatch: int, layer: int) -> int:
@@ -55,15 +79,15 @@ def dropout_key(seed: int, epoch: int, minibatch: int, layer: int) -> int:
     """
     key = 0
     for part in (seed, epoch, minibatch, layer):
-        key = _fold(key, part & MASK64)
+        key = fold_key(key, part & MASK64)
     # Apart from the sampler's keys, which are folded of the same parts.
-    return to_signed(_fold(key, _DROPOUT))
+    return to_signed(fold_key(key, _DROPOUT))
 
 
 def part_key(key: int, part: str) -> int:
     """The key of something in a layer that is dropped apart from the layer's result, by its name of at most
     eight characters."""
-    return to_signed(_fold(key & MASK64, int.from_bytes(part.encode()[:8], "little")))
+    return to_signed(fold_key(key & MASK64, int.from_bytes(part.encode()[:8], "little")))
 
 
 def drawn_key() -> int:

@@ -1,8 +1,11 @@
 """Who owns which node."""
 
 from pyg_batchgnn.partition.book import PartitionBook
+from pyg_batchgnn.partition.bounded import own_rounds
 from pyg_batchgnn.partition.build import partition, partition_parts
-from pyg_batchgnn.partition.folder_meta import is_partition
+from pyg_batchgnn.partition.checks import with_files
+from pyg_batchgnn.partition.folder_meta import is_partition, read_partition_meta
+from pyg_batchgnn.partition.hashing import random_owner
 from pyg_batchgnn.partition.load import load_partition, verify_partition
 from pyg_batchgnn.partition.part import Part, directory_slice, slice_size
 from pyg_batchgnn.partition.policy import Direct, Neighbours, Policy, Score, Streaming, StreamState
@@ -26,8 +29,11 @@ __all__ = [
     "directory_slice",
     "is_partition",
     "load_partition",
+    "own_rounds",
     "partition",
     "partition_parts",
+    "random_owner",
+    "read_partition_meta",
     "refuse_existing",
     "report_partition",
     "save_partition",
@@ -35,4 +41,5 @@ __all__ = [
     "share_tables",
     "slice_size",
     "verify_partition",
+    "with_files",
 ]

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, DatasetError
+
+T = TypeVar("T")
+
+
+def with_files(comm: Communicator, work: Callable[[], T]) -> T:
+    """Does something with files on every rank. Where it fails on one rank, all ranks raise. Collective.
+
+    Raises:
+        DatasetError: what went wrong first, and on which rank.
+    """
+
+    def error(problems: Mapping[int, str]) -> DatasetError:
+        rank, text = next(iter(problems.items()))
+        return DatasetError(text if comm.size == 1 else f"{text} (rank {rank})")
+
+    return comm.run_together(work, catch=(DatasetError, OSError), error=error)
 
 
 def outside(ids: Tensor, num_nodes: int) -> str:

@@ -9,28 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyg_batchgnn.data.errors import broken, missing
-from pyg_batchgnn.data.meta import META_FILE, read_json
+from pyg_batchgnn.data.files import META_FILE, ArrayPromise, broken, missing, read_json
 from pyg_batchgnn.partition.book import PartitionBook
 
 FORMAT = "pyg_batchgnn.partition"
 VERSION = 1
 _REMEDY = "restore the file or partition again"
-
-
-@dataclass(frozen=True)
-class ArrayPromise:
-    """What META.json says of one file.
-
-    Attributes:
-        dtype: name of torch's type; types that NumPy lacks are stored as integers of their width.
-        shape: sizes.
-        sha256: of the whole file.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -62,10 +46,7 @@ class PartitionMeta:
             "version": VERSION,
             "offsets": self.book.offsets.tolist(),
             "num_edges": self.num_edges,
-            "arrays": {
-                name: {"dtype": promise.dtype, "shape": list(promise.shape), "sha256": promise.sha256}
-                for name, promise in sorted(self.arrays.items())
-            },
+            "arrays": {name: promise.to_json() for name, promise in sorted(self.arrays.items())},
             "origin": dict(self.origin),
         }
         (folder / META_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -103,12 +84,7 @@ def read_partition_meta(folder: Path) -> PartitionMeta:
         meta = PartitionMeta(
             book=PartitionBook(content["offsets"]),
             num_edges=int(content["num_edges"]),
-            arrays={
-                str(name): ArrayPromise(
-                    str(said["dtype"]), tuple(map(int, said["shape"])), str(said["sha256"])
-                )
-                for name, said in content["arrays"].items()
-            },
+            arrays={str(name): ArrayPromise.from_json(said) for name, said in content["arrays"].items()},
             origin=dict(content["origin"]),
             digest=hashlib.sha256(path.read_bytes()).hexdigest(),
         )

@@ -11,14 +11,12 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.data.meta import META_FILE
-from pyg_batchgnn.partition.array_file import map_tensor, verify_tensor
+from pyg_batchgnn.data.files import META_FILE, broken, map_tensor, verify_tensor
 from pyg_batchgnn.partition.book import PartitionBook
+from pyg_batchgnn.partition.checks import with_files
 from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name, read_partition_meta
 from pyg_batchgnn.partition.part import Part, directory_slice
 from pyg_batchgnn.partition.ranges import Load, balanced_offsets
-from pyg_batchgnn.partition.save import together
 
 _REMEDY = "restore the file or partition again"
 
@@ -40,9 +38,9 @@ def load_partition(folder: str | Path, comm: Communicator) -> Part:
         AgreementError: ranks read different folders.
     """
     path = Path(folder).expanduser()
-    meta = together(comm, lambda: read_partition_meta(path))
+    meta = with_files(comm, lambda: read_partition_meta(path))
     comm.check_agreement({"partition": meta.digest})
-    return together(comm, lambda: _Folder(path, meta).part(comm.rank, comm.size))
+    return with_files(comm, lambda: _Folder(path, meta).part(comm.rank, comm.size))
 
 
 def verify_partition(folder: str | Path) -> int:

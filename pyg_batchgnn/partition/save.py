@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import DatasetError
-from pyg_batchgnn.data.durable import rename_whole, sync_file, sync_folder, sync_tree
-from pyg_batchgnn.data.meta import META_FILE
-from pyg_batchgnn.partition.array_file import write_tensor
-from pyg_batchgnn.partition.folder_meta import ArrayPromise, PartitionMeta, part_name
+from pyg_batchgnn.data.files import (
+    META_FILE,
+    ArrayPromise,
+    rename_whole,
+    sync_file,
+    sync_folder,
+    sync_tree,
+    write_tensor,
+)
+from pyg_batchgnn.partition.checks import with_files
+from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name
 from pyg_batchgnn.partition.part import Part
-
-T = TypeVar("T")
 
 
 def save_partition(
@@ -48,33 +53,19 @@ def save_partition(
     temporary = path.with_name(f".{path.name}.partial")
     mine = [parts] if isinstance(parts, Part) else list(parts)
     try:
-        together(comm, lambda: _begin(path, temporary) if comm.rank == 0 else None)
-        promises = together(comm, lambda: [promise for part in mine for promise in _write(part, temporary)])
+        with_files(comm, lambda: _begin(path, temporary) if comm.rank == 0 else None)
+        promises = with_files(comm, lambda: [promise for part in mine for promise in _write(part, temporary)])
         said = comm.all_gather_json([[name, p.dtype, list(p.shape), p.sha256] for name, p in promises])
         arrays = {
             name: ArrayPromise(dtype, tuple(shape), sha256)
             for of_rank in said
             for name, dtype, shape, sha256 in of_rank
         }
-        together(comm, lambda: _end(mine, arrays, origin or {}, temporary, path))
+        with_files(comm, lambda: _end(mine, arrays, origin or {}, temporary, path))
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     return path
-
-
-def together(comm: Communicator, work: Callable[[], T]) -> T:
-    """Does something with files on every rank; where it fails on one, all raise, and so none waits for it.
-
-    Raises:
-        DatasetError: what went wrong, on which rank.
-    """
-
-    def error(problems: Mapping[int, str]) -> DatasetError:
-        rank, text = next(iter(problems.items()))
-        return DatasetError(text if comm.size == 1 else f"{text} (rank {rank})")
-
-    return comm.run_together(work, catch=(DatasetError, OSError), error=error)
 
 
 def refuse_existing(folder: str | Path, comm: Communicator) -> None:
@@ -83,7 +74,7 @@ def refuse_existing(folder: str | Path, comm: Communicator) -> None:
     Raises:
         DatasetError: on every rank, if the folder exists.
     """
-    together(comm, lambda: _refuse(Path(folder).expanduser()) if comm.rank == 0 else None)
+    with_files(comm, lambda: _refuse(Path(folder).expanduser()) if comm.rank == 0 else None)
 
 
 def _refuse(path: Path) -> None:

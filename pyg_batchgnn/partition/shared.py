@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, share_on_host
-from pyg_batchgnn.comm.header import DTYPES
 from pyg_batchgnn.partition.part import Part
 
 #: Arrays begin at multiples of a cache line.
@@ -46,11 +45,14 @@ def allocate_on_host(comm: Communicator, arrays: Mapping[str, ArraySpec]) -> dic
         CommError: on every rank, if one of them cannot take the memory.
     """
     size = sum(_padded(spec.bytes) for spec in arrays.values())
-    said = [[name, DTYPES.index(spec.dtype), list(spec.shape)] for name, spec in arrays.items()]
+    said = [[name, str(spec.dtype).removeprefix("torch."), list(spec.shape)] for name, spec in arrays.items()]
     wanted = comm.all_gather_json(said)
     blocks = share_on_host(comm, size)
     return {
-        rank: _cut(block, {name: ArraySpec(DTYPES[code], tuple(shape)) for name, code, shape in wanted[rank]})
+        rank: _cut(
+            block,
+            {name: ArraySpec(getattr(torch, dtype), tuple(shape)) for name, dtype, shape in wanted[rank]},
+        )
         for rank, block in blocks.items()
     }
 

@@ -10,9 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.partition import load_partition, partition_parts
-from pyg_batchgnn.partition.folder_meta import read_partition_meta
-from pyg_batchgnn.partition.hashing import random_owner
+from pyg_batchgnn.partition import load_partition, partition_parts, random_owner, read_partition_meta
 
 
 def owners_of(dataset: Dataset, policy: str, ranks: int, comm: Communicator) -> Tensor:

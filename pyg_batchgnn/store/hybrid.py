@@ -10,8 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.partition import ArraySpec, Part, allocate_on_host
-from pyg_batchgnn.partition.bounded import own_rounds
+from pyg_batchgnn.partition import ArraySpec, Part, allocate_on_host, own_rounds
 from pyg_batchgnn.store.graph import CscGraph
 
 

@@ -15,7 +15,7 @@ import torch
 
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import DatasetError
-from pyg_batchgnn.data.meta import file_sha256
+from pyg_batchgnn.data.files import file_sha256
 from pyg_batchgnn.partition import (
     is_partition,
     load_partition,

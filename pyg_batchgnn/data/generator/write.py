@@ -15,6 +15,7 @@ import torch
 from pyg_batchgnn.data.check import check_dataset
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError
+from pyg_batchgnn.data.files import EdgeAppender, NpyAppender
 from pyg_batchgnn.data.folder_write import new_folder
 from pyg_batchgnn.data.generator.buckets import EdgeBuckets
 from pyg_batchgnn.data.generator.communities import Communities, make_communities
@@ -23,7 +24,6 @@ from pyg_batchgnn.data.generator.nodes import class_means, make_nodes
 from pyg_batchgnn.data.generator.permutation import IdPermutation
 from pyg_batchgnn.data.generator.spec import GeneratorSpec
 from pyg_batchgnn.data.meta import Meta, write_meta
-from pyg_batchgnn.data.npy_write import EdgeAppender, NpyAppender
 
 # The arrangement of random numbers: folders made by another one are not taken for this one's.
 GENERATOR_VERSION = 1

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from pyg_batchgnn.data.convert import to_labels
 from pyg_batchgnn.data.errors import broken
+from pyg_batchgnn.data.files import EdgeAppender, NpyAppender
 from pyg_batchgnn.data.folder_write import new_folder
 from pyg_batchgnn.data.meta import Meta, write_meta
-from pyg_batchgnn.data.npy_read import to_labels
-from pyg_batchgnn.data.npy_write import EdgeAppender, NpyAppender
 from pyg_batchgnn.data.ogb.csv_gz import csv_gz_pieces, read_csv_gz
 from pyg_batchgnn.data.ogb.npz_stream import NpzMember, open_member
 from pyg_batchgnn.data.ogb.tables import OgbTable, RawLayout, StoredEdges

@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from pyg_batchgnn.data.errors import DatasetError, broken, missing
-from pyg_batchgnn.data.npy_read import NpyHeader, read_header
+from pyg_batchgnn.data.files import NpyHeader, read_header
 
 PIECE_BYTES = 1 << 24
 _AGAIN = "download the data set again"

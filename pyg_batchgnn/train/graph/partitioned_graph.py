@@ -13,8 +13,14 @@ from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
-from pyg_batchgnn.partition import Part, is_partition, load_partition, partition, report_partition
-from pyg_batchgnn.partition.folder_meta import read_partition_meta
+from pyg_batchgnn.partition import (
+    Part,
+    is_partition,
+    load_partition,
+    partition,
+    read_partition_meta,
+    report_partition,
+)
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
 from pyg_batchgnn.train.config import POLICIES, LayerSource, ModelKind, Precision, TrainConfig

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyg_batchgnn.data.durable import sync_file, sync_folder
+from pyg_batchgnn.data.files import sync_file, sync_folder
 from pyg_batchgnn.train.errors import TrainError
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyg_batchgnn.data.npy_write import EdgeAppender, NpyAppender, npy_header
+from pyg_batchgnn.data.files import EdgeAppender, NpyAppender, npy_header
 
 
 @pytest.mark.parametrize("cuts", [(), (0,), (1, 4), (2, 2, 5)])

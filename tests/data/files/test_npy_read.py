@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pyg_batchgnn.data import DatasetError, DatasetNotFoundError
-from pyg_batchgnn.data.npy_read import open_npy, to_features, to_index, to_labels
+from pyg_batchgnn.data.convert import to_features, to_index, to_labels
+from pyg_batchgnn.data.files import open_npy
 
 
 @pytest.fixture

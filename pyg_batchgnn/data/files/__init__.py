@@ -1,0 +1,43 @@
+"""Arrays and JSON in files: written durably, read without trust. Used by every room that has folders.
+
+`ArrayPromise` is what a folder's META.json says of one array. `write_tensor` makes it, `map_tensor` and
+`verify_tensor` compare a file with it.
+"""
+
+from pyg_batchgnn.data.errors import broken, missing
+from pyg_batchgnn.data.files.array_file import (
+    META_FILE,
+    ArrayPromise,
+    map_tensor,
+    verify_tensor,
+    write_tensor,
+)
+from pyg_batchgnn.data.files.checksum import check_sha256, file_sha256
+from pyg_batchgnn.data.files.durable import rename_whole, sync_file, sync_folder, sync_tree
+from pyg_batchgnn.data.files.json_file import read_json
+from pyg_batchgnn.data.files.npy_read import NpyHeader, as_tensor, open_npy, read_header
+from pyg_batchgnn.data.files.npy_write import EdgeAppender, NpyAppender, npy_header
+
+__all__ = [
+    "META_FILE",
+    "ArrayPromise",
+    "EdgeAppender",
+    "NpyAppender",
+    "NpyHeader",
+    "as_tensor",
+    "broken",
+    "check_sha256",
+    "file_sha256",
+    "map_tensor",
+    "missing",
+    "npy_header",
+    "open_npy",
+    "read_header",
+    "read_json",
+    "rename_whole",
+    "sync_file",
+    "sync_folder",
+    "sync_tree",
+    "verify_tensor",
+    "write_tensor",
+]
