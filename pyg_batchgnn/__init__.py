@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Minibatch,
         PygNeighborSampler,
         Replacement,
+        SampledMinibatch,
         SamplingPlan,
     )
     from pyg_batchgnn.store import CscGraph, DistFeatureStore, DistGraphStore
@@ -35,6 +36,7 @@ __all__ = [
     "Minibatch",
     "PygNeighborSampler",
     "Replacement",
+    "SampledMinibatch",
     "SamplingPlan",
     "__version__",
     "plan",

@@ -7,20 +7,20 @@ memory need no block at all: see `in_place`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.sample import Minibatch
+from pyg_batchgnn.data import NODES
+from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement, SampledMinibatch
 
 #: Attributes by name, a row a node, of a vector of node ids.
 Fetch = Callable[[Tensor], dict[str, Tensor]]
 
 
-def fetch_group(minibatches: Sequence[Minibatch], fetch: Fetch, num_nodes: int) -> list[Minibatch]:
-    """The same minibatches with ``row`` and ``block`` set.
+def fetch_group(minibatches: Sequence[SampledMinibatch], fetch: Fetch, num_nodes: int) -> list[Minibatch]:
+    """Returns the minibatches with their nodes' attributes, which are fetched together.
 
     Args:
         minibatches: F minibatches of one macrobatch.
@@ -30,6 +30,6 @@ def fetch_group(minibatches: Sequence[Minibatch], fetch: Fetch, num_nodes: int) 
     unique, rows = ops.unique_nodes([minibatch.node for minibatch in minibatches], num_nodes)
     block = fetch(unique)
     return [
-        dataclasses.replace(minibatch, row=row, block=block)
+        Minibatch.of(minibatch, {NODES: AttributeRows(block, row, Placement.BLOCK)})
         for minibatch, row in zip(minibatches, rows, strict=True)
     ]

@@ -6,7 +6,6 @@ ids are the rows, and fetching costs nothing at all.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,14 +13,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.sample import Minibatch
+from pyg_batchgnn.sample import Minibatch, SampledMinibatch
 
 
-def point_into(minibatches: Sequence[Minibatch], tables: Mapping[str, Tensor]) -> list[Minibatch]:
-    """The same minibatches with the node ids as ``row`` and whole tables, a row a node of the graph, as
-    ``block``."""
+def point_into(minibatches: Sequence[SampledMinibatch], tables: Mapping[str, Tensor]) -> list[Minibatch]:
+    """Returns the minibatches with their nodes' attributes read from whole tables.
+
+    Args:
+        minibatches: sampled minibatches.
+        tables: attributes by name, with one row per node of the graph.
+    """
     block = dict(tables)
-    return [dataclasses.replace(minibatch, row=minibatch.node, block=block) for minibatch in minibatches]
+    return [Minibatch.in_place(minibatch, block) for minibatch in minibatches]
 
 
 def as_table(value: Any, num_nodes: int) -> Tensor | str:

@@ -3,8 +3,7 @@ D.2.1)."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,8 +11,9 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Header
+from pyg_batchgnn.data import EDGES, NODES, Group
 from pyg_batchgnn.fetch.cache import CacheRequest, FeatureCache, Split, make_cache
-from pyg_batchgnn.sample import Minibatch
+from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement, SampledMinibatch
 from pyg_batchgnn.store import NODE_ID, DistFeatureStore, Wanted
 
 
@@ -22,7 +22,7 @@ class Fetched:
     """A fetch group.
 
     Attributes:
-        minibatches: with ``row``, ``block``, ``edge_block`` and original ids as ``node``.
+        minibatches: with their attributes, and original ids as ``node``.
         rows: how many nodes' rows came from other hosts.
         bytes: of the block and of the edge attributes.
         hits: how many nodes' rows of other hosts were in the cache.
@@ -84,7 +84,7 @@ class RemoteFetch:
             self.cache.fill(self._nodes_only, self._store.version)
         return self.cache.split(node) if self.cache.node.numel() else None
 
-    def group(self, minibatches: Sequence[Minibatch], header: Header) -> Fetched:
+    def group(self, minibatches: Sequence[SampledMinibatch], header: Header) -> Fetched:
         """Fetches for some minibatches together; collective, two rounds, whatever the minibatches hold."""
         nodes = [self._internal_ids(minibatch.node) for minibatch in minibatches]
         unique, rows = ops.unique_nodes(nodes, self._num_nodes)
@@ -101,22 +101,20 @@ class RemoteFetch:
             rows = [ops.gather_rows(split.place, row, self._threads) for row in rows]
         original = found.node.pop(NODE_ID, None)
         original = None if original is None else original.to(torch.int64)
-        edge_blocks = [
-            {name: ops.gather_rows(block, place, self._threads) for name, block in found.edge.items()}
-            for place in places
-        ] or [{} for _ in minibatches]
-        ready = [
-            dataclasses.replace(
-                minibatch,
-                node=minibatch.node if original is None else ops.gather_rows(original, row, self._threads),
-                row=row,
-                block=found.node,
-                edge_block=edge_block,
-            )
-            for minibatch, row, edge_block in zip(minibatches, rows, edge_blocks, strict=True)
-        ]
-        gathered = [*found.node.values(), *(table for block in edge_blocks for table in block.values())]
-        return Fetched(ready, found.fetched, sum(tensor.nbytes for tensor in gathered), hits)
+        ready, copied = [], sum(table.nbytes for table in found.node.values())
+        for number, (minibatch, row) in enumerate(zip(minibatches, rows, strict=True)):
+            attributes: dict[Group, AttributeRows] = {NODES: AttributeRows(found.node, row, Placement.BLOCK)}
+            if self._edges:
+                attributes[EDGES] = self._edge_rows(found.edge, places[number])
+                copied += attributes[EDGES].nbytes
+            node = None if original is None else ops.gather_rows(original, row, self._threads)
+            ready.append(Minibatch.of(minibatch, attributes, node))
+        return Fetched(ready, found.fetched, copied, hits)
+
+    def _edge_rows(self, tables: Mapping[str, Tensor], place: Tensor) -> AttributeRows:
+        """Copies the rows of a minibatch's edges, which lie at ``place`` in the tables."""
+        own = {name: ops.gather_rows(table, place, self._threads) for name, table in tables.items()}
+        return AttributeRows(own, None, Placement.MINIBATCH)
 
     def _internal_ids(self, node: Tensor) -> Tensor:
         if self._internal is None:
@@ -125,7 +123,7 @@ class RemoteFetch:
 
 
 def _distinct_edges(
-    minibatches: Sequence[Minibatch], nodes: Sequence[Tensor]
+    minibatches: Sequence[SampledMinibatch], nodes: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """The distinct edges by destination, their destinations, and where each minibatch's edges are among
     them."""
@@ -134,7 +132,7 @@ def _distinct_edges(
     for minibatch, node in zip(minibatches, nodes, strict=True):
         assert minibatch.edge is not None
         edges.append(minibatch.edge)
-        targets.append(node[_destinations(minibatch)])
+        targets.append(node[minibatch.destination])
     edge, inverse = torch.unique(torch.cat(edges), return_inverse=True)
     target = torch.empty_like(edge)
     target[inverse] = torch.cat(targets)
@@ -143,11 +141,3 @@ def _distinct_edges(
     place[order] = torch.arange(order.numel())
     sizes = [len(part) for part in edges]
     return edge[order], target[order], list(place[inverse].split(sizes))
-
-
-def _destinations(minibatch: Minibatch) -> Tensor:
-    """[E] int64 local destinations."""
-    if minibatch.coo is not None:
-        return minibatch.coo[1]
-    degrees = minibatch.indptr[1:] - minibatch.indptr[:-1]
-    return torch.repeat_interleave(torch.arange(degrees.numel()), degrees)

@@ -18,7 +18,7 @@ from pyg_batchgnn.loader.order import WorkItem
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.schedule import Order
 from pyg_batchgnn.ops import count_unique_nodes
-from pyg_batchgnn.sample import Minibatch
+from pyg_batchgnn.sample import SampledMinibatch
 from pyg_batchgnn.sample.pyg import to_sampler_output
 
 #: Beyond this many a larger macrobatch brings nothing on one machine: threads have enough to share.
@@ -153,14 +153,14 @@ def measure(pipeline: Pipeline, batches: list[list[int]], export: Export) -> Pro
         biggest = max(sampled, key=lambda minibatch: minibatch.nbytes)
         in_place = export is Export.NATIVE and pipeline.tables() is not None
         if export is Export.NATIVE:
-            (biggest,) = pipeline.natives([biggest], 1)
+            (fetched,) = pipeline.natives([biggest], 1)
+            sampled[sampled.index(biggest)] = fetched
         else:
             pipeline.gather(to_sampler_output(biggest, biggest.input_id))
         attributes = pipeline.book.snapshot().last.bytes_gathered
     finally:
         pipeline.book = book
     num_nodes = pipeline.sampler.graph.num_nodes
-    sampled = [biggest if one.node is biggest.node else one for one in sampled]
     if export is Export.PYG:
         return probe_of(sampled, num_nodes, row=0, attributes=attributes)
     unique = count_unique_nodes([biggest.node], num_nodes)
@@ -168,7 +168,7 @@ def measure(pipeline: Pipeline, batches: list[list[int]], export: Export) -> Pro
     return probe_of(sampled, num_nodes, row=row, attributes=0)
 
 
-def probe_of(sampled: Sequence[Minibatch], num_nodes: int, row: int, attributes: int) -> Probe:
+def probe_of(sampled: Sequence[SampledMinibatch], num_nodes: int, row: int, attributes: int) -> Probe:
     """What sampled minibatches, at least one, say of those to come.
 
     Args:

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 from torch.utils.data import get_worker_info
@@ -23,8 +23,10 @@ from pyg_batchgnn.loader.order import WorkItem
 from pyg_batchgnn.loader.reading import Reading
 from pyg_batchgnn.loader.source import DataSource, Source, StoreSource
 from pyg_batchgnn.loader.stats import Counters, StatsBook, sampling_counters
-from pyg_batchgnn.sample import MacrobatchSampler, Minibatch
+from pyg_batchgnn.sample import MacrobatchSampler, Minibatch, SampledMinibatch
 from pyg_batchgnn.sample.pyg import to_sampler_output
+
+T = TypeVar("T")
 
 SamplerHook = Callable[[SamplerOutput], SamplerOutput]
 
@@ -70,7 +72,7 @@ class Pipeline:
         """One in a worker process: there are as many workers as the user wants to be busy."""
         return self.sampler.threads if get_worker_info() is None else 1
 
-    def sample(self, item: WorkItem) -> list[Minibatch]:
+    def sample(self, item: WorkItem) -> list[SampledMinibatch]:
         """Samples a macrobatch and opens its account."""
         begin = time.perf_counter()
         inputs = [self.inputs[index] for index in item.indices]
@@ -108,12 +110,13 @@ class Pipeline:
         self._book_fetch(gather, fetched - begin, exported - fetched)
         return batch
 
-    def natives(self, minibatches: list[Minibatch], fetch_size: int) -> Iterator[Minibatch]:
+    def natives(self, minibatches: list[SampledMinibatch], fetch_size: int) -> Iterator[Minibatch]:
         """The minibatches with their attributes: in place, or fetched for ``fetch_size`` of them at a
         time."""
         if minibatches and (tables := self.tables()) is not None:
-            minibatches[:] = point_into(minibatches, tables)
-            yield from drain(minibatches)
+            ready = point_into(minibatches, tables)
+            minibatches.clear()
+            yield from drain(ready)
         while minibatches:
             group, minibatches[:fetch_size] = minibatches[:fetch_size], []
             begin = time.perf_counter()
@@ -138,7 +141,7 @@ class Pipeline:
         )
 
 
-def drain(minibatches: list[Minibatch]) -> Iterator[Minibatch]:
+def drain(minibatches: list[T]) -> Iterator[T]:
     """Hands minibatches over one by one and keeps none, so that their memory returns when the user is
     done."""
     minibatches.reverse()
@@ -146,10 +149,10 @@ def drain(minibatches: list[Minibatch]) -> Iterator[Minibatch]:
         yield minibatches.pop()
 
 
-def outputs(minibatches: list[Minibatch]) -> Iterator[SamplerOutput]:
+def outputs(minibatches: list[SampledMinibatch]) -> Iterator[SamplerOutput]:
     """The minibatches in PyG's form, keeping none."""
     return map(_output, drain(minibatches))
 
 
-def _output(minibatch: Minibatch) -> SamplerOutput:
+def _output(minibatch: SampledMinibatch) -> SamplerOutput:
     return to_sampler_output(minibatch, minibatch.input_id)

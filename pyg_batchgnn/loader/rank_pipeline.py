@@ -20,7 +20,14 @@ from pyg_batchgnn.loader.filter import Gatherer, add_sample_info, edge_index_of
 from pyg_batchgnn.loader.options import Export
 from pyg_batchgnn.loader.pipeline import drain
 from pyg_batchgnn.loader.stats import Counters, StatsBook, sampling_counters
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, Minibatch, RelaySampler, SamplingPlan
+from pyg_batchgnn.sample import (
+    Layout,
+    MacrobatchSampler,
+    Minibatch,
+    RelaySampler,
+    SampledMinibatch,
+    SamplingPlan,
+)
 from pyg_batchgnn.sample.pyg import to_sampler_output
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 
@@ -89,7 +96,7 @@ class RankPipeline:
         if self._of_any is not None:
             self._of_any.seed = seed
 
-    def sample(self, item: RankItem) -> list[Minibatch]:
+    def sample(self, item: RankItem) -> list[SampledMinibatch]:
         """Samples a macrobatch and opens its account. Node ids are internal, unless every rank has the
         topology."""
         begin = time.perf_counter()
@@ -141,7 +148,7 @@ class RankPipeline:
             seeds_are_own=seeds_are_own,
         )
 
-    def _sample(self, sampler: MacrobatchSampler | RelaySampler, item: RankItem) -> list[Minibatch]:
+    def _sample(self, sampler: MacrobatchSampler | RelaySampler, item: RankItem) -> list[SampledMinibatch]:
         inputs = [self.inputs[position] for position in item.positions]
         original = [one.node.long().contiguous() for one in inputs]
         if isinstance(sampler, RelaySampler):
@@ -153,7 +160,7 @@ class RankPipeline:
             for minibatch, one in zip(sampled, inputs, strict=True)
         ]
 
-    def _group(self, minibatches: list[Minibatch], item: RankItem, number: int) -> list[Minibatch]:
+    def _group(self, minibatches: list[SampledMinibatch], item: RankItem, number: int) -> list[Minibatch]:
         begin = time.perf_counter()
         fetched = self.fetch.group(
             minibatches, Header(MessageKind.FEATURES, ops.to_signed(item.epoch), item.number, number)

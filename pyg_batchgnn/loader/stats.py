@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from pyg_batchgnn.ops import count_unique_nodes
-from pyg_batchgnn.sample import Minibatch
+from pyg_batchgnn.sample import SampledMinibatch
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Counters:
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
-def sampling_counters(minibatches: Sequence[Minibatch], num_nodes: int, begin: float) -> Counters:
+def sampling_counters(minibatches: Sequence[SampledMinibatch], num_nodes: int, begin: float) -> Counters:
     """What sampling a macrobatch counts; distinct nodes before the seconds since ``begin``, by
     `time.perf_counter`, are taken. ``num_nodes``: of the graph that their ids are of."""
     return Counters(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pyg_batchgnn.planner.growth import growth_of
 from pyg_batchgnn.planner.workload import Depth, Probe, Workload
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, Minibatch, Replacement, SamplingPlan
+from pyg_batchgnn.sample import Layout, MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan
 from pyg_batchgnn.store import CscGraph
 
 #: Minibatches that are sampled unless told otherwise.
@@ -74,7 +74,7 @@ def _seed_lists(mine: Tensor, batch_size: int, samples: int) -> list[Tensor]:
     return [part.contiguous() for part in mine[order].to(torch.int64).split(batch_size)[:whole]]
 
 
-def _depth(sampled: Sequence[Minibatch], hops: int, away: Tensor, remote: Tensor) -> Depth:
+def _depth(sampled: Sequence[SampledMinibatch], hops: int, away: Tensor, remote: Tensor) -> Depth:
     """The first hops of sampled minibatches."""
     times = torch.zeros(away.numel(), dtype=torch.int64)
     nodes = edges = expanded = room = 0.0

@@ -13,7 +13,7 @@ from torch import Tensor
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.nn import Aggregated
 from pyg_batchgnn.nn.models import GCN, GIN, SAGE, NativeModel
-from pyg_batchgnn.sample import Minibatch
+from pyg_batchgnn.sample import SampledMinibatch
 
 #: How often a step is done, of which the fastest counts.
 _TIMES = 3
@@ -49,7 +49,7 @@ class Step:
         self._model = network_of(kind, columns, hidden, classes, layers)
         self._optimiser = torch.optim.Adam(self._model.parameters())
 
-    def seconds(self, minibatch: Minibatch) -> tuple[float, float]:
+    def seconds(self, minibatch: SampledMinibatch) -> tuple[float, float]:
         """Of the forward half, and of the other with the update; of a minibatch with a hop less than there
         are layers those of a step that begins with aggregates."""
         threads = torch.get_num_threads()
@@ -59,7 +59,7 @@ class Step:
         finally:
             torch.set_num_threads(threads)
 
-    def _once(self, minibatch: Minibatch) -> tuple[float, float]:
+    def _once(self, minibatch: SampledMinibatch) -> tuple[float, float]:
         table = torch.ones(minibatch.num_nodes, self._columns)
         x: Tensor | Aggregated = table
         if len(minibatch.edges_per_hop) < self._layers:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.sample.minibatch import Minibatch
+from pyg_batchgnn.sample.minibatch import SampledMinibatch
 from pyg_batchgnn.sample.plan import SamplingPlan
 from pyg_batchgnn.store import CscGraph
 
@@ -48,7 +48,9 @@ class MacrobatchSampler:
         self.threads = threads
         self.layout = layout
 
-    def sample(self, seed_lists: Sequence[Tensor], epoch: int, threads: int | None = None) -> list[Minibatch]:
+    def sample(
+        self, seed_lists: Sequence[Tensor], epoch: int, threads: int | None = None
+    ) -> list[SampledMinibatch]:
         """Samples one minibatch for each list of seed nodes.
 
         Args:
@@ -80,27 +82,44 @@ class MacrobatchSampler:
             ops.to_signed(epoch),
             threads or self.threads or torch.get_num_threads(),
         )
-        return as_minibatches(arrays, counts, self.plan, self.layout, self.seed, epoch)
+        keys = [ops.minibatch_key(seeds) for seeds in seed_lists]
+        return as_minibatches(arrays, counts, keys, self.plan, self.layout, self.seed, epoch)
 
 
 def as_minibatches(
-    arrays: Sequence[Tensor], counts: Tensor, plan: SamplingPlan, layout: Layout, seed: int, epoch: int
-) -> list[Minibatch]:
-    """What a sampling operator returned as minibatches: the four arrays of each, and its nodes and edges by
-    hop."""
+    arrays: Sequence[Tensor],
+    counts: Tensor,
+    keys: Sequence[int],
+    plan: SamplingPlan,
+    layout: Layout,
+    seed: int,
+    epoch: int,
+) -> list[SampledMinibatch]:
+    """Returns what a sampling operator returned as minibatches.
+
+    Args:
+        arrays: the four arrays of each minibatch: nodes, indptr, edges and edge ids.
+        counts: [B, 2 * hops + 1] int64, the nodes and then the edges of each minibatch by hop.
+        keys: the digest of each minibatch's seeds.
+        plan: the plan that they were sampled by.
+        layout: the form of the edges.
+        seed: the seed that they were sampled with.
+        epoch: the epoch that they were sampled in.
+    """
     split = plan.num_hops + 1
     minibatches = []
-    for number, per_hop in enumerate(counts.tolist()):
+    for number, (key, per_hop) in enumerate(zip(keys, counts.tolist(), strict=True)):
         node, indptr, edges, edge = arrays[4 * number : 4 * number + 4]
         coo = edges if layout is Layout.COO else None
         minibatches.append(
-            Minibatch(
+            SampledMinibatch(
                 node=node,
                 indptr=indptr,
                 indices=edges if coo is None else coo[0],
                 edge=edge if plan.edge_ids else None,
                 nodes_per_hop=per_hop[:split],
                 edges_per_hop=per_hop[split:],
+                key=key,
                 coo=coo,
                 seed=seed,
                 epoch=epoch,

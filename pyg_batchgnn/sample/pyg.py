@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 
 from pyg_batchgnn.sample.macrobatch import Layout, MacrobatchSampler
-from pyg_batchgnn.sample.minibatch import Minibatch
+from pyg_batchgnn.sample.minibatch import SampledMinibatch
 from pyg_batchgnn.sample.plan import SamplingPlan
 from pyg_batchgnn.store import CscGraph
 
@@ -61,7 +61,7 @@ class PygNeighborSampler(BaseSampler):
         return None
 
 
-def to_sampler_output(minibatch: Minibatch, input_id: Tensor | None) -> SamplerOutput:
+def to_sampler_output(minibatch: SampledMinibatch, input_id: Tensor | None) -> SamplerOutput:
     """A minibatch in the form that PyG's loaders and their transforms know."""
     row, col = minibatch.edge_index
     return SamplerOutput(

@@ -12,7 +12,7 @@ from pyg_batchgnn.comm import CommError, Communicator, Header, MessageKind
 from pyg_batchgnn.ops.relay import Answers, Fault, Questions, Relay, Wrong, relay_answer
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.sample.macrobatch import Layout, as_minibatches
-from pyg_batchgnn.sample.minibatch import Minibatch
+from pyg_batchgnn.sample.minibatch import SampledMinibatch
 from pyg_batchgnn.sample.plan import Replacement, SamplingPlan
 
 
@@ -56,7 +56,7 @@ class RelaySampler:
 
     def sample(
         self, seed_lists: Sequence[Tensor], originals: Sequence[Tensor], epoch: int, macrobatch: int
-    ) -> list[Minibatch]:
+    ) -> list[SampledMinibatch]:
         """Samples one minibatch for each list of seed nodes; collective.
 
         Args:
@@ -67,8 +67,8 @@ class RelaySampler:
             macrobatch: number in the epoch, for the header of the exchanges.
 
         Returns:
-            The minibatches. Their ``node`` holds internal ids, and so ``Minibatch.key`` is not yet the key
-            that they were sampled with: who fetches the nodes' attributes has their original ids, too.
+            The minibatches. Their ``node`` holds internal ids. Fetching the nodes' attributes turns them
+            into original ids.
 
         Raises:
             TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the graph or, with
@@ -96,7 +96,9 @@ class RelaySampler:
         )
         for hop in range(self.plan.num_hops):
             self._hop(relay, Header(MessageKind.TOPOLOGY, ops.to_signed(epoch), macrobatch, hop), threads)
-        return as_minibatches(*relay.take(), self.plan, self.layout, self.seed, epoch)
+        arrays, counts = relay.take()
+        keys = [ops.minibatch_key(seeds) for seeds in originals]
+        return as_minibatches(arrays, counts, keys, self.plan, self.layout, self.seed, epoch)
 
     def _hop(self, relay: Relay, header: Header, threads: int) -> None:
         asked = relay.ask(threads)

@@ -10,10 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
-from pyg_batchgnn import AggregationCache, CscGraph, MacrobatchNeighborLoader, PygNeighborSampler, nn
+from pyg_batchgnn import (
+    AggregationCache,
+    CscGraph,
+    MacrobatchNeighborLoader,
+    Minibatch,
+    PygNeighborSampler,
+    nn,
+)
+from pyg_batchgnn.data import NODES
 from tests.support.loader_cases import assert_same, make_data, make_loader
 from tests.support.memory_stores import stores_of
 from tests.support.ranks import run_ranks
@@ -37,13 +44,15 @@ def test_minibatches_are_those_before_the_last_hop(kind: str, replace: bool, opt
         made = list(with_cache)
         for batch in made:
             assert torch.equal(batch.attribute(cache.attribute), cache.rows[batch.node])
-        own = [dataclasses.replace(batch, block=_without(batch.block, cache.attribute)) for batch in made]
+        own = [_without(batch, cache.attribute) for batch in made]
         assert_same(own, without)
     assert with_cache.state_dict() == without.state_dict()
 
 
-def _without(block: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-    return {held: table for held, table in block.items() if held != name}
+def _without(batch: Minibatch, name: str) -> Minibatch:
+    rows = batch.attributes[NODES]
+    tables = {held: table for held, table in rows.tables.items() if held != name}
+    return Minibatch.of(batch, {NODES: dataclasses.replace(rows, tables=tables)})
 
 
 def test_features_of_stores_and_a_sampler_of_the_users() -> None:

@@ -11,8 +11,9 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.fetch import RemoteFetch
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, Minibatch, Replacement, SamplingPlan
+from pyg_batchgnn.sample import Layout, MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan
 from pyg_batchgnn.store import CscGraph, DistFeatureStore
+from tests.support.bare_minibatches import only_nodes
 from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
 from tests.support.reference_partition import internal_ids
 
@@ -20,7 +21,7 @@ FANOUTS = (3, 2)
 HEADER = Header(MessageKind.FEATURES, epoch=1, macrobatch=2)
 
 
-def sampled(case: Case, rank: int, number: int, layout: Layout) -> list[Minibatch]:
+def sampled(case: Case, rank: int, number: int, layout: Layout) -> list[SampledMinibatch]:
     """A rank's minibatches in original ids: overlapping ones, an empty one, and on one rank nothing else."""
     data = whole(case)
     graph = CscGraph.from_edge_index(data.edge_index, case.nodes)
@@ -90,7 +91,7 @@ def _group(comm: Communicator, case: Case, share: bool, edges: tuple[str, ...], 
     assert counts.bytes_received == int(requests[others, me].sum() + answers[me, others].sum())
 
 
-def _edges(minibatch: Minibatch) -> Tensor:
+def _edges(minibatch: SampledMinibatch) -> Tensor:
     assert minibatch.edge is not None
     return minibatch.edge
 
@@ -106,8 +107,7 @@ def steady() -> list[int]:
         for _ in range(4):
             draw = torch.Generator().manual_seed(comm.rank)
             seeds = [torch.randint(case.nodes, (500,), generator=draw) for _ in range(3)]
-            empty = torch.empty(0, dtype=torch.int64)
-            given = [Minibatch(ids[one], torch.tensor([0]), empty, None, [500], [0]) for one in seeds]
+            given = [only_nodes(ids[one]) for one in seeds]
             fetch.group(given, HEADER)
             calls.append(ops.memory_stats().system_calls)
         return calls
@@ -128,13 +128,8 @@ def values() -> dict[str, Any]:
         part.tables.update({name: table[part.node] for name, table in wholes.items()})
         store = DistFeatureStore(part, comm)
         ids = internal_ids(owners(case, comm.size))
-        (ready,) = RemoteFetch(store, list(wholes)).group(_only_nodes(ids), HEADER).minibatches
+        (ready,) = RemoteFetch(store, list(wholes)).group([only_nodes(ids)], HEADER).minibatches
         for name, table in wholes.items():
             assert torch.equal(ready.attribute(name), table), name
         assert torch.equal(ready.node, torch.arange(case.nodes))
         return {}
-
-
-def _only_nodes(node: Tensor) -> list[Minibatch]:
-    empty = torch.empty(0, dtype=torch.int64)
-    return [Minibatch(node, torch.tensor([0]), empty, None, [len(node)], [0])]

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.fetch import fetch_group
-from pyg_batchgnn.sample import Minibatch
+from pyg_batchgnn.sample import SampledMinibatch
+from tests.support.bare_minibatches import only_nodes
 
 NODES = 200
 
 
-def minibatch(node: list[int]) -> Minibatch:
-    empty = torch.empty(0, dtype=torch.int64)
-    return Minibatch(torch.tensor(node, dtype=torch.int64), torch.tensor([0]), empty, None, [len(node)], [0])
+def minibatch(node: list[int]) -> SampledMinibatch:
+    return only_nodes(torch.tensor(node, dtype=torch.int64))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from pyg_batchgnn.fetch import as_table, is_mapped, point_into
-from pyg_batchgnn.sample import Minibatch
+from pyg_batchgnn.sample import Placement
+from tests.support.bare_minibatches import only_nodes
 
 NODES = 6
 
@@ -70,11 +71,14 @@ def test_why_not(value: Any, words: list[str]) -> None:
 def test_minibatches_share_the_tables_and_nothing_is_copied() -> None:
     table = torch.randn(NODES, 2)
     nodes = [torch.tensor([4, 1]), torch.tensor([], dtype=torch.int64), torch.tensor([1, 1, 5])]
-    empty = torch.empty(0, dtype=torch.int64)
-    given = [Minibatch(node, torch.tensor([0]), empty, None, [node.numel()], [0]) for node in nodes]
+    given = [only_nodes(node) for node in nodes]
     ready = point_into(given, {"x": table})
     for one, before in zip(ready, given, strict=True):
-        assert one.row is one.node is before.node and one.block["x"] is table
+        assert (
+            one.placement is Placement.IN_PLACE
+            and one.row is one.node is before.node
+            and one.block["x"] is table
+        )
         assert torch.equal(one.attribute("x"), table[before.node])
         assert one.nbytes == before.nbytes
 

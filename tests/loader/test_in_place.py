@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from pyg_batchgnn.sample import Placement
 from tests.support.loader_cases import NODES, assert_same, make_data, make_loader
 from tests.support.memory_stores import stores_of
 
@@ -33,7 +34,7 @@ def test_the_block_is_the_users_own_tensor(dtype: torch.dtype, prefetch: int) ->
     loader = native(data, prefetch=prefetch)
     for batch in loader:
         assert batch.block["x"] is data.x and batch.block["y"] is data.y
-        assert batch.row is batch.node
+        assert batch.placement is Placement.IN_PLACE and batch.row is batch.node
         assert torch.equal(batch.attribute("x", 3), data.x[batch.node[:3]])
     assert loader.stats().total.bytes_gathered == 0
 
@@ -47,7 +48,7 @@ def test_copied_or_not_the_values_are_the_same(kwargs: dict[str, Any]) -> None:
 def test_files_and_stores_are_copied(tmp_path: Path) -> None:
     for data in (with_mapped_features(tmp_path), stores_of(make_data(), "coo")):
         for batch in native(data, input_nodes=torch.arange(NODES)):
-            assert batch.row is not batch.node
+            assert batch.placement is Placement.BLOCK
             assert batch.block["x"].size(0) < NODES
 
 

@@ -10,7 +10,7 @@ import torch
 import torch_geometric.nn
 from torch import Tensor
 
-from pyg_batchgnn import AggregationCache, Minibatch, nn
+from pyg_batchgnn import AggregationCache, Minibatch, SampledMinibatch, nn
 from pyg_batchgnn.nn import Aggregated, GATConv, GCNConv, GINConv, RowView, SAGEConv, Update
 from tests.support.layer_cases import FEATURES, batch_cases, relative_error, sampled, small_graph, table
 from tests.support.layer_pairs import both, gradients
@@ -31,15 +31,15 @@ def aggregates(kind: str, dtype: torch.dtype) -> Tensor:
     return AggregationCache.build((small_graph(), table(dtype)), kind).rows
 
 
-def beginning(kind: str, minibatch: Minibatch, dtype: torch.dtype = torch.float32) -> Aggregated:
+def beginning(kind: str, minibatch: SampledMinibatch, dtype: torch.dtype = torch.float32) -> Aggregated:
     row = minibatch.node
     return Aggregated(kind, RowView(aggregates(kind, dtype), row), RowView(table(dtype), row))
 
 
-def carrying(minibatch: Minibatch, kind: str, dtype: torch.dtype = torch.float32) -> Minibatch:
+def carrying(minibatch: SampledMinibatch, kind: str, dtype: torch.dtype = torch.float32) -> Minibatch:
     """As a loader with a cache hands it out."""
     block = {"x": table(dtype), f"x_{kind}": aggregates(kind, dtype)}
-    return replace(minibatch, row=minibatch.node, block=block)
+    return Minibatch.in_place(minibatch, block)
 
 
 def gin(conv: type) -> Any:
@@ -92,7 +92,7 @@ def models() -> dict[str, tuple[str, nn.NativeModel]]:
 def test_a_model_is_the_one_that_samples_all_neighbours(name: str) -> None:
     kind, model = models()[name]
     full, less = sampled([3, 1, 4, 15, 9], (-1, -1, -1)), sampled([3, 1, 4, 15, 9], (-1, -1))
-    wanted = model(replace(full, row=full.node, block={"x": table()}))
+    wanted = model(Minibatch.in_place(full, {"x": table()}))
     expected = gradients(model, wanted)
     found = model(carrying(less, kind))
     assert relative_error(found, wanted) < 1e-5
@@ -111,7 +111,7 @@ def test_gcn_goes_on_with_the_degrees_that_were_sampled() -> None:
     rows = model.convs[1](rows, minibatch, 1, update=Update(relu=True))
     wanted = model.convs[2](rows, minibatch, 2)
     assert relative_error(model(carrying(minibatch, kind)), wanted) < 1e-5
-    alone = replace(carrying(minibatch, kind), block={"x_symmetric": aggregates(kind, torch.float32)})
+    alone = Minibatch.in_place(minibatch, {"x_symmetric": aggregates(kind, torch.float32)})
     assert relative_error(model(alone), wanted) < 1e-5  # needs no features of its own
 
 

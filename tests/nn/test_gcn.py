@@ -11,7 +11,7 @@ import torch_geometric.nn
 from torch import Tensor
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from pyg_batchgnn import Minibatch
+from pyg_batchgnn import SampledMinibatch
 from pyg_batchgnn.nn import GCNConv, RowView, Update
 from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, relative_error, table
 from tests.support.layer_pairs import both, gradients
@@ -30,7 +30,7 @@ def pair(dtype: torch.dtype = torch.float64, **options: Any) -> tuple[GCNConv, t
     return both(GCNConv, torch_geometric.nn.GCNConv, FEATURES, 5, dtype=dtype, **options)
 
 
-def reference(pygs: Any, x: Tensor, minibatch: Minibatch, layer: int, weight: Tensor | None) -> Tensor:
+def reference(pygs: Any, x: Tensor, minibatch: SampledMinibatch, layer: int, weight: Tensor | None) -> Tensor:
     """`gcn_norm` on all nodes and edges, then the layer's edges and its targets' loops alone."""
     edges, _, targets = layer_edges(minibatch, layer)
     every = minibatch.edge_index

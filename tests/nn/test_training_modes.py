@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from pyg_batchgnn import CscGraph, MacrobatchSampler, Minibatch, SamplingPlan, nn, ops
+from pyg_batchgnn import CscGraph, MacrobatchSampler, SampledMinibatch, SamplingPlan, nn, ops
 from pyg_batchgnn.nn import RowView, Update
 from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, relative_error, table
 
@@ -38,7 +38,7 @@ class Stack(torch.nn.Module):
         widths = [(FEATURES, hidden), (hidden, hidden), (hidden, 4)]
         self.convs = torch.nn.ModuleList(MAKERS[name](a, b) for a, b in widths)
 
-    def forward(self, minibatch: Minibatch, features: Tensor) -> Tensor:
+    def forward(self, minibatch: SampledMinibatch, features: Tensor) -> Tensor:
         x: Any = RowView(features, minibatch.node)
         for layer, conv in enumerate(self.convs, start=1):
             x = conv(x, minibatch, layer, update=UPDATE if layer < 3 else None)
@@ -59,7 +59,7 @@ def equal(one: list[Tensor], other: list[Tensor]) -> bool:
     return len(one) == len(other) > 0 and all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def epoch() -> list[Minibatch]:
+def epoch() -> list[SampledMinibatch]:
     """Minibatches of growing and shrinking sizes."""
     generator = torch.Generator().manual_seed(4)
     graph = CscGraph.from_edge_index(torch.randint(60, (2, 500), generator=generator), 60)

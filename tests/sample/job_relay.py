@@ -18,9 +18,9 @@ from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.sample import (
     Layout,
     MacrobatchSampler,
-    Minibatch,
     RelaySampler,
     Replacement,
+    SampledMinibatch,
     SamplingPlan,
 )
 from pyg_batchgnn.store import CscGraph
@@ -176,7 +176,7 @@ def counted(edge_ids: bool, seeds_are_own: bool, minibatches: int) -> dict[str, 
     }
 
 
-def _remote(got: list[Minibatch], part: Part, seeds_are_own: bool) -> tuple[int, int, int]:
+def _remote(got: list[SampledMinibatch], part: Part, seeds_are_own: bool) -> tuple[int, int, int]:
     """Nodes that were expanded and are not this rank's, their edges, and what a minibatch asks an owner."""
     nodes = edges = blocks = 0
     for batch in got:

@@ -16,7 +16,7 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from pyg_batchgnn.sample import MacrobatchSampler, Minibatch, Replacement, SamplingPlan
+from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan
 from tests.support.graph_strategies import Csc, fixed, star
 from tests.support.minibatch_checks import assert_equals_reference, assert_same, expected_minibatches, fields
 
@@ -39,13 +39,13 @@ def random_lists(count: int, max_size: int, seed: int = 0) -> list[Tensor]:
     return [torch.from_numpy(generator.integers(0, NUM_NODES, size)) for size in sizes]
 
 
-def one_by_one(lists: list[Tensor], epoch: int, plan: SamplingPlan = PLAN) -> list[Minibatch]:
+def one_by_one(lists: list[Tensor], epoch: int, plan: SamplingPlan = PLAN) -> list[SampledMinibatch]:
     """Each minibatch from a sampler of its own, on one thread."""
     graph = dense_graph().graph()
     return [MacrobatchSampler(graph, plan, seed=5, threads=1).sample([seeds], epoch)[0] for seeds in lists]
 
 
-def assert_all_same(first: list[Minibatch], second: list[Minibatch]) -> None:
+def assert_all_same(first: list[SampledMinibatch], second: list[SampledMinibatch]) -> None:
     assert len(first) == len(second)
     for a, b in zip(first, second, strict=True):
         assert_same(a, b)

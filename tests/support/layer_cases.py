@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pyg_batchgnn import CscGraph, MacrobatchSampler, Minibatch, SamplingPlan
+from pyg_batchgnn import CscGraph, MacrobatchSampler, SampledMinibatch, SamplingPlan
 
 FEATURES = 12
 
@@ -18,13 +18,13 @@ def small_graph() -> CscGraph:
     return CscGraph.from_edge_index(torch.cat([edges, hub], dim=1), 60)
 
 
-def sampled(seeds: list[int], fanouts: tuple[int, ...] = (4, 3, 2), epoch: int = 0) -> Minibatch:
+def sampled(seeds: list[int], fanouts: tuple[int, ...] = (4, 3, 2), epoch: int = 0) -> SampledMinibatch:
     sampler = MacrobatchSampler(small_graph(), SamplingPlan(fanouts), seed=5)
     (minibatch,) = sampler.sample([torch.tensor(seeds, dtype=torch.int64)], epoch)
     return minibatch
 
 
-def batch_cases() -> dict[str, Minibatch]:
+def batch_cases() -> dict[str, SampledMinibatch]:
     """The ordinary minibatch and the odd ones, all of three hops."""
     return {
         "ordinary": sampled([3, 1, 4, 15, 9]),
@@ -45,7 +45,7 @@ def table(dtype: torch.dtype = torch.float32) -> Tensor:
     )
 
 
-def layer_edges(minibatch: Minibatch, layer: int) -> tuple[Tensor, int, int]:
+def layer_edges(minibatch: SampledMinibatch, layer: int) -> tuple[Tensor, int, int]:
     """[2, E] edges of a layer (1 is nearest the input), its number of sources N and of targets D."""
     hops = len(minibatch.edges_per_hop) - layer + 1
     edges = minibatch.edge_index[:, : sum(minibatch.edges_per_hop[:hops])]

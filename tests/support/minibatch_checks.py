@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, Minibatch, SamplingPlan
+from pyg_batchgnn.sample import Layout, MacrobatchSampler, SampledMinibatch, SamplingPlan
 from tests.support.graph_strategies import Csc
 from tests.support.reference_sampler import ReferenceMinibatch, reference_sample
 
@@ -24,7 +24,9 @@ def expected_minibatches(
     ]
 
 
-def assert_equals_reference(batch: Minibatch, expected: ReferenceMinibatch, plan: SamplingPlan) -> None:
+def assert_equals_reference(
+    batch: SampledMinibatch, expected: ReferenceMinibatch, plan: SamplingPlan
+) -> None:
     """Every field has the reference's numbers and the documented dtype and shape."""
     assert list(batch.nodes_per_hop) == expected.nodes_per_hop
     assert list(batch.edges_per_hop) == expected.edges_per_hop
@@ -42,23 +44,23 @@ def assert_equals_reference(batch: Minibatch, expected: ReferenceMinibatch, plan
         assert batch.edge is None
 
 
-def assert_edge_index(batch: Minibatch) -> None:
+def assert_edge_index(batch: SampledMinibatch) -> None:
     """edge_index [2, E] int64 holds (source, destination) of every edge in the order of the CSC."""
     rows = torch.arange(batch.indptr.numel() - 1).repeat_interleave(batch.indptr.diff())
     assert batch.edge_index.dtype == torch.int64
     assert torch.equal(batch.edge_index, torch.stack([batch.indices.long(), rows]))
 
 
-def assert_same(first: Minibatch, second: Minibatch) -> None:
+def assert_same(first: SampledMinibatch, second: SampledMinibatch) -> None:
     """Two minibatches of the package are the same, bit for bit."""
     assert list(first.nodes_per_hop) == list(second.nodes_per_hop)
     assert list(first.edges_per_hop) == list(second.edges_per_hop)
-    assert first.batch_size == second.batch_size
+    assert first.batch_size == second.batch_size and first.key == second.key
     for a, b in zip(fields(first), fields(second), strict=True):
         assert a.dtype == b.dtype and torch.equal(a, b)
 
 
-def fields(batch: Minibatch) -> list[Tensor]:
+def fields(batch: SampledMinibatch) -> list[Tensor]:
     """The tensors of a minibatch."""
     return [t for t in (batch.node, batch.indptr, batch.indices, batch.edge) if t is not None]
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn import Minibatch, nn
+from pyg_batchgnn import Minibatch, SampledMinibatch, nn
 from pyg_batchgnn.train.model import pyg_layers as pyg
 from tests.support.layer_cases import FEATURES, batch_cases, sampled, table
 
@@ -54,12 +53,12 @@ def both(
     return native, reference
 
 
-def with_features(minibatch: Minibatch, dtype: torch.dtype = torch.float32) -> Minibatch:
+def with_features(minibatch: SampledMinibatch, dtype: torch.dtype = torch.float32) -> Minibatch:
     """The minibatch as a native loader hands it out, its features read in place."""
-    return replace(minibatch, row=minibatch.node, block={"x": table(dtype)})
+    return Minibatch.in_place(minibatch, {"x": table(dtype)})
 
 
-def cases() -> dict[str, Minibatch]:
+def cases() -> dict[str, SampledMinibatch]:
     return batch_cases()
 
 

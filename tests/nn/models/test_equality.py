@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_batchgnn import Minibatch, nn
+from pyg_batchgnn import SampledMinibatch, nn
 from pyg_batchgnn.train.model import pyg_layers as pyg
 from tests.support.layer_cases import relative_error, small_graph, table
 from tests.support.model_pairs import PAIRS, both, cases, step_gradients, with_features
@@ -37,7 +37,7 @@ def test_initialised_as_pygs(kind: str) -> None:
 
 
 def reference_run(
-    model: pyg.PrefixModel, batch: Minibatch, x: Tensor
+    model: pyg.PrefixModel, batch: SampledMinibatch, x: Tensor
 ) -> tuple[pyg.ModelOutput, dict[str, Tensor]]:
     """PyG's model in float64."""
     out = model.outputs(x, batch.edge_index, batch.nodes_per_hop, batch.edges_per_hop)
@@ -74,7 +74,7 @@ def test_outputs_and_gradients(kind: str, case: str, dtype: torch.dtype) -> None
         assert relative_error_of(name, grad, wanted_grads) < allowed, name
 
 
-def rounding(kind: str, batch: Minibatch, wanted: dict[str, Tensor]) -> dict[str, float]:
+def rounding(kind: str, batch: SampledMinibatch, wanted: dict[str, Tensor]) -> dict[str, float]:
     """How far PyG's own float32 gradients are from its float64 ones."""
     torch.set_default_dtype(torch.float32)
     _, narrow = both(kind)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,7 +27,7 @@ def wide_batches() -> list[Minibatch]:
     sampler = MacrobatchSampler(graph, SamplingPlan((10, 10, 5)), seed=1)
     found = sampler.sample([torch.arange(200), torch.arange(200, 400)], 0)
     assert min(batch.num_nodes for batch in found) > 15_000
-    return [replace(batch, row=batch.node, block={"x": features}) for batch in found]
+    return [Minibatch.in_place(batch, {"x": features}) for batch in found]
 
 
 def train(
