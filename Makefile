@@ -76,7 +76,7 @@ docs: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 bench: install
-	$(BIN)/python benchmark/run.py all $(ARGS)
+	$(BIN)/python -m benchmark all $(ARGS)
 
 # A wheel for CPython 3.10 and later (abi3), without the ccl backend, which is built from source.
 # auditwheel gives it the manylinux tag of this machine's C library and leaves torch's libraries out.

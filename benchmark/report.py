@@ -1,7 +1,8 @@
-"""Renders the result files as the tables of README.md. Figures are never typed: run this after a measurement.
+"""Draws the result files and writes their tables into the README of each experiment.
 
-README.md holds pairs of comments, ``<!-- results:NAME -->`` and ``<!-- end -->``; what stands between them
-is replaced by the tables of every ``results/NAME-*.json`` (or ``results/NAME.json``), graph after graph.
+A README holds pairs of comments, ``<!-- results:NAME -->`` and ``<!-- end -->``. The text between
+them is replaced by the tables of every ``results/NAME-*.json`` (or ``results/NAME.json``), one graph
+after another. No figure is typed by hand: run this after a measurement.
 """
 
 from __future__ import annotations
@@ -11,34 +12,58 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import tables
-from caching_tables import caching
-from cli import RESULTS
-from communication import show as communication
-from distributed_tables import distributed, rank_accuracy
-from growth_show import growth
-from planning_tables import planning
-from settings import HERE
-from tables import Result
-from training_tables import footprint, layers, training
+import matplotlib as mpl
 
-RENDERERS: dict[str, Callable[[Result], str]] = {
-    "sampling": tables.sampling,
-    "loading": tables.speeds,
-    "training": training,
-    "footprint": footprint,
-    "layers": layers,
-    "memory": tables.memory,
-    "accuracy": tables.accuracy,
-    "convergence": tables.convergence,
-    "distributed": distributed,
-    "growth": growth,
-    "rank_accuracy": rank_accuracy,
-    "caching": caching,
-    "communication": communication.table,
-    "planning": planning,
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+from benchmark.accuracy import show as accuracy
+from benchmark.caching import show as caching
+from benchmark.communication import show as communication
+from benchmark.convergence import show as convergence
+from benchmark.footprint import show as footprint
+from benchmark.growth import show as growth
+from benchmark.layers import show as layers
+from benchmark.loading import show as loading
+from benchmark.memory import show as memory
+from benchmark.planning import show as planning
+from benchmark.rank_accuracy import show as rank_accuracy
+from benchmark.ranks import show as ranks
+from benchmark.sampling import show as sampling
+from benchmark.support.cli import RESULTS
+from benchmark.support.settings import BENCHMARK
+from benchmark.support.tables import Result, paragraph
+from benchmark.training import show as training
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The Markdown tables of an experiment's result, and its picture if it has one."""
+
+    table: Callable[[Result], str]
+    plot: Callable[[Result], Any] | None
+
+
+#: By the name that an experiment's result files start with.
+EXPERIMENTS = {
+    "sampling": Shown(sampling.table, sampling.plot),
+    "loading": Shown(loading.table, loading.plot),
+    "training": Shown(training.table, training.plot),
+    "footprint": Shown(footprint.table, footprint.plot),
+    "layers": Shown(layers.table, None),
+    "memory": Shown(memory.table, memory.plot),
+    "accuracy": Shown(accuracy.table, accuracy.plot),
+    "convergence": Shown(convergence.table, convergence.plot),
+    "ranks": Shown(ranks.table, ranks.plot),
+    "growth": Shown(growth.table, growth.plot),
+    "rank_accuracy": Shown(rank_accuracy.table, rank_accuracy.plot),
+    "caching": Shown(caching.table, caching.plot),
+    "communication": Shown(communication.table, communication.plot),
+    "planning": Shown(planning.table, planning.plot),
 }
 
 
@@ -46,7 +71,7 @@ def machine(result: Result) -> str:
     """One sentence on where and when the figures were measured."""
     where = result["machine"]
     extensions = ", ".join(where["vector_extensions"])
-    sentence = (
+    text = (
         f"{where['cpu']}, {where['cores']} cores, {where['memory_gib']} GiB, {extensions}; "
         f"transparent huge pages: {where['transparent_huge_pages']}; "
         f"Linux {where['kernel']}; {where['compiler']}"
@@ -56,12 +81,9 @@ def machine(result: Result) -> str:
         for contestant in series["contestants"].values():
             versions.update(contestant["versions"])
     listed = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
-    return (
-        sentence
-        + (f"; {listed}" if listed else "")
-        + (f"; {result['when']}" if "when" in result else "")
-        + "."
-    )
+    text += f"; {listed}" if listed else ""
+    text += f"; {result['when']}" if "when" in result else ""
+    return paragraph(f"{text}.")
 
 
 def heading(result: Result) -> str:
@@ -72,24 +94,25 @@ def heading(result: Result) -> str:
         return f"**{result['graph']['name']}**\n\n"
     graph, options = result["graph"], result["options"]
     fanouts = ", ".join(map(str, options["fanouts"]))
-    return (
+    text = (
         f"**{graph['name']}**: {graph['nodes']:,} nodes, {graph['edges']:,} edges, "
         f"{graph['features']} features; batch {options['batch_size']:,}, fanout {fanouts}; "
-        f"medians of {options['rounds']} rounds of {options['batches']} minibatches.\n\n"
+        f"medians of {options['rounds']} rounds of {options['batches']} minibatches."
     )
+    return paragraph(text) + "\n\n"
 
 
 def section(name: str, results: Path, folder: Path) -> str:
     """All tables of one benchmark, or how to get them; pictures are linked as seen from ``folder``."""
     files = sorted([*results.glob(f"{name}-*.json"), *results.glob(f"{name}.json")])
     if not files:
-        return f"Not measured yet: `python benchmark/run.py {name}`."
+        return f"Not measured yet: `python -m benchmark {name}`."
     parts = []
     for file in files:
         result = json.loads(file.read_text())
         picture = file.with_suffix(".png")
         image = f"\n\n![{name}]({os.path.relpath(picture, folder)})" if picture.is_file() else ""
-        parts.append(f"{heading(result)}{RENDERERS[name](result)}{image}\n\n{machine(result)}")
+        parts.append(f"{heading(result)}{EXPERIMENTS[name].table(result)}{image}\n\n{machine(result)}")
     return "\n\n".join(parts)
 
 
@@ -102,20 +125,31 @@ def render(readme: Path, results: Path) -> str:
     return re.sub(r"<!-- results:(\w+) -->.*?<!-- end -->", replaced, readme.read_text(), flags=re.DOTALL)
 
 
+def draw(results: Path) -> None:
+    """Draws every result file of a folder as a ``.png`` of the same name."""
+    for file in sorted(results.glob("*.json")):
+        result = json.loads(file.read_text())
+        plot = EXPERIMENTS[result["benchmark"]].plot
+        if plot is None:
+            continue
+        figure = plot(result)
+        title = f"{result['benchmark']} {result.get('graph', {}).get('name', '')}".strip()
+        figure.suptitle(title, fontsize=11)
+        figure.tight_layout()
+        figure.savefig(file.with_suffix(".png"), dpi=110, metadata={"Software": None})
+        plt.close(figure)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Rewrite the result sections of a file; plots first where matplotlib is present."""
+    """Draws every result, then rewrites the tables of the READMEs."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--readme", type=Path, default=HERE / "README.md")
     parsed = parser.parse_args(arguments)
-    from plots import plot_all
-
-    plot_all(parsed.results)
-    parsed.readme.write_text(render(parsed.readme, parsed.results))
-    print(f"wrote {parsed.readme}")
-
-
-if __name__ == "__main__":
-    main()
+    draw(parsed.results)
+    for readme in sorted(BENCHMARK.glob("*/README.md")):
+        rendered = render(readme, parsed.results)
+        if rendered != readme.read_text():
+            readme.write_text(rendered)
+            print(f"wrote {readme}")

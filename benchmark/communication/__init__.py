@@ -1,1 +1,1 @@
-"""All-to-all and all-reduce over the backends of torch.distributed."""
+"""Collectives over the backends of torch.distributed."""

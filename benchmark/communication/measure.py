@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from machine import describe
+from benchmark.support.cli import RESULTS
+from benchmark.support.machine import describe
+from benchmark.support.settings import BENCHMARK
 from pyg_batchgnn.comm.backends import available
-from settings import HERE
 
-RESULTS = HERE / "results"
-WORKER = Path(__file__).with_name("worker.py")
+WORKER = "benchmark.communication.worker"
 #: By name: backend, and what it is told.
 WAYS: dict[str, tuple[str, dict[str, str]]] = {
     "gloo": ("gloo", {"GLOO_SOCKET_IFNAME": "lo"}),
@@ -61,8 +61,8 @@ def measure(backend: str, ranks: int, environment: dict[str, str]) -> dict[str, 
         found = Path(folder) / "found.json"
         launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
         subprocess.run(
-            [*launch, "--log-dir", folder, str(WORKER), backend, str(found)],
-            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+            [*launch, "--log-dir", folder, "-m", WORKER, backend, str(found)],
+            env={**os.environ, "PYTHONPATH": str(BENCHMARK.parent), "OMP_NUM_THREADS": "1", **environment},
             check=True,
             timeout=LIMIT,
         )

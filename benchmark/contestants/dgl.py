@@ -9,10 +9,10 @@ import dgl
 import torch
 from dgl.dataloading import NeighborSampler
 
-from graphs import GraphFolder, seed_lists
-from jobs import Job, Options, Work
-from networks.dgl import Blocks
-from networks.recipe import Trainer
+from benchmark.networks.dgl import BlockNetwork
+from benchmark.networks.recipe import StepTrainer
+from benchmark.support.graphs import GraphFolder, seed_lists
+from benchmark.support.jobs import Job, Options, WorkDone
 
 
 def versions() -> dict[str, str]:
@@ -36,8 +36,8 @@ def _sampling(fused: bool, dtype: torch.dtype) -> Callable[[Options], Job]:
         graph, sampler = _graph(folder, dtype), _sampler(options, fused)
         seeds = [s.to(dtype) for s in seed_lists(folder, options.batches, options.batch_size, options.seed)]
 
-        def round_(_: int) -> Work:
-            work = Work()
+        def round_(_: int) -> WorkDone:
+            work = WorkDone()
             for batch in seeds:
                 nodes, _, blocks = sampler.sample_blocks(graph, batch)
                 work.add(nodes.numel(), sum(block.edata[dgl.EID].numel() for block in blocks))
@@ -55,11 +55,11 @@ def training(options: Options) -> Job:
     seeds = seed_lists(folder, options.batches, options.batch_size, options.seed)
     x, y = folder.x, folder.y
     torch.manual_seed(options.seed)
-    network = Blocks(options.model, x.size(1), options.hidden, folder.num_classes, len(options.fanouts))
-    trainer = Trainer(network)
+    network = BlockNetwork(options.model, x.size(1), options.hidden, folder.num_classes, len(options.fanouts))
+    trainer = StepTrainer(network)
 
-    def round_(_: int) -> Work:
-        work = Work()
+    def round_(_: int) -> WorkDone:
+        work = WorkDone()
         for batch in seeds:
             nodes, _, blocks = sampler.sample_blocks(graph, batch)
             features = x[nodes]

@@ -14,18 +14,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path[0] = str(HERE.parent)  # this folder has a dgl.py of its own
+import dgl
+import dgl.distributed
+import torch
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
 
-import dgl  # noqa: E402
-import dgl.distributed  # noqa: E402
-import torch  # noqa: E402
-import torch.nn.functional as F  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
-
-from graphs import GraphFolder  # noqa: E402
-from networks.dgl import Blocks  # noqa: E402
-from networks.recipe import LEARNING_RATE  # noqa: E402
+from benchmark.networks.dgl import BlockNetwork
+from benchmark.networks.recipe import LEARNING_RATE
+from benchmark.support.graphs import GraphFolder
 
 Options = dict[str, Any]
 
@@ -57,7 +54,7 @@ def rank(options: Options) -> None:
     )
     torch.manual_seed(0)
     columns = graph.ndata["x"].shape[1]
-    network = Blocks("sage", columns, options["hidden"], options["classes"], len(options["fanouts"]))
+    network = BlockNetwork("sage", columns, options["hidden"], options["classes"], len(options["fanouts"]))
     model = DistributedDataParallel(network)
     optimiser = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
     found = [epoch(graph, loader, model, optimiser) for _ in range(options["epochs"])][-1]

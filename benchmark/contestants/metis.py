@@ -8,8 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.pop(0)  # this folder has a dgl.py of its own
-
 import dgl
 import numpy as np
 import torch

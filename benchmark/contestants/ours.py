@@ -13,9 +13,9 @@ import torch_geometric
 from torch_geometric.data import Data
 
 import pyg_batchgnn
-from graphs import GraphFolder, seed_lists
-from jobs import Job, Options, Work
-from networks.recipe import DROPOUT, HEADS, Trainer, widths
+from benchmark.networks.recipe import DROPOUT, HEADS, StepTrainer, widths
+from benchmark.support.graphs import GraphFolder, seed_lists
+from benchmark.support.jobs import Job, Options, WorkDone
 from pyg_batchgnn import ops
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, SamplingPlan
@@ -45,8 +45,8 @@ def _sampling(layout: Layout) -> Callable[[Options], Job]:
         lists = seed_lists(folder, options.batches, options.batch_size, options.seed)
         size = options.macrobatch or DEFAULT_MACROBATCH
 
-        def round_(number: int) -> Work:
-            work = Work()
+        def round_(number: int) -> WorkDone:
+            work = WorkDone()
             for some in _macrobatches(lists, size):
                 for minibatch in sampler.sample(some, number):
                     work.add(minibatch.num_nodes, minibatch.num_edges)
@@ -90,8 +90,8 @@ def loading(options: Options) -> Job:
     """Iterate the loader, features and labels included, and let each minibatch go."""
     batches = loader(options)
 
-    def round_(_: int) -> Work:
-        work = Work()
+    def round_(_: int) -> WorkDone:
+        work = WorkDone()
         for batch in batches:
             work.add(batch.num_nodes, batch.num_edges, batch.x.nbytes)
         return work
@@ -119,10 +119,10 @@ def training(options: Options) -> Job:
     batches = loader(options)
     torch.manual_seed(options.seed)
     network = _model(models, options)
-    trainer = Trainer(network)
+    trainer = StepTrainer(network)
 
-    def round_(_: int) -> Work:
-        work = Work()
+    def round_(_: int) -> WorkDone:
+        work = WorkDone()
         for batch in batches:
             logits = network(batch.x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
             trainer.step(logits, batch.y[: batch.batch_size])
@@ -153,11 +153,11 @@ def _native(dtype: torch.dtype) -> Callable[[Options], Job]:
         batches = loader(options, dtype, "native")
         torch.manual_seed(options.seed)
         network = _model(models, options, norm_last=False)
-        trainer = Trainer(network)
+        trainer = StepTrainer(network)
         row_bytes = dtype.itemsize * GraphFolder.open(options.graph).num_features
 
-        def round_(_: int) -> Work:
-            work = Work()
+        def round_(_: int) -> WorkDone:
+            work = WorkDone()
             for batch in batches:
                 with torch.autocast("cpu", torch.bfloat16, enabled=dtype is torch.bfloat16):
                     logits = network(batch)

@@ -13,10 +13,10 @@ import torch_geometric.typing
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 
-from graphs import GraphFolder, seed_lists
-from jobs import Job, Options, Work
-from networks.pyg import Sliced, Trimmed
-from networks.recipe import Trainer
+from benchmark.networks.pyg import Sliced, Trimmed
+from benchmark.networks.recipe import StepTrainer
+from benchmark.support.graphs import GraphFolder, seed_lists
+from benchmark.support.jobs import Job, Options, WorkDone
 
 
 def versions() -> dict[str, str]:
@@ -54,8 +54,8 @@ def _sampling(options: Options, dtype: torch.dtype) -> Job:
     batches = [s.to(dtype) for s in seed_lists(graph, options.batches, options.batch_size, options.seed)]
     fanouts = list(options.fanouts)
 
-    def round_(_: int) -> Work:
-        work = Work()
+    def round_(_: int) -> WorkDone:
+        work = WorkDone()
         for seeds in batches:
             # arguments: three times, weights; csc, replace, directed, disjoint, strategy, return edge ids
             out = torch.ops.pyg.neighbor_sample(
@@ -104,8 +104,8 @@ def loading(options: Options) -> Job:
     """Iterate the loader, features and labels included, and let each minibatch go."""
     batches = loader(options)
 
-    def round_(_: int) -> Work:
-        work = Work()
+    def round_(_: int) -> WorkDone:
+        work = WorkDone()
         for batch in batches:
             work.add(batch.num_nodes, batch.num_edges, batch.x.nbytes)
         return work
@@ -121,10 +121,10 @@ def _training(model: Callable[..., torch.nn.Module]) -> Callable[[Options], Job]
         network = model(
             options.model, graph.num_features, options.hidden, graph.num_classes, len(options.fanouts)
         )
-        trainer = Trainer(network)
+        trainer = StepTrainer(network)
 
-        def round_(_: int) -> Work:
-            work = Work()
+        def round_(_: int) -> WorkDone:
+            work = WorkDone()
             for batch in batches:
                 trainer.step(network(batch), batch.y[: batch.batch_size])
                 work.add(batch.num_nodes, batch.num_edges, batch.x.nbytes)

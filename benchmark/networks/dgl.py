@@ -7,7 +7,7 @@ import torch
 from dgl.nn import GATConv, GINConv, GraphConv, SAGEConv
 from torch import nn
 
-from networks.recipe import HEADS, Convolution, Stack, mlp
+from benchmark.networks.recipe import HEADS, Convolution, Stack, mlp
 
 
 class Heads(nn.Module):
@@ -46,7 +46,7 @@ def convolution(model: str, hidden: int) -> Convolution:
     return builders[model]
 
 
-class Blocks(Stack):
+class BlockNetwork(Stack):
     """A network on DGL's blocks, one a layer."""
 
     def __init__(self, model: str, features: int, hidden: int, classes: int, count: int) -> None:

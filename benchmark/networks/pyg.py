@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 from torch_geometric.utils import trim_to_layer
 
-from networks.recipe import HEADS, Convolution, Stack, mlp
+from benchmark.networks.recipe import HEADS, Convolution, Stack, mlp
 
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
 

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 MODELS = ("sage", "gcn", "gin", "gat")
+TITLES = {"sage": "SAGE", "gcn": "GCN", "gin": "GIN", "gat": "GAT"}
 DROPOUT = 0.5
 LEARNING_RATE = 0.003
 HEADS = 4
@@ -66,7 +67,7 @@ class Stack(nn.Module):
         return self.afters[layer](x) if layer < len(self.afters) else x
 
 
-class Trainer:
+class StepTrainer:
     """One optimiser step: forward, cross entropy on the seeds, backward, Adam."""
 
     def __init__(self, model: nn.Module) -> None:

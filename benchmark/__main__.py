@@ -1,0 +1,101 @@
+"""The command line of all benchmarks: measures, draws, and writes the tables into the READMEs.
+
+    python -m benchmark sampling                      one benchmark, on a generated graph
+    python -m benchmark sampling loading --rounds 3   several, with options that all of them know
+    python -m benchmark all --graph /data/products    the first six of the list below
+    python -m benchmark training --models sage gat    some networks; --resume continues a run
+    python -m benchmark accuracy                      on real graphs; continues where it was
+    python -m benchmark report                        tables and plots again, from stored results
+
+Benchmarks:
+    sampling       edges per second: this package, pyg-lib, DGL, and the limit of the memory
+    loading        the loader with features, against PyG's NeighborLoader
+    training       a step of SAGE, GCN, GIN and GAT: native layers, PyG's (trim_to_layer and
+                   hand-written slices), DGL's; and the time that gathers and products alone need
+    footprint      peak memory, page faults and allocations of training steps
+    layers         aggregation and dense layers alone: GB/s and GFLOP/s, against torch
+    memory         page faults, allocations and growth of the loader's resident memory
+    accuracy       the sampler against a reference and PyG's; native layers against PyG's; bfloat16
+    rank_accuracy  the main job on 2 and 4 ranks, against one process at the same global batch
+    convergence    time to accuracy of the main job: native layers against PyG's
+    caching        the aggregation cache: making it; preparation, epochs, bytes and accuracy
+    planning       the planner's predictions, against 4 ranks on a slow network (needs root)
+    communication  all-to-all and all-reduce over gloo and ccl, 1 KiB to 64 MiB
+    ranks          rows fetched, preparation on a slow network (needs root), CPU seconds, partitioning
+    growth         partitioning graphs of 1, 4 and 16 million nodes, against METIS
+
+A peer takes part if its interpreter has it. Use one environment per peer:
+    python -m venv dgl-env && dgl-env/bin/pip install torch==2.13.0 dgl==1.1.3 packaging
+    python -m benchmark all --peer dgl=dgl-env/bin/python --peer pyg=pyg-env/bin/python
+`pyg` needs torch-geometric with pyg-lib (or torch-sparse); without them its columns are left out.
+On two cores and a graph of 124 million edges, training takes 32 minutes; sampling, loading,
+footprint and memory 5 each; layers 1; accuracy and convergence 25 each, with all data sets.
+Run on an idle machine only. Each benchmark lists its options: python -m benchmark NAME --help.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+from benchmark import report
+from benchmark.accuracy import measure as accuracy
+from benchmark.caching import measure as caching
+from benchmark.communication import measure as communication
+from benchmark.convergence import measure as convergence
+from benchmark.footprint import measure as footprint
+from benchmark.growth import measure as growth
+from benchmark.layers import measure as layers
+from benchmark.loading import measure as loading
+from benchmark.memory import measure as memory
+from benchmark.planning import measure as planning
+from benchmark.rank_accuracy import measure as rank_accuracy
+from benchmark.ranks import measure as ranks
+from benchmark.sampling import measure as sampling
+from benchmark.training import measure as training
+
+#: The benchmarks that take the same options, which ``all`` runs.
+WITH_COMMON_OPTIONS: dict[str, Callable[[Sequence[str] | None], None]] = {
+    "sampling": sampling.main,
+    "loading": loading.main,
+    "training": training.main,
+    "footprint": footprint.main,
+    "layers": layers.main,
+    "memory": memory.main,
+}
+CHOICES = {
+    **WITH_COMMON_OPTIONS,
+    "accuracy": accuracy.main,
+    "convergence": convergence.main,
+    "rank_accuracy": rank_accuracy.main,
+    "ranks": ranks.main,
+    "caching": caching.main,
+    "communication": communication.main,
+    "growth": growth.main,
+    "planning": planning.main,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the named benchmarks with the options that follow their names, then the report."""
+    split = next((at for at, word in enumerate(arguments) if word.startswith("-")), len(arguments))
+    names, options = arguments[:split], arguments[split:]
+    unknown = [name for name in names if name not in (*CHOICES, "all", "report")]
+    if not names or unknown:
+        print(__doc__)
+        if unknown:
+            choices = ", ".join([*CHOICES, "all", "report"])
+            print(f"There is no benchmark {unknown[0]!r}; choose among {choices}.")
+        return 0 if "-h" in options or "--help" in options else 2
+    if names == ["all"]:
+        names = list(WITH_COMMON_OPTIONS)
+    for name in names:
+        if name in CHOICES:
+            print(f"== {name}", flush=True)
+            CHOICES[name](options)
+    report.main([])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""The time until models reach an accuracy."""

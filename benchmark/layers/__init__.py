@@ -1,0 +1,1 @@
+"""Aggregation and dense layers alone."""

@@ -1,0 +1,1 @@
+"""The predictions of the planner."""

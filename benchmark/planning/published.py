@@ -1,0 +1,174 @@
+"""The planner's model on the cluster and the graphs of BatchGNN's paper, beside its published times.
+
+All speeds come from the paper's figures for ogbn-products (table A1: one rank, and what fetching on 2 to 8
+ranks moves a second); nothing of papers100M but its size, and in one forecast how many rows table 5
+says were fetched, goes in. Prints Markdown tables; needs nothing but this package.
+
+    python benchmark/published.py
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from benchmark.support.tables import table
+from pyg_batchgnn.cache import Aggregation
+from pyg_batchgnn.planner import (
+    Degrees,
+    Machine,
+    Network,
+    Prediction,
+    Probe,
+    Setting,
+    Workload,
+    predict,
+    probe_degrees,
+)
+from pyg_batchgnn.planner.degrees import PowerOverlap
+from pyg_batchgnn.planner.workload import Depth
+
+#: Spread of the logarithm of degrees: mean 50.5 and median 26 of ogbn-products; taken for papers100M, too.
+SPREAD = 1.15
+PRODUCTS = Workload("products", 2_449_029, 123_718_280, 400, 8, 196_615, (15, 10, 5), 1024, drop_last=True)
+PAPERS = Workload(
+    "papers100M", 111_059_956, 3_231_371_744, 512, 8, 1_207_179, (15, 10, 5), 1024, drop_last=True
+)
+TERABYTE = Workload(
+    "LDBC1000", 1_900_000_000, 13_500_000_000, 540, 8, 15_200_000, (15, 10, 5), 1024, drop_last=True
+)
+#: Table A1, SAGE, BGNN and BGNNC: preparation, forward, backward, epoch.
+PUBLISHED = {
+    (2, False): (29.13, 16.27, 17.51, 63.86),
+    (4, False): (13.64, 8.69, 10.75, 33.61),
+    (8, False): (8.73, 3.96, 6.77, 19.70),
+    (16, False): (6.09, 1.96, 3.34, 11.50),
+    (32, False): (3.79, 0.99, 1.81, 6.64),
+    (2, True): (12.33, 13.28, 15.51, 42.16),
+    (4, True): (8.14, 6.49, 8.46, 23.62),
+    (8, True): (6.18, 3.21, 4.14, 13.77),
+    (16, True): (3.86, 1.71, 2.69, 8.39),
+    (32, True): (2.65, 0.86, 2.17, 5.73),
+}
+#: Table 5: rows fetched on 32 ranks with B = 1 (DistDGL) and with B = all, 36 minibatches a rank; with
+#: aggregates kept own rows and aggregates are counted apart.
+FETCHED_ONE, FETCHED_ALL, FETCHED_KEPT = 463.6e6, 183.6e6, 127.4e6 / 2
+
+
+def degrees(workload: Workload) -> Degrees:
+    return Degrees.lognormal(workload.nodes, workload.edges, SPREAD)
+
+
+def calibrated() -> tuple[Machine, Network]:
+    """The speeds of a host of 72 cores as one core, from ogbn-products."""
+    alone = probe_degrees(PRODUCTS, degrees(PRODUCTS), 1).full
+    minibatches = PRODUCTS.minibatches([PRODUCTS.training])
+    nodes, edges = minibatches * alone.nodes, minibatches * alone.edges
+    topology, features, export, forward, backward = 0.64, 1.18, 1.46, 5.52, 4.88
+    machine = Machine(
+        relay_edge=topology / edges,
+        local_edge=topology / edges,
+        node=features / nodes,
+        gather=0.0,
+        copy=0.0,
+        export=export / (nodes * PRODUCTS.features),
+        wire=0.0,
+        exchange=1e-4,
+        forward=forward / minibatches,
+        backward=backward / minibatches,
+        resident=1e9,
+    )
+    # Fetching on 2, 4 and 8 ranks took 1.00, 0.87 and 0.73 s, of which finding distinct nodes is the first
+    # rank's share; the rest moves the rows of table 5's kind: 1.15 GB a second, of links of 12.5.
+    return machine, Network(12.5e9, 1e-5, efficiency=1.15 / 12.5)
+
+
+def scaled(machine: Machine, probe: Probe) -> Machine:
+    """A step takes as much longer as a minibatch has edges."""
+    ratio = probe.full.edges / probe_degrees(PRODUCTS, degrees(PRODUCTS), 1).full.edges
+    return dataclasses.replace(machine, forward=machine.forward * ratio, backward=machine.backward * ratio)
+
+
+def with_table_5(probe: Probe) -> Probe:
+    """The overlap that the paper counted, in place of that of edges at random."""
+    share = 31 / 32
+    away = 1 - 1 / probe.hosts
+    one, every = FETCHED_ONE / (32 * 36) / share, FETCHED_ALL / 32 / share
+    kept = FETCHED_KEPT / 32 / share
+    inner_one = probe.inner.nodes * one / probe.full.nodes
+
+    def changed(first: float, last: float, old: Depth) -> Depth:
+        whole = PowerOverlap(first, last, 36, PAPERS.nodes)
+        remote = PowerOverlap(first * away, last * away, 36, PAPERS.nodes * away)
+        return dataclasses.replace(old, nodes=first, distinct=whole, remote=remote)
+
+    return dataclasses.replace(
+        probe, full=changed(one, every, probe.full), inner=changed(inner_one, kept, probe.inner)
+    )
+
+
+def forecasts(ranks: int, aggregation: bool) -> tuple[Prediction, Prediction]:
+    """From degrees alone, and with the rows that table 5 counted."""
+    machine, network = calibrated()
+    probe = probe_degrees(PAPERS, degrees(PAPERS), ranks)
+    machine = scaled(machine, probe)
+    # Two macrobatches on two ranks, as the paper says; else all minibatches at once.
+    half = -(-PAPERS.minibatches(probe.seeds) // 2)
+    kept = Aggregation.MEAN if aggregation else None
+    setting = Setting(half if ranks == 2 and not aggregation else 0, aggregation=kept)
+    return (
+        predict(PAPERS, probe, machine, network, setting),
+        predict(PAPERS, with_table_5(probe), machine, network, setting),
+    )
+
+
+def compared() -> str:
+    """The table of papers100M."""
+    lines = []
+    for (ranks, aggregation), (preparation, _, _, epoch) in PUBLISHED.items():
+        plain, told = forecasts(ranks, aggregation)
+        lines.append(
+            [
+                f"{ranks} ranks" + (", aggregation cache" if aggregation else ""),
+                f"{preparation:.2f}",
+                f"{told.preparation:.2f}",
+                f"{plain.preparation:.2f}",
+                f"{epoch:.2f}",
+                f"{told.epoch:.2f}",
+                f"{100 * (told.epoch / epoch - 1):+.0f} %",
+                f"{plain.epoch:.2f}",
+                f"{100 * (plain.epoch / epoch - 1):+.0f} %",
+            ]
+        )
+    header = ["papers100M, SAGE", "preparation: published, s", "with table 5's rows", "from degrees"]
+    header += ["epoch: published, s", "with table 5's rows", "off by", "from degrees", "off by"]
+    return table(header, lines)
+
+
+def terabyte() -> str:
+    """What 48 hosts need for 1.9 billion nodes."""
+    machine, network = calibrated()
+    lines = []
+    for ranks in (16, 32, 48, 96):
+        probe = probe_degrees(TERABYTE, degrees(TERABYTE), ranks)
+        there = scaled(machine, probe)
+        for size in (1, 72, 0):
+            for hybrid in (False, True) if size == 0 else (False,):
+                told = predict(TERABYTE, probe, there, network, Setting(size, hybrid=hybrid))
+                lines.append(
+                    [
+                        f"{ranks} hosts, B = {size or 'all'}{', hybrid' if hybrid else ''}",
+                        f"{told.minibatches}",
+                        f"{told.rounds.topology + told.rounds.features}",
+                        f"{told.rows * ranks / 1e6:,.0f}",
+                        f"{(told.topology_bytes + told.feature_bytes) / 1e9:,.1f}",
+                        f"{told.memory / 1e9:,.0f}",
+                        f"{told.preparation:.1f}",
+                        f"{told.epoch:.1f}",
+                    ]
+                )
+    header = ["1.9 billion nodes", "minibatches a rank", "rounds", "rows, millions, all ranks"]
+    return table([*header, "GB received a rank", "memory, GB", "preparation, s", "epoch, s"], lines)
+
+
+if __name__ == "__main__":
+    print(compared(), terabyte(), sep="\n\n")

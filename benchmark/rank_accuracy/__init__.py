@@ -1,0 +1,1 @@
+"""The accuracy that models reach on several ranks."""

@@ -1,0 +1,109 @@
+"""DistDGL on hosts of its own: a server and a trainer each, in network namespaces whose links have no limit.
+
+Needs root for the namespaces: DGL finds out by addresses on which host a process is, so that two hosts on one
+loopback would read each other's features in shared memory. /dev/shm is each host's own, too.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmark.support import namespaces
+from benchmark.support.settings import MallocSetting, ProcessSetting
+
+WORKER = "benchmark.contestants.dist_dgl"
+PORT = 30_050
+SHARED_MEMORY = "/dev/shm"
+
+
+@dataclass(frozen=True)
+class DistDgl:
+    """DistDGL with so many hosts.
+
+    Attributes:
+        python: of an environment that has DGL.
+        ranks: hosts, each with one server and one trainer of one thread.
+        timeout: seconds for a whole run.
+    """
+
+    python: str
+    ranks: int
+    timeout: float = 900.0
+
+    def partition(self, folder: Path, options: dict[str, Any]) -> None:
+        """Write the parts of ``options["graph"]`` to ``folder`` where they are not yet there."""
+        if not (folder / "graph.json").is_file():
+            whole = {**options, "ranks": self.ranks, "partition": str(folder)}
+            environment = ProcessSetting(threads=2, malloc=MallocSetting.KEPT).environment()
+            subprocess.run(
+                [self.python, "-m", WORKER, "partition", json.dumps(whole)], env=environment, check=True
+            )
+
+    def train(self, parts: Path, options: dict[str, Any]) -> list[dict[str, Any]]:
+        """Epochs of SAGE; what every trainer saw of the last one. Inside `namespaces.hosts`.
+
+        Raises:
+            RuntimeError: a process failed or did not end in time; the others are killed.
+        """
+        with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as shared:
+            folder = Path(name)
+            addresses = folder / "hosts"
+            addresses.write_text(
+                "".join(f"{namespaces.address(host)} {PORT}\n" for host in range(self.ranks))
+            )
+            wanted = json.dumps({**options, "answer": str(folder / "{rank}.json")})
+            started = [
+                self._start(host, role, wanted, parts, addresses, folder, Path(shared))
+                for role in ("server", "client")
+                for host in range(self.ranks)
+            ]
+            try:
+                self._wait(started, folder)
+            finally:
+                for process in started:
+                    process.kill()
+                    process.wait()
+            return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(self.ranks)]
+
+    def _start(
+        self, host: int, role: str, options: str, parts: Path, addresses: Path, folder: Path, shared: Path
+    ) -> subprocess.Popen[bytes]:
+        environment = {
+            **ProcessSetting(threads=1, malloc=MallocSetting.KEPT).environment(),
+            **{"DGL_DIST_MODE": "distributed", "DGL_ROLE": role, "DGL_SERVER_ID": str(host)},
+            **{"DGL_NUM_SERVER": "1", "DGL_NUM_CLIENT": str(self.ranks), "DGL_NUM_SAMPLER": "0"},
+            **{"DGL_CONF_PATH": str(parts / "graph.json"), "DGL_IP_CONFIG": str(addresses)},
+            **{"RANK": str(host), "WORLD_SIZE": str(self.ranks), "GLOO_SOCKET_IFNAME": namespaces.DEVICE},
+            **{"MASTER_ADDR": namespaces.address(0), "MASTER_PORT": str(PORT + 1000)},
+        }
+        # One /dev/shm for a host: its server and its trainer meet there under names that all hosts use.
+        own = shared / str(host)
+        own.mkdir(exist_ok=True)
+        script = f'mount --bind "{own}" {SHARED_MEMORY} && exec "$@"'
+        command = ["unshare", "--mount", "sh", "-c", script, "sh", self.python, "-m", WORKER, "rank", options]
+        return subprocess.Popen(
+            namespaces.command_on(host, command),
+            env=environment,
+            stdout=(folder / f"{role}{host}.log").open("wb"),
+            stderr=subprocess.STDOUT,
+        )
+
+    def _wait(self, started: list[subprocess.Popen[bytes]], folder: Path) -> None:
+        """Until the trainers have ended; servers end by themselves or are killed."""
+        end = time.monotonic() + self.timeout
+        trainers = started[self.ranks :]
+        while any(process.poll() is None for process in trainers):
+            if any(process.poll() for process in started) or time.monotonic() > end:
+                time.sleep(1.0)
+                said = "\n".join(
+                    f"{log.name}: {log.read_text(errors='replace')[-2000:]}"
+                    for log in sorted(folder.glob("*.log"))
+                )
+                raise RuntimeError(f"DistDGL failed or had not ended after {self.timeout:.0f} s:\n{said}")
+            time.sleep(0.1)

@@ -1,0 +1,259 @@
+"""One rank of a distributed benchmark: ``ranks_worker.py JOB OPTIONS ANSWER``; see `ranks.World`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from benchmark.support.meters import peak_bytes, release_free_memory, reset_peak, resident_bytes
+from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
+from pyg_batchgnn.comm import Communicator, Counts, Header, MessageKind, gradient_hook
+from pyg_batchgnn.data import load_dataset
+from pyg_batchgnn.nn.models import SAGE
+from pyg_batchgnn.partition import Part, load_partition, partition, report_partition, save_partition
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
+
+Answer = dict[str, Any]
+
+
+class Meter:
+    """Wall and CPU seconds and what crossed the wire, from the moment all ranks are ready."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self.comm = comm
+        comm.barrier()
+        self.counts, self.wall, self.cpu = comm.counters.snapshot(), time.perf_counter(), cpu_seconds()
+
+    def stop(self) -> Answer:
+        """The figures of this rank."""
+        wall, cpu = time.perf_counter() - self.wall, cpu_seconds() - self.cpu
+        return {"wall": wall, "cpu": cpu, **traffic(self.comm.counters.snapshot() - self.counts)}
+
+
+def cpu_seconds() -> float:
+    """Of all threads of this process, in user mode and in the system's."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def traffic(counts: Counts) -> Answer:
+    """Rounds, rows and bytes by kind, of what this rank received."""
+    return {
+        kind.name.lower(): {
+            "rounds": one.rounds,
+            "rows": one.rows_received,
+            "bytes": one.bytes_received,
+            "sent": one.bytes_sent,
+            "waited": one.seconds,
+        }
+        for kind, one in counts.items()
+    }
+
+
+# Partitioning #####################################################################################
+
+
+def partitioning(comm: Communicator, options: Answer) -> Answer:
+    """Partition a data set; save the parts where ``out`` says."""
+    dataset = load_dataset(options["dataset"])
+    release_free_memory()
+    before = resident_bytes()
+    reset_peak()
+    meter = Meter(comm)
+    part = partition(dataset, options["policy"], comm=comm)
+    found = meter.stop()
+    peak = peak_bytes() - before
+    report = report_partition(part, comm)
+    if options.get("out"):
+        save_partition([part], options["out"], comm)
+    return {
+        **found,
+        "edges": dataset.num_edges,
+        "peak": peak,
+        "share": sum(tensor.nbytes for tensor in tensors_of(part)),
+        "edge_cut": report.edge_cut,
+        "balance": {name: report.balance(name) for name in ("nodes", "edges", "train")},
+    }
+
+
+def tensors_of(part: Part) -> list[Tensor]:
+    """All arrays of a part."""
+    values = [getattr(part, one.name) for one in dataclasses.fields(part)]
+    tables = [table for value in values if isinstance(value, dict) for table in value.values()]
+    return [value for value in [*values, *tables] if isinstance(value, Tensor)]
+
+
+def in_memory(part: Part) -> Part:
+    """A part whose arrays are mapped from files, copied."""
+    changes: dict[str, Any] = {}
+    for one in dataclasses.fields(part):
+        value = getattr(part, one.name)
+        if isinstance(value, Tensor):
+            changes[one.name] = value.clone()
+        elif isinstance(value, dict):
+            changes[one.name] = {name: table.clone() for name, table in value.items()}
+    return dataclasses.replace(part, **changes)
+
+
+# Minibatches ######################################################################################
+
+
+class RankGraph:
+    """A partition in memory, with stores for both kinds of topology."""
+
+    def __init__(self, comm: Communicator, options: Answer) -> None:
+        self.comm, self.options = comm, options
+        self.part = in_memory(load_partition(options["partition"], comm))
+        self.features = DistFeatureStore(self.part, comm)
+        self.topology = replicate_topology(self.part, comm) if options.get("hybrid") else None
+
+    def classes(self) -> int:
+        """How many there are, on all ranks together."""
+        return int(self.comm.max(int(self.part.tables["y"].max()))) + 1
+
+    def seeds(self) -> Tensor:
+        """The training nodes, every n-th where fewer are asked for."""
+        rows = self.comm.all_gather(self.part.node[self.part.splits["train"]]).rows.sort().values
+        wanted = self.options.get("seeds") or rows.numel()
+        return rows[torch.arange(min(wanted, rows.numel())) * rows.numel() // min(wanted, rows.numel())]
+
+    def loader(self, macrobatch: int, **arguments: Any) -> MacrobatchNeighborLoader:
+        """Native minibatches, ``macrobatch`` of them made together; 0: all."""
+        options = self.options
+        size = macrobatch or 1 << 20
+        return MacrobatchNeighborLoader(
+            (self.features, DistGraphStore(self.part, self.comm, self.topology)),
+            options["fanouts"],
+            self.seeds(),
+            batch_size=options["batch_size"],
+            shuffle=True,
+            seed=0,
+            threads=1,
+            export="native",
+            macrobatch_size=size,
+            schedule="local",
+            **{"fetch_size": size, **arguments},
+        )
+
+    def aggregates(self, kind: str, memory_budget: int | None = None) -> AggregationCache:
+        """Makes an aggregation cache; collective."""
+        stores = self.features, DistGraphStore(self.part, self.comm)
+        return AggregationCache.build(stores, kind, memory_budget=memory_budget, threads=1)
+
+
+def preparation(comm: Communicator, options: Answer) -> list[Answer]:
+    """Prepare an epoch's minibatches, features and all, for every macrobatch size."""
+    graph = RankGraph(comm, options)
+    found = []
+    for macrobatch in options["macrobatches"]:
+        loader = graph.loader(macrobatch)
+        loader.set_epoch(0)
+        seen = torch.zeros(graph.part.book.num_nodes, dtype=torch.bool)
+        meter, edges, batches = Meter(comm), 0, 0
+        for minibatch in loader:
+            edges += minibatch.num_edges
+            batches += 1
+            if options.get("count_distinct"):
+                seen[minibatch.node] = True
+        figures = meter.stop()
+        seen[graph.part.node] = False
+        found.append(
+            {
+                **figures,
+                "macrobatch": macrobatch,
+                "minibatches": batches,
+                "edges": edges,
+                "rows_fetched": loader.stats().total.rows_fetched,
+                "distinct": int(seen.sum()),  # remote ones of the epoch: the least that can be fetched
+                "row_bytes": sum(table[:1].nbytes for table in graph.part.tables.values()),
+                "phases": dataclasses.asdict(loader.stats().total),
+            }
+        )
+        del loader
+    return found
+
+
+def training(comm: Communicator, options: Answer) -> Answer:
+    """An epoch of SAGE on native layers: preparing, forward, backward with exchanged gradients, Adam."""
+    graph = RankGraph(comm, options)
+    loader = graph.loader(options["macrobatch"], prefetch=options.get("prefetch", 0))
+    torch.manual_seed(0)
+    model = SAGE(graph.part.tables["x"].shape[1], options["hidden"], graph.classes(), 3, dropout=0.5)
+    return train_epochs(graph, options, loader, model)
+
+
+def train_epochs(
+    graph: RankGraph, options: Answer, loader: MacrobatchNeighborLoader, model: torch.nn.Module
+) -> Answer:
+    """The figures of the last of some epochs."""
+    comm = graph.comm
+    gradients = Communicator.create("gradients")
+    state = {"seeds": 0, "step": 0}
+    with gradients.guard(MessageKind.CONTROL):
+        wrapped = DistributedDataParallel(model, process_group=gradients.group, broadcast_buffers=False)
+    wrapped.register_comm_hook(
+        None,
+        gradient_hook(
+            gradients, lambda: state["seeds"], lambda: Header(MessageKind.GRADIENTS, 0, state["step"])
+        ),
+    )
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.003)
+    found = {}
+    for epoch in range(options.get("epochs", 2)):  # the first one fills memory that is kept
+        loader.set_epoch(epoch)
+        meter, phases = Meter(comm), dict.fromkeys(("prepare", "forward", "backward"), 0.0)
+        last = time.perf_counter()
+        for step, minibatch in enumerate(loader):
+            last = lap(phases, "prepare", last)
+            state.update(seeds=minibatch.batch_size, step=step)
+            loss = F.cross_entropy(wrapped(minibatch), minibatch.attribute("y", minibatch.batch_size).long())
+            last = lap(phases, "forward", last)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            last = lap(phases, "backward", last)
+        found = {**meter.stop(), "phases": phases, "minibatches": len(loader)}
+        found["stats"] = dataclasses.asdict(loader.stats().total)
+        found["gradients"] = traffic(gradients.counters.reset())["gradients"]
+    gradients.close()
+    return found
+
+
+def lap(phases: dict[str, float], name: str, last: float) -> float:
+    """Charge the time since ``last``; returns now."""
+    now = time.perf_counter()
+    phases[name] += now - last
+    return now
+
+
+JOBS: dict[str, Callable[[Communicator, Answer], Any]] = {
+    "partitioning": partitioning,
+    "preparation": preparation,
+    "training": training,
+}
+
+
+def answer_with(
+    jobs: Mapping[str, Callable[[Communicator, Answer], Any]], job: str, options: str, answer: str
+) -> None:
+    """Does the job and writes what it returns to the file ``answer``."""
+    torch.set_num_threads(1)
+    with Communicator.create("benchmark", timeout=900) as comm:
+        found = jobs[job](comm, json.loads(options))
+        comm.barrier()
+    Path(answer).write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    answer_with(JOBS, *sys.argv[1:])

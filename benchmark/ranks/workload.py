@@ -1,0 +1,104 @@
+"""The workload and the options that the benchmarks of several ranks share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmark.support.cli import RESULTS
+from benchmark.support.graphs import GraphFolder
+from benchmark.support.native import CACHE
+from benchmark.support.prepare import chosen_graph
+from benchmark.support.world import World
+
+
+@dataclass(frozen=True)
+class RankWorkload:
+    """The workload that the benchmarks of several ranks share.
+
+    Attributes:
+        graph: the graph that is partitioned.
+        fanouts: neighbours per hop, from the seeds.
+        batch_size: seed nodes per minibatch.
+        hidden: the width of hidden layers.
+        seeds: training nodes of an epoch; 0 takes all of them.
+        rounds: how often everything is measured.
+        dgl: the interpreter of an environment with DGL; empty where there is none.
+    """
+
+    graph: GraphFolder
+    fanouts: list[int]
+    batch_size: int
+    hidden: int
+    seeds: int
+    rounds: int
+    dgl: str = ""
+
+    @classmethod
+    def parse(cls, options: argparse.Namespace) -> RankWorkload:
+        """Makes the workload from the options of `add_workload_options`."""
+        graph = chosen_graph(options.graph, options.nodes)
+        sizes = (options.fanouts, options.batch_size, options.hidden, options.seeds, options.rounds)
+        return cls(graph, *sizes)
+
+    def partition(self, ranks: int, policy: str = "random") -> str:
+        """Returns the folder of a partition for some ranks, made on first use."""
+        folder = CACHE / "partitions" / f"{self.graph.path.name}-{policy}-{ranks}"
+        if not folder.is_dir():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            options = {"dataset": str(as_dataset(self.graph)), "policy": policy, "out": str(folder)}
+            World(ranks).run("partitioning", options)
+        return str(folder)
+
+    def job(self, world: World, job: str, **options: Any) -> list[Any]:
+        """Runs a job on a partition for the ranks of a world that stands."""
+        common = {
+            "partition": self.partition(world.ranks),
+            "fanouts": self.fanouts,
+            "batch_size": self.batch_size,
+            "hidden": self.hidden,
+            "seeds": self.seeds,
+        }
+        return world.run(job, {**common, **options})
+
+
+def as_dataset(graph: GraphFolder) -> Path:
+    """Returns the graph as a folder that `pyg_batchgnn.data.load_dataset` reads; writes it once."""
+    folder = CACHE / "datasets" / graph.path.name
+    if not (folder / "edge_index.npy").is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("x", "y", "train_idx", "val_idx", "test_idx"):
+            if (graph.path / f"{name}.npy").is_file():
+                (folder / f"{name}.npy").unlink(missing_ok=True)
+                (folder / f"{name}.npy").symlink_to((graph.path / f"{name}.npy").resolve())
+        colptr, row = (np.load(graph.path / f"{name}.npy", mmap_mode="r") for name in ("colptr", "row"))
+        dtype = np.int32 if len(colptr) <= 1 << 31 else np.int64
+        edges = np.empty((2, len(row)), dtype=dtype)
+        edges[0] = row
+        edges[1] = np.repeat(np.arange(len(colptr) - 1, dtype=dtype), np.diff(colptr))
+        np.save(folder / "edge_index.partial.npy", edges)
+        (folder / "edge_index.partial.npy").rename(folder / "edge_index.npy")
+    return folder
+
+
+def add_workload_options(add: Callable[..., Any]) -> None:
+    """Adds the options that the benchmarks of several ranks share; ``add``: a parser's add_argument."""
+    add("--graph", type=Path, help="folder with colptr.npy, row.npy, x.npy, y.npy, train_idx.npy")
+    add("--nodes", type=int, default=1_000_000, help="size of the generated graph if no folder is given")
+    add("--network", default="1gbit", help="rate of the links between hosts, or loopback (default: 1gbit)")
+    add("--rounds", type=int, default=3, help="rounds of the parts that are timed (default: 3)")
+    add("--hidden", type=int, default=256, help="width of hidden layers (default: 256)")
+    add_sampling_options(add)
+
+
+def add_sampling_options(add: Callable[..., Any]) -> None:
+    """Adds the options that say which minibatches an epoch has."""
+    add("--batch-size", type=int, default=1024, help="seed nodes per minibatch (default: 1024)")
+    add("--fanouts", type=int, nargs="+", default=[15, 10, 5], help="neighbours per hop (default: 15 10 5)")
+    add("--seeds", type=int, default=0, help="training nodes of an epoch; 0: all (default)")
+    add("--results", type=Path, default=RESULTS, help="folder for the JSON files")

@@ -1,0 +1,1 @@
+"""The parts that the benchmarks share: harness, meters, graphs, options and tables."""

@@ -1,0 +1,183 @@
+"""What the benchmark scripts have in common on the command line, and how they store what they find."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmark.networks.recipe import MODELS
+from benchmark.support.graphs import GraphFolder
+from benchmark.support.harness import Contestant, run_series
+from benchmark.support.jobs import Options
+from benchmark.support.machine import describe
+from benchmark.support.prepare import chosen_graph
+from benchmark.support.settings import BENCHMARK, MallocSetting, ProcessSetting
+
+RESULTS = BENCHMARK / "results"
+
+
+@dataclass(frozen=True)
+class Peers:
+    """The interpreter of each side. A peer lives in an environment of its own and cannot disturb ours."""
+
+    pythons: dict[str, str]
+
+    def python(self, side: str) -> str:
+        """The interpreter named for ``side``, else this one."""
+        return self.pythons.get(side, sys.executable)
+
+    def contestant(self, name: str, side: str, job: str, batches: int = 0) -> Contestant:
+        """A column of the table."""
+        return Contestant(name, side, job, self.python(side), batches)
+
+
+def peer(text: str) -> tuple[str, str]:
+    """Parse one ``--peer SIDE=PYTHON``."""
+    side, _, python = text.partition("=")
+    if side not in ("pyg", "dgl", "ours") or not Path(python).is_file():
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not SIDE=/path/to/python with SIDE one of ours, pyg, dgl"
+        )
+    return side, python
+
+
+def add_peer_option(result: argparse.ArgumentParser) -> None:
+    """Let the user name a side's interpreter."""
+    text = "interpreter that has a side, for instance pyg=/envs/pyg/bin/python; default: this one"
+    result.add_argument("--peer", type=peer, action="append", default=[], metavar="SIDE=PYTHON", help=text)
+
+
+def parser(description: str, batches: int, rounds: int, threads: Sequence[int]) -> argparse.ArgumentParser:
+    """A parser with the options of every script; the arguments are the script's own defaults."""
+    result = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    add = result.add_argument
+    add(
+        "--graph",
+        type=Path,
+        help="folder with colptr.npy, row.npy, x.npy, y.npy, train_idx.npy (CSC by destination)",
+    )
+    add("--nodes", type=int, default=1_000_000, help="size of the generated graph, where no folder is given")
+    add_peer_option(result)
+    add("--rounds", type=int, default=rounds, help="rounds measured, after one unmeasured")
+    add("--batches", type=int, default=batches, help="minibatches a contestant does in a round")
+    add("--batch-size", type=int, default=1024, help="seed nodes a minibatch")
+    add("--fanouts", type=int, nargs="+", default=[15, 10, 5], help="neighbours a hop, from the seeds")
+    add("--models", nargs="+", choices=MODELS, default=list(MODELS), help="networks, where some are trained")
+    add("--hidden", type=int, default=256, help="width of hidden layers")
+    add("--macrobatch", type=int, default=0, help="minibatches sampled together; 0 leaves it to us")
+    add(
+        "--threads",
+        type=int,
+        nargs="+",
+        default=list(threads),
+        help="thread counts to measure, one after another",
+    )
+    allocators = [setting.value for setting in MallocSetting]
+    add("--malloc", choices=allocators, nargs="+", default=allocators, help="allocator settings to measure")
+    add("--seed", type=int, default=0, help="decides which training nodes take part")
+    add("--resume", action="store_true", help="keep pieces measured before, where the benchmark has pieces")
+    add("--results", type=Path, default=RESULTS, help="folder for the JSON file")
+    return result
+
+
+@dataclass(frozen=True)
+class BenchmarkRun:
+    """A parsed command line, ready to measure."""
+
+    graph: GraphFolder
+    options: Options
+    peers: Peers
+    settings: list[ProcessSetting]
+    models: list[str]
+    rounds: int
+    resume: bool
+    results: Path
+
+    @classmethod
+    def parse(cls, arguments: argparse.Namespace) -> BenchmarkRun:
+        """From the options of :func:`parser`."""
+        graph = chosen_graph(arguments.graph, arguments.nodes)
+        options = Options(
+            graph=str(graph.path.resolve()),
+            fanouts=tuple(arguments.fanouts),
+            batch_size=arguments.batch_size,
+            batches=arguments.batches,
+            macrobatch=arguments.macrobatch,
+            hidden=arguments.hidden,
+            seed=arguments.seed,
+        )
+        settings = [
+            ProcessSetting(threads, MallocSetting(m))
+            for m in arguments.malloc
+            for threads in arguments.threads
+        ]
+        return cls(
+            graph,
+            options,
+            Peers(dict(arguments.peer)),
+            settings,
+            arguments.models,
+            arguments.rounds,
+            arguments.resume,
+            arguments.results,
+        )
+
+    def measure(self, columns: Sequence[tuple[str, str, str]], warmup: int = 1) -> list[dict[str, Any]]:
+        """All settings, one after another, all contestants together; ``columns`` are (name, side, job)."""
+        contestants = [self.peers.contestant(*column) for column in columns]
+        return [
+            run_series(contestants, self.options, setting, self.rounds, warmup).as_dict()
+            for setting in self.settings
+        ]
+
+    def head(self, benchmark: str) -> dict[str, Any]:
+        """What every result file says first: graph, options, machine and time."""
+        options = {
+            key: value for key, value in self.options.as_dict().items() if key not in ("graph", "threads")
+        }
+        return {
+            "benchmark": benchmark,
+            "graph": self.graph.describe(),
+            "options": {**options, "rounds": self.rounds},
+            "machine": describe(),
+            "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+        }
+
+    def store(self, benchmark: str, found: dict[str, Any]) -> Path:
+        """Write ``RESULTS/BENCHMARK-GRAPH.json`` and say where."""
+        content = {**self.head(benchmark), **found}
+        return write_json(self.results / f"{benchmark}-{content['graph']['name']}.json", content)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a result file; nothing, where there is none yet."""
+    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    return found
+
+
+def pieces_folder(results: Path, benchmark: str) -> Path:
+    """Makes the folder of what a benchmark has measured so far, from which its result is collected.
+
+    It is not kept in the repository: a new measurement replaces its part of the stored result.
+    """
+    folder = results / "pieces" / benchmark
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def write_json(path: Path, content: dict[str, Any]) -> Path:
+    """Write through a temporary name, so that a run that is stopped leaves the last results whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(content, indent=1) + "\n")
+    partial.replace(path)
+    print(f"wrote {path}", flush=True)
+    return path

@@ -1,0 +1,237 @@
+"""Contestants in processes of their own, taking turns: the part that every benchmark shares."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any
+
+from benchmark.support.jobs import Options
+from benchmark.support.settings import BENCHMARK, MALLOC_ENVIRONMENT, ProcessSetting
+
+WORKER = "benchmark.support.worker"
+LOGS = BENCHMARK / "results" / "logs"
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One column of a table: which side does which job, under which interpreter.
+
+    Attributes:
+        name: the column's name.
+        side: module under ``contestants/``.
+        job: entry of that module's ``JOBS``.
+        python: interpreter that has what the side needs.
+        batches: minibatches it does in a round, where a round of all would take too long; 0: all.
+    """
+
+    name: str
+    side: str
+    job: str
+    python: str = sys.executable
+    batches: int = 0
+
+
+class ContestantError(RuntimeError):
+    """A contestant could not start or broke down; the text says why."""
+
+
+class Worker:
+    """The process of one contestant. Answers come back in order, one line each."""
+
+    def __init__(self, contestant: Contestant, setting: ProcessSetting) -> None:
+        LOGS.mkdir(parents=True, exist_ok=True)
+        self.contestant, self.setting = contestant, setting
+        self.log = (LOGS / f"{contestant.name}.log".replace(" ", "-")).open("w")
+        self.process = subprocess.Popen(
+            [contestant.python, "-m", WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            env=setting.environment(),
+            text=True,
+        )
+
+    def prepare(self, options: Options) -> dict[str, Any]:
+        """Have the job built; the answer has ``versions`` and the memory ``resident`` before any work."""
+        mine = replace(
+            options,
+            threads=self.setting.threads,
+            batches=self.contestant.batches or options.batches,
+        )
+        order = {"side": self.contestant.side, "job": self.contestant.job, "options": mine.as_dict()}
+        return self._ask(order)
+
+    def round(self, number: int) -> dict[str, Any]:
+        """Have one round done and return what was measured inside the process."""
+        return self._ask({"round": number})
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process is there to be asked."""
+        return self.process.poll() is None
+
+    def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
+        assert self.process.stdin and self.process.stdout
+        with contextlib.suppress(BrokenPipeError):  # the answer, or its absence, says why
+            self.process.stdin.write(json.dumps(order) + "\n")
+            self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        answer = json.loads(line) if line else {"error": self._ending()}
+        if "error" in answer:
+            raise ContestantError(f"{self.contestant.name}: {answer['error']}")
+        return answer
+
+    def _ending(self) -> str:
+        """Why a process that gave no answer has ended."""
+        code = self.process.wait()
+        if code == -signal.SIGKILL:
+            return "killed, most likely because memory ran out; use fewer --batches or a smaller graph"
+        return f"ended with status {code} and no answer; see {self.log.name}"
+
+    def close(self) -> None:
+        """Let the process end, by closing its input; wait for it."""
+        if self.process.stdin:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
+        self.process.wait(timeout=120)
+        self.log.close()
+
+
+@dataclass
+class Series:
+    """All rounds of one setting."""
+
+    setting: ProcessSetting
+    versions: dict[str, dict[str, str]] = field(default_factory=dict)
+    ready: dict[str, int] = field(default_factory=dict)
+    rounds: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+
+    def leave(self, name: str, error: Exception) -> None:
+        """Take a contestant that broke down out of the series."""
+        self.rounds.pop(name, None)
+        self.absent[name] = str(error)
+        print(f"  without {name}: {error}", flush=True)
+
+    def show(self) -> None:
+        """Print the medians."""
+        for name, rounds in self.rounds.items():
+            middle = medians(rounds)
+            wall, cpu = 1e3 * middle["wall_per_minibatch"], 1e3 * middle["cpu_per_minibatch"]
+            rate = middle["edges_per_second"] / 1e6
+            print(
+                f"  {name:<28} {wall:9.1f} ms a minibatch, {cpu:9.1f} CPU, {rate:8.2f} M edges/s", flush=True
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able form with the medians that the tables are made of."""
+        return {
+            "threads": self.setting.threads,
+            "malloc": self.setting.malloc.value,
+            "environment": MALLOC_ENVIRONMENT[self.setting.malloc],
+            "absent": self.absent,
+            "contestants": {
+                name: {
+                    "versions": self.versions[name],
+                    "ready": self.ready[name],
+                    "median": medians(rounds),
+                    "rounds": rounds,
+                }
+                for name, rounds in self.rounds.items()
+            },
+        }
+
+
+PER_ROUND = ("minibatches", "resident", "peak")
+
+
+def medians(rounds: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Medians over the rounds: what a minibatch takes, the rates, and the memory at a round's end."""
+    result = {}
+    for quantity in rounds[0]:
+        if quantity not in PER_ROUND:
+            result[f"{quantity}_per_minibatch"] = median(r[quantity] / r["minibatches"] for r in rounds)
+    result["edges_per_second"] = median(r["edges"] / r["wall"] for r in rounds)
+    result["edges_per_cpu_second"] = median(r["edges"] / r["cpu"] for r in rounds)
+    result["resident"] = median(r["resident"] for r in rounds)
+    result["peak"] = max(r["peak"] for r in rounds)
+    return result
+
+
+class Players:
+    """The processes of one setting, kept from one series to the next; use as a context manager."""
+
+    def __init__(self, contestants: Sequence[Contestant], setting: ProcessSetting) -> None:
+        self.contestants, self.setting = contestants, setting
+        self.workers: dict[str, Worker] = {}
+
+    def __enter__(self) -> Players:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.workers.values():
+            worker.close()
+
+    def _worker(self, contestant: Contestant) -> Worker:
+        worker = self.workers.get(contestant.name)
+        if worker is None or not worker.alive:
+            worker = self.workers[contestant.name] = Worker(contestant, self.setting)
+        return worker
+
+    def _prepare(self, options: Options, series: Series, names: Sequence[str] | None) -> list[Worker]:
+        """Those who can do the job; the others leave, and the series says why."""
+        playing = []
+        for contestant in (one for one in self.contestants if names is None or one.name in names):
+            try:
+                worker = self._worker(contestant)
+                answer = worker.prepare(options)
+            except (ContestantError, OSError) as error:
+                series.leave(contestant.name, error)
+                continue
+            series.versions[contestant.name] = answer["versions"]
+            series.ready[contestant.name] = answer["resident"]
+            series.rounds[contestant.name] = []
+            playing.append(worker)
+        return playing
+
+    def series(
+        self, options: Options, rounds: int, warmup: int = 1, names: Sequence[str] | None = None
+    ) -> Series:
+        """Rounds in which everyone has one turn, first turns going round.
+
+        Args:
+            options: the workload.
+            rounds: measured, after ``warmup`` ones that are not.
+            names: of the contestants that take part; all where None.
+        """
+        series = Series(self.setting)
+        playing = self._prepare(options, series, names)
+        for number in range(warmup + rounds):
+            turn = number % max(len(playing), 1)
+            for worker in playing[turn:] + playing[:turn]:
+                try:
+                    measured = worker.round(number)
+                except ContestantError as error:
+                    playing = [one for one in playing if one is not worker]
+                    series.leave(worker.contestant.name, error)
+                    continue
+                if number >= warmup:
+                    series.rounds[worker.contestant.name].append(measured)
+        series.show()
+        return series
+
+
+def run_series(
+    contestants: Sequence[Contestant], options: Options, setting: ProcessSetting, rounds: int, warmup: int = 1
+) -> Series:
+    """One series in processes of its own."""
+    print(f"{setting.threads} thread(s), malloc {setting.malloc.value}", flush=True)
+    with Players(contestants, setting) as players:
+        return players.series(options, rounds, warmup)

@@ -1,0 +1,67 @@
+"""What one contestant is asked to do, and what it reports: shared by the drivers and by every worker process.
+
+This file imports only the standard library, so that it loads in every interpreter that takes part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Options:
+    """The workload, the same for every contestant of a run.
+
+    Attributes:
+        graph: folder with ``colptr.npy``, ``row.npy``, ``x.npy``, ``y.npy`` and ``train_idx.npy``.
+        fanouts: neighbours taken a hop, counted from the seeds (PyG's order).
+        batch_size: seed nodes a minibatch.
+        batches: minibatches a round.
+        macrobatch: minibatches that our sampler makes together; 0 leaves the choice to the loader.
+        threads: threads that a contestant may use.
+        model: network that is trained, one of ``networks.recipe.MODELS``.
+        hidden: width of the hidden layers, for training.
+        seed: decides which training nodes take part and in which order.
+    """
+
+    graph: str
+    fanouts: tuple[int, ...] = (15, 10, 5)
+    batch_size: int = 1024
+    batches: int = 16
+    macrobatch: int = 0
+    threads: int = 1
+    model: str = "sage"
+    hidden: int = 256
+    seed: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able form, read back by :meth:`from_dict`."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Options:
+        """Inverse of :meth:`as_dict`."""
+        return cls(**{**values, "fanouts": tuple(values["fanouts"])})
+
+
+@dataclass
+class WorkDone:
+    """What a round has produced. Rates are computed from these counts, never from nominal ones."""
+
+    minibatches: int = 0
+    nodes: int = 0
+    edges: int = 0
+    feature_bytes: int = 0
+
+    def add(self, nodes: int, edges: int, feature_bytes: int = 0) -> None:
+        """Count one more minibatch."""
+        self.minibatches += 1
+        self.nodes += nodes
+        self.edges += edges
+        self.feature_bytes += feature_bytes
+
+
+Job = Callable[[int], WorkDone]
+"""A prepared contestant: given the number of the round, does the round's work and says how much it was."""

@@ -1,0 +1,99 @@
+"""Readings of this process: clocks, page faults, resident memory, and allocations where they are counted."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmark.support.jobs import Job
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+
+def peak_bytes() -> int:
+    """Highest resident memory since the process began, or since :func:`reset_peak`."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+def reset_peak() -> None:
+    """Let the peak be what is resident now, where the kernel allows it."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def release_free_memory() -> None:
+    """Give back what the C allocator holds free, so that what is resident is in use."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
+    if trim is not None:
+        trim(0)
+
+
+class AllocationMeter:
+    """Reads the counters of ``allocation_count.cpp`` where that library is preloaded; zeros elsewhere."""
+
+    NAMES = ("allocation_calls", "large_allocation_calls", "large_allocation_bytes")
+
+    def __init__(self) -> None:
+        program = ctypes.CDLL(None)
+        self.counters = []
+        for name in self.NAMES:
+            counter = getattr(program, f"benchmark_{name}", None)
+            if counter is not None:
+                counter.restype = ctypes.c_uint64
+                self.counters.append((name, counter))
+
+    def read(self) -> dict[str, int]:
+        """Counts since the process began."""
+        return {name: int(counter()) for name, counter in self.counters}
+
+
+@dataclass(frozen=True)
+class MemoryReading:
+    """All clocks and counters at one moment; seconds, or counts since the process began."""
+
+    wall: float
+    cpu: float
+    faults: int
+    allocations: dict[str, int]
+
+    @classmethod
+    def now(cls, meter: AllocationMeter) -> MemoryReading:
+        """Read them."""
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        return cls(time.perf_counter(), time.process_time(), faults, meter.read())
+
+    def since(self, before: MemoryReading) -> dict[str, float]:
+        """What passed between ``before`` and this reading."""
+        counts = {name: count - before.allocations[name] for name, count in self.allocations.items()}
+        return {
+            "wall": self.wall - before.wall,
+            "cpu": self.cpu - before.cpu,
+            "faults": self.faults - before.faults,
+            **counts,
+        }
+
+
+def measure(job: Job, number: int, meter: AllocationMeter) -> dict[str, Any]:
+    """Do one round between two readings.
+
+    Returns:
+        the round's work, with ``wall`` and ``cpu`` (all threads) in seconds, minor page ``faults``,
+        ``resident`` bytes at the end, their ``peak``, and allocations where they are counted
+    """
+    reset_peak()
+    before = MemoryReading.now(meter)
+    work = job(number)
+    passed = MemoryReading.now(meter).since(before)
+    return {**asdict(work), **passed, "resident": resident_bytes(), "peak": peak_bytes()}

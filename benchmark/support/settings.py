@@ -1,0 +1,52 @@
+"""The environment that all contestants of a series share."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+#: The folder of all benchmarks.
+BENCHMARK = Path(__file__).resolve().parents[1]
+
+
+class MallocSetting(Enum):
+    """How glibc's allocator is set, on every side alike."""
+
+    DEFAULT = "default"
+    KEPT = "kept"
+
+
+MALLOC_ENVIRONMENT = {
+    MallocSetting.DEFAULT: {},
+    # Told to keep memory: nothing is mapped anew or given back between minibatches.
+    MallocSetting.KEPT: {
+        "MALLOC_MMAP_THRESHOLD_": "4294967296",
+        "MALLOC_TRIM_THRESHOLD_": "17179869184",
+        "MALLOC_TOP_PAD_": "67108864",
+    },
+}
+
+
+@dataclass(frozen=True)
+class ProcessSetting:
+    """The environment that all contestants of a series share."""
+
+    threads: int = 1
+    malloc: MallocSetting = MallocSetting.DEFAULT
+    preload: str = ""
+
+    def environment(self) -> dict[str, str]:
+        """The variables of a contestant's process: ours, the allocator's left out, plus the setting's."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+        threads = str(self.threads)
+        return {
+            **clean,
+            "PYTHONPATH": str(BENCHMARK.parent),
+            **MALLOC_ENVIRONMENT[self.malloc],
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+            "DGLBACKEND": "pytorch",
+            **({"LD_PRELOAD": self.preload} if self.preload else {}),
+        }

@@ -1,0 +1,65 @@
+"""One contestant in a process of its own: reads orders, does rounds and answers, all as JSON lines.
+
+Started by :mod:`harness` with the contestant's interpreter, thread count and allocator settings already in
+the environment. Runs under every peer's interpreter, hence imports nothing of the project by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from importlib import import_module
+from typing import Any
+
+from benchmark.support.jobs import Job, Options, WorkDone
+from benchmark.support.meters import AllocationMeter, measure, release_free_memory, resident_bytes
+
+
+def prepare(order: dict[str, Any]) -> tuple[Job, dict[str, Any]]:
+    """Import the side's module and build the job; the answer names the versions that take part."""
+    import torch
+
+    options = Options.from_dict(order["options"])
+    torch.set_num_threads(options.threads)
+    started = time.perf_counter()
+    module = import_module(f"benchmark.contestants.{order['side']}")
+    job = module.JOBS[order["job"]](options)
+    versions = {"torch": torch.__version__, **module.versions()}
+    release_free_memory()
+    return job, {
+        "setup": time.perf_counter() - started,
+        "versions": versions,
+        "resident": resident_bytes(),
+    }
+
+
+def refused(number: int) -> WorkDone:
+    """Stands for the job that could not be prepared; nobody asks for its rounds."""
+    raise RuntimeError(f"round {number} of a job that was never prepared")
+
+
+def main() -> None:
+    """Answer orders until the driver closes the pipe: a job replaces the one before, or a round of it."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # libraries that greet on standard output must not end up among the answers
+    meter = AllocationMeter()
+    job: Job = refused
+    for line in sys.stdin:
+        order = json.loads(line)
+        try:
+            if "job" in order:
+                job = refused  # lets go of the one before, which may hold much memory
+                job, answer = prepare(order)
+            else:
+                answer = measure(job, order["round"], meter)
+        except Exception as error:
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+        answers.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Ranks of a distributed benchmark: a process each, on this host's loopback or on hosts of their own.
+
+Every rank runs `ranks_worker.py` with one job; what the job returns comes back, a JSON value a rank.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmark.support import namespaces
+from benchmark.support.settings import MallocSetting, ProcessSetting
+
+WORKER = "benchmark.ranks.worker"
+PORT = 29_511
+LOOPBACK = "loopback"
+
+
+class RankError(RuntimeError):
+    """A rank failed; the text has the end of what it printed."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Where ranks run.
+
+    Attributes:
+        ranks: how many.
+        network: "loopback", or the rate of the links between hosts, as tc writes it; that needs root.
+        timeout: seconds for a whole job.
+        worker: the script that every rank runs.
+    """
+
+    ranks: int
+    network: str = LOOPBACK
+    timeout: float = 1800.0
+    worker: str = WORKER
+
+    @contextlib.contextmanager
+    def standing(self) -> Iterator[World]:
+        """The hosts, for the time of a block; nothing to do for loopback."""
+        with contextlib.ExitStack() as stack:
+            if self.network != LOOPBACK:
+                stack.enter_context(namespaces.hosts(self.ranks, self.network))
+            yield self
+
+    def run(self, job: str, options: dict[str, Any]) -> list[Any]:
+        """Every rank's answer to ``job`` of `ranks_worker.JOBS`; inside `standing`.
+
+        Raises:
+            RankError: a rank failed or did not end in time; the others are killed.
+        """
+        port = PORT if self.network != LOOPBACK else _free_port()
+        with tempfile.TemporaryDirectory() as folder:
+            started = [self._start(rank, port, job, options, Path(folder)) for rank in range(self.ranks)]
+            try:
+                self._wait(started, Path(folder))
+            finally:
+                for process in started:
+                    process.kill()
+                    process.wait()
+            return [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(self.ranks)]
+
+    def _start(
+        self, rank: int, port: int, job: str, options: dict[str, Any], folder: Path
+    ) -> subprocess.Popen[bytes]:
+        apart = self.network != LOOPBACK
+        environment = {
+            **ProcessSetting(threads=1, malloc=MallocSetting.KEPT).environment(),
+            **{"RANK": str(rank), "WORLD_SIZE": str(self.ranks), "GROUP_RANK": str(rank)},
+            **{"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"},
+            **{"MASTER_ADDR": namespaces.address(0) if apart else "127.0.0.1", "MASTER_PORT": str(port)},
+            "GLOO_SOCKET_IFNAME": namespaces.DEVICE if apart else "lo",
+        }
+        command = [sys.executable, "-m", self.worker, job, json.dumps(options), str(folder / f"{rank}.json")]
+        return subprocess.Popen(
+            namespaces.command_on(rank, command) if apart else command,
+            env=environment,
+            stdout=(folder / f"{rank}.log").open("wb"),
+            stderr=subprocess.STDOUT,
+        )
+
+    def _wait(self, started: list[subprocess.Popen[bytes]], folder: Path) -> None:
+        end = time.monotonic() + self.timeout
+        while any(process.poll() is None for process in started):
+            failed = [rank for rank, process in enumerate(started) if process.poll()]
+            if failed or time.monotonic() > end:
+                rank = failed[0] if failed else 0
+                time.sleep(1.0)  # the others may have something to say
+                said = (folder / f"{rank}.log").read_text(errors="replace")[-3000:]
+                why = "failed" if failed else f"had not ended after {self.timeout:.0f} s"
+                raise RankError(f"rank {rank} {why}:\n{said}")
+            time.sleep(0.05)
+        if codes := [process.returncode for process in started if process.returncode]:
+            said = "\n".join(
+                (folder / f"{rank}.log").read_text(errors="replace")[-1500:] for rank in range(len(started))
+            )
+            raise RankError(f"ranks ended with {codes}:\n{said}")
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
