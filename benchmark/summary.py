@@ -1,6 +1,6 @@
 """The table and the plot of the README, from the stored results on the products-like graph.
 
-    python benchmark/summary.py     writes docs/assets/speedup.png and prints the table
+    python -m benchmark.summary     writes docs/assets/speedup.png and prints the table
 
 The table stands in README.md and docs/benchmarks.md; a test compares it with the stored results.
 """
@@ -46,7 +46,7 @@ class Line:
 
     @property
     def is_rate(self) -> bool:
-        """True if more is better: DGL returns more edges per minibatch, so sampling is compared by rate."""
+        """True if more is better. (Sampling is compared by rate: DGL returns more edges.)"""
         return self.figure == "edges_per_second"
 
     def better(self, one: float | None, other: float) -> float:

@@ -1,14 +1,14 @@
 """Reads the code blocks of a Markdown page and runs them in order, in one temporary folder.
 
-A comment in the line before a fence says how its block is run, where that is not the ordinary way:
+A comment before a fence says that its block is run in another way than the ordinary one:
 
     <!-- not run: REASON -->     the block is left out, for a reason that is given
     <!-- file: NAME -->          the block is the contents of a file, which later blocks use
-    <!-- on two hosts -->        the block runs on both of two hosts, as in `tests.support.two_hosts`
+    <!-- on two hosts -->        the block runs on both hosts of `tests.support.two_hosts`
 
-Python blocks of a page share one namespace. A `text` block holds what the block before it printed: `...`
-stands for anything in a line, or, alone in a line, for any number of lines. A number with a decimal point
-may differ by 0.02, or by one part in fifty: another processor rounds otherwise.
+Python blocks of a page share one namespace. A `text` block holds what the block before it printed.
+`...` stands for anything in a line or, alone in a line, for any number of lines. A number with a
+decimal point may differ by 0.02, or by one part in fifty: another processor rounds differently.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class Block:
 
     @property
     def reason(self) -> str | None:
-        """The reason for which the block is not run, or None where it is."""
+        """The reason for which the block is not run, or None."""
         return self.note.removeprefix("not run:").strip() if self.note.startswith("not run") else None
 
 
 def blocks_of(page: str) -> list[Block]:
-    """Returns the blocks of a page that are code, in order, each with the output that follows it."""
+    """Returns the code blocks of a page, in order, each with the output that follows it."""
     found = list(_FENCE.finditer(page))
     blocks = []
     for at, match in enumerate(found):
@@ -144,7 +144,7 @@ class Page:
 
 
 def environment() -> dict[str, str]:
-    """Returns the environment of a page's commands: this interpreter's programs and this package."""
+    """Returns the environment of commands: this interpreter's programs and this package."""
     programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     told = {"PATH": programs, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1"}
     return {**os.environ, **told, "OMP_NUM_THREADS": "1"}  # ranks and tests share the machine

@@ -18,7 +18,7 @@ _NAMED = 'hostname "$1" && mount --bind "$2" /etc/hosts && shift 2 && exec "$@"'
 
 @dataclass(frozen=True)
 class Ran:
-    """How a command ended on one host."""
+    """The end of a command on one host."""
 
     code: int
     stdout: str
@@ -43,8 +43,8 @@ def missing_for_two_hosts() -> str | None:
 class TwoHosts:
     """Two network namespaces for the time of a `with` block.
 
-    The hosts are named node0 and node1 and know each other by these names. A command finds the network
-    device in the environment variable `GLOO_SOCKET_IFNAME`.
+    The hosts are named node0 and node1 and know each other by these names. A command finds the
+    network device in the environment variable `GLOO_SOCKET_IFNAME`.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class TwoHosts:
     def run(
         self, command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float
     ) -> list[Ran]:
-        """Runs a command on both hosts at the same time, each in a folder of its own below ``folder``."""
+        """Runs a command on both hosts at the same time, each in its folder below ``folder``."""
         started = []
         names = folder / "hosts"
         addresses = "".join(f"{NETWORK}.{host + 1} node{host}\n" for host in range(len(self._names)))
