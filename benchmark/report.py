@@ -1,8 +1,8 @@
 """Draws the result files and writes their tables into the README of each experiment.
 
 A README holds pairs of comments, ``<!-- results:NAME -->`` and ``<!-- end -->``. The text between
-them is replaced by the tables of every ``results/NAME-*.json`` (or ``results/NAME.json``), one graph
-after another. No figure is typed by hand: run this after a measurement.
+them is replaced by the tables of every ``results/NAME-*.json`` (or ``results/NAME.json``), one
+graph after another. No figure is typed by hand: run this after a measurement.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def heading(result: Result) -> str:
 
 
 def section(name: str, results: Path, folder: Path) -> str:
-    """All tables of one benchmark, or how to get them; pictures are linked as seen from ``folder``."""
+    """Returns the tables of one benchmark, or how to get them; ``folder``: the page's."""
     files = sorted([*results.glob(f"{name}-*.json"), *results.glob(f"{name}.json")])
     if not files:
         return f"Not measured yet: `python -m benchmark {name}`."

@@ -53,7 +53,8 @@ CIRCLES = [
 ]
 #: Names that classes of several rooms still share.
 SHARED_NAMES = {
-    *("Probe", "Progress", "Step", "Stream", "Wanted"),
+    *("Fingerprint", "GAT", "GCN", "GIN", "LastBatch", "Network", "Probe", "Progress", "RankState"),
+    *("SAGE", "Schedule", "Step", "Stream", "Wanted"),
 }
 
 

@@ -1,10 +1,10 @@
 """Test accuracy of one model trained in several ways, 20 paired seeds each.
 
-PyG's layers are trained on our minibatches, on a reference sampler's and on PyG's; native layers on our
-minibatches, in float32 and in bfloat16. A pair shares initial weights and the order of the training nodes,
-and where the sampler is the same, the neighbours. Evaluation uses all neighbours, in the precision of
-training. A run that is stopped goes on where it was: every seed done is a line in
-``results/accuracy/DATASET-SIDE.jsonl``, ignored where the task has changed.
+PyG's layers are trained on our minibatches, on a reference sampler's and on PyG's; native layers on
+our minibatches, in float32 and in bfloat16. A pair shares initial weights and the order of the
+training nodes, and where the sampler is the same, the neighbours. Evaluation uses all neighbours,
+in the precision of training. A run that is stopped goes on where it was: every seed done is a line
+in ``results/accuracy/DATASET-SIDE.jsonl``, ignored where the task has changed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PEERS = ("pyg",)
 
 @dataclass(frozen=True)
 class AccuracyTask:
-    """What is trained on a data set; the same for every side."""
+    """The training task of a data set, the same for every side."""
 
     epochs: int
     batch_size: int
@@ -56,7 +56,7 @@ TASKS = {
 
 
 def projected(dataset: str) -> GraphFolder:
-    """The data set with its features projected at random to the width of its task, written on first use."""
+    """Returns the data set with features projected to the width of its task; writes it once."""
     width = TASKS[dataset].features
     return dataset_folder(f"{dataset}-{width}", dataset, feature_dim=width)
 
@@ -70,7 +70,7 @@ def done(path: Path, task: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 
 def train_missing(dataset: str, side: str, seeds: int, peers: Peers, results: Path) -> str | None:
-    """Train what is missing under the side's interpreter; returns why the side is absent, if it is."""
+    """Trains what is missing under the side's interpreter; returns why a side is absent."""
     task = json.loads(json.dumps(asdict(TASKS[dataset])))
     output = pieces_folder(results, "accuracy") / f"{dataset}-{side}.jsonl"
     missing = sorted(set(range(seeds)) - set(done(output, task)))
@@ -88,7 +88,7 @@ def train_missing(dataset: str, side: str, seeds: int, peers: Peers, results: Pa
 
 
 def student_quantile(probability: float, freedom: int) -> float:
-    """Quantile of Student's t, by integrating its density on a fine grid."""
+    """Returns a quantile of Student's t by integrating its density on a fine grid."""
     grid = np.linspace(0.0, 60.0, 600_001)
     log_density = -(freedom + 1) / 2 * np.log1p(grid**2 / freedom)
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
@@ -98,7 +98,7 @@ def student_quantile(probability: float, freedom: int) -> float:
 
 
 def compare(ours: np.ndarray, other: np.ndarray) -> dict[str, float]:
-    """Paired difference of accuracies, in points: mean and lower 95 % bound (one-sided Student's t)."""
+    """Returns the mean paired difference of accuracies in points and its one-sided 95 % bound."""
     difference = 100 * (ours - other)
     error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
     bound = float(difference.mean()) - student_quantile(0.95, len(difference) - 1) * error
@@ -127,7 +127,7 @@ def summary(dataset: str, seeds: int, results: Path) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train what is missing, then store the JSON file."""
+    """Trains what is missing, then stores the JSON file."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )

@@ -1,7 +1,7 @@
-"""A neighbour sampler that shares nothing with the project: NumPy's generator, PyG's rules, easy to check.
+"""A neighbour sampler in NumPy with PyG's rules, which shares nothing with the package.
 
-It serves the comparison of accuracies only. Uniform choice without replacement: every in-edge of a node draws
-a random number, and the node keeps the edges with the smallest.
+It serves the comparison of accuracies only. Uniform choice without replacement: every in-edge of a
+node draws a random number, and the node keeps the edges with the smallest.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class ReferenceBatch:
 
 
 class ReferenceSampler:
-    """Uniform neighbour sampling, a node expanded once, at the hop where it is discovered.
+    """Samples neighbours uniformly; a node is expanded once, at the hop where it is discovered.
 
     Args:
         graph: the graph, by destination.
-        fanouts: neighbours a hop, from the seeds.
+        fanouts: neighbours per hop, from the seeds.
         replace: whether a neighbour may be chosen more than once.
         seed: of NumPy's generator.
     """
@@ -52,7 +52,7 @@ class ReferenceSampler:
         self.random = np.random.default_rng(seed)
 
     def chosen_edges(self, nodes: np.ndarray, fanout: int) -> tuple[np.ndarray, np.ndarray]:
-        """Edges chosen for ``nodes``: (position in ``nodes`` of each one's destination, ascending; edge)."""
+        """Returns the edges chosen for ``nodes``: (ascending position of the destination, edge)."""
         degree = self.colptr[nodes + 1] - self.colptr[nodes]
         if self.replace:
             owner = np.repeat(np.arange(len(nodes)), np.where(degree > 0, fanout, 0))

@@ -20,7 +20,7 @@ SIDE_NAMES = {
 
 
 def table(result: Result) -> str:
-    """Mean test accuracies and the paired differences with their lower bounds."""
+    """Returns the mean test accuracies and the paired differences with their lower bounds."""
     rows = []
     for dataset, found in result["datasets"].items():
         for figures in found["pairs"]:
@@ -43,7 +43,7 @@ def table(result: Result) -> str:
 
 
 def plot(result: Result) -> Any:
-    """Our sampler against the reference, and bfloat16 against float32."""
+    """Draws our sampler against the reference, and bfloat16 against float32."""
     pairs = [("ours", "reference"), ("native-bfloat16", "native")]
     measured = [set(found["tests"]) for found in result["datasets"].values()]
     pairs = [pair for pair in pairs if any(set(pair) <= tests for tests in measured)]
@@ -54,7 +54,7 @@ def plot(result: Result) -> Any:
 
 
 def _differences(axes: Any, result: Result, side: str, other: str) -> None:
-    """Paired differences of test accuracy, one dot per seed, with mean and lower bound."""
+    """Draws paired differences of test accuracy, one dot per seed, with mean and bound."""
     datasets = result["datasets"].items()
     shown = {name: found for name, found in datasets if {side, other} <= set(found["tests"])}
     for place, found in enumerate(shown.values()):

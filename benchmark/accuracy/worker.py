@@ -1,4 +1,7 @@
-"""Trains a model on one side's minibatches, a line of JSON for every seed. Started by ``accuracy.py``."""
+"""Trains a model on one side's minibatches and writes a line of JSON for every seed.
+
+`benchmark.accuracy.measure` starts it.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,12 @@ NATIVE = {"native": torch.float32, "native-bfloat16": torch.bfloat16}
 
 
 def precision(side: str) -> torch.dtype:
-    """In what a side holds features and computes."""
+    """Returns the dtype in which a side holds features and computes."""
     return NATIVE.get(side, torch.float32)
 
 
 class SeedOrder:
-    """The minibatches' seed nodes, the same on every side: each iteration shuffles anew by (seed, epoch).
+    """The seed nodes of the minibatches, the same on every side, shuffled by (seed, epoch).
 
     Yields lists of positions in the list of training nodes, as a ``batch_sampler`` does.
     """
@@ -96,13 +99,13 @@ class PygSide:
         return self.model(batch), batch.y[: batch.batch_size]
 
     def everywhere(self) -> Tensor:
-        """[N, classes] logits, from all neighbours of every node: no sampling in the measurement."""
+        """Returns [N, classes] logits from all neighbours of every node, without sampling."""
         assert isinstance(self.model, Sliced)
         return self.model.whole_graph(self.graph.x, self.graph.adjacency)
 
 
 class NativeSide:
-    """Native layers on native minibatches."""
+    """The native layers on native minibatches."""
 
     def __init__(self, graph: GraphFolder, task: dict[str, Any], dtype: torch.dtype) -> None:
         from pyg_batchgnn.nn import models
@@ -137,7 +140,7 @@ def train_epoch(loader: Iterable[Any], side: Side, trainer: StepTrainer) -> None
 
 @torch.no_grad()
 def accuracies(side: Side, graph: GraphFolder) -> tuple[float, float]:
-    """Validation and test accuracy."""
+    """Returns the validation and the test accuracy."""
     side.model.eval()
     right = side.everywhere().argmax(dim=1) == graph.y
     validation, test = (right[graph.read(f"{part}_idx").long()].float().mean() for part in ("val", "test"))
@@ -145,7 +148,7 @@ def accuracies(side: Side, graph: GraphFolder) -> tuple[float, float]:
 
 
 def train_once(name: str, graph: GraphFolder, task: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Train from the seed's own initial weights; the test accuracy is that of the best validation epoch."""
+    """Trains from the seed's initial weights; tests the epoch with the best validation."""
     started = time.perf_counter()
     torch.manual_seed(seed)
     side: Side = NativeSide(graph, task, precision(name)) if name in NATIVE else PygSide(graph, task)

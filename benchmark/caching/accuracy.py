@@ -22,7 +22,7 @@ from benchmark.support.machine import describe
 
 @dataclass(frozen=True)
 class CachingTask:
-    """What is trained on a data set."""
+    """The training task of a data set."""
 
     epochs: int
     batch_size: int
@@ -40,7 +40,10 @@ WAYS = ("without", "with", "with, tested without")
 
 
 def settings(dataset: str, task: CachingTask, model: str, seed: int, cached: bool) -> list[str]:
-    """The configuration of one run: that of the paper, smaller. Validation is as in the last test."""
+    """The configuration of one run: that of the paper, smaller.
+
+    Validation is as in the last test.
+    """
     return [
         f"run.dataset={dataset}",
         f"run.epochs={task.epochs}",
@@ -58,7 +61,7 @@ def settings(dataset: str, task: CachingTask, model: str, seed: int, cached: boo
 
 
 def accuracies(dataset: str, task: CachingTask, model: str, seed: int) -> dict[str, float]:
-    """Test accuracy in every way."""
+    """Returns the test accuracy of each way."""
     from rich.console import Console
 
     from pyg_batchgnn.train.config import assign, preset
@@ -83,7 +86,7 @@ def _result(run: Path) -> float:
 
 
 def measure(models: Sequence[str], datasets: Sequence[str], repeats: int, results: Path) -> None:
-    """Train what is missing, then store the JSON file."""
+    """Trains what is missing, then stores the JSON file."""
     for dataset in datasets:
         task = TASKS[dataset]
         said = json.loads(json.dumps(asdict(task)))

@@ -1,14 +1,14 @@
-"""The aggregation cache of BatchGNN: what it costs to make, and what epochs are with it and without.
+"""The aggregation cache of BatchGNN: what it costs to make, and epochs with it and without.
 
 Ranks are processes of this machine with one thread each, every one a host of its own. Parts:
 
-    initialisation  seconds, bytes and peak memory of making the cache on 1, 2 and 4 ranks (loopback)
+        initialisation  seconds, bytes and peak memory of making the cache on 1, 2 and 4 ranks
     preparation     an epoch's minibatches on 4 ranks over the network: seconds, rows, bytes (root)
     training        an epoch on 2 ranks over loopback
     accuracy        test accuracy of the main job on real graphs, with and without
 
-Every setting (model, with or without, B) that is measured replaces that setting in the results, so that a
-long run can be done in pieces: --models, --macrobatches, --ranks, --datasets.
+Every setting (model, with or without, B) that is measured replaces that setting in the results, so
+that a long run can be done in pieces: --models, --macrobatches, --ranks, --datasets.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Entry = dict[str, Any]
 
 
 def initialisation(bench: RankWorkload, chosen: argparse.Namespace) -> Iterator[Entry]:
-    """As the paper's table A3."""
+    """Measures what the paper's table A3 has."""
     for ranks in chosen.ranks:
         bench.partition(ranks)
         for _ in range(bench.rounds):
@@ -50,19 +50,19 @@ def initialisation(bench: RankWorkload, chosen: argparse.Namespace) -> Iterator[
 
 
 def preparation(bench: RankWorkload, chosen: argparse.Namespace) -> Iterator[Entry]:
-    """As its table 5 and the column of preparation in tables A1 and A2."""
+    """Measures what table 5 has, and the preparation column of tables A1 and A2."""
     yield from _settings(bench, chosen, "preparation", 4, chosen.network)
 
 
 def training(bench: RankWorkload, chosen: argparse.Namespace) -> Iterator[Entry]:
-    """As its tables A1 and A2."""
+    """Measures what tables A1 and A2 have."""
     yield from _settings(bench, chosen, "training", 2, LOOPBACK)
 
 
 def _settings(
     bench: RankWorkload, chosen: argparse.Namespace, job: str, ranks: int, network: str
 ) -> Iterator[Entry]:
-    """With and without take turns in going first."""
+    """Measures with and without the cache; they take turns in going first."""
     bench.partition(ranks)
     for number, model, size in itertools.product(range(bench.rounds), chosen.models, chosen.macrobatches):
         settings = [(model, cached, size) for cached in ((False, True) if number % 2 else (True, False))]
@@ -105,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure the parts; settings measured earlier and not now are kept."""
+    """Measures the parts; settings measured earlier and not now are kept."""
     chosen = parser().parse_args(arguments)
     if "accuracy" in chosen.parts:
         caching_accuracy.measure(chosen.models, chosen.datasets, chosen.repeats, chosen.results)
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _store(path: Path, bench: RankWorkload, part: str, series: list[Entry]) -> None:
-    """Put what was measured so far in the place of what is known of the same settings."""
+    """Puts what was measured so far in the place of what is known of the same settings."""
     content = json.loads(path.read_text()) if path.is_file() else {"parts": {}}
     known = content["parts"].get(part, {"series": []})["series"]
     measured = {_key(one) for one in series}

@@ -134,7 +134,7 @@ def plot(result: Result) -> Any:
 
 
 def _seconds(part: Result) -> dict[str, dict[str, float]]:
-    """Of the slowest rank, by setting and way."""
+    """Returns the seconds of the slowest rank, by setting and way."""
     found: dict[str, dict[str, float]] = {}
     for model, of_model in by(part["series"], "model"):
         for size, entries in by(of_model, "macrobatch"):

@@ -1,4 +1,4 @@
-"""One rank of the aggregation cache's benchmark: ``caching_worker.py JOB OPTIONS ANSWER`` (`ranks.World`)."""
+"""One rank of the aggregation cache's benchmark, started by `World` with JOB OPTIONS ANSWER."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = {"sage": "mean", "gcn": "symmetric", "gin": "sum"}
 
 
 def initialisation(comm: Communicator, options: Answer) -> Answer:
-    """Make the cache of every model, one after the other."""
+    """Makes the cache of every model, one after the other."""
     graph = RankGraph(comm, options)
     found = {}
     warming = options["models"][:1]  # unmeasured: connections, pages
@@ -54,7 +54,7 @@ class CacheSetting:
 
 
 def preparation(comm: Communicator, options: Answer) -> list[Answer]:
-    """Prepare an epoch's minibatches in every setting."""
+    """Prepares an epoch's minibatches in every setting."""
     graph = RankGraph(comm, options)
     setting = CacheSetting(graph, options, {})
     found = []
@@ -76,7 +76,7 @@ def preparation(comm: Communicator, options: Answer) -> list[Answer]:
 
 
 def training(comm: Communicator, options: Answer) -> list[Answer]:
-    """Train an epoch after an unmeasured one in every setting."""
+    """Trains an epoch after an unmeasured one in every setting."""
     graph = RankGraph(comm, options)
     setting = CacheSetting(graph, options, {})
     return [

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def measure(backend: str, ranks: int, environment: dict[str, str]) -> dict[str, Any]:
-    """What the first of several ranks on this machine found.
+    """Returns what the first of several ranks on this machine found.
 
     Raises:
         subprocess.CalledProcessError, subprocess.TimeoutExpired: a rank failed or did not end.

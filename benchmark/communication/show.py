@@ -45,7 +45,7 @@ def plot(result: Result) -> Any:
 
 
 def size_name(size: int) -> str:
-    """As in 64 KiB."""
+    """Returns a size in words, such as "64 KiB"."""
     return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
@@ -62,6 +62,6 @@ def _cells(point: Result, operation: str, ranks: int) -> str:
 
 
 def _speed(point: Result, operation: str, ranks: int) -> float:
-    """Of the bytes that a rank must send at least: to the others, and for a sum the sums as well."""
+    """Returns GB/s of the bytes that a rank must send at least (twice as many for a sum)."""
     times = 2 if operation == "all-reduce" else 1
     return float(times * point["bytes"] * (ranks - 1) / ranks / point["seconds"] / 1e9)

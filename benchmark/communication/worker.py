@@ -1,4 +1,4 @@
-"""One rank, started by torchrun: times all-to-all and all-reduce of growing messages over one backend.
+"""One rank, started by torchrun: times collectives of growing messages over one backend.
 
     torchrun --standalone --nproc-per-node=4 worker.py BACKEND FILE
 
@@ -41,19 +41,19 @@ def main(backend: str, file: Path) -> None:
 
 
 def all_to_all(words: int) -> Callable[[], object]:
-    """Equal pieces to all ranks, this one included."""
+    """Returns an exchange of equal pieces with all ranks, this one included."""
     rows, out = torch.ones(words), torch.empty(words)
     return lambda: dist.all_to_all_single(out, rows)
 
 
 def all_reduce(words: int) -> Callable[[], object]:
-    """A sum."""
+    """Returns a sum over all ranks."""
     rows = torch.zeros(words)
     return lambda: dist.all_reduce(rows)
 
 
 def slowest(call: Callable[[], object]) -> float:
-    """Median, over repetitions, of the slowest rank's seconds. Ranks start each one together."""
+    """Returns the median of the slowest rank's seconds; ranks start repetitions together."""
     first = torch.tensor([timed(call, 3)[-1]], dtype=torch.float64)
     dist.broadcast(first, 0)
     times = timed(call, max(LEAST, min(MOST, int(SECONDS / float(first)))))

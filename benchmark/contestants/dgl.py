@@ -16,7 +16,7 @@ from benchmark.support.jobs import Job, Options, WorkDone
 
 
 def versions() -> dict[str, str]:
-    """What takes part."""
+    """Returns the versions of the packages that take part."""
     return {"dgl": dgl.__version__}
 
 
@@ -49,7 +49,7 @@ def _sampling(fused: bool, dtype: torch.dtype) -> Callable[[Options], Job]:
 
 
 def training(options: Options) -> Job:
-    """Sample (fused), fetch features, forward, backward, Adam."""
+    """Returns a job that samples (fused), fetches features and trains with Adam."""
     folder = GraphFolder.open(options.graph)
     graph, sampler = _graph(folder, torch.int64), _sampler(options, fused=True)
     seeds = seed_lists(folder, options.batches, options.batch_size, options.seed)

@@ -1,7 +1,8 @@
-"""DistDGL: one host's server, its trainer, and the partitioning, as in DGL's examples for many machines.
+"""DistDGL: the server of a host, its trainer, and the partitioning, as in DGL's examples.
 
-``dist_dgl.py partition OPTIONS`` writes parts with owners at random; ``dist_dgl.py rank OPTIONS`` is a server
-or, by DGL_ROLE, a trainer that runs epochs of SAGE and writes what it saw to OPTIONS["answer"].
+``dist_dgl.py partition OPTIONS`` writes parts with owners at random; ``dist_dgl.py rank OPTIONS``
+is a server or, by DGL_ROLE, a trainer that runs epochs of SAGE and writes what it saw to
+OPTIONS["answer"].
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Options = dict[str, Any]
 
 
 def partition(options: Options) -> None:
-    """Write the parts of a graph, owners at random."""
+    """Writes the parts of a graph, owners at random."""
     folder = GraphFolder.open(options["graph"])
     graph = dgl.graph(("csc", (folder.colptr, folder.row, torch.empty(0, dtype=torch.int64))))
     graph = dgl.graph(graph.edges(order="eid"), num_nodes=graph.num_nodes())
@@ -101,13 +102,13 @@ def epoch(
 
 
 def cpu_seconds() -> float:
-    """Of all threads of this process."""
+    """Returns the CPU seconds of all threads of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def lap(phases: dict[str, float], name: str, last: float) -> float:
-    """Charge the time since ``last``; returns now."""
+    """Charges the time since ``last``; returns now."""
     now = time.perf_counter()
     phases[name] += now - last
     return now

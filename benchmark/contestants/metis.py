@@ -14,7 +14,7 @@ import torch
 
 
 def main(options: str) -> None:
-    """Cut the graph of ``dataset`` into ``parts``."""
+    """Cuts the graph of ``dataset`` into ``parts``."""
     given = json.loads(options)
     folder = Path(given["dataset"])
     source, target = torch.from_numpy(np.load(folder / "edge_index.npy")).long()

@@ -1,4 +1,4 @@
-"""This project: the macrobatch sampler, the loader, native layers, and PyG's convolutions on prefixes."""
+"""This package: its sampler, its loader, its native layers, and PyG's convolutions on prefixes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import torch
@@ -27,7 +26,7 @@ PROBED_ROWS = 16384  # of the products by which the probe chooses
 
 
 def versions() -> dict[str, str]:
-    """What takes part."""
+    """Returns the versions of the packages that take part."""
     return {"pyg_batchgnn": pyg_batchgnn.__version__, "torch_geometric": torch_geometric.__version__}
 
 
@@ -80,7 +79,7 @@ def _loader(options: Options, dtype: torch.dtype, export: Literal["pyg", "native
 def loader(
     options: Options, dtype: torch.dtype = torch.float32, export: Literal["pyg", "native"] = "pyg"
 ) -> Any:
-    """The drop-in loader over features of ``dtype``, its macrobatches of its own choice unless told.
+    """Returns the drop-in loader over features of ``dtype``.
 
     The same object for every network that is trained in this process.
     """
@@ -88,7 +87,7 @@ def loader(
 
 
 def loading(options: Options) -> Job:
-    """Iterate the loader, features and labels included, and let each minibatch go."""
+    """Iterates the loader, features and labels included, and lets each minibatch go."""
     batches = loader(options)
 
     def round_(_: int) -> WorkDone:
@@ -101,7 +100,7 @@ def loading(options: Options) -> Job:
 
 
 def _model(module: Any, options: Options, **gin: bool) -> torch.nn.Module:
-    """The network of ``options`` from a module that has SAGE, GCN, GIN (which takes ``gin``) and GAT."""
+    """Returns the network of ``options`` from a module with SAGE, GCN, GIN (``gin``) and GAT."""
     graph = GraphFolder.open(options.graph)
     shape = (graph.num_features, options.hidden, graph.num_classes, len(options.fanouts))
     builders: dict[str, Callable[[], torch.nn.Module]] = {
@@ -115,11 +114,7 @@ def _model(module: Any, options: Options, **gin: bool) -> torch.nn.Module:
 
 def training(options: Options) -> Job:
     """PyG's convolutions on prefixes: loader, forward, backward, Adam."""
-    from pyg_batchgnn.train.model import pyg_layers
-
-    models = SimpleNamespace(
-        SAGE=pyg_layers.PygSAGE, GCN=pyg_layers.PygGCN, GIN=pyg_layers.PygGIN, GAT=pyg_layers.PygGAT
-    )
+    from pyg_batchgnn.train.model import pyg_layers as models
 
     batches = loader(options)
     torch.manual_seed(options.seed)
@@ -138,7 +133,7 @@ def training(options: Options) -> Job:
 
 
 def _choose_products(options: Options, dtype: torch.dtype) -> None:
-    """As a training run does: probe who multiplies faster, this project or torch, and let it."""
+    """Chooses the faster matrix product, this package's or torch's, as a training run does."""
     from pyg_batchgnn.nn.matmul import probe, use_products
 
     graph = GraphFolder.open(options.graph)
@@ -149,7 +144,7 @@ def _choose_products(options: Options, dtype: torch.dtype) -> None:
 
 
 def _native(dtype: torch.dtype) -> Callable[[Options], Job]:
-    """Native layers on native minibatches; features, activations and products in ``dtype``."""
+    """Returns a job of native layers; features, activations and products are in ``dtype``."""
 
     def build(options: Options) -> Job:
         from pyg_batchgnn.nn import models

@@ -1,4 +1,4 @@
-"""PyTorch Geometric with pyg-lib (or torch-sparse): the published sampler, loader and convolutions."""
+"""PyTorch Geometric with pyg-lib or torch-sparse: its sampler, loader and convolutions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmark.support.jobs import Job, Options, WorkDone
 
 
 def versions() -> dict[str, str]:
-    """What takes part."""
+    """Returns the versions of the packages that take part."""
     found = {"torch_geometric": torch_geometric.__version__}
     if torch_geometric.typing.WITH_PYG_LIB:
         import pyg_lib
@@ -37,7 +37,7 @@ def _require_sampler() -> None:
 
 
 def sampling(options: Options) -> Job:
-    """``torch.ops.pyg.neighbor_sample`` on int64 ids (32-bit ids are offered as a job of their own)."""
+    """Returns a job of ``torch.ops.pyg.neighbor_sample`` on ids of a dtype."""
     return _sampling(options, torch.int64)
 
 
@@ -57,7 +57,8 @@ def _sampling(options: Options, dtype: torch.dtype) -> Job:
     def round_(_: int) -> WorkDone:
         work = WorkDone()
         for seeds in batches:
-            # arguments: three times, weights; csc, replace, directed, disjoint, strategy, return edge ids
+            # arguments: three times, weights; csc, replace, directed, disjoint, strategy, return
+            # edge ids
             out = torch.ops.pyg.neighbor_sample(
                 *(
                     colptr,
@@ -101,7 +102,7 @@ def loader(options: Options) -> Any:
 
 
 def loading(options: Options) -> Job:
-    """Iterate the loader, features and labels included, and let each minibatch go."""
+    """Iterates the loader, features and labels included, and lets each minibatch go."""
     batches = loader(options)
 
     def round_(_: int) -> WorkDone:

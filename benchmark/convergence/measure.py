@@ -1,9 +1,9 @@
 """Time to accuracy of the main job on real graphs: native layers against PyG's, several seeds each.
 
-Every run is ``batchgnn train`` in a process of its own, with the same options and seed on both sides; native
-and PyG's layers take turns. The clock is the run's own: training and validation of all epochs so far. A run
-that is stopped goes on where it was: every run done is a line in ``results/convergence/DATASET.jsonl``,
-ignored where the task has changed.
+Every run is ``batchgnn train`` in a process of its own, with the same options and seed on both
+sides; native and PyG's layers take turns. The clock is the run's own: training and validation of
+all epochs so far. A run that is stopped goes on where it was: every run done is a line in
+``results/convergence/DATASET.jsonl``, ignored where the task has changed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ConvergenceTask:
     threads: int = 1
 
     def arguments(self) -> list[str]:
-        """As typed."""
+        """Returns the options as they are typed."""
         given = asdict(self).items()
         return [word for name, value in given for word in (f"--{name.replace('_', '-')}", str(value))]
 
@@ -66,11 +66,11 @@ class TrainingRun:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What tells it from other runs, JSON-able."""
+        """The fields that tell it from other runs, for JSON."""
         return asdict(self)
 
     def trained(self) -> dict[str, Any]:
-        """Train, and return the validation accuracies with the seconds at which they were known.
+        """Trains; returns the validation accuracies with the seconds at which they were known.
 
         Raises:
             RuntimeError: the run failed; the text says why.
@@ -106,13 +106,13 @@ def recorded(path: Path, runs: Sequence[TrainingRun]) -> dict[TrainingRun, dict[
 
 
 def seconds_to(line: dict[str, Any], target: float) -> float | None:
-    """When validation first reached ``target``; None where it never did."""
+    """Returns the seconds until validation reached ``target``, or None."""
     reached = (s for s, v in zip(line["seconds"], line["validation"], strict=True) if v >= target)
     return next(reached, None)
 
 
 def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Median curves and seconds to the accuracy that both sides reach."""
+    """Returns the median curves and the seconds to the accuracy that both sides reach."""
     sides = {side: [line for line in lines if line["layers"] == side] for side in LAYERS}
     best = {side: median(max(line["validation"]) for line in found) for side, found in sides.items()}
     target = min(best.values()) - WITHIN / 100
@@ -131,7 +131,7 @@ def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train what is missing, then store the JSON file."""
+    """Trains what is missing, then stores the JSON file."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )

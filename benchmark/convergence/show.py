@@ -12,7 +12,7 @@ from benchmark.support.tables import table as markdown
 
 
 def table(result: Result) -> str:
-    """When each side's validation accuracy came within half a point of the best that both reach."""
+    """Returns the seconds in which each side came within half a point of the best of both."""
     rows = []
     for dataset, found in result["datasets"].items():
         native, pyg = (found["sides"][side] for side in ("native", "pyg"))
@@ -34,7 +34,7 @@ def table(result: Result) -> str:
 
 
 def plot(result: Result) -> Any:
-    """Median validation accuracy against seconds, one panel per data set."""
+    """Draws the median validation accuracy against seconds, one panel per data set."""
     count = len(result["datasets"])
     across = min(count, 4)
     down = -(-count // across)

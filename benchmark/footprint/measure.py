@@ -1,8 +1,9 @@
-"""What a training step asks of the memory: peak, page faults and allocations, ours against PyG and DGL.
+"""The memory of a training step: peak, page faults and allocations, against PyG and DGL.
 
-Every contestant runs alone, in a process of its own, with a counter preloaded under the C allocator. The peak
-is the highest resident memory of the measured rounds, reset as each begins; beside it stands what was
-resident when graph, features and network were ready and no step had been taken.
+Every contestant runs alone, in a process of its own, with a counter preloaded under the C
+allocator. The peak is the highest resident memory of the measured rounds, reset as each begins;
+beside it stands what was resident when graph, features and network were ready and no step had been
+taken.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def alone(run: BenchmarkRun, contestant: Contestant) -> list[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, then store the JSON file."""
+    """Measures, then stores the JSON file."""
     options = parser(__doc__ or "", batches=4, rounds=2, threads=(1,))
     options.set_defaults(models=["sage"])
     run = BenchmarkRun.parse(options.parse_args(arguments))

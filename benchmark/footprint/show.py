@@ -13,7 +13,7 @@ from benchmark.support.tables import table as markdown
 
 
 def table(result: Result) -> str:
-    """Memory of a step, and what it asks of the system once it is warm."""
+    """Returns the memory of a step, and its page faults and allocations once it is warm."""
     lines = []
     for series in result["series"]:
         for name, one in series["contestants"].items():
@@ -35,7 +35,7 @@ def table(result: Result) -> str:
 
 
 def plot(result: Result) -> Any:
-    """Peak memory of everyone: what graph, features and network take, and what steps add."""
+    """Draws the peak memory: what graph, features and network take, and what steps add."""
     settings = list(dict.fromkeys((one["model"], one["threads"], one["malloc"]) for one in result["series"]))
     figure, axes = plt.subplots(1, len(settings), figsize=(5.5 * len(settings), 3), squeeze=False)
     for panel, key in zip(axes.flat, settings, strict=True):

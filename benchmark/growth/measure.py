@@ -1,7 +1,8 @@
-"""How seconds and memory of partitioning grow with the graph, beside METIS where DGL is installed.
+"""Seconds and memory of partitioning as the graph grows, against METIS where DGL is installed.
 
-Graphs of our own generator, 16 neighbours aimed at, 16 feature columns. METIS is the one in DGL, which cuts a
-graph held in memory in one process; what it spends on reading and on moving features is not counted.
+Graphs of our own generator, 16 neighbours aimed at, 16 feature columns. METIS is the one in DGL,
+which cuts a graph held in memory in one process; what it spends on reading and on moving features
+is not counted.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure every size, policy and number of ranks once."""
+    """Measures every size, policy and number of ranks once."""
     options = parser().parse_args(arguments)
     peers, series = dict(options.peer), []
     for nodes in options.nodes:

@@ -31,7 +31,7 @@ def table(result: Result) -> str:
 
 
 def plot(result: Result) -> Any:
-    """Seconds and the largest rank's peak memory against edges, a line a policy and number of ranks."""
+    """Draws seconds and peak memory against edges, one line per policy and number of ranks."""
     figure, (seconds, memory) = plt.subplots(1, 2, figsize=(11, 3.6))
     lines: dict[str, list[tuple[float, float, float]]] = {}
     for one in result["growth"]:

@@ -1,6 +1,7 @@
-"""Aggregation and dense layers alone, on a minibatch of the graph: GB/s and GFLOP/s, ours and torch's.
+"""Aggregation and dense layers alone, on a minibatch of the graph, against torch.
 
-Ours writes into memory that it keeps; torch's results are fresh memory, with the allocator told to keep it.
+Ours writes into memory that it keeps; torch's results are fresh memory, with the allocator told to
+keep it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from benchmark.support.settings import MallocSetting, ProcessSetting
 
 
 def measure(run: BenchmarkRun, threads: int) -> list[dict[str, Any]]:
-    """All cases on so many threads, in a process of their own."""
+    """Measures all cases with ``threads`` threads, in a process of their own."""
     ended = subprocess.run(
         [sys.executable, "-m", "benchmark.layers.worker"],
         input=json.dumps(replace(run.options, threads=threads).as_dict()),
@@ -31,7 +32,7 @@ def measure(run: BenchmarkRun, threads: int) -> list[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, then store the JSON file."""
+    """Measures, then stores the JSON file."""
     run = BenchmarkRun.parse(parser(__doc__ or "", batches=1, rounds=1, threads=(1, 2)).parse_args(arguments))
     threads = sorted({setting.threads for setting in run.settings})
     run.store("layers", {"cases": {str(count): measure(run, count) for count in threads}})

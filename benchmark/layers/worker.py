@@ -1,6 +1,7 @@
 """Aggregation and dense layers of one minibatch, timed alone. Started by ``layers.py``.
 
-Reads one JSON object, the options of the workload, from standard input; answers with one line of JSON.
+Reads one JSON object, the options of the workload, from standard input; answers with one line of
+JSON.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from torch import Tensor
 from benchmark.networks.recipe import DROPOUT
 from benchmark.support.graphs import GraphFolder, seed_lists
 from benchmark.support.jobs import Options
-from pyg_batchgnn import Minibatch, ops
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, SamplingPlan
+from pyg_batchgnn import ops
+from pyg_batchgnn.sample import Layout, MacrobatchSampler, SampledMinibatch, SamplingPlan
 from pyg_batchgnn.store import CscGraph
 
 SECONDS = 0.5
@@ -47,7 +48,7 @@ class Case:
     run: Run
 
 
-def minibatch(options: Options) -> tuple[Minibatch, Tensor]:
+def minibatch(options: Options) -> tuple[SampledMinibatch, Tensor]:
     """The run's first minibatch, and all features."""
     folder = GraphFolder.open(options.graph)
     graph = CscGraph.from_csc(folder.colptr, folder.row.to(torch.int32))
@@ -58,7 +59,7 @@ def minibatch(options: Options) -> tuple[Minibatch, Tensor]:
     return batch, folder.x
 
 
-def aggregations(batch: Minibatch, x: Tensor, hidden: int) -> Iterator[Case]:
+def aggregations(batch: SampledMinibatch, x: Tensor, hidden: int) -> Iterator[Case]:
     """The mean over neighbours of the first layer, of the second, and the second's gradient."""
     last = len(batch.edges_per_hop)
     rows = [sum(batch.nodes_per_hop[: last - layer]) for layer in range(2)]  # of layers 1 and 2
@@ -117,7 +118,7 @@ def dense_layers(rows: int, inputs: int, outputs: int, dtype: torch.dtype) -> It
 
 
 def seconds(run: Run) -> float:
-    """Median of as many runs as fit half a second, at least 3, after one that is not measured."""
+    """Returns the median of the runs that fit half a second, at least 3, after a warm-up."""
     run()
     times: list[float] = []
     while len(times) < 3 or sum(times) < SECONDS:
@@ -128,7 +129,7 @@ def seconds(run: Run) -> float:
 
 
 def main() -> None:
-    """Time every case in float32 and bfloat16."""
+    """Times every case in float32 and bfloat16."""
     options = Options.from_dict(json.loads(sys.stdin.read()))
     torch.set_num_threads(options.threads)
     batch, features = minibatch(options)

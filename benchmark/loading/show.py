@@ -31,7 +31,7 @@ def table(result: Result) -> str:
 
 
 def times(ours: dict[str, float] | None, other: dict[str, float], seconds: str) -> str:
-    """How many times as fast ours is, by the figure named ``seconds``."""
+    """Returns how many times as fast ours is, by the figure named ``seconds``."""
     return "-" if ours is None else f"{other[seconds] / ours[seconds]:.1f}x"
 
 

@@ -1,8 +1,9 @@
-"""What the loader asks of the memory once it is warm: page faults, allocations, growth over many minibatches.
+"""The loader's page faults, allocations and growth once it is warm.
 
-Two parts. In the first, the loaders and our sampler alone do a few rounds with a counter preloaded under the
-C allocator. In the second, our loader runs for thousands of minibatches, and resident memory is read after
-every hundred; growth is the slope of a straight line through the readings after the first 500.
+Two parts. In the first, the loaders and our sampler alone do a few rounds with a counter preloaded
+under the C allocator. In the second, our loader runs for thousands of minibatches, and resident
+memory is read after every hundred; growth is the slope of a straight line through the readings
+after the first 500.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SETTLING = 500
 
 
 def growth(rounds: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Resident MiB gained after the first 500 minibatches: slope per 1,000, and end minus beginning."""
+    """Returns the resident MiB gained after the first 500 minibatches: slope and difference."""
     at = np.cumsum([r["minibatches"] for r in rounds])
     mebibytes = np.array([r["resident"] for r in rounds]) / 2**20
     at, mebibytes = at[at >= SETTLING], mebibytes[at >= SETTLING]
@@ -41,7 +42,7 @@ def growth(rounds: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, then store the JSON file."""
+    """Measures, then stores the JSON file."""
     options = parser(__doc__ or "", batches=16, rounds=5, threads=(1,))
     options.set_defaults(malloc=["default"])
     options.add_argument("--long", type=int, default=2500, help="minibatches of the second part")

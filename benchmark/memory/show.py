@@ -42,7 +42,7 @@ def table(result: Result) -> str:
 
 
 def plot(result: Result) -> Any:
-    """Resident memory of our loader against minibatches done."""
+    """Draws the resident memory of our loader against the minibatches done."""
     rounds = result["long"]["rounds"]
     done, at = 0, []
     for one in rounds:

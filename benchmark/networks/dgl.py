@@ -11,7 +11,7 @@ from benchmark.networks.recipe import HEADS, Convolution, Stack, mlp
 
 
 class Heads(nn.Module):
-    """Attention whose heads stand beside each other, or are averaged in the last layer."""
+    """An attention layer with concatenated heads, or averaged ones in the last layer."""
 
     def __init__(self, inputs: int, outputs: int, last: bool) -> None:
         super().__init__()
@@ -28,7 +28,8 @@ class Heads(nn.Module):
 def convolution(model: str, hidden: int) -> Convolution:
     """DGL's layer of the network named ``model``.
 
-    DGL adds no self loops to sampled blocks: its GCN and GAT do a little less than the other sides'.
+    DGL adds no self loops to sampled blocks: its GCN and GAT do a little less than the other
+    sides'.
     """
 
     def gin(inputs: int, outputs: int, _: bool) -> nn.Module:

@@ -37,7 +37,7 @@ def convolution(model: str, hidden: int) -> Convolution:
 
 
 class Trimmed(Stack):
-    """With ``trim_to_layer``, PyG's own way of leaving out work on sampled minibatches."""
+    """A network with ``trim_to_layer``, PyG's way of leaving out work on minibatches."""
 
     def __init__(self, model: str, features: int, hidden: int, classes: int, count: int) -> None:
         super().__init__(model, convolution(model, hidden), features, hidden, classes, count)
@@ -69,8 +69,8 @@ class Pairs:
 class CompressedRows:
     """Edges as one ``torch.sparse_csr`` matrix by destination, of which each layer takes a prefix.
 
-    PyG's fast path for sums and means on a CPU. Samplers return the edges grouped by destination already, in
-    the order in which nodes were expanded, so nothing need be sorted.
+    PyG's fast path for sums and means on a CPU. Samplers return the edges grouped by destination
+    already, in the order in which nodes were expanded, so nothing need be sorted.
     """
 
     def __init__(self, batch: Any, rows: int, dtype: torch.dtype) -> None:
@@ -79,7 +79,7 @@ class CompressedRows:
         self.ones = torch.ones(self.columns.numel(), dtype=dtype)
 
     def layer(self, rows: int, inputs: int, edges: int) -> Tensor:
-        """[rows, inputs] matrix of the first ``edges`` edges; shares memory with the minibatch's."""
+        """Returns the [rows, inputs] matrix of the first ``edges`` edges, which shares memory."""
         return torch.sparse_csr_tensor(
             self.starts[: rows + 1],
             self.columns[:edges],
@@ -93,7 +93,7 @@ FASTEST: dict[str, Callable[..., Any]] = {"sage": CompressedRows, "gin": Compres
 
 
 class Sliced(Stack):
-    """On bipartite slices written by hand: layer l computes only rows that layer l + 1 reads.
+    """A network on bipartite slices: layer l computes only the rows that layer l + 1 reads.
 
     Args:
         model: ``sage``, ``gin`` or ``gat``; PyG's ``GCNConv`` refuses bipartite input.
@@ -121,7 +121,7 @@ class Sliced(Stack):
         return x
 
     def whole_graph(self, x: Tensor, adjacency: Tensor) -> Tensor:
-        """[N, classes] logits of every node, from all its neighbours; ``adjacency`` as compressed rows."""
+        """Returns [N, classes] logits from all neighbours; ``adjacency``: compressed rows."""
         for layer, conv in enumerate(self.convs):
             x = self.between(layer, conv(x, adjacency))
         return x

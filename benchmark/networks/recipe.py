@@ -1,8 +1,8 @@
-"""What the networks of all sides share: widths, what stands between convolutions, and the optimiser's step.
+"""The parts that the networks of all sides share: widths, activations and the optimiser's step.
 
-SAGE, GCN and GAT have ReLU and dropout after all layers but the last; GIN has two-layer MLPs with batch
-normalisation and ReLU inside, and batch normalisation and ReLU after all layers but the last. Imports torch
-alone, so that it loads in every interpreter that takes part.
+SAGE, GCN and GAT have ReLU and dropout after all layers but the last; GIN has two-layer MLPs with
+batch normalisation and ReLU inside, and batch normalisation and ReLU after all layers but the last.
+Imports torch alone, so that it loads in every interpreter that takes part.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HEADS = 4
 
 
 def widths(features: int, hidden: int, classes: int, count: int) -> list[tuple[int, int]]:
-    """(input columns, output columns) of each of ``count`` layers, the layer nearest the input first."""
+    """Returns (input columns, output columns) of ``count`` layers, from the input onwards."""
     return list(pairwise([features, *[hidden] * (count - 1), classes]))
 
 
@@ -33,14 +33,14 @@ def mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
 
 
 def after(model: str, hidden: int) -> nn.Module:
-    """What follows every layer of ``model`` but the last."""
+    """Returns the module after every layer of ``model`` but the last."""
     if model == "gin":
         return nn.Sequential(nn.BatchNorm1d(hidden), nn.ReLU(inplace=True))
     return nn.Sequential(nn.ReLU(inplace=True), nn.Dropout(DROPOUT))
 
 
 Convolution = Callable[[int, int, bool], nn.Module]
-"""Makes the convolution from so many to so many columns; the flag tells the last layer."""
+"""Makes the convolution from (input columns, output columns, whether it is the last layer)."""
 
 
 class Stack(nn.Module):
@@ -63,7 +63,7 @@ class Stack(nn.Module):
         self.afters = nn.ModuleList(after(model, hidden) for _ in pairs[1:])
 
     def between(self, layer: int, x: Tensor) -> Tensor:
-        """What the next layer reads, from the output of ``layer`` (counted from 0)."""
+        """Returns the input of the next layer from the output of ``layer`` (counted from 0)."""
         return self.afters[layer](x) if layer < len(self.afters) else x
 
 
@@ -75,7 +75,7 @@ class StepTrainer:
         self.optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
 
     def step(self, logits: Tensor, labels: Tensor) -> None:
-        """Finish the step whose forward pass gave ``logits`` [S, classes] for ``labels`` [S]."""
+        """Finishes the step whose forward pass gave ``logits`` [S, classes] for ``labels`` [S]."""
         self.optimizer.zero_grad(set_to_none=True)
         F.cross_entropy(logits.float(), labels).backward()
         self.optimizer.step()

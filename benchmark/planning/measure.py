@@ -1,10 +1,12 @@
-"""Predictions of the planner beside what a run then measures: 4 ranks on hosts of their own, 1 Gbit/s links.
+"""The planner's predictions, against a run of 4 ranks on hosts of their own with 1 Gbit/s links.
 
-The planner looks at some minibatches and measures one core of this machine; then the ranks prepare an epoch
-with every setting. Hosts are network namespaces (needs root; see namespaces.py), or `--network loopback`,
-where seconds mean nothing. All ranks share this machine's cores, and the planner is told so.
+The planner looks at some minibatches and measures one core of this machine; then the ranks prepare
+an epoch with every setting. Hosts are network namespaces (needs root; see namespaces.py), or
+`--network loopback`, where seconds mean nothing. All ranks share this machine's cores, and the
+planner is told so.
 
-    python -m benchmark planning --graph /data/arxiv --graph /data/products --graph oewn:feature_dim=128
+    python -m benchmark planning --graph /data/arxiv --graph /data/products --graph
+    oewn:feature_dim=128
 """
 
 from __future__ import annotations
@@ -43,8 +45,10 @@ KINDS = (Aggregation.MEAN, Aggregation.SYMMETRIC)
 
 
 def settings(features: int, nodes: int, group: int) -> list[Setting]:
-    """What is compared: B, ``group`` as B and as F below B, hybrid, a cache of a tenth of all rows,
-    aggregates of SAGE (beside each node's own features) and of GCN (in place of them)."""
+    """The settings that are compared: B, ``group`` as B and as F below B, hybrid, a cache of a
+    tenth of all rows, aggregates of SAGE (beside each node's own features) and of GCN (in place of
+    them).
+    """
     cache = features * nodes // 10
     return [
         Setting(1),
@@ -84,7 +88,7 @@ def as_dataset(graph: GraphFolder) -> Dataset:
 
 
 def look(graph: GraphFolder, options: argparse.Namespace) -> tuple[Workload, Probe, Machine]:
-    """What the planner finds out before anything runs."""
+    """Returns what the planner finds out before anything runs."""
     dataset = as_dataset(graph)
     training = dataset.train_idx.sort().values
     wanted = min(options.seeds or training.numel(), training.numel())
@@ -119,7 +123,7 @@ def measure(
 
 
 def compared(of_ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What is compared with a prediction: means over ranks, the slowest rank's seconds, the most memory."""
+    """Returns the measured figures: means over ranks, the slowest seconds, the most memory."""
 
     def mean(*path: str) -> float:
         values = []
@@ -159,7 +163,7 @@ def predicted(prediction: Prediction) -> dict[str, Any]:
 
 
 def run(graph: GraphFolder, options: argparse.Namespace) -> dict[str, Any]:
-    """Predict, then measure."""
+    """Predicts, then measures."""
     workload, probe, machine = look(graph, options)
     machine = machine.on((os.cpu_count() or 1) / RANKS, 0.0)
     network = Network(options.bandwidth)
@@ -176,7 +180,7 @@ def run(graph: GraphFolder, options: argparse.Namespace) -> dict[str, Any]:
     for setting, forecast, found in zip(chosen, forecasts, measured, strict=True):
         series.append({"setting": vars(setting), "predicted": predicted(forecast), "measured": found})
         told, seen = forecast.preparation, found["preparation"]
-        print(f"  {vars(setting)}: {told:.2f} s foretold, {seen:.2f} s measured", flush=True)
+        print(f"  {vars(setting)}: {told:.2f} s predicted, {seen:.2f} s measured", flush=True)
     return {
         "series": series,
         # All that forecasts are made of, so that another model can be tried on the same runs.
@@ -195,7 +199,7 @@ def parser() -> argparse.ArgumentParser:
     add = result.add_argument
     add("--graph", action="append", help="folder of arrays or name of a data set; may be repeated")
     add("--network", default="1gbit", help="rate of the links, or loopback (default: 1gbit)")
-    add("--bandwidth", type=float, default=125e6, help="bytes a second that the planner is told")
+    add("--bandwidth", type=float, default=125e6, help="the network's bytes per second for the planner")
     add_sampling_options(add)
     add("--epochs", type=int, default=2, help="of each setting, of which the last counts (default: 2)")
     add("--group", type=int, default=4, help="B between 1 and all, and F below B (default: 4)")

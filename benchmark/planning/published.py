@@ -1,10 +1,10 @@
-"""The planner's model on the cluster and the graphs of BatchGNN's paper, beside its published times.
+"""The planner's model on the cluster and the graphs of BatchGNN's paper, with its published times.
 
-All speeds come from the paper's figures for ogbn-products (table A1: one rank, and what fetching on 2 to 8
-ranks moves a second); nothing of papers100M but its size, and in one forecast how many rows table 5
-says were fetched, goes in. Prints Markdown tables; needs nothing but this package.
+All speeds come from the paper's figures for ogbn-products (table A1: one rank, and what fetching on
+2 to 8 ranks moves a second); nothing of papers100M but its size, and in one forecast how many rows
+table 5 says were fetched, goes in. Prints Markdown tables; needs nothing but this package.
 
-    python benchmark/published.py
+    python -m benchmark.planning.published
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from pyg_batchgnn.planner import (
 from pyg_batchgnn.planner.degrees import PowerOverlap
 from pyg_batchgnn.planner.workload import Depth
 
-#: Spread of the logarithm of degrees: mean 50.5 and median 26 of ogbn-products; taken for papers100M, too.
+#: Spread of the logarithm of degrees: mean 50.5 and median 26 of ogbn-products; taken for
+#: papers100M, too.
 SPREAD = 1.15
 PRODUCTS = Workload("products", 2_449_029, 123_718_280, 400, 8, 196_615, (15, 10, 5), 1024, drop_last=True)
 PAPERS = Workload(
@@ -49,8 +50,8 @@ PUBLISHED = {
     (16, True): (3.86, 1.71, 2.69, 8.39),
     (32, True): (2.65, 0.86, 2.17, 5.73),
 }
-#: Table 5: rows fetched on 32 ranks with B = 1 (DistDGL) and with B = all, 36 minibatches a rank; with
-#: aggregates kept own rows and aggregates are counted apart.
+#: Table 5: rows fetched on 32 ranks with B = 1 (DistDGL) and with B = all, 36 minibatches per rank;
+#: with aggregates kept own rows and aggregates are counted apart.
 FETCHED_ONE, FETCHED_ALL, FETCHED_KEPT = 463.6e6, 183.6e6, 127.4e6 / 2
 
 
@@ -77,8 +78,9 @@ def calibrated() -> tuple[Machine, Network]:
         backward=backward / minibatches,
         resident=1e9,
     )
-    # Fetching on 2, 4 and 8 ranks took 1.00, 0.87 and 0.73 s, of which finding distinct nodes is the first
-    # rank's share; the rest moves the rows of table 5's kind: 1.15 GB a second, of links of 12.5.
+    # Fetching on 2, 4 and 8 ranks took 1.00, 0.87 and 0.73 s, of which finding distinct nodes is
+    # the first rank's share; the rest moves the rows of table 5's kind: 1.15 GB per second, of links
+    # of 12.5.
     return machine, Network(12.5e9, 1e-5, efficiency=1.15 / 12.5)
 
 
@@ -107,7 +109,7 @@ def with_table_5(probe: Probe) -> Probe:
 
 
 def forecasts(ranks: int, aggregation: bool) -> tuple[Prediction, Prediction]:
-    """From degrees alone, and with the rows that table 5 counted."""
+    """Predicts from degrees alone, and with the rows that table 5 counted."""
     machine, network = calibrated()
     probe = probe_degrees(PAPERS, degrees(PAPERS), ranks)
     machine = scaled(machine, probe)
@@ -145,7 +147,7 @@ def compared() -> str:
 
 
 def terabyte() -> str:
-    """What 48 hosts need for 1.9 billion nodes."""
+    """Predicts what 48 hosts need for 1.9 billion nodes."""
     machine, network = calibrated()
     lines = []
     for ranks in (16, 32, 48, 96):

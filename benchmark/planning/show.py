@@ -1,4 +1,4 @@
-"""The table and the picture of the planner's forecasts beside what was measured."""
+"""The table and the picture of the planner's predictions and the measured figures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def name_of(setting: Result) -> str:
 
 
 def table(result: Result) -> str:
-    """Measured figures, and by how much the forecast was off."""
+    """Returns the measured figures, and by how much the predictions were off."""
     part, lines = result["parts"]["planning"], []
     for one in part["series"]:
         told, seen = one["predicted"], one["measured"]
@@ -47,7 +47,7 @@ def table(result: Result) -> str:
 
 
 def plot(result: Result) -> Any:
-    """Forecast against measured: preparation, rows and memory."""
+    """Draws preparation, rows and memory, predicted and measured."""
     series = result["parts"]["planning"]["series"]
     figure, panels = plt.subplots(1, 3, figsize=(13, 4))
     for axes, key in zip(panels, ("preparation", "rows", "memory"), strict=True):

@@ -1,4 +1,4 @@
-"""One rank of the planner's benchmark: ``planning_worker.py JOB OPTIONS ANSWER`` (`ranks.World`)."""
+"""One rank of the planner's benchmark, started by `World` with JOB OPTIONS ANSWER."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyg_batchgnn.comm import Communicator
 
 
 def planned(comm: Communicator, options: Answer) -> list[Answer]:
-    """Prepare some epochs with each setting of a plan, of which the last counts."""
+    """Prepares some epochs with each setting of a plan, of which the last counts."""
     graph, found = RankGraph(comm, options), list[Answer]()
     cache: AggregationCache | None = None
     for setting in options["settings"]:

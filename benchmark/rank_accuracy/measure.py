@@ -1,10 +1,10 @@
 """Test accuracy of the main job on 1, 2 and 4 ranks at the same global batch, 20 paired seeds each.
 
-A run of R ranks has minibatches of B / R nodes, so that its steps have the training nodes of those of one
-process (schedule ``global``); a pair shares initial weights and their order. Every seed done is a line in
-``results/rank_accuracy/DATASET-R.jsonl``, ignored where the task has changed; a run that is stopped goes on
-where it was. All ranks run on this machine, with one thread each. Features are projected at random to the
-width of the task. Evaluation uses all neighbours.
+A run of R ranks has minibatches of B / R nodes, so that its steps have the training nodes of those
+of one process (schedule ``global``); a pair shares initial weights and their order. Every seed done
+is a line in ``results/rank_accuracy/DATASET-R.jsonl``, ignored where the task has changed; a run
+that is stopped goes on where it was. All ranks run on this machine, with one thread each. Features
+are projected at random to the width of the task. Evaluation uses all neighbours.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ALLOWED_LOSS = 0.5
 
 @dataclass(frozen=True)
 class RankAccuracyTask:
-    """What is trained on a data set; the same on any number of ranks."""
+    """The training task of a data set, the same on any number of ranks."""
 
     epochs: int
     global_batch: int
@@ -84,7 +84,7 @@ def settings(dataset: str, task: RankAccuracyTask, ranks: int, seed: int) -> lis
 
 
 def worker(order: dict[str, Any]) -> None:
-    """Train the seeds that are missing; every rank runs this."""
+    """Trains the seeds that are missing; every rank runs this."""
     from rich.console import Console
 
     from pyg_batchgnn.train.config import assign, preset
@@ -103,7 +103,7 @@ def worker(order: dict[str, Any]) -> None:
 
 
 def train_missing(dataset: str, ranks: int, seeds: int, results: Path) -> None:
-    """Start the ranks for what is missing."""
+    """Starts the ranks for what is missing."""
     task = json.loads(json.dumps(asdict(TASKS[dataset])))
     output = pieces_folder(results, "rank_accuracy") / f"{dataset}-{ranks}.jsonl"
     missing = sorted(set(range(seeds)) - set(done(output, task)))
@@ -140,7 +140,7 @@ def summary(dataset: str, seeds: int, results: Path) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train what is missing, then store the JSON file."""
+    """Trains what is missing, then stores the JSON file."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )

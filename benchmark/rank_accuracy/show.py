@@ -12,7 +12,7 @@ from benchmark.support.tables import table as markdown
 
 
 def table(result: Result) -> str:
-    """Mean test accuracies on one and more ranks, and the paired differences with their lower bounds."""
+    """Returns mean test accuracies on one and more ranks, and paired differences with bounds."""
     lines = [
         [
             f"{dataset}, {figures['ranks']} ranks",

@@ -1,7 +1,9 @@
-"""DistDGL on hosts of its own: a server and a trainer each, in network namespaces whose links have no limit.
+"""DistDGL on hosts of its own: a server and a trainer each, in network namespaces whose links have
+no limit.
 
-Needs root for the namespaces: DGL finds out by addresses on which host a process is, so that two hosts on one
-loopback would read each other's features in shared memory. /dev/shm is each host's own, too.
+Needs root for the namespaces: DGL finds out by addresses on which host each process runs, so that
+two hosts on one loopback would read each other's features in shared memory. /dev/shm is each host's
+own, too.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ SHARED_MEMORY = "/dev/shm"
 
 @dataclass(frozen=True)
 class DistDgl:
-    """DistDGL with so many hosts.
+    """DistDGL on some hosts.
 
     Attributes:
         python: of an environment that has DGL.
@@ -37,7 +39,7 @@ class DistDgl:
     timeout: float = 900.0
 
     def partition(self, folder: Path, options: dict[str, Any]) -> None:
-        """Write the parts of ``options["graph"]`` to ``folder`` where they are not yet there."""
+        """Writes the parts of ``options["graph"]`` to ``folder`` where they are not yet there."""
         if not (folder / "graph.json").is_file():
             whole = {**options, "ranks": self.ranks, "partition": str(folder)}
             environment = ProcessSetting(threads=2, malloc=MallocSetting.KEPT).environment()
@@ -82,7 +84,8 @@ class DistDgl:
             **{"RANK": str(host), "WORLD_SIZE": str(self.ranks), "GLOO_SOCKET_IFNAME": namespaces.DEVICE},
             **{"MASTER_ADDR": namespaces.address(0), "MASTER_PORT": str(PORT + 1000)},
         }
-        # One /dev/shm for a host: its server and its trainer meet there under names that all hosts use.
+        # One /dev/shm for a host: its server and its trainer meet there under names that all hosts
+        # use.
         own = shared / str(host)
         own.mkdir(exist_ok=True)
         script = f'mount --bind "{own}" {SHARED_MEMORY} && exec "$@"'
@@ -95,7 +98,7 @@ class DistDgl:
         )
 
     def _wait(self, started: list[subprocess.Popen[bytes]], folder: Path) -> None:
-        """Until the trainers have ended; servers end by themselves or are killed."""
+        """Waits until the trainers have ended; servers end by themselves or are killed."""
         end = time.monotonic() + self.timeout
         trainers = started[self.ranks :]
         while any(process.poll() is None for process in trainers):

@@ -1,14 +1,15 @@
-"""Many ranks: feature rows against the macrobatch size, preparation over a slow network, epochs, CPU seconds.
+"""Many ranks: feature rows against the macrobatch size, preparation over a slow network, epochs,
+CPU seconds.
 
-Ranks are processes of this machine with one thread each, on loopback or, where `--network` names a rate, each
-in a network namespace of its own (needs root; see namespaces.py). Parts:
+Ranks are processes of this machine with one thread each, on loopback or, where `--network` names a
+rate, each in a network namespace of its own (needs root; see namespaces.py). Parts:
 
     rows          feature rows that an epoch fetches at B = 1, B = all and with hybrid partitioning
     network       seconds to prepare an epoch's minibatches at B = 1, 8, 32, all, over the network
-    training      an epoch of SAGE on 2 ranks over the network, at B = 1, 8 and all, with and without prefetch
+    training      an epoch of SAGE on 2 ranks, at B = 1, 8 and all, with and without prefetch
     scaling       CPU seconds of an epoch on 1, 2 and 4 ranks
     partitioning  seconds, memory, edge cut and balance by policy
-    dist_dgl      an epoch of SAGE on 2 hosts beside DistDGL, unlimited links (needs --peer dgl=... and root)
+    dist_dgl      an epoch of SAGE on 2 hosts against DistDGL (needs --peer dgl=... and root)
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ POLICIES = ("random", "contiguous", "ldg", "fennel")
 
 
 def rows(bench: RankWorkload, network: str) -> list[dict[str, Any]]:  # noqa: ARG001
-    """As BatchGNN's Table 5."""
+    """Measures what BatchGNN's table 5 has."""
     found = []
     for ranks in (2, 4):
         for hybrid, sizes in ((False, [1, 0]), (True, [1])):
@@ -49,7 +50,7 @@ def rows(bench: RankWorkload, network: str) -> list[dict[str, Any]]:  # noqa: AR
 
 
 def network(bench: RankWorkload, network: str) -> list[dict[str, Any]]:
-    """Preparation against the macrobatch size, once round the sizes in every round."""
+    """Measures preparation by macrobatch size, starting with another size in every round."""
     found: list[dict[str, Any]] = []
     sizes = [1, 8, 32, 0]
     bench.partition(4)
@@ -80,7 +81,7 @@ def training(bench: RankWorkload, network: str) -> list[dict[str, Any]]:
 
 
 def scaling(bench: RankWorkload, network: str) -> list[dict[str, Any]]:  # noqa: ARG001
-    """The same epoch on more ranks; the batch of a rank shrinks, so that a step's seeds stay the same."""
+    """Measures the same epoch on more ranks, with the same seeds per step."""
     found = []
     for number in range(bench.rounds):
         for ranks in (1, 2, 4):
@@ -150,7 +151,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure the parts; those of an earlier run that are not measured again are kept."""
+    """Measures the parts; those of an earlier run that are not measured again are kept."""
     options = parser().parse_args(arguments)
     bench = replace(RankWorkload.parse(options), dgl=dict(options.peer).get("dgl", ""))
     graph = bench.graph

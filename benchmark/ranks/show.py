@@ -180,7 +180,7 @@ WRITERS = {
 
 
 def plot(result: Result) -> Any:
-    """Seconds to prepare an epoch against the macrobatch size, and rows fetched beside the least."""
+    """Draws seconds to prepare an epoch by macrobatch size, and rows fetched against the least."""
     parts = {name: result["parts"][name] for name in ("network", "rows") if name in result["parts"]}
     figure, axes = plt.subplots(1, max(len(parts), 1), figsize=(5.5 * max(len(parts), 1), 3.2), squeeze=False)
     for panel, (name, part) in zip(axes.flat, parts.items(), strict=True):
@@ -203,7 +203,7 @@ def _preparation(axes: Any, part: Result) -> None:
 
 
 def _fetched(axes: Any, part: Result) -> None:
-    """Rows of a rank at B = 1 and B = all, a line for the least that is possible."""
+    """Draws the rows of a rank at B = 1 and B = all, and a line for the least possible."""
     chosen = [one for one in part["series"] if not one["hybrid"]]
     names = [f"{one['ranks']} ranks\nB = {size_name(one['macrobatch'])}" for one in chosen]
     rows = [mean(of_ranks(one, "rows_fetched")) / 1e6 for one in chosen]

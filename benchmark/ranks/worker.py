@@ -1,4 +1,4 @@
-"""One rank of a distributed benchmark: ``ranks_worker.py JOB OPTIONS ANSWER``; see `ranks.World`."""
+"""One rank of a distributed benchmark, started by `World` with JOB OPTIONS ANSWER."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Answer = dict[str, Any]
 
 
 class Meter:
-    """Wall and CPU seconds and what crossed the wire, from the moment all ranks are ready."""
+    """The wall and CPU seconds and the bytes on the wire since all ranks were ready."""
 
     def __init__(self, comm: Communicator) -> None:
         self.comm = comm
@@ -42,7 +42,7 @@ class Meter:
 
 
 def cpu_seconds() -> float:
-    """Of all threads of this process, in user mode and in the system's."""
+    """Returns the CPU seconds of all threads of this process, user and system time."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
@@ -65,7 +65,7 @@ def traffic(counts: Counts) -> Answer:
 
 
 def partitioning(comm: Communicator, options: Answer) -> Answer:
-    """Partition a data set; save the parts where ``out`` says."""
+    """Partitions a data set; saves the parts where ``out`` says."""
     dataset = load_dataset(options["dataset"])
     release_free_memory()
     before = resident_bytes()
@@ -119,7 +119,7 @@ class RankGraph:
         self.topology = replicate_topology(self.part, comm) if options.get("hybrid") else None
 
     def classes(self) -> int:
-        """How many there are, on all ranks together."""
+        """Returns the number of all ranks' together."""
         return int(self.comm.max(int(self.part.tables["y"].max()))) + 1
 
     def seeds(self) -> Tensor:
@@ -129,7 +129,7 @@ class RankGraph:
         return rows[torch.arange(min(wanted, rows.numel())) * rows.numel() // min(wanted, rows.numel())]
 
     def loader(self, macrobatch: int, **arguments: Any) -> MacrobatchNeighborLoader:
-        """Native minibatches, ``macrobatch`` of them made together; 0: all."""
+        """Returns a loader of native minibatches, ``macrobatch`` of them made together (0: all)."""
         options = self.options
         size = macrobatch or 1 << 20
         return MacrobatchNeighborLoader(
@@ -153,7 +153,7 @@ class RankGraph:
 
 
 def preparation(comm: Communicator, options: Answer) -> list[Answer]:
-    """Prepare an epoch's minibatches, features and all, for every macrobatch size."""
+    """Prepares an epoch's minibatches, features and all, for every macrobatch size."""
     graph = RankGraph(comm, options)
     found = []
     for macrobatch in options["macrobatches"]:
@@ -185,7 +185,7 @@ def preparation(comm: Communicator, options: Answer) -> list[Answer]:
 
 
 def training(comm: Communicator, options: Answer) -> Answer:
-    """An epoch of SAGE on native layers: preparing, forward, backward with exchanged gradients, Adam."""
+    """Trains an epoch of SAGE on native layers: preparing, forward, backward, exchange, Adam."""
     graph = RankGraph(comm, options)
     loader = graph.loader(options["macrobatch"], prefetch=options.get("prefetch", 0))
     torch.manual_seed(0)
@@ -231,7 +231,7 @@ def train_epochs(
 
 
 def lap(phases: dict[str, float], name: str, last: float) -> float:
-    """Charge the time since ``last``; returns now."""
+    """Charges the time since ``last``; returns now."""
     now = time.perf_counter()
     phases[name] += now - last
     return now

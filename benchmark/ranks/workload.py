@@ -87,7 +87,7 @@ def as_dataset(graph: GraphFolder) -> Path:
 
 
 def add_workload_options(add: Callable[..., Any]) -> None:
-    """Adds the options that the benchmarks of several ranks share; ``add``: a parser's add_argument."""
+    """Adds the options that benchmarks of several ranks share; ``add``: add_argument."""
     add("--graph", type=Path, help="folder with colptr.npy, row.npy, x.npy, y.npy, train_idx.npy")
     add("--nodes", type=int, default=1_000_000, help="size of the generated graph if no folder is given")
     add("--network", default="1gbit", help="rate of the links between hosts, or loopback (default: 1gbit)")

@@ -1,4 +1,4 @@
-"""Neighbour sampling alone: edges a second, against pyg-lib, DGL and the limit of the memory itself."""
+"""Neighbour sampling alone: edges per second, against pyg-lib, DGL and the memory's limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = [
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, then store the JSON file."""
+    """Measures, then stores the JSON file."""
     options = parser(__doc__ or "", batches=16, rounds=7, threads=(1, 2))
     options.set_defaults(malloc=["default"])
     run = BenchmarkRun.parse(options.parse_args(arguments))
@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     before = [gather_limit(count) for count in threads]
     series = run.measure(COLUMNS)
     after = [gather_limit(count) for count in threads]
-    # The limit is the better of two measurements, so that a neighbour on the machine does not flatter us.
+    # The limit is the better of two measurements, so that a neighbour on the machine does not
+    # flatter us.
     limits = [
         max(pair, key=lambda limit: limit["loads_per_second"]) for pair in zip(before, after, strict=True)
     ]

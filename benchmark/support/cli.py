@@ -1,4 +1,4 @@
-"""What the benchmark scripts have in common on the command line, and how they store what they find."""
+"""The options that benchmarks share on the command line, and their result files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ RESULTS = BENCHMARK / "results"
 
 @dataclass(frozen=True)
 class Peers:
-    """The interpreter of each side. A peer lives in an environment of its own and cannot disturb ours."""
+    """The interpreter of each side.
+
+    A peer lives in an environment of its own and cannot disturb ours.
+    """
 
     pythons: dict[str, str]
 
@@ -38,7 +41,7 @@ class Peers:
 
 
 def peer(text: str) -> tuple[str, str]:
-    """Parse one ``--peer SIDE=PYTHON``."""
+    """Parses one ``--peer SIDE=PYTHON``."""
     side, _, python = text.partition("=")
     if side not in ("pyg", "dgl", "ours") or not Path(python).is_file():
         raise argparse.ArgumentTypeError(
@@ -48,7 +51,7 @@ def peer(text: str) -> tuple[str, str]:
 
 
 def add_peer_option(result: argparse.ArgumentParser) -> None:
-    """Let the user name a side's interpreter."""
+    """Lets the user name a side's interpreter."""
     text = "interpreter that has a side, for instance pyg=/envs/pyg/bin/python; default: this one"
     result.add_argument("--peer", type=peer, action="append", default=[], metavar="SIDE=PYTHON", help=text)
 
@@ -67,9 +70,9 @@ def parser(description: str, batches: int, rounds: int, threads: Sequence[int]) 
     add("--nodes", type=int, default=1_000_000, help="size of the generated graph, where no folder is given")
     add_peer_option(result)
     add("--rounds", type=int, default=rounds, help="rounds measured, after one unmeasured")
-    add("--batches", type=int, default=batches, help="minibatches a contestant does in a round")
-    add("--batch-size", type=int, default=1024, help="seed nodes a minibatch")
-    add("--fanouts", type=int, nargs="+", default=[15, 10, 5], help="neighbours a hop, from the seeds")
+    add("--batches", type=int, default=batches, help="minibatches per contestant and round")
+    add("--batch-size", type=int, default=1024, help="seed nodes per minibatch")
+    add("--fanouts", type=int, nargs="+", default=[15, 10, 5], help="neighbours per hop, from the seeds")
     add("--models", nargs="+", choices=MODELS, default=list(MODELS), help="networks, where some are trained")
     add("--hidden", type=int, default=256, help="width of hidden layers")
     add("--macrobatch", type=int, default=0, help="minibatches sampled together; 0 leaves it to us")
@@ -103,7 +106,7 @@ class BenchmarkRun:
 
     @classmethod
     def parse(cls, arguments: argparse.Namespace) -> BenchmarkRun:
-        """From the options of :func:`parser`."""
+        """Makes a run from the options of `parser`."""
         graph = chosen_graph(arguments.graph, arguments.nodes)
         options = Options(
             graph=str(graph.path.resolve()),
@@ -131,7 +134,7 @@ class BenchmarkRun:
         )
 
     def measure(self, columns: Sequence[tuple[str, str, str]], warmup: int = 1) -> list[dict[str, Any]]:
-        """All settings, one after another, all contestants together; ``columns`` are (name, side, job)."""
+        """Measures all contestants in one setting after another; columns: (name, side, job)."""
         contestants = [self.peers.contestant(*column) for column in columns]
         return [
             run_series(contestants, self.options, setting, self.rounds, warmup).as_dict()
@@ -139,7 +142,7 @@ class BenchmarkRun:
         ]
 
     def head(self, benchmark: str) -> dict[str, Any]:
-        """What every result file says first: graph, options, machine and time."""
+        """Returns the head of every result file: graph, options, machine and time."""
         options = {
             key: value for key, value in self.options.as_dict().items() if key not in ("graph", "threads")
         }
@@ -152,7 +155,7 @@ class BenchmarkRun:
         }
 
     def store(self, benchmark: str, found: dict[str, Any]) -> Path:
-        """Write ``RESULTS/BENCHMARK-GRAPH.json`` and say where."""
+        """Writes ``RESULTS/BENCHMARK-GRAPH.json`` and prints its path."""
         content = {**self.head(benchmark), **found}
         return write_json(self.results / f"{benchmark}-{content['graph']['name']}.json", content)
 
@@ -174,7 +177,7 @@ def pieces_folder(results: Path, benchmark: str) -> Path:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> Path:
-    """Write through a temporary name, so that a run that is stopped leaves the last results whole."""
+    """Writes through a temporary name, so that a stopped run leaves the last results whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(content, indent=1) + "\n")

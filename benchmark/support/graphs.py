@@ -1,8 +1,8 @@
 """The graphs that are measured: folders of ``.npy`` arrays, CSC by destination.
 
-A folder holds ``colptr`` int64 [N+1], ``row`` int64 [E], ``x`` float32 [N, F], ``y`` int64 [N] and index
-arrays ``train_idx``, ``val_idx``, ``test_idx``. Every contestant reads the same folder, with NumPy and torch
-alone, so that interpreters without the project take part on equal terms.
+A folder holds ``colptr`` int64 [N+1], ``row`` int64 [E], ``x`` float32 [N, F], ``y`` int64 [N] and
+index arrays ``train_idx``, ``val_idx``, ``test_idx``. Every contestant reads the same folder, with
+NumPy and torch alone, so that interpreters without the project take part on equal terms.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ REQUIRED = ("colptr", "row", "x", "y", "train_idx")
 
 @dataclass(frozen=True, eq=False)
 class GraphFolder:
-    """A graph at rest. Arrays are read when first asked for, into ordinary memory of the process."""
+    """A graph at rest.
+
+    Arrays are read when first asked for, into ordinary memory of the process.
+    """
 
     path: Path
 
@@ -38,7 +41,8 @@ class GraphFolder:
     def open(cls, path: str | Path) -> GraphFolder:
         """The graph in the folder ``path``; a missing array is a FileNotFoundError that names it.
 
-        The same object every time, so that jobs that follow each other in a process share its arrays.
+        The same object every time, so that jobs that follow each other in a process share its
+        arrays.
         """
         return _opened(Path(path))
 
@@ -68,7 +72,10 @@ class GraphFolder:
 
     @cached_property
     def edge_index(self) -> Tensor:
-        """[2, E] int64, sorted by destination: what a PyG user holds. The sources are copied once only."""
+        """[2, E] int64, sorted by destination: what a PyG user holds.
+
+        The sources are copied once only.
+        """
         degree = self.colptr[1:] - self.colptr[:-1]
         edges = torch.empty((2, int(self.colptr[-1])), dtype=torch.int64)
         np.copyto(edges[0].numpy(), np.load(self.path / "row.npy", mmap_mode="r", allow_pickle=False))
@@ -77,7 +84,7 @@ class GraphFolder:
 
     @cached_property
     def adjacency(self) -> Tensor:
-        """[N, N] of ones as compressed rows, a row a destination: for computing on the whole graph."""
+        """Returns an [N, N] matrix of ones as compressed rows, one row per destination."""
         size = (self.num_nodes, self.num_nodes)
         return torch.sparse_csr_tensor(self.colptr, self.row, torch.ones(self.row.numel()), size)
 
@@ -88,16 +95,16 @@ class GraphFolder:
 
     @property
     def num_features(self) -> int:
-        """F, read from the file's header."""
+        """The number of feature columns, read from the file's header."""
         return int(np.load(self.path / "x.npy", mmap_mode="r", allow_pickle=False).shape[1])
 
     @property
     def num_classes(self) -> int:
-        """Number of distinct labels, counted from 0 to the largest."""
+        """The number of labels, counted from 0 to the largest."""
         return int(self.y.max()) + 1
 
     def seeds(self, count: int, seed: int) -> Tensor:
-        """``count`` training nodes in an order that depends on ``seed`` alone; repeated where too few.
+        """Returns ``count`` training nodes in an order that depends on ``seed`` alone.
 
         Returns:
             [count] int64
@@ -107,7 +114,7 @@ class GraphFolder:
         return torch.from_numpy(np.resize(order, count))
 
     def describe(self) -> dict[str, Any]:
-        """What is reported of the graph beside the figures."""
+        """Returns what result files say about the graph."""
         colptr = np.load(self.path / "colptr.npy", mmap_mode="r", allow_pickle=False)
         x = np.load(self.path / "x.npy", mmap_mode="r", allow_pickle=False)
         train = np.load(self.path / "train_idx.npy", mmap_mode="r", allow_pickle=False)

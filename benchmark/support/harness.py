@@ -59,7 +59,7 @@ class Worker:
         )
 
     def prepare(self, options: Options) -> dict[str, Any]:
-        """Have the job built; the answer has ``versions`` and the memory ``resident`` before any work."""
+        """Has the job built; returns ``versions`` and ``resident`` memory before any work."""
         mine = replace(
             options,
             threads=self.setting.threads,
@@ -69,12 +69,12 @@ class Worker:
         return self._ask(order)
 
     def round(self, number: int) -> dict[str, Any]:
-        """Have one round done and return what was measured inside the process."""
+        """Has one round done and returns what was measured inside the process."""
         return self._ask({"round": number})
 
     @property
     def alive(self) -> bool:
-        """Whether the process is there to be asked."""
+        """True if the process can be asked."""
         return self.process.poll() is None
 
     def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -89,14 +89,14 @@ class Worker:
         return answer
 
     def _ending(self) -> str:
-        """Why a process that gave no answer has ended."""
+        """Returns why a process that gave no answer has ended."""
         code = self.process.wait()
         if code == -signal.SIGKILL:
             return "killed, most likely because memory ran out; use fewer --batches or a smaller graph"
         return f"ended with status {code} and no answer; see {self.log.name}"
 
     def close(self) -> None:
-        """Let the process end, by closing its input; wait for it."""
+        """Lets the process end, by closing its input, and waits for it."""
         if self.process.stdin:
             with contextlib.suppress(BrokenPipeError):
                 self.process.stdin.close()
@@ -115,19 +115,20 @@ class Series:
     absent: dict[str, str] = field(default_factory=dict)
 
     def leave(self, name: str, error: Exception) -> None:
-        """Take a contestant that broke down out of the series."""
+        """Takes a contestant that broke down out of the series."""
         self.rounds.pop(name, None)
         self.absent[name] = str(error)
         print(f"  without {name}: {error}", flush=True)
 
     def show(self) -> None:
-        """Print the medians."""
+        """Prints the medians."""
         for name, rounds in self.rounds.items():
             middle = medians(rounds)
             wall, cpu = 1e3 * middle["wall_per_minibatch"], 1e3 * middle["cpu_per_minibatch"]
             rate = middle["edges_per_second"] / 1e6
             print(
-                f"  {name:<28} {wall:9.1f} ms a minibatch, {cpu:9.1f} CPU, {rate:8.2f} M edges/s", flush=True
+                f"  {name:<28} {wall:9.1f} ms per minibatch, {cpu:9.1f} CPU, {rate:8.2f} M edges/s",
+                flush=True,
             )
 
     def as_dict(self) -> dict[str, Any]:
@@ -153,7 +154,7 @@ PER_ROUND = ("minibatches", "resident", "peak")
 
 
 def medians(rounds: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Medians over the rounds: what a minibatch takes, the rates, and the memory at a round's end."""
+    """Returns medians over the rounds: figures per minibatch, rates, memory at a round's end."""
     result = {}
     for quantity in rounds[0]:
         if quantity not in PER_ROUND:

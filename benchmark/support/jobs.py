@@ -1,4 +1,4 @@
-"""What one contestant is asked to do, and what it reports: shared by the drivers and by every worker process.
+"""The order that a contestant gets and what it reports, for drivers and worker processes.
 
 This file imports only the standard library, so that it loads in every interpreter that takes part.
 """
@@ -16,9 +16,9 @@ class Options:
 
     Attributes:
         graph: folder with ``colptr.npy``, ``row.npy``, ``x.npy``, ``y.npy`` and ``train_idx.npy``.
-        fanouts: neighbours taken a hop, counted from the seeds (PyG's order).
-        batch_size: seed nodes a minibatch.
-        batches: minibatches a round.
+        fanouts: neighbours per hop, counted from the seeds (PyG's order).
+        batch_size: seed nodes per minibatch.
+        batches: minibatches per round.
         macrobatch: minibatches that our sampler makes together; 0 leaves the choice to the loader.
         threads: threads that a contestant may use.
         model: network that is trained, one of ``networks.recipe.MODELS``.
@@ -42,13 +42,13 @@ class Options:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Options:
-        """Inverse of :meth:`as_dict`."""
+        """Makes options from what `as_dict` returned."""
         return cls(**{**values, "fanouts": tuple(values["fanouts"])})
 
 
 @dataclass
 class WorkDone:
-    """What a round has produced. Rates are computed from these counts, never from nominal ones."""
+    """The output of a round. Rates are computed from these counts, never from nominal ones."""
 
     minibatches: int = 0
     nodes: int = 0
@@ -56,7 +56,7 @@ class WorkDone:
     feature_bytes: int = 0
 
     def add(self, nodes: int, edges: int, feature_bytes: int = 0) -> None:
-        """Count one more minibatch."""
+        """Counts one more minibatch."""
         self.minibatches += 1
         self.nodes += nodes
         self.edges += edges

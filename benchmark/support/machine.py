@@ -29,7 +29,7 @@ def _cpu_flags() -> list[str]:
 
 
 def _caches() -> dict[str, str]:
-    """Size of each cache level of processor 0, as the kernel writes it."""
+    """Returns the size of each cache level of processor 0, as the kernel writes it."""
     sizes = {}
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         kind, level = (index / "type").read_text().strip(), (index / "level").read_text().strip()
@@ -53,7 +53,7 @@ def _first_line(command: list[str]) -> str:
 
 
 def describe() -> dict[str, Any]:
-    """CPU, cores, memory, huge pages and compiler of this machine, for the head of every result file."""
+    """Returns CPU, memory, huge pages and compiler of this machine, for result files."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpu": _cpu_model(),

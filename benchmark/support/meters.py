@@ -1,4 +1,4 @@
-"""Readings of this process: clocks, page faults, resident memory, and allocations where they are counted."""
+"""Readings of this process: clocks, page faults, resident memory and counted allocations."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process."""
+    """Returns the resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
 
 
 def peak_bytes() -> int:
-    """Highest resident memory since the process began, or since :func:`reset_peak`."""
+    """Returns the highest resident memory since the start, or since `reset_peak`, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
 def reset_peak() -> None:
-    """Let the peak be what is resident now, where the kernel allows it."""
+    """Lets the peak be what is resident now, where the kernel allows it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def release_free_memory() -> None:
-    """Give back what the C allocator holds free, so that what is resident is in use."""
+    """Gives back what the C allocator holds free, so that what is resident is in use."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
     if trim is not None:
         trim(0)
 
 
 class AllocationMeter:
-    """Reads the counters of ``allocation_count.cpp`` where that library is preloaded; zeros elsewhere."""
+    """Reads the counters of ``allocation_count.cpp``; zeros if it is not preloaded."""
 
     NAMES = ("allocation_calls", "large_allocation_calls", "large_allocation_bytes")
 
@@ -70,12 +70,12 @@ class MemoryReading:
 
     @classmethod
     def now(cls, meter: AllocationMeter) -> MemoryReading:
-        """Read them."""
+        """Reads them."""
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         return cls(time.perf_counter(), time.process_time(), faults, meter.read())
 
     def since(self, before: MemoryReading) -> dict[str, float]:
-        """What passed between ``before`` and this reading."""
+        """Returns the differences between ``before`` and this reading."""
         counts = {name: count - before.allocations[name] for name, count in self.allocations.items()}
         return {
             "wall": self.wall - before.wall,
@@ -86,7 +86,7 @@ class MemoryReading:
 
 
 def measure(job: Job, number: int, meter: AllocationMeter) -> dict[str, Any]:
-    """Do one round between two readings.
+    """Does one round between two readings.
 
     Returns:
         the round's work, with ``wall`` and ``cpu`` (all threads) in seconds, minor page ``faults``,

@@ -1,12 +1,14 @@
-"""Hosts on one machine: network namespaces on a bridge, each with a link of limited rate. Needs root.
+"""Hosts on one machine: network namespaces on a bridge, each with a link of limited rate.
 
-    sudo python benchmark/namespaces.py up --hosts 4 --rate 1gbit     set them up and leave them
-    sudo python benchmark/namespaces.py run 2 -- ping -c1 10.213.0.1  run a command on host 2
-    sudo python benchmark/namespaces.py down                          take them down
+Needs root.
 
-Everything is named `batchgnn...`; `down` removes whatever of that name is there, also what a killed run
-left. The limit is a token bucket on both ends of every link, so that a host sends and receives at that rate
-at most.
+    sudo python -m benchmark.support.namespaces up --hosts 4 --rate 1gbit   set them up
+    sudo python -m benchmark.support.namespaces run 2 -- ping 10.213.0.1    run on host 2
+    sudo python -m benchmark.support.namespaces down                        take them down
+
+Everything is named `batchgnn...`; `down` removes whatever of that name is there, also what a killed
+run left. The limit is a token bucket on both ends of every link, so that a host sends and receives
+at that rate at most.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def command_on(host: int, command: Sequence[str]) -> list[str]:
 
 
 def up(hosts: int, rate: str) -> None:
-    """Sets up ``hosts`` namespaces with links of ``rate`` (as tc writes it: 1gbit, 100mbit; or unlimited)."""
+    """Sets up namespaces with links of ``rate``, as tc writes it (1gbit, 100mbit) or unlimited."""
     _need_root()
     down()
     _do("ip", "link", "add", BRIDGE, "type", "bridge")

@@ -16,7 +16,7 @@ CACHE = Path(os.environ.get("PYG_BATCHGNN_BENCHMARK_CACHE", BENCHMARK / "build")
 
 
 def compiled(source: str, *flags: str) -> Path:
-    """Path of the program or library of ``native_sources/SOURCE.cpp``, built anew where the source is newer.
+    """Returns the program or library of ``native_sources/SOURCE.cpp``; builds it where it is old.
 
     Raises:
         RuntimeError: there is no C++ compiler, or it refuses the file.
@@ -37,7 +37,7 @@ def compiled(source: str, *flags: str) -> Path:
 
 
 def gather_limit(threads: int, mebibytes: int = 1024) -> dict[str, Any]:
-    """Random 8-byte loads a second on this machine, now; see ``gather_limit.cpp``."""
+    """Measures random 8-byte loads per second on this machine; see ``gather_limit.cpp``."""
     program = compiled("gather_limit", "-pthread")
     out = subprocess.run(
         [str(program), str(threads), str(mebibytes)], check=True, capture_output=True, text=True
@@ -46,7 +46,7 @@ def gather_limit(threads: int, mebibytes: int = 1024) -> dict[str, Any]:
 
 
 def row_gather_limit(threads: int, tables: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
-    """Bytes a second from random rows of tables of (rows, bytes a row), now; see ``row_gather_limit.cpp``."""
+    """Measures bytes per second from random rows of tables of (rows, bytes per row)."""
     program = compiled("row_gather_limit", "-pthread")
     sizes = [f"{rows}:{row_bytes}" for rows, row_bytes in tables]
     out = subprocess.run([str(program), str(threads), *sizes], check=True, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What the pictures of several experiments share."""
+"""The parts that the pictures of several experiments share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _by_setting(result: Result) -> list[Result]:
 
 
 def _bars(axes: Any, series: Result, quantity: str, scale: float, label: str) -> None:
-    """Horizontal bars of one setting, ours in colour."""
+    """Draws horizontal bars of one setting, ours in colour."""
     names = sorted(series["contestants"], key=lambda name: not name.startswith("ours"))[::-1]
     values = [scale * series["contestants"][name]["median"][quantity] for name in names]
     colours = [OURS_COLOUR if name.startswith("ours") else PEER_COLOUR for name in names]

@@ -13,7 +13,7 @@ from benchmark.support.native import CACHE
 
 
 def by_destination(edge_index: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """CSC of an edge list: where each destination's edges begin [N+1] int64, and their sources [E] int64."""
+    """Returns the CSC of an edge list: indptr [N+1] int64 and sources [E] int64."""
     source, destination = edge_index.astype(np.int64)
     order = np.argsort(destination, kind="stable")
     colptr = np.zeros(nodes + 1, dtype=np.int64)
@@ -26,7 +26,8 @@ def dataset_folder(tag: str, name: str, **options: Any) -> GraphFolder:
 
     Args:
         tag: name of the folder, and of the graph in the results.
-        name: any name that ``pyg_batchgnn.data.load_dataset`` takes, for instance ``cora`` or ``generated``.
+        name: any name that ``pyg_batchgnn.data.load_dataset`` takes, for instance ``cora`` or
+            ``generated``.
         options: that function's options.
     """
     folder = CACHE / "graphs" / tag
@@ -55,7 +56,7 @@ def dataset_folder(tag: str, name: str, **options: Any) -> GraphFolder:
 
 
 def chosen_graph(folder: Path | None, nodes: int) -> GraphFolder:
-    """The graph to measure: the folder where one is given, else one of ``nodes`` nodes that we generate."""
+    """Returns the graph of the folder if one is given, else a generated one of ``nodes`` nodes."""
     if folder:
         return GraphFolder.open(folder)
     return dataset_folder(f"generated-{nodes}", "generated", nodes=nodes, degree=50.0, features=100)

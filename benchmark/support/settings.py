@@ -12,7 +12,7 @@ BENCHMARK = Path(__file__).resolve().parents[1]
 
 
 class MallocSetting(Enum):
-    """How glibc's allocator is set, on every side alike."""
+    """The setting of glibc's allocator, the same on every side."""
 
     DEFAULT = "default"
     KEPT = "kept"
@@ -38,7 +38,7 @@ class ProcessSetting:
     preload: str = ""
 
     def environment(self) -> dict[str, str]:
-        """The variables of a contestant's process: ours, the allocator's left out, plus the setting's."""
+        """Returns the variables of a contestant: ours without malloc's, and the setting's."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
         threads = str(self.threads)
         return {

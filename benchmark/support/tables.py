@@ -28,7 +28,7 @@ def paragraph(text: str) -> str:
 
 
 def medians(series: Result) -> dict[str, dict[str, float]]:
-    """Median figures of each contestant of a series."""
+    """Returns the median figures of each contestant of a series."""
     return {name: contestant["median"] for name, contestant in series["contestants"].items()}
 
 
@@ -50,7 +50,7 @@ def absences(series: Iterable[Result]) -> str:
 
 
 def size_name(macrobatch: int) -> str:
-    """B in words."""
+    """Returns the macrobatch size in words."""
     return str(macrobatch) if macrobatch else "all"
 
 

@@ -1,7 +1,8 @@
 """One contestant in a process of its own: reads orders, does rounds and answers, all as JSON lines.
 
-Started by :mod:`harness` with the contestant's interpreter, thread count and allocator settings already in
-the environment. Runs under every peer's interpreter, hence imports nothing of the project by itself.
+Started by :mod:`harness` with the contestant's interpreter, thread count and allocator settings
+already in the environment. Runs under every peer's interpreter, hence imports nothing of the
+project by itself.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from benchmark.support.meters import AllocationMeter, measure, release_free_memo
 
 
 def prepare(order: dict[str, Any]) -> tuple[Job, dict[str, Any]]:
-    """Import the side's module and build the job; the answer names the versions that take part."""
+    """Imports the side's module and builds the job; the answer names the versions."""
     import torch
 
     options = Options.from_dict(order["options"])
@@ -42,7 +43,7 @@ def refused(number: int) -> WorkDone:
 
 
 def main() -> None:
-    """Answer orders until the driver closes the pipe: a job replaces the one before, or a round of it."""
+    """Answers orders, each a new job or a round of it, until the driver closes the pipe."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # libraries that greet on standard output must not end up among the answers
     meter = AllocationMeter()

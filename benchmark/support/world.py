@@ -1,6 +1,6 @@
-"""Ranks of a distributed benchmark: a process each, on this host's loopback or on hosts of their own.
+"""The ranks of a distributed benchmark, as processes on loopback or on hosts of their own.
 
-Every rank runs `ranks_worker.py` with one job; what the job returns comes back, a JSON value a rank.
+Every rank executes one job of a worker module. Its results come back, one JSON value per rank.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ class RankError(RuntimeError):
 
 @dataclass(frozen=True)
 class World:
-    """Where ranks run.
+    """The hosts that ranks run on.
 
     Attributes:
         ranks: how many.
-        network: "loopback", or the rate of the links between hosts, as tc writes it; that needs root.
+        network: "loopback", or the rate of the links between hosts, as tc writes it; that needs
+            root.
         timeout: seconds for a whole job.
-        worker: the script that every rank runs.
+        worker: the module that every rank runs.
     """
 
     ranks: int

@@ -1,8 +1,8 @@
-"""The time that a training step's gathers and matrix products alone need, at rates measured in the same run.
+"""The time that the gathers and matrix products of a training step need, at measured rates.
 
-Rates are taken by programs that do nothing else: random 8-byte loads (``gather_limit.cpp``), random rows
-of tables of the sizes that occur (``row_gather_limit.cpp``), and every matrix product of the step by torch,
-oneDNN and this project, the fastest of which counts (``limits_worker.py``).
+Rates are taken by programs that do nothing else: random 8-byte loads (``gather_limit.cpp``), random
+rows of tables of the sizes that occur (``row_gather_limit.cpp``), and every matrix product of the
+step by torch, oneDNN and this project, the fastest of which counts (``limits_worker.py``).
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class ModelStep:
 
     @property
     def edges(self) -> float:
-        """Sampled edges."""
+        """The number of sampled edges."""
         return sum(self.counts.edges_per_hop)
 
 
 def steps(options: Options, models: list[str], graph_rows: int) -> dict[str, ModelStep]:
-    """What a step of each model needs on the run's minibatches."""
+    """Returns what a step of each model needs on the run's minibatches."""
     found = ask({"counts": replace(options, batches=COUNTED_MINIBATCHES).as_dict()}, options.threads)
     counts = MinibatchCounts(tuple(found["nodes_per_hop"]), tuple(found["edges_per_hop"]))
     widths = (found["features"], options.hidden, found["classes"])
@@ -64,18 +64,18 @@ def row_bytes(gather: Gather, dtype: str) -> int:
 
 
 def widest(product: Product) -> Product:
-    """Two products into one result (SAGE's) as one, their inputs side by side: some multiply that faster."""
+    """Joins two products into one result (SAGE's) with their inputs side by side."""
     return replace(product, k=2 * product.k, times=1) if product.times == 2 else product
 
 
 def shape(product: Product) -> tuple[str, int, int, int]:
-    """What decides the rate."""
+    """The fields that decide the rate of a product."""
     return product.role, product.m, product.k, product.n
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Everything measured at one moment on so many threads; rates are a second."""
+    """The rates measured at one moment with a number of threads, per second."""
 
     loads: float
     rows: dict[tuple[int, int], float]
@@ -83,7 +83,7 @@ class Rates:
 
     @classmethod
     def measure(cls, wanted: dict[str, ModelStep], threads: int) -> Rates:
-        """Measure all that the steps need; takes about half a minute on one thread."""
+        """Measures all that the steps need; takes about half a minute on one thread."""
         gathers = {gather for step in wanted.values() for gather in step.needs.gathers}
         tables = sorted({(g.table_rows, row_bytes(g, dtype)) for g in gathers for dtype in ITEM_BYTES})
         rows = row_gather_limit(threads, tables)
@@ -117,7 +117,7 @@ class Rates:
         return max(rate for rates in both for rate in rates.values())
 
     def seconds(self, step: ModelStep, dtype: str) -> dict[str, float]:
-        """Time that sampling's loads, the gathers and the products need, one after another."""
+        """Returns the seconds that loads, gathers and products need, one after another."""
         gathered = [
             (g.rows * row_bytes(g, dtype), self.rows[g.table_rows, row_bytes(g, dtype)])
             for g in step.needs.gathers
@@ -144,7 +144,7 @@ class Rates:
 
 
 def summary(step: ModelStep, rates: Rates) -> dict[str, Any]:
-    """What is stored of one model's limit: the work, and the seconds it needs in each dtype."""
+    """Returns what is stored of a model's limit: the work and its seconds in each dtype."""
     gathers, products = step.needs.gathers, step.needs.products
     return {
         "nodes_per_hop": step.counts.nodes_per_hop,

@@ -1,8 +1,10 @@
-"""Counts of sampled minibatches, and the fastest matrix products of this machine. Started by ``limits.py``.
+"""Counts sampled minibatches, and finds the fastest matrix products of this machine.
+
+Started by ``limits.py``.
 
 Reads one JSON object from standard input. ``{"counts": OPTIONS}`` asks for the mean counts of some
-minibatches; ``{"products": [[role, m, k, n], ...], "dtypes": [...], "threads": T}`` for rates of products. A
-role is one of ``needs.Product``. Answers with one line of JSON.
+minibatches; ``{"products": [[role, m, k, n], ...], "dtypes": [...], "threads": T}`` for rates of
+products. A role is one of ``needs.Product``. Answers with one line of JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ Multiply = Callable[[], Any]
 
 
 def counts(options: Options) -> dict[str, Any]:
-    """Mean nodes and edges a hop over ``options.batches`` minibatches, and the graph's own sizes."""
+    """Returns the mean nodes and edges per hop over some minibatches, and the graph's sizes."""
     from pyg_batchgnn.sample import Layout, MacrobatchSampler, SamplingPlan
     from pyg_batchgnn.store import CscGraph
 
@@ -141,7 +143,7 @@ def products(order: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Answer the one order."""
+    """Answers the one order."""
     order = json.loads(sys.stdin.read())
     answer = counts(Options.from_dict(order["counts"])) if "counts" in order else products(order)
     print(json.dumps(answer))

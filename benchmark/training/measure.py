@@ -1,8 +1,8 @@
-"""One training step of each network: sampling, features, forward, backward and Adam, ours, PyG's and DGL's.
+"""One training step of each network, everything included: ours, PyG's and DGL's.
 
-Every piece (network, threads, allocator, table of contestants) is stored as soon as it is measured, in
-``results/training/GRAPH/``; with ``--resume`` pieces of the same options are kept. Beside them the rates that
-bound a step are measured, once for every setting (``limits.py``).
+Every piece (network, threads, allocator, table of contestants) is stored as soon as it is measured,
+in ``results/training/GRAPH/``; with ``--resume`` pieces of the same options are kept. Beside them
+the rates that bound a step are measured, once for every setting (``limits.py``).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def piece_path(run: BenchmarkRun, table: str, model: str, setting: ProcessSettin
 
 
 def measured_before(path: Path, head: dict[str, Any]) -> bool:
-    """Whether the piece is there, with the same options and graph."""
+    """Returns whether the piece is there, with the same options and graph."""
     if not path.is_file():
         return False
     found = json.loads(path.read_text())
@@ -92,7 +92,7 @@ def measure_table(run: BenchmarkRun, table: str, setting: ProcessSetting, warmup
 def measure_limits(
     run: BenchmarkRun, wanted: dict[str, ModelStep], before: Rates | None, threads: int
 ) -> Rates:
-    """The rates of now, or of before where those were better; stored with what they mean for each network."""
+    """Measures the rates, keeps the better ones of before, and stores them by network."""
     now = Rates.measure(wanted, threads)
     best = now.better(before) if before else now
     found = {model: summary(step, best) for model, step in wanted.items()}
@@ -135,7 +135,7 @@ def collect(run: BenchmarkRun) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, then store the JSON files."""
+    """Measures, then stores the JSON files."""
     options = parser(__doc__ or "", batches=4, rounds=3, threads=(1, 2))
     options.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(DEFAULT_TABLES))
     options.add_argument(

@@ -1,8 +1,8 @@
-"""What a training step needs at least: the rows that it gathers and the matrix products that it multiplies.
+"""The least that a training step needs: the rows that it gathers and its matrix products.
 
-The formulae are in README.md. All layers aggregate first and multiply after, which is the cheaper order for
-sampled minibatches, where sources outnumber destinations several times. Rows that lie in a run (the prefix of
-destinations in a hidden layer) count as input of the product, not as gathers.
+The formulae are in README.md. All layers aggregate first and multiply after, which is the cheaper
+order for sampled minibatches, where sources outnumber destinations several times. Rows that lie in
+a run (the prefix of destinations in a hidden layer) count as input of the product, not as gathers.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Gather:
 
 @dataclass(frozen=True)
 class Product:
-    """Matrix products of 2 m k n operations each.
+    """The matrix products of 2 m k n operations each.
 
     Attributes:
-        role: ``forward`` [m, k] x [k, n]; ``weight``, its gradient [n, m] x [m, k]; ``input``, the gradient
-            [m, n] x [n, k].
+        role: ``forward`` [m, k] x [k, n]; ``weight``, its gradient [n, m] x [m, k]; ``input``, the
+            gradient [m, n] x [n, k].
         m, k, n: rows, input columns and output columns of the layer's product.
         times: how many of this shape.
     """
@@ -46,13 +46,13 @@ class Product:
 
     @property
     def operations(self) -> float:
-        """Floating point operations of all of them."""
+        """The number of floating point operations of all of them."""
         return 2.0 * self.m * self.k * self.n * self.times
 
 
 @dataclass(frozen=True)
 class MinibatchCounts:
-    """Means over some minibatches: nodes discovered and edges sampled at each hop, the seeds first."""
+    """The mean nodes discovered and edges sampled at each hop, from the seeds onwards."""
 
     nodes_per_hop: tuple[float, ...]
     edges_per_hop: tuple[float, ...]
@@ -74,7 +74,7 @@ class Needs:
 
 
 def trained(m: int, k: int, n: int, needs_input: bool, times: int = 1) -> list[Product]:
-    """A product, its weight's gradient and, where something before it learns, its input's gradient."""
+    """Returns a product, its weight's gradient and, if something before it learns, its input's."""
     roles = ("forward", "weight", "input") if needs_input else ("forward", "weight")
     return [Product(role, m, k, n, times) for role in roles]
 
@@ -82,8 +82,8 @@ def trained(m: int, k: int, n: int, needs_input: bool, times: int = 1) -> list[P
 def _attention(counts: MinibatchCounts, layer: int, k: int, n: int, table: int, last: bool) -> Needs:
     """GAT: logits from every source's row, then a weighted sum a head, then a product a head.
 
-    Backward, the gradient of an edge's weight is a product of two rows, so the sources' rows are gathered
-    again; the gradient of a source gathers rows as wide as all heads' inputs.
+    Backward, the gradient of an edge's weight is a product of two rows, so the sources' rows are
+    gathered again; the gradient of a source gathers rows as wide as all heads' inputs.
     """
     sources, destinations, edges = counts.layer(layer)
     first = layer == 1
@@ -118,7 +118,7 @@ def _sum(counts: MinibatchCounts, layer: int, k: int, table: int, products: list
 def needs(
     model: str, counts: MinibatchCounts, graph_rows: int, features: int, hidden: int, classes: int
 ) -> Needs:
-    """What a step of ``model`` needs on minibatches of ``counts``.
+    """Returns what a step of ``model`` needs on minibatches of ``counts``.
 
     Args:
         model: one of ``networks.recipe.MODELS``.

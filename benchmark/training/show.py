@@ -26,7 +26,8 @@ class Row:
     Attributes:
         name: network, threads and allocator.
         seconds: a step of each contestant, at the quietest of its tables.
-        times: how many times as fast as each contestant ours was, at the same table (the last of those).
+        times: how many times as fast as each contestant ours was, at the same table (the last of
+            those).
     """
 
     model: str
@@ -52,7 +53,7 @@ def rows(result: Result) -> Iterator[Row]:
 
 
 def table(result: Result) -> str:
-    """The milliseconds per step, then how many times as fast ours is, then what a step needs at least."""
+    """Returns milliseconds per step, how many times as fast ours is, and what a step needs."""
     found = list(rows(result))
     names = [OURS, BFLOAT16, OWN_LOADER, *OTHERS]
     taken = markdown(
@@ -102,12 +103,12 @@ def share(row: Row, limits: Result, name: str, dtype: str) -> str:
 
 
 def bfloat16_gain(row: Row) -> str:
-    """How many times as fast bfloat16 is, against our own float32."""
+    """Returns how many times as fast bfloat16 is, against our own float32."""
     return f"{1 / row.times[BFLOAT16]:.2f}x" if BFLOAT16 in row.times else "-"
 
 
 def needed(result: Result) -> str:
-    """What a step needs, and the time that it takes at the rates measured."""
+    """Returns what a step needs, and the time that it takes at the measured rates."""
     lines = []
     for threads, models in sorted(result["limits"].items()):
         for model, limit in models.items():
@@ -134,7 +135,7 @@ def needed(result: Result) -> str:
 
 
 def still_absent(result: Result, found: list[Row]) -> list[dict[str, dict[str, str]]]:
-    """What no table of a row could measure: a contestant may have fitted into a smaller one."""
+    """Returns what no table of a row could measure; a contestant may fit into a smaller one."""
     measured = {row.name: set(row.seconds) for row in found}
     return [
         {

@@ -47,7 +47,10 @@ _UNITS = _words("""
     type value word worker
 """)
 _ONE = "|".join([*_UNITS, "batch", "entry"])
-_MANY = "|".join([*(f"{unit}s?" for unit in _UNITS), "batch(?:es)?", "entr(?:y|ies)"])
+_MANY = "|".join(
+    [*(f"{unit}s?" for unit in _UNITS), "batch(?:es)?", "entr(?:y|ies)", "ms", "[KMG]i?B"]
+).replace("runs?", "run")  # "runs" is a verb
+
 
 #: Turns of phrase, with what is said instead.
 PHRASES = {

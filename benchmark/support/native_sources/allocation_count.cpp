@@ -1,7 +1,8 @@
-// Counts what a process asks of the C allocator, without changing it. Preload it (LD_PRELOAD) and read the
-// counters through the exported functions.
+// Counts what a process asks of the C allocator, without changing it. Preload it (LD_PRELOAD) and
+// read the counters through the exported functions.
 //
-// "Large" is a page or more: small blocks come from the free lists of a thread and touch no new memory.
+// "Large" is a page or more: small blocks come from the free lists of a thread and touch no new
+// memory.
 
 #include <atomic>
 #include <cerrno>

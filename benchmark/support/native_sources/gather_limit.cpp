@@ -1,12 +1,13 @@
 // How many random 8-byte loads a second this machine does: the limit for any neighbour sampler.
 //
-// usage: gather_limit THREADS [MEBIBYTES]
-// Prints one JSON line with the best rate over several prefetch distances.
+// usage: gather_limit THREADS [MEBIBYTES] Prints one JSON line with the best rate over several
+// prefetch distances.
 //
-// Each thread reads a table of MEBIBYTES (1 GiB unless told), on huge pages where the kernel gives them. The
-// indices are drawn before the clock starts, few enough to stay in cache; every pass over them flips other
-// bits of all, so that it reads other words at no cost. The loads are independent of each other; the best
-// distance, 0 (no prefetch at all) included, is what the memory system gives at most.
+// Each thread reads a table of MEBIBYTES (1 GiB unless told), on huge pages where the kernel gives
+// them. The indices are drawn before the clock starts, few enough to stay in cache; every pass over
+// them flips other bits of all, so that it reads other words at no cost. The loads are independent
+// of each other; the best distance, 0 (no prefetch at all) included, is what the memory system
+// gives at most.
 
 #include <sys/mman.h>
 
@@ -22,7 +23,7 @@
 
 namespace {
 
-constexpr std::size_t kIndices = 1 << 17;  // 512 KiB a thread
+constexpr std::size_t kIndices = 1 << 17;  // 512 KiB per thread
 constexpr std::size_t kPasses = 256;       // 33.5 million loads, about 0.2 s
 constexpr int kRepeats = 3;
 
@@ -40,7 +41,7 @@ std::vector<std::uint32_t> draw_indices(std::uint64_t seed, std::uint32_t mask) 
   return indices;
 }
 
-// Sum of table[index ^ flip] over all indices, so many of them ahead being prefetched.
+// Sum of table[index ^ flip] over all indices, prefetching `ahead` of them.
 std::uint64_t gather(const std::uint64_t* table, const std::vector<std::uint32_t>& indices,
                      std::uint32_t flip, std::size_t distance) {
   std::uint64_t sum = 0;

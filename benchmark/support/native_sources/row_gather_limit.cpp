@@ -1,11 +1,12 @@
-// How fast this machine reads rows of a table in random order: the limit for aggregation over neighbours.
+// How fast this machine reads rows of a table in random order: the limit for aggregation over
+// neighbours.
 //
-// usage: row_gather_limit THREADS ROWS:BYTES...
-// Prints one JSON line: for every table the best rate, in bytes a second, over several prefetch distances.
+// usage: row_gather_limit THREADS ROWS:BYTES... Prints one JSON line: for every table the best
+// rate, in bytes per second, over several prefetch distances.
 //
-// Tables lie on huge pages where the kernel gives them. A row is added into one row of sums that stays in
-// cache, which is what an aggregation does with it; nothing is written. Indices are drawn before the clock
-// starts.
+// Tables lie on huge pages where the kernel gives them. A row is added into one row of sums that
+// stays in cache, which is what an aggregation does with it; nothing is written. Indices are drawn
+// before the clock starts.
 
 #include <sys/mman.h>
 
@@ -52,7 +53,7 @@ void prefetch_row(const Table& table, std::size_t row) {
   __builtin_prefetch(begin + table.row_bytes - 1);
 }
 
-// Sums of the rows `indices`, so many of them ahead being prefetched.
+// Sums of the rows `indices`, prefetching `ahead` of them.
 void gather(const Table& table, const std::vector<std::uint32_t>& indices, std::size_t distance,
             std::vector<float>& sums) {
   const std::size_t columns = table.columns();
@@ -64,7 +65,7 @@ void gather(const Table& table, const std::vector<std::uint32_t>& indices, std::
   }
 }
 
-// Bytes a second of all threads together, wall time.
+// Bytes per second of all threads together, wall time.
 double bytes_per_second(const Table& table, const std::vector<std::vector<std::uint32_t>>& indices,
                         std::size_t distance) {
   std::vector<std::vector<float>> sums(indices.size(), std::vector<float>(table.columns(), 0.0f));

@@ -26,7 +26,7 @@ class Phase(str, Enum):
     CHECKPOINT = "checkpoint"
 
 
-PHASE_LABELS: Mapping[Phase, str] = {
+LABELS: Mapping[Phase, str] = {
     Phase.SAMPLE: "sampling",
     Phase.FETCH: "fetching features",
     Phase.EXPORT: "exporting minibatches",

@@ -21,7 +21,7 @@ class StepFigures(NamedTuple):
 
 
 @dataclass
-class RunProgress:
+class Progress:
     """How far a run is.
 
     Attributes:

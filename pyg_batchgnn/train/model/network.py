@@ -18,7 +18,7 @@ from pyg_batchgnn.train.model import pyg_layers as pyg
 from pyg_batchgnn.train.model.temporary_modules import removed_templates
 
 
-class NetworkOutput(Protocol):
+class Output(Protocol):
     """What a model gives for the seeds of a minibatch."""
 
     @property
@@ -30,7 +30,7 @@ class NetworkOutput(Protocol):
         """[S, hidden] input of the last layer."""
 
 
-class GraphNetwork(ABC):
+class Network(ABC):
     """A model and how to apply it to a minibatch of its loader.
 
     Attributes:
@@ -44,7 +44,7 @@ class GraphNetwork(ABC):
         self.model = model
 
     @abstractmethod
-    def outputs(self, batch: Any) -> NetworkOutput:
+    def outputs(self, batch: Any) -> Output:
         """Forward pass."""
 
     @abstractmethod
@@ -63,13 +63,13 @@ class GraphNetwork(ABC):
         """What must happen before a training step so that its dropout depends on these alone."""
 
 
-class PygNetwork(GraphNetwork):
+class PygNetwork(Network):
     """PyG's convolutions on prefixes of a PyG batch."""
 
     export = "pyg"
-    model: pyg.PygModel
+    model: pyg.PrefixModel
 
-    def outputs(self, batch: Any) -> NetworkOutput:
+    def outputs(self, batch: Any) -> Output:
         return self.model.outputs(batch.x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
 
     def seeds(self, batch: Any) -> Tensor:
@@ -89,7 +89,7 @@ class PygNetwork(GraphNetwork):
         torch.manual_seed(int.from_bytes(digest, "little"))
 
 
-class NativeNetwork(GraphNetwork):
+class NativeNetwork(Network):
     """Native layers on a `Minibatch`, whose seed, epoch and seed nodes key dropout.
 
     Args:
@@ -104,7 +104,7 @@ class NativeNetwork(GraphNetwork):
         super().__init__(model)
         self.precision = precision
 
-    def outputs(self, batch: Any) -> NetworkOutput:
+    def outputs(self, batch: Any) -> Output:
         half = self.precision is Precision.BFLOAT16
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
             return self.model.outputs(batch)
@@ -121,7 +121,7 @@ class NativeNetwork(GraphNetwork):
         return rows
 
 
-def build_network(config: TrainConfig, features: int, classes: int) -> GraphNetwork:
+def build_network(config: TrainConfig, features: int, classes: int) -> Network:
     """A network with fresh weights from torch's default generator; the same ones with either layers."""
     with removed_templates():
         if config.model.layers is LayerSource.PYG:
@@ -129,19 +129,19 @@ def build_network(config: TrainConfig, features: int, classes: int) -> GraphNetw
         return NativeNetwork(_native_model(config.model, features, classes), config.run.precision)
 
 
-def _pyg_model(config: ModelConfig, features: int, classes: int) -> pyg.PygModel:
+def _pyg_model(config: ModelConfig, features: int, classes: int) -> pyg.PrefixModel:
     shape = (features, config.hidden, classes, config.num_layers)
     if config.kind is ModelKind.SAGE:
-        return pyg.PygSAGE(*shape, dropout=config.dropout)
+        return pyg.SAGE(*shape, dropout=config.dropout)
     if config.kind is ModelKind.GCN:
-        return pyg.PygGCN(*shape, dropout=config.dropout)
+        return pyg.GCN(*shape, dropout=config.dropout)
     if config.kind is ModelKind.GIN:
-        return pyg.PygGIN(*shape)
-    return pyg.PygGAT(*shape, dropout=config.dropout, heads=config.heads)
+        return pyg.GIN(*shape)
+    return pyg.GAT(*shape, dropout=config.dropout, heads=config.heads)
 
 
 def _native_model(config: ModelConfig, features: int, classes: int) -> native.NativeModel:
-    """GIN's last layer gives plain logits, as with PyG's layers (see `pyg.PygGIN`)."""
+    """GIN's last layer gives plain logits, as with PyG's layers (see `pyg.GIN`)."""
     shape = (features, config.hidden, classes, config.num_layers)
     if config.kind is ModelKind.SAGE:
         return native.SAGE(*shape, dropout=config.dropout)
