@@ -53,8 +53,7 @@ CIRCLES = [
 ]
 #: Names that classes of several rooms still share.
 SHARED_NAMES = {
-    *("Fingerprint", "GAT", "GCN", "GIN", "LastBatch", "Network", "Probe", "Progress", "RankState"),
-    *("SAGE", "Schedule", "Step", "Stream", "Wanted"),
+    *("Probe", "Progress", "Step", "Stream", "Wanted"),
 }
 
 

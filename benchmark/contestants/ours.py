@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import torch
@@ -114,7 +115,11 @@ def _model(module: Any, options: Options, **gin: bool) -> torch.nn.Module:
 
 def training(options: Options) -> Job:
     """PyG's convolutions on prefixes: loader, forward, backward, Adam."""
-    from pyg_batchgnn.train.model import pyg_layers as models
+    from pyg_batchgnn.train.model import pyg_layers
+
+    models = SimpleNamespace(
+        SAGE=pyg_layers.PygSAGE, GCN=pyg_layers.PygGCN, GIN=pyg_layers.PygGIN, GAT=pyg_layers.PygGAT
+    )
 
     batches = loader(options)
     torch.manual_seed(options.seed)

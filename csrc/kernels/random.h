@@ -1,4 +1,4 @@
-// The counter-based generator behind every random choice (docs/sampling.md gives the definition).
+// The counter-based generator behind every random choice (docs/concepts/sampling-contract.md gives the definition).
 //
 // A choice is a pure function of (seed, epoch, minibatch key, hop, node, draw): there is no state to share
 // between threads or to ship between ranks, and any choice can be repeated from its key alone.

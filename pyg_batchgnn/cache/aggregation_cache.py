@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
-from torch_geometric.data import Data
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.cache.build import SCALE, aggregator, own_scale, result_dtype, wide_dtype
+from pyg_batchgnn.cache.build import aggregator, own_scale, result_dtype, wide_dtype
+from pyg_batchgnn.cache.contexts import BuildContext, context_of
 from pyg_batchgnn.cache.fingerprint import Fingerprint, digest_edges, digest_features
 from pyg_batchgnn.cache.folder import load_rows, save_rows
 from pyg_batchgnn.cache.folder_meta import CacheMeta
 from pyg_batchgnn.cache.kinds import Aggregation
-from pyg_batchgnn.cache.neighbourhood import Piece, Sources
-from pyg_batchgnn.cache.places import HeldPlace, Place, RankPlace
-from pyg_batchgnn.cache.progress import shown
-from pyg_batchgnn.store import CscGraph, DistFeatureStore, DistGraphStore, graph_from_pyg
+from pyg_batchgnn.cache.pieces import Piece, SourceColumns
+from pyg_batchgnn.cache.progress import progress_bar
+from pyg_batchgnn.data import NODES
+from pyg_batchgnn.store import DistFeatureStore
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,14 +36,14 @@ class AggregationCache:
         kind: which aggregation.
         rows: [n, F] of this process's nodes: all nodes, or the rank's own in the order of its part. As
             features are held, but for float16 in float32.
-        held: such rows by rank, of those that can be read without asking.
+        readable: such rows by rank, of the ranks whose rows can be read here without asking.
         fingerprint: of graph and features, whatever the partition.
         store: over ranks, the features that it was made of; None in one process.
     """
 
     kind: Aggregation
     rows: Tensor
-    held: dict[int, Tensor]
+    readable: dict[int, Tensor]
     fingerprint: Fingerprint
     store: DistFeatureStore | None = None
 
@@ -76,22 +76,21 @@ class AggregationCache:
             ValueError, TypeError: there is no such aggregation, no ``x``, or none that could be aggregated
                 beforehand.
         """
-        kind, place = Aggregation.parse(kind), place_of(data, threads)
-        dtype = result_dtype(place.table)
-        place.agree({"aggregation": kind.value})
-        scale = own_scale(place.own, wide_dtype(dtype)) if kind is Aggregation.SYMMETRIC else None
-        sources = place.sources({} if scale is None else {SCALE: scale}, features=True)
-        held = place.allocate(tuple(place.table.shape), dtype)
-        rows, reduce = held[place.rank], aggregator(kind, place.own, place.table, scale, threads)
+        kind, context = Aggregation.parse(kind), context_of(data, threads)
+        own, features = context.own, context.features
+        dtype = result_dtype(features)
+        context.agree({"aggregation": kind.value})
+        scale = own_scale(own, wide_dtype(dtype)) if kind is Aggregation.SYMMETRIC else None
+        readable = context.allocate(tuple(features.shape), dtype)
+        rows, reduce = readable[context.rank], aggregator(kind, own, features, scale, threads)
         edges = 0
-        for piece in _bounded(
-            place, sources, memory_budget, f"aggregating features ({kind.value})", progress
-        ):
+        title, columns = f"aggregating features ({kind.value})", SourceColumns(True, scale)
+        for piece in _pieces(context, columns, memory_budget, title, progress):
             rows[piece.rows.start : piece.rows.stop] = reduce(piece)
-            edges += digest_edges(place.own, piece, place.original(piece))
+            edges += digest_edges(own, piece)
             del piece
-        fingerprint = _fingerprint(place, edges)  # collective, after which all ranks have written theirs
-        return cls(kind, rows, held, fingerprint, place.store)
+        fingerprint = _fingerprint(context, edges)  # collective, after which all ranks have written theirs
+        return cls(kind, rows, readable, fingerprint, context.store)
 
     @classmethod
     def load(
@@ -115,24 +114,23 @@ class AggregationCache:
             DatasetError: on every rank, where the folder is of another graph, of other features or of another
                 aggregation, or where a file is damaged or missing on one of them.
         """
-        place, path = place_of(data, threads), Path(folder).expanduser()
+        context, path = context_of(data, threads), Path(folder).expanduser()
         wanted = None if kind is None else Aggregation.parse(kind)
-        result_dtype(place.table)
-        meta = place.together(lambda: CacheMeta.read(path))
-        place.agree({"aggregation cache": meta.digest})
+        result_dtype(context.features)
+        meta = context.run_together(lambda: CacheMeta.read(path))
+        context.agree({"aggregation cache": meta.digest})
         meta.check_kind(path, wanted)
         edges = 0
-        sources = place.sources({}, features=False)
-        for piece in _bounded(
-            place, sources, memory_budget, "comparing with the aggregation cache", progress
-        ):
-            edges += digest_edges(place.own, piece, place.original(piece))
+        title = "comparing with the aggregation cache"
+        for piece in _pieces(context, SourceColumns(), memory_budget, title, progress):
+            edges += digest_edges(context.own, piece)
             del piece
-        fingerprint = _fingerprint(place, edges)
+        fingerprint = _fingerprint(context, edges)
         meta.check_fingerprint(path, fingerprint)
-        held = place.allocate(tuple(place.table.shape), meta.dtype)
-        place.together(lambda: load_rows(path, meta, place.own.node, held[place.rank]))
-        return cls(meta.kind, held[place.rank], held, fingerprint, place.store)
+        readable = context.allocate(tuple(context.features.shape), meta.dtype)
+        rows = readable[context.rank]
+        context.run_together(lambda: load_rows(path, meta, context.own.node, rows))
+        return cls(meta.kind, rows, readable, fingerprint, context.store)
 
     def save(self, folder: str | Path) -> Path:
         """Writes a new folder, META.json and the aggregates by original id; over ranks collective, and all
@@ -155,9 +153,9 @@ class AggregationCache:
         """Bytes of this process's aggregates."""
         return self.rows.nbytes
 
-    def beside(self, features: DistFeatureStore) -> DistFeatureStore:
-        """The store that it was made of, with the aggregates as one more attribute."""
-        return features.beside(self.attribute, self.held)
+    def add_to(self, features: DistFeatureStore) -> DistFeatureStore:
+        """Returns the store that the cache was made of, with the aggregates as one more node attribute."""
+        return features.with_attribute(NODES, self.attribute, self.readable)
 
     def tables(self) -> Mapping[str, Tensor]:
         """The aggregates as an attribute of all nodes, in one process."""
@@ -168,34 +166,14 @@ class AggregationCache:
         return f"AggregationCache({self.kind.value}, {nodes:,} nodes, {columns} columns of {self.rows.dtype})"
 
 
-def place_of(data: Any, threads: int | None) -> Place:
-    """Where graph and features are.
-
-    Raises:
-        TypeError, ValueError: no graph with features that could be read here.
-    """
-    if isinstance(data, Data):
-        return HeldPlace(graph_from_pyg(data), data.x)
-    pair = tuple(data) if isinstance(data, (tuple, list)) else ()
-    if len(pair) == 2 and isinstance(pair[0], CscGraph):
-        return HeldPlace(*pair)
-    if len(pair) == 2 and isinstance(pair[0], DistFeatureStore) and isinstance(pair[1], DistGraphStore):
-        return RankPlace(pair[0], threads)
-    raise TypeError(
-        f"an aggregation cache is made of a Data, of (CscGraph, features) or of (DistFeatureStore, "
-        f"DistGraphStore), got {type(data).__name__}; of other stores take the features as a tensor"
-    )
-
-
-def _bounded(
-    place: Place, sources: Sources, wanted: int | None, title: str, progress: bool
+def _pieces(
+    context: BuildContext, columns: SourceColumns, budget: int | None, title: str, progress: bool
 ) -> Iterator[Piece]:
-    """The pieces of a place, with a bar. ``wanted``: bytes of a piece."""
-    if wanted is not None and wanted < 1:
-        raise ValueError(f"memory_budget must be a number of bytes, at least 1, got {wanted}")
-    pieces: Iterable[Piece] = sources.pieces(place.own, place.limits(sources, wanted))
-    with shown(title, place.own.node.numel(), progress and place.rank == 0) as advance:
-        for piece in pieces:
+    """Goes through a context's pieces of ``budget`` bytes with a progress bar."""
+    if budget is not None and budget < 1:
+        raise ValueError(f"memory_budget must be a number of bytes, at least 1, got {budget}")
+    with progress_bar(title, context.own.node.numel(), progress and context.rank == 0) as advance:
+        for piece in context.pieces(columns, budget):
             done = len(piece.rows)
             yield piece
             del piece  # nobody holds its rows while the next one's are fetched
@@ -203,10 +181,10 @@ def _bounded(
     ops.empty_cache()  # of sizes that are not needed again
 
 
-def _fingerprint(place: Place, edges: int) -> Fingerprint:
-    """With the sums of all ranks. ``edges``: this rank's."""
-    own, table = place.own, place.table
-    total_edges, total_features = place.sums([edges, digest_features(own.node, table)])
-    dtype = str(table.dtype).removeprefix("torch.")
+def _fingerprint(context: BuildContext, edges: int) -> Fingerprint:
+    """Makes the fingerprint from the sums of all ranks. ``edges``: this rank's."""
+    own, features = context.own, context.features
+    total_edges, total_features = context.sums([edges, digest_features(own.node, features)])
+    dtype = str(features.dtype).removeprefix("torch.")
     digests = ops.digest_text(total_edges), ops.digest_text(total_features)
-    return Fingerprint(own.num_nodes, own.num_edges, table.size(1), dtype, *digests)
+    return Fingerprint(own.num_nodes, own.num_edges, features.size(1), dtype, *digests)

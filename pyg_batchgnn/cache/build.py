@@ -9,11 +9,9 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.kinds import Aggregation
-from pyg_batchgnn.cache.neighbourhood import Piece
+from pyg_batchgnn.cache.pieces import Piece
 from pyg_batchgnn.ops import OwnedEdges
 
-#: The column with what GCN multiplies a node's row by, among its attributes; no user can have its name.
-SCALE = "\0scale"
 #: Rows that are looked at together.
 _ROWS = 1 << 16
 
@@ -76,20 +74,27 @@ def aggregator(
 
     def reduced(piece: Piece) -> Tensor:
         ptr = own.in_edges.indptr[piece.rows.start : piece.rows.stop + 1]
-        x, ptr = piece.tables["x"], ptr - ptr[0]
-        return ops.aggregate(x, ptr, piece.indices, reduce=kind.value, out_dtype=wide, threads=threads)
+        assert piece.features is not None
+        return ops.aggregate(
+            piece.features,
+            ptr - ptr[0],
+            piece.indices,
+            reduce=kind.value,
+            out_dtype=wide,
+            threads=threads,
+        )
 
     def symmetric(piece: Piece) -> Tensor:
-        assert scale is not None
+        assert scale is not None and piece.features is not None
         at = slice(piece.rows.start, piece.rows.stop)
         ptr = own.in_edges.indptr[piece.rows.start : piece.rows.stop + 1]
         is_no_loop = own.in_edges.sources(piece.rows) != own.in_edges.targets(piece.rows) + own.first_node
         out = ops.aggregate(
-            piece.tables["x"],
+            piece.features,
             ptr - ptr[0],
             piece.indices,
             edge_weight=is_no_loop.to(wide),
-            source_scale=piece.tables[SCALE],
+            source_scale=piece.scale,
             target_scale=scale[at],
             out_dtype=wide,
             threads=threads,

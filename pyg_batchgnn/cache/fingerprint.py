@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.cache.build import row_blocks
-from pyg_batchgnn.cache.neighbourhood import Piece
+from pyg_batchgnn.cache.pieces import Piece
 from pyg_batchgnn.ops import OwnedEdges
 
 #: Odd numbers of 64 bits.
@@ -64,9 +64,9 @@ def type_of(name: Any) -> type:
     return {"int": int, "str": str}[str(name)]
 
 
-def digest_edges(own: OwnedEdges, piece: Piece, source: Tensor) -> int:
-    """Sum over a piece's edges. ``source``: [e] int64, their original sources."""
-    mixed = source * _SOURCE
+def digest_edges(own: OwnedEdges, piece: Piece) -> int:
+    """Adds up the digests of a piece's edges."""
+    mixed = piece.original * _SOURCE
     mixed += own.node[own.in_edges.targets(piece.rows)] * _TARGET
     return _sum(mixed)
 

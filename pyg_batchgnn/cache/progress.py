@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 
 @contextlib.contextmanager
-def shown(title: str, total: int, visible: bool) -> Iterator[Callable[[int], None]]:
+def progress_bar(title: str, total: int, visible: bool) -> Iterator[Callable[[int], None]]:
     """Gives what to call with the number of nodes done; a bar on the standard error where ``visible``."""
     if not visible:
         yield lambda _done: None

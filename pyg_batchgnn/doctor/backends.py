@@ -22,7 +22,7 @@ _MODULE = "pyg_batchgnn.doctor.exchange"
 #: What helps where nothing better is known.
 _REMEDIES = {
     "gloo": "if this host has several networks, name one: GLOO_SOCKET_IFNAME=lo (or eth0, ...)",
-    "ccl": "see docs/ccl.md, and what CCL_LOG_LEVEL=info says",
+    "ccl": "see docs/how-to/ccl.md, and what CCL_LOG_LEVEL=info says",
     "mpi": "only where a cluster's MPI must be used: a torch built from source with MPI",
 }
 

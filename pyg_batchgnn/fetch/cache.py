@@ -6,18 +6,18 @@ Which rows is decided before the first epoch, from the probability that a miniba
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
+from pyg_batchgnn.data import NODES
 from pyg_batchgnn.fetch.inclusion import SeedShare, inclusion
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.sample import SamplingPlan
-from pyg_batchgnn.store import RowReader, Wanted
+from pyg_batchgnn.store import RowBlock, RowReader, RowRequest
 
 #: Bytes of rows that are received at once when the cache is filled.
 _PIECE = 16 << 20
@@ -65,24 +65,25 @@ class FeatureCache:
 
     def __init__(self, node: Tensor) -> None:
         self.node, self.version = node, -1
-        self._tables: dict[str, Tensor] = {}
+        self._rows = RowBlock({})
 
     @property
     def nbytes(self) -> int:
         """Of rows and ids."""
-        return self.node.nbytes + sum(table.nbytes for table in self._tables.values())
+        return self.node.nbytes + sum(column.nbytes for column in self._rows.columns.values())
 
     def fill(self, reader: RowReader, version: int) -> None:
         """Reads all rows from their owners, some at a time; collective."""
         piece = max(1, _PIECE // max(1, row_bytes(reader)))
         rounds = int(reader.comm.max(-(-self.node.numel() // piece)))
-        self._tables, self.version = {}, version
+        self._format, self.version = reader.format(NODES), version
+        self._rows = self._format.empty(self.node.numel(), _fresh)
         for number in range(rounds):
             at = slice(number * piece, (number + 1) * piece)
-            rows = reader.read(Wanted.nodes(self.node[at]), Header(MessageKind.FEATURES)).node
-            for name, read in rows.items():
-                shape = (self.node.numel(), *read.shape[1:])
-                self._tables.setdefault(name, torch.empty(shape, dtype=read.dtype))[at] = read
+            wanted = {NODES: RowRequest(self.node[at])}
+            read = reader.read(wanted, Header(MessageKind.FEATURES)).blocks[NODES].columns
+            for name, column in self._rows.columns.items():
+                column[at] = read[name]
 
     def split(self, node: Tensor) -> Split:
         """What of ascending ids [n] int64 is here."""
@@ -95,10 +96,16 @@ class FeatureCache:
         place[position] = torch.arange(left.numel(), node.numel())
         return Split(node[left], row, place)
 
-    def put(self, blocks: Mapping[str, Tensor], split: Split, threads: int | None) -> None:
+    def put(self, block: RowBlock, split: Split) -> None:
         """Writes the rows of what is here behind those of what is not."""
-        for name, block in blocks.items() if split.row.numel() else ():
-            ops.put_rows(block[split.missing.numel() :], self._tables[name], split.row, threads)
+        if split.row.numel():
+            begin = split.missing.numel()
+            self._format.gather(block.rows(begin, begin + split.row.numel()), self._rows, split.row)
+
+
+def _fresh(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Returns memory of torch's allocator, which is kept."""
+    return torch.empty(shape, dtype=dtype)
 
 
 def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,9 +121,7 @@ def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 
 def row_bytes(reader: RowReader) -> int:
     """What a node takes in the cache."""
-    layout = reader.node_layout
-    fields = layout.fields.values() if layout is not None else ()
-    return _ID_BYTES + sum(field.bytes for field in fields)
+    return _ID_BYTES + reader.format(NODES).row_bytes
 
 
 def make_cache(part: Part, held: Collection[int], reader: RowReader, request: CacheRequest) -> FeatureCache:

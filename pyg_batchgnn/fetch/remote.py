@@ -14,7 +14,7 @@ from pyg_batchgnn.comm import Header
 from pyg_batchgnn.data import EDGES, NODES, Group
 from pyg_batchgnn.fetch.cache import CacheRequest, FeatureCache, Split, make_cache
 from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement, SampledMinibatch
-from pyg_batchgnn.store import NODE_ID, DistFeatureStore, Wanted
+from pyg_batchgnn.store import Columns, DistFeatureStore, RowRequest
 
 
 @dataclass(frozen=True)
@@ -54,24 +54,23 @@ class RemoteFetch:
         internal: Tensor | None = None,
         threads: int | None = None,
     ) -> None:
-        wanted = list(names) if internal is not None else [*names, NODE_ID]
+        nodes = {NODES: Columns(names, original_ids=internal is None)}
         self._store = store
         #: Of remote rows, where `make_cache` was called.
         self.cache: FeatureCache | None = None
-        self._reader = store.reader(wanted, edge_names, threads)
-        self._nodes_only = store.reader(wanted, (), threads)
+        self._reader = store.reader({**nodes, EDGES: Columns(edge_names)} if edge_names else nodes, threads)
+        self._nodes_only = store.reader(nodes, threads)
         self._edges, self._internal, self._threads = bool(edge_names), internal, threads
         self._num_nodes = store.book.num_nodes
 
     @property
     def row_bytes(self) -> int:
         """Of a node on the wire, its original id included."""
-        layout = self._reader.node_layout
-        return 0 if layout is None else layout.row_bytes
+        return self._reader.format(NODES).wire_bytes
 
     def make_cache(self, request: CacheRequest) -> None:
         """Chooses and fetches the remote rows that are to stay here; collective."""
-        self.cache = make_cache(self._store.part, self._store.held, self._nodes_only, request)
+        self.cache = make_cache(self._store.part, self._store.readable, self._nodes_only, request)
         self.cache.fill(self._nodes_only, self._store.version)
         ops.empty_cache()  # of sizes that are not needed again
 
@@ -90,26 +89,26 @@ class RemoteFetch:
         unique, rows = ops.unique_nodes(nodes, self._num_nodes)
         split = self._cached(unique)
         missing, hits = (unique, 0) if split is None else (split.missing, split.row.numel())
+        wanted, places = {NODES: RowRequest(missing)}, list[Tensor]()
         if self._edges:
-            edge, target, places = _distinct_edges(minibatches, nodes)
-            wanted = Wanted(missing, edge, target)
-        else:
-            wanted, places = Wanted.nodes(missing), []
-        found = self._reader.read(wanted, header, room=hits)
+            wanted[EDGES], places = _distinct_edges(minibatches, nodes)
+        found = self._reader.read(wanted, header, room={NODES: hits})
+        block = found.blocks[NODES]
         if split is not None and self.cache is not None:
-            self.cache.put(found.node, split, self._threads)
+            self.cache.put(block, split)
             rows = [ops.gather_rows(split.place, row, self._threads) for row in rows]
-        original = found.node.pop(NODE_ID, None)
-        original = None if original is None else original.to(torch.int64)
-        ready, copied = [], sum(table.nbytes for table in found.node.values())
+        original = None if block.original is None else block.original.to(torch.int64)
+        ready, copied = [], sum(table.nbytes for table in block.attributes.values())
         for number, (minibatch, row) in enumerate(zip(minibatches, rows, strict=True)):
-            attributes: dict[Group, AttributeRows] = {NODES: AttributeRows(found.node, row, Placement.BLOCK)}
+            attributes: dict[Group, AttributeRows] = {
+                NODES: AttributeRows(block.attributes, row, Placement.BLOCK)
+            }
             if self._edges:
-                attributes[EDGES] = self._edge_rows(found.edge, places[number])
+                attributes[EDGES] = self._edge_rows(found.blocks[EDGES].attributes, places[number])
                 copied += attributes[EDGES].nbytes
             node = None if original is None else ops.gather_rows(original, row, self._threads)
             ready.append(Minibatch.of(minibatch, attributes, node))
-        return Fetched(ready, found.fetched, copied, hits)
+        return Fetched(ready, found.fetched[NODES], copied, hits)
 
     def _edge_rows(self, tables: Mapping[str, Tensor], place: Tensor) -> AttributeRows:
         """Copies the rows of a minibatch's edges, which lie at ``place`` in the tables."""
@@ -124,9 +123,8 @@ class RemoteFetch:
 
 def _distinct_edges(
     minibatches: Sequence[SampledMinibatch], nodes: Sequence[Tensor]
-) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """The distinct edges by destination, their destinations, and where each minibatch's edges are among
-    them."""
+) -> tuple[RowRequest, list[Tensor]]:
+    """The distinct edges by destination, and where each minibatch's edges are among them."""
     edges = []
     targets = []
     for minibatch, node in zip(minibatches, nodes, strict=True):
@@ -140,4 +138,4 @@ def _distinct_edges(
     place = torch.empty_like(order)
     place[order] = torch.arange(order.numel())
     sizes = [len(part) for part in edges]
-    return edge[order], target[order], list(place[inverse].split(sizes))
+    return RowRequest(target[order], edge[order]), list(place[inverse].split(sizes))

@@ -43,4 +43,4 @@ def cached_store(cache: AggregationCache, features: DistFeatureStore) -> DistFea
     """
     if cache.store is not features:
         raise ValueError(f"cache was not made of the feature store that the loader is given; {_ANEW}")
-    return cache.beside(features)
+    return cache.add_to(features)

@@ -57,8 +57,8 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
 
     Args:
         data: a homogeneous ``Data``, or a ``(FeatureStore, GraphStore)`` pair. With a ``(DistFeatureStore,
-            DistGraphStore)`` pair the ranks make every macrobatch together: see docs/distributed.md for what
-            is collective.
+            DistGraphStore)`` pair the ranks make every macrobatch together: docs/reference/ranks.md
+            says what is collective.
         num_neighbors: fanouts by hop, nearest the seeds first; -1 takes all neighbours.
         input_nodes: seed nodes as an index tensor, a boolean mask, or None for all nodes.
         replace: sample with replacement.
@@ -86,7 +86,8 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
             never again. None: no cache, which is all that one process can have.
         aggregation_cache: aggregates of the features that stand for the last hop: the last of
             ``num_neighbors`` is not sampled, the other hops are as they were, and native minibatches carry
-            each node's aggregate beside its features (see docs/cache.md). Over ranks all have one.
+            each node's aggregate beside its features
+            (docs/concepts/aggregation-cache.md). Over ranks all have one.
         **kwargs: those of ``torch.utils.data.DataLoader``. Where ``generator``, ``sampler`` or
             ``batch_sampler`` is given, it decides the order; else ``shuffle`` is a keyed permutation by
             (seed, epoch).

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Handle
+from pyg_batchgnn.data import EDGES, NODES
 from pyg_batchgnn.fetch import CacheRequest, SeedShare
 from pyg_batchgnn.loader.arguments import Sampling, count_seeds, seed_nodes
 from pyg_batchgnn.loader.beside import cached_store
@@ -74,11 +75,11 @@ class RanksNeighborLoader(MacrobatchNeighborLoader):
         comm.check_agreement(self._arguments())
         self._seed = self._wanted.seed if self._wanted.seed is not None else seed_of_rank_0(comm)
         self._schedule = self._make_schedule()
-        names = options.reading.chosen([*self._features.fields, *self._features.edge_fields])
-        edge_names = [name for name in names if name in self._features.edge_fields]
+        known = self._features.fields
+        names = options.reading.chosen([name for fields in known.values() for name in fields])
+        edge_names = [name for name in names if name in known[EDGES]]
         batches = Wanted(
-            [name for name in names if name in self._features.fields]
-            + ([] if cache is None else [cache.attribute]),
+            [name for name in names if name in known[NODES]] + ([] if cache is None else [cache.attribute]),
             edge_names,
             options.export,
             self.custom_cls,
@@ -119,8 +120,8 @@ class RanksNeighborLoader(MacrobatchNeighborLoader):
             "prefetch": options.prefetch,
             "export": options.export.value,
             "attributes": options.reading.attributes,
-            "node attributes": sorted(self._features.fields),
-            "edge attributes": sorted(self._features.edge_fields),
+            "node attributes": sorted(self._features.fields[NODES]),
+            "edge attributes": sorted(self._features.fields[EDGES]),
             "feature_cache": options.feature_cache,
             "hybrid": self._graph.topology is not None,
             "aggregation cache": None

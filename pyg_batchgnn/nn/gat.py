@@ -33,7 +33,7 @@ class GATConv(torch_geometric.nn.GATConv):
         heads: H.
         concat: whether heads lie side by side; else their mean is taken.
         negative_slope: of the leaky ReLU of the logits.
-        dropout: probability of dropping an attention weight, keyed as docs/nn.md says.
+        dropout: probability of dropping an attention weight, keyed as docs/reference/layers.md says.
         add_self_loops: leaves out edges from a node to itself and adds one for every node.
         edge_dim: columns of edge features, None where there are none.
         fill_value: features of added loops: a number, [edge_dim] of them, or a reduction of the features of

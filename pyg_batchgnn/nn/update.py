@@ -16,7 +16,7 @@ class Update:
     """ReLU and dropout fused into the product's last pass, behind the bias (DistGNN-MB's fused update).
 
     ``conv(x, minibatch, layer, update=Update(relu=True, drop=0.5))`` gives ``dropout(relu(conv(...)))``.
-    Dropout is active while the layer is in training mode, keyed as docs/nn.md says.
+    Dropout is active while the layer is in training mode, keyed as docs/reference/layers.md says.
 
     Attributes:
         relu: whether negative values become zero.

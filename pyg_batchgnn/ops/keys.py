@@ -1,4 +1,4 @@
-"""What random choices are keyed by (docs/sampling.md gives the definitions)."""
+"""What random choices are keyed by (docs/concepts/sampling-contract.md gives the definitions)."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def sizes(minibatches: int, macrobatch: int, fetch: int) -> list[list[int]]:
 
 
 def rounds(workload: Workload, probe: Probe, setting: Setting, minibatches: int) -> Rounds:
-    """Exact (docs/distributed.md): 2(L - 1) or 2L a macrobatch, 2 a fetch group."""
+    """Exact (docs/concepts/relay.md): 2(L - 1) or 2L a macrobatch, 2 a fetch group."""
     made = sizes(minibatches, setting.macrobatch, setting.fetch)
     hops = len(workload.fanouts) - int(setting.aggregation is not None)
     relays = max(hops - int(workload.own_seeds), 0)

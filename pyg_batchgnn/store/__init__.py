@@ -5,18 +5,24 @@ from pyg_batchgnn.store.dist_graph import EDGE_TYPE, DistGraphStore
 from pyg_batchgnn.store.graph import CscGraph
 from pyg_batchgnn.store.hybrid import HybridTopology, replicate_topology
 from pyg_batchgnn.store.pyg import graph_from_pyg
-from pyg_batchgnn.store.rows import NODE_ID, RowReader, Rows, Wanted
+from pyg_batchgnn.store.row_format import RowBlock, RowFormat
+from pyg_batchgnn.store.row_reader import RowReader, Rows
+from pyg_batchgnn.store.row_request import Columns, RowRequest
+from pyg_batchgnn.store.shard import LocalShard
 
 __all__ = [
     "EDGE_TYPE",
-    "NODE_ID",
+    "Columns",
     "CscGraph",
     "DistFeatureStore",
     "DistGraphStore",
     "HybridTopology",
+    "LocalShard",
+    "RowBlock",
+    "RowFormat",
     "RowReader",
+    "RowRequest",
     "Rows",
-    "Wanted",
     "graph_from_pyg",
     "replicate_topology",
 ]

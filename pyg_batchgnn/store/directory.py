@@ -1,12 +1,15 @@
-"""Which internal id an original id has, asked of the ranks that know.
+"""Internal ids of original ids, asked of the ranks that know them.
 
-No rank holds a map of all nodes: each knows the ids of a slice (`directory_slice`), and looking others up is
-collective. The way back is asked of the owners.
+No rank holds a map of all nodes: each knows the internal ids of a slice of the original ids
+(`partition.directory_slice`), and looking others up is collective. Original ids of internal ids are asked of
+the owners.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -14,12 +17,61 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.partition import Part, slice_size
+from pyg_batchgnn.store.row_request import RowRequest
 
 LOOKUP = Header(MessageKind.LOOKUP)
 
 
+class RowLookup(Protocol):
+    """Turns the ids that users give to the rows of a group into a request to the owners of the rows."""
+
+    #: What the ids are called in errors.
+    noun: ClassVar[str]
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows of the group, over all ranks."""
+
+    def locate(self, ids: Tensor) -> RowRequest:
+        """Looks up [n] int64 ids that users know; rows come in the order of the ids. Collective."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeLookup:
+    """Looks up nodes by original id."""
+
+    part: Part
+    comm: Communicator
+
+    noun: ClassVar[str] = "node ids"
+
+    @property
+    def num_rows(self) -> int:
+        return self.part.book.num_nodes
+
+    def locate(self, ids: Tensor) -> RowRequest:
+        return RowRequest(internal_ids(self.part, self.comm, ids))
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeLookup:
+    """Looks up edges by input edge id."""
+
+    part: Part
+    comm: Communicator
+
+    noun: ClassVar[str] = "edge ids"
+
+    @property
+    def num_rows(self) -> int:
+        return self.part.num_edges
+
+    def locate(self, ids: Tensor) -> RowRequest:
+        return RowRequest(edge_targets(self.part, self.comm, ids), ids)
+
+
 def internal_ids(part: Part, comm: Communicator, original: Tensor, header: Header = LOOKUP) -> Tensor:
-    """Internal ids of original ids; collective, two rounds.
+    """Looks up internal ids of original ids. Collective, two rounds.
 
     Args:
         part: this rank's.
@@ -40,7 +92,7 @@ def internal_ids(part: Part, comm: Communicator, original: Tensor, header: Heade
 
 
 def original_ids(part: Part, comm: Communicator, internal: Tensor, header: Header = LOOKUP) -> Tensor:
-    """The way back: [n] int64 original ids of [n] internal ids; collective, two rounds."""
+    """Looks up original ids, [n] int64, of [n] int64 internal ids. Collective, two rounds."""
     ops.check_range("internal node ids", internal, part.book.num_nodes)
     owner = part.book.owner(internal)
     return _ask(comm, internal, owner, lambda asked: part.node[asked - part.first], header)
@@ -49,7 +101,7 @@ def original_ids(part: Part, comm: Communicator, internal: Tensor, header: Heade
 def _ask(
     comm: Communicator, ids: Tensor, to: Tensor, answer: Callable[[Tensor], Tensor], header: Header
 ) -> Tensor:
-    """``answer`` of every id, on the rank that it is sent to; in the order of ``ids``."""
+    """Sends each id to the rank ``to`` and returns what ``answer`` gives there, in the order of ``ids``."""
     order = torch.argsort(to, stable=True)
     counts = torch.bincount(to, minlength=comm.size).tolist()
     asked = comm.exchange(ids[order], counts, header)
@@ -60,10 +112,10 @@ def _ask(
 
 
 def edge_targets(part: Part, comm: Communicator, edge: Tensor, header: Header = LOOKUP) -> Tensor:
-    """Internal ids of the destinations of edges; collective, two rounds.
+    """Looks up the internal ids of the destinations of edges. Collective, two rounds.
 
-    There is no directory of edges: every rank is asked for all of them, which suits reading and writing
-    attributes now and then, not an epoch.
+    There is no directory of edges: every rank is asked for all of them. That suits reading and writing a few
+    attributes, not an epoch.
 
     Args:
         part: this rank's.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -15,31 +14,43 @@ from torch_geometric.data import FeatureStore, TensorAttr
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Field, Header, MessageKind
+from pyg_batchgnn.data import EDGES, NODES, Group
 from pyg_batchgnn.partition import Part, PartitionBook
-from pyg_batchgnn.store.directory import edge_targets, internal_ids
-from pyg_batchgnn.store.dist_graph import EDGE_TYPE
-from pyg_batchgnn.store.holding import Holding, holding_of, share_holding
-from pyg_batchgnn.store.rows import RowReader, Rows, Wanted
+from pyg_batchgnn.store.directory import EdgeLookup, NodeLookup, RowLookup
+from pyg_batchgnn.store.row_reader import RowReader
+from pyg_batchgnn.store.row_request import Columns
+from pyg_batchgnn.store.shard import LocalShard, shard_of, share_shard
 from pyg_batchgnn.store.write import write_rows
 
 
-class DistFeatureStore(FeatureStore):
-    """The attributes of a partitioned graph: of nodes (features, labels, masks of the splits) with their
-    owners, of edges with the owners of their destinations.
+def group_of(attr: TensorAttr) -> Group:
+    """Returns the group of an attribute as PyG names it: a relation for edges, else nodes."""
+    return EDGES if isinstance(attr.group_name, tuple) else NODES
 
-    Making one is collective. So are `get_tensor`, `multi_get_tensor` and `put_tensor`: every rank calls them,
-    in the same order, for the same attributes, and with ids of its own choice, which may be none. Ids are
-    those of the user: original node ids, positions in the input edge list.
+
+def _group_name(group: Group) -> Any:
+    """How PyG names a group of a homogeneous graph; the way back of `group_of`."""
+    return None if group.is_node else group.name
+
+
+class DistFeatureStore(FeatureStore):
+    """The attributes of a partitioned graph.
+
+    A rank holds the attributes of its nodes (features, labels, masks of the splits) and of their in-edges.
+
+    Making a store is collective. So are `get_tensor`, `multi_get_tensor` and `put_tensor`: every rank calls
+    them, in the same order, for the same attributes. Each rank gives ids of its own choice, possibly none.
+    Ids are those of the user: original node ids, positions in the input edge list.
+
+    PyG's name of a group is None for nodes and `EDGE_TYPE` for edges.
 
     Args:
         part: this rank's part, of as many parts as there are ranks.
         comm: of all ranks, the graph store's.
         floats: element type in which floating-point attributes are held and travel, for instance
             torch.bfloat16, which halves them; None leaves them as they are.
-        share: whether the ranks of a host read each other's rows in memory that they share. This rank's
+        share: True lets the ranks of a host read each other's rows in memory that they share. This rank's
             tables are copied there.
-
-    Attributes named ``x`` and so on have the group name None; those of edges have `EDGE_TYPE`.
     """
 
     def __init__(
@@ -49,61 +60,58 @@ class DistFeatureStore(FeatureStore):
         part.check_rank(comm)
         if floats is not None and not floats.is_floating_point:
             raise TypeError(f"floats must be a floating-point type such as torch.bfloat16, got {floats}")
-        own = holding_of(part, floats)
-        comm.check_agreement(
-            {
-                "partition book": ops.digest_text(ops.minibatch_key(part.book.offsets)),
-                "node attributes": _described(own.tables),
-                "edge attributes": _described(own.edge_tables),
-                "share": share,
-            }
-        )
+        own = shard_of(part, floats)
+        described = {
+            f"{group.kind.value} attributes": _described(tables) for group, tables in own.attributes.items()
+        }
+        book = ops.digest_text(ops.minibatch_key(part.book.offsets))
+        comm.check_agreement({"partition book": book, **described, "share": share})
         self.part, self.comm = part, comm
-        #: What can be read here without asking anybody, by rank.
-        self.held: dict[int, Holding] = share_holding(own, comm) if share else {comm.rank: own}
-        #: How often rows were overwritten, by `put_tensor`; the same on every rank. Caches look at it.
+        #: The shards that can be read here without asking anybody, by rank; this rank's own among them.
+        self.readable: dict[int, LocalShard] = share_shard(own, comm) if share else {comm.rank: own}
+        #: How often `put_tensor` overwrote rows; the same on every rank. Caches compare it.
         self.version = 0
+        self._lookup: dict[Group, RowLookup] = {
+            NODES: NodeLookup(part, comm),
+            EDGES: EdgeLookup(part, comm),
+        }
 
     @property
     def book(self) -> PartitionBook:
-        """Who owns which node."""
+        """The partition book: who owns which node."""
         return self.part.book
 
     @property
-    def own(self) -> Holding:
-        """This rank's rows; row i is the node ``part.node[i]``."""
-        return self.held[self.comm.rank]
+    def own(self) -> LocalShard:
+        """This rank's rows; row i of a node attribute is the node ``part.node[i]``."""
+        return self.readable[self.comm.rank]
 
     @property
-    def fields(self) -> dict[str, Field]:
-        """Element type and shape of every node attribute."""
-        return _fields(self.own.tables)
+    def fields(self) -> dict[Group, dict[str, Field]]:
+        """Element type and shape of every attribute, by group and name."""
+        return {group: _fields(tables) for group, tables in self.own.attributes.items()}
 
-    @property
-    def edge_fields(self) -> dict[str, Field]:
-        """Element type and shape of every edge attribute."""
-        return _fields(self.own.edge_tables)
+    def reader(self, columns: Mapping[Group, Columns], threads: int | None = None) -> RowReader:
+        """Makes a reader of rows by internal id, of the same attributes on every rank."""
+        return RowReader(self.book, self.part.num_edges, self.comm, self.readable, columns, threads)
 
-    def reader(
-        self, names: Sequence[str], edge_names: Sequence[str] = (), threads: int | None = None
-    ) -> RowReader:
-        """Reads rows by internal id, the same attributes on every rank."""
-        return RowReader(self.book, self.part.num_edges, self.comm, self.held, names, edge_names, threads)
-
-    def beside(self, name: str, rows: Mapping[int, Tensor]) -> DistFeatureStore:
-        """The same store with one more node attribute, which is not copied.
+    def with_attribute(self, group: Group, name: str, rows: Mapping[int, Tensor]) -> DistFeatureStore:
+        """Makes a store with one more attribute, which is not copied.
 
         Args:
+            group: whose attribute.
             name: of the attribute.
-            rows: by rank, for all ranks in ``held``: [n, ...] a row a node of the rank, of the same type
-                everywhere.
+            rows: by rank, for all ranks in ``readable``: [n, ...], one row per node or edge of the rank,
+                of the same type everywhere.
+
+        Raises:
+            ValueError: the group has an attribute of that name.
         """
-        if name in self.own.tables:
-            raise ValueError(f"the graph has a node attribute {name!r} already; rename it")
+        if name in self.own.attributes[group]:
+            raise ValueError(f"the graph has a {group.kind.value} attribute {name!r} already; rename it")
         other = copy.copy(self)
-        other.held = {
-            rank: dataclasses.replace(holding, tables={**holding.tables, name: rows[rank]})
-            for rank, holding in self.held.items()
+        other.readable = {
+            rank: shard.with_attribute(group, name, rows[rank]) for rank, shard in self.readable.items()
         }
         return other
 
@@ -111,51 +119,48 @@ class DistFeatureStore(FeatureStore):
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         """All attributes, of nodes and of edges."""
-        nodes = [TensorAttr(None, name) for name in self.own.tables]
-        return nodes + [TensorAttr(EDGE_TYPE, name) for name in self.own.edge_tables]
+        return [
+            TensorAttr(_group_name(group), name)
+            for group, tables in self.own.attributes.items()
+            for name in tables
+        ]
 
     def _get_tensor(self, attr: TensorAttr) -> Any:
         return self._multi_get_tensor([attr])[0]
 
     def _multi_get_tensor(self, attrs: list[TensorAttr]) -> list[Any]:
-        """One look-up and one exchange for all attributes with the same index."""
+        """Reads attributes with one look-up and one exchange for all that have the same index."""
         for attr in attrs:
             self._table(attr)  # refuses what is not there before anything is exchanged
         found: list[Any] = [None] * len(attrs)
         left = list(range(len(attrs)))
         while left:
             first = attrs[left[0]]
-            group = [at for at in left if _same_ids(attrs[at], first)]
-            names = [attrs[at].attr_name for at in group]
+            alike = [at for at in left if _same_rows(attrs[at], first)]
+            names = [str(attrs[at].attr_name) for at in alike]
             rows = self.comm.run_job(functools.partial(self._read, names, first))
-            for at in group:
-                found[at] = rows[attrs[at].attr_name]
-            left = [at for at in left if at not in group]
+            for at, name in zip(alike, names, strict=True):
+                found[at] = rows[name]
+            left = [at for at in left if at not in alike]
         return found
 
-    def _read(self, names: Sequence[Any], attr: TensorAttr) -> dict[str, Tensor]:
-        """Rows of the attribute's index, of the given attributes of its group."""
-        index, of_edges = self._ids(attr), isinstance(attr.group_name, tuple)
-        header = Header(MessageKind.FEATURES)
-        unique, inverse = torch.unique(index, return_inverse=True)
-        if of_edges:
-            target = edge_targets(self.part, self.comm, unique)
-            order = torch.argsort(target, stable=True)
-            wanted = Wanted.edges(unique[order], target[order])
-            rows: Rows = self.reader([], names).read(wanted, header)
-        else:
-            internal = internal_ids(self.part, self.comm, unique)
-            order = torch.argsort(internal)
-            rows = self.reader(names).read(Wanted.nodes(internal[order]), header)
+    def _read(self, names: Sequence[str], attr: TensorAttr) -> dict[str, Tensor]:
+        """Reads the rows of an attribute's index, of the given attributes of its group."""
+        group = group_of(attr)
+        unique, inverse = torch.unique(self._ids(attr), return_inverse=True)
+        request = self._lookup[group].locate(unique)
+        order = torch.argsort(request.node, stable=True)
+        reader = self.reader({group: Columns(names)})
+        rows = reader.read({group: request.take(order)}, Header(MessageKind.FEATURES))
         place = torch.empty_like(order)
         place[order] = torch.arange(order.numel())
-        blocks = rows.edge if of_edges else rows.node
+        blocks = rows.blocks[group].attributes
         return {name: ops.gather_rows(block, place[inverse]) for name, block in blocks.items()}
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
-        """Overwrites rows where they are held; where ranks give rows for the same id that of the highest
-        rank stays, and of its rows the last."""
-        table, index = self._table(attr), self._ids(attr)
+        """Overwrites rows where they are held. Where several ranks give rows for the same id, that of the
+        highest rank stays, and of its rows the last."""
+        table, index, group = self._table(attr), self._ids(attr), group_of(attr)
         rows = torch.as_tensor(tensor)
         if rows.shape != (index.numel(), *table.shape[1:]):
             raise ValueError(
@@ -167,9 +172,8 @@ class DistFeatureStore(FeatureStore):
         rows = rows.to(table.dtype)
 
         def job() -> None:
-            edges = isinstance(attr.group_name, tuple)
-            node = (edge_targets if edges else internal_ids)(self.part, self.comm, index)
-            write_rows(self.part, self.comm, self.own, table, node, index if edges else None, rows)
+            request = self._lookup[group].locate(index)
+            write_rows(self.part, self.comm, self.own, group, str(attr.attr_name), request, rows)
             self.version += 1
 
         self.comm.run_job(job)
@@ -178,61 +182,52 @@ class DistFeatureStore(FeatureStore):
     def _remove_tensor(self, attr: TensorAttr) -> NoReturn:
         raise NotImplementedError(
             f"{attr.attr_name!r} cannot be removed from a partitioned graph; leave it out when partitioning, "
-            f"or name the attributes that are wanted with the loader's attributes=[...]"
+            f"or name the attributes that you want with the loader's attributes=[...]"
         )
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
-        """Of the whole attribute, all ranks together."""
-        table = self._tables(attr).get(str(attr.attr_name))
-        if table is None:
-            return None
-        edges = isinstance(attr.group_name, tuple)
-        return (self.part.num_edges if edges else self.book.num_nodes, *table.shape[1:])
-
-    def _tables(self, attr: TensorAttr) -> dict[str, Tensor]:
-        return self.own.edge_tables if isinstance(attr.group_name, tuple) else self.own.tables
+        """The shape of the whole attribute, all ranks together."""
+        group = group_of(attr)
+        table = self.own.attributes[group].get(str(attr.attr_name))
+        return None if table is None else (self._lookup[group].num_rows, *table.shape[1:])
 
     def _table(self, attr: TensorAttr) -> Tensor:
         """This rank's rows of an attribute."""
-        tables = self._tables(attr)
+        group = group_of(attr)
+        tables = self.own.attributes[group]
         if attr.attr_name not in tables:
-            kind = "edge" if isinstance(attr.group_name, tuple) else "node"
             raise KeyError(
-                f"the graph has no {kind} attribute {attr.attr_name!r} (held: {sorted(tables) or 'none'}); "
-                f"attributes are given when the graph is partitioned"
+                f"the graph has no {group.kind.value} attribute {attr.attr_name!r} (it has: "
+                f"{', '.join(sorted(tables)) or 'none'}); attributes are given when the graph is partitioned"
             )
         return tables[attr.attr_name]
 
     def _ids(self, attr: TensorAttr) -> Tensor:
-        """The index as a vector of ids that exist."""
-        edges = isinstance(attr.group_name, tuple)
-        size = self.part.num_edges if edges else self.book.num_nodes
-        index = attr.index
+        """The index as a vector of ids that exist, [n] int64."""
+        lookup, index = self._lookup[group_of(attr)], attr.index
         if index is None:
             raise ValueError(
-                f"no rank holds all of {attr.attr_name!r}: give index=ids; this rank's own rows are "
-                f"store.own.{'edge_tables' if edges else 'tables'}[{attr.attr_name!r}]"
+                f"no rank holds all of {attr.attr_name!r}: give index=ids; this rank's own rows are in "
+                f"store.own.attributes"
             )
         if isinstance(index, slice):
-            index = torch.arange(*index.indices(size))
+            index = torch.arange(*index.indices(lookup.num_rows))
         ids = torch.from_numpy(index) if isinstance(index, np.ndarray) else torch.as_tensor(index)
         if ids.dtype is torch.bool:
             ids = ids.nonzero().view(-1)
         if ids.numel() and ids.dtype not in ops.INTEGERS:
             raise TypeError(f"index must be integer ids, got {ids.dtype}; use .long()")
         ids = ids.to(torch.int64).contiguous().view(-1)
-        ops.check_range("index", ids, size, "edge ids" if edges else "node ids")
+        ops.check_range("index", ids, lookup.num_rows, lookup.noun)
         return ids
 
     def __repr__(self) -> str:
-        names = ", ".join([*self.own.tables, *self.own.edge_tables])
+        names = ", ".join(name for tables in self.own.attributes.values() for name in tables)
         return f"DistFeatureStore({self.book.num_nodes:,} nodes: {names}; {self.comm!r})"
 
 
-def _same_ids(one: TensorAttr, other: TensorAttr) -> bool:
-    return one.index is other.index and isinstance(one.group_name, tuple) == isinstance(
-        other.group_name, tuple
-    )
+def _same_rows(one: TensorAttr, other: TensorAttr) -> bool:
+    return one.index is other.index and group_of(one) == group_of(other)
 
 
 def _fields(tables: dict[str, Tensor]) -> dict[str, Field]:

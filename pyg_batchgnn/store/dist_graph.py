@@ -11,12 +11,13 @@ from torch_geometric.data.graph_store import EdgeLayout
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import EDGES
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.store.directory import internal_ids, original_ids
 from pyg_batchgnn.store.hybrid import HybridTopology
 
 #: How PyG names the one kind of edges of a homogeneous graph.
-EDGE_TYPE = ("node", "to", "node")
+EDGE_TYPE = EDGES.name
 
 
 class DistGraphStore(GraphStore):

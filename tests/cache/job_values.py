@@ -9,7 +9,7 @@ import torch
 
 from pyg_batchgnn import AggregationCache
 from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
-from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data import NODES, DatasetError
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.support.partitioned_graphs import CASES, Case, owners, whole
@@ -46,7 +46,7 @@ def values() -> None:
                     assert torch.equal(cache.rows, alone.rows[part.node])
                     assert close(cache.rows, kind, data, part.node)
                     assert cache.fingerprint == alone.fingerprint
-                    assert cache.held.keys() == both[0].held.keys()
+                    assert cache.readable.keys() == both[0].readable.keys()
         if comm.size > 1:
             with pytest.raises(AgreementError, match="aggregation"):
                 AggregationCache.build(both, KINDS[comm.rank > 0])
@@ -97,7 +97,7 @@ def loaded(folder: str) -> None:
         cache = AggregationCache.load(folder, both, kind="sum", memory_budget=6000)
         assert torch.equal(cache.rows, built.rows) and cache.fingerprint == built.fingerprint
         if comm.rank == comm.size - 1:
-            both[0].own.tables["x"][0, 0] += 1
+            both[0].own.attributes[NODES]["x"][0, 0] += 1
         comm.barrier()
         with pytest.raises(DatasetError, match="made of other data: the graph has other features"):
             AggregationCache.load(folder, both)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyg_batchgnn.cache.neighbourhood import Limits, _cut
+from pyg_batchgnn.cache.pieces import PieceLimits, cut_pieces
 from pyg_batchgnn.ops import InEdges, OwnedEdges
 
 
@@ -18,12 +18,12 @@ from pyg_batchgnn.ops import InEdges, OwnedEdges
 )
 @example(degrees=[0, 1, 0, 0, 2], budget=1, source=100, seed=0)  # smaller than one edge and its source
 def test_pieces(degrees: list[int], budget: int, source: int, seed: int) -> None:
-    nodes, limits = len(degrees), Limits(budget, source)
+    nodes, limits = len(degrees), PieceLimits(budget, source)
     indptr = torch.tensor([0, *degrees]).cumsum(0)
     random = torch.Generator().manual_seed(seed)
     indices = torch.randint(max(nodes, 1), (int(indptr[-1]),), generator=random)
     own = OwnedEdges(InEdges(indptr, indices), torch.arange(nodes), 0, nodes, indices.numel())
-    pieces = list(_cut(own, limits))
+    pieces = list(cut_pieces(own, limits))
     assert [row for rows in pieces for row in rows] == list(range(nodes))
     for rows in pieces:
         edges = own.in_edges.sources(rows)

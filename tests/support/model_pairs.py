@@ -20,32 +20,32 @@ class Pair(NamedTuple):
     """Constructors; the argument is the probability of dropout, where the model has it."""
 
     native: Callable[[float], nn.NativeModel]
-    pyg: Callable[[float], pyg.PrefixModel]
+    pyg: Callable[[float], pyg.PygModel]
 
 
 PAIRS: dict[str, Pair] = {
     "sage": Pair(
         lambda drop: nn.SAGE(FEATURES, HIDDEN, CLASSES, 3, drop),
-        lambda drop: pyg.SAGE(FEATURES, HIDDEN, CLASSES, 3, drop),
+        lambda drop: pyg.PygSAGE(FEATURES, HIDDEN, CLASSES, 3, drop),
     ),
     "gcn": Pair(
         lambda drop: nn.GCN(FEATURES, HIDDEN, CLASSES, 3, drop),
-        lambda drop: pyg.GCN(FEATURES, HIDDEN, CLASSES, 3, drop),
+        lambda drop: pyg.PygGCN(FEATURES, HIDDEN, CLASSES, 3, drop),
     ),
     "gat": Pair(
         lambda drop: nn.GAT(FEATURES, HIDDEN, CLASSES, 3, drop, heads=4),
-        lambda drop: pyg.GAT(FEATURES, HIDDEN, CLASSES, 3, drop, heads=4),
+        lambda drop: pyg.PygGAT(FEATURES, HIDDEN, CLASSES, 3, drop, heads=4),
     ),
     "gin": Pair(
         lambda _: nn.GIN(FEATURES, HIDDEN, CLASSES, 3, norm_last=False),
-        lambda _: pyg.GIN(FEATURES, HIDDEN, CLASSES, 3),
+        lambda _: pyg.PygGIN(FEATURES, HIDDEN, CLASSES, 3),
     ),
 }
 
 
 def both(
     kind: str, drop: float = 0.0, dtype: torch.dtype = torch.float32
-) -> tuple[nn.NativeModel, pyg.PrefixModel]:
+) -> tuple[nn.NativeModel, pyg.PygModel]:
     """The two models of a kind with the same weights."""
     torch.manual_seed(7)
     native, reference = PAIRS[kind].native(drop).to(dtype), PAIRS[kind].pyg(drop).to(dtype)

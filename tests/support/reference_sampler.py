@@ -1,7 +1,8 @@
 """The sampling contract in plain Python: slow, obvious, and the definition of a right answer.
 
 Everything here is Python integers, lists and dicts, so that it can be checked by reading it beside
-docs/sampling.md. The compiled sampler must equal it bit for bit. All arithmetic is modulo 2^64.
+docs/concepts/sampling-contract.md. The compiled sampler must equal it bit for bit. All arithmetic is
+modulo 2^64.
 
 Sources: the mixing function and the increment are SplitMix64's (Steele, Lea and Flood, "Fast splittable
 pseudorandom number generators", OOPSLA 2014); bounded() is Lemire's method ("Fast random integer generation

@@ -16,7 +16,7 @@ from torch import Tensor
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.cli import main
 from pyg_batchgnn.train.config import TrainConfig
-from pyg_batchgnn.train.loop import Job, build_job
+from pyg_batchgnn.train.loop import TrainingJob, build_job
 from pyg_batchgnn.train.ranks import Ranks
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -34,7 +34,7 @@ SMALL = [
 ]
 
 
-def job_alone(config: TrainConfig, dataset: Dataset) -> Job:
+def job_alone(config: TrainConfig, dataset: Dataset) -> TrainingJob:
     """The job of a run of one rank."""
     return build_job(config, dataset, Ranks.join(config.ranks))
 

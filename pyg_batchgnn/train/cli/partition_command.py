@@ -14,7 +14,7 @@ from rich.console import Console
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import load_dataset, open_folder
 from pyg_batchgnn.partition import partition_parts, refuse_existing, report_partition, save_partition
-from pyg_batchgnn.train.graph import fingerprint
+from pyg_batchgnn.train.graph import fingerprint_dataset
 
 #: Parts, whose folders are numbered with five digits.
 _MOST = 100_000
@@ -83,7 +83,7 @@ def partition(
             )
             origin = {
                 "dataset": dataset,
-                "fingerprint": fingerprint(graph).to_dict(),
+                "fingerprint": fingerprint_dataset(graph).to_dict(),
                 "policy": policy.value,
                 "seed": seed,
                 "ranks": comm.size,

@@ -9,10 +9,9 @@ import typer
 from rich.console import Console
 
 from pyg_batchgnn.train.cli import options
-from pyg_batchgnn.train.config import DEFAULT_PRESET, PRESETS, preset
-from pyg_batchgnn.train.config import json_values as config_json
+from pyg_batchgnn.train.config import DEFAULT_PRESET, PRESETS, assign, preset, read_config
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.loop import Outcome
+from pyg_batchgnn.train.loop import RunOutcome
 from pyg_batchgnn.train.run import resume_run, start_or_resume_run, start_run
 
 _INTERRUPTED = 130
@@ -150,11 +149,11 @@ def train(
     }
     console = Console()
     changes = options.assignments(given, settings or [])
-    base = preset(preset_name) if config is None else config_json.read(config)
+    base = preset(preset_name) if config is None else read_config(config)
     if resume == Path("auto"):
         if run is None:
             raise TrainError("--resume auto needs --run FOLDER, the run to go on with or to start")
-        outcome = start_or_resume_run(config_json.assign(base, changes), run, console)
+        outcome = start_or_resume_run(assign(base, changes), run, console)
     elif resume is not None:
         if config is not None or run is not None or preset_name != DEFAULT_PRESET:
             raise TrainError(
@@ -162,5 +161,5 @@ def train(
             )
         outcome = resume_run(resume, changes, console)
     else:
-        outcome = start_run(config_json.assign(base, changes), run, console)
-    return _INTERRUPTED if outcome is Outcome.INTERRUPTED else 0
+        outcome = start_run(assign(base, changes), run, console)
+    return _INTERRUPTED if outcome is RunOutcome.INTERRUPTED else 0

@@ -3,7 +3,7 @@
 from pyg_batchgnn.train.config.fields import (
     POLICIES,
     CacheKind,
-    LastBatch,
+    LastMinibatch,
     LayerSource,
     Malloc,
     MatrixProduct,
@@ -13,10 +13,16 @@ from pyg_batchgnn.train.config.fields import (
     RanksConfig,
     RunConfig,
     SamplingConfig,
-    Schedule,
+    ScheduleKind,
     TrainConfig,
 )
-from pyg_batchgnn.train.config.json_values import assign, to_dict
+from pyg_batchgnn.train.config.json_values import (
+    assign,
+    config_from_dict,
+    config_to_dict,
+    flat_fields,
+    read_config,
+)
 from pyg_batchgnn.train.config.presets import DEFAULT_PRESET, PRESETS, preset
 from pyg_batchgnn.train.config.resuming import agreed, any_threads, refuse_changes, with_decided
 
@@ -25,7 +31,7 @@ __all__ = [
     "POLICIES",
     "PRESETS",
     "CacheKind",
-    "LastBatch",
+    "LastMinibatch",
     "LayerSource",
     "Malloc",
     "MatrixProduct",
@@ -35,13 +41,16 @@ __all__ = [
     "RanksConfig",
     "RunConfig",
     "SamplingConfig",
-    "Schedule",
+    "ScheduleKind",
     "TrainConfig",
     "agreed",
     "any_threads",
     "assign",
+    "config_from_dict",
+    "config_to_dict",
+    "flat_fields",
     "preset",
+    "read_config",
     "refuse_changes",
-    "to_dict",
     "with_decided",
 ]

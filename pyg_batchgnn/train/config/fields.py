@@ -56,7 +56,7 @@ class CacheKind(str, Enum):
     AGGREGATION = "aggregation"  # of the input features over all neighbours, instead of the last hop
 
 
-class LastBatch(str, Enum):
+class LastMinibatch(str, Enum):
     """What becomes of the training nodes that do not fill a minibatch."""
 
     DROP = "drop"
@@ -70,7 +70,7 @@ class Malloc(str, Enum):
     DEFAULT = "default"
 
 
-class Schedule(str, Enum):
+class ScheduleKind(str, Enum):
     """Which rank trains which minibatch; of no meaning with one rank."""
 
     LOCAL = "local"  # a rank trains the training nodes that it owns
@@ -116,7 +116,7 @@ class SamplingConfig:
     fanout: tuple[int, ...] = (15, 10, 5)
     replacement: Replacement = Replacement.WITH
     batch_size: int = 1024
-    last_batch: LastBatch = LastBatch.DROP
+    last_batch: LastMinibatch = LastMinibatch.DROP
     test_fanout: tuple[int, ...] | None = None
     test_batch_size: int | None = None
     cache: CacheKind = CacheKind.OFF
@@ -172,7 +172,7 @@ class RanksConfig:
             partition.
         hybrid: whether every rank has the whole topology, so that only features travel.
         feature_cache: bytes a rank for rows of other hosts that training needs most; None: no such cache.
-        schedule: see `Schedule`.
+        schedule: see `ScheduleKind`.
         backend: of torch.distributed.
         timeout: seconds that a rank waits for the others before it gives up with an error.
     """
@@ -180,7 +180,7 @@ class RanksConfig:
     partition: str = "random"
     hybrid: bool = False
     feature_cache: int | None = None
-    schedule: Schedule = Schedule.LOCAL
+    schedule: ScheduleKind = ScheduleKind.LOCAL
     backend: str = "gloo"
     timeout: float = 600.0
 

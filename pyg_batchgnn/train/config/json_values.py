@@ -18,7 +18,7 @@ from pyg_batchgnn.train.errors import TrainError
 T = TypeVar("T")
 
 
-def to_dict(config: Any) -> dict[str, Any]:
+def config_to_dict(config: Any) -> dict[str, Any]:
     """A dataclass as nested dicts of JSON values (enums by value, tuples as lists)."""
 
     def plain(value: Any) -> Any:
@@ -32,7 +32,7 @@ def to_dict(config: Any) -> dict[str, Any]:
     return result
 
 
-def from_dict(values: Mapping[str, Any], base: TrainConfig | None = None) -> TrainConfig:
+def config_from_dict(values: Mapping[str, Any], base: TrainConfig | None = None) -> TrainConfig:
     """A configuration from nested dicts; fields that are left out keep the value of `base`.
 
     Raises:
@@ -41,7 +41,7 @@ def from_dict(values: Mapping[str, Any], base: TrainConfig | None = None) -> Tra
     return _merge(base or TrainConfig(), values, "")
 
 
-def read(path: Path) -> TrainConfig:
+def read_config(path: Path) -> TrainConfig:
     """The configuration written at `path`.
 
     Raises:
@@ -56,19 +56,14 @@ def read(path: Path) -> TrainConfig:
     if not isinstance(values, dict):
         raise TrainError(f"{path}: holds a {type(values).__name__} where a configuration is an object")
     try:
-        return from_dict(values)
+        return config_from_dict(values)
     except TrainError as error:
         raise TrainError(f"{path}: {error}") from None
 
 
-def write(config: TrainConfig, path: Path) -> None:
-    """Write `config` as indented JSON."""
-    path.write_text(json.dumps(to_dict(config), indent=2) + "\n", encoding="utf-8")
-
-
-def flat(config: TrainConfig) -> dict[str, Any]:
+def flat_fields(config: TrainConfig) -> dict[str, Any]:
     """JSON values by ``section.field``."""
-    sections = to_dict(config).items()
+    sections = config_to_dict(config).items()
     return {f"{section}.{key}": value for section, part in sections for key, value in part.items()}
 
 
@@ -85,7 +80,7 @@ def assign(config: TrainConfig, assignments: list[str]) -> TrainConfig:
         if not equals or not dot:
             raise TrainError(f"{text!r} is not of the form section.field=value, as in model.hidden=64")
         nested.setdefault(section, {})[key] = _json_or_text(value.strip())
-    return from_dict(nested, config)
+    return config_from_dict(nested, config)
 
 
 def _json_or_text(value: str) -> Any:

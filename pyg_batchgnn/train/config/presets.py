@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from pyg_batchgnn.sample import Replacement
-from pyg_batchgnn.train.config.fields import LastBatch, ModelConfig, SamplingConfig, TrainConfig
+from pyg_batchgnn.train.config.fields import LastMinibatch, ModelConfig, SamplingConfig, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 
 PRESETS: Mapping[str, TrainConfig] = MappingProxyType(
@@ -14,19 +14,28 @@ PRESETS: Mapping[str, TrainConfig] = MappingProxyType(
         "batchgnn": TrainConfig(
             model=ModelConfig(num_layers=3, hidden=256, dropout=0.5),
             sampling=SamplingConfig(
-                fanout=(15, 10, 5), replacement=Replacement.WITH, batch_size=1024, last_batch=LastBatch.DROP
+                fanout=(15, 10, 5),
+                replacement=Replacement.WITH,
+                batch_size=1024,
+                last_batch=LastMinibatch.DROP,
             ),
         ),
         "p3": TrainConfig(
             model=ModelConfig(num_layers=2, hidden=32, dropout=0.5),
             sampling=SamplingConfig(
-                fanout=(25, 10), replacement=Replacement.WITH, batch_size=1000, last_batch=LastBatch.DROP
+                fanout=(25, 10),
+                replacement=Replacement.WITH,
+                batch_size=1000,
+                last_batch=LastMinibatch.DROP,
             ),
         ),
         "distdglv2": TrainConfig(
             model=ModelConfig(num_layers=3, hidden=256, dropout=0.5),
             sampling=SamplingConfig(
-                fanout=(15, 10, 5), replacement=Replacement.WITH, batch_size=1000, last_batch=LastBatch.DROP
+                fanout=(15, 10, 5),
+                replacement=Replacement.WITH,
+                batch_size=1000,
+                last_batch=LastMinibatch.DROP,
             ),
         ),
     }

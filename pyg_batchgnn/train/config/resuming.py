@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyg_batchgnn.train.config import json_values as config_json
-from pyg_batchgnn.train.config.fields import LayerSource, MatrixProduct, Schedule, TrainConfig
+from pyg_batchgnn.train.config.fields import LayerSource, MatrixProduct, ScheduleKind, TrainConfig
+from pyg_batchgnn.train.config.json_values import config_from_dict, flat_fields
 from pyg_batchgnn.train.errors import TrainError
 
 #: Length and resources, which leave the results of each epoch alone.
@@ -38,7 +38,7 @@ def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None
     Raises:
         TrainError: it begins with `reason` and names the field.
     """
-    old, new = config_json.flat(before), config_json.flat(after)
+    old, new = flat_fields(before), flat_fields(after)
     resumable = _resumable(before)
     for name, value in new.items():
         if value != old[name] and name not in resumable:
@@ -47,18 +47,18 @@ def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None
 
 def agreed(config: TrainConfig) -> dict[str, Any]:
     """The fields that every rank must have been given alike."""
-    return {name: value for name, value in config_json.flat(config).items() if name not in _OF_A_HOST}
+    return {name: value for name, value in flat_fields(config).items() if name not in _OF_A_HOST}
 
 
 def with_decided(wanted: TrainConfig, written: TrainConfig) -> TrainConfig:
     """`wanted`, what it leaves open as it was decided when the run that has `written` was started."""
-    asked, found = config_json.flat(wanted), config_json.flat(written)
+    asked, found = flat_fields(wanted), flat_fields(written)
     decided: dict[str, dict[str, Any]] = {}
     for name in _DECIDED:
         section, _, key = name.partition(".")
         if asked[name] in (None, "auto"):
             decided.setdefault(section, {})[key] = found[name]
-    return config_json.from_dict(decided, wanted)
+    return config_from_dict(decided, wanted)
 
 
 def any_threads(config: TrainConfig) -> bool:
@@ -69,7 +69,7 @@ def any_threads(config: TrainConfig) -> bool:
 
 def _resumable(config: TrainConfig) -> frozenset[str]:
     """Fields that may change. Who owns a node decides who trains it, but with the global schedule."""
-    any_owner = config.ranks.schedule is Schedule.GLOBAL
+    any_owner = config.ranks.schedule is ScheduleKind.GLOBAL
     return (
         _RESUMABLE
         | (frozenset({"run.threads"}) if any_threads(config) else frozenset())

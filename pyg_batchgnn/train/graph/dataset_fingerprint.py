@@ -15,7 +15,7 @@ _SAMPLES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Fingerprint:
+class DatasetFingerprint:
     """Counts of a data set and a checksum over up to a million evenly spaced elements of each array."""
 
     num_nodes: int
@@ -29,14 +29,14 @@ class Fingerprint:
         return asdict(self)
 
 
-def fingerprint(dataset: Dataset) -> Fingerprint:
+def fingerprint_dataset(dataset: Dataset) -> DatasetFingerprint:
     """The fingerprint of `dataset`; the same data in other dtypes of integers has the same one."""
     checksum = 0
     splits = (dataset.train_idx, dataset.val_idx, dataset.test_idx)
     for array in (dataset.edge_index[0], dataset.edge_index[1], dataset.x, dataset.y, *splits):
         if array is not None:
             checksum = zlib.crc32(_evenly_spaced(array).numpy().tobytes(), checksum)
-    return Fingerprint(
+    return DatasetFingerprint(
         dataset.num_nodes, dataset.num_edges, dataset.num_features, dataset.num_classes, checksum
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
-from pyg_batchgnn.train.config import LastBatch, TrainConfig
-from pyg_batchgnn.train.graph.run_graph import Batches, RunGraph
+from pyg_batchgnn.train.config import LastMinibatch, TrainConfig
+from pyg_batchgnn.train.graph.run_graph import MinibatchSettings, RunGraph
 
 
 def training_loader(
@@ -19,12 +19,12 @@ def training_loader(
     """
     size, last = config.sampling.batch_size, config.sampling.last_batch
     notes = []
-    if last is LastBatch.DROP and len(nodes) < size * ranks:
-        last = LastBatch.KEEP
+    if last is LastMinibatch.DROP and len(nodes) < size * ranks:
+        last = LastMinibatch.KEEP
         on = "" if ranks == 1 else f" on {ranks} ranks"
         kept = "the one smaller minibatch is kept" if ranks == 1 else "smaller minibatches are kept"
         notes.append(f"only {len(nodes)} training nodes for minibatches of {size}{on}: {kept}")
-    return graph.loader(nodes, Batches.of_training(config, last)), notes
+    return graph.loader(nodes, MinibatchSettings.of_training(config, last)), notes
 
 
 def evaluation_loader(config: TrainConfig, graph: RunGraph, nodes: Tensor) -> MacrobatchNeighborLoader:
@@ -33,4 +33,4 @@ def evaluation_loader(config: TrainConfig, graph: RunGraph, nodes: Tensor) -> Ma
     Raises:
         TrainError: the loader refuses an option.
     """
-    return graph.loader(nodes, Batches.of_evaluation(config))
+    return graph.loader(nodes, MinibatchSettings.of_evaluation(config))

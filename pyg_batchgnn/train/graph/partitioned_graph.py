@@ -26,14 +26,14 @@ from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topol
 from pyg_batchgnn.train.config import POLICIES, LayerSource, ModelKind, Precision, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph.aggregation import aggregation_cache, kept
-from pyg_batchgnn.train.graph.dataset_fingerprint import fingerprint
-from pyg_batchgnn.train.graph.run_graph import Batches, loader_arguments
-from pyg_batchgnn.train.model import Network
+from pyg_batchgnn.train.graph.dataset_fingerprint import fingerprint_dataset
+from pyg_batchgnn.train.graph.run_graph import MinibatchSettings, loader_arguments
+from pyg_batchgnn.train.model import GraphNetwork
 from pyg_batchgnn.train.ranks import Ranks
 
 
 @dataclass(frozen=True)
-class PartedGraph:
+class PartitionedGraph:
     """What a rank holds of the graph: its part, which the loaders of all ranks read.
 
     Attributes:
@@ -51,7 +51,7 @@ class PartedGraph:
     notes: list[str]
 
     @classmethod
-    def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartedGraph:
+    def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartitionedGraph:
         """Partitions `dataset`, or reads its saved partition; collective.
 
         Raises:
@@ -72,7 +72,7 @@ class PartedGraph:
         cache, more = aggregation_cache(config, (features, topology), exists)
         return cls(config, features, topology, cache, [*notes, *more])
 
-    def loader(self, nodes: Tensor, batches: Batches) -> MacrobatchNeighborLoader:
+    def loader(self, nodes: Tensor, batches: MinibatchSettings) -> MacrobatchNeighborLoader:
         """See `RunGraph`; collective."""
         sampling, run = self.config.sampling, self.config.run
         try:
@@ -89,15 +89,15 @@ class PartedGraph:
         except (ValueError, NotImplementedError) as error:
             raise TrainError(str(error)) from error
 
-    def _attributes(self, batches: Batches) -> list[str] | None:
+    def _attributes(self, batches: MinibatchSettings) -> list[str] | None:
         """What travels; None where PyG's layers get everything. Aggregates of GCN hold its own rows."""
         model = self.config.model
         if model.layers is LayerSource.PYG:
             return None
         return ["y"] if batches.cached and model.kind is ModelKind.GCN else ["x", "y"]
 
-    def labels(self, network: Network, batch: Any) -> Tensor:
-        """See `Labels`; they come with the features."""
+    def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
+        """See `LabelSource`; they come with the features."""
         return network.fetched(batch, "y")
 
 
@@ -126,7 +126,7 @@ def _part(dataset: Dataset, config: TrainConfig, comm: Communicator) -> Part:
             f"{dataset.name} has {dataset.num_nodes} and {dataset.num_edges}; partition that"
         )
     made_of = read_partition_meta(Path(source).expanduser()).origin.get("fingerprint")
-    if made_of not in (None, fingerprint(dataset).to_dict()):  # None: saved by a script
+    if made_of not in (None, fingerprint_dataset(dataset).to_dict()):  # None: saved by a script
         raise TrainError(
             f"{source}: is of a graph of as many nodes and edges as {dataset.name}, but with other edges, "
             f"features, labels or splits; partition {dataset.name} anew"

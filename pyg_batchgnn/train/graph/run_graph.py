@@ -10,12 +10,12 @@ from torch import Tensor
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
-from pyg_batchgnn.train.config import CacheKind, LastBatch, LayerSource, Schedule, TrainConfig
-from pyg_batchgnn.train.model import Network
+from pyg_batchgnn.train.config import CacheKind, LastMinibatch, LayerSource, ScheduleKind, TrainConfig
+from pyg_batchgnn.train.model import GraphNetwork
 
 
 @dataclass(frozen=True)
-class Batches:
+class MinibatchSettings:
     """Which minibatches a loader makes.
 
     Attributes:
@@ -31,13 +31,13 @@ class Batches:
     fanout: tuple[int, ...]
     size: int
     shuffle: bool
-    last: LastBatch
-    schedule: Schedule
+    last: LastMinibatch
+    schedule: ScheduleKind
     cached: bool
     feature_cache: int | None = None
 
     @classmethod
-    def of_training(cls, config: TrainConfig, last: LastBatch) -> Batches:
+    def of_training(cls, config: TrainConfig, last: LastMinibatch) -> MinibatchSettings:
         """Shuffled ones."""
         sampling, ranks = config.sampling, config.ranks
         return cls(
@@ -51,16 +51,16 @@ class Batches:
         )
 
     @classmethod
-    def of_evaluation(cls, config: TrainConfig) -> Batches:
+    def of_evaluation(cls, config: TrainConfig) -> MinibatchSettings:
         """The same in every evaluation and on any number of ranks, with every node in one of them."""
         fanout, size, cached = config.test_fanout, config.test_batch_size, config.evaluates_with_cache
-        return cls(fanout, size, False, LastBatch.KEEP, Schedule.GLOBAL, cached)
+        return cls(fanout, size, False, LastMinibatch.KEEP, ScheduleKind.GLOBAL, cached)
 
 
-class Labels(Protocol):
+class LabelSource(Protocol):
     """Where the labels of a minibatch come from."""
 
-    def __call__(self, network: Network, batch: Any) -> Tensor:
+    def __call__(self, network: GraphNetwork, batch: Any) -> Tensor:
         """[S] int64, of the minibatch's seeds."""
 
 
@@ -74,19 +74,19 @@ class RunGraph(Protocol):
     @property
     def notes(self) -> list[str]: ...
 
-    def loader(self, nodes: Tensor, batches: Batches) -> MacrobatchNeighborLoader:
+    def loader(self, nodes: Tensor, batches: MinibatchSettings) -> MacrobatchNeighborLoader:
         """Minibatches of `nodes`, [n] original ids.
 
         Raises:
             TrainError: the loader refuses an option.
         """
 
-    def labels(self, network: Network, batch: Any) -> Tensor:
-        """See `Labels`."""
+    def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
+        """See `LabelSource`."""
 
 
 def loader_arguments(
-    config: TrainConfig, nodes: Tensor, batches: Batches, cache: AggregationCache | None
+    config: TrainConfig, nodes: Tensor, batches: MinibatchSettings, cache: AggregationCache | None
 ) -> dict[str, Any]:
     """What every run's `MacrobatchNeighborLoader` is given."""
     sampling = config.sampling
@@ -95,7 +95,7 @@ def loader_arguments(
         "input_nodes": nodes.to(torch.int64),
         "batch_size": batches.size,
         "shuffle": batches.shuffle,
-        "drop_last": batches.last is LastBatch.DROP,
+        "drop_last": batches.last is LastMinibatch.DROP,
         "macrobatch_size": sampling.macrobatch_size,
         "fetch_size": sampling.fetch_size,
         "memory_budget": sampling.memory_budget,

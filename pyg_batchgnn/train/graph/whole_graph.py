@@ -18,8 +18,8 @@ from pyg_batchgnn.train.config import LayerSource, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph.aggregation import aggregation_cache, kept
 from pyg_batchgnn.train.graph.features import feature_table
-from pyg_batchgnn.train.graph.run_graph import Batches, loader_arguments
-from pyg_batchgnn.train.model import Network
+from pyg_batchgnn.train.graph.run_graph import MinibatchSettings, loader_arguments
+from pyg_batchgnn.train.model import GraphNetwork
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class WholeGraph:
         cache, notes = aggregation_cache(config, (topology, data.x), kept(config))
         return cls(config, data, topology, dataset.y, cache, notes)
 
-    def loader(self, nodes: Tensor, batches: Batches) -> MacrobatchNeighborLoader:
+    def loader(self, nodes: Tensor, batches: MinibatchSettings) -> MacrobatchNeighborLoader:
         """See `RunGraph`. One rank has all minibatches whatever the schedule."""
         replace, run = self.config.sampling.replacement is Replacement.WITH, self.config.run
         try:
@@ -70,6 +70,6 @@ class WholeGraph:
         except (ValueError, NotImplementedError) as error:
             raise TrainError(str(error)) from error
 
-    def labels(self, network: Network, batch: Any) -> Tensor:
-        """See `Labels`."""
+    def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
+        """See `LabelSource`."""
         return self.label[network.seeds(batch)]

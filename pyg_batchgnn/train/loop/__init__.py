@@ -1,18 +1,18 @@
 """The training loop: steps, evaluation, epochs and requests to stop."""
 
 from pyg_batchgnn.train.loop.evaluate import accuracy, count_correct, infer
-from pyg_batchgnn.train.loop.job import Job, build_job
-from pyg_batchgnn.train.loop.observer import Outcome, RunResult
+from pyg_batchgnn.train.loop.job import TrainingJob, build_job
+from pyg_batchgnn.train.loop.observer import RunOutcome, RunResult
 from pyg_batchgnn.train.loop.step import train_step
 from pyg_batchgnn.train.loop.stop import StopRequest
 from pyg_batchgnn.train.loop.trainer import Trainer
 
 __all__ = [
-    "Job",
-    "Outcome",
+    "RunOutcome",
     "RunResult",
     "StopRequest",
     "Trainer",
+    "TrainingJob",
     "accuracy",
     "build_job",
     "count_correct",

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
-from pyg_batchgnn.train.graph import Labels
-from pyg_batchgnn.train.model import Network, Output
+from pyg_batchgnn.train.graph import LabelSource
+from pyg_batchgnn.train.model import GraphNetwork, NetworkOutput
 from pyg_batchgnn.train.ranks import Ranks
 
 # Samples depend on the epoch, so every evaluation is of the same one: equal weights give equal accuracy.
 _EPOCH = 0
 
 
-def infer(network: Network, loader: MacrobatchNeighborLoader) -> Iterator[tuple[Any, Output]]:
+def infer(network: GraphNetwork, loader: MacrobatchNeighborLoader) -> Iterator[tuple[Any, NetworkOutput]]:
     """Each minibatch and the output for its seeds; the model is in evaluation mode meanwhile."""
     was_training = network.model.training
     network.model.eval()
@@ -37,9 +37,9 @@ def count_correct(logits: Tensor, labels: Tensor) -> int:
 
 
 def accuracy(
-    network: Network,
+    network: GraphNetwork,
     loader: MacrobatchNeighborLoader,
-    labels: Labels,
+    labels: LabelSource,
     ranks: Ranks,
     stop: Callable[[], bool] = lambda: False,
 ) -> float | None:

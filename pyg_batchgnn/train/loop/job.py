@@ -12,19 +12,19 @@ from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import (
-    Labels,
-    PartedGraph,
+    LabelSource,
+    PartitionedGraph,
     RunGraph,
     WholeGraph,
     evaluation_loader,
     training_loader,
 )
-from pyg_batchgnn.train.model import Network, Replica, RunningStatistics, build_network
+from pyg_batchgnn.train.model import BatchNormStatistics, GraphNetwork, Replica, build_network
 from pyg_batchgnn.train.ranks import Ranks
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """What the trainer works with.
 
     Attributes:
@@ -35,10 +35,10 @@ class Job:
     """
 
     config: TrainConfig
-    network: Network
+    network: GraphNetwork
     replica: Replica
-    running: RunningStatistics
-    labels: Labels
+    running: BatchNormStatistics
+    labels: LabelSource
     optimiser: Adam
     train_loader: MacrobatchNeighborLoader
     val_loader: MacrobatchNeighborLoader
@@ -46,8 +46,8 @@ class Job:
     notes: list[str]
 
 
-def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Job:
-    """Network with initial weights of the run's seed, optimiser and loaders; collective.
+def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJob:
+    """GraphNetwork with initial weights of the run's seed, optimiser and loaders; collective.
 
     Raises:
         TrainError: the data set lacks features or training nodes, or the loader refuses an option.
@@ -55,17 +55,17 @@ def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Job:
     if len(dataset.train_idx) == 0:
         raise TrainError(f"{dataset.name} has no training nodes")
     graph: RunGraph
-    graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartedGraph.of(dataset, config, ranks)
+    graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartitionedGraph.of(dataset, config, ranks)
     torch.manual_seed(config.run.seed)
     network = build_network(config, dataset.num_features, dataset.num_classes)
     settings = config.optimiser
     parameters = network.model.parameters()
     train_loader, notes = training_loader(config, graph, dataset.train_idx, ranks.size)
-    return Job(
+    return TrainingJob(
         config=config,
         network=network,
         replica=Replica(network, ranks),
-        running=RunningStatistics(network.model, ranks),
+        running=BatchNormStatistics(network.model, ranks),
         labels=graph.labels,
         optimiser=Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay),
         train_loader=train_loader,

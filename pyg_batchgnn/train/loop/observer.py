@@ -9,7 +9,7 @@ from typing import Protocol
 from pyg_batchgnn.train.run_folder import EpochRecord
 
 
-class Observer(Protocol):
+class RunObserver(Protocol):
     """Is told what happens; the trainer itself prints nothing."""
 
     def epoch_begins(self, epoch: int, step: int, steps: int) -> None:
@@ -22,7 +22,7 @@ class Observer(Protocol):
         """An epoch is trained and evaluated."""
 
 
-class Outcome(Enum):
+class RunOutcome(Enum):
     """How `Trainer.fit` ended."""
 
     FINISHED = "finished"

@@ -7,11 +7,11 @@ from typing import Any
 import torch.nn.functional as F
 
 from pyg_batchgnn.train.loop.evaluate import count_correct
-from pyg_batchgnn.train.loop.job import Job
-from pyg_batchgnn.train.measure import Phase, PhaseClock, Progress, StepFigures
+from pyg_batchgnn.train.loop.job import TrainingJob
+from pyg_batchgnn.train.measure import Phase, PhaseClock, RunProgress, StepFigures
 
 
-def train_step(job: Job, batch: Any, clock: PhaseClock, progress: Progress) -> StepFigures:
+def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunProgress) -> StepFigures:
     """Forward, backward and update on this rank's minibatch; collective.
 
     What the backward pass waits for other ranks is put down as an exchange.

@@ -10,17 +10,24 @@ from typing import Any
 from torch import Tensor
 
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.graph import Fingerprint
+from pyg_batchgnn.train.graph import DatasetFingerprint
 from pyg_batchgnn.train.loop.evaluate import accuracy
-from pyg_batchgnn.train.loop.job import Job
-from pyg_batchgnn.train.loop.observer import Observer, Outcome, RunResult
+from pyg_batchgnn.train.loop.job import TrainingJob
+from pyg_batchgnn.train.loop.observer import RunObserver, RunOutcome, RunResult
 from pyg_batchgnn.train.loop.step import train_step
 from pyg_batchgnn.train.loop.stop import AgreedStop, StopRequest
-from pyg_batchgnn.train.measure import LoaderClock, Phase, PhaseClock, Progress, StepFigures, spread_of
+from pyg_batchgnn.train.measure import (
+    LoaderClock,
+    Phase,
+    PhaseClock,
+    RunProgress,
+    StepFigures,
+    spread_over_ranks,
+)
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import (
     Checkpoint,
-    RankState,
+    RankCheckpoint,
     RunFolder,
     append_record,
     epoch_record,
@@ -42,12 +49,12 @@ class Trainer:
 
     def __init__(
         self,
-        job: Job,
+        job: TrainingJob,
         ranks: Ranks,
         folder: RunFolder,
-        dataset: Fingerprint,
+        dataset: DatasetFingerprint,
         stop: StopRequest,
-        observer: Observer,
+        observer: RunObserver,
     ) -> None:
         self._job = job
         self._ranks = ranks
@@ -59,7 +66,7 @@ class Trainer:
         self._loader_clock = LoaderClock(job.train_loader, ahead=job.config.sampling.prefetch > 0)
         self._loader_state: dict[str, Any] | None = None
         self._last_checkpoint = time.perf_counter()
-        self.progress = Progress()
+        self.progress = RunProgress()
         self.best: dict[str, Tensor] = {}
 
     def resume(self, checkpoint: Checkpoint) -> None:
@@ -81,7 +88,7 @@ class Trainer:
         if self._ranks.is_first:
             keep_epochs(self._folder.metrics, self.progress.epoch)
 
-    def fit(self) -> Outcome:
+    def fit(self) -> RunOutcome:
         """Train until the configured number of epochs; when asked to stop, save a checkpoint and return."""
         while self.progress.epoch < self._job.config.run.epochs:
             begin, before = time.perf_counter(), self.progress.epoch_seconds
@@ -90,15 +97,15 @@ class Trainer:
                 self._observer.step_done(loss)
                 if self._stop.seen:
                     self.save()
-                    return Outcome.INTERRUPTED
+                    return RunOutcome.INTERRUPTED
             self._job.running.average()
             val_accuracy = self._validate()
             if self._stop.seen:  # training of the epoch is kept; resuming evaluates again
                 self.save()
-                return Outcome.INTERRUPTED
+                return RunOutcome.INTERRUPTED
             self.progress.epoch_seconds = before + time.perf_counter() - begin
             self._finish_epoch(val_accuracy)
-        return Outcome.FINISHED
+        return RunOutcome.FINISHED
 
     def test(self) -> RunResult | None:
         """Test the weights of the best epoch; None when asked to stop meanwhile."""
@@ -112,7 +119,7 @@ class Trainer:
         if self._stop.seen:
             return None
         val_accuracy = progress.best_accuracy if progress.best_accuracy >= 0 else None
-        spread = spread_of(clock, self._ranks)
+        spread = spread_over_ranks(clock, self._ranks)
         return RunResult(
             progress.best_epoch,
             val_accuracy,
@@ -185,7 +192,7 @@ class Trainer:
             progress.best_epoch = progress.epoch + 1
             progress.best_accuracy = -1.0 if val_accuracy is None else val_accuracy
             self.best = _copy(self._job.network.model.state_dict())
-        record = epoch_record(progress, val_accuracy, spread_of(self._clock, self._ranks))
+        record = epoch_record(progress, val_accuracy, spread_over_ranks(self._clock, self._ranks))
         progress.next_epoch()
         self._earlier.merge(self._clock)
         self._clock = PhaseClock()
@@ -206,7 +213,7 @@ class Trainer:
             model=_copy({**job.network.model.state_dict(), **job.running.averaged(running)}),
             best=self.best,
             optimiser=job.optimiser.state_dict(),
-            ranks=[RankState(loader, row, clock, earlier) for (loader, clock, earlier), row in states],
+            ranks=[RankCheckpoint(loader, row, clock, earlier) for (loader, clock, earlier), row in states],
         )
 
 

@@ -9,7 +9,7 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 @dataclass(frozen=True)
-class Spread:
+class PhaseSpread:
     """Of each phase by its name.
 
     Attributes:
@@ -23,13 +23,13 @@ class Spread:
     ranges: dict[str, list[float]]
 
 
-def spread_of(clock: PhaseClock, ranks: Ranks) -> Spread:
+def spread_over_ranks(clock: PhaseClock, ranks: Ranks) -> PhaseSpread:
     """The spread of every rank's clock; collective."""
     seconds = clock.to_dict()
     table = ranks.table(list(seconds.values()))
     mean = dict(zip(seconds, table.mean(dim=0).tolist(), strict=True))
     if ranks.is_alone:
-        return Spread(mean, 1, {})
+        return PhaseSpread(mean, 1, {})
     least, most = table.amin(dim=0).tolist(), table.amax(dim=0).tolist()
     ranges = {name: list(ends) for name, *ends in zip(seconds, least, most, strict=True)}
-    return Spread(mean, ranks.size, ranges)
+    return PhaseSpread(mean, ranks.size, ranges)

@@ -26,7 +26,7 @@ class Phase(str, Enum):
     CHECKPOINT = "checkpoint"
 
 
-LABELS: Mapping[Phase, str] = {
+PHASE_LABELS: Mapping[Phase, str] = {
     Phase.SAMPLE: "sampling",
     Phase.FETCH: "fetching features",
     Phase.EXPORT: "exporting minibatches",

@@ -21,7 +21,7 @@ class StepFigures(NamedTuple):
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """How far a run is.
 
     Attributes:

@@ -13,7 +13,7 @@ from pyg_batchgnn.train.ranks import Ranks
 _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 
 
-class RunningStatistics:
+class BatchNormStatistics:
     """Those of a model on this rank, and how many rows they have seen since they were last averaged.
 
     With one rank there is nothing to do, and no row is counted.

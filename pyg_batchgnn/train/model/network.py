@@ -18,7 +18,7 @@ from pyg_batchgnn.train.model import pyg_layers as pyg
 from pyg_batchgnn.train.model.temporary_modules import removed_templates
 
 
-class Output(Protocol):
+class NetworkOutput(Protocol):
     """What a model gives for the seeds of a minibatch."""
 
     @property
@@ -30,7 +30,7 @@ class Output(Protocol):
         """[S, hidden] input of the last layer."""
 
 
-class Network(ABC):
+class GraphNetwork(ABC):
     """A model and how to apply it to a minibatch of its loader.
 
     Attributes:
@@ -44,7 +44,7 @@ class Network(ABC):
         self.model = model
 
     @abstractmethod
-    def outputs(self, batch: Any) -> Output:
+    def outputs(self, batch: Any) -> NetworkOutput:
         """Forward pass."""
 
     @abstractmethod
@@ -63,13 +63,13 @@ class Network(ABC):
         """What must happen before a training step so that its dropout depends on these alone."""
 
 
-class PygNetwork(Network):
+class PygNetwork(GraphNetwork):
     """PyG's convolutions on prefixes of a PyG batch."""
 
     export = "pyg"
-    model: pyg.PrefixModel
+    model: pyg.PygModel
 
-    def outputs(self, batch: Any) -> Output:
+    def outputs(self, batch: Any) -> NetworkOutput:
         return self.model.outputs(batch.x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
 
     def seeds(self, batch: Any) -> Tensor:
@@ -89,7 +89,7 @@ class PygNetwork(Network):
         torch.manual_seed(int.from_bytes(digest, "little"))
 
 
-class NativeNetwork(Network):
+class NativeNetwork(GraphNetwork):
     """Native layers on a `Minibatch`, whose seed, epoch and seed nodes key dropout.
 
     Args:
@@ -104,7 +104,7 @@ class NativeNetwork(Network):
         super().__init__(model)
         self.precision = precision
 
-    def outputs(self, batch: Any) -> Output:
+    def outputs(self, batch: Any) -> NetworkOutput:
         half = self.precision is Precision.BFLOAT16
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
             return self.model.outputs(batch)
@@ -121,7 +121,7 @@ class NativeNetwork(Network):
         return rows
 
 
-def build_network(config: TrainConfig, features: int, classes: int) -> Network:
+def build_network(config: TrainConfig, features: int, classes: int) -> GraphNetwork:
     """A network with fresh weights from torch's default generator; the same ones with either layers."""
     with removed_templates():
         if config.model.layers is LayerSource.PYG:
@@ -129,19 +129,19 @@ def build_network(config: TrainConfig, features: int, classes: int) -> Network:
         return NativeNetwork(_native_model(config.model, features, classes), config.run.precision)
 
 
-def _pyg_model(config: ModelConfig, features: int, classes: int) -> pyg.PrefixModel:
+def _pyg_model(config: ModelConfig, features: int, classes: int) -> pyg.PygModel:
     shape = (features, config.hidden, classes, config.num_layers)
     if config.kind is ModelKind.SAGE:
-        return pyg.SAGE(*shape, dropout=config.dropout)
+        return pyg.PygSAGE(*shape, dropout=config.dropout)
     if config.kind is ModelKind.GCN:
-        return pyg.GCN(*shape, dropout=config.dropout)
+        return pyg.PygGCN(*shape, dropout=config.dropout)
     if config.kind is ModelKind.GIN:
-        return pyg.GIN(*shape)
-    return pyg.GAT(*shape, dropout=config.dropout, heads=config.heads)
+        return pyg.PygGIN(*shape)
+    return pyg.PygGAT(*shape, dropout=config.dropout, heads=config.heads)
 
 
 def _native_model(config: ModelConfig, features: int, classes: int) -> native.NativeModel:
-    """GIN's last layer gives plain logits, as with PyG's layers (see `pyg.GIN`)."""
+    """GIN's last layer gives plain logits, as with PyG's layers (see `pyg.PygGIN`)."""
     shape = (features, config.hidden, classes, config.num_layers)
     if config.kind is ModelKind.SAGE:
         return native.SAGE(*shape, dropout=config.dropout)

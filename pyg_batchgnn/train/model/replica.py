@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pyg_batchgnn.comm import Header, MessageKind, gradient_hook
-from pyg_batchgnn.train.model.network import Network
+from pyg_batchgnn.train.model.network import GraphNetwork
 from pyg_batchgnn.train.ranks import Ranks
 
 
@@ -24,7 +24,7 @@ class Replica:
         ranks: of the run.
     """
 
-    def __init__(self, network: Network, ranks: Ranks) -> None:
+    def __init__(self, network: GraphNetwork, ranks: Ranks) -> None:
         self._network = network
         self._seeds = 0
         self._header = Header(MessageKind.GRADIENTS)
@@ -58,7 +58,7 @@ class Replica:
 class _Logits(nn.Module):
     """Logits alone, as DistributedDataParallel calls what it wraps."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: GraphNetwork) -> None:
         super().__init__()
         self.model = network.model
         self._network = network

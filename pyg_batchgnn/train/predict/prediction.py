@@ -16,7 +16,7 @@ from torch import Tensor
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config import TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.graph import WholeGraph, evaluation_loader, fingerprint
+from pyg_batchgnn.train.graph import WholeGraph, evaluation_loader, fingerprint_dataset
 from pyg_batchgnn.train.loop import count_correct, infer
 from pyg_batchgnn.train.malloc import configure_malloc
 from pyg_batchgnn.train.model import apply_product, build_network
@@ -77,7 +77,7 @@ def predict_nodes(request: PredictRequest) -> PredictSummary:
     torch.set_num_threads(run.threads or 1)
     apply_product(config)
     dataset = open_dataset(request.dataset or run.dataset)
-    checkpoint.check_dataset(folder.checkpoint, fingerprint(dataset))
+    checkpoint.check_dataset(folder.checkpoint, fingerprint_dataset(dataset))
     ids = _node_ids(request.nodes, dataset)
     network = build_network(config, dataset.num_features, dataset.num_classes)
     checkpoint.restore_model(folder.checkpoint, network.model, checkpoint.best)

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from pyg_batchgnn.train.measure import LABELS, Phase
+from pyg_batchgnn.train.measure import PHASE_LABELS, Phase
 from pyg_batchgnn.train.run_folder import EpochRecord, replacing
 
 
@@ -47,7 +47,7 @@ def plot_phases(phases: Mapping[str, float], title: str, path: Path) -> None:
     total = sum(seconds) or 1.0
     figure = _figure(8, 1.4 + 0.42 * max(3, len(shown)))
     axes = figure.subplots()
-    bars = axes.barh([LABELS[phase] for phase in shown], seconds, color="tab:blue")
+    bars = axes.barh([PHASE_LABELS[phase] for phase in shown], seconds, color="tab:blue")
     axes.bar_label(bars, [f"{value:.2f} s ({value / total:.0%})" for value in seconds], padding=4, fontsize=9)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.25 * max(seconds, default=1.0))

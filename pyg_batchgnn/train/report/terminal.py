@@ -14,13 +14,13 @@ from pyg_batchgnn.comm import describe_backend
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config import CacheKind, RanksConfig, TrainConfig
 from pyg_batchgnn.train.loop import RunResult
-from pyg_batchgnn.train.measure import LABELS, Phase
+from pyg_batchgnn.train.measure import PHASE_LABELS, Phase
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder
 
 
 class TerminalReport:
-    """An `Observer` that prints; the bar shows only on a terminal and leaves nothing behind."""
+    """An `RunObserver` that prints; the bar shows only on a terminal and leaves nothing behind."""
 
     def __init__(self, console: Console, epochs: int) -> None:
         self._console = console
@@ -124,7 +124,9 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
             continue
         seconds = result.phases.get(phase.value, 0.0)
         ends = " - ".join(f"{end:.2f}" for end in result.phase_ranges.get(phase.value, []))
-        table.add_row(LABELS[phase], f"{seconds:.2f} s", f"{seconds / total:.1%}" if total else "", ends)
+        table.add_row(
+            PHASE_LABELS[phase], f"{seconds:.2f} s", f"{seconds / total:.1%}" if total else "", ends
+        )
     table.add_section()
     table.add_row("all phases", f"{total:.2f} s")
     table.add_row("wall time of the epochs", f"{result.seconds:.2f} s")

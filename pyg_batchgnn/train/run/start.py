@@ -10,10 +10,19 @@ from rich.console import Console
 
 from pyg_batchgnn.data import Dataset, default_dataset, load_dataset
 from pyg_batchgnn.nn.matmul import ProductChoice
-from pyg_batchgnn.train.config import TrainConfig, agreed, any_threads, refuse_changes, with_decided
-from pyg_batchgnn.train.config import json_values as config_json
-from pyg_batchgnn.train.graph import Fingerprint, check_partition, fingerprint
-from pyg_batchgnn.train.loop import Job, Outcome, RunResult, StopRequest, Trainer, build_job
+from pyg_batchgnn.train.config import (
+    TrainConfig,
+    agreed,
+    any_threads,
+    assign,
+    config_from_dict,
+    config_to_dict,
+    read_config,
+    refuse_changes,
+    with_decided,
+)
+from pyg_batchgnn.train.graph import DatasetFingerprint, check_partition, fingerprint_dataset
+from pyg_batchgnn.train.loop import RunOutcome, RunResult, StopRequest, Trainer, TrainingJob, build_job
 from pyg_batchgnn.train.malloc import configure_malloc
 from pyg_batchgnn.train.model import apply_product, product_line, settle_product
 from pyg_batchgnn.train.ranks import Ranks
@@ -21,7 +30,7 @@ from pyg_batchgnn.train.report import TerminalReport, final_table, opening, plot
 from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder, read_records, write_json
 
 
-def start_run(config: TrainConfig, path: Path | None, console: Console) -> Outcome:
+def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
     """Train from the beginning in a new run folder.
 
     Raises:
@@ -32,19 +41,19 @@ def start_run(config: TrainConfig, path: Path | None, console: Console) -> Outco
         return _start(ranks, config, path, _of_first(ranks, console))
 
 
-def resume_run(path: Path, changes: list[str], console: Console) -> Outcome:
-    """Go on with a run from its checkpoint; `changes` as for `config_json.assign`. How the ranks meet is
+def resume_run(path: Path, changes: list[str], console: Console) -> RunOutcome:
+    """Go on with a run from its checkpoint; `changes` as for `assign`. How the ranks meet is
     taken from the changes alone, as only the first one need have the run folder.
 
     Raises:
         TrainError, DatasetError, CommError: as `start_run` does.
     """
     meeting = [change for change in changes if change.startswith("ranks.")]
-    with Ranks.join(config_json.assign(TrainConfig(), meeting).ranks) as ranks:
+    with Ranks.join(assign(TrainConfig(), meeting).ranks) as ranks:
         return _resume(ranks, path, changes, _of_first(ranks, console))
 
 
-def start_or_resume_run(config: TrainConfig, path: Path, console: Console) -> Outcome:
+def start_or_resume_run(config: TrainConfig, path: Path, console: Console) -> RunOutcome:
     """Go on with the run at `path` where it has a checkpoint, with the configuration that it was started
     with; start it where it has none.
 
@@ -59,13 +68,13 @@ def start_or_resume_run(config: TrainConfig, path: Path, console: Console) -> Ou
         return _start(ranks, config, path, console)
 
 
-def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Console) -> Outcome:
+def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
     ranks.agree({"command": "start a run", **agreed(config)})
     check_partition(config.ranks.partition)
     configure_malloc(config.run.malloc)
     dataset, identity = _open_together(ranks, config)
     own_threads = config.run.threads
-    config = config_json.from_dict(ranks.of_first(lambda: _settled(config, dataset, ranks)))
+    config = config_from_dict(ranks.of_first(lambda: _settled(config, dataset, ranks)))
     torch.set_num_threads(config.run.threads or 1)
     config, choice = settle_product(config, dataset, ranks)
     config = _with_own_threads(config, own_threads, ranks)
@@ -78,16 +87,13 @@ def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Consol
     return _conclude(outcome, result, folder, dataset, console, ranks)
 
 
-def _resume(ranks: Ranks, path: Path, wanted: list[str] | TrainConfig, console: Console) -> Outcome:
+def _resume(ranks: Ranks, path: Path, wanted: list[str] | TrainConfig, console: Console) -> RunOutcome:
     """`wanted`: changes, or the whole configuration that the run must have been started with."""
     folder = RunFolder(path)
-    written = config_json.from_dict(ranks.of_first(lambda: _written(path)))
+    written = config_from_dict(ranks.of_first(lambda: _written(path)))
     data = ranks.bytes_of_first(folder.checkpoint.read_bytes() if ranks.is_first else b"")
     checkpoint = Checkpoint.parse(folder.checkpoint, data)
-    if isinstance(wanted, TrainConfig):
-        config = with_decided(wanted, written)
-    else:
-        config = config_json.assign(written, wanted)
+    config = with_decided(wanted, written) if isinstance(wanted, TrainConfig) else assign(written, wanted)
     refuse_changes(written, config, "a run cannot be resumed with another")
     ranks.agree({"command": f"resume {path}", **agreed(config)})
     configure_malloc(config.run.malloc)
@@ -99,7 +105,7 @@ def _resume(ranks: Ranks, path: Path, wanted: list[str] | TrainConfig, console: 
     with StopRequest() as stop, TerminalReport(console, config.run.epochs) as report:
         trainer = Trainer(job, ranks, folder, identity, stop, report)
         trainer.resume(checkpoint)
-        ranks.of_first(lambda: write_json(folder.config, config_json.to_dict(config)))
+        ranks.of_first(lambda: write_json(folder.config, config_to_dict(config)))
         progress = checkpoint.progress
         step = f", minibatch {progress.step}" if progress.step else ""
         console.print(f"resumed after {progress.epoch} epochs{step}", highlight=False)
@@ -117,10 +123,10 @@ def _of_first(ranks: Ranks, console: Console) -> Console:
     return console if ranks.is_first else Console(quiet=True, force_terminal=False)
 
 
-def _open_together(ranks: Ranks, config: TrainConfig) -> tuple[Dataset, Fingerprint]:
+def _open_together(ranks: Ranks, config: TrainConfig) -> tuple[Dataset, DatasetFingerprint]:
     """Each rank's data set, which must be the same, wherever it lies."""
     dataset = open_dataset(config.run.dataset)
-    identity = fingerprint(dataset)
+    identity = fingerprint_dataset(dataset)
     ranks.agree({f"data set, {name}": value for name, value in identity.to_dict().items()})
     return dataset, identity
 
@@ -129,10 +135,10 @@ def _written(path: Path) -> dict[str, dict[str, object]]:
     """The configuration of a run that can be resumed, as JSON values."""
     folder = RunFolder.open(path)
     folder.remove_leftovers()
-    written = config_json.read(folder.config)
+    written = read_config(folder.config)
     checkpoint = Checkpoint.load(folder.checkpoint)
     refuse_changes(checkpoint.config, written, f"{folder.config} was changed since the checkpoint:")
-    return config_json.to_dict(written)
+    return config_to_dict(written)
 
 
 def _settled(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> dict[str, dict[str, object]]:
@@ -141,7 +147,7 @@ def _settled(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> dict[str, d
     if Path(name).is_dir():
         name = str(Path(name).resolve())
     threads = config.run.threads or ranks.threads()
-    return config_json.to_dict(replace(config, run=replace(config.run, dataset=name, threads=threads)))
+    return config_to_dict(replace(config, run=replace(config.run, dataset=name, threads=threads)))
 
 
 def _with_own_threads(config: TrainConfig, own: int | None, ranks: Ranks) -> TrainConfig:
@@ -163,25 +169,25 @@ def _new_folder(config: TrainConfig, dataset: Dataset, path: Path | None) -> str
     source = Path(config.run.dataset or "")
     name = source.name if source.is_dir() and source.name else dataset.name.partition(":")[0]
     folder = RunFolder.create(path, f"{name}-{config.model.kind.value}")
-    write_json(folder.config, config_json.to_dict(config))
+    write_json(folder.config, config_to_dict(config))
     return str(folder.path)
 
 
-def _train(trainer: Trainer) -> tuple[Outcome, RunResult | None]:
-    if trainer.fit() is Outcome.INTERRUPTED:
-        return Outcome.INTERRUPTED, None
+def _train(trainer: Trainer) -> tuple[RunOutcome, RunResult | None]:
+    if trainer.fit() is RunOutcome.INTERRUPTED:
+        return RunOutcome.INTERRUPTED, None
     result = trainer.test()
-    return (Outcome.INTERRUPTED if result is None else Outcome.FINISHED), result
+    return (RunOutcome.INTERRUPTED if result is None else RunOutcome.FINISHED), result
 
 
 def _conclude(
-    outcome: Outcome,
+    outcome: RunOutcome,
     result: RunResult | None,
     folder: RunFolder,
     dataset: Dataset,
     console: Console,
     ranks: Ranks,
-) -> Outcome:
+) -> RunOutcome:
     if not ranks.is_first:
         return outcome
     records = read_records(folder.metrics)
@@ -199,7 +205,7 @@ def _conclude(
 
 def _print_opening(
     console: Console,
-    job: Job,
+    job: TrainingJob,
     dataset: Dataset,
     folder: RunFolder,
     choice: ProductChoice | None,

@@ -1,6 +1,6 @@
 """The files that a run leaves behind: configuration, records, checkpoint and result."""
 
-from pyg_batchgnn.train.run_folder.checkpoint import Checkpoint, RankState
+from pyg_batchgnn.train.run_folder.checkpoint import Checkpoint, RankCheckpoint
 from pyg_batchgnn.train.run_folder.epoch_records import (
     EpochRecord,
     append_record,
@@ -13,7 +13,7 @@ from pyg_batchgnn.train.run_folder.folder import RunFolder, replacing, write_jso
 __all__ = [
     "Checkpoint",
     "EpochRecord",
-    "RankState",
+    "RankCheckpoint",
     "RunFolder",
     "append_record",
     "epoch_record",

@@ -9,11 +9,10 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from pyg_batchgnn.train.config import Schedule, TrainConfig
-from pyg_batchgnn.train.config import json_values as config_json
+from pyg_batchgnn.train.config import ScheduleKind, TrainConfig, config_from_dict, config_to_dict
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.graph import Fingerprint
-from pyg_batchgnn.train.measure import Progress
+from pyg_batchgnn.train.graph import DatasetFingerprint
+from pyg_batchgnn.train.measure import RunProgress
 from pyg_batchgnn.train.run_folder import tensor_file
 
 _KIND = "pyg_batchgnn checkpoint"
@@ -21,12 +20,12 @@ _VERSION = 2
 
 
 @dataclass(frozen=True)
-class RankState:
+class RankCheckpoint:
     """What one rank has of its own.
 
     Attributes:
         loader: `state_dict` of its training loader.
-        running: its row of `RunningStatistics.table`.
+        running: its row of `BatchNormStatistics.table`.
         epoch_phases, phases: its seconds by phase, of the unfinished epoch and of the finished ones.
     """
 
@@ -52,16 +51,16 @@ class Checkpoint:
 
     config: TrainConfig
     dataset: dict[str, Any]
-    progress: Progress
+    progress: RunProgress
     model: dict[str, Tensor]
     best: dict[str, Tensor]
     optimiser: dict[str, Any]
-    ranks: list[RankState]
+    ranks: list[RankCheckpoint]
 
     def save(self, path: Path) -> None:
         """Replace `path`."""
         values = {
-            "config": config_json.to_dict(self.config),
+            "config": config_to_dict(self.config),
             "dataset": self.dataset,
             "progress": asdict(self.progress),
             "model": self.model,
@@ -86,18 +85,18 @@ class Checkpoint:
         values = tensor_file.parse(path, data, _KIND, _VERSION)
         try:
             return cls(
-                config=config_json.from_dict(values["config"]),
+                config=config_from_dict(values["config"]),
                 dataset=values["dataset"],
-                progress=Progress(**values["progress"]),
+                progress=RunProgress(**values["progress"]),
                 model=values["model"],
                 best=values["best"],
                 optimiser=values["optimiser"],
-                ranks=[RankState(**state) for state in values["ranks"]],
+                ranks=[RankCheckpoint(**state) for state in values["ranks"]],
             )
         except (KeyError, TypeError) as error:
             raise TrainError(f"{path}: its contents are not those of a checkpoint ({error!r})") from None
 
-    def state_of(self, rank: int, size: int) -> RankState:
+    def state_of(self, rank: int, size: int) -> RankCheckpoint:
         """What the rank of so many goes on with. Where their number has changed, it is the first rank's place
         in the epoch; `model` has the average of all ranks' running statistics.
 
@@ -106,14 +105,14 @@ class Checkpoint:
         """
         if size == len(self.ranks):
             return self.ranks[rank]
-        if self.config.ranks.schedule is not Schedule.GLOBAL:
+        if self.config.ranks.schedule is not ScheduleKind.GLOBAL:
             raise TrainError(
                 f"the run had {len(self.ranks)} rank(s), this one has {size}: with ranks.schedule=local, "
                 f"where a rank trains the nodes that it owns, a run goes on with as many as it had"
             )
         return replace(self.ranks[0], running=self.ranks[0].running[:0])
 
-    def check_dataset(self, path: Path, found: Fingerprint) -> None:
+    def check_dataset(self, path: Path, found: DatasetFingerprint) -> None:
         """Refuse a data set other than the one trained on.
 
         Raises:

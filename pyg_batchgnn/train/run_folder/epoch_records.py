@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.measure import Progress, Spread
+from pyg_batchgnn.train.measure import PhaseSpread, RunProgress
 from pyg_batchgnn.train.run_folder.folder import replacing
 
 
@@ -46,7 +46,7 @@ class EpochRecord:
     imbalance: dict[str, float] = field(default_factory=dict)
 
 
-def epoch_record(progress: Progress, val_accuracy: float | None, spread: Spread) -> EpochRecord:
+def epoch_record(progress: RunProgress, val_accuracy: float | None, spread: PhaseSpread) -> EpochRecord:
     """The record of the epoch that `progress` is at the end of."""
     return EpochRecord(
         epoch=progress.epoch + 1,

@@ -37,7 +37,7 @@ def test_initialised_as_pygs(kind: str) -> None:
 
 
 def reference_run(
-    model: pyg.PrefixModel, batch: SampledMinibatch, x: Tensor
+    model: pyg.PygModel, batch: SampledMinibatch, x: Tensor
 ) -> tuple[pyg.ModelOutput, dict[str, Tensor]]:
     """PyG's model in float64."""
     out = model.outputs(x, batch.edge_index, batch.nodes_per_hop, batch.edges_per_hop)

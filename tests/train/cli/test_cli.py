@@ -11,7 +11,7 @@ import pytest
 
 from pyg_batchgnn.train.cli import main
 from pyg_batchgnn.train.cli.options import FIELDS, parse_bytes
-from pyg_batchgnn.train.config import TrainConfig, to_dict
+from pyg_batchgnn.train.config import TrainConfig, config_to_dict
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.measure import Phase
 from tests.support.training_runs import SMALL, batchgnn, records
@@ -164,7 +164,7 @@ def test_it_runs_as_a_module() -> None:
 
 
 def test_options_name_fields() -> None:
-    sections = to_dict(TrainConfig())
+    sections = config_to_dict(TrainConfig())
     for name in FIELDS.values():
         section, key = name.split(".")
         assert key in sections[section], name

@@ -13,7 +13,7 @@ from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.config import (
     DEFAULT_PRESET,
     PRESETS,
-    LastBatch,
+    LastMinibatch,
     LayerSource,
     MatrixProduct,
     ModelConfig,
@@ -22,9 +22,11 @@ from pyg_batchgnn.train.config import (
     RunConfig,
     SamplingConfig,
     TrainConfig,
+    assign,
+    config_to_dict,
     preset,
+    read_config,
 )
-from pyg_batchgnn.train.config import json_values as config_json
 from pyg_batchgnn.train.errors import TrainError
 
 
@@ -43,7 +45,7 @@ def test_presets(name: str, layers: int, hidden: int, fanout: tuple[int, ...], b
     assert config.run.precision is Precision.FLOAT32
     assert (config.sampling.fanout, config.sampling.batch_size) == (fanout, batch_size)
     assert config.sampling.replacement is Replacement.WITH
-    assert config.sampling.last_batch is LastBatch.DROP
+    assert config.sampling.last_batch is LastMinibatch.DROP
     assert config.optimiser.learning_rate == 0.003
     assert config.model.dropout == 0.5
     assert config.test_fanout == (20,) * layers
@@ -62,7 +64,7 @@ def test_gin_is_evaluated_with_the_training_fanout() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_json_goes_there_and_back(name: str, tmp_path: Path) -> None:
-    config = config_json.assign(
+    config = assign(
         preset(name),
         [
             "model.kind=gat",
@@ -74,8 +76,8 @@ def test_json_goes_there_and_back(name: str, tmp_path: Path) -> None:
         ],
     )
     path = tmp_path / "config.json"
-    path.write_text(json.dumps(config_json.to_dict(config)))
-    assert config_json.read(path) == config
+    path.write_text(json.dumps(config_to_dict(config)))
+    assert read_config(path) == config
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_json_goes_there_and_back(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_any_field_can_be_assigned(text: str, section: str, field: str, value: Any) -> None:
-    assert getattr(getattr(config_json.assign(TrainConfig(), [text]), section), field) == value
+    assert getattr(getattr(assign(TrainConfig(), [text]), section), field) == value
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_any_field_can_be_assigned(text: str, section: str, field: str, value: A
 )
 def test_mistakes_are_named(text: str, message: str) -> None:
     with pytest.raises(TrainError, match=message) as caught:
-        config_json.assign(TrainConfig(), [text])
+        assign(TrainConfig(), [text])
     assert "\n" not in str(caught.value)
 
 
@@ -170,5 +172,5 @@ def test_bad_configuration_files(content: str | None, message: str, tmp_path: Pa
     if content is not None:
         path.write_text(content)
     with pytest.raises(TrainError, match=message) as caught:
-        config_json.read(path)
+        read_config(path)
     assert str(path) in str(caught.value)

@@ -7,16 +7,16 @@ from dataclasses import replace
 import torch
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.graph import fingerprint
+from pyg_batchgnn.train.graph import fingerprint_dataset
 
 
 def test_storage_does_not_matter(small_graph: Dataset) -> None:
     other = replace(small_graph, edge_index=small_graph.edge_index.to(torch.int64))
-    assert fingerprint(other) == fingerprint(small_graph)
+    assert fingerprint_dataset(other) == fingerprint_dataset(small_graph)
 
 
 def test_every_array_matters(small_graph: Dataset) -> None:
-    plain = fingerprint(small_graph)
+    plain = fingerprint_dataset(small_graph)
     assert small_graph.x is not None
     x, y, edges = small_graph.x.clone(), small_graph.y.clone(), small_graph.edge_index.clone()
     x[17, 3] += 1
@@ -28,4 +28,4 @@ def test_every_array_matters(small_graph: Dataset) -> None:
         replace(small_graph, edge_index=edges),
         replace(small_graph, test_idx=small_graph.test_idx.flip(0)),
     ]
-    assert len({plain, *map(fingerprint, changes)}) == 5
+    assert len({plain, *map(fingerprint_dataset, changes)}) == 5

@@ -10,7 +10,7 @@ import torch
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config import LayerSource, ModelConfig, RunConfig, SamplingConfig, TrainConfig
 from pyg_batchgnn.train.graph import WholeGraph, evaluation_loader
-from pyg_batchgnn.train.loop import Job, accuracy, infer
+from pyg_batchgnn.train.loop import TrainingJob, accuracy, infer
 from pyg_batchgnn.train.ranks import Ranks
 from tests.support.training_runs import job_alone
 
@@ -25,7 +25,7 @@ def _config(layers: LayerSource = LayerSource.NATIVE, **sampling: object) -> Tra
     )
 
 
-def _accuracy(job: Job, stop: bool = False) -> float | None:
+def _accuracy(job: TrainingJob, stop: bool = False) -> float | None:
     return accuracy(job.network, job.val_loader, job.labels, Ranks.join(job.config.ranks), lambda: stop)
 
 

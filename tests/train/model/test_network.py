@@ -18,8 +18,8 @@ from pyg_batchgnn.train.config import (
     SamplingConfig,
     TrainConfig,
 )
-from pyg_batchgnn.train.loop import Job, train_step
-from pyg_batchgnn.train.measure import PhaseClock, Progress
+from pyg_batchgnn.train.loop import TrainingJob, train_step
+from pyg_batchgnn.train.measure import PhaseClock, RunProgress
 from tests.support.training_runs import job_alone
 
 STEPS = 6
@@ -33,10 +33,10 @@ def config(kind: ModelKind, layers: LayerSource = LayerSource.NATIVE, **model: f
     )
 
 
-def losses(job: Job) -> list[float]:
+def losses(job: TrainingJob) -> list[float]:
     """Of the first few steps, by minibatch."""
     seen, before = [], 0.0
-    progress = Progress()
+    progress = RunProgress()
     job.network.model.train()
     for batch in job.train_loader:
         job.network.begin_step(0, 0, progress.step, rank=0)

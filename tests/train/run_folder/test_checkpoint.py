@@ -14,9 +14,9 @@ from torch import nn
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.graph import fingerprint
-from pyg_batchgnn.train.measure import Progress
-from pyg_batchgnn.train.run_folder import Checkpoint, RankState, tensor_file
+from pyg_batchgnn.train.graph import fingerprint_dataset
+from pyg_batchgnn.train.measure import RunProgress
+from pyg_batchgnn.train.run_folder import Checkpoint, RankCheckpoint, tensor_file
 
 VALUES = {
     "tensors": [torch.arange(5), {"deep": torch.randn(3, 2).bfloat16()}],
@@ -92,10 +92,10 @@ def _checkpoint(dataset: Dataset) -> Checkpoint:
     model(torch.ones(1, 3)).sum().backward()
     optimiser.step()
     weights = model.state_dict()
-    progress = Progress(epoch=2, step=7, loss=0.1 + 0.2, best_epoch=1)
+    progress = RunProgress(epoch=2, step=7, loss=0.1 + 0.2, best_epoch=1)
     places = [{"epoch": 2, "batches": 7}, {"epoch": 2, "batches": 7}]
-    ranks = [RankState(place, torch.arange(3.0).double() / 7, {"forward": 1.5}, {}) for place in places]
-    found = fingerprint(dataset).to_dict()
+    ranks = [RankCheckpoint(place, torch.arange(3.0).double() / 7, {"forward": 1.5}, {}) for place in places]
+    found = fingerprint_dataset(dataset).to_dict()
     return Checkpoint(TrainConfig(), found, progress, weights, weights, optimiser.state_dict(), ranks)
 
 
@@ -107,7 +107,7 @@ def test_a_checkpoint_goes_there_and_back(small_graph: Dataset, tmp_path: Path) 
     for mine, theirs in zip(found.ranks, written.ranks, strict=True):
         assert torch.equal(mine.running, theirs.running)
         assert replace(mine, running=theirs.running) == theirs
-    found.check_dataset(path, fingerprint(small_graph))
+    found.check_dataset(path, fingerprint_dataset(small_graph))
     model = nn.Linear(3, 2)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.5)
     found.restore_model(path, model, found.model)
@@ -136,7 +136,7 @@ def test_contents_of_another_shape_are_refused(small_graph: Dataset, tmp_path: P
 
 def test_another_data_set_is_refused(small_graph: Dataset, tmp_path: Path) -> None:
     checkpoint = _checkpoint(small_graph)
-    found = fingerprint(small_graph)
+    found = fingerprint_dataset(small_graph)
     for name in found.to_dict():
         changed = type(found)(**{**found.to_dict(), name: -1})
         with pytest.raises(TrainError, match=f"another data set: {name} was"):

@@ -1,10 +1,10 @@
 """SAGE, GCN, GIN and GAT built from PyG's convolutions, applied to prefixes of a sampled minibatch."""
 
 from pyg_batchgnn.nn.models import ModelOutput
-from pyg_batchgnn.train.model.pyg_layers.gat import GAT
-from pyg_batchgnn.train.model.pyg_layers.gcn import GCN
-from pyg_batchgnn.train.model.pyg_layers.gin import GIN
-from pyg_batchgnn.train.model.pyg_layers.pyg_model import PrefixModel
-from pyg_batchgnn.train.model.pyg_layers.sage import SAGE
+from pyg_batchgnn.train.model.pyg_layers.gat import PygGAT
+from pyg_batchgnn.train.model.pyg_layers.gcn import PygGCN
+from pyg_batchgnn.train.model.pyg_layers.gin import PygGIN
+from pyg_batchgnn.train.model.pyg_layers.pyg_model import PygModel
+from pyg_batchgnn.train.model.pyg_layers.sage import PygSAGE
 
-__all__ = ["GAT", "GCN", "GIN", "SAGE", "ModelOutput", "PrefixModel"]
+__all__ = ["ModelOutput", "PygGAT", "PygGCN", "PygGIN", "PygModel", "PygSAGE"]

@@ -7,11 +7,11 @@ from torch_geometric.nn import GATConv
 
 from pyg_batchgnn.nn.models import layer_widths
 from pyg_batchgnn.train.model.pyg_layers.layer_prefix import LayerPrefix
-from pyg_batchgnn.train.model.pyg_layers.pyg_model import PrefixModel
+from pyg_batchgnn.train.model.pyg_layers.pyg_model import PygModel
 from pyg_batchgnn.train.model.pyg_layers.relu_dropout import ReluDropout
 
 
-class GAT(PrefixModel):
+class PygGAT(PygModel):
     """Heads are concatenated to `hidden` columns, averaged in the last layer; ReLU and dropout in between.
 
     Raises:

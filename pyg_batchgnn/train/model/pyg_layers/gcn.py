@@ -9,7 +9,7 @@ from torch_geometric.nn import GCNConv
 from pyg_batchgnn.nn.models import layer_widths
 from pyg_batchgnn.train.model.pyg_layers.adjacency import DestinationCsr, destination_csr
 from pyg_batchgnn.train.model.pyg_layers.layer_prefix import LayerPrefix
-from pyg_batchgnn.train.model.pyg_layers.pyg_model import PrefixModel
+from pyg_batchgnn.train.model.pyg_layers.pyg_model import PygModel
 from pyg_batchgnn.train.model.pyg_layers.relu_dropout import ReluDropout
 
 # One element of an aggregated edge costs about as much as this many multiply-adds of a matrix product (80 ms
@@ -76,7 +76,7 @@ def normalised_csr(edge_index: Tensor, prefixes: list[LayerPrefix], dtype: torch
     return DestinationCsr(crow + torch.arange(rows + 1), sources, value)
 
 
-class GCN(PrefixModel):
+class PygGCN(PygModel):
     """ReLU and dropout after all layers but the last."""
 
     def __init__(

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import GINConv
 
 from pyg_batchgnn.nn.models import layer_widths
-from pyg_batchgnn.train.model.pyg_layers.pyg_model import PrefixModel
+from pyg_batchgnn.train.model.pyg_layers.pyg_model import PygModel
 
 
 class RowBatchNorm(nn.BatchNorm1d):
@@ -25,7 +25,7 @@ def _mlp(in_channels: int, hidden: int, out_channels: int) -> nn.Sequential:
     return nn.Sequential(first, RowBatchNorm(hidden), nn.ReLU(inplace=True), last)
 
 
-class GIN(PrefixModel):
+class PygGIN(PygModel):
     """Two-layer MLPs with batch normalisation inside; batch normalisation and ReLU after all but the last.
 
     Epsilon is 0 and not learned, and there is no dropout. Statistics are of exactly the rows a layer

@@ -12,7 +12,7 @@ from pyg_batchgnn.train.model.pyg_layers.adjacency import destination_csr
 from pyg_batchgnn.train.model.pyg_layers.layer_prefix import LayerPrefix, layer_prefixes, whole_graph_prefixes
 
 
-class PrefixModel(nn.Module):
+class PygModel(nn.Module):
     """A graph neural network that computes no row that nothing reads.
 
     A subclass fills `convs` with one convolution a layer and `activations` with what follows each but the

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
 from pyg_batchgnn.nn.models import layer_widths
-from pyg_batchgnn.train.model.pyg_layers.pyg_model import PrefixModel
+from pyg_batchgnn.train.model.pyg_layers.pyg_model import PygModel
 from pyg_batchgnn.train.model.pyg_layers.relu_dropout import ReluDropout
 
 
@@ -23,7 +23,7 @@ class AccumulatingSAGEConv(SAGEConv):
         return out.addmm_(x[1], self.lin_r.weight.t())
 
 
-class SAGE(PrefixModel):
+class PygSAGE(PygModel):
     """ReLU and dropout after all layers but the last."""
 
     def __init__(

@@ -11,21 +11,21 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from pyg_batchgnn.train.model.pyg_layers import GAT, GCN, GIN, SAGE, PrefixModel
+from pyg_batchgnn.train.model.pyg_layers import PygGAT, PygGCN, PygGIN, PygModel, PygSAGE
 from pyg_batchgnn.train.model.pyg_layers.layer_prefix import layer_prefixes
 from tests.support.reference_minibatches import SmallBatch, batch_cases
 
 CASES = batch_cases()
-MODELS: dict[str, Callable[[], PrefixModel]] = {
-    "sage": lambda: SAGE(12, 16, 5, 3, 0.0),
-    "gcn": lambda: GCN(12, 16, 5, 3, 0.0),
-    "gcn narrow": lambda: GCN(12, 3, 2, 3, 0.0),
-    "gin": lambda: GIN(12, 16, 5, 3),
-    "gat": lambda: GAT(12, 16, 5, 3, 0.0, heads=4),
+MODELS: dict[str, Callable[[], PygModel]] = {
+    "sage": lambda: PygSAGE(12, 16, 5, 3, 0.0),
+    "gcn": lambda: PygGCN(12, 16, 5, 3, 0.0),
+    "gcn narrow": lambda: PygGCN(12, 3, 2, 3, 0.0),
+    "gin": lambda: PygGIN(12, 16, 5, 3),
+    "gat": lambda: PygGAT(12, 16, 5, 3, 0.0, heads=4),
 }
 
 
-def _plain_convs(model: PrefixModel) -> nn.ModuleList:
+def _plain_convs(model: PygModel) -> nn.ModuleList:
     """PyG's own classes with the same parameters: `state_dict` keys must agree."""
 
     def plain(conv: nn.Module) -> nn.Module:
@@ -43,7 +43,7 @@ def _plain_convs(model: PrefixModel) -> nn.ModuleList:
     return nn.ModuleList(plain(conv) for conv in model.convs)
 
 
-def _reference(model: PrefixModel, convs: nn.ModuleList, batch: SmallBatch, x: Tensor) -> Tensor:
+def _reference(model: PygModel, convs: nn.ModuleList, batch: SmallBatch, x: Tensor) -> Tensor:
     prefixes = layer_prefixes(len(convs), batch.num_sampled_nodes, batch.num_sampled_edges)
     normalised, weight = gcn_norm(batch.edge_index, None, x.size(0))
     for layer, (conv, prefix) in enumerate(zip(convs, prefixes, strict=True)):
@@ -54,7 +54,7 @@ def _reference(model: PrefixModel, convs: nn.ModuleList, batch: SmallBatch, x: T
             edges = batch.edge_index[:, : prefix.edges]
             x = conv((x, x[: prefix.rows_out]), edges)
         if layer < len(convs) - 1:
-            x = model.activations[layer](x) if isinstance(model, GIN) else F.relu(x)
+            x = model.activations[layer](x) if isinstance(model, PygGIN) else F.relu(x)
     return x
 
 
@@ -73,7 +73,7 @@ def _gradients(model: nn.Module, out: Tensor, x: Tensor) -> dict[str, Tensor]:
 def test_outputs_and_gradients_equal_pyg(kind: str, case: str) -> None:
     torch.manual_seed(7)
     model, batch = MODELS[kind](), CASES[case]
-    if isinstance(model, GIN) and batch.x.size(0) < 3:
+    if isinstance(model, PygGIN) and batch.x.size(0) < 3:
         model.eval()  # PyG's batch normalisation refuses fewer than two rows in training
     convs = _plain_convs(model)
     x, x_ref = batch.x.clone().requires_grad_(), batch.x.clone().requires_grad_()
@@ -85,7 +85,7 @@ def test_outputs_and_gradients_equal_pyg(kind: str, case: str) -> None:
     grads = _gradients(model, out, x)
     reference = nn.Module()
     reference.convs = convs
-    if isinstance(model, GIN):
+    if isinstance(model, PygGIN):
         reference.activations = model.activations
     expected_grads = _gradients(reference, expected, x_ref)
     assert grads.keys() == expected_grads.keys()
@@ -118,16 +118,16 @@ def test_whole_graph_forward_takes_edges_in_any_order(kind: str) -> None:
     out = model(batch.x, shuffled)
     x = batch.x
     for layer, conv in enumerate(convs):
-        edges, weight = gcn_norm(shuffled, None, x.size(0)) if isinstance(model, GCN) else (shuffled, None)
-        x = conv(x, edges, weight) if isinstance(model, GCN) else conv(x, edges)
+        edges, weight = gcn_norm(shuffled, None, x.size(0)) if isinstance(model, PygGCN) else (shuffled, None)
+        x = conv(x, edges, weight) if isinstance(model, PygGCN) else conv(x, edges)
         if layer < 2:
-            x = model.activations[layer](x) if isinstance(model, GIN) else F.relu(x)
+            x = model.activations[layer](x) if isinstance(model, PygGIN) else F.relu(x)
     torch.testing.assert_close(out, x, atol=1e-5, rtol=1e-4)
 
 
 def test_batch_norm_sees_exactly_the_rows_of_its_layer() -> None:
     torch.manual_seed(2)
-    model, batch = GIN(12, 16, 5, 3), CASES["ordinary"]
+    model, batch = PygGIN(12, 16, 5, 3), CASES["ordinary"]
     seen: list[int] = []
     for activation in model.activations:
         activation[0].register_forward_pre_hook(lambda _module, args: seen.append(args[0].size(0)))
@@ -137,7 +137,7 @@ def test_batch_norm_sees_exactly_the_rows_of_its_layer() -> None:
 
 
 def test_gin_trains_on_a_single_seed() -> None:
-    model = GIN(12, 16, 5, 3).train()
+    model = PygGIN(12, 16, 5, 3).train()
     lonely = CASES["only isolated seeds"]
     out = model(lonely.x[:1], lonely.edge_index, [1, 0, 0, 0], [0, 0, 0])
     out.sum().backward()
@@ -156,16 +156,16 @@ def test_hidden_is_the_input_of_the_last_layer() -> None:
 def test_wrong_number_of_hops_is_an_error() -> None:
     batch = CASES["ordinary"]
     with pytest.raises(ValueError, match="a model of 2 layers needs minibatches of 2 hops"):
-        SAGE(12, 16, 5, 2, 0.0)(*batch.model_input)
+        PygSAGE(12, 16, 5, 2, 0.0)(*batch.model_input)
 
 
 def test_edges_that_do_not_follow_the_hops_are_an_error() -> None:
     batch = CASES["ordinary"]
     wrong = [batch.num_sampled_edges[0] + 1, batch.num_sampled_edges[1] - 1, batch.num_sampled_edges[2]]
     with pytest.raises(ValueError, match="num_sampled_edges says"):
-        SAGE(12, 16, 5, 3, 0.0)(batch.x, batch.edge_index, batch.num_sampled_nodes, wrong)
+        PygSAGE(12, 16, 5, 3, 0.0)(batch.x, batch.edge_index, batch.num_sampled_nodes, wrong)
 
 
 def test_heads_must_divide_hidden() -> None:
     with pytest.raises(ValueError, match="multiple of heads"):
-        GAT(12, 10, 5, 3, 0.0, heads=4)
+        PygGAT(12, 10, 5, 3, 0.0, heads=4)

@@ -1,0 +1,131 @@
+"""The table and the plot of the README, from the stored results on the products-like graph.
+
+    python -m benchmark.summary     writes docs/assets/speedup.png and prints the table
+
+The table stands in README.md and docs/benchmarks.md; a test compares it with the stored results.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmark" / "results"
+PLOT = ROOT / "docs" / "assets" / "speedup.png"
+HEAD = "| one thread | ours | PyG 2.8 with pyg-lib | DGL 1.1 |\n|---|---:|---:|---:|"
+OURS, PYG, DGL = "ours", "PyG", "DGL"
+#: The contestants' names in the stored results, by experiment.
+PEERS = {
+    "sampling": {PYG: "pyg-lib", DGL: "DGL fused"},
+    "loading": {PYG: "PyG NeighborLoader"},
+    "training": {PYG: "PyG trim_to_layer", DGL: "DGL"},
+}
+MODELS = {"sage": "GraphSAGE", "gcn": "GCN", "gin": "GIN", "gat": "GAT"}
+
+
+@dataclass
+class Line:
+    """One line of the table.
+
+    Attributes:
+        name: what is measured.
+        figure: the name of the stored median.
+        ours: the median of ours, of the run in which ours was fastest.
+        theirs: the medians of PyG and DGL, where they were measured.
+        times: how many times as fast ours is, within one run.
+    """
+
+    name: str
+    figure: str = "wall_per_minibatch"
+    ours: float | None = None
+    theirs: dict[str, float] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_rate(self) -> bool:
+        """True if more is better. (Sampling is compared by rate: DGL returns more edges.)"""
+        return self.figure == "edges_per_second"
+
+    def better(self, one: float | None, other: float) -> float:
+        """Returns the better of two figures."""
+        if one is None:
+            return other
+        return max(one, other) if self.is_rate else min(one, other)
+
+    def text(self, value: float) -> str:
+        """Returns a figure with its unit."""
+        return f"{value / 1e6:.1f} M edges/s" if self.is_rate else f"{1e3 * value:,.0f} ms"
+
+
+def lines() -> list[Line]:
+    """Returns the lines of the table, all on one thread."""
+    sampling = _fill(Line("sampling", "edges_per_second"), "sampling", malloc="default")
+    loading = _fill(Line("sampling and features"), "loading", malloc="kept")
+    steps = [_fill(Line(f"a {MODELS[model]} step"), "training", "kept", model) for model in MODELS]
+    return [sampling, loading, *steps]
+
+
+def table() -> str:
+    """Returns the table in Markdown."""
+    rows = []
+    for line in lines():
+        assert line.ours is not None, f"no stored result has {line.name}"
+        cells = [line.text(line.ours), *(_cell(line, peer) for peer in (PYG, DGL))]
+        rows.append(f"| {line.name} | " + " | ".join(cells) + " |")
+    return "\n".join([HEAD, *rows])
+
+
+def plot() -> None:
+    """Draws how many times as fast ours is."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    shown = lines()
+    figure, axes = pyplot.subplots(figsize=(7.2, 3.0), dpi=110)
+    for peer, shift, colour in ((PYG, -0.19, "#3949ab"), (DGL, 0.19, "#e07b39")):
+        for place, line in enumerate(shown):
+            if peer in line.times:
+                axes.barh(place + shift, line.times[peer], height=0.36, color=colour)
+                axes.text(
+                    line.times[peer] + 0.2, place + shift, f"{line.times[peer]:.1f}x", va="center", size=8
+                )
+        axes.barh(0, 0, color=colour, label=f"as {peer}")
+    axes.axvline(1, color="#37474f", linewidth=1)
+    axes.set_yticks(range(len(shown)), [line.name for line in shown])
+    axes.invert_yaxis()
+    axes.set_xlabel("times as fast, one thread")
+    axes.legend(loc="lower right", frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(PLOT)
+
+
+def _fill(line: Line, experiment: str, malloc: str, model: str | None = None) -> Line:
+    stored: dict[str, Any] = json.loads((RESULTS / f"{experiment}-products.json").read_text())
+    for series in stored["series"]:
+        if (series["threads"], series["malloc"], series.get("model")) != (1, malloc, model):
+            continue
+        found = {who: one["median"][line.figure] for who, one in series["contestants"].items()}
+        if OURS not in found:
+            continue
+        line.ours = line.better(line.ours, found[OURS])
+        for peer, who in PEERS[experiment].items():
+            if who in found:
+                ratio = found[OURS] / found[who]
+                line.theirs[peer] = line.better(line.theirs.get(peer), found[who])
+                line.times[peer] = ratio if line.is_rate else 1 / ratio
+    return line
+
+
+def _cell(line: Line, peer: str) -> str:
+    return f"{line.text(line.theirs[peer])} ({line.times[peer]:.1f}x)" if peer in line.times else "-"
+
+
+if __name__ == "__main__":
+    plot()
+    print(table())

@@ -1,0 +1,187 @@
+"""Rows of nodes and edges: read in place where memory can be read, else asked of their owners.
+
+Reading takes two rounds: requests go to the owners of the rows, and rows come back, all attributes of a node
+or an edge as one row of bytes. All groups share both messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.comm import Communicator, Header
+from pyg_batchgnn.data import Group, RowKind
+from pyg_batchgnn.partition import PartitionBook
+from pyg_batchgnn.store.row_format import RowBlock, RowFormat
+from pyg_batchgnn.store.row_request import Columns, RowRequest
+from pyg_batchgnn.store.shard import LocalShard
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a request, in its order.
+
+    Attributes:
+        blocks: by group; rows that the caller fills lie behind those that were requested.
+        fetched: by group, how many rows came from other hosts.
+    """
+
+    blocks: dict[Group, RowBlock]
+    fetched: dict[Group, int]
+
+
+#: What one rank wants of another: one request per group of a reader, in the reader's order.
+_Requests = list[RowRequest]
+
+
+class RowReader:
+    """Reads attributes of nodes and edges. All ranks read the same ones.
+
+    Args:
+        book: who owns which node.
+        num_edges: edges of the whole graph.
+        comm: of all ranks.
+        shards: by rank, what can be read here without asking; this rank's own among them.
+        columns: by group, what is read; at most one group of nodes and one of edges, because a message does
+            not say which of its rows belong to which group.
+        threads: at most this many threads copy; torch's own number where None.
+
+    Raises:
+        ValueError: several groups of the same kind.
+    """
+
+    def __init__(
+        self,
+        book: PartitionBook,
+        num_edges: int,
+        comm: Communicator,
+        shards: Mapping[int, LocalShard],
+        columns: Mapping[Group, Columns],
+        threads: int | None = None,
+    ) -> None:
+        self.book, self.comm, self._shards = book, comm, shards
+        kinds = list(RowKind)
+        self._groups = sorted(columns, key=lambda group: kinds.index(group.kind))  # alike on all ranks
+        if len({group.kind for group in self._groups}) < len(self._groups):
+            raise ValueError(
+                f"a reader reads one group of nodes and one of edges, got {list(map(str, self._groups))}; "
+                f"make one reader for each"
+            )
+        self._tables = {
+            rank: [shard.block(group, columns[group]) for group in self._groups]
+            for rank, shard in shards.items()
+        }
+        self._formats = [RowFormat(tables, threads) for tables in self._tables[comm.rank]]
+        reads_edges = any(group.is_edge for group in self._groups)
+        largest = int(book.offsets.diff().max())
+        self._wire = ops.id_dtype(max(largest, num_edges if reads_edges else 0))
+
+    def format(self, group: Group) -> RowFormat:
+        """How rows of a group lie in blocks and on the wire."""
+        return self._formats[self._groups.index(group)]
+
+    def read(
+        self, wanted: Mapping[Group, RowRequest], header: Header, room: Mapping[Group, int] | None = None
+    ) -> Rows:
+        """Reads rows. Collective, two rounds.
+
+        Args:
+            wanted: by group, the rows in ascending order of ``node``; none of the groups that are left out.
+            header: of the exchanges.
+            room: by group, how many more rows each block is to have behind the requested ones, for the caller
+                to fill.
+        """
+        requests = self._by_owner(wanted)
+        nothing = [_nothing(group) for group in self._groups]
+        away = [nothing if rank in self._shards else request for rank, request in enumerate(requests)]
+        asked = self._exchange_requests(away, header)
+        answers = self._exchange_rows(asked, away, header)
+        blocks = []
+        for at, group in enumerate(self._groups):
+            size = sum(len(request[at]) for request in requests)
+            blocks.append(self._formats[at].empty(size + (room or {}).get(group, 0)))
+        self._fill(blocks, requests, answers)
+        fetched = {group: sum(len(request[at]) for request in away) for at, group in enumerate(self._groups)}
+        return Rows(dict(zip(self._groups, blocks, strict=True)), fetched)
+
+    # Requests ######################################################################################
+
+    def _by_owner(self, wanted: Mapping[Group, RowRequest]) -> list[_Requests]:
+        """What is wanted of each rank."""
+        by_group = [wanted.get(group, _nothing(group)).split(self.book.offsets) for group in self._groups]
+        return [list(requests) for requests in zip(*by_group, strict=True)]
+
+    def _exchange_requests(self, away: Sequence[_Requests], header: Header) -> list[_Requests]:
+        """Returns what each rank wants of this one."""
+        items = [sum(map(len, requests)) for requests in away]
+        messages = [self._encode(requests) for requests in away]
+        got = self.comm.exchange(messages, None, header, ops.empty, items)
+        return [self._decode(message, items) for message, items in zip(got.split(), got.items, strict=True)]
+
+    def _encode(self, requests: _Requests) -> Tensor:
+        """The ids of all groups, column by column."""
+        columns = [column.to(self._wire) for request in requests for column in request.columns]
+        return torch.cat(columns) if len(columns) > 1 else columns[0]
+
+    def _decode(self, message: Tensor, items: int) -> _Requests:
+        """The way back. ``items``: how many rows are requested, in all groups together."""
+        sizes = [items]
+        if len(self._groups) == 2:  # a node has one id and an edge has two
+            edges = len(message) - items
+            sizes = [items - edges, edges]
+        requests, at = [], 0
+        for group, size in zip(self._groups, sizes, strict=True):
+            columns = self._shards[self.comm.rank].index[group].id_columns
+            requests.append(RowRequest(*message[at : at + columns * size].split([size] * columns)))
+            at += columns * size
+        return requests
+
+    # Answers #######################################################################################
+
+    def _exchange_rows(
+        self, asked: Sequence[_Requests], away: Sequence[_Requests], header: Header
+    ) -> list[Tensor]:
+        """Answers the other ranks; returns the bytes that came from each rank."""
+        counts = [sum(self._bytes(requests)) for requests in asked]
+        packed = ops.empty((sum(counts),), torch.uint8)
+        for requests, out in zip(asked, packed.split(counts), strict=True):
+            self._pack(requests, out)
+        items = [sum(map(len, requests)) for requests in asked]
+        received = self.comm.exchange(packed, counts, header, ops.empty, items)
+        return list(received.rows.split([sum(self._bytes(requests)) for requests in away]))
+
+    def _bytes(self, requests: _Requests) -> list[int]:
+        """Bytes of the rows that answer each request."""
+        return [form.wire_bytes * len(request) for form, request in zip(self._formats, requests, strict=True)]
+
+    def _pack(self, requests: _Requests, out: Tensor) -> None:
+        """Writes this rank's rows that another rank asked for, group by group."""
+        shard, tables = self._shards[self.comm.rank], self._tables[self.comm.rank]
+        pieces = out.split(self._bytes(requests))
+        for at, (request, piece) in enumerate(zip(requests, pieces, strict=True)):
+            self._formats[at].pack(tables[at], shard.find(self._groups[at], request), piece)
+
+    def _fill(
+        self, blocks: Sequence[RowBlock], requests: Sequence[_Requests], answers: Sequence[Tensor]
+    ) -> None:
+        """Gathers rows that can be read here from their tables, and takes the others from the answers."""
+        for at, (group, block) in enumerate(zip(self._groups, blocks, strict=True)):
+            begin = 0
+            for rank, asked in enumerate(requests):
+                end = begin + len(asked[at])
+                out = block.rows(begin, end)
+                if rank in self._shards:
+                    row = self._shards[rank].find(group, asked[at])
+                    self._formats[at].gather(out, self._tables[rank][at], row)
+                else:
+                    self._formats[at].unpack(answers[rank].split(self._bytes(asked))[at], out)
+                begin = end
+
+
+def _nothing(group: Group) -> RowRequest:
+    none = torch.empty(0, dtype=torch.int64)
+    return RowRequest(none) if group.is_node else RowRequest(none, none)

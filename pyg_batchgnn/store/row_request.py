@@ -1,0 +1,68 @@
+"""The rows that a rank wants, and the columns of them that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class RowRequest:
+    """Some rows of one group, the nodes of one type or the edges of one relation.
+
+    A rank owns the rows of its nodes and those of their in-edges. So a node's row is found by the node's id,
+    and an edge's row by the edge's id among the in-edges of its destination.
+
+    Attributes:
+        node: [n] int64, the nodes themselves or the destinations of the edges. A reader takes ascending
+            internal ids; `split` gives rows of the owners' parts.
+        edge: [n] int64, the input ids of the edges; None for nodes.
+    """
+
+    node: Tensor
+    edge: Tensor | None = None
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.node)
+
+    @property
+    def columns(self) -> list[Tensor]:
+        """The ids of the rows, one or two vectors [n]: the arguments from which a request is made."""
+        return [self.node] if self.edge is None else [self.node, self.edge]
+
+    def take(self, order: Tensor) -> RowRequest:
+        """The rows in another order. ``order``: [n] int64 positions."""
+        return RowRequest(*(column[order] for column in self.columns))
+
+    def split(self, offsets: Tensor) -> list[RowRequest]:
+        """Cuts ascending internal ids where the owner changes.
+
+        Args:
+            offsets: [parts + 1] int64, the first internal id of every part.
+
+        Returns:
+            One request per part, its ``node`` counted from the part's first node.
+        """
+        ends = torch.searchsorted(self.node, offsets[1:]).tolist()
+        pieces = zip([0, *ends], ends, offsets.tolist(), strict=False)
+        return [
+            RowRequest(self.node[begin:end] - first, None if self.edge is None else self.edge[begin:end])
+            for begin, end, first in pieces
+        ]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a group's rows that are read.
+
+    Attributes:
+        attributes: names.
+        original_ids: True if the original ids of nodes are read too.
+    """
+
+    attributes: Sequence[str] = ()
+    original_ids: bool = False

@@ -1,0 +1,178 @@
+"""A rank's rows of all attributes, and those of the other ranks of its host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import EDGES, NODES, Group
+from pyg_batchgnn.partition import Part, share_arrays
+from pyg_batchgnn.store.row_format import RowBlock
+from pyg_batchgnn.store.row_request import Columns, RowRequest
+
+#: Names of a shard's arrays in shared memory: original ids, and by group the index and the tables.
+_NODE, _INDEX, _TABLE = "node", "index", "table"
+
+
+class RowIndex(Protocol):
+    """Finds rows of one group in a shard."""
+
+    #: How many numbers identify a row in a request.
+    id_columns: ClassVar[int]
+
+    def find(self, request: RowRequest) -> Tensor:
+        """[n] where the rows of a request, relative to the part, lie in the group's tables."""
+
+    @property
+    def arrays(self) -> dict[str, Tensor]:
+        """What the index is made of, by the names of the constructor's arguments."""
+
+
+@dataclass(frozen=True)
+class NodeIndex:
+    """Finds the rows of nodes, which lie in the order of the part."""
+
+    id_columns: ClassVar[int] = 1
+
+    def find(self, request: RowRequest) -> Tensor:
+        return request.node
+
+    @property
+    def arrays(self) -> dict[str, Tensor]:
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeIndex:
+    """Finds the rows of edges, which lie in the order of the in-edges of the part's nodes.
+
+    Attributes:
+        indptr: [n + 1] int64, where each node's in-edges begin; empty where edges have no attributes.
+        edge_ids: [e] input ids of the edges, ascending for each node; empty where edges have no attributes.
+    """
+
+    indptr: Tensor
+    edge_ids: Tensor
+
+    id_columns: ClassVar[int] = 2
+
+    def find(self, request: RowRequest) -> Tensor:
+        """Finds edges by bisection among the in-edges of their destinations.
+
+        Raises:
+            IndexError: an edge is not among the in-edges of its destination.
+        """
+        assert request.edge is not None
+        row, edge = request.node.long(), request.edge.long()
+        low, high = self.indptr[row], self.indptr[row + 1]
+        last = max(self.edge_ids.numel() - 1, 0)
+        most = int((high - low).max()) if row.numel() else 0
+        for _ in range(most.bit_length()):
+            middle = (low + high) // 2
+            below = (low < high) & (self.edge_ids[middle.clamp(max=last)] < edge)
+            low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
+        if row.numel() and not torch.equal(self.edge_ids[low.clamp(max=last)].to(edge.dtype), edge):
+            raise IndexError("an edge was asked for that is not among the in-edges of its destination")
+        return low
+
+    @property
+    def arrays(self) -> dict[str, Tensor]:
+        return {"indptr": self.indptr, "edge_ids": self.edge_ids}
+
+
+@dataclass(frozen=True, eq=False)
+class LocalShard:
+    """The attributes of one part.
+
+    Attributes:
+        node: [n] ``book.id_dtype``, original ids.
+        attributes: by group and name, [rows, ...] each.
+        index: by group, what finds its rows.
+    """
+
+    node: Tensor
+    attributes: dict[Group, dict[str, Tensor]]
+    index: dict[Group, RowIndex]
+
+    def block(self, group: Group, columns: Columns) -> RowBlock:
+        """All rows of some columns, not copied."""
+        tables = self.attributes[group]
+        original = self.node if columns.original_ids else None
+        return RowBlock({name: tables[name] for name in columns.attributes}, original)
+
+    def find(self, group: Group, request: RowRequest) -> Tensor:
+        """[n] where the rows of a request, relative to the part, lie in the tables of a group."""
+        return self.index[group].find(request)
+
+    def with_attribute(self, group: Group, name: str, table: Tensor) -> LocalShard:
+        """The same shard with one more attribute, not copied."""
+        return replace(self, attributes={**self.attributes, group: {**self.attributes[group], name: table}})
+
+    def arrays(self) -> dict[str, Tensor]:
+        """All arrays, by names from which `like` makes a shard again."""
+        found = {_NODE: self.node}
+        for at, (group, tables) in enumerate(self.attributes.items()):
+            found |= {f"{at}/{_INDEX}/{name}": array for name, array in self.index[group].arrays.items()}
+            found |= {f"{at}/{_TABLE}/{name}": table for name, table in tables.items()}
+        return found
+
+    def like(self, arrays: Mapping[str, Tensor]) -> LocalShard:
+        """Makes a shard of the same groups from its `arrays`."""
+
+        def named(at: int, what: str) -> dict[str, Tensor]:
+            prefix = f"{at}/{what}/"
+            return {
+                name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)
+            }
+
+        groups = list(enumerate(self.attributes))
+        index = {group: type(self.index[group])(**named(at, _INDEX)) for at, group in groups}
+        return LocalShard(arrays[_NODE], {group: named(at, _TABLE) for at, group in groups}, index)
+
+
+def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
+    """Makes a shard of a part's attributes, and of its splits as masks (``train_mask``).
+
+    Args:
+        part: its own tables are used where they lie, unless they are converted.
+        floats: element type of floating-point attributes; None leaves them as they are.
+    """
+
+    def rows(table: Tensor) -> Tensor:
+        table = torch.as_tensor(table)
+        wanted = floats if floats is not None and table.is_floating_point() else table.dtype
+        return table.to(wanted).contiguous()
+
+    held = {NODES: part.tables, EDGES: part.edge_tables}
+    attributes = {
+        group: {name: rows(table) for name, table in tables.items()} for group, tables in held.items()
+    }
+    for name, index in part.splits.items():
+        attributes[NODES].setdefault(f"{name}_mask", _mask(part.num_nodes, index))
+    none = torch.empty(0, dtype=torch.int64)
+    edges = EdgeIndex(part.indptr, part.edge_ids) if attributes[EDGES] else EdgeIndex(none, none)
+    return LocalShard(part.node.to(part.book.id_dtype), attributes, {NODES: NodeIndex(), EDGES: edges})
+
+
+def _mask(count: int, index: Tensor) -> Tensor:
+    mask = torch.zeros(count, dtype=torch.bool)
+    mask[index] = True
+    return mask
+
+
+def share_shard(own: LocalShard, comm: Communicator) -> dict[int, LocalShard]:
+    """Copies a rank's shard to memory that its host shares. Collective.
+
+    Returns:
+        The shards of this host's ranks, by rank.
+    """
+    if len(set(comm.hosts)) == comm.size:
+        return {comm.rank: own}  # nobody has anybody to share with
+    alone = len(comm.ranks_of_host) == 1
+    shared = share_arrays(comm, {} if alone else own.arrays())
+    return {comm.rank: own} if alone else {rank: own.like(arrays) for rank, arrays in shared.items()}

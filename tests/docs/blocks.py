@@ -1,0 +1,180 @@
+"""Reads the code blocks of a Markdown page and runs them in order, in one temporary folder.
+
+A comment before a fence says that its block is run in another way than the ordinary one:
+
+    <!-- not run: REASON -->     the block is left out, for a reason that is given
+    <!-- file: NAME -->          the block is the contents of a file, which later blocks use
+    <!-- on two hosts -->        the block runs on both hosts of `tests.support.two_hosts`
+
+Python blocks of a page share one namespace. A `text` block holds what the block before it printed.
+`...` stands for anything in a line or, alone in a line, for any number of lines. A number with a
+decimal point may differ by 0.02, or by one part in fifty: another processor rounds differently.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.two_hosts import TwoHosts
+
+ROOT = Path(__file__).parents[2]
+RUNNABLE = {"python", "sh", "bash", "console"}
+OUTPUT = "text"
+SECONDS = 200
+
+_FENCE = re.compile(
+    r"(?:^<!-- (?P<note>[^\n]*?) -->\n\n?)?"
+    r"^(?P<fence>`{3,})(?P<language>\w*)[^\n]*\n(?P<code>.*?)^(?P=fence)$",
+    re.MULTILINE | re.DOTALL,
+)
+_NUMBER = re.compile(r"\d+\.\d+")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of a page.
+
+    Attributes:
+        language: the word behind the fence.
+        code: the lines between the fences.
+        line: the number of the fence's line in the page.
+        note: the comment before the fence, or "".
+        output: the `text` block that follows, or None.
+    """
+
+    language: str
+    code: str
+    line: int
+    note: str
+    output: str | None
+
+    @property
+    def reason(self) -> str | None:
+        """The reason for which the block is not run, or None."""
+        return self.note.removeprefix("not run:").strip() if self.note.startswith("not run") else None
+
+
+def blocks_of(page: str) -> list[Block]:
+    """Returns the code blocks of a page, in order, each with the output that follows it."""
+    found = list(_FENCE.finditer(page))
+    blocks = []
+    for at, match in enumerate(found):
+        if match["language"] not in RUNNABLE:
+            continue
+        output = None
+        if at + 1 < len(found) and found[at + 1]["language"] == OUTPUT:
+            between = page[match.end() : found[at + 1].start()]
+            output = found[at + 1]["code"] if not between.strip() else None
+        line = page.count("\n", 0, match.start("fence")) + 1
+        blocks.append(Block(match["language"], match["code"], line, match["note"] or "", output))
+    return blocks
+
+
+class Page:
+    """Runs the blocks of one page.
+
+    Args:
+        name: the page's path, for messages.
+        folder: the folder in which the blocks run.
+    """
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self._name = name
+        self._folder = folder
+        self._namespace: dict[str, Any] = {"__name__": "__main__"}
+
+    def run(self, block: Block) -> None:
+        """Runs one block and compares what it prints with what the page shows.
+
+        Raises:
+            AssertionError: the block failed, or printed something else.
+        """
+        if block.reason is not None:
+            return
+        if block.note.startswith("file: "):
+            (self._folder / block.note.removeprefix("file: ")).write_text(block.code)
+            return
+        where = f"{self._name}:{block.line}"
+        if block.note == "on two hosts":
+            printed = self._on_two_hosts(block.code, where)
+        elif block.language == "python":
+            printed = self._python(block.code, where)
+        else:
+            printed = self._shell(block.code, where)
+        if block.output is not None:
+            assert is_shown(printed, block.output), (
+                f"{where} prints\n{printed}\nand the page shows\n{block.output}"
+            )
+
+    def _python(self, code: str, where: str) -> str:
+        with contextlib.redirect_stdout(io.StringIO()) as printed, _inside(self._folder):
+            exec(compile(code, where, "exec"), self._namespace)
+        return printed.getvalue()
+
+    def _shell(self, code: str, where: str) -> str:
+        ran = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", code],
+            cwd=self._folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert ran.returncode == 0, f"{where} ended with {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
+        return ran.stdout
+
+    def _on_two_hosts(self, code: str, where: str) -> str:
+        with TwoHosts() as hosts:
+            ran = hosts.run(["bash", "-euo", "pipefail", "-c", code], self._folder, environment(), SECONDS)
+        assert all(one.code == 0 for one in ran), f"{where}\n" + "\n".join(
+            f"--- host {host} ended with {one.code}\n{one.stdout}\n{one.stderr}"
+            for host, one in enumerate(ran)
+        )
+        return ran[0].stdout
+
+
+def environment() -> dict[str, str]:
+    """Returns the environment of commands: this interpreter's programs and this package."""
+    programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    told = {"PATH": programs, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1"}
+    return {**os.environ, **told, "OMP_NUM_THREADS": "1"}  # ranks and tests share the machine
+
+
+def is_shown(printed: str, shown: str) -> bool:
+    """Returns whether a program's output is the one that a page shows."""
+    pattern = []
+    for line in shown.rstrip("\n").split("\n"):
+        if line.strip() == "...":
+            pattern.append(r"(?:[^\n]*\n)*?")
+            continue
+        words = (r"[^\n]*".join(map(re.escape, part.split("..."))) for part in _NUMBER.split(line.rstrip()))
+        pattern.append(r"(\d+\.\d+)".join(words) + r"[ ]*\n")
+    found = re.fullmatch("".join(pattern), printed.rstrip("\n") + "\n")
+    if found is None:
+        return False
+    numbers = [text for line in shown.split("\n") for text in _NUMBER.findall(line)]
+    return all(_is_near(float(one), float(other)) for one, other in zip(found.groups(), numbers, strict=True))
+
+
+def _is_near(one: float, other: float) -> bool:
+    return abs(one - other) <= max(0.02, abs(other) / 50)
+
+
+@contextlib.contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
