@@ -41,7 +41,6 @@ PAST_THE_DOOR = {
     *(("loader", name) for name in ("ops.keys", "sample.pyg")),
     ("nn", "ops.products"),
     ("registration", "comm.ccl.backend"),
-    ("sample", "ops.relay"),
     *(("train", name) for name in ("loader.bytes", "nn.matmul")),
     *(("train", name) for name in ("planner.probe",)),
 }

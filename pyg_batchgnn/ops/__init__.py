@@ -62,6 +62,7 @@ from pyg_batchgnn.ops.partition import (
 )
 from pyg_batchgnn.ops.precision import compute_dtype
 from pyg_batchgnn.ops.products import current_products
+from pyg_batchgnn.ops.relay import Relay, RelayAnswers, RelayFault, RelayQuestions, WireError, relay_answer
 
 __all__ = [
     "INTEGERS",
@@ -75,8 +76,13 @@ __all__ = [
     "LoopFree",
     "MemoryStats",
     "OwnedEdges",
+    "Relay",
+    "RelayAnswers",
+    "RelayFault",
+    "RelayQuestions",
     "RowsOfTable",
     "StreamRules",
+    "WireError",
     "activate",
     "advise_huge_pages",
     "aggregate",
@@ -122,6 +128,7 @@ __all__ = [
     "minibatch_key",
     "place_edges",
     "put_rows",
+    "relay_answer",
     "reset_peak",
     "simd_level",
     "to_signed",

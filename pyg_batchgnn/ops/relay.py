@@ -1,7 +1,6 @@
-"""The steps of a relay: sampling where the in-edges of a node may be another rank's.
+"""The steps of a relay: sampling a hop whose nodes' in-edges may be held by other ranks.
 
-The arrays and numbers are those that `RelaySampler` checked; what comes from other ranks is checked by the
-kernels.
+The kernels trust the arrays and numbers that callers give. They check everything that other ranks sent.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from pyg_batchgnn.ops.in_edges import OwnedEdges
 from pyg_batchgnn.ops.library import kernels
 
 
-class Wrong(IntEnum):
-    """What is wrong with a message of another rank; the numbers are those of csrc/kernels/relay/wire.h."""
+class WireError(IntEnum):
+    """The faults of a message; the numbers are those of csrc/kernels/relay/wire.h."""
 
     NOTHING = 0
     BLOCKS = 1
@@ -28,27 +27,33 @@ class Wrong(IntEnum):
 
 
 @dataclass(frozen=True)
-class Fault:
-    """What is wrong with a message, whose it is, and the value seen."""
+class RelayFault:
+    """A fault in a message of another rank.
 
-    wrong: Wrong
+    Attributes:
+        error: the kind of fault.
+        peer: the rank that sent the message.
+        value: the value that is wrong.
+    """
+
+    error: WireError
     peer: int
     value: int
 
 
-def _fault(numbers: Sequence[int]) -> Fault | None:
-    return Fault(Wrong(numbers[0]), numbers[1], numbers[2]) if numbers[0] else None
+def _fault(numbers: Sequence[int]) -> RelayFault | None:
+    return RelayFault(WireError(numbers[0]), numbers[1], numbers[2]) if numbers[0] else None
 
 
 @dataclass(frozen=True)
-class Questions:
-    """What one hop asks.
+class RelayQuestions:
+    """The questions of one hop.
 
     Attributes:
-        words: [sum(counts)] of the type of node ids, what other ranks are asked, by rank.
+        words: [sum(counts)] int32 or int64 as node ids are, the questions to other ranks, by rank.
         counts: words for each rank; 0 for this one.
         nodes: nodes that each rank is asked for; 0 for this one.
-        own: [n] what this rank is asked by itself.
+        own: [n] the questions that this rank answers itself.
     """
 
     words: Tensor
@@ -58,8 +63,8 @@ class Questions:
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What is answered.
+class RelayAnswers:
+    """The answers to the questions of one hop.
 
     Attributes:
         words: [sum(counts)] int64, by rank.
@@ -73,15 +78,15 @@ class Answers:
 
 
 class Relay:
-    """Minibatches that grow together: `ask` and `merge` by turns, once a hop each, then `take`.
+    """Minibatches that are sampled together: `ask` and `merge` in turn, once per hop, then `take`.
 
     Args:
-        seeds, originals: [S] int64, all minibatches' seed nodes by the graph's ids and by the users'.
+        seeds, originals: [S] int64, the seed nodes of all minibatches by internal and by original id.
         seed_ptr: [B + 1] int64, where each minibatch's seeds begin.
-        offsets: first id of every part, then the number of nodes.
-        rank: the part that is here.
-        num_edges: of the whole graph.
-        wide: whether ids are exchanged as int64.
+        offsets: the first internal id of each part, then the number of nodes.
+        rank: this rank, the number of its part.
+        num_edges: edges of the whole graph.
+        wide: True if ids are exchanged as int64, else as int32.
         fanouts, replace, return_edge, coo, seed, epoch: as for the operator ``sample``.
     """
 
@@ -107,16 +112,26 @@ class Relay:
             *(list(fanouts), replace, return_edge, coo, seed, epoch),
         )
 
-    def ask(self, threads: int) -> Questions:
-        """Whom to ask what."""
-        return Questions(*kernels.relay_ask(self._state, threads))
+    def ask(self, threads: int) -> RelayQuestions:
+        """Returns the questions of the next hop."""
+        return RelayQuestions(*kernels.relay_ask(self._state, threads))
 
-    def merge(self, own: Tensor, words: Tensor, counts: Sequence[int], threads: int) -> Fault | None:
-        """Takes in the answers of this rank and, by rank, of the others. After a fault the relay is over."""
+    def merge(self, own: Tensor, words: Tensor, counts: Sequence[int], threads: int) -> RelayFault | None:
+        """Adds the answers to the minibatches.
+
+        Args:
+            own: this rank's answers to itself.
+            words: [sum(counts)] the other ranks' answers, by rank.
+            counts: words of each rank.
+            threads: at most this many threads.
+
+        Returns:
+            The first fault in the answers, after which the relay cannot go on; None if there is none.
+        """
         return _fault(kernels.relay_merge(self._state, own, words, list(counts), threads))
 
     def take(self) -> tuple[list[Tensor], Tensor]:
-        """The minibatches, as the operator ``sample`` returns them."""
+        """Returns the minibatches, as the operator ``sample`` does."""
         arrays, counts = kernels.relay_take(self._state)
         return arrays, counts
 
@@ -130,19 +145,24 @@ def relay_answer(
     replace: bool,
     return_edge: bool,
     threads: int,
-) -> Answers | Fault:
-    """Answers what was asked, message by message.
+) -> RelayAnswers | RelayFault:
+    """Answers the questions of one hop.
 
     Args:
-        edges: where to pick from, with edge ids.
-        words: [sum(counts)] of the type of the edges' ``indices``: messages by rank.
+        edges: the in-edges to pick from, with edge ids.
+        words: [sum(counts)] of the type of the edges' ``indices``, the questions by rank.
         counts: words of each rank.
-        fanout, replace, return_edge: how to pick, and whether input edge ids are wanted.
-        threads: at most so many.
+        fanout: in-edges to pick per node; -1 picks all.
+        replace: True picks with replacement.
+        return_edge: True if the ids of the picked edges are answered too.
+        threads: at most this many threads.
+
+    Returns:
+        The answers, or the first fault in the questions.
     """
     own = edges.in_edges
     answers, to, picks, fault = kernels.relay_answer(
         *(own.indptr, own.indices, own.edge_ids, edges.node, edges.first_node, edges.num_edges),
         *(words, list(counts), fanout, replace, return_edge, threads),
     )
-    return _fault(fault) or Answers(answers, to, picks)
+    return _fault(fault) or RelayAnswers(answers, to, picks)

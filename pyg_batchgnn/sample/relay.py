@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import CommError, Communicator, Header, MessageKind
-from pyg_batchgnn.ops.relay import Answers, Fault, Questions, Relay, Wrong, relay_answer
+from pyg_batchgnn.ops import Relay, RelayAnswers, RelayFault, RelayQuestions, WireError, relay_answer
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.sample.macrobatch import Layout, as_minibatches
 from pyg_batchgnn.sample.minibatch import SampledMinibatch
@@ -112,8 +112,8 @@ class RelaySampler:
             raise self._error(fault)
 
     def _over_ranks(
-        self, asked: Questions, header: Header, threads: int
-    ) -> tuple[Answers, tuple[Tensor, list[int]]]:
+        self, asked: RelayQuestions, header: Header, threads: int
+    ) -> tuple[RelayAnswers, tuple[Tensor, list[int]]]:
         """One relay: while the questions travel, this rank answers its own."""
         under_way = self.comm.start_exchange(asked.words, asked.counts, header, ops.empty, asked.nodes)
         own = self._answer(asked.own, [asked.own.numel()], header.hop, threads)
@@ -122,7 +122,7 @@ class RelaySampler:
         received = self.comm.exchange(answers.words, answers.counts, header, ops.empty, answers.picks)
         return own, (received.rows, received.counts)
 
-    def _answer(self, words: Tensor, counts: list[int], hop: int, threads: int) -> Answers:
+    def _answer(self, words: Tensor, counts: list[int], hop: int, threads: int) -> RelayAnswers:
         answers = relay_answer(
             self._edges,
             words,
@@ -132,7 +132,7 @@ class RelaySampler:
             return_edge=self.plan.edge_ids,
             threads=threads,
         )
-        if isinstance(answers, Fault):
+        if isinstance(answers, RelayFault):
             raise self._error(answers)
         return answers
 
@@ -159,16 +159,16 @@ class RelaySampler:
                 )
         return seed_lists, originals
 
-    def _error(self, fault: Fault) -> CommError:
+    def _error(self, fault: RelayFault) -> CommError:
         own, most = self.part.book.nodes_of(self.part.number), self.part.book.num_nodes
         story = {
-            Wrong.BLOCKS: f"asked in {fault.value} words that do not add up",
-            Wrong.NODE: f"asked for node {fault.value}, but rank {self.comm.rank} owns {own.start} to "
+            WireError.BLOCKS: f"asked in {fault.value} words that do not add up",
+            WireError.NODE: f"asked for node {fault.value}, but rank {self.comm.rank} owns {own.start} to "
             f"{own.stop - 1}",
-            Wrong.PICKS: f"answered {fault.value} picks of one node, more than the plan allows",
-            Wrong.LENGTH: f"answered {fault.value} words, which are not those that its counts promise",
-            Wrong.SOURCE: f"answered node {fault.value}, but nodes go from 0 to {most - 1}",
-        }[fault.wrong]
+            WireError.PICKS: f"answered {fault.value} picks of one node, more than the plan allows",
+            WireError.LENGTH: f"answered {fault.value} words, which are not those that its counts promise",
+            WireError.SOURCE: f"answered node {fault.value}, but nodes go from 0 to {most - 1}",
+        }[fault.error]
         text = f"rank {fault.peer} {story}; every rank must have the same partition book, plan and release"
         return self.comm.fail(CommError(text, [fault.peer]))
 

@@ -6,8 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops import InEdges, OwnedEdges
-from pyg_batchgnn.ops.relay import Answers, Fault, Questions, Relay, Wrong, relay_answer
+from pyg_batchgnn.ops import (
+    InEdges,
+    OwnedEdges,
+    Relay,
+    RelayAnswers,
+    RelayFault,
+    RelayQuestions,
+    WireError,
+    relay_answer,
+)
 
 FIRST, NODES, EDGES = 100, 50, 500
 
@@ -27,7 +35,7 @@ def own_edges(dtype: torch.dtype = torch.int32) -> OwnedEdges:
     )
 
 
-def answered(words: list[int], counts: list[int], fanout: int = 4) -> Answers | Fault:
+def answered(words: list[int], counts: list[int], fanout: int = 4) -> RelayAnswers | RelayFault:
     return relay_answer(
         own_edges(),
         torch.tensor(words, dtype=torch.int32),
@@ -39,7 +47,7 @@ def answered(words: list[int], counts: list[int], fanout: int = 4) -> Answers | 
     )
 
 
-def begun(fanout: int = 4, seeds: tuple[int, ...] = (100, 149, 120)) -> tuple[Relay, Questions]:
+def begun(fanout: int = 4, seeds: tuple[int, ...] = (100, 149, 120)) -> tuple[Relay, RelayQuestions]:
     """A relay on rank 0, which owns nothing, after asking rank 1, which owns 100 to 149."""
     node = torch.tensor(seeds)
     relay = Relay(
@@ -58,7 +66,7 @@ def begun(fanout: int = 4, seeds: tuple[int, ...] = (100, 149, 120)) -> tuple[Re
     return relay, relay.ask(1)
 
 
-def merged(relay: Relay, words: Tensor, counts: list[int]) -> Fault | None:
+def merged(relay: Relay, words: Tensor, counts: list[int]) -> RelayFault | None:
     return relay.merge(torch.empty(0, dtype=torch.int64), words, counts, 1)
 
 
@@ -67,7 +75,7 @@ def test_a_question_and_its_answer() -> None:
     assert asked.counts == [0, 7, 0] and asked.nodes == [0, 3, 0] and asked.own.numel() == 0
     assert asked.words[[0, 3, 4, 5, 6]].tolist() == [1, 3, 100, 149, 120]
     answers = answered(asked.words.tolist(), [7, 0, 0])
-    assert isinstance(answers, Answers)
+    assert isinstance(answers, RelayAnswers)
     # A word of counts; twelve edge ids and twelve sources of four bytes.
     assert answers.counts == [1 + 6 + 6, 0, 0] and answers.picks == [12, 0, 0]
     assert answers.words[:1].view(torch.uint8).tolist() == [4, 4, 4, 0, 0, 0, 0, 0]
@@ -94,49 +102,49 @@ def test_a_question_and_its_answer() -> None:
 )
 def test_questions_that_do_not_add_up(words: list[int]) -> None:
     good = [1, 5, 6, 1, 100]
-    assert isinstance(answered(good, [5]), Answers)
-    assert answered([*good, *words], [5, len(words)]) == Fault(Wrong.BLOCKS, 1, len(words))
+    assert isinstance(answered(good, [5]), RelayAnswers)
+    assert answered([*good, *words], [5, len(words)]) == RelayFault(WireError.BLOCKS, 1, len(words))
 
 
 @pytest.mark.parametrize("node", [99, 150, 0, -1, 2**31 - 1, -(2**31)])
 def test_nodes_that_are_not_ours(node: int) -> None:
-    assert answered([1, 5, 6, 3, 100, node, 149], [0, 0, 7]) == Fault(Wrong.NODE, 2, node)
+    assert answered([1, 5, 6, 3, 100, node, 149], [0, 0, 7]) == RelayFault(WireError.NODE, 2, node)
     many = [1, 5, 6, 10_001, *[100 + i % NODES for i in range(10_000)], node]
-    assert answered(many, [0, len(many)]) == Fault(Wrong.NODE, 1, node)
+    assert answered(many, [0, len(many)]) == RelayFault(WireError.NODE, 1, node)
 
 
 @pytest.mark.parametrize("length", [0, 1, 12, 14])
 def test_answers_of_the_wrong_length(length: int) -> None:
     relay, asked = begun()
     answers = answered(asked.words.tolist(), [7])
-    assert isinstance(answers, Answers)
+    assert isinstance(answers, RelayAnswers)
     words = torch.cat([answers.words, answers.words])[:length].clone()
-    assert merged(relay, words, [0, length, 0]) == Fault(Wrong.LENGTH, 1, length)
+    assert merged(relay, words, [0, length, 0]) == RelayFault(WireError.LENGTH, 1, length)
 
 
 def test_answers_of_nobody_who_was_asked() -> None:
     relay, asked = begun()
     answers = answered(asked.words.tolist(), [7])
-    assert isinstance(answers, Answers)
+    assert isinstance(answers, RelayAnswers)
     words = torch.cat([answers.words, torch.zeros(1, dtype=torch.int64)])
-    assert merged(relay, words, [0, 13, 1]) == Fault(Wrong.LENGTH, 2, 1)
+    assert merged(relay, words, [0, 13, 1]) == RelayFault(WireError.LENGTH, 2, 1)
 
 
 def test_more_picks_than_the_plan_allows() -> None:
     relay, asked = begun()
     answers = answered(asked.words.tolist(), [7], fanout=5)
-    assert isinstance(answers, Answers)
-    assert merged(relay, answers.words, [0, answers.counts[0], 0]) == Fault(Wrong.PICKS, 1, 5)
+    assert isinstance(answers, RelayAnswers)
+    assert merged(relay, answers.words, [0, answers.counts[0], 0]) == RelayFault(WireError.PICKS, 1, 5)
 
 
 @pytest.mark.parametrize("source", [200, -1, 2**31 - 1, -(2**31)])
 def test_sources_that_are_no_nodes(source: int) -> None:
     relay, asked = begun()
     answers = answered(asked.words.tolist(), [7])
-    assert isinstance(answers, Answers)
+    assert isinstance(answers, RelayAnswers)
     words = answers.words.clone()
     words[7:].view(torch.int32)[5] = source
-    assert merged(relay, words, [0, 13, 0]) == Fault(Wrong.SOURCE, 1, source)
+    assert merged(relay, words, [0, 13, 0]) == RelayFault(WireError.SOURCE, 1, source)
 
 
 def test_many_sources_that_are_no_nodes() -> None:
@@ -144,11 +152,11 @@ def test_many_sources_that_are_no_nodes() -> None:
     seeds = tuple(range(100, 150)) * 200
     relay, asked = begun(-1, seeds)
     answers = answered(asked.words.tolist(), [asked.words.numel()], fanout=-1)
-    assert isinstance(answers, Answers)
+    assert isinstance(answers, RelayAnswers)
     words = answers.words.clone()
     words[-50_000:].view(torch.int32)[:] = torch.arange(1000, 101_000, dtype=torch.int32)
     fault = merged(relay, words, [0, words.numel(), 0])
-    assert fault is not None and fault.wrong is Wrong.SOURCE
+    assert fault is not None and fault.error is WireError.SOURCE
 
 
 @pytest.mark.parametrize(
@@ -156,7 +164,7 @@ def test_many_sources_that_are_no_nodes() -> None:
 )
 def test_counts_are_as_narrow_as_the_plan_allows(fanout: int, num_bytes: int) -> None:
     answers = answered([1, 5, 6, 16, *range(100, 116)], [20], fanout)
-    assert isinstance(answers, Answers)
+    assert isinstance(answers, RelayAnswers)
     picks = 16 * (0 if fanout == 0 else 10)
     assert answers.picks == [picks] and answers.counts == [(16 * num_bytes + 8 * picks) // 8]
 
