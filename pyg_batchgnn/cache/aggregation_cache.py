@@ -12,7 +12,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.build import aggregator, own_scale, result_dtype, wide_dtype
 from pyg_batchgnn.cache.contexts import BuildContext, context_of
-from pyg_batchgnn.cache.fingerprint import Fingerprint, digest_edges, digest_features
+from pyg_batchgnn.cache.fingerprint import GraphFingerprint, digest_edges, digest_features
 from pyg_batchgnn.cache.folder import load_rows, save_rows
 from pyg_batchgnn.cache.folder_meta import CacheMeta
 from pyg_batchgnn.cache.kinds import Aggregation
@@ -44,7 +44,7 @@ class AggregationCache:
     kind: Aggregation
     rows: Tensor
     readable: dict[int, Tensor]
-    fingerprint: Fingerprint
+    fingerprint: GraphFingerprint
     store: DistFeatureStore | None = None
 
     @classmethod
@@ -181,10 +181,10 @@ def _pieces(
     ops.empty_cache()  # of sizes that are not needed again
 
 
-def _fingerprint(context: BuildContext, edges: int) -> Fingerprint:
+def _fingerprint(context: BuildContext, edges: int) -> GraphFingerprint:
     """Makes the fingerprint from the sums of all ranks. ``edges``: this rank's."""
     own, features = context.own, context.features
     total_edges, total_features = context.sums([edges, digest_features(own.node, features)])
     dtype = str(features.dtype).removeprefix("torch.")
     digests = ops.digest_text(total_edges), ops.digest_text(total_features)
-    return Fingerprint(own.num_nodes, own.num_edges, features.size(1), dtype, *digests)
+    return GraphFingerprint(own.num_nodes, own.num_edges, features.size(1), dtype, *digests)

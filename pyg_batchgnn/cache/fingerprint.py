@@ -19,7 +19,7 @@ _FIRST, _SECOND = -0x61C8864680B583EB, -0x3B314601E57A13AD
 
 
 @dataclass(frozen=True)
-class Fingerprint:
+class GraphFingerprint:
     """Counts, and sums of digests over all edges and over all rows of features, modulo 2**64.
 
     Attributes:
@@ -41,11 +41,11 @@ class Fingerprint:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Fingerprint:
+    def from_dict(cls, values: Mapping[str, Any]) -> GraphFingerprint:
         """The way back; raises TypeError or KeyError where values are others."""
         return cls(**{field.name: type_of(field.type)(values[field.name]) for field in fields(cls)})
 
-    def differences(self, other: Fingerprint) -> list[str]:
+    def differences(self, other: GraphFingerprint) -> list[str]:
         """What is not the same in another one, in words."""
         said = {"num_nodes": "nodes", "num_edges": "edges", "columns": "feature columns", "dtype": "dtype"}
         found = [

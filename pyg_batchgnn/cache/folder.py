@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.cache.build import row_blocks
-from pyg_batchgnn.cache.fingerprint import Fingerprint
+from pyg_batchgnn.cache.fingerprint import GraphFingerprint
 from pyg_batchgnn.cache.folder_meta import ARRAY, FORMAT, CacheMeta
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.comm import Communicator
@@ -54,7 +54,7 @@ def verify_aggregation_cache(folder: str | Path) -> None:
 def save_rows(
     path: Path,
     kind: Aggregation,
-    fingerprint: Fingerprint,
+    fingerprint: GraphFingerprint,
     node: Tensor | None,
     rows: Tensor,
     comm: Communicator | None,
@@ -144,7 +144,7 @@ def _end(
     path: Path,
     temporary: Path,
     kind: Aggregation,
-    fingerprint: Fingerprint,
+    fingerprint: GraphFingerprint,
     shape: tuple[int, int],
     dtype: torch.dtype,
 ) -> None:

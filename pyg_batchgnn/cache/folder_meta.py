@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from pyg_batchgnn.cache.fingerprint import Fingerprint
+from pyg_batchgnn.cache.fingerprint import GraphFingerprint
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.data.files import META_FILE, ArrayPromise, broken, missing, read_json
@@ -32,7 +32,7 @@ class CacheMeta:
     """
 
     kind: Aggregation
-    fingerprint: Fingerprint
+    fingerprint: GraphFingerprint
     promise: ArrayPromise
     digest: str = ""
 
@@ -70,7 +70,7 @@ class CacheMeta:
                 raise broken(path, key, f"is {content.get(key)!r}, expected {known!r}", _ANEW)
         try:
             promise = ArrayPromise.from_json(content["arrays"][ARRAY])
-            made_of = Fingerprint.from_dict(content["made_of"])
+            made_of = GraphFingerprint.from_dict(content["made_of"])
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             meta = cls(Aggregation(content["aggregation"]), made_of, promise, digest)
         except (KeyError, TypeError, ValueError) as error:
@@ -90,7 +90,7 @@ class CacheMeta:
                 f"{folder}: holds aggregates by {self.kind.value}, but {wanted.value} is wanted; {_ANEW}"
             )
 
-    def check_fingerprint(self, folder: Path, seen: Fingerprint) -> None:
+    def check_fingerprint(self, folder: Path, seen: GraphFingerprint) -> None:
         """Raises DatasetError unless it was made of this graph and these features."""
         if differences := self.fingerprint.differences(seen):
             raise DatasetError(

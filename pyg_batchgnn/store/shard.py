@@ -70,14 +70,17 @@ class EdgeIndex:
         assert request.edge is not None
         row, edge = request.node.long(), request.edge.long()
         low, high = self.indptr[row], self.indptr[row + 1]
-        last = max(self.edge_ids.numel() - 1, 0)
+        end, last = high, max(self.edge_ids.numel() - 1, 0)
         most = int((high - low).max()) if row.numel() else 0
         for _ in range(most.bit_length()):
             middle = (low + high) // 2
             below = (low < high) & (self.edge_ids[middle.clamp(max=last)] < edge)
             low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
-        if row.numel() and not torch.equal(self.edge_ids[low.clamp(max=last)].to(edge.dtype), edge):
-            raise IndexError("an edge was asked for that is not among the in-edges of its destination")
+        if not bool((low < end).all()) or not torch.equal(self.edge_ids[low].to(edge.dtype), edge):
+            raise IndexError(
+                "an edge was asked for that is not among the in-edges of its destination; give all ranks "
+                "parts of the same graph"
+            )
         return low
 
     @property

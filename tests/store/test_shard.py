@@ -1,0 +1,76 @@
+"""A shard finds the rows of nodes and edges, and is the same after its arrays were shared."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyg_batchgnn.data import EDGES, NODES
+from pyg_batchgnn.store import Columns, RowRequest
+from pyg_batchgnn.store.shard import EdgeIndex, shard_of
+from tests.support.partitioned_graphs import CASES, part_of
+
+
+@given(st.lists(st.lists(st.integers(0, 40), unique=True).map(sorted), min_size=1, max_size=8), st.data())
+def test_edges_are_found_among_those_of_their_destinations(
+    lists: list[list[int]], data: st.DataObject
+) -> None:
+    indptr = torch.tensor([0, *map(len, lists)]).cumsum(0)
+    index = EdgeIndex(indptr, torch.tensor([edge for ids in lists for edge in ids], dtype=torch.int32))
+    pairs = [(row, edge) for row, ids in enumerate(lists) for edge in ids]
+    order = data.draw(st.lists(st.integers(0, max(len(pairs) - 1, 0)), max_size=9 if pairs else 0))
+    wanted = [pairs[at] for at in order]
+    node = torch.tensor([row for row, _ in wanted], dtype=torch.int64)
+    edge = torch.tensor([edge for _, edge in wanted], dtype=torch.int64)
+    assert index.find(RowRequest(node, edge)).tolist() == order
+
+
+@pytest.mark.parametrize(("row", "edge"), [(0, 5), (1, 2), (2, 2), (1, 9), (0, 0)])
+def test_an_edge_of_another_destination_is_refused(row: int, edge: int) -> None:
+    index = EdgeIndex(torch.tensor([0, 2, 3, 3]), torch.tensor([2, 4, 5]))
+    with pytest.raises(IndexError, match="not among the in-edges"):
+        index.find(RowRequest(torch.tensor([row]), torch.tensor([edge])))
+
+
+@pytest.mark.parametrize("edge_attributes", [False, True])
+def test_a_shard_is_made_again_from_its_arrays(edge_attributes: bool) -> None:
+    part = part_of(CASES[0], 2, 1, edge_attributes=edge_attributes)
+    shard = shard_of(part, None)
+    again = shard.like({name: array.clone() for name, array in shard.arrays().items()})
+    assert torch.equal(again.node, shard.node)
+    assert again.attributes.keys() == shard.attributes.keys() == {NODES, EDGES}
+    for group, tables in shard.attributes.items():
+        assert again.attributes[group].keys() == tables.keys()
+        assert all(torch.equal(again.attributes[group][name], table) for name, table in tables.items())
+    if edge_attributes:
+        rows = torch.repeat_interleave(torch.arange(part.num_nodes), part.indptr.diff())
+        request = RowRequest(rows, part.edge_ids.long())
+        assert torch.equal(again.find(EDGES, request), torch.arange(len(request)))
+
+
+def test_splits_are_masks_and_floats_are_converted() -> None:
+    part = part_of(CASES[0], 1, 0)
+    shard = shard_of(part, torch.bfloat16)
+    assert shard.attributes[NODES]["x"].dtype == torch.bfloat16
+    assert shard.attributes[NODES]["y"].dtype == torch.int64
+    mask = shard.attributes[NODES]["train_mask"]
+    assert torch.equal(mask.nonzero().view(-1), part.splits["train"])
+
+
+def test_one_more_attribute_is_not_copied() -> None:
+    shard = shard_of(part_of(CASES[0], 1, 0), None)
+    table = torch.zeros(len(shard.node), 3)
+    more = shard.with_attribute(NODES, "more", table)
+    block = more.block(NODES, Columns(["more", "x"], original_ids=True))
+    assert block.attributes["more"] is table and block.original is shard.node
+    assert "more" not in shard.attributes[NODES]
+
+
+def test_requests_are_cut_by_owner() -> None:
+    request = RowRequest(torch.tensor([0, 3, 3, 7]), torch.tensor([9, 8, 1, 2]))
+    parts = request.split(torch.tensor([0, 2, 2, 5, 8]))
+    assert [part.node.tolist() for part in parts] == [[0], [], [1, 1], [2]]
+    assert [part.columns[1].tolist() for part in parts] == [[9], [], [8, 1], [2]]
+    assert [len(part) for part in RowRequest(torch.tensor([1, 4])).split(torch.tensor([0, 4, 5]))] == [1, 1]
