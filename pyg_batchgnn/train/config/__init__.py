@@ -1,20 +1,15 @@
-"""The configuration of a run: its fields, their checks, presets, and how it is written as JSON."""
+"""The configuration of a run: its fields, their checks, presets, and its form as JSON."""
 
-from pyg_batchgnn.train.config.fields import (
+from pyg_batchgnn.train.config.choices import (
     POLICIES,
     CacheKind,
     LastMinibatch,
     LayerSource,
     Malloc,
     MatrixProduct,
-    ModelConfig,
     ModelKind,
     Precision,
-    RanksConfig,
-    RunConfig,
-    SamplingConfig,
     ScheduleKind,
-    TrainConfig,
 )
 from pyg_batchgnn.train.config.json_values import (
     assign,
@@ -24,7 +19,20 @@ from pyg_batchgnn.train.config.json_values import (
     read_config,
 )
 from pyg_batchgnn.train.config.presets import DEFAULT_PRESET, PRESETS, preset
-from pyg_batchgnn.train.config.resuming import agreed, any_threads, refuse_changes, with_decided
+from pyg_batchgnn.train.config.resuming import (
+    agreed_fields,
+    is_thread_independent,
+    refuse_changes,
+    with_decided_fields,
+)
+from pyg_batchgnn.train.config.sections import (
+    ModelConfig,
+    OptimiserConfig,
+    RanksConfig,
+    RunConfig,
+    SamplingConfig,
+)
+from pyg_batchgnn.train.config.train_config import TrainConfig
 
 __all__ = [
     "DEFAULT_PRESET",
@@ -37,20 +45,21 @@ __all__ = [
     "MatrixProduct",
     "ModelConfig",
     "ModelKind",
+    "OptimiserConfig",
     "Precision",
     "RanksConfig",
     "RunConfig",
     "SamplingConfig",
     "ScheduleKind",
     "TrainConfig",
-    "agreed",
-    "any_threads",
+    "agreed_fields",
     "assign",
     "config_from_dict",
     "config_to_dict",
     "flat_fields",
+    "is_thread_independent",
     "preset",
     "read_config",
     "refuse_changes",
-    "with_decided",
+    "with_decided_fields",
 ]

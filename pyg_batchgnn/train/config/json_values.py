@@ -1,4 +1,4 @@
-"""`TrainConfig` to and from plain JSON values, and single fields from text."""
+"""A conversion of `TrainConfig` to and from JSON values, and of single fields from text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pyg_batchgnn.train.config.fields import TrainConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 
 T = TypeVar("T")
 
 
 def config_to_dict(config: Any) -> dict[str, Any]:
-    """A dataclass as nested dicts of JSON values (enums by value, tuples as lists)."""
+    """Returns a dataclass as nested dicts of JSON values: enums by value, tuples as lists."""
 
     def plain(value: Any) -> Any:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -33,16 +33,21 @@ def config_to_dict(config: Any) -> dict[str, Any]:
 
 
 def config_from_dict(values: Mapping[str, Any], base: TrainConfig | None = None) -> TrainConfig:
-    """A configuration from nested dicts; fields that are left out keep the value of `base`.
+    """Returns a configuration from nested dicts.
+
+    Args:
+        values: by section and field.
+        base: gives the fields that `values` leaves out; by default the default configuration.
 
     Raises:
-        TrainError: a key is unknown or a value has the wrong type (the message names it), or is out of range.
+        TrainError: a key is unknown, or a value has the wrong type or is out of bounds. The message
+            names the field.
     """
     return _merge(base or TrainConfig(), values, "")
 
 
 def read_config(path: Path) -> TrainConfig:
-    """The configuration written at `path`.
+    """Returns the configuration that the file at `path` holds.
 
     Raises:
         TrainError: the file is missing, is not JSON, or does not hold a configuration.
@@ -54,7 +59,7 @@ def read_config(path: Path) -> TrainConfig:
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise TrainError(f"{path}: cannot be read as JSON: {error}") from None
     if not isinstance(values, dict):
-        raise TrainError(f"{path}: holds a {type(values).__name__} where a configuration is an object")
+        raise TrainError(f"{path}: holds a {type(values).__name__}; a configuration is a JSON object")
     try:
         return config_from_dict(values)
     except TrainError as error:
@@ -62,13 +67,14 @@ def read_config(path: Path) -> TrainConfig:
 
 
 def flat_fields(config: TrainConfig) -> dict[str, Any]:
-    """JSON values by ``section.field``."""
+    """Returns the JSON values by ``section.field``."""
     sections = config_to_dict(config).items()
     return {f"{section}.{key}": value for section, part in sections for key, value in part.items()}
 
 
 def assign(config: TrainConfig, assignments: list[str]) -> TrainConfig:
-    """`config` with fields set from texts like ``model.hidden=64`` or ``sampling.fanout=10,10``.
+    """Returns `config` with fields set from texts like ``model.hidden=64`` or
+    ``sampling.fanout=10,10``.
 
     Raises:
         TrainError: a text has no "=", names no field, or its value does not fit.
@@ -109,7 +115,12 @@ def _merge(base: T, values: Any, where: str) -> T:
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
-    """`value` as the type that `hint` says: scalar, enum, tuple of integers, or one of several of these."""
+    """Returns `value` as the type of a field.
+
+    Args:
+        hint: the type: a scalar, an enum, a tuple of integers, or a union of these.
+        where: the field, for the message.
+    """
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     options = typing.get_args(hint) if is_union else (hint,)
     for option in options:

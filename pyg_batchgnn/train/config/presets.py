@@ -1,4 +1,4 @@
-"""Ready configurations: the experiments of the BatchGNN paper (appendix E and tables 2 and 3)."""
+"""The ready configurations: experiments of the BatchGNN paper (appendix E, tables 2 and 3)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from pyg_batchgnn.sample import Replacement
-from pyg_batchgnn.train.config.fields import LastMinibatch, ModelConfig, SamplingConfig, TrainConfig
+from pyg_batchgnn.train.config.choices import LastMinibatch
+from pyg_batchgnn.train.config.sections import ModelConfig, SamplingConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 
 PRESETS: Mapping[str, TrainConfig] = MappingProxyType(
@@ -44,11 +46,11 @@ DEFAULT_PRESET = "batchgnn"
 
 
 def preset(name: str) -> TrainConfig:
-    """The configuration called `name`.
+    """Returns the preset of that name.
 
     Raises:
-        TrainError: there is none of that name.
+        TrainError: there is no such preset.
     """
     if name not in PRESETS:
-        raise TrainError(f"unknown preset {name!r}; there are {', '.join(PRESETS)}")
+        raise TrainError(f"unknown preset {name!r}; the presets are {', '.join(PRESETS)}")
     return PRESETS[name]

@@ -1,14 +1,15 @@
-"""What must stay as it is when a run is resumed, and what must be equal on all ranks."""
+"""The fields that may change when a run is resumed, and those that may differ between ranks."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pyg_batchgnn.train.config.fields import LayerSource, MatrixProduct, ScheduleKind, TrainConfig
+from pyg_batchgnn.train.config.choices import LayerSource, MatrixProduct, ScheduleKind
 from pyg_batchgnn.train.config.json_values import config_from_dict, flat_fields
+from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 
-#: Length and resources, which leave the results of each epoch alone.
+#: The length of the run and its resources. They do not change the results of any epoch.
 _RESUMABLE = frozenset(
     {
         "run.epochs",
@@ -26,17 +27,17 @@ _RESUMABLE = frozenset(
         "ranks.timeout",
     }
 )
-#: What may differ between hosts: where the data set lies and how many cores there are.
-_OF_A_HOST = frozenset({"run.dataset", "run.threads"})
-#: Decided when a run starts, where it is None or "auto" until then.
+#: The fields that may differ between hosts: the path of the data set and the number of cores.
+_PER_HOST = frozenset({"run.dataset", "run.threads"})
+#: The fields that are decided when a run starts if they are None or "auto".
 _DECIDED = ("run.dataset", "run.threads", "run.matrix_product")
 
 
 def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None:
-    """Refuse a change that would give another run.
+    """Refuses changes that would give another run.
 
     Raises:
-        TrainError: it begins with `reason` and names the field.
+        TrainError: there is one. The message starts with `reason` and names the field.
     """
     old, new = flat_fields(before), flat_fields(after)
     resumable = _resumable(before)
@@ -45,13 +46,18 @@ def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None
             raise TrainError(f"{reason} {name} ({old[name]!r} is now {value!r}); start a new run for that")
 
 
-def agreed(config: TrainConfig) -> dict[str, Any]:
-    """The fields that every rank must have been given alike."""
-    return {name: value for name, value in flat_fields(config).items() if name not in _OF_A_HOST}
+def agreed_fields(config: TrainConfig) -> dict[str, Any]:
+    """Returns the fields that must be the same on every rank."""
+    return {name: value for name, value in flat_fields(config).items() if name not in _PER_HOST}
 
 
-def with_decided(wanted: TrainConfig, written: TrainConfig) -> TrainConfig:
-    """`wanted`, what it leaves open as it was decided when the run that has `written` was started."""
+def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfig:
+    """Returns `wanted`, with the fields that it leaves open taken from `written`.
+
+    Args:
+        wanted: as the user gave it.
+        written: of the run that is resumed; its open fields were decided when it started.
+    """
     asked, found = flat_fields(wanted), flat_fields(written)
     decided: dict[str, dict[str, Any]] = {}
     for name in _DECIDED:
@@ -61,17 +67,23 @@ def with_decided(wanted: TrainConfig, written: TrainConfig) -> TrainConfig:
     return config_from_dict(decided, wanted)
 
 
-def any_threads(config: TrainConfig) -> bool:
-    """Whether the number of threads changes no bit of a result: it does with PyTorch's products."""
+def is_thread_independent(config: TrainConfig) -> bool:
+    """Returns whether the results are the same, bit for bit, with any number of threads.
+
+    They are with the native matrix product, and are not with torch's.
+    """
     own_products = config.run.matrix_product is MatrixProduct.NATIVE
     return config.model.layers is LayerSource.NATIVE and own_products
 
 
 def _resumable(config: TrainConfig) -> frozenset[str]:
-    """Fields that may change. Who owns a node decides who trains it, but with the global schedule."""
+    """Returns the fields that may change.
+
+    With the local schedule the owner of a node trains on it, so the partition must stay.
+    """
     any_owner = config.ranks.schedule is ScheduleKind.GLOBAL
     return (
         _RESUMABLE
-        | (frozenset({"run.threads"}) if any_threads(config) else frozenset())
+        | (frozenset({"run.threads"}) if is_thread_independent(config) else frozenset())
         | (frozenset({"ranks.partition"}) if any_owner else frozenset())
     )

@@ -12,14 +12,14 @@ from pyg_batchgnn.data import Dataset, default_dataset, load_dataset
 from pyg_batchgnn.nn.matmul import ProductChoice
 from pyg_batchgnn.train.config import (
     TrainConfig,
-    agreed,
-    any_threads,
+    agreed_fields,
     assign,
     config_from_dict,
     config_to_dict,
+    is_thread_independent,
     read_config,
     refuse_changes,
-    with_decided,
+    with_decided_fields,
 )
 from pyg_batchgnn.train.graph import DatasetFingerprint, check_partition, fingerprint_dataset
 from pyg_batchgnn.train.loop import RunOutcome, RunResult, StopRequest, Trainer, TrainingJob, build_job
@@ -69,7 +69,7 @@ def start_or_resume_run(config: TrainConfig, path: Path, console: Console) -> Ru
 
 
 def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
-    ranks.agree({"command": "start a run", **agreed(config)})
+    ranks.agree({"command": "start a run", **agreed_fields(config)})
     check_partition(config.ranks.partition)
     configure_malloc(config.run.malloc)
     dataset, identity = _open_together(ranks, config)
@@ -93,9 +93,11 @@ def _resume(ranks: Ranks, path: Path, wanted: list[str] | TrainConfig, console: 
     written = config_from_dict(ranks.of_first(lambda: _written(path)))
     data = ranks.bytes_of_first(folder.checkpoint.read_bytes() if ranks.is_first else b"")
     checkpoint = Checkpoint.parse(folder.checkpoint, data)
-    config = with_decided(wanted, written) if isinstance(wanted, TrainConfig) else assign(written, wanted)
+    config = (
+        with_decided_fields(wanted, written) if isinstance(wanted, TrainConfig) else assign(written, wanted)
+    )
     refuse_changes(written, config, "a run cannot be resumed with another")
-    ranks.agree({"command": f"resume {path}", **agreed(config)})
+    ranks.agree({"command": f"resume {path}", **agreed_fields(config)})
     configure_malloc(config.run.malloc)
     dataset, identity = _open_together(ranks, config)
     torch.set_num_threads(config.run.threads or 1)
@@ -158,7 +160,7 @@ def _with_own_threads(config: TrainConfig, own: int | None, ranks: Ranks) -> Tra
         AgreementError: the numbers differ and change bits.
     """
     config = replace(config, run=replace(config.run, threads=own or config.run.threads))
-    if not any_threads(config):
+    if not is_thread_independent(config):
         ranks.agree({"run.threads": config.run.threads})
     torch.set_num_threads(config.run.threads or 1)
     return config

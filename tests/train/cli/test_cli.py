@@ -160,7 +160,7 @@ def test_it_runs_as_a_module() -> None:
         [sys.executable, "-m", "pyg_batchgnn", "train", "--preset", "x"], capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert done.stderr == "batchgnn: unknown preset 'x'; there are batchgnn, p3, distdglv2\n"
+    assert done.stderr == "batchgnn: unknown preset 'x'; the presets are batchgnn, p3, distdglv2\n"
 
 
 def test_options_name_fields() -> None:

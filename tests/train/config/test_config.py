@@ -53,7 +53,7 @@ def test_presets(name: str, layers: int, hidden: int, fanout: tuple[int, ...], b
 
 def test_default_preset_exists_and_unknown_ones_are_named() -> None:
     assert DEFAULT_PRESET in PRESETS
-    with pytest.raises(TrainError, match=r"unknown preset 'x'; there are batchgnn, p3, distdglv2"):
+    with pytest.raises(TrainError, match=r"unknown preset 'x'; the presets are batchgnn, p3, distdglv2"):
         preset("x")
 
 
@@ -122,7 +122,7 @@ def test_any_field_can_be_assigned(text: str, section: str, field: str, value: A
         ("model.dropout=1", "model.dropout must be at least 0 and below 1"),
         ("model.dropout=nan", "model.dropout must be"),
         ("optimiser.learning_rate=NaN", "optimiser.learning_rate must be at least 0, got nan"),
-        ("sampling.fanout=10,5", r"sampling.fanout is 10,5 \(2 numbers\) but the model has 3 layers"),
+        ("sampling.fanout=10,5", r"sampling.fanout is 10,5 \(2 numbers\), but the model has 3 layers"),
         ("sampling.fanout=10,5,x", "sampling.fanout must be whole numbers separated by commas"),
         ("sampling.fanout=10,-5,5", "numbers must be 0 or more, or -1 for all"),
         ("sampling.macrobatch_size=huge", "sampling.macrobatch_size must be a whole number or 'auto'"),

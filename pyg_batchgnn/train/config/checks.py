@@ -1,0 +1,131 @@
+"""Checks of the values of a configuration, alone and together."""
+
+from __future__ import annotations
+
+import math
+
+from pyg_batchgnn.train.config.choices import CacheKind, LayerSource, ModelKind, Precision
+from pyg_batchgnn.train.config.sections import (
+    ModelConfig,
+    OptimiserConfig,
+    RanksConfig,
+    RunConfig,
+    SamplingConfig,
+)
+from pyg_batchgnn.train.errors import TrainError
+
+#: The largest values that kernels, machines and torch's milliseconds take.
+_COUNT, _THREADS, _SECONDS = 2**31 - 1, 4096, 2_000_000
+
+#: The least and the largest value of each number.
+_BOUNDS: dict[str, tuple[float, float]] = {
+    "model.num_layers": (1, _COUNT),
+    "model.hidden": (1, _COUNT),
+    "model.heads": (1, _COUNT),
+    "sampling.batch_size": (1, _COUNT),
+    "sampling.test_batch_size": (1, _COUNT),
+    "sampling.macrobatch_size": (1, _COUNT),
+    "sampling.fetch_size": (1, _COUNT),
+    "sampling.memory_budget": (1, 2**63 - 1),
+    "sampling.prefetch": (0, _COUNT),
+    "optimiser.learning_rate": (0, math.inf),
+    "optimiser.weight_decay": (0, math.inf),
+    "run.epochs": (1, _COUNT),
+    "run.seed": (0, 2**64 - 1),
+    "run.threads": (1, _THREADS),
+    "run.evaluate_every": (1, _COUNT),
+    "run.checkpoint_seconds": (0, math.inf),
+    "ranks.feature_cache": (0, 2**63 - 1),
+    "ranks.timeout": (1, _SECONDS),
+}
+
+
+def check_ranges(
+    model: ModelConfig,
+    sampling: SamplingConfig,
+    optimiser: OptimiserConfig,
+    run: RunConfig,
+    ranks: RanksConfig,
+) -> None:
+    """Checks each number against its bounds.
+
+    Raises:
+        TrainError: a number is out of bounds.
+    """
+    sections = {"model": model, "sampling": sampling, "optimiser": optimiser, "run": run, "ranks": ranks}
+    for name, (low, high) in _BOUNDS.items():
+        section, _, field = name.partition(".")
+        value = getattr(sections[section], field)
+        if value is None or value == "auto":
+            continue
+        if not value >= low:
+            raise TrainError(f"{name} must be at least {low}, got {value}")
+        if value > high:
+            raise TrainError(f"{name} must be at most {high}, got {value}")
+    if not 0.0 <= model.dropout < 1.0:
+        raise TrainError(f"model.dropout must be at least 0 and below 1, got {model.dropout}")
+
+
+def check_fanout(field: str, fanout: tuple[int, ...], num_layers: int) -> None:
+    """Checks that a fanout has one number per layer, and each number's value.
+
+    Raises:
+        TrainError: it has another number of entries, or an entry below -1.
+    """
+    shown = ",".join(map(str, fanout))
+    if len(fanout) != num_layers:
+        raise TrainError(
+            f"{field} is {shown} ({len(fanout)} numbers), but the model has {num_layers} layers; "
+            "give one number per layer, or change model.num_layers"
+        )
+    if any(k < -1 for k in fanout):
+        raise TrainError(f"{field} is {shown}; numbers must be 0 or more, or -1 for all neighbours")
+
+
+def check_model(model: ModelConfig, run: RunConfig) -> None:
+    """Checks that the model can be built, and trained in the run's precision.
+
+    Raises:
+        TrainError: the heads cannot share the hidden columns, or the layers do not have the
+            precision.
+    """
+    if model.kind is ModelKind.GAT and model.hidden % model.heads:
+        raise TrainError(
+            f"model.hidden is {model.hidden}, which {model.heads} heads cannot share; "
+            "choose a multiple of model.heads"
+        )
+    if run.precision is Precision.BFLOAT16 and model.layers is LayerSource.PYG:
+        raise TrainError(
+            "run.precision is bfloat16, which PyG's layers cannot train in on a CPU; "
+            "choose model.layers=native or run.precision=float32"
+        )
+
+
+def check_cache(model: ModelConfig, sampling: SamplingConfig) -> None:
+    """Checks that the model can use the cache, and that its options are given only with a cache.
+
+    Raises:
+        TrainError: the model cannot use it, or an option of the cache is given without one.
+    """
+    if sampling.cache is CacheKind.OFF:
+        _refuse_cache_options(sampling)
+        return
+    because = None
+    if model.layers is LayerSource.PYG:
+        because = "PyG's layers aggregate sampled neighbours; choose --layers native"
+    elif model.kind is ModelKind.GAT:
+        because = "GAT weighs neighbours by learned values, so nothing can be aggregated before training"
+    elif model.num_layers == 1:
+        because = "it replaces the last hop, and a model of one layer has no other hop"
+    if because is not None:
+        raise TrainError(f"sampling.cache is {sampling.cache.value}, which is not possible: {because}")
+
+
+def _refuse_cache_options(sampling: SamplingConfig) -> None:
+    options = {
+        "evaluate_with_cache": sampling.evaluate_with_cache,
+        "cache_folder": sampling.cache_folder,
+    }
+    for name, value in options.items():
+        if value is not None:
+            raise TrainError(f"sampling.{name} is {value}, but there is no cache; add --cache aggregation")

@@ -1,0 +1,68 @@
+"""The values that fields of the configuration choose from."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+#: The partitioning policies.
+POLICIES = ("random", "contiguous", "ldg", "fennel")
+
+
+class ModelKind(str, Enum):
+    """The convolution that the layers are made of."""
+
+    SAGE = "sage"
+    GCN = "gcn"
+    GIN = "gin"
+    GAT = "gat"
+
+
+class LayerSource(str, Enum):
+    """The library that the layers come from. The `state_dict` keys are the same for both."""
+
+    NATIVE = "native"  # pyg_batchgnn.nn
+    PYG = "pyg"  # torch_geometric.nn
+
+
+class Precision(str, Enum):
+    """The type of features, activations and matrix products. Weights and loss are always
+    float32."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+class MatrixProduct(str, Enum):
+    """The matrix product that native layers use."""
+
+    AUTO = "auto"  # the faster one on this machine, found by a probe when the run starts
+    NATIVE = "native"
+    TORCH = "torch"
+
+
+class CacheKind(str, Enum):
+    """The cache that is built before training and saves a part of the sampling."""
+
+    OFF = "off"
+    AGGREGATION = "aggregation"  # input features aggregated over all neighbours; replaces the last hop
+
+
+class LastMinibatch(str, Enum):
+    """The treatment of the training nodes at the end of an epoch that do not fill a minibatch."""
+
+    DROP = "drop"
+    KEEP = "keep"
+
+
+class Malloc(str, Enum):
+    """The treatment of freed memory: the C library keeps it, or gives it back to the system."""
+
+    KEEP = "keep"
+    DEFAULT = "default"
+
+
+class ScheduleKind(str, Enum):
+    """The assignment of minibatches to ranks. Ignored with one rank."""
+
+    LOCAL = "local"  # a rank trains on the training nodes that it owns
+    GLOBAL = "global"  # rank g mod R trains on minibatch g of the one-process run

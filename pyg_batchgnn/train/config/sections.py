@@ -1,0 +1,146 @@
+"""The sections of the configuration, as frozen dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pyg_batchgnn.sample import Replacement
+from pyg_batchgnn.train.config.choices import (
+    CacheKind,
+    LastMinibatch,
+    LayerSource,
+    Malloc,
+    MatrixProduct,
+    ModelKind,
+    Precision,
+    ScheduleKind,
+)
+
+Size: TypeAlias = int | Literal["auto"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The model.
+
+    Attributes:
+        kind: the convolution that the layers are made of.
+        layers: the library that the layers come from.
+        num_layers: the number of layers. Each layer takes one hop.
+        hidden: columns between layers.
+        dropout: the probability that an element between two layers is set to zero in training. GIN
+            has no dropout.
+        heads: attention heads per layer, of GAT alone.
+    """
+
+    kind: ModelKind = ModelKind.SAGE
+    layers: LayerSource = LayerSource.NATIVE
+    num_layers: int = 3
+    hidden: int = 256
+    dropout: float = 0.5
+    heads: int = 4
+
+
+@dataclass(frozen=True)
+class SamplingConfig:
+    """The minibatches. The fields from `macrobatch_size` on change time and memory, never a result.
+
+    Attributes:
+        fanout: neighbours per node at each hop, the hop next to the seed nodes first; -1 takes all.
+        replacement: neighbours are drawn with or without replacement, in training and in
+            evaluation.
+        batch_size: training nodes per minibatch on each rank. A step of R ranks has R times as
+            many.
+        last_batch: drop or keep a last, smaller minibatch. The only minibatch is always kept.
+        test_fanout: as `fanout`, for evaluation. None means 20 at each hop; for GIN, `fanout`.
+        test_batch_size: nodes per minibatch of evaluation. None means `batch_size`.
+        cache: aggregates that replace the last hop of `fanout`.
+        evaluate_with_cache: True if evaluation uses the aggregates too. None means yes for GIN, and
+            no for SAGE and GCN (BatchGNN, section 4).
+        macrobatch_size: minibatches that are sampled together, or "auto".
+        fetch_size: minibatches that have their features gathered together, or "auto".
+        memory_budget: bytes that the loader may use. None leaves the choice to the loader.
+        prefetch: macrobatches that are prepared during training.
+        cache_folder: the folder of the aggregates. They are read from it if it exists, else written
+            to it. None builds them in every run.
+    """
+
+    fanout: tuple[int, ...] = (15, 10, 5)
+    replacement: Replacement = Replacement.WITH
+    batch_size: int = 1024
+    last_batch: LastMinibatch = LastMinibatch.DROP
+    test_fanout: tuple[int, ...] | None = None
+    test_batch_size: int | None = None
+    cache: CacheKind = CacheKind.OFF
+    evaluate_with_cache: bool | None = None
+    macrobatch_size: Size = "auto"
+    fetch_size: Size = "auto"
+    memory_budget: int | None = None
+    prefetch: int = 0
+    cache_folder: str | None = None
+
+
+@dataclass(frozen=True)
+class OptimiserConfig:
+    """The Adam optimiser.
+
+    Attributes:
+        learning_rate: Adam's step size.
+        weight_decay: the factor of Adam's L2 penalty.
+    """
+
+    learning_rate: float = 0.003
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The data set, the length of the run and its resources.
+
+    Attributes:
+        dataset: a name or path, as `pyg_batchgnn.data.load_dataset` takes it. None means the
+            default data set.
+        epochs: passes over the training nodes.
+        seed: determines initial weights, order of nodes, samples and dropout.
+        threads: threads of torch and of the loader. None means one per core.
+        precision: the type of features, activations and matrix products.
+        matrix_product: the matrix product of native layers. "auto" is decided when the run starts,
+            and kept when it is resumed.
+        malloc: the treatment of freed memory; see `pyg_batchgnn.train.malloc`.
+        evaluate_every: epochs between two validations. The last epoch is always validated.
+        checkpoint_seconds: the longest time within an epoch without a checkpoint.
+    """
+
+    dataset: str | None = None
+    epochs: int = 20
+    seed: int = 0
+    threads: int | None = None
+    precision: Precision = Precision.FLOAT32
+    matrix_product: MatrixProduct = MatrixProduct.AUTO
+    malloc: Malloc = Malloc.KEEP
+    evaluate_every: int = 1
+    checkpoint_seconds: float = 600.0
+
+
+@dataclass(frozen=True)
+class RanksConfig:
+    """The division of the work over the ranks that a launcher started. Ignored with one rank.
+
+    Attributes:
+        partition: decides which rank owns which node: a policy (random, contiguous, ldg, fennel) or
+            the folder of a saved partition.
+        hybrid: True if every rank holds the whole topology, so that only features travel.
+        feature_cache: bytes per rank for the rows of other hosts that training needs most. None
+            means no such cache.
+        schedule: the assignment of minibatches to ranks.
+        backend: the backend of torch.distributed.
+        timeout: seconds that a rank waits for the others before it gives up with an error.
+    """
+
+    partition: str = "random"
+    hybrid: bool = False
+    feature_cache: int | None = None
+    schedule: ScheduleKind = ScheduleKind.LOCAL
+    backend: str = "gloo"
+    timeout: float = 600.0
