@@ -1,9 +1,9 @@
 """SAGE, GCN, GIN and GAT as in their papers, of native layers."""
 
-from pyg_batchgnn.nn.models.base import ModelOutput, NativeModel, layer_widths
+from pyg_batchgnn.nn.models.base import ModelOutput, NativeModel, head_channels, layer_widths
 from pyg_batchgnn.nn.models.gat import GAT
 from pyg_batchgnn.nn.models.gcn import GCN
 from pyg_batchgnn.nn.models.gin import GIN
 from pyg_batchgnn.nn.models.sage import SAGE
 
-__all__ = ["GAT", "GCN", "GIN", "SAGE", "ModelOutput", "NativeModel", "layer_widths"]
+__all__ = ["GAT", "GCN", "GIN", "SAGE", "ModelOutput", "NativeModel", "head_channels", "layer_widths"]

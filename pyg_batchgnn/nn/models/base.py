@@ -35,6 +35,17 @@ def layer_widths(in_channels: int, hidden: int, out_channels: int, layers: int) 
     return list(pairwise([in_channels, *[hidden] * (layers - 1), out_channels]))
 
 
+def head_channels(hidden: int, heads: int) -> int:
+    """Returns the columns of each attention head; a layer concatenates its heads.
+
+    Raises:
+        ValueError: `hidden` is not a multiple of `heads`.
+    """
+    if hidden % heads:
+        raise ValueError(f"hidden ({hidden}) must be a multiple of heads ({heads}): heads are concatenated")
+    return hidden // heads
+
+
 def features_of(minibatch: SampledBatch) -> RowView:
     """The minibatch's features ``x`` where they lie.
 

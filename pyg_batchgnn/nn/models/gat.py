@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyg_batchgnn.nn.gat import GATConv
-from pyg_batchgnn.nn.models.base import NativeModel, layer_widths
+from pyg_batchgnn.nn.models.base import NativeModel, head_channels, layer_widths
 
 
 class GAT(NativeModel):
@@ -30,11 +30,8 @@ class GAT(NativeModel):
         dropout: float = 0.5,
         heads: int = 4,
     ) -> None:
-        if hidden % heads:
-            raise ValueError(
-                f"hidden ({hidden}) must be a multiple of heads ({heads}): heads are concatenated"
-            )
+        columns = head_channels(hidden, heads)
         widths = layer_widths(in_channels, hidden, out_channels, layers)
-        convs = [GATConv(a, b // heads, heads=heads) for a, b in widths[:-1]]
+        convs = [GATConv(a, columns, heads=heads) for a, _ in widths[:-1]]
         convs.append(GATConv(widths[-1][0], out_channels, heads=heads, concat=False))
         super().__init__(convs, dropout)

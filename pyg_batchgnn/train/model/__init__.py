@@ -1,13 +1,14 @@
-"""The models that a run trains, and the parts around them that work over several ranks."""
+"""The model that a run trains, and its parts that work over several ranks."""
 
 from pyg_batchgnn.train.model.batch_norm_statistics import BatchNormStatistics
+from pyg_batchgnn.train.model.build import build_network
 from pyg_batchgnn.train.model.matrix_product import (
     apply_product,
+    choose_product,
     product_line,
     product_shapes,
-    settle_product,
 )
-from pyg_batchgnn.train.model.network import GraphNetwork, NetworkOutput, build_network
+from pyg_batchgnn.train.model.network import GraphNetwork, NetworkOutput
 from pyg_batchgnn.train.model.replica import Replica
 
 __all__ = [
@@ -17,7 +18,7 @@ __all__ = [
     "Replica",
     "apply_product",
     "build_network",
+    "choose_product",
     "product_line",
     "product_shapes",
-    "settle_product",
 ]

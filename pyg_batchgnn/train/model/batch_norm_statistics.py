@@ -1,4 +1,7 @@
-"""BatchNorm's running statistics, which every rank keeps of its own minibatches and all average."""
+"""The running statistics of BatchNorm, which each rank keeps of its own minibatches.
+
+The ranks average them before evaluation and in checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 class BatchNormStatistics:
-    """Those of a model on this rank, and how many rows they have seen since they were last averaged.
+    """The running statistics of a model on this rank, and the rows seen since the last averaging.
 
-    With one rank there is nothing to do, and no row is counted.
+    With one rank there is nothing to average, and no row is counted.
 
     Args:
-        model: whose BatchNorm layers are watched.
+        model: its BatchNorm layers are observed.
         ranks: of the run.
     """
 
@@ -35,8 +38,10 @@ class BatchNormStatistics:
             layer.register_forward_pre_hook(lambda layer, inputs, name=name: self._count(name, layer, inputs))
 
     def table(self) -> Tensor:
-        """[R, n] float64: every rank's statistics and numbers of rows; collective. n is 0 where there are
-        none."""
+        """Returns [R, n] float64, every rank's statistics and numbers of rows; collective.
+
+        n is 0 if the model has no BatchNorm layer or there is one rank.
+        """
         pieces = [torch.empty(0, dtype=torch.float64)]
         for name, buffers in self._buffers.items():
             pieces += [buffer.double().view(-1) for buffer in buffers]
@@ -47,8 +52,12 @@ class BatchNormStatistics:
         return self._ranks.training.all_gather(mine).rows
 
     def averaged(self, table: Tensor) -> dict[str, Tensor]:
-        """The statistics by their names in ``state_dict``, averaged over the rows of `table` by what each has
-        seen; those of the first row where none has seen anything."""
+        """Returns the averaged statistics by their names in ``state_dict``.
+
+        Args:
+            table: as `table` returns it. Each rank weighs as much as the rows that it has seen. If
+                no rank has seen any, the statistics are those of the first rank.
+        """
         result: dict[str, Tensor] = {}
         parts = table.split(self._widths(), dim=1) if self._buffers else ()
         for (name, buffers), part in zip(self._buffers.items(), parts, strict=True):
@@ -59,7 +68,8 @@ class BatchNormStatistics:
         return result
 
     def average(self) -> None:
-        """Gives every rank the average; collective. Rows count from zero again."""
+        """Sets the statistics of every rank to the average; collective. The counts of rows restart
+        at 0."""
         averaged = self.averaged(self.table())
         for name, buffers in self._buffers.items():
             for buffer, into in zip(_BUFFERS, buffers, strict=True):
@@ -67,7 +77,7 @@ class BatchNormStatistics:
             self._rows[name] = 0
 
     def restore(self, row: Tensor) -> None:
-        """Goes on from a row of a `table`; an empty one leaves what is there."""
+        """Sets the statistics to a row of a `table`. An empty row changes nothing."""
         if not row.numel():
             return
         for (name, buffers), part in zip(self._buffers.items(), row.split(self._widths()), strict=True):
@@ -81,12 +91,13 @@ class BatchNormStatistics:
             self._rows[name] += len(inputs[0])
 
     def _widths(self) -> list[int]:
-        """Columns of `table` by layer: mean, variance, number of minibatches, rows."""
+        """Returns the columns of `table` per layer: mean, variance, number of minibatches, rows."""
         return [sum(buffer.numel() for buffer in buffers) + 1 for buffers in self._buffers.values()]
 
 
 def _average(values: Tensor, weights: Tensor) -> Tensor:
-    """[C]: the rows of `values`, [R, C], by `weights`, [R], added in their order."""
+    """Returns [C], the rows of `values` [R, C], weighted by `weights` [R] and added in their
+    order."""
     if not bool(weights.any()):
         return values[0]
     total = torch.zeros_like(values[0])

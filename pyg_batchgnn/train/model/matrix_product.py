@@ -1,4 +1,4 @@
-"""Which matrix product native layers use: decided once, kept in the configuration, said in the log."""
+"""The choice of the matrix product of native layers, which is made once per run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from pyg_batchgnn.train.config import LayerSource, MatrixProduct, Precision, Tra
 from pyg_batchgnn.train.ranks import Ranks
 
 
-def settle_product(
+def choose_product(
     config: TrainConfig, dataset: Dataset, ranks: Ranks
 ) -> tuple[TrainConfig, ProductChoice | None]:
-    """The configuration without "auto", in use from now on, and what the probe found where there was one.
+    """Decides which matrix product the run uses, and applies the decision; collective.
 
-    One rank of each host probes while the others wait; torch's product is taken where all of them found it
-    the better one.
+    If the configuration says "auto", one rank of each host probes while the others wait. The run
+    uses torch's product if it was the faster one on all hosts.
+
+    Returns:
+        The configuration without "auto", and the result of this rank's probe, or None without a
+        probe.
     """
     choice = None
     if _is_open(config):
@@ -36,27 +40,36 @@ def settle_product(
 
 
 def apply_product(config: TrainConfig) -> None:
-    """Lets native layers use the configured product from now on; their own where it was never decided."""
+    """Makes native layers use the configured product from now on; if still "auto", the native
+    one."""
     torchs = config.run.matrix_product is MatrixProduct.TORCH
     use_products("torch" if torchs else "native")
 
 
 def product_line(config: TrainConfig, choice: ProductChoice | None) -> str | None:
-    """What the log says of it; nothing about PyG's layers, which use torch's anyway."""
+    """Returns the log's line about the product, or None for PyG's layers, which always use torch's.
+
+    Args:
+        config: of the run, with the product decided.
+        choice: the result of this rank's probe, or None without a probe.
+    """
     if config.model.layers is LayerSource.PYG:
         return None
     name = config.run.matrix_product.value
     if choice is None:
         return f"matrix products: {name}, as configured"
-    return str(choice) if choice.name == name else f"matrix products: {name}, as another host has it"
+    return str(choice) if choice.name == name else f"matrix products: {name}, as another host chose"
 
 
 def product_shapes(config: TrainConfig, features: int, classes: int) -> list[tuple[int, int, int]]:
-    """(rows, columns, outputs) of each layer of a training minibatch, the layer nearest the input first; rows
-    as if no node were found twice."""
+    """Returns (rows, columns, outputs) of the product of each layer, the layer next to the input
+    first.
+
+    The rows are those of a training minibatch in which no node is found twice.
+    """
     model, fanout = config.model, config.sampling.fanout
     widths = pairwise([features, *[model.hidden] * (model.num_layers - 1), classes])
-    # A fanout of all neighbours is taken for twenty: the probe looks at no more than a few thousand rows.
+    # A fanout of all neighbours counts as twenty: the probe multiplies at most a few thousand rows.
     growth = [1 + (20 if k < 0 else k) for k in fanout]
     hops = range(model.num_layers - 1, -1, -1)
     return [

@@ -1,6 +1,7 @@
-"""A model together with the form of minibatch that it takes: what the trainer, evaluation and prediction use.
+"""A model together with the kind of minibatch that it takes: PyG's for PyG's layers, or native
+ones.
 
-There are two, for PyG's layers and for native ones. All that differs between them is here.
+The trainer, evaluation and prediction use it. Everything that differs between the two is here.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ from typing import Any, ClassVar, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from pyg_batchgnn.nn import models as native
-from pyg_batchgnn.train.config import LayerSource, ModelConfig, ModelKind, Precision, TrainConfig
-from pyg_batchgnn.train.model import pyg_layers as pyg
-from pyg_batchgnn.train.model.temporary_modules import removed_templates
+from pyg_batchgnn.nn.models import NativeModel
+from pyg_batchgnn.train.config import Precision
+from pyg_batchgnn.train.model.pyg_layers import PygModel
 
 
 class NetworkOutput(Protocol):
-    """What a model gives for the seeds of a minibatch."""
+    """The output of a model for the seed nodes of a minibatch."""
 
     @property
     def logits(self) -> Tensor:
@@ -27,15 +27,15 @@ class NetworkOutput(Protocol):
 
     @property
     def hidden(self) -> Tensor:
-        """[S, hidden] input of the last layer."""
+        """[S, hidden], the input of the last layer."""
 
 
 class GraphNetwork(ABC):
-    """A model and how to apply it to a minibatch of its loader.
+    """A graph neural network and the way it is applied to a minibatch of its loader.
 
     Attributes:
-        model: parameters, buffers and training mode.
-        export: what the loader is to make for it.
+        model: holds parameters, buffers and the training mode.
+        export: the kind of minibatch that the loader makes for it.
     """
 
     export: ClassVar[Literal["pyg", "native"]]
@@ -45,29 +45,33 @@ class GraphNetwork(ABC):
 
     @abstractmethod
     def outputs(self, batch: Any) -> NetworkOutput:
-        """Forward pass."""
+        """Runs the forward pass."""
 
     @abstractmethod
     def seeds(self, batch: Any) -> Tensor:
-        """[S] int64 ids of the seed nodes, whose rows the outputs are."""
+        """Returns [S] int64, the ids of the seed nodes. Row i of the output belongs to seed node
+        i."""
 
     @abstractmethod
     def sampled(self, batch: Any) -> tuple[int, int]:
-        """Nodes and edges of the minibatch."""
+        """Returns the numbers of nodes and edges of the minibatch."""
 
     @abstractmethod
     def fetched(self, batch: Any, name: str) -> Tensor:
-        """[S, ...] rows of the seeds in an attribute that came with the minibatch."""
+        """Returns [S, ...], the seed nodes' rows of an attribute that came with the minibatch."""
 
-    def begin_step(self, seed: int, epoch: int, step: int, rank: int) -> None:  # noqa: B027  (native: nothing)
-        """What must happen before a training step so that its dropout depends on these alone."""
+    def begin_step(self, seed: int, epoch: int, step: int, rank: int) -> None:  # noqa: B027
+        """Prepares a training step, so that its dropout depends on the arguments alone.
+
+        Native layers need no preparation.
+        """
 
 
 class PygNetwork(GraphNetwork):
-    """PyG's convolutions on prefixes of a PyG batch."""
+    """PyG's convolutions on prefixes of a PyG minibatch."""
 
     export = "pyg"
-    model: pyg.PygModel
+    model: PygModel
 
     def outputs(self, batch: Any) -> NetworkOutput:
         return self.model.outputs(batch.x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
@@ -84,23 +88,23 @@ class PygNetwork(GraphNetwork):
         return rows
 
     def begin_step(self, seed: int, epoch: int, step: int, rank: int) -> None:
-        """Seeds torch's default generator, from which these layers draw."""
+        """Seeds torch's default generator, which these layers draw dropout from."""
         digest = hashlib.blake2b(f"{seed}/{epoch}/{step}/{rank}".encode(), digest_size=8).digest()
         torch.manual_seed(int.from_bytes(digest, "little"))
 
 
 class NativeNetwork(GraphNetwork):
-    """Native layers on a `Minibatch`, whose seed, epoch and seed nodes key dropout.
+    """The native layers on a `Minibatch`. Its seed, epoch and key determine dropout.
 
     Args:
-        model: reads the features of a minibatch by itself.
-        precision: of activations and products; weights and logits are float32.
+        model: reads the features of a minibatch itself.
+        precision: of activations and products. Weights and logits are float32.
     """
 
     export = "native"
-    model: native.NativeModel
+    model: NativeModel
 
-    def __init__(self, model: native.NativeModel, precision: Precision) -> None:
+    def __init__(self, model: NativeModel, precision: Precision) -> None:
         super().__init__(model)
         self.precision = precision
 
@@ -119,34 +123,3 @@ class NativeNetwork(GraphNetwork):
     def fetched(self, batch: Any, name: str) -> Tensor:
         rows: Tensor = batch.block[name][batch.row[: batch.batch_size].long()]
         return rows
-
-
-def build_network(config: TrainConfig, features: int, classes: int) -> GraphNetwork:
-    """A network with fresh weights from torch's default generator; the same ones with either layers."""
-    with removed_templates():
-        if config.model.layers is LayerSource.PYG:
-            return PygNetwork(_pyg_model(config.model, features, classes))
-        return NativeNetwork(_native_model(config.model, features, classes), config.run.precision)
-
-
-def _pyg_model(config: ModelConfig, features: int, classes: int) -> pyg.PygModel:
-    shape = (features, config.hidden, classes, config.num_layers)
-    if config.kind is ModelKind.SAGE:
-        return pyg.PygSAGE(*shape, dropout=config.dropout)
-    if config.kind is ModelKind.GCN:
-        return pyg.PygGCN(*shape, dropout=config.dropout)
-    if config.kind is ModelKind.GIN:
-        return pyg.PygGIN(*shape)
-    return pyg.PygGAT(*shape, dropout=config.dropout, heads=config.heads)
-
-
-def _native_model(config: ModelConfig, features: int, classes: int) -> native.NativeModel:
-    """GIN's last layer gives plain logits, as with PyG's layers (see `pyg.PygGIN`)."""
-    shape = (features, config.hidden, classes, config.num_layers)
-    if config.kind is ModelKind.SAGE:
-        return native.SAGE(*shape, dropout=config.dropout)
-    if config.kind is ModelKind.GCN:
-        return native.GCN(*shape, dropout=config.dropout)
-    if config.kind is ModelKind.GIN:
-        return native.GIN(*shape, norm_last=False)
-    return native.GAT(*shape, dropout=config.dropout, heads=config.heads)

@@ -1,4 +1,5 @@
-"""The network as every rank trains it: a replica whose gradients are those of all ranks' minibatches."""
+"""The network as every rank trains it: a replica with gradients summed over all ranks'
+minibatches."""
 
 from __future__ import annotations
 
@@ -14,13 +15,14 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class Replica:
-    """Computes logits so that their backward pass leaves the gradient of the mean over all ranks' seed nodes.
+    """Computes logits. Their backward pass gives the gradient of the mean over all ranks' seed
+    nodes.
 
-    Each rank takes the mean over its own minibatch as its loss; the communicator weighs it by the number of
+    Each rank's loss is the mean over its own minibatch. The communicator weighs it by the number of
     its seed nodes. With one rank nothing is added to the network.
 
     Args:
-        network: its parameters are brought to those of rank 0; collective.
+        network: its parameters are set to those of rank 0; collective.
         ranks: of the run.
     """
 
@@ -34,15 +36,17 @@ class Replica:
             self._forward = self._distributed(self._forward)
 
     def logits(self, batch: Any, epoch: int, step: int) -> Tensor:
-        """[S, classes] float32 of the minibatch's seeds; of an empty minibatch [0, 1], whose sum has a zero
-        gradient for every parameter."""
+        """Returns [S, classes] float32, the logits of the minibatch's seed nodes.
+
+        An empty minibatch gives [0, 1]. Its sum has a zero gradient for every parameter.
+        """
         self._seeds = len(self._network.seeds(batch))
         self._header = Header(MessageKind.GRADIENTS, epoch, step)
         result: Tensor = self._forward(batch)
         return result
 
     def waited(self) -> float:
-        """Seconds so far in exchanges of gradients."""
+        """Returns the seconds spent in exchanges of gradients so far."""
         return self._comm.counters.snapshot()[MessageKind.GRADIENTS].seconds
 
     def _distributed(self, module: nn.Module) -> DistributedDataParallel:
@@ -56,7 +60,7 @@ class Replica:
 
 
 class _Logits(nn.Module):
-    """Logits alone, as DistributedDataParallel calls what it wraps."""
+    """The logits alone, as DistributedDataParallel needs its module to return them."""
 
     def __init__(self, network: GraphNetwork) -> None:
         super().__init__()

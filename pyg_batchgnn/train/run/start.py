@@ -24,7 +24,7 @@ from pyg_batchgnn.train.config import (
 from pyg_batchgnn.train.graph import DatasetFingerprint, check_partition, fingerprint_dataset
 from pyg_batchgnn.train.loop import RunOutcome, RunResult, StopRequest, Trainer, TrainingJob, build_job
 from pyg_batchgnn.train.malloc import configure_malloc
-from pyg_batchgnn.train.model import apply_product, product_line, settle_product
+from pyg_batchgnn.train.model import apply_product, choose_product, product_line
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.report import TerminalReport, final_table, opening, plot_learning, plot_phases
 from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder, read_records, write_json
@@ -76,7 +76,7 @@ def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Consol
     own_threads = config.run.threads
     config = config_from_dict(ranks.of_first(lambda: _settled(config, dataset, ranks)))
     torch.set_num_threads(config.run.threads or 1)
-    config, choice = settle_product(config, dataset, ranks)
+    config, choice = choose_product(config, dataset, ranks)
     config = _with_own_threads(config, own_threads, ranks)
     job = build_job(config, dataset, ranks)
     folder = RunFolder(Path(ranks.of_first(lambda: _new_folder(config, dataset, path))))

@@ -162,7 +162,7 @@ def test_test_fanout_must_fit_the_model() -> None:
     [
         (None, "no such file"),
         ("{", "cannot be read as JSON"),
-        ("[1]", "holds a list where a configuration is an object"),
+        ("[1]", "holds a list; a configuration is a JSON object"),
         ('{"model": 3}', "model must be an object of fields, got 3"),
         ('{"model": {"depth": 3}}', "unknown configuration key model.depth"),
     ],

@@ -11,8 +11,8 @@ import pytest
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.nn.matmul import ProductChoice, current_products
 from pyg_batchgnn.train.config import MatrixProduct, SamplingConfig, TrainConfig
+from pyg_batchgnn.train.model import choose_product, product_shapes
 from pyg_batchgnn.train.model import matrix_product as product
-from pyg_batchgnn.train.model import product_shapes, settle_product
 from pyg_batchgnn.train.ranks import Ranks
 from tests.support.training_runs import SMALL, batchgnn
 
@@ -71,5 +71,5 @@ def test_what_was_chosen_is_used(name: str, small_graph: Dataset, monkeypatch: p
     monkeypatch.setattr(product, "probe", lambda *_: pytest.fail("it was chosen"))
     config = TrainConfig()
     config = replace(config, run=replace(config.run, matrix_product=MatrixProduct(name)))
-    assert settle_product(config, small_graph, Ranks.join(config.ranks)) == (config, None)
+    assert choose_product(config, small_graph, Ranks.join(config.ranks)) == (config, None)
     assert current_products() == name

@@ -1,4 +1,7 @@
-"""SAGE, GCN, GIN and GAT built from PyG's convolutions, applied to prefixes of a sampled minibatch."""
+"""GraphSAGE, GCN, GIN and GAT of PyG's convolutions, applied to prefixes of a sampled minibatch.
+
+`pyg_batchgnn.nn.models` has the same models of native layers.
+"""
 
 from pyg_batchgnn.nn.models import ModelOutput
 from pyg_batchgnn.train.model.pyg_layers.gat import PygGAT

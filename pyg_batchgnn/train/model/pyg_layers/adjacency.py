@@ -1,4 +1,4 @@
-"""Sampled edges as compressed rows by destination, the form in which PyG aggregates fastest on a CPU."""
+"""The sampled edges as a sparse matrix by destination, which PyG aggregates fastest on a CPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch_geometric.index import index2ptr
 
 from pyg_batchgnn.train.model.pyg_layers.layer_prefix import LayerPrefix
 
-with warnings.catch_warnings():  # torch says once a process that CSR is in beta; let it say so to nobody
+with warnings.catch_warnings():  # torch warns once per process that CSR is in beta; the user need not know
     warnings.simplefilter("ignore")
     torch.sparse_csr_tensor(
         [0, 0], torch.empty(0, dtype=torch.int64), torch.empty(0), (1, 1), check_invariants=False
@@ -20,12 +20,12 @@ with warnings.catch_warnings():  # torch says once a process that CSR is in beta
 
 @dataclass(frozen=True)
 class DestinationCsr:
-    """Edges grouped by destination; any number of leading destinations is a prefix of all three arrays.
+    """The edges grouped by destination. The first destinations are a prefix of all three arrays.
 
     Attributes:
-        crow: [D + 1] int64, where each destination's edges begin.
-        col: [E] int64, source rows.
-        value: [E] float, weight of each edge.
+        crow: [D + 1] int64, the position of each destination's first edge.
+        col: [E] int64, the source row of each edge.
+        value: [E] float, the weight of each edge.
     """
 
     crow: Tensor
@@ -33,7 +33,8 @@ class DestinationCsr:
     value: Tensor
 
     def layer(self, prefix: LayerPrefix) -> Tensor:
-        """The adjacency matrix of one layer, [rows_out, rows_in], as ``torch.sparse_csr`` (shares memory)."""
+        """Returns one layer's adjacency matrix, [rows_out, rows_in] ``torch.sparse_csr``; it shares
+        memory."""
         edges = int(self.crow[prefix.rows_out])
         return torch.sparse_csr_tensor(
             self.crow[: prefix.rows_out + 1],
@@ -45,7 +46,7 @@ class DestinationCsr:
 
 
 def grouped_by_destination(edge_index: Tensor) -> Tensor:
-    """`edge_index` with its destinations ascending; itself where they already are, as in batches.
+    """Returns `edge_index` with ascending destinations; itself if they ascend, as in minibatches.
 
     The order is stable, and the destinations of a later hop have larger ids, so hops stay prefixes.
     """
@@ -56,15 +57,15 @@ def grouped_by_destination(edge_index: Tensor) -> Tensor:
 
 
 def destination_csr(edge_index: Tensor, prefixes: list[LayerPrefix], dtype: torch.dtype) -> DestinationCsr:
-    """All layers' edges in one `DestinationCsr` with weights of one.
+    """Returns the edges of all layers in one `DestinationCsr`, with weights of 1.
 
     Args:
         edge_index: [2, E] int64, row 0 sources, row 1 destinations, local ids.
-        prefixes: the layers, widest first.
-        dtype: of the features, which the weights must share.
+        prefixes: of the layers, the one with most rows first.
+        dtype: of the features; the weights have the same.
 
     Raises:
-        ValueError: the edges of some hop do not belong to the rows expanded at that hop.
+        ValueError: the edges of a hop do not belong to the rows expanded at that hop.
     """
     edge_index = grouped_by_destination(edge_index[:, : prefixes[0].edges])
     crow = index2ptr(edge_index[1].contiguous(), prefixes[0].rows_out)
@@ -72,8 +73,8 @@ def destination_csr(edge_index: Tensor, prefixes: list[LayerPrefix], dtype: torc
         found = int(crow[prefix.rows_out])
         if found != prefix.edges:
             raise ValueError(
-                f"the first {prefix.rows_out} rows have {found} in-edges where num_sampled_edges says "
-                f"{prefix.edges}; the batch must come from directional neighbour sampling, unchanged"
+                f"the first {prefix.rows_out} rows have {found} in-edges, but num_sampled_edges says "
+                f"{prefix.edges}; give the batch unchanged, from a loader of directional neighbour sampling"
             )
     value = torch.ones(edge_index.size(1), dtype=dtype)
     return DestinationCsr(crow, edge_index[0].contiguous(), value)

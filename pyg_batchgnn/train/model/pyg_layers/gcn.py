@@ -1,9 +1,9 @@
-"""GCN (Kipf and Welling 2017) on PyG's `GCNConv`, normalised once for the whole minibatch."""
+"""GCN (Kipf and Welling 2017) of PyG's `GCNConv`, normalised once for the whole minibatch."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.nn import GCNConv
 
 from pyg_batchgnn.nn.models import layer_widths
@@ -12,23 +12,29 @@ from pyg_batchgnn.train.model.pyg_layers.layer_prefix import LayerPrefix
 from pyg_batchgnn.train.model.pyg_layers.pyg_model import PygModel
 from pyg_batchgnn.train.model.pyg_layers.relu_dropout import ReluDropout
 
-# One element of an aggregated edge costs about as much as this many multiply-adds of a matrix product (80 ms
-# for 0.84 M edges x 100 columns, 85 ms for 3.66 G multiply-adds, one thread of an AMD EPYC).
+# One element of an aggregated edge costs about as much as this number of multiply-adds of a matrix
+# product: on one thread of an AMD EPYC, 0.84 M edges x 100 columns take 80 ms and 3.66 G
+# multiply-adds take 85 ms.
 _EDGE_COST = 40
 
 
 class PrefixGCNConv(GCNConv):
-    """`GCNConv` for a ready normalised matrix that need not be square; same parameters and `state_dict`.
+    """A `GCNConv` that takes a normalised matrix, square or not. It has the same `state_dict`.
 
-    Aggregation and product are both linear, so the cheaper order is taken. Aggregating first also spares the
-    input layer its transposed aggregation, since features need no gradient.
+    Aggregation and product are both linear, so the cheaper order is taken. Aggregating first also
+    saves the input layer its transposed aggregation, since features need no gradient.
     """
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__(in_channels, out_channels, normalize=False)
 
     def forward(self, x: tuple[Tensor, Tensor], edge_index: Tensor) -> Tensor:
-        """`x`: ([rows_in, F], unused); `edge_index`: CSR [rows_out, rows_in]; gives [rows_out, F']."""
+        """Returns [rows_out, F'].
+
+        Args:
+            x: [rows_in, F], and a second tensor, which is not read.
+            edge_index: [rows_out, rows_in] CSR.
+        """
         sources = x[0]
         edges = edge_index.values().numel()
         weights = self.in_channels * self.out_channels
@@ -41,15 +47,15 @@ class PrefixGCNConv(GCNConv):
 
 
 def normalised_csr(edge_index: Tensor, prefixes: list[LayerPrefix], dtype: torch.dtype) -> DestinationCsr:
-    """D^-1/2 (A + I) D^-1/2 of the minibatch, rows up to the last expanded one.
+    """Returns D^-1/2 (A + I) D^-1/2 of the minibatch, with rows up to the last expanded one.
 
-    Equal to ``gcn_norm`` on the whole minibatch: degrees count sampled in-edges and one self loop, and an
-    edge from a row to itself gives way to that loop. Built in destination order without sorting; a
-    destination's loop comes last.
+    It equals ``gcn_norm`` on the whole minibatch: degrees count the sampled in-edges and one self
+    loop, which replaces sampled edges from a row to itself. It is built in the order of
+    destinations, without sorting, and the loop is a destination's last edge.
 
     Args:
         edge_index: [2, E] int64, local ids.
-        prefixes: the layers, widest first.
+        prefixes: of the layers, the one with most rows first.
         dtype: of the weights.
     """
     csr = destination_csr(edge_index, prefixes, dtype)
@@ -64,7 +70,7 @@ def normalised_csr(edge_index: Tensor, prefixes: list[LayerPrefix], dtype: torch
     scale = torch.ones(prefixes[0].rows_in, dtype=dtype)
     scale[:rows] = (crow.diff() + 1).to(dtype).pow_(-0.5)
 
-    # Every row that comes earlier has put its loop in front: one place an earlier row.
+    # Each earlier row has a loop, which moves the edges of this row by one place.
     sources = torch.empty(col.numel() + rows, dtype=col.dtype)
     value = torch.empty(sources.numel(), dtype=dtype)
     place = torch.arange(col.numel()) + destination
@@ -77,17 +83,16 @@ def normalised_csr(edge_index: Tensor, prefixes: list[LayerPrefix], dtype: torch
 
 
 class PygGCN(PygModel):
-    """ReLU and dropout after all layers but the last."""
+    """GCN of PyG's layers, with ReLU and dropout after all layers but the last."""
 
     def __init__(
         self, in_channels: int, hidden: int, out_channels: int, layers: int = 3, dropout: float = 0.5
     ) -> None:
-        super().__init__()
         widths = layer_widths(in_channels, hidden, out_channels, layers)
-        self.convs = nn.ModuleList(PrefixGCNConv(a, b) for a, b in widths)
-        self.activations = nn.ModuleList(ReluDropout(dropout) for _ in widths[1:])
+        super().__init__((PrefixGCNConv(a, b) for a, b in widths), lambda: ReluDropout(dropout))
 
     def layer_graphs(self, edge_index: Tensor, prefixes: list[LayerPrefix]) -> list[Tensor]:
-        """Normalised CSR matrices [rows_out, rows_in]; degrees are those of the whole minibatch."""
+        """Returns normalised CSR matrices [rows_out, rows_in]; degrees are of the whole
+        minibatch."""
         csr = normalised_csr(edge_index, prefixes, torch.get_default_dtype())
         return [csr.layer(prefix) for prefix in prefixes]

@@ -1,4 +1,4 @@
-"""GIN (Xu et al. 2019) on PyG's `GINConv`, as BatchGNN sets it up (appendix E)."""
+"""GIN (Xu et al. 2019) of PyG's `GINConv`, as BatchGNN sets it up (appendix E)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pyg_batchgnn.train.model.pyg_layers.pyg_model import PygModel
 
 
 class RowBatchNorm(nn.BatchNorm1d):
-    """`BatchNorm1d` that uses its running statistics where a minibatch has fewer than two rows."""
+    """A `BatchNorm1d` that uses its running statistics for a minibatch of fewer than two rows."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """[D, features] to the same shape."""
+        """Returns the normalised rows, [D, features]."""
         if self.training and x.size(0) < 2:
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
         return super().forward(x)
@@ -26,17 +26,18 @@ def _mlp(in_channels: int, hidden: int, out_channels: int) -> nn.Sequential:
 
 
 class PygGIN(PygModel):
-    """Two-layer MLPs with batch normalisation inside; batch normalisation and ReLU after all but the last.
+    """GIN of PyG's layers: MLPs of two linear layers with batch normalisation and ReLU between
+    them.
 
-    Epsilon is 0 and not learned, and there is no dropout. Statistics are of exactly the rows a layer
-    computes. The last layer gives plain logits: a ReLU there would leave a class that it silences without a
-    gradient.
+    Batch normalisation and ReLU also follow each layer but the last. The last layer gives plain
+    logits: a ReLU there would leave a class without a gradient wherever it outputs zero. Epsilon is
+    0 and not learned, and there is no dropout. The statistics are those of exactly the rows that a
+    layer computes.
     """
 
     def __init__(self, in_channels: int, hidden: int, out_channels: int, layers: int = 3) -> None:
-        super().__init__()
         widths = layer_widths(in_channels, hidden, out_channels, layers)
-        self.convs = nn.ModuleList(GINConv(_mlp(a, hidden, b)) for a, b in widths)
-        self.activations = nn.ModuleList(
-            nn.Sequential(RowBatchNorm(hidden), nn.ReLU(inplace=True)) for _ in widths[1:]
+        super().__init__(
+            (GINConv(_mlp(a, hidden, b)) for a, b in widths),
+            lambda: nn.Sequential(RowBatchNorm(hidden), nn.ReLU(inplace=True)),
         )

@@ -1,9 +1,10 @@
-"""Which rows and edges of a minibatch each layer reads and writes.
+"""The rows and edges of a minibatch that each layer reads and writes.
 
-A node is expanded once, at the hop where it is first seen, and local ids follow discovery. So the
-destinations of layer l of L (1 is nearest the input) are the first ``D_l = sum(nodes_per_hop[:L-l+1])`` rows,
-its edges the first ``sum(edges_per_hop[:L-l+1])`` edges, and its inputs the rows that the layer before has
-computed. No block per layer and no relabelling: a layer takes prefixes.
+A node is expanded once, at the hop where it is first seen, and local ids follow the order of
+discovery. Layer l of L (1 is next to the input) therefore works on prefixes. Its destinations are
+the first ``D_l = sum(nodes_per_hop[:L-l+1])`` rows, its edges are the first
+``sum(edges_per_hop[:L-l+1])`` edges, and its inputs are the rows that the layer before it has
+computed. There is no block per layer and no relabelling.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LayerPrefix:
-    """The part of a minibatch that one layer works on (all three are counts from the front)."""
+    """The part of a minibatch that one layer works on.
+
+    Attributes:
+        rows_in: number of leading rows that it reads.
+        rows_out: number of leading rows that it computes.
+        edges: number of leading edges that it aggregates.
+    """
 
     rows_in: int
     rows_out: int
@@ -24,15 +31,15 @@ class LayerPrefix:
 def layer_prefixes(
     num_layers: int, num_sampled_nodes: Sequence[int], num_sampled_edges: Sequence[int]
 ) -> list[LayerPrefix]:
-    """One `LayerPrefix` a layer, the layer nearest the input first.
+    """Returns one `LayerPrefix` per layer, the layer next to the input first.
 
     Args:
         num_layers: L.
-        num_sampled_nodes: nodes discovered at each hop, the seeds first; length L + 1.
-        num_sampled_edges: edges sampled at each hop; length L.
+        num_sampled_nodes: number of nodes found at each hop, the seed nodes first; length L + 1.
+        num_sampled_edges: number of edges sampled at each hop; length L.
 
     Raises:
-        ValueError: the minibatch does not have one hop a layer.
+        ValueError: the minibatch does not have one hop per layer.
     """
     hops = len(num_sampled_edges)
     if hops != num_layers or len(num_sampled_nodes) != hops + 1:
@@ -51,5 +58,5 @@ def layer_prefixes(
 
 
 def whole_graph_prefixes(num_layers: int, num_nodes: int, num_edges: int) -> list[LayerPrefix]:
-    """Prefixes of a forward pass over a whole graph: every layer computes every row from every edge."""
+    """Returns the prefixes for a whole graph: every layer computes every row from every edge."""
     return [LayerPrefix(num_nodes, num_nodes, num_edges)] * num_layers

@@ -1,8 +1,8 @@
-"""What the four models share: a stack of PyG convolutions, each applied to its prefix of the minibatch."""
+"""The base of the four models: PyG convolutions, each applied to its prefix of the minibatch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,17 +13,23 @@ from pyg_batchgnn.train.model.pyg_layers.layer_prefix import LayerPrefix, layer_
 
 
 class PygModel(nn.Module):
-    """A graph neural network that computes no row that nothing reads.
+    """A graph neural network that computes only the rows that are read.
 
-    A subclass fills `convs` with one convolution a layer and `activations` with what follows each but the
-    last, and may change how convolutions see the edges.
+    A subclass may change the form in which convolutions take the edges.
+
+    Args:
+        convs: one convolution per layer.
+        between: makes the module that follows each convolution but the last.
     """
 
-    convs: nn.ModuleList
-    activations: nn.ModuleList
+    def __init__(self, convs: Iterable[nn.Module], between: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(convs)
+        self.activations = nn.ModuleList(between() for _ in self.convs[1:])
 
     def layer_graphs(self, edge_index: Tensor, prefixes: list[LayerPrefix]) -> list[Tensor]:
-        """The edges of each layer as its convolution takes them: by default CSR [rows_out, rows_in]."""
+        """Returns the edges of each layer as its convolution takes them, here [rows_out, rows_in]
+        CSR."""
         csr = destination_csr(edge_index, prefixes, torch.get_default_dtype())
         return [csr.layer(prefix) for prefix in prefixes]
 
@@ -34,7 +40,7 @@ class PygModel(nn.Module):
         num_sampled_nodes: Sequence[int] | None = None,
         num_sampled_edges: Sequence[int] | None = None,
     ) -> ModelOutput:
-        """Logits and last hidden layer; the arguments are those of `forward`."""
+        """Returns logits and the last hidden layer. The arguments are those of `forward`."""
         layers = len(self.convs)
         if num_sampled_nodes is None or num_sampled_edges is None:
             prefixes = whole_graph_prefixes(layers, x.size(0), edge_index.size(1))
@@ -56,15 +62,18 @@ class PygModel(nn.Module):
         num_sampled_nodes: Sequence[int] | None = None,
         num_sampled_edges: Sequence[int] | None = None,
     ) -> Tensor:
-        """Logits of the seeds of a minibatch, or of all nodes of a whole graph.
+        """Returns the logits of the seed nodes of a minibatch, or of all nodes of a whole graph.
 
         Args:
             x: [N, features] float32.
-            edge_index: [2, E] int64, row 0 sources, row 1 destinations.
-            num_sampled_nodes: the batch's attribute of that name, length layers + 1; None for a whole graph.
-            num_sampled_edges: the batch's attribute of that name, length layers; None for a whole graph.
+            edge_index: [2, E] int64, sources in row 0, destinations in row 1.
+            num_sampled_nodes: the minibatch's attribute of that name, length layers + 1; None for a
+                whole graph.
+            num_sampled_edges: the minibatch's attribute of that name, length layers; None for a
+                whole graph.
 
         Returns:
-            [S, classes], S = ``num_sampled_nodes[0]``, the rows of the seeds in order; or [N, classes].
+            [S, classes], one row per seed node in their order, S = ``num_sampled_nodes[0]``; or
+            [N, classes].
         """
         return self.outputs(x, edge_index, num_sampled_nodes, num_sampled_edges).logits

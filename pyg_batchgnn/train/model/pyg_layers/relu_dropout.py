@@ -1,8 +1,9 @@
-"""ReLU and dropout in one pass that draws one random byte an element.
+"""ReLU and dropout in one pass that draws one random byte per element.
 
-``F.dropout`` draws a Bernoulli number an element, serially: a fifth to a quarter of a CPU training step. Here
-a 64-bit word gives eight elements, the zeros of ReLU and of dropout share one mask, and the backward pass
-reads that mask off the output, so nothing but the output is kept.
+``F.dropout`` draws one Bernoulli number per element, on one thread, which takes a fifth to a
+quarter of a training step on a CPU. Here a 64-bit word serves eight elements. The zeros of ReLU and
+of dropout share one mask. The backward pass reads the mask off the output, so only the output is
+kept.
 """
 
 from __future__ import annotations
@@ -16,10 +17,16 @@ _FULL_RANGE = -(2**63)
 
 
 def keep_mask(shape: torch.Size, drop: float, dtype: torch.dtype) -> tuple[Tensor, float]:
-    """A mask of ones (kept) and zeros in `dtype`, and the exact probability with which an element is kept.
+    """Returns a mask of ones (kept) and zeros, and the exact probability that an element is kept.
 
-    Randomness comes from torch's default generator. Probabilities that are a multiple of 1/256 take one byte
-    an element and are exact; others take two bytes and are rounded to a multiple of 1/65536.
+    The random numbers come from torch's default generator. A probability that is a multiple of
+    1/256 takes one byte per element and is exact. Others take two bytes and are rounded to a
+    multiple of 1/65536.
+
+    Args:
+        shape: of the mask.
+        drop: the probability of a zero.
+        dtype: of the mask.
     """
     keep = 1.0 - drop
     raw, levels = (torch.uint8, 2**8) if (keep * 2**8).is_integer() else (torch.int16, 2**16)
@@ -35,7 +42,7 @@ def keep_mask(shape: torch.Size, drop: float, dtype: torch.dtype) -> tuple[Tenso
 
 
 class _ReluDropout(torch.autograd.Function):
-    """In place: y = relu(x) * mask / keep. dy/dx is 1 / keep where y is positive, else 0."""
+    """The in-place function y = relu(x) * mask / keep. dy/dx is 1 / keep where y > 0, else 0."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, drop: float) -> Tensor:
@@ -54,10 +61,10 @@ class _ReluDropout(torch.autograd.Function):
 
 
 class ReluDropout(nn.Module):
-    """``dropout(relu(x))``; overwrites its input, which must not be needed for another backward pass.
+    """The module ``dropout(relu(x))``. It overwrites its input, which no other backward may need.
 
     Args:
-        drop: probability of zeroing an element while training, in [0, 1).
+        drop: the probability that an element is set to zero in training, in [0, 1).
     """
 
     def __init__(self, drop: float) -> None:
@@ -67,7 +74,7 @@ class ReluDropout(nn.Module):
         self.drop = drop
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x` of any shape, float; returns the same tensor."""
+        """Returns `x`, a float tensor of any shape, overwritten."""
         if self.training and self.drop > 0.0:
             result: Tensor = _ReluDropout.apply(x, self.drop)
             return result

@@ -1,5 +1,8 @@
-"""PyG writes a module to the folder of temporary files for every class of convolutions, in every process, and
-leaves it there."""
+"""A guard against files that PyG leaves behind.
+
+For every class of convolution PyG writes a Python module to the folder of temporary files, in every
+process, and does not remove it.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def removed_templates() -> Iterator[None]:
-    """Removes what is written there in the block, which makes models; PyG has loaded it by then."""
+def pyg_files_removed() -> Iterator[None]:
+    """Removes the files that PyG writes while the block makes a model. PyG has loaded them by
+    then."""
     before = tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix="pyg_batchgnn-") as folder:
         tempfile.tempdir = folder
