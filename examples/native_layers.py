@@ -1,8 +1,8 @@
-"""A training loop on native minibatches and native layers, and the same model on the graph held whole.
+"""Trains a native model on native minibatches, and evaluates it on the whole graph.
 
     python examples/native_layers.py
 
-Takes about ten seconds on one core, without a download.
+It takes about ten seconds on one core and downloads nothing.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ EPOCHS = 5
 def train_epoch(
     model: nn.NativeModel, loader: MacrobatchNeighborLoader, optimiser: torch.optim.Optimizer
 ) -> float:
-    """One pass over the training nodes; gives the mean loss of the minibatches."""
+    """Trains for one epoch and returns the mean loss of the minibatches."""
     model.train()
     losses = []
     for minibatch in loader:
         optimiser.zero_grad()
-        # The first layer reads the features where they lie: nothing is gathered.
+        # The first layer reads the features in place; nothing is gathered.
         logits = model(minibatch)
         loss = F.cross_entropy(logits, minibatch.attribute("y", minibatch.batch_size))
         loss.backward()
@@ -36,7 +36,7 @@ def train_epoch(
 
 
 def main() -> None:
-    """Train GraphSAGE and print a line an epoch."""
+    """Trains GraphSAGE and prints one line per epoch."""
     torch.manual_seed(0)
     dataset = load_dataset("generated:nodes=20000,seed=1")
     data = dataset.to_pyg()
@@ -51,7 +51,7 @@ def main() -> None:
         seconds = time.perf_counter() - begin
         model.eval()
         with torch.no_grad():
-            classes = model(data.x, data.edge_index).argmax(dim=1)  # all nodes and all edges at once
+            classes = model(data.x, data.edge_index).argmax(dim=1)  # all nodes at once
         tested = float((classes == data.y)[data.test_mask].float().mean())
         print(f"epoch {epoch}  loss {loss:.4f}  test accuracy {tested:.4f}  {seconds:.2f} s")
 

@@ -1,9 +1,9 @@
-"""Train, write embeddings of all nodes, and look up the nodes most similar to a node.
+"""Trains, writes embeddings of all nodes, and finds the nodes that are most similar to one.
 
     python examples/predict_embeddings.py
 
-The same from the command line: ``batchgnn train DATASET --run RUN``, then ``batchgnn predict RUN --embeddings
---out OUT``.
+The same from the command line: ``batchgnn train DATASET --run RUN``, then
+``batchgnn predict RUN --embeddings --out OUT``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SETTINGS = [
 
 
 def most_similar(embeddings: np.ndarray, node: int, count: int) -> np.ndarray:
-    """The `count` other nodes whose embeddings [N, F] have the largest cosine with that of `node`."""
+    """Returns the `count` nodes with the largest cosine of embeddings [N, F] to that of `node`."""
     unit = embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
     cosine = unit @ unit[node]
     cosine[node] = -np.inf
@@ -37,7 +37,7 @@ def most_similar(embeddings: np.ndarray, node: int, count: int) -> np.ndarray:
 
 
 def main() -> None:
-    """Train on the default data set and print how often similar nodes share a class."""
+    """Trains on the default data set and prints how often similar nodes share a class."""
     labels = default_dataset().y.numpy()
     with tempfile.TemporaryDirectory() as folder:
         run, out = Path(folder) / "run", Path(folder) / "predictions"

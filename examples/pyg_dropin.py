@@ -1,8 +1,8 @@
-"""A training script as PyG's users write it; only the import of the loader is another.
+"""A training script as PyG's users write it. Only the import of the loader differs.
 
     python examples/pyg_dropin.py
 
-Takes a few seconds on one core with a real graph where one is found, a generated one otherwise.
+It takes a few seconds on one core, on a real graph where one is found, else a generated one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EPOCHS = 5
 
 
 def train_epoch(model: nn.Module, loader: NeighborLoader, optimiser: torch.optim.Optimizer) -> float:
-    """One pass over the training nodes; gives the mean loss of the minibatches."""
+    """Trains for one epoch and returns the mean loss of the minibatches."""
     model.train()
     losses = []
     for batch in loader:
@@ -42,7 +42,7 @@ def train_epoch(model: nn.Module, loader: NeighborLoader, optimiser: torch.optim
 
 @torch.no_grad()
 def accuracy(model: nn.Module, loader: NeighborLoader) -> float:
-    """Share of the loader's nodes that the model classifies right."""
+    """Returns the share of the loader's nodes that the model classifies correctly."""
     model.eval()
     correct = total = 0
     for batch in loader:
@@ -53,7 +53,7 @@ def accuracy(model: nn.Module, loader: NeighborLoader) -> float:
 
 
 def main() -> None:
-    """Train GraphSAGE and print a line an epoch."""
+    """Trains GraphSAGE and prints one line per epoch."""
     torch.manual_seed(0)
     dataset = default_dataset()
     print(dataset.name, "-", dataset.source)

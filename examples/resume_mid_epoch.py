@@ -1,8 +1,8 @@
-"""A loader that is stopped in the middle of an epoch hands out exactly what was left, in a new process too.
+"""Stops a loader in the middle of an epoch and hands out exactly the minibatches that were left.
 
     python examples/resume_mid_epoch.py
 
-``batchgnn train --resume`` does the same with model and optimiser included.
+``batchgnn train --resume`` does the same, with model and optimizer.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ STOP_AFTER = 5
 
 
 def make_loader(data: Data) -> MacrobatchNeighborLoader:
-    """The same arguments give the same minibatches; `seed` decides order and samples."""
+    """Returns a new loader. The same arguments give the same minibatches."""
     return MacrobatchNeighborLoader(
         data, [10, 5], input_nodes=data.train_mask, batch_size=512, shuffle=True, seed=1
     )
 
 
 def main() -> None:
-    """Run an epoch in two halves and in one go, and compare every minibatch."""
+    """Runs one epoch in two halves and in one go, and compares every minibatch."""
     data = load_dataset("generated:nodes=10000,seed=1").to_pyg()
     whole = [batch.n_id for batch in make_loader(data)]
 
@@ -36,7 +36,7 @@ def main() -> None:
         seen.append(batch.n_id)
         if len(seen) == STOP_AFTER:
             break
-    saved = json.dumps(first.state_dict())  # plain JSON: put it beside your checkpoint
+    saved = json.dumps(first.state_dict())  # plain JSON: keep it with your checkpoint
     print(f"stopped after {len(seen)} of {len(first)} minibatches, state of {len(saved)} bytes")
 
     second = make_loader(data)  # as a new process would
