@@ -1,8 +1,8 @@
-"""Tells torch.distributed of the backend "ccl" when, and only when, a process uses torch.distributed.
+"""Registers the backend "ccl" with torch.distributed, only in processes that use torch.distributed.
 
-Importing pyg_batchgnn does not import torch. So the name is registered at once where torch is there already,
-and else as soon as torch.distributed has been imported; what the name stands for is imported when a group is
-made.
+Importing pyg_batchgnn does not import torch. Where torch is imported already, the name is
+registered at once. Otherwise it is registered as soon as torch.distributed has been imported. The
+backend itself is imported when a group is made.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MODULE = "torch.distributed.distributed_c10d"
 
 
 def register_ccl() -> None:
-    """Registers the backend now, or when torch.distributed is imported."""
+    """Registers the backend now, or as soon as torch.distributed is imported."""
     if _MODULE in sys.modules:
         _register(sys.modules[_MODULE])
     elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -29,18 +29,18 @@ def register_ccl() -> None:
 
 def _register(distributed: ModuleType) -> None:
     backend = distributed.Backend
-    if "CCL" not in backend._plugins:  # somebody else's stays
+    if "CCL" not in backend._plugins:  # another package's stays
         backend.register_backend("ccl", _create, devices=["cpu"])
 
 
 def _create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
-    from pyg_batchgnn.comm.ccl.backend import create
+    from pyg_batchgnn.comm.ccl import create
 
     return create(store, rank, size, timeout)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds torch.distributed's module as everybody else does, and has `_register` called after it."""
+    """Finds torch.distributed's module as usual, and calls `_register` after it is imported."""
 
     def find_spec(
         self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None

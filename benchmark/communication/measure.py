@@ -16,7 +16,7 @@ from typing import Any
 from benchmark.support.cli import RESULTS
 from benchmark.support.machine import describe
 from benchmark.support.settings import BENCHMARK
-from pyg_batchgnn.comm.backends import available
+from pyg_batchgnn.comm import available_backends
 
 WORKER = "benchmark.communication.worker"
 #: By name: backend, and what it is told.
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs = [run for run in kept if run["ranks"] not in parsed.ranks]
     for ranks in parsed.ranks:
         for way, (backend, environment) in WAYS.items():
-            if backend not in available():
+            if backend not in available_backends():
                 print(f"{way}: not to be had here, left out", flush=True)
                 continue
             runs.append({"way": way, "ranks": ranks, **measure(backend, ranks, environment)})

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from pyg_batchgnn.comm.backends import describe_backend
+from pyg_batchgnn.comm import describe_backend
 
 #: Bytes that a rank gives to one collective: 1 KiB to 64 MiB.
 SIZES = [1 << power for power in range(10, 27, 2)]

@@ -1,6 +1,14 @@
-"""How ranks talk: collectives over any torch.distributed backend, counted, checked and named."""
+"""Communication between ranks: collectives over any torch.distributed backend, counted and checked.
 
-from pyg_batchgnn.comm.backends import check_backend, describe_backend
+Every error names the rank that it is about.
+"""
+
+from pyg_batchgnn.comm.backends import (
+    available_backends,
+    check_backend,
+    describe_backend,
+    why_unavailable,
+)
 from pyg_batchgnn.comm.communicator import Communicator
 from pyg_batchgnn.comm.counters import CommCounters, Counts, KindCounts
 from pyg_batchgnn.comm.errors import (
@@ -34,8 +42,10 @@ __all__ = [
     "PeerError",
     "Received",
     "RowLayout",
+    "available_backends",
     "check_backend",
     "describe_backend",
     "gradient_hook",
     "share_on_host",
+    "why_unavailable",
 ]

@@ -1,50 +1,44 @@
-"""Which backends of torch.distributed can be had here for tensors on the CPU."""
+"""The backends of torch.distributed that are available here for tensors on the CPU."""
 
 from __future__ import annotations
 
 import torch.distributed as dist
 
-from pyg_batchgnn.comm.ccl import missing, taken
+from pyg_batchgnn.comm import ccl
 
 
-def available() -> list[str]:
-    """Names that `check_backend` accepts, gloo first."""
-    names = sorted(name for name in dist.Backend.backend_list if lacks(name) is None)
+def available_backends() -> list[str]:
+    """Returns the names that `check_backend` accepts, gloo first."""
+    names = sorted(name for name in dist.Backend.backend_list if why_unavailable(name) is None)
     return sorted(names, key=lambda name: name != "gloo")
 
 
 def check_backend(name: str) -> None:
-    """Makes sure that a backend can be had here.
+    """Checks that a backend is available here.
 
     Args:
-        name: "gloo", "ccl", "mpi" or one that an imported package has registered; or names by device, of
-            which the CPU's counts: "cpu:ccl,cuda:nccl".
+        name: "gloo", "ccl", "mpi" or one that an imported package has registered; or names by
+            device, of which the CPU's is used: "cpu:ccl,cuda:nccl".
 
     Raises:
-        ValueError: it cannot; the text says why, and which can.
+        ValueError: it is not available. The text says why, and which backends are.
     """
-    problem = lacks(_of_cpu(name))
+    problem = why_unavailable(_of_cpu(name))
     if problem is not None:
-        raise ValueError(f"backend is {name!r}: {problem}; what can be had here: {', '.join(available())}")
+        available = ", ".join(available_backends())
+        raise ValueError(f"backend is {name!r}: {problem}; available here: {available}")
 
 
 def describe_backend(name: str) -> str:
-    """The backend, and for ccl the transport that was taken and why."""
-    choice = taken() if _of_cpu(name) == "ccl" else None
+    """Describes a backend: its name, and for ccl the transport that was chosen and why."""
+    choice = ccl.chosen_transport() if _of_cpu(name) == "ccl" else None
     return f"{name} over {choice}" if choice is not None else name
 
 
-def _of_cpu(name: str) -> str:
-    if ":" not in name:
-        return name.lower()
-    pairs = dict(pair.lower().partition(":")[::2] for pair in name.split(","))
-    return pairs.get("cpu", name)
-
-
-def lacks(name: str) -> str | None:
-    """Why a backend cannot be used, None where it can."""
+def why_unavailable(name: str) -> str | None:
+    """Returns why a backend cannot be used here, or None where it can."""
     if name == "ccl":
-        return missing()
+        return ccl.why_unavailable()
     if name == "fake":
         return "it is torch's stand-in for tests, which moves nothing"
     if "cpu" not in dist.Backend.backend_capability.get(name, []):
@@ -54,3 +48,10 @@ def lacks(name: str) -> str | None:
     if not dist.is_backend_available(name) or (name == "mpi" and not dist.is_mpi_available()):
         return f"this torch was built without {name}"
     return None
+
+
+def _of_cpu(name: str) -> str:
+    if ":" not in name:
+        return name.lower()
+    pairs = dict(pair.lower().partition(":")[::2] for pair in name.split(","))
+    return pairs.get("cpu", name)

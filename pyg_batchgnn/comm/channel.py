@@ -1,9 +1,8 @@
-"""One process group, its board and its counters: every exchange is a `Step` of a `Channel`."""
+"""One process group with its status board and its counters. Every `Exchange` begins here."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import threading
 import time
 import weakref
@@ -11,25 +10,27 @@ from collections.abc import Iterator, Sequence
 
 import torch.distributed as dist
 
-from pyg_batchgnn.comm.board import Board, Failure, Note, RankState
+from pyg_batchgnn.comm.abandoned import abandon
 from pyg_batchgnn.comm.counters import CommCounters
-from pyg_batchgnn.comm.diagnosis import Peer, Scene, blame, finished
+from pyg_batchgnn.comm.diagnosis import Evidence, Peer, diagnose, finished
 from pyg_batchgnn.comm.errors import BrokenCommunicatorError, CommError, PeerError
+from pyg_batchgnn.comm.exchange import Exchange, Link
 from pyg_batchgnn.comm.header import Header, Operation, Purpose
 from pyg_batchgnn.comm.process_info import Liveness
-from pyg_batchgnn.comm.step import Step
+from pyg_batchgnn.comm.status_board import Failure, RankState, RankStatus, StatusBoard
 from pyg_batchgnn.comm.transport import INT_LIMIT, Transport
 from pyg_batchgnn.comm.wait import TransportError, TransportTimeout
 
-#: While waiting, peers are looked after this often, in seconds.
-_LOOK = 0.5
+#: Seconds between two checks of the peers while this rank waits.
+_CHECK_INTERVAL = 0.5
 
-#: Channels of this process: what a silent peer does in another one is part of the story.
+#: The channels of this process. What a silent peer does in another channel helps to explain a
+#: failure.
 _CHANNELS: weakref.WeakSet[Channel] = weakref.WeakSet()
 
 
 class PeerFailure(Exception):  # noqa: N818
-    """Another rank has written down a failure, or a process of this machine is gone."""
+    """Another rank has reported a failure, or a process of this machine is gone."""
 
     def __init__(self, failure: Failure | None) -> None:
         super().__init__("a peer failed")
@@ -41,12 +42,12 @@ class Channel:
 
     Args:
         name: what users call the communicator.
-        group: the process group, None in a world of one rank.
-        board: where ranks note what they enter, None in a world of one rank.
+        group: the process group, or None in a world of one rank.
+        board: where ranks write what they enter, or None in a world of one rank.
         peers: all ranks, this one included.
-        rank: of this process.
-        timeout: seconds. A wait ends a little earlier (a twentieth, at most a second), so that the error that
-            names the peer is there by then.
+        rank: this process's rank.
+        timeout: seconds. A wait ends a little earlier (a twentieth, at most one second), so that
+            the error that names the peer is there in time.
         limit: bytes that one call of the backend may carry.
     """
 
@@ -54,7 +55,7 @@ class Channel:
         self,
         name: str,
         group: dist.ProcessGroup | None,
-        board: Board | None,
+        board: StatusBoard | None,
         peers: Sequence[Peer],
         rank: int,
         timeout: float,
@@ -63,99 +64,124 @@ class Channel:
         self.name, self.rank, self.size = name, rank, len(peers)
         self.peers, self.timeout, self.group, self.board = list(peers), timeout, group, board
         self.counters = CommCounters()
-        self.exchange = 0  # number of the last one entered
+        self.last_exchange = 0  # the number of the last exchange that was entered
         self.broken: CommError | None = None
         self.stopping = threading.Event()
         self._reserve = min(1.0, timeout / 20)
-        self.transport = Transport(group, rank, self.size, timeout - self._reserve, self._look, limit)
-        self._last_look = 0.0
+        self._last_check = 0.0
+        transport = Transport(group, rank, self.size, timeout - self._reserve, self._check_peers, limit)
+        self._link = Link(name, rank, [peer.host for peer in peers], transport, self.counters)
         _CHANNELS.add(self)
 
     @contextlib.contextmanager
-    def step(
+    def exchange(
         self, operation: Operation, header: Header, row_bytes: int = 0, dtype: int = -1
-    ) -> Iterator[Step]:
-        """One exchange, from its note on the board to its last byte. Whatever goes wrong inside breaks the
-        channel: ranks no longer stand at the same point.
+    ) -> Iterator[Exchange]:
+        """Runs one exchange, from its status on the board to its last byte.
+
+        An error inside breaks the channel, because the ranks are no longer at the same point.
+
+        Args:
+            operation, header, row_bytes, dtype: as in `Purpose`.
 
         Raises:
-            PeerError, DivergenceError: what became of it.
-            BrokenCommunicatorError: it broke, or was closed, earlier.
+            PeerError, DivergenceError: a peer failed, or is in another exchange.
+            BrokenCommunicatorError: the channel broke or was closed earlier.
         """
         if self.broken is not None:
             raise BrokenCommunicatorError(
                 f"communicator {self.name!r} cannot be used any more: {self.broken}", self.broken.ranks
             )
-        self.exchange += 1
-        purpose = Purpose(self.exchange, operation, header, row_bytes, dtype)
+        self.last_exchange += 1
+        purpose = Purpose(self.last_exchange, operation, header, row_bytes, dtype)
         if self.board is not None:
-            self.board.enter(self.exchange, str(purpose))
-        step = Step(self, purpose)
+            self.board.enter(self.last_exchange, str(purpose))
+        exchange = Exchange(self._link, purpose)
         try:
-            yield step
+            yield exchange
         except (TransportError, TransportTimeout, PeerFailure) as error:
-            story, explained = self._explain(step, error)
-            raise self.fail(explained, story) from error
+            report, explained = self._explain(exchange, error)
+            raise self.fail(explained, report) from error
         except BaseException as error:
             raised = error if isinstance(error, CommError) else None
-            self.fail(raised or CommError(_own_story(self.rank, purpose, error), [self.rank]))
+            self.fail(raised or CommError(_own_error(self.rank, purpose, error), [self.rank]))
             raise
 
-    def fail(self, error: CommError, story: str = "") -> CommError:
-        """Breaks the channel: tells the others (the story, or the error's own words), and leaves the process
-        group as it is for ever. Destroying a group in the middle of a collective would wait for it."""
+    def restart_counting(self) -> None:
+        """Sets the counters and the number of the last exchange to zero."""
+        self.counters.reset()
+        self.last_exchange = 0
+
+    def fail(self, error: CommError, report: str = "") -> CommError:
+        """Breaks the channel and tells the other ranks.
+
+        Args:
+            error: why. Later uses of the channel repeat it.
+            report: what the other ranks are told, by default the error's own text.
+
+        Returns:
+            The error.
+        """
         if self.broken is None:
             self.broken = error
             if self.board is not None:
-                story = story or str(error)
-                self.board.report(Failure(self.rank, error.ranks, self.exchange, story), self._reserve)
-                self.board.leave(RankState.FAILED, self.exchange, story)
-            _abandon(self.group)
+                report = report or str(error)
+                failure = Failure(self.rank, error.ranks, self.last_exchange, report)
+                self.board.report(failure, self._reserve)
+                self.board.leave(RankState.FAILED, self.last_exchange, report)
+            abandon(self.group)
         return error
 
     def close(self, reason: str = "") -> None:
-        """Leaves. A whole group is destroyed, a broken one was abandoned. Never waits for peers."""
+        """Leaves the channel without waiting for peers. The process group is destroyed, unless the
+        channel is broken: then the group was abandoned."""
         if self.broken is not None:
             return
         self.broken = CommError(reason or "it was closed", [self.rank])
         self.stopping.set()
         if self.board is not None:
-            self.board.leave(RankState.CLOSED, self.exchange, reason)
+            self.board.leave(RankState.CLOSED, self.last_exchange, reason)
         if self.group is not None and dist.is_initialized():  # the user may have destroyed all groups
             dist.destroy_process_group(self.group)
         self.group = None
 
-    def notes(self, seconds: float) -> dict[int, Note] | None:
-        return None if self.board is None else self.board.notes(seconds)
+    def _statuses(self, seconds: float) -> dict[int, RankStatus] | None:
+        return None if self.board is None else self.board.statuses(seconds)
 
-    def _look(self, waited: float) -> None:
-        """Looks after the peers while this rank waits."""
+    def _check_peers(self, waited: float) -> None:
+        """Checks the peers while this rank waits. `Transport` calls it after each slice of a
+        wait."""
         if self.stopping.is_set():
             raise TransportError("this process is ending")
-        if waited < _LOOK:
-            self._last_look = 0.0
-        if waited - self._last_look < _LOOK or self.board is None:
+        if waited < _CHECK_INTERVAL:
+            self._last_check = 0.0
+        if waited - self._last_check < _CHECK_INTERVAL or self.board is None:
             return
-        self._last_look = waited
+        self._last_check = waited
         failure = self.board.failure(self._reserve)
         if failure is not None or self._somebody_died():
             raise PeerFailure(failure)
 
     def _somebody_died(self) -> bool:
-        """Whether a process of this machine is gone that did not first finish this exchange and close."""
-        gone = [peer.rank for peer in self.peers if peer.process.life() is Liveness.GONE]
-        notes = self.notes(self._reserve) if gone else None
-        return any(notes is None or not finished(notes[rank], self.exchange) for rank in gone)
+        """Returns whether a process of this machine is gone without having finished the
+        exchange."""
+        gone = [peer.rank for peer in self.peers if peer.process.liveness() is Liveness.GONE]
+        statuses = self._statuses(self._reserve) if gone else None
+        return any(statuses is None or not finished(statuses[rank], self.last_exchange) for rank in gone)
 
-    def _explain(self, step: Step, error: Exception) -> tuple[str, PeerError]:
-        """What happened, and the error that says so: another rank's finding, where there is one, or ours."""
-        waited = time.monotonic() - step.entered
+    def _explain(self, exchange: Exchange, error: Exception) -> tuple[str, PeerError]:
+        """Finds out what happened. Another rank's report is preferred to this rank's own diagnosis.
+
+        Returns:
+            The report for the other ranks, and the error for this one.
+        """
+        waited = time.monotonic() - exchange.entered
         failure = error.failure if isinstance(error, PeerFailure) else None
         if failure is None and self.board is not None:
             failure = self.board.failure(self._reserve / 2)
         if failure is None:
-            failure = self._blame(step, error, waited)
-            if self.board is not None:  # who told of it and ended while this rank looked is not at fault
+            failure = self._diagnose(exchange, error, waited)
+            if self.board is not None:  # a rank that reported and ended meanwhile is not at fault
                 failure = self.board.failure(self._reserve / 2) or failure
         if failure.rank == self.rank:
             ranks, text = failure.ranks, failure.text
@@ -163,51 +189,42 @@ class Channel:
             ranks = failure.ranks or (failure.rank,)
             text = f"{failure.text} (reported by rank {failure.rank} in exchange {failure.exchange}; "
             text += f"rank {self.rank} waited {waited:.1f} s of {self.timeout:.0f} s)"
-        where = f"exchange {self.exchange} of communicator {self.name!r} ({step.purpose}) failed"
+        where = f"exchange {self.last_exchange} of communicator {self.name!r} ({exchange.purpose}) failed"
         remedy = "see the output of the rank that is named; start again from the last checkpoint"
-        return failure.text, PeerError(f"{where}: {text}; {remedy}", ranks, self.exchange, waited)
+        return failure.text, PeerError(f"{where}: {text}; {remedy}", ranks, self.last_exchange, waited)
 
-    def _blame(self, step: Step, error: Exception, waited: float) -> Failure:
+    def _diagnose(self, exchange: Exchange, error: Exception, waited: float) -> Failure:
         text = str(error) if isinstance(error, TransportError) else ""
         timed_out = isinstance(error, TransportTimeout) or "timed out" in text.lower()
-        notes = self.notes(self._reserve / 2)
-        scene = Scene(
-            *(self.rank, self.name, self.exchange, str(step.purpose), waited, self.timeout, timed_out, text),
-            notes=notes,
-            elsewhere=_elsewhere(self, self._reserve / 2) if notes else {},
+        statuses = self._statuses(self._reserve / 2)
+        evidence = Evidence(
+            rank=self.rank,
+            communicator=self.name,
+            exchange=self.last_exchange,
+            purpose=str(exchange.purpose),
+            waited=waited,
+            timeout=self.timeout,
+            timed_out=timed_out,
+            text=text,
+            statuses=statuses,
+            elsewhere=_elsewhere(self, self._reserve / 2) if statuses else {},
         )
-        return blame(scene, self.peers)
+        return diagnose(evidence, self.peers)
 
 
 def _elsewhere(channel: Channel, seconds: float) -> dict[int, str]:
-    """What ranks last did in this process's other communicators."""
+    """Returns what ranks last did in the other communicators of this process, by rank."""
     found: dict[int, list[str]] = {}
     for other in sorted(_CHANNELS, key=lambda other: other.name):
         if other is channel or other.board is None:
             continue
-        for rank, note in (other.board.notes(seconds) or {}).items():
-            if note.state is RankState.ENTERED:
-                text = f"exchange {note.exchange} of communicator {other.name!r} ({note.text})"
+        for rank, status in (other.board.statuses(seconds) or {}).items():
+            if status.state is RankState.ENTERED:
+                text = f"exchange {status.exchange} of communicator {other.name!r} ({status.text})"
                 found.setdefault(rank, []).append(f"last entered {text}")
     return {rank: " and ".join(texts) for rank, texts in found.items()}
 
 
-def _own_story(rank: int, purpose: Purpose, error: BaseException) -> str:
+def _own_error(rank: int, purpose: Purpose, error: BaseException) -> str:
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"rank {rank} met {what} in exchange {purpose.exchange} ({purpose})"
-
-
-_abandoned = 0
-
-
-def groups_abandoned() -> int:
-    """How many process groups are kept for ever, because they broke in the middle of a collective."""
-    return _abandoned
-
-
-def _abandon(group: dist.ProcessGroup | None) -> None:
-    """Keeps a group from ever being destroyed, at the interpreter's end too."""
-    global _abandoned
-    if group is not None:
-        _abandoned += 1
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))

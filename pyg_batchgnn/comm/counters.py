@@ -1,4 +1,4 @@
-"""What was exchanged, counted."""
+"""Counts of what was exchanged."""
 
 from __future__ import annotations
 
@@ -12,17 +12,28 @@ from pyg_batchgnn.comm.header import MessageKind
 
 @dataclass(frozen=True)
 class KindCounts:
-    """Counts of one kind, as one rank sees them. Rows and bytes are those that went to, or came from, other
-    ranks: what a rank keeps for itself crosses no wire."""
+    """The counts of one kind of message, as one rank sees them.
 
-    rounds: int = 0  # exchanges of data; one cut into pieces is one round
-    count_rounds: int = 0  # fixed-size exchanges of counts and headers
-    rows_sent: int = 0  # or items, where an exchange said how many its rows hold
+    Rows and bytes are those that went to other ranks or came from them. What a rank keeps for
+    itself is not counted.
+
+    Attributes:
+        rounds: exchanges of data. An exchange that is cut into pieces is one round.
+        count_rounds: fixed-size exchanges of counts and headers.
+        rows_sent, rows_received: rows, or items where an exchange said how many its rows hold.
+        bytes_sent, bytes_received: bytes of the rows.
+        count_bytes: bytes of the count rounds, sent and received.
+        seconds: time for which a thread waited for peers or data.
+    """
+
+    rounds: int = 0
+    count_rounds: int = 0
+    rows_sent: int = 0
     rows_received: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
-    count_bytes: int = 0  # bytes of the count rounds, sent and received
-    seconds: float = 0.0  # time that a thread waited for peers or data
+    count_bytes: int = 0
+    seconds: float = 0.0
 
     def __add__(self, other: KindCounts) -> KindCounts:
         return self._each(other, lambda a, b: a + b)
@@ -35,7 +46,7 @@ class KindCounts:
 
 
 class Counts(Mapping[MessageKind, KindCounts]):
-    """Counts by kind at one moment, or between two (``later - earlier``)."""
+    """The counts by kind at one moment, or between two moments (``later - earlier``)."""
 
     def __init__(self, by_kind: Mapping[MessageKind, KindCounts] | None = None) -> None:
         self._by_kind = {kind: (by_kind or {}).get(kind, KindCounts()) for kind in MessageKind}
@@ -57,14 +68,15 @@ class Counts(Mapping[MessageKind, KindCounts]):
 
     @property
     def total(self) -> KindCounts:
+        """The sum over all kinds."""
         return sum(self.values(), KindCounts())
 
     def as_dict(self) -> dict[str, dict[str, float]]:
-        """Plain numbers by the kind's name in lower case, for JSON."""
+        """Returns plain numbers by the kind's name in lower case, for JSON."""
         return {kind.name.lower(): asdict(counts) for kind, counts in self.items()}
 
     def __str__(self) -> str:
-        """A table: a line for each kind that was used, and the total."""
+        """Returns a table with one line per kind that was used, and a line for the total."""
         used = [(kind.name.lower(), counts) for kind, counts in self.items() if counts != KindCounts()]
         head = f"{'kind':<10}{'rounds':>9}{'counts':>9}{'rows out':>13}{'rows in':>13}"
         head += f"{'MB out':>11}{'MB in':>11}{'MB counts':>11}{'waited s':>10}"
@@ -78,26 +90,26 @@ class Counts(Mapping[MessageKind, KindCounts]):
 
 
 class CommCounters:
-    """Counts that grow; safe to read while another thread communicates."""
+    """The growing counts of a communicator. Safe to read while another thread communicates."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_kind = _zeros()
 
     def add(self, kind: MessageKind, **increments: float) -> None:
-        """Adds to some of a kind's counts, named as in `KindCounts`."""
+        """Adds to some counts of one kind. The names are those of `KindCounts`."""
         with self._lock:
             counts = self._by_kind[kind]
             for name, value in increments.items():
                 counts[name] += value
 
     def snapshot(self) -> Counts:
-        """The counts since the beginning or the last `reset`."""
+        """Returns the counts since the beginning or since the last `reset`."""
         with self._lock:
             return _frozen(self._by_kind)
 
     def reset(self) -> Counts:
-        """Starts anew from zero; returns what had been counted."""
+        """Sets all counts to zero. Returns what had been counted."""
         with self._lock:
             counts = _frozen(self._by_kind)
             self._by_kind = _zeros()

@@ -1,4 +1,5 @@
-"""Making communicators: the default group, the join on the store, a process group of one's own."""
+"""Making communicators: the default process group, the introduction of ranks, and a group of their
+own."""
 
 from __future__ import annotations
 
@@ -11,29 +12,33 @@ from typing import Any
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
+from pyg_batchgnn.comm.abandoned import groups_abandoned
 from pyg_batchgnn.comm.backends import check_backend
-from pyg_batchgnn.comm.board import Board
-from pyg_batchgnn.comm.channel import Channel, groups_abandoned
+from pyg_batchgnn.comm.channel import Channel
 from pyg_batchgnn.comm.diagnosis import Peer
+from pyg_batchgnn.comm.endpoints import endpoints
 from pyg_batchgnn.comm.errors import DivergenceError
 from pyg_batchgnn.comm.header import Header, MessageKind
-from pyg_batchgnn.comm.process_info import ProcessInfo, endpoints, host_from
+from pyg_batchgnn.comm.process_info import ProcessInfo, host_from
 from pyg_batchgnn.comm.rendezvous import fresh_namespace
+from pyg_batchgnn.comm.status_board import StatusBoard
 from pyg_batchgnn.comm.transport import make_group
 from pyg_batchgnn.comm.values import gather_values
 
 _connected = False  # whether the default process group was made here
-_made = 0  # communicators of this process; the same number on every rank, as all make the same in order
+_made = 0  # communicators of this process: equal on all ranks, as all make the same ones in order
 
 
 def connect(timeout: float, backend: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Makes torch's default process group from the launcher's environment where there is none yet.
+    """Makes torch's default process group from the launcher's environment, unless there is one.
 
     Returns:
-        Whether there is one now. Without a launcher (no WORLD_SIZE) there is not: a world of one rank.
+        Whether there is a default group now. Without a launcher (no WORLD_SIZE) there is none, and
+        the world is one rank.
 
     Raises:
-        ValueError: the backend cannot be had here, or the launcher's environment is not whole.
+        ValueError: the backend is not available here, or the launcher's environment is not
+            complete.
     """
     global _connected
     if dist.is_initialized():
@@ -50,7 +55,8 @@ def connect(timeout: float, backend: str, environment: Mapping[str, str] = os.en
 
 
 def _make_default_group(timeout: float, backend: str, environment: Mapping[str, str]) -> None:
-    """In torchrun's store, which outlives the ranks that it starts again, in a namespace of their own."""
+    """Makes the default group. torchrun's store outlives the ranks that it restarts, so there the
+    group gets a new namespace."""
     limit = timedelta(seconds=timeout)
     if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         dist.init_process_group(backend, timeout=limit)
@@ -62,44 +68,43 @@ def _make_default_group(timeout: float, backend: str, environment: Mapping[str, 
 
 
 def disconnect() -> None:
-    """At the end of the process: destroys the default group where `connect` made it.
+    """Destroys the default group where `connect` made it. Called at the end of the process.
 
-    A gloo group that is still there when the interpreter has gone now and then aborts the process (seen with
-    torch 2.13). A group that was abandoned in the middle of a collective would be destroyed with it, and
-    waited for: then all stay.
+    With torch 2.13, a gloo group that still exists when the interpreter is gone sometimes aborts
+    the process. Destroying the default group destroys all groups. So it stays where a group was
+    abandoned in the middle of a collective, because destroying that one would wait.
     """
     if _connected and groups_abandoned() == 0 and dist.is_initialized():
         dist.destroy_process_group()
 
 
 def make_channel(name: str, timeout: float, limit: int, host: int | None) -> Channel:
-    """A numbered channel over a new process group of all ranks; collective."""
+    """Makes a channel over a new process group of all ranks. Collective."""
     global _made
     host = host_from(os.environ) if host is None else host
-    process = ProcessInfo.mine()
+    process = ProcessInfo.own()
     if not dist.is_initialized():
         return Channel(name, None, None, [Peer(0, host, process)], 0, timeout, limit)
     rank, size = dist.get_rank(), dist.get_world_size()
     _made += 1
     store = dist.distributed_c10d._get_default_store()
-    board = Board(store, f"pyg_batchgnn/{_made}", rank, size)
-    cards = board.join({"name": name, "host": host, "process": asdict(process)}, timeout)
-    _check_names(cards)
+    board = StatusBoard(store, f"pyg_batchgnn/{_made}", rank, size)
+    ranks = board.join({"name": name, "host": host, "process": asdict(process)}, timeout)
+    _check_names(ranks)
     group = make_group(timeout, name)
-    peers = [Peer(at, card["host"], ProcessInfo(**card["process"])) for at, card in enumerate(cards)]
+    peers = [Peer(at, theirs["host"], ProcessInfo(**theirs["process"])) for at, theirs in enumerate(ranks)]
     channel = Channel(name, group, board, peers, rank, timeout, limit)
     addresses = gather_values(channel, endpoints(), Header(MessageKind.CONTROL))
     channel.peers = [
         Peer(peer.rank, peer.host, peer.process, tuple(theirs))
         for peer, theirs in zip(peers, addresses, strict=True)
     ]
-    channel.counters.reset()
-    channel.exchange = 0  # what users count
+    channel.restart_counting()  # users count from their first exchange
     return channel
 
 
-def _check_names(cards: list[dict[str, Any]]) -> None:
-    names = [card["name"] for card in cards]
+def _check_names(ranks: list[dict[str, Any]]) -> None:
+    names = [theirs["name"] for theirs in ranks]
     if len(set(names)) > 1:
         common = max(names, key=names.count)
         raise DivergenceError(

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 
 class CommError(RuntimeError):
-    """Communication between ranks failed; the message says with whom, in what, and what was seen.
+    """Communication between ranks failed. The message says with which rank, in which exchange, and
+    why.
 
     Attributes:
-        ranks: the ranks that the error is about, ascending; empty where none could be made out.
+        ranks: the ranks that the error is about, ascending. Empty where none could be identified.
     """
 
     def __init__(self, message: str, ranks: Iterable[int] = ()) -> None:
@@ -21,7 +22,7 @@ class PeerError(CommError):
     """A peer is dead, stopped, silent or gone, or raised an error of its own.
 
     Attributes:
-        exchange: number of the exchange (from 1) that did not come about, 0 before the first.
+        exchange: the number (from 1) of the exchange that failed, 0 before the first.
         waited: seconds that this rank had waited in it.
     """
 
@@ -34,7 +35,7 @@ class PeerError(CommError):
 
 
 class DivergenceError(CommError):
-    """Ranks came together for different exchanges."""
+    """Ranks met in different exchanges."""
 
 
 class AgreementError(CommError):

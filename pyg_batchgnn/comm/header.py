@@ -1,4 +1,5 @@
-"""What an exchange is, said the same way on every rank and checked by every rank."""
+"""The header of an exchange: what it is for. Every rank sends its header, and every rank checks
+all."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from enum import IntEnum
 
 import torch
 
-#: The first number of every header; another one comes from another release or is no header at all.
+#: The first number of every header. Another number comes from another release or from no header.
 PROTOCOL = 0x67_6E_6E_01
 
 
 class MessageKind(IntEnum):
-    """What an exchange is for. Rounds, rows and bytes are counted by kind."""
+    """The purpose of an exchange. Rounds, rows and bytes are counted by kind."""
 
     PARTITION = 0
     TOPOLOGY = 1
@@ -35,7 +36,7 @@ class Operation(IntEnum):
     GUARD = 6
 
 
-_WORDS = {
+_NAMES = {
     Operation.EXCHANGE: "exchange of rows",
     Operation.REDUCTION: "sum over ranks",
     Operation.GATHERING: "gathering of rows",
@@ -48,7 +49,12 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Header:
-    """What an exchange is for, and where in the epoch it stands; -1 where a place does not apply."""
+    """The purpose of an exchange and its position in the epoch.
+
+    Attributes:
+        kind: the purpose.
+        epoch, macrobatch, hop: the position, -1 where a number does not apply.
+    """
 
     kind: MessageKind
     epoch: int = -1
@@ -56,18 +62,18 @@ class Header:
     hop: int = -1
 
     def __str__(self) -> str:
-        places = {"epoch": self.epoch, "macrobatch": self.macrobatch, "hop": self.hop}
+        position = {"epoch": self.epoch, "macrobatch": self.macrobatch, "hop": self.hop}
         return ", ".join(
-            [self.kind.name.lower(), *(f"{name} {at}" for name, at in places.items() if at >= 0)]
+            [self.kind.name.lower(), *(f"{name} {at}" for name, at in position.items() if at >= 0)]
         )
 
 
-#: What the caller may give where a header is asked for.
+#: A header, or its kind alone.
 HeaderLike = Header | MessageKind
 
 
 def as_header(header: HeaderLike) -> Header:
-    """A kind alone is a header without a place."""
+    """Returns a header. A kind alone becomes a header without a position."""
     if isinstance(header, Header):
         return header
     if isinstance(header, MessageKind):
@@ -75,52 +81,64 @@ def as_header(header: HeaderLike) -> Header:
     raise TypeError(f"header must be a Header or a MessageKind, not {type(header).__name__}")
 
 
-#: Element types that rows may have; a header carries the position in this tuple.
-DTYPES = (
+#: The dtypes that rows may have. A header carries the position in this tuple.
+ROW_DTYPES = (
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
 )
 
 
 def dtype_code(dtype: torch.dtype) -> int:
-    if dtype not in DTYPES:
+    """Returns the number by which headers name a dtype."""
+    if dtype not in ROW_DTYPES:
         raise TypeError(f"rows of {dtype} cannot be exchanged; view them as torch.uint8")
-    return DTYPES.index(dtype)
+    return ROW_DTYPES.index(dtype)
 
 
 @dataclass(frozen=True)
 class Purpose:
-    """All that must be equal on every rank before data may move."""
+    """Everything that must be equal on all ranks before data moves.
 
-    exchange: int  # number of the exchange in its communicator, from 1
+    Attributes:
+        exchange: the number of the exchange in its communicator, from 1.
+        operation: the collective operation.
+        header: the header that the caller gave.
+        row_bytes: bytes per row, 0 where no rows move.
+        dtype: the position of the rows' dtype in ROW_DTYPES, -1 where rows have no dtype.
+    """
+
+    exchange: int
     operation: Operation
     header: Header
     row_bytes: int = 0
-    dtype: int = -1  # position in DTYPES; -1 where rows have no type
+    dtype: int = -1
 
     def __str__(self) -> str:
-        text = f"{_WORDS[self.operation]} ({self.header})"
+        text = f"{_NAMES[self.operation]} ({self.header})"
         if self.dtype >= 0:
-            text += f" of {self.row_bytes} bytes a row, {str(DTYPES[self.dtype]).removeprefix('torch.')}"
+            dtype = str(ROW_DTYPES[self.dtype]).removeprefix("torch.")
+            text += f" of {self.row_bytes} bytes per row, {dtype}"
         return text
 
     def numbers(self) -> list[int]:
-        place = self.header
+        """Returns the purpose as numbers, AGREED of them."""
+        header = self.header
         return [
             *(PROTOCOL, self.exchange, self.operation),
-            *(place.kind, place.epoch, place.macrobatch, place.hop, self.row_bytes, self.dtype),
+            *(header.kind, header.epoch, header.macrobatch, header.hop, self.row_bytes, self.dtype),
         ]
 
 
-#: Numbers at the start of a count message that must agree, and all its numbers: those, then the rows that
-#: follow for the receiver, the bytes of the sender's largest message to another rank and of what it keeps for
-#: itself, and a number of the operation's own (of rows: how many things they hold).
+#: A count message begins with AGREED numbers that must be equal on all ranks.
 AGREED = 9
+#: All numbers of a count message. After the agreed ones come four: the rows that follow for the
+#: receiver, the bytes of the sender's largest message to another rank, the bytes of what the sender
+#: keeps for itself, and one number of the operation's own (for rows: how many items they hold).
 NUMBERS = 13
 
 
 def describe(numbers: Sequence[int]) -> str:
-    """A peer's numbers in words; never raises, whatever a diverged peer sent."""
+    """Describes a peer's numbers in words. Never raises, whatever a diverged peer sent."""
     if numbers[0] != PROTOCOL:
         return f"something else (its message begins with {numbers[0]}: another release of pyg_batchgnn?)"
     try:

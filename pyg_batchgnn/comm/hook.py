@@ -1,4 +1,4 @@
-"""Gradients of DistributedDataParallel, summed by the communicator."""
+"""The hook with which the communicator sums the gradients of DistributedDataParallel."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ def gradient_hook(
     weight: Callable[[], float],
     header: Callable[[], Header] = lambda: Header(MessageKind.GRADIENTS),
 ) -> Hook:
-    """A hook for ``DistributedDataParallel.register_comm_hook(None, hook)``.
+    """Returns a hook for ``DistributedDataParallel.register_comm_hook(None, hook)``.
 
-    A gradient becomes the sum over ranks of its gradients times weight / (sum of all ranks' weights), added
-    in the order of ranks. With the mean over a rank's own seed nodes as its loss and their number as its
-    weight, every seed node of the step weighs the same. What a rank of weight 0 (an empty minibatch) computed
-    counts nothing, NaN or not. The bits do not depend on how DistributedDataParallel groups tensors into
-    buckets, which it changes after the first step and so after every resume.
+    The hook replaces each gradient by a weighted sum over ranks, added in the order of ranks. A
+    rank's gradient is multiplied by weight / (the sum of all ranks' weights). Where the loss is the
+    mean over a rank's own seed nodes, and the weight is their number, every seed node of the step
+    weighs the same. A rank of weight 0 (an empty minibatch) adds nothing, whatever its gradients
+    hold. The bits do not depend on how DistributedDataParallel groups tensors into buckets, which
+    changes after the first step and so after every resume.
 
-    The sum is taken on the thread that runs the backward pass, so that a failure ends that pass with the
+    The sum runs on the thread of the backward pass, so that a failure ends that pass with the
     communicator's error. Give DistributedDataParallel ``process_group=communicator.group`` and
     ``broadcast_buffers=False``, and make it inside `Communicator.guard`.
 
     Args:
-        communicator: one that nothing else uses meanwhile.
-        weight: this rank's weight in the current step, finite and not negative.
-        header: where the step stands, for the check and for messages.
+        communicator: a communicator that nothing else uses at the same time.
+        weight: returns this rank's weight in the current step, finite and not negative.
+        header: returns the position of the step, for the check and for messages.
     """
 
     def hook(_: Any, bucket: Any) -> Any:
@@ -45,6 +46,6 @@ def gradient_hook(
         done.set_result(total)
         return done
 
-    # DistributedDataParallel compares these by identity, which the words of a postponed annotation fail.
+    # DistributedDataParallel compares annotations by identity, and postponed ones are strings.
     hook.__annotations__ = {"bucket": GradBucket, "return": torch.futures.Future[Tensor]}
     return hook

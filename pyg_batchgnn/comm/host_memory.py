@@ -1,8 +1,9 @@
 """Memory that the ranks of one host share and that has no name.
 
-A block is an anonymous file (memfd). Its descriptor is handed to the other ranks over a Unix socket in the
-abstract namespace, which is no file either. When the last rank lets go or is killed, by whatever signal and
-at whatever moment, the system frees everything: nothing in /dev/shm or /tmp could stay behind.
+A block is an anonymous file (memfd). Its descriptor is handed to the other ranks over a Unix socket
+in the abstract namespace, which is no file either. When the last rank lets go or is killed, by
+whatever signal and at whatever moment, the system frees everything: nothing in /dev/shm or /tmp
+could stay behind.
 """
 
 from __future__ import annotations
@@ -41,20 +42,22 @@ class Access(Enum):
 def share_on_host(communicator: Communicator, size: int, access: Access = Access.READ) -> dict[int, Tensor]:
     """Gives every rank a block of memory that all ranks of its host see; collective over all ranks.
 
-    Writes of the owner are seen by the others at once; a barrier tells them when there is something to see.
-    Memory is taken at once, so that there is no later moment at which it could run out.
+    Writes of the owner are seen by the others at once; a barrier tells them when there is something
+    to see. Memory is taken at once, so that there is no later moment at which it could run out.
 
     Args:
         communicator: of all ranks; hosts are its hosts.
         size: bytes of this rank's block, 0 for none.
-        access: whether the other ranks may write. A write to a block mapped for reading ends the process.
+        access: whether the other ranks may write. A write to a block mapped for reading ends the
+            process.
 
     Returns:
-        uint8 tensors [size of that rank's block] by rank, for the ranks of this host. A block lives as long
-        as any rank holds a tensor of it.
+        uint8 tensors [size of that rank's block] by rank, for the ranks of this host. A block lives
+        as long as any rank holds a tensor of it.
 
     Raises:
-        CommError: on every rank, if any of them cannot take its memory or cannot reach a rank of its host.
+        CommError: on every rank, if any of them cannot take its memory or cannot reach a rank of
+            its host.
     """
     if size < 0:
         raise ValueError(f"size must not be negative, is {size}")
@@ -69,8 +72,8 @@ def share_on_host(communicator: Communicator, size: int, access: Access = Access
 
 
 def _together(communicator: Communicator, work: Callable[[], T]) -> T:
-    """Does one stage on every rank. Ranks wait for each other only here, in a collective that names who is
-    missing. The stages themselves wait for nothing."""
+    """Does one stage on every rank. Ranks wait for each other only here, in a collective that names
+    who is missing. The stages themselves wait for nothing."""
 
     def error(problems: Mapping[int, str]) -> CommError:
         return CommError(

@@ -25,10 +25,11 @@ class Field:
 class RowLayout:
     """Where each attribute lies in a row of bytes.
 
-    Attributes with wide elements come first and rows are padded to a multiple of the widest element, so that
-    every attribute of packed rows can be read and written in place (`views`); the padding, zeros, is at most
-    15 bytes a row, with elements of at most 8 bytes 7. The layout depends on the fields alone, not on their
-    order of insertion, so that ranks that name the same fields agree.
+    Attributes with wide elements come first and rows are padded to a multiple of the widest
+    element, so that every attribute of packed rows can be read and written in place (`views`); the
+    padding, zeros, is at most 15 bytes a row, with elements of at most 8 bytes 7. The layout
+    depends on the fields alone, not on their order of insertion, so that ranks that name the same
+    fields agree.
 
     Args:
         fields: the attributes by name, at least one.
@@ -106,5 +107,6 @@ class RowLayout:
         return packed
 
     def unpack(self, packed: Tensor) -> dict[str, Tensor]:
-        """Each attribute of packed rows as a contiguous tensor of its own; `views` copies nothing."""
+        """Each attribute of packed rows as a contiguous tensor of its own; `views` copies
+        nothing."""
         return {name: view.contiguous() for name, view in self.views(packed).items()}

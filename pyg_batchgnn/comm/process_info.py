@@ -1,10 +1,8 @@
-"""Where a rank runs, and how others on the machine can see whether it still does."""
+"""The identity of a rank's process, and what other processes of the machine can see of it."""
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -15,9 +13,11 @@ _HOST_VARIABLES = ("GROUP_RANK", "SLURM_NODEID")
 
 
 def host_from(environment: Mapping[str, str]) -> int:
-    """Number of the host as the launcher counts (torchrun's GROUP_RANK, Slurm's SLURM_NODEID), else 0.
+    """Returns the number of the host as the launcher counts (torchrun's GROUP_RANK, Slurm's
+    SLURM_NODEID), or 0 without a launcher.
 
-    Never the host's name: containers of one machine may have several, and machines may share one.
+    The host's name is never used. Containers of one machine may have several names, and two
+    machines may have the same name.
     """
     for variable in _HOST_VARIABLES:
         if value := environment.get(variable):
@@ -28,7 +28,7 @@ def host_from(environment: Mapping[str, str]) -> int:
 
 
 class Liveness(Enum):
-    """What this process can see of another one."""
+    """The state of another process, as far as this process can see it."""
 
     RUNNING = "is running"
     STOPPED = "is stopped (SIGSTOP, or a debugger)"
@@ -38,19 +38,26 @@ class Liveness(Enum):
 
 @dataclass(frozen=True)
 class ProcessInfo:
-    """A process so that it cannot be mistaken for a later one of the same number."""
+    """The identity of a process. A later process with the same number has another identity.
 
-    machine: str  # identity of the running kernel and of the process numbers' namespace
+    Attributes:
+        machine: identity of the running kernel and of the namespace of process numbers.
+        pid: the process number.
+        started: clock ticks from the start of the kernel to the start of the process.
+    """
+
+    machine: str
     pid: int
-    started: int  # clock ticks from the kernel's start
+    started: int
 
     @classmethod
-    def mine(cls) -> ProcessInfo:
+    def own(cls) -> ProcessInfo:
+        """Returns the identity of this process."""
         pid = os.getpid()
         return cls(_machine(), pid, _stat(pid)[1])
 
-    def life(self) -> Liveness:
-        """Whether it still runs, where it is a process of this machine."""
+    def liveness(self) -> Liveness:
+        """Returns whether the process still runs. Unknown for a process of another machine."""
         if not self.machine or self.machine != _machine():
             return Liveness.UNKNOWN
         try:
@@ -71,59 +78,10 @@ def _machine() -> str:
 
 
 def _stat(pid: int) -> tuple[str, int]:
-    """State letter and start time; the name before them may hold spaces and parentheses."""
+    """Returns the state's letter and the start time. The program's name before them may hold spaces
+    and parentheses."""
     try:
         words = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except ProcessLookupError as gone:  # it ended between opening and reading
         raise FileNotFoundError(pid) from gone
     return words[0], int(words[19])
-
-
-def endpoints() -> list[str]:
-    """Local addresses of this process's TCP sockets, as ``address port``; empty where /proc does not tell.
-
-    A transport's error text names the address of a connection's other end: with these lists it names a rank.
-    """
-    try:
-        sockets = {_socket(entry) for entry in (_PROC / "self/fd").iterdir()}
-        lines = [line for name in ("tcp", "tcp6") for line in _table(_PROC / "self/net" / name)]
-    except OSError:
-        return []
-    return sorted({_address(words[1]) for words in map(str.split, lines) if words[9] in sockets})
-
-
-def _socket(entry: Path) -> str:
-    """The inode of an open socket, "" of anything else (or of what was closed meanwhile)."""
-    try:
-        found = re.fullmatch(r"socket:\[(\d+)\]", str(entry.readlink()))
-    except OSError:
-        return ""
-    return found.group(1) if found else ""
-
-
-def _table(path: Path) -> list[str]:
-    return path.read_text().splitlines()[1:] if path.exists() else []
-
-
-def _address(text: str) -> str:
-    """The kernel's hexadecimal form: words of four bytes, each in the machine's (little-endian) order."""
-    address, port = text.split(":")
-    words = [bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8)]
-    return _endpoint(str(ipaddress.ip_address(b"".join(words))), int(port, 16))
-
-
-def _endpoint(address: str, port: int) -> str:
-    ip = ipaddress.ip_address(address)
-    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
-    return f"{mapped or ip} {port}"
-
-
-def endpoints_in(text: str) -> list[str]:
-    """Addresses that an error text names as ``[address]:port``."""
-    found = []
-    for address, port in re.findall(r"\[([0-9a-fA-F.:]+)\]:(\d+)", text):
-        try:
-            found.append(_endpoint(address, int(port)))
-        except ValueError:
-            continue
-    return found

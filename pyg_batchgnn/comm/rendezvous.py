@@ -1,10 +1,10 @@
 """The rendezvous of the ranks of one attempt of a job: a new namespace in the launcher's store.
 
-torchrun keeps its store when it restarts failed ranks. The store then still holds what earlier ranks wrote,
-for example the addresses at which they listened. torchrun tells the new ranks nothing that only they know and
-that is the same on every host. So each rank writes a token of its own. Rank 0 proposes a namespace for the
-tokens that it sees. The namespace is valid once every rank has found its token in the proposal and has
-accepted it.
+torchrun keeps its store when it restarts failed ranks. The store then still holds what earlier
+ranks wrote, for example the addresses at which they listened. torchrun tells the new ranks nothing
+that only they know and that is the same on every host. So each rank writes a token of its own. Rank
+0 proposes a namespace for the tokens that it sees. The namespace is valid once every rank has found
+its token in the proposal and has accepted it.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class _Rendezvous:
         self._tokens: list[str] = []
 
     def lead(self) -> str | None:
-        """Polls once as rank 0: proposes a namespace whenever the tokens have changed. Returns the namespace
-        once all ranks have accepted it."""
+        """Polls once as rank 0: proposes a namespace whenever the tokens have changed. Returns the
+        namespace once all ranks have accepted it."""
         keys = [_TOKEN.format(rank) for rank in range(self._size)]
         if not self._store.check(keys):
             return None
@@ -68,8 +68,8 @@ class _Rendezvous:
         return None
 
     def follow(self, token: str) -> str | None:
-        """Polls once as another rank: accepts a proposal that holds this rank's token. Returns the namespace
-        once all ranks have accepted it."""
+        """Polls once as another rank: accepts a proposal that holds this rank's token. Returns the
+        namespace once all ranks have accepted it."""
         if not self._store.check([_PROPOSAL]):
             return None
         namespace, tokens = json.loads(self._store.get(_PROPOSAL))

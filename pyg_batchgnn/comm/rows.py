@@ -10,30 +10,32 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm.channel import Channel
+from pyg_batchgnn.comm.exchange import Exchange
 from pyg_batchgnn.comm.header import Header, Operation, dtype_code
-from pyg_batchgnn.comm.step import Step
 from pyg_batchgnn.comm.transport import as_bytes
 
-#: A gathering of at most so many bytes in all is one call, of copies of this rank's rows.
+#: An all-gather of at most this many bytes in total is one call, with one copy of the rows per
+#: peer.
 _COPIES = 1 << 16
 
 #: Makes the tensor to receive into, from its shape and dtype.
 Allocate = Callable[[tuple[int, ...], torch.dtype], Tensor]
 
 
-def fresh(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Memory from torch's allocator."""
+def allocate_empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Returns uninitialized memory from torch's allocator."""
     return torch.empty(shape, dtype=dtype)
 
 
 @dataclass(frozen=True)
 class Received:
-    """Rows that came from the ranks.
+    """Rows that came from all ranks.
 
     Attributes:
-        rows: [sum(counts), ...], those of rank 0 first, then those of rank 1, and so on.
-        counts: rows by the rank that sent them.
-        items: what its rows hold, by the rank that sent them, as it said; ``counts`` where it said nothing.
+        rows: [sum(counts), ...], the rows of rank 0 first, then those of rank 1, and so on.
+        counts: the number of rows, by sender.
+        items: the number of items that the rows hold, by sender. Equal to ``counts`` where a sender
+            gave no items.
     """
 
     rows: Tensor
@@ -41,7 +43,7 @@ class Received:
     items: list[int]
 
     def split(self) -> list[Tensor]:
-        """The rows by sender; views."""
+        """Returns views of the rows, by sender."""
         return list(self.rows.split(self.counts))
 
 
@@ -53,99 +55,94 @@ def exchange_rows(
     allocate: Allocate,
     items: Sequence[int] | None = None,
 ) -> Received:
-    """See `Communicator.exchange`."""
+    """See `Collectives.exchange`."""
     parts = _parts(rows, counts, channel.size)
     counts = [len(part) for part in parts]
     items = counts if items is None else list(items)
     if len(items) != channel.size:
         raise ValueError(f"items must give a number for each of {channel.size} ranks; got {len(items)}")
     shape, dtype = tuple(parts[0].shape[1:]), parts[0].dtype
-    with channel.step(Operation.EXCHANGE, header, _row_bytes(shape, dtype), dtype_code(dtype)) as step:
-        arrivals = step.counts(counts, items)
-        out = _allocate(allocate, (sum(arrivals.rows), *shape), dtype)
-        width = step.purpose.row_bytes
-        sent, received = [count * width for count in counts], [count * width for count in arrivals.rows]
+    with channel.exchange(
+        Operation.EXCHANGE, header, _row_bytes(shape, dtype), dtype_code(dtype)
+    ) as exchange:
+        arriving = exchange.counts(counts, items)
+        out = _allocate(allocate, (sum(arriving.rows), *shape), dtype)
+        width = exchange.purpose.row_bytes
+        sent, received = [count * width for count in counts], [count * width for count in arriving.rows]
         flat, whole = as_bytes(out), rows if isinstance(rows, Tensor) else None
-        together = channel.transport.fits(arrivals.largest, arrivals.kept)
 
-        def at_once() -> None:
-            joined = torch.cat(list(parts)) if whole is None else whole.contiguous()
-            channel.transport.together(flat, as_bytes(joined), received, sent)
+        def move() -> None:
+            if exchange.transport.fits(arriving.largest, arriving.kept):
+                joined = torch.cat(list(parts)) if whole is None else whole.contiguous()
+                exchange.transport.all_to_all(flat, as_bytes(joined), received, sent)
+            else:
+                sends = [as_bytes(part.contiguous()) for part in parts]
+                exchange.transport.pairwise_exchange(flat.split(received), sends, arriving.largest)
 
-        def by_turns() -> None:
-            sends = [as_bytes(part.contiguous()) for part in parts]
-            channel.transport.in_turns(flat.split(received), sends, arrivals.largest)
-
-        me = channel.rank
-        step.data(
-            at_once if together else by_turns,
-            sent=sum(sent) - sent[me],
-            received=sum(received) - received[me],
-            rows=(sum(items) - items[me], sum(arrivals.numbers) - arrivals.numbers[me]),
+        own = channel.rank
+        exchange.data(
+            move,
+            sent=sum(sent) - sent[own],
+            received=sum(received) - received[own],
+            rows=(sum(items) - items[own], sum(arriving.numbers) - arriving.numbers[own]),
         )
-    return Received(out, arrivals.rows, arrivals.numbers)
+    return Received(out, arriving.rows, arriving.numbers)
 
 
 def gather_rows(channel: Channel, rows: Tensor, operation: Operation, header: Header) -> Received:
-    """See `Communicator.all_gather`."""
+    """See `Collectives.all_gather`."""
     if rows.dim() == 0:
         raise ValueError("rows must have a first dimension; give a scalar as a tensor of shape [1]")
     shape, dtype = tuple(rows.shape[1:]), rows.dtype
-    with channel.step(operation, header, _row_bytes(shape, dtype), dtype_code(dtype)) as step:
-        arrivals = step.counts([len(rows)] * channel.size)
-        out = torch.empty((sum(arrivals.rows), *shape), dtype=dtype)
-        received = [count * step.purpose.row_bytes for count in arrivals.rows]
-        others = sum(arrivals.rows) - len(rows)
-        spread(channel, step, as_bytes(out), as_bytes(rows.contiguous()), received, (len(rows), others))
-    return Received(out, arrivals.rows, arrivals.rows)
+    with channel.exchange(operation, header, _row_bytes(shape, dtype), dtype_code(dtype)) as exchange:
+        arriving = exchange.counts([len(rows)] * channel.size)
+        out = torch.empty((sum(arriving.rows), *shape), dtype=dtype)
+        received = [count * exchange.purpose.row_bytes for count in arriving.rows]
+        others = sum(arriving.rows) - len(rows)
+        send_to_all(exchange, as_bytes(out), as_bytes(rows.contiguous()), received, (len(rows), others))
+    return Received(out, arriving.rows, arriving.rows)
 
 
-def spread(
-    channel: Channel,
-    step: Step,
-    out: Tensor,
-    mine: Tensor,
-    received: Sequence[int],
-    rows: tuple[int, int] = (0, 0),
+def send_to_all(
+    exchange: Exchange, out: Tensor, own: Tensor, received: Sequence[int], rows: tuple[int, int] = (0, 0)
 ) -> None:
-    """One round in which every rank sends the same bytes to all others.
+    """Runs one round in which every rank sends the same bytes to all others.
 
     Args:
         out: [sum(received)] bytes, filled by rank.
-        mine: this rank's bytes; may be its own part of ``out``.
+        own: this rank's bytes. They may be its own part of ``out``.
         received: bytes by rank, known to all ranks.
         rows: rows of this rank and of all others, for the counters.
     """
-    size, largest = channel.size, max(received)
+    size, largest = exchange.size, max(received)
 
-    def by_copies() -> None:
-        channel.transport.together(out, mine.repeat(size), received, [len(mine)] * size)
+    def move() -> None:
+        if largest * size <= _COPIES and exchange.transport.fits(largest, largest):
+            exchange.transport.all_to_all(out, own.repeat(size), received, [len(own)] * size)
+        else:
+            exchange.transport.pairwise_exchange(out.split(list(received)), [own] * size, largest)
 
-    def by_turns() -> None:
-        channel.transport.in_turns(out.split(list(received)), [mine] * size, largest)
-
-    small = largest * size <= _COPIES and channel.transport.fits(largest, largest)
-    step.data(
-        by_copies if small else by_turns,
-        sent=len(mine) * (size - 1),
-        received=sum(received) - len(mine),
+    exchange.data(
+        move,
+        sent=len(own) * (size - 1),
+        received=sum(received) - len(own),
         rows=(rows[0] * (size - 1), rows[1]),
     )
 
 
 def _parts(rows: Tensor | Sequence[Tensor], counts: Sequence[int] | None, size: int) -> Sequence[Tensor]:
-    """The rows for each rank, checked."""
+    """Returns the rows for each rank, checked."""
     if isinstance(rows, Tensor):
         if counts is None or len(counts) != size:
             given = "none" if counts is None else len(counts)
             raise ValueError(f"counts must give the rows for each of {size} ranks; got {given}")
         if rows.dim() == 0:
-            raise ValueError("rows must have a first dimension")
+            raise ValueError("rows must have a first dimension; give a scalar as a tensor of shape [1]")
         if sum(counts) != len(rows) or min(counts) < 0:
             raise ValueError(f"counts {list(counts)} do not add up to the {len(rows)} rows that were given")
         return rows.split(list(counts))
     if counts is not None:
-        raise ValueError("counts go with one tensor of rows; a list of tensors has its own")
+        raise ValueError("counts must be None where rows is a list of tensors: their lengths are the counts")
     if len(rows) != size:
         raise ValueError(f"rows must be one tensor for each of {size} ranks, not {len(rows)}")
     kinds = {(part.dtype, tuple(part.shape[1:])) for part in rows}

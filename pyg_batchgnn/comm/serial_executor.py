@@ -1,4 +1,5 @@
-"""One exchange at a time: here, or on a thread of the communicator's own."""
+"""One task at a time, in the order of asking: on the calling thread or on a thread of the
+executor."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ T = TypeVar("T")
 
 
 class Handle(Generic[T]):
-    """The outcome of an exchange that is under way."""
+    """The result of a task that is under way."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
@@ -22,19 +23,20 @@ class Handle(Generic[T]):
         self._error: BaseException | None = None
 
     def done(self) -> bool:
-        """Whether `wait` would return, or raise, at once."""
+        """Returns whether `wait` would return or raise at once."""
         return self._done.is_set()
 
     def wait(self) -> T:
-        """Waits for the end; returns what the plain form returns and raises what it raises, each time."""
+        """Waits for the end of the task. Returns its result or raises its error, each time it is
+        called."""
         while not self._done.wait(0.1):
-            pass  # in slices: Ctrl-C is heard between them
+            pass  # in slices, so that Ctrl-C takes effect between them
         if self._error is not None:
             raise self._error
         return self._value[0]
 
     def run(self) -> None:
-        """Does the work; called once, by the communicator."""
+        """Does the work. The executor calls it once."""
         try:
             self._value.append(self._work())
         except BaseException as error:
@@ -43,7 +45,7 @@ class Handle(Generic[T]):
             self._end()
 
     def refuse(self, error: BaseException) -> None:
-        """Ends it without doing the work; called in place of `run`."""
+        """Ends the task with an error, without doing the work. Called in place of `run`."""
         self._error = error
         self._end()
 
@@ -53,10 +55,13 @@ class Handle(Generic[T]):
 
 
 class SerialExecutor:
-    """Runs exchanges in the order in which they were asked for.
+    """Runs tasks one after the other, in the order in which they were asked for.
 
-    The thread starts with the first asynchronous exchange. Asking from two threads at once has no order and
-    is an error.
+    The thread starts with the first asynchronous task. Calls from two threads at once have no order
+    and are an error.
+
+    Args:
+        name: the communicator's name, for messages and for the thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -68,8 +73,8 @@ class SerialExecutor:
         self._count = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def now(self, work: Callable[[], T]) -> T:
-        """Runs on the calling thread, after what was started before."""
+    def run(self, work: Callable[[], T]) -> T:
+        """Runs a task on the calling thread, after the tasks that were started before."""
         if self._pending:
             return self.start(work).wait()
         if not self._busy.acquire(blocking=False):
@@ -85,8 +90,10 @@ class SerialExecutor:
             self._busy.release()
 
     def start(self, work: Callable[[], T]) -> Handle[T]:
-        """Runs on the communicator's thread; returns at once. After `stop` nobody would: the handle then
-        raises BrokenCommunicatorError."""
+        """Starts a task on the executor's thread and returns at once.
+
+        After `stop` nobody would do the work. The handle then raises BrokenCommunicatorError.
+        """
         handle = Handle(work)
         with self._count:
             if self._stopped:
@@ -101,7 +108,8 @@ class SerialExecutor:
         return handle
 
     def stop(self, seconds: float) -> bool:
-        """Ends the thread after what was started; whether it has ended in time."""
+        """Ends the thread after the tasks that were started. Returns whether it has ended in
+        time."""
         with self._count:
             if not self._stopped:
                 self._stopped = True

@@ -1,7 +1,7 @@
-"""How bytes move: one collective, uneven all-to-all, and nothing else.
+"""The transport of bytes. It uses one collective, the uneven all-to-all, and nothing else.
 
-Every backend that has ``all_to_all_single`` on the CPU will do. Counts of bytes stay below 2^31, for backends
-that take them as C ints.
+Every backend that has ``all_to_all_single`` on the CPU works. Byte counts stay below 2^31, because
+some backends take them as C ints.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from pyg_batchgnn.comm.wait import TransportError, Work, wait_for
 #: Bytes that one call may send or receive.
 INT_LIMIT = 2**31 - 1
 
-#: What backends that count clock time are told that a call may take. They would count the time during which
-#: the whole job was suspended; how long a call really may take is the business of `wait_for`, which does not.
-_FOR_EVER = timedelta(days=365)
-_WITH_LIMIT = {"gloo", "ccl"}
+#: The timeout that is given to backends that count clock time. They would also count time during
+#: which the whole job was suspended. `wait_for` bounds the call instead, and does not count that
+#: time.
+_NO_TIMEOUT = timedelta(days=365)
+_TAKES_TIMEOUT = {"gloo", "ccl"}
 
 
 class Transport:
     """Moves bytes between the ranks of one process group.
 
     Args:
-        group: the process group; None in a world of one rank, where nothing moves.
-        rank, size: of this process in the group.
-        patience: seconds that one call may take.
-        watch: called while waiting (`wait_for`).
-        limit: bytes that one call may send or receive; larger messages are cut.
+        group: the process group, or None in a world of one rank, where nothing moves.
+        rank, size: this process's rank in the group, and the number of ranks.
+        timeout: seconds that one call may take.
+        check: called while waiting (`wait_for`).
+        limit: bytes that one call may send or receive. Larger messages are cut into pieces.
     """
 
     def __init__(
@@ -41,29 +42,33 @@ class Transport:
         group: dist.ProcessGroup | None,
         rank: int,
         size: int,
-        patience: float,
-        watch: Callable[[float], None],
+        timeout: float,
+        check: Callable[[float], None],
         limit: int = INT_LIMIT,
     ) -> None:
         if not size <= limit <= INT_LIMIT:
             raise ValueError(f"limit must be from {size} (the ranks) to {INT_LIMIT} bytes, not {limit}")
         self._group, self._rank, self._size = group, rank, size
-        self._patience, self._watch, self._limit = patience, watch, limit
-        self._takes_limit = (
-            group is not None and group._get_backend(torch.device("cpu")).name() in _WITH_LIMIT
+        self._timeout, self._check, self._limit = timeout, check, limit
+        self._takes_timeout = (
+            group is not None and group._get_backend(torch.device("cpu")).name() in _TAKES_TIMEOUT
         )
 
     def fits(self, largest: int, kept: int) -> bool:
-        """Whether messages of at most ``largest`` bytes between different ranks, and ``kept`` bytes from any
-        rank to itself, can go in one call."""
+        """Returns whether one call can carry messages of at most these sizes.
+
+        Args:
+            largest: the most bytes that one rank sends to another.
+            kept: the most bytes that any rank sends to itself.
+        """
         return largest * (self._size - 1) + kept <= self._limit
 
-    def together(self, out: Tensor, rows: Tensor, received: Sequence[int], sent: Sequence[int]) -> None:
-        """One call for all peers.
+    def all_to_all(self, out: Tensor, rows: Tensor, received: Sequence[int], sent: Sequence[int]) -> None:
+        """Exchanges messages with all peers in one call.
 
         Args:
             out: [sum(received)], filled with what came from rank 0, from rank 1, and so on.
-            rows: [sum(sent)], what goes to rank 0, to rank 1, and so on; the same dtype.
+            rows: [sum(sent)], what goes to rank 0, to rank 1, and so on; same dtype as ``out``.
             received, sent: elements by rank.
         """
         if self._group is None:
@@ -71,27 +76,27 @@ class Transport:
         else:
             self._wait(self._start(out, rows, received, sent))
 
-    def in_turns(self, receives: Sequence[Tensor], sends: Sequence[Tensor], largest: int) -> None:
-        """One call for each distance between ranks, and for each piece of a message too large for one call:
-        in turn s a rank sends to rank + s and receives from rank - s. Nothing is copied to be put together.
+    def pairwise_exchange(self, receives: Sequence[Tensor], sends: Sequence[Tensor], largest: int) -> None:
+        """Exchanges messages with one pair of peers per call.
+
+        In step s a rank sends to rank + s and receives from rank - s. Messages need not lie next to
+        each other. A message that is too large for one call is cut into pieces.
 
         Args:
             receives, sends: bytes from and to each rank, uint8 vectors.
-            largest: bytes of the largest message between any two different ranks of the group.
+            largest: the most bytes that any rank of the group sends to another.
         """
         receives[self._rank].copy_(sends[self._rank])
         for begin in range(0, largest, self._limit):
-            pieces = [
-                self._start_turn(receives, sends, turn, slice(begin, begin + self._limit))
-                for turn in range(1, self._size)
-            ]
-            for piece in pieces:
-                self._wait(piece)
+            piece = slice(begin, begin + self._limit)
+            steps = [self._start_step(receives, sends, step, piece) for step in range(1, self._size)]
+            for work in steps:
+                self._wait(work)
 
-    def _start_turn(
-        self, receives: Sequence[Tensor], sends: Sequence[Tensor], turn: int, piece: slice
+    def _start_step(
+        self, receives: Sequence[Tensor], sends: Sequence[Tensor], step: int, piece: slice
     ) -> Work:
-        to, source = (self._rank + turn) % self._size, (self._rank - turn) % self._size
+        to, source = (self._rank + step) % self._size, (self._rank - step) % self._size
         rows, out = sends[to][piece], receives[source][piece]
         sent, received = [0] * self._size, [0] * self._size
         sent[to], received[source] = len(rows), len(out)
@@ -101,8 +106,8 @@ class Transport:
         assert self._group is not None
         options = AllToAllOptions()
         options.asyncOp = True
-        if self._takes_limit:
-            options.timeout = _FOR_EVER
+        if self._takes_timeout:
+            options.timeout = _NO_TIMEOUT
         try:
             work = self._group.all_to_all_single(out, rows, list(received), list(sent), options)
         except RuntimeError as error:  # a connection that is known to be gone refuses at once
@@ -110,18 +115,18 @@ class Transport:
         return work
 
     def _wait(self, work: Work) -> None:
-        wait_for(work, self._patience, self._watch)
+        wait_for(work, self._timeout, self._check)
 
 
 def make_group(timeout: float, name: str) -> dist.ProcessGroup:
-    """A process group of all ranks, for one communicator; collective."""
+    """Makes a process group of all ranks for one communicator. Collective."""
     group = dist.new_group(timeout=timedelta(seconds=timeout), group_desc=f"pyg_batchgnn {name}")
     assert isinstance(group, dist.ProcessGroup)
     return group
 
 
 def as_bytes(rows: Tensor) -> Tensor:
-    """The memory of a contiguous tensor as a uint8 vector, not copied."""
+    """Returns the memory of a contiguous tensor as a uint8 vector, without a copy."""
     flat = rows.detach().reshape(-1)
-    flat = flat.as_strided((flat.numel(),), (1,))  # the stride of a single element says nothing
+    flat = flat.as_strided((flat.numel(),), (1,))  # the stride of a single element may be anything
     return flat if flat.dtype == torch.uint8 else flat.view(torch.uint8)

@@ -1,4 +1,4 @@
-"""Small Python values from every rank, agreement on them, and tensors from one rank."""
+"""Small Python values of every rank, agreement on them, barriers, and tensors of one rank."""
 
 from __future__ import annotations
 
@@ -12,49 +12,50 @@ from torch import Tensor
 from pyg_batchgnn.comm.channel import Channel
 from pyg_batchgnn.comm.errors import AgreementError, DivergenceError
 from pyg_batchgnn.comm.header import Header, Operation, dtype_code
-from pyg_batchgnn.comm.rows import spread
+from pyg_batchgnn.comm.rows import send_to_all
 from pyg_batchgnn.comm.transport import as_bytes
 
 
 def gather_values(channel: Channel, value: Any, header: Header) -> list[Any]:
-    """See `Communicator.all_gather_json`."""
+    """See `Collectives.all_gather_json`."""
     text = json.dumps(value).encode()
-    mine = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-    with channel.step(Operation.VALUES, header) as step:
-        arrivals = step.counts([len(text)] * channel.size)
-        out = torch.empty(sum(arrivals.rows), dtype=torch.uint8)
-        spread(channel, step, out, mine, arrivals.rows)
-    return [json.loads(bytes(part.tolist())) for part in out.split(arrivals.rows)]
+    own = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+    with channel.exchange(Operation.VALUES, header) as exchange:
+        sizes = exchange.counts([len(text)] * channel.size).rows
+        out = torch.empty(sum(sizes), dtype=torch.uint8)
+        send_to_all(exchange, out, own, sizes)
+    return [json.loads(bytes(part.tolist())) for part in out.split(sizes)]
 
 
 def broadcast(channel: Channel, tensor: Tensor, source: int, header: Header) -> Tensor:
-    """See `Communicator.broadcast`."""
+    """See `Collectives.broadcast`."""
     if not 0 <= source < channel.size:
         raise ValueError(f"source must be a rank below {channel.size}, not {source}")
     if not tensor.is_contiguous():
         raise ValueError("the tensor must be contiguous; call .contiguous() first")
     flat = as_bytes(tensor)
-    with channel.step(Operation.BROADCAST, header, len(flat), dtype_code(tensor.dtype)) as step:
-        sources = step.counts([0] * channel.size, [source] * channel.size).numbers
+    with channel.exchange(Operation.BROADCAST, header, len(flat), dtype_code(tensor.dtype)) as exchange:
+        sources = exchange.counts([0] * channel.size, [source] * channel.size).numbers
         if len(set(sources)) > 1:
             odd = [rank for rank, theirs in enumerate(sources) if theirs != source]
             raise DivergenceError(
                 f"ranks broadcast from different sources: {dict(enumerate(sources))} (by rank)", odd
             )
-        mine = flat if channel.rank == source else flat[:0]
+        own = flat if channel.rank == source else flat[:0]
         received = [len(flat) if rank == source else 0 for rank in range(channel.size)]
-        spread(channel, step, flat, mine, received)
+        send_to_all(exchange, flat, own, received)
     return tensor
 
 
 def barrier(channel: Channel, header: Header) -> None:
-    """See `Communicator.barrier`."""
-    with channel.step(Operation.BARRIER, header) as step:
-        step.counts([0] * channel.size)
+    """See `Collectives.barrier`."""
+    with channel.exchange(Operation.BARRIER, header) as exchange:
+        exchange.counts([0] * channel.size)
 
 
 def check_agreement(channel: Channel, values: Mapping[str, Any], header: Header) -> None:
-    """See `Communicator.check_agreement`. All ranks see the same answers, so all raise or none."""
+    """See `Collectives.check_agreement`. All ranks see the same answers, so all of them raise or
+    none."""
     answers = gather_values(channel, dict(values), header)
     differing = sorted({name for answer in answers for name in answer if _differs(answers, name)})
     if not differing:
@@ -67,10 +68,10 @@ def check_agreement(channel: Channel, values: Mapping[str, Any], header: Header)
     ]
     lines = []
     for name in differing:
-        said: dict[str, list[int]] = {}
+        by_text: dict[str, list[int]] = {}
         for rank, answer in enumerate(answers):
-            said.setdefault(_text(answer[name]) if name in answer else "nothing", []).append(rank)
-        lines.append(f"{name}: " + ", ".join(f"{text} on {_ranks(ranks)}" for text, ranks in said.items()))
+            by_text.setdefault(_text(answer[name]) if name in answer else "nothing", []).append(rank)
+        lines.append(f"{name}: " + ", ".join(f"{text} on {_ranks(ranks)}" for text, ranks in by_text.items()))
     raise AgreementError(
         f"ranks were given different arguments: {'; '.join(lines)}; start every rank with the same", odd
     )

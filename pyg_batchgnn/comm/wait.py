@@ -1,4 +1,4 @@
-"""Waiting for a collective: interruptible, no longer than told, and watchful."""
+"""Waiting for a collective: interruptible, bounded in time, with a check of the peers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Protocol
 
 _SLICE = timedelta(milliseconds=100)
 
-#: What one slice counts at most, in seconds: when the whole job was stopped for a while (a batch system's
-#: suspension, SIGSTOP to all), the time in between is nobody's fault.
+#: The most seconds that one slice counts. When the whole job was stopped for a while (suspended by
+#: a batch system, or SIGSTOP to all ranks), the time in between must not count against a peer.
 _LONGEST = 1.0
 
 
 class TransportError(RuntimeError):
-    """A collective failed; the text is the backend's."""
+    """A collective failed. The text is the backend's."""
 
 
 class TransportTimeout(RuntimeError):  # noqa: N818
-    """A collective did not end within the time it had."""
+    """A collective did not end in time."""
 
 
 class Work(Protocol):
@@ -29,40 +29,42 @@ class Work(Protocol):
     def is_completed(self) -> bool: ...
 
 
-def wait_for(work: Work, patience: float, watch: Callable[[float], None]) -> None:
+def wait_for(work: Work, timeout: float, check: Callable[[float], None]) -> None:
     """Waits until a collective has ended.
 
-    The wait is cut into slices, so that Ctrl-C is heard, which a wait inside torch would put off to its end.
-    (Backends whose ``wait`` knows no timeout lose that, and are bounded by the group's own timeout.)
+    The wait is cut into slices, so that Ctrl-C takes effect between them. A wait inside torch would
+    delay it to the end of the collective. (A backend whose ``wait`` ignores its timeout cannot be
+    interrupted, and is bounded by the process group's own timeout.)
 
     Args:
         work: what an asynchronous collective returned.
-        patience: seconds that it may take.
-        watch: called after every slice with the seconds waited; may raise what it finds.
+        timeout: seconds that it may take.
+        check: called after every slice with the seconds waited. It may raise.
 
     Raises:
         TransportError: the backend reports a failure.
-        TransportTimeout: it has not ended in time.
+        TransportTimeout: the collective has not ended in time.
     """
-    waited, looked = 0.0, time.monotonic()
+    waited, last = 0.0, time.monotonic()
     while True:
         try:
             work.wait(_SLICE)
         except RuntimeError as error:
             if work.is_completed():
-                _outcome(work, error)
+                _raise_failure(work, error)
                 return
         else:
             return
         now = time.monotonic()
-        waited, looked = waited + min(now - looked, _LONGEST), now
-        watch(waited)
-        if waited >= patience:
+        waited, last = waited + min(now - last, _LONGEST), now
+        check(waited)
+        if waited >= timeout:
             raise TransportTimeout(f"not ended after {waited:.1f} s")
 
 
-def _outcome(work: Work, error: RuntimeError) -> None:
-    """Of a collective that has ended, perhaps between the end of a slice and our looking."""
+def _raise_failure(work: Work, error: RuntimeError) -> None:
+    """Raises the failure of a collective that has ended. It may also have succeeded, between the
+    end of a slice and the look at it."""
     try:
         work.wait()
     except RuntimeError as final:

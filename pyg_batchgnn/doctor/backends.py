@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from torch._C._distributed_c10d import TCPStore
 
-from pyg_batchgnn.comm.backends import lacks
+from pyg_batchgnn.comm import why_unavailable
 from pyg_batchgnn.doctor.finding import Finding, State
 
 BACKENDS = ("gloo", "ccl", "mpi")
@@ -35,7 +35,7 @@ def check_backends() -> list[Finding]:
 def check_backend_works(name: str) -> Finding:
     """Whether two processes of this machine exchange what they should; gloo is the one that is needed."""
     title, needed = f"backend {name}", name == "gloo"
-    if problem := lacks(name):
+    if problem := why_unavailable(name):
         what, _, remedy = problem.partition("; ")
         return Finding(
             title, State.BROKEN if needed else State.ABSENT, what, remedy or _REMEDIES[name], needed

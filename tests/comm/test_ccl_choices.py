@@ -1,4 +1,4 @@
-"""What is decided before oneCCL starts: transport, interface, environment, which backend can be had."""
+"""What is decided before oneCCL starts: transport, interface, environment, which backend is available."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 import torch.distributed as dist
 
 from pyg_batchgnn.comm import Communicator, check_backend
-from pyg_batchgnn.comm.ccl.facts import Facts
+from pyg_batchgnn.comm.ccl.facts import RankFacts
 from pyg_batchgnn.comm.ccl.library import CclMissingError, Libraries, find
 from pyg_batchgnn.comm.ccl.settings import apply, settings
-from pyg_batchgnn.comm.ccl.transport import Choice, choose, interface
+from pyg_batchgnn.comm.ccl.transport import TransportChoice, choose_transport, interface
 
-RANK = Facts(host=0, name="a", machine="m", room=1 << 30, master="127.0.0.1", shared=None, asked="")
+RANK = RankFacts(host=0, name="a", machine="m", room=1 << 30, master="127.0.0.1", shared=None, asked="")
 OTHER_HOST = replace(RANK, host=1, name="b", machine="n", master="10.0.0.1")
 
 #: Ranks; whether the group has all of the world's; whether memory is shared, and what is said.
@@ -25,9 +25,9 @@ CHOICES = [
     ([RANK, RANK], True, True, "has room"),
     ([RANK, RANK, OTHER_HOST, OTHER_HOST], True, True, "has room"),
     ([RANK, OTHER_HOST], True, False, "a host of its own"),
-    ([RANK, RANK], False, False, "not all ranks"),
-    ([RANK, RANK, replace(RANK, host=1)], True, False, "told by their names"),
-    ([RANK, replace(RANK, name="b")], True, False, "told by their names"),
+    ([RANK, RANK], False, False, "not have all ranks"),
+    ([RANK, RANK, replace(RANK, host=1)], True, False, "told apart by their names"),
+    ([RANK, replace(RANK, name="b")], True, False, "told apart by their names"),
     ([RANK, replace(RANK, machine="n")], True, False, "the same /dev/shm"),
     ([replace(RANK, machine="")] * 2, True, False, "the same /dev/shm"),
     ([RANK, replace(RANK, room=1 << 20)], True, False, "1 MiB free"),
@@ -38,16 +38,16 @@ CHOICES = [
 
 
 @pytest.mark.parametrize(("ranks", "whole_world", "shared", "why"), CHOICES)
-def test_transport(ranks: list[Facts], whole_world: bool, shared: bool, why: str) -> None:
-    choice = choose(ranks, ranks[0], whole_world)
+def test_transport(ranks: list[RankFacts], whole_world: bool, shared: bool, why: str) -> None:
+    choice = choose_transport(ranks, ranks[0], whole_world)
     assert choice.shared is shared and why in choice.why and why in str(choice)
 
 
 def test_ranks_that_cannot_agree_on_a_transport() -> None:
     with pytest.raises(ValueError, match="CCL_ATL_SHM differs"):
-        choose([RANK, replace(RANK, asked="1")], RANK, True)
+        choose_transport([RANK, replace(RANK, asked="1")], RANK, True)
     with pytest.raises(ValueError, match="earlier groups"):
-        choose([replace(RANK, shared=False), replace(RANK, shared=True)], RANK, False)
+        choose_transport([replace(RANK, shared=False), replace(RANK, shared=True)], RANK, False)
 
 
 def test_interface() -> None:
@@ -58,7 +58,9 @@ def test_interface() -> None:
 
 def test_what_the_user_has_set_stays() -> None:
     libraries = Libraries(Path("/x/lib/libccl.so.1"), Path("/y/lib/libfabric.so.1"))
-    chosen = settings(libraries, Choice(False, "eth0", ""), {"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "3"})
+    chosen = settings(
+        libraries, TransportChoice(False, "eth0", ""), {"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "3"}
+    )
     assert (chosen["CCL_LOCAL_RANK"], chosen["CCL_LOCAL_SIZE"]) == ("2", "3")
     assert (chosen["FI_PROVIDER_PATH"], chosen["FI_TCP_IFACE"]) == ("/y/lib", "eth0")
     environment = {"FI_TCP_IFACE": "eth1", "CCL_YIELD": "pause"}
@@ -68,7 +70,7 @@ def test_what_the_user_has_set_stays() -> None:
         "pause",
         "0",
     )
-    assert "FI_TCP_IFACE" not in settings(libraries, Choice(False, "", ""), {})
+    assert "FI_TCP_IFACE" not in settings(libraries, TransportChoice(False, "", ""), {})
 
 
 def test_libraries_that_are_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -85,13 +87,13 @@ def test_libraries_that_are_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("nonsense", r"is 'nonsense': torch has no backend of that name; what can be had here: gloo"),
+        ("nonsense", r"is 'nonsense': torch has no backend of that name; available here: gloo"),
         ("nccl", r"tensors on GPUs, .* take gloo or ccl"),
         ("cpu:nccl", r"tensors on GPUs"),
         ("mpi", r"built without mpi"),
     ],
 )
-def test_backends_that_cannot_be_had(name: str, text: str) -> None:
+def test_backends_that_are_not_available(name: str, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         check_backend(name)
     with pytest.raises(ValueError, match=text):  # in one process too

@@ -34,7 +34,7 @@ FAULTS = [
     ("leave", "PeerError", r"closed after exchange 5: its process ended"),
     ("barrier", "DivergenceError", r"rank 1 \(host 0\) is in exchange 6, barrier \(control\)"),
     ("other hop", "DivergenceError", r"rank 1 \(host 0\) is in .*macrobatch 5, hop 2"),
-    ("other dtype", "DivergenceError", r"16 bytes a row, float64"),
+    ("other dtype", "DivergenceError", r"16 bytes per row, float64"),
     ("killed in the middle", "PeerError", r"no longer exists"),
     ("interrupted in the middle", "PeerError", r"rank 1 .*(met|raised) KeyboardInterrupt"),
     ("stop", "PeerError", r"is stopped .* never entered exchange 6 .*last entered exchange 5"),

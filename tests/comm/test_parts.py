@@ -1,4 +1,4 @@
-"""The parts that need no peer: headers, counters, places, waiting, arguments."""
+"""The parts that need no peer: headers, counters, process information, waiting, arguments."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from pyg_batchgnn.comm import (
     KindCounts,
     MessageKind,
 )
-from pyg_batchgnn.comm.board import Note, RankState
 from pyg_batchgnn.comm.create import connect
-from pyg_batchgnn.comm.diagnosis import Peer, Scene, blame
+from pyg_batchgnn.comm.diagnosis import Evidence, Peer, diagnose
+from pyg_batchgnn.comm.endpoints import endpoints, endpoints_in
 from pyg_batchgnn.comm.header import Operation, Purpose, describe
-from pyg_batchgnn.comm.process_info import Liveness, ProcessInfo, endpoints, endpoints_in, host_from
+from pyg_batchgnn.comm.process_info import Liveness, ProcessInfo, host_from
 from pyg_batchgnn.comm.serial_executor import SerialExecutor
+from pyg_batchgnn.comm.status_board import RankState, RankStatus
 from pyg_batchgnn.comm.wait import TransportError, TransportTimeout, wait_for
 
 
 def test_a_header_survives_the_wire() -> None:
     purpose = Purpose(7, Operation.EXCHANGE, Header(MessageKind.FEATURES, 1, 2), 400, 8)
     assert describe(purpose.numbers()) == (
-        "exchange 7, exchange of rows (features, epoch 1, macrobatch 2) of 400 bytes a row, float32"
+        "exchange 7, exchange of rows (features, epoch 1, macrobatch 2) of 400 bytes per row, float32"
     )
 
 
@@ -79,24 +80,25 @@ def test_what_the_launcher_says_is_checked() -> None:
 
 
 def test_a_process_is_seen_to_run_to_stop_and_to_be_gone() -> None:
-    assert ProcessInfo.mine().life() is Liveness.RUNNING
+    assert ProcessInfo.own().liveness() is Liveness.RUNNING
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     started = int(open(f"/proc/{child.pid}/stat").read().rpartition(")")[2].split()[19])  # noqa: SIM115, PTH123
-    process = replace(ProcessInfo.mine(), pid=child.pid, started=started)
+    process = replace(ProcessInfo.own(), pid=child.pid, started=started)
     try:
-        assert process.life() is Liveness.RUNNING
-        assert replace(process, started=started + 1).life() is Liveness.GONE  # another process of that number
-        assert replace(process, machine="another").life() is Liveness.UNKNOWN
+        assert process.liveness() is Liveness.RUNNING
+        later = replace(process, started=started + 1)  # another process of that number
+        assert later.liveness() is Liveness.GONE
+        assert replace(process, machine="another").liveness() is Liveness.UNKNOWN
         os.kill(child.pid, signal.SIGSTOP)
-        while process.life() is Liveness.RUNNING:
+        while process.liveness() is Liveness.RUNNING:
             time.sleep(0.01)
-        assert process.life() is Liveness.STOPPED
+        assert process.liveness() is Liveness.STOPPED
     finally:
         child.kill()
-    while process.life() is not Liveness.GONE:  # a zombie is gone, too
+    while process.liveness() is not Liveness.GONE:  # a zombie is gone, too
         time.sleep(0.01)
     child.wait()
-    assert process.life() is Liveness.GONE
+    assert process.liveness() is Liveness.GONE
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
@@ -149,50 +151,50 @@ def test_a_slice_that_ends_as_the_work_does_is_not_a_failure() -> None:
     wait_for(Late(2), 10.0, lambda _: None)
 
 
-def test_blame_without_a_store_names_the_address() -> None:
+def test_the_diagnosis_without_a_store_names_the_address() -> None:
     far = ProcessInfo("another machine", 1, 1)
     peers = [Peer(rank, rank, far, (f"10.0.0.{rank} 5{rank}",)) for rank in range(3)]
-    scene = Scene(0, "c", 4, "barrier", 0.1, 9.0, False, "closed by peer [10.0.0.2]:52", None, {})
-    failure = blame(scene, peers)
+    evidence = Evidence(0, "c", 4, "barrier", 0.1, 9.0, False, "closed by peer [10.0.0.2]:52", None, {})
+    failure = diagnose(evidence, peers)
     assert failure.ranks == (2,) and "the store does not answer" in failure.text
     assert "closed its connection" in failure.text
-    unknown = blame(replace(scene, text="no address"), peers)
-    assert unknown.ranks == () and "could not be made out" in unknown.text
+    unknown = diagnose(replace(evidence, text="no address"), peers)
+    assert unknown.ranks == () and "could not be identified" in unknown.text
 
 
-def test_blame_after_a_timeout_names_who_never_entered_or_never_left() -> None:
+def test_the_diagnosis_after_a_timeout_names_who_never_entered_or_never_left() -> None:
     far = ProcessInfo("another machine", 1, 1)
     peers = [Peer(rank, rank, far) for rank in range(4)]
     notes = {
-        0: Note(4, RankState.ENTERED, "x"),
-        1: Note(3, RankState.ENTERED, "x"),
-        2: Note(4, RankState.ENTERED, "x"),
-        3: Note(5, RankState.ENTERED, "x"),
+        0: RankStatus(4, RankState.ENTERED, "x"),
+        1: RankStatus(3, RankState.ENTERED, "x"),
+        2: RankStatus(4, RankState.ENTERED, "x"),
+        3: RankStatus(5, RankState.ENTERED, "x"),
     }
-    scene = Scene(0, "c", 4, "barrier", 9.0, 9.0, True, "", notes, {})
-    assert blame(scene, peers).ranks == (1,)
-    notes[1] = Note(4, RankState.CLOSED, "")  # it took part and left, as it may
-    assert blame(scene, peers).ranks == (2,)
-    notes[2] = Note(5, RankState.ENTERED, "x")
-    assert blame(scene, peers).ranks == ()
+    evidence = Evidence(0, "c", 4, "barrier", 9.0, 9.0, True, "", notes, {})
+    assert diagnose(evidence, peers).ranks == (1,)
+    notes[1] = RankStatus(4, RankState.CLOSED, "")  # it took part and left, as it may
+    assert diagnose(evidence, peers).ranks == (2,)
+    notes[2] = RankStatus(5, RankState.ENTERED, "x")
+    assert diagnose(evidence, peers).ranks == ()
 
 
-def test_turns_keep_the_order_and_carry_errors() -> None:
-    turns, seen = SerialExecutor("t"), []
+def test_a_serial_executor_keeps_the_order_and_carries_errors() -> None:
+    executor, seen = SerialExecutor("t"), []
     gate = threading.Event()
-    first = turns.start(lambda: (gate.wait(5), seen.append(1)))
-    second = turns.start(lambda: 1 // 0)
+    first = executor.start(lambda: (gate.wait(5), seen.append(1)))
+    second = executor.start(lambda: 1 // 0)
     assert not first.done()
     threading.Timer(0.05, gate.set).start()
-    turns.now(lambda: seen.append(3))
+    executor.run(lambda: seen.append(3))
     assert seen == [1, 3] and first.done()
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             second.wait()
-    assert turns.stop(5.0)
+    assert executor.stop(5.0)
     for _ in range(2):  # nobody is left who would do it: waiting for it would not end
         with pytest.raises(BrokenCommunicatorError, match="'t' was closed"):
-            turns.start(lambda: 4).wait()
+            executor.start(lambda: 4).wait()
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ def test_turns_keep_the_order_and_carry_errors() -> None:
         (torch.zeros(3), None, "counts must give the rows"),
         (torch.zeros(3), [2], "do not add up"),
         (torch.zeros(()), [1], "first dimension"),
-        ([torch.zeros(3)], [3], "a list of tensors has its own"),
+        ([torch.zeros(3)], [3], "their lengths are the counts"),
         ([torch.zeros(3)] * 2, None, "one tensor for each of 1 ranks"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Making process groups of the backend "ccl": what torch calls when a group is made."""
+"""Making process groups of the backend "ccl". torch.distributed calls `create` for each group."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from typing import Any
 import torch.distributed as dist
 
 from pyg_batchgnn.comm.ccl import library, settings
-from pyg_batchgnn.comm.ccl.facts import SHARED, Facts, exchange
+from pyg_batchgnn.comm.ccl.facts import SHARED, RankFacts, exchange_facts
 from pyg_batchgnn.comm.ccl.library import CclMissingError
-from pyg_batchgnn.comm.ccl.transport import Choice, choose
+from pyg_batchgnn.comm.ccl.transport import TransportChoice, choose_transport
 
 log = logging.getLogger(__name__)
 
-#: Intel's own backend, used where it is installed.
+#: The package with Intel's own backend, which is used where it is installed.
 BINDINGS = "oneccl_bindings_for_pytorch"
 _EXTENSION = "pyg_batchgnn._ccl"
 
-_taken: Choice | None = None  # of the transport, when oneCCL was started in this process
+_chosen: TransportChoice | None = None  # set when oneCCL starts in this process
 
 
-def taken() -> Choice | None:
-    """The transport that this process has started oneCCL with, None before that."""
-    return _taken
+def chosen_transport() -> TransportChoice | None:
+    """Returns the transport with which this process has started oneCCL, or None before that."""
+    return _chosen
 
 
-def missing() -> str | None:
-    """What the backend lacks here and what to do about it; None where it can work."""
+def why_unavailable() -> str | None:
+    """Returns what the backend lacks here and what to do about it, or None where it works."""
     if importlib.util.find_spec(BINDINGS):
         return None
     if importlib.util.find_spec(_EXTENSION) is None:
@@ -48,45 +48,48 @@ def missing() -> str | None:
 
 
 def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
-    """A backend for a group; collective. Called by torch.distributed.
+    """Makes a backend for a group. Collective. Called by torch.distributed.
 
     Args:
         store: the group's own part of torch's store.
-        rank, size: of this process in the group.
-        timeout: of every collective, and of the group's making.
+        rank, size: the rank of this process in the group, and the number of ranks.
+        timeout: for every collective, and for making the group.
 
     Raises:
-        CclMissingError: it is not built, or a library is not installed.
-        TimeoutError: ranks have not come.
-        RuntimeError: oneCCL's own error.
+        CclMissingError: the backend is not built, or a library is not installed.
+        TimeoutError: a rank did not come.
+        RuntimeError: an error of oneCCL.
     """
     if importlib.util.find_spec(BINDINGS):
-        return _intels()(store, rank, size, timeout)
-    if lacks := missing():
-        raise CclMissingError(f"backend 'ccl': {lacks}")
-    mine = Facts.mine(None if _taken is None else _taken.shared)
-    ranks = exchange(store, rank, size, timeout, mine)
-    choice = choose(ranks, mine, whole_world=size == int(os.environ.get("WORLD_SIZE", size)))
-    if _taken is None:
-        _take(choice, rank)
+        return _intels_create()(store, rank, size, timeout)
+    if problem := why_unavailable():
+        raise CclMissingError(f"backend 'ccl': {problem}")
+    own = RankFacts.own(None if _chosen is None else _chosen.shared)
+    ranks = exchange_facts(store, rank, size, timeout, own)
+    choice = choose_transport(ranks, own, whole_world=size == int(os.environ.get("WORLD_SIZE", size)))
+    if _chosen is None:
+        _configure(choice, rank)
     made = _extension().create(store, rank, size, timeout)
     _unname_shared_memory()
     return made
 
 
-def _take(choice: Choice, rank: int) -> None:
-    """Decides how oneCCL starts, once in a process."""
-    global _taken
-    _taken = choice
+def _configure(choice: TransportChoice, rank: int) -> None:
+    """Sets the environment with which oneCCL starts, once per process."""
+    global _chosen
+    _chosen = choice
     settings.apply(settings.settings(library.find(), choice))
     log.log(logging.INFO if rank == 0 else logging.DEBUG, "ccl: %s", choice)
 
 
 @cache
 def _unname_shared_memory() -> None:
-    """After the first group: libfabric never removes the name of a rank's shared memory, not even at a proper
-    end. To make a group every rank has sent something to every other, so all have it mapped, and what has no
-    name is gone with the last process that uses it."""
+    """Removes the name of this rank's shared memory, after the first group is made.
+
+    libfabric never removes the name, not even when the process ends properly. When a group is made,
+    every rank has sent something to every other rank, so all of them have mapped the memory.
+    Without a name, the memory is freed with the last process that uses it.
+    """
     for file in SHARED.glob(f"{os.getpid()}:*"):
         file.unlink(missing_ok=True)
 
@@ -98,7 +101,8 @@ def _extension() -> Any:
 
 
 @cache
-def _intels() -> Any:
-    """The function by which Intel's package makes groups; importing it registers that in place of ours."""
+def _intels_create() -> Any:
+    """Returns the function with which Intel's package makes groups. Importing the package registers
+    it in place of ours."""
     importlib.import_module(BINDINGS)
     return dist.Backend._plugins["CCL"].creator_fn

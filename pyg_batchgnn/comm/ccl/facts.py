@@ -1,4 +1,5 @@
-"""What ranks tell each other before oneCCL starts: who they are, where they run, what they can share."""
+"""The facts that ranks tell each other before oneCCL starts: where they run and what they can
+share."""
 
 from __future__ import annotations
 
@@ -13,21 +14,23 @@ from typing import Any
 
 from pyg_batchgnn.comm.process_info import ProcessInfo, host_from
 
-#: Where libfabric makes shared memory.
+#: The folder in which libfabric makes shared memory.
 SHARED = Path("/dev/shm")
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Of one rank.
+class RankFacts:
+    """The facts of one rank.
 
     Attributes:
-        host: number of the host as the launcher counts.
+        host: the number of the host, as the launcher counts.
         name: the host's name, by which oneCCL tells hosts apart.
-        machine: identity of the running kernel and of the mounted /dev/shm, "" where it cannot be told.
+        machine: identity of the running kernel and of the mounted /dev/shm, "" where it is not
+            known.
         room: bytes free in /dev/shm.
-        master: address that MASTER_ADDR has here, "" where there is none.
-        shared: whether oneCCL was started with shared memory in this process; None before it is started.
+        master: the address to which MASTER_ADDR resolves here, "" where there is none.
+        shared: whether oneCCL was started with shared memory in this process, None before it
+            starts.
         asked: the user's CCL_ATL_SHM, "" where it is not set.
     """
 
@@ -40,22 +43,25 @@ class Facts:
     asked: str
 
     @classmethod
-    def mine(cls, shared: bool | None, environment: Mapping[str, str] = os.environ) -> Facts:
-        """Those of this process."""
+    def own(cls, shared: bool | None, environment: Mapping[str, str] = os.environ) -> RankFacts:
+        """Returns the facts of this process."""
         machine, room = _shared_memory()
         asked = "" if shared is not None else environment.get("CCL_ATL_SHM", "")
         master = _resolve(environment.get("MASTER_ADDR", ""))
         return cls(host_from(environment), socket.gethostname(), machine, room, master, shared, asked)
 
 
-def exchange(store: Any, rank: int, size: int, timeout: timedelta, facts: Facts) -> list[Facts]:
-    """Those of all ranks of a group; collective.
+def exchange_facts(store: Any, rank: int, size: int, timeout: timedelta, facts: RankFacts) -> list[RankFacts]:
+    """Returns the facts of all ranks of a group, by rank. Collective.
 
     Args:
         store: the group's own part of torch's store.
+        rank, size: the rank of this process in the group, and the number of ranks.
+        timeout: for all ranks to come.
+        facts: of this rank.
 
     Raises:
-        TimeoutError: names the ranks that have not come.
+        TimeoutError: a rank did not come. The text names it.
     """
     keys = [f"facts/{other}" for other in range(size)]
     store.set(keys[rank], json.dumps(asdict(facts)))
@@ -67,7 +73,7 @@ def exchange(store: Any, rank: int, size: int, timeout: timedelta, facts: Facts)
             f"ccl: ranks {absent} (of {size}) did not come to make the group within "
             f"{timeout.total_seconds():.0f} s"
         ) from error
-    return [Facts(**json.loads(store.get(key))) for key in keys]
+    return [RankFacts(**json.loads(store.get(key))) for key in keys]
 
 
 def _shared_memory() -> tuple[str, int]:
@@ -75,7 +81,7 @@ def _shared_memory() -> tuple[str, int]:
         place, room = SHARED.stat(), os.statvfs(SHARED)
     except OSError:
         return "", 0
-    machine = ProcessInfo.mine().machine.partition(" ")[0]
+    machine = ProcessInfo.own().machine.partition(" ")[0]
     return f"{machine} {place.st_dev} {place.st_ino}", room.f_bavail * room.f_frsize
 
 

@@ -1,4 +1,4 @@
-"""Where oneCCL and libfabric lie, and loading oneCCL by its path."""
+"""Finding oneCCL and libfabric, and loading oneCCL by its path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-#: The packages and versions that the backend is built and tested with; the extra "ccl" installs them.
+#: The packages with which the backend is built and tested. The extra "ccl" installs them.
 ONECCL, LIBFABRIC = "oneccl-devel==2021.13.1", "impi-rt==2021.17.2"
 
 _LIBRARY = Path("lib/ccl/cpu/lib/libccl.so.1")
@@ -18,24 +18,30 @@ _FABRIC = "libfabric.so.1"
 
 
 class CclMissingError(RuntimeError):
-    """The ccl backend cannot work here; the text says what is missing and what to do."""
+    """The ccl backend cannot work here. The text says what is missing and what to do."""
 
 
 @dataclass(frozen=True)
 class Libraries:
-    """Files of an installation."""
+    """The files of an installation.
 
-    oneccl: Path  # the shared library for CPUs, without SYCL
-    libfabric: Path  # its folder has the providers too (libtcp-fi.so, libshm-fi.so)
+    Attributes:
+        oneccl: the shared library for CPUs, without SYCL.
+        libfabric: libfabric. Its folder also has the providers (libtcp-fi.so, libshm-fi.so).
+    """
+
+    oneccl: Path
+    libfabric: Path
 
 
 def find() -> Libraries:
-    """The libraries of CCL_ROOT, else of the installed packages, else of this environment.
+    """Finds the libraries in CCL_ROOT, in the installed packages, or in this environment, in this
+    order.
 
-    ``<environment>/lib/libccl.so.1`` is not looked at: it can be the library with SYCL.
+    ``<environment>/lib/libccl.so.1`` is not used, because it may be the library with SYCL.
 
     Raises:
-        CclMissingError: one of them is in none of these places.
+        CclMissingError: a library is in none of these places.
     """
     oneccl = _first(root / _LIBRARY for root in _roots("oneccl-devel"))
     if oneccl is None:
@@ -47,7 +53,7 @@ def find() -> Libraries:
 
 
 def load(oneccl: Path) -> None:
-    """Makes the library's symbols those that the extension finds."""
+    """Loads oneCCL so that the extension finds its symbols."""
     ctypes.CDLL(str(oneccl), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
 
 
@@ -56,7 +62,7 @@ def _remedy() -> str:
 
 
 def _roots(package: str) -> Iterator[Path]:
-    """Folders that have lib/ and include/."""
+    """Returns the folders that may have lib/ and include/."""
     if root := os.environ.get("CCL_ROOT"):
         yield Path(root)
     try:

@@ -1,4 +1,4 @@
-"""The environment that oneCCL and libfabric read once, when they start."""
+"""The environment variables that oneCCL and libfabric read once, when they start."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import os
 from collections.abc import Mapping, MutableMapping
 
 from pyg_batchgnn.comm.ccl.library import Libraries
-from pyg_batchgnn.comm.ccl.transport import Choice
+from pyg_batchgnn.comm.ccl.transport import TransportChoice
 
-#: Seconds after which oneCCL gives up on its own; the group's timeout comes before.
+#: Seconds after which oneCCL gives up on its own. The group's timeout ends before that.
 _NEVER = str(10**6)
 
 
 def settings(
-    libraries: Libraries, choice: Choice, environment: Mapping[str, str] = os.environ
+    libraries: Libraries, choice: TransportChoice, environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """What oneCCL needs to work under any launcher.
+    """Returns the variables that oneCCL needs to work under any launcher.
 
     Args:
-        libraries: which are used.
-        choice: of the transport.
-        environment: of the process, for the launcher's variables.
+        libraries: the libraries that are used.
+        choice: the transport.
+        environment: the process's variables, of which the launcher's are read.
     """
     chosen = {
         "CCL_ATL_TRANSPORT": "ofi",
@@ -42,6 +42,6 @@ def settings(
 
 
 def apply(chosen: Mapping[str, str], environment: MutableMapping[str, str] = os.environ) -> None:
-    """Sets what the user has not set."""
+    """Sets the variables that the user has not set."""
     for name, value in chosen.items():
         environment.setdefault(name, value)

@@ -1,4 +1,5 @@
-"""How the bytes go: through memory that the ranks of a host share, or through TCP, and by which interface."""
+"""The choice of the transport: memory that the ranks of a host share, or TCP, and by which
+interface."""
 
 from __future__ import annotations
 
@@ -11,19 +12,26 @@ from dataclasses import dataclass
 
 import psutil
 
-from pyg_batchgnn.comm.ccl.facts import Facts
+from pyg_batchgnn.comm.ccl.facts import RankFacts
 
-#: Bytes of /dev/shm that libfabric's shared memory may come to take for each rank: the size of its file, of
-#: which pages are taken when they are first used. A page that cannot be had would kill the process.
+#: Bytes of /dev/shm that libfabric's shared memory may take per rank. It is the size of its file,
+#: whose pages are taken when they are first used. A page that is not available would kill the
+#: process.
 ROOM_PER_RANK = 64 << 20
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What was taken, and why."""
+class TransportChoice:
+    """A choice of the transport.
+
+    Attributes:
+        shared: whether ranks of a host exchange bytes through shared memory.
+        interface: the network interface for TCP. libfabric chooses where it is "".
+        why: the reason for ``shared``.
+    """
 
     shared: bool
-    interface: str  # "" leaves it to libfabric
+    interface: str
     why: str
 
     def __str__(self) -> str:
@@ -31,22 +39,23 @@ class Choice:
         return f"{way}{f' by interface {self.interface}' if self.interface else ''}: {self.why}"
 
 
-def choose(ranks: Sequence[Facts], mine: Facts, whole_world: bool) -> Choice:
-    """The same choice of transport on every rank, as all have the same facts.
+def choose_transport(ranks: Sequence[RankFacts], own: RankFacts, whole_world: bool) -> TransportChoice:
+    """Chooses the transport. All ranks choose the same, because they have the same facts.
 
     Args:
-        ranks: facts of all ranks of the group.
-        mine: of this one.
-        whole_world: whether the group has all ranks. oneCCL learns who shares a host from its first group.
+        ranks: the facts of all ranks of the group.
+        own: the facts of this rank.
+        whole_world: whether the group has all ranks. oneCCL learns from its first group which ranks
+            share a host.
 
     Raises:
-        ValueError: the ranks cannot agree on one way.
+        ValueError: the ranks cannot agree.
     """
     shared, why = _shares(ranks, whole_world)
-    return Choice(shared, interface(ranks, mine), why)
+    return TransportChoice(shared, interface(ranks, own), why)
 
 
-def _shares(ranks: Sequence[Facts], whole_world: bool) -> tuple[bool, str]:
+def _shares(ranks: Sequence[RankFacts], whole_world: bool) -> tuple[bool, str]:
     decided = {rank.shared for rank in ranks if rank.shared is not None}
     if len(decided) > 1:
         raise ValueError(
@@ -66,16 +75,16 @@ def _shares(ranks: Sequence[Facts], whole_world: bool) -> tuple[bool, str]:
     return not reason, reason or "ranks share hosts, and /dev/shm has room"
 
 
-def _why_not(ranks: Sequence[Facts], whole_world: bool) -> str:
+def _why_not(ranks: Sequence[RankFacts], whole_world: bool) -> str:
     hosts = Counter(rank.host for rank in ranks)
     names = {rank.name for rank in ranks}
     machines = {(rank.host, rank.machine) for rank in ranks}
     if max(hosts.values()) == 1:
         return "every rank has a host of its own"
     if not whole_world:
-        return "the process's first group has not all ranks"
+        return "the process's first group does not have all ranks"
     if not len(names) == len(hosts) == len({(rank.host, rank.name) for rank in ranks}):
-        return "hosts cannot be told by their names, as oneCCL does"
+        return "hosts cannot be told apart by their names, as oneCCL does"
     if len(machines) != len(hosts) or not all(rank.machine for rank in ranks):
         return "ranks of a host do not see the same /dev/shm"
     for rank in ranks:
@@ -85,28 +94,31 @@ def _why_not(ranks: Sequence[Facts], whole_world: bool) -> str:
     return ""
 
 
-def interface(ranks: Sequence[Facts], mine: Facts, environment: Mapping[str, str] = os.environ) -> str:
-    """The network interface for TCP: the one that GLOO_SOCKET_IFNAME names; on one host the loopback; among
-    hosts the one by which the master is reached."""
+def interface(ranks: Sequence[RankFacts], own: RankFacts, environment: Mapping[str, str] = os.environ) -> str:
+    """Returns the network interface for TCP.
+
+    It is the interface that GLOO_SOCKET_IFNAME names. Without it, it is the loopback on one host,
+    and the interface that reaches the master on several hosts.
+    """
     named = environment.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     if named:
         return named
-    own = {
+    names = {
         address.address.partition("%")[0]: name
         for name, addresses in psutil.net_if_addrs().items()
         for address in addresses
         if address.family in (socket.AF_INET, socket.AF_INET6)
     }
     if len({rank.host for rank in ranks}) == 1:
-        return own.get("127.0.0.1", "")
-    for rank in ranks:  # on the master's host, which may resolve its own name to the loopback
-        if rank.master in own and not ipaddress.ip_address(rank.master).is_loopback:
-            return own[rank.master]
-    return own.get(_local_address(mine.master), "")
+        return names.get("127.0.0.1", "")
+    for rank in ranks:  # a master may resolve its own name to the loopback
+        if rank.master in names and not ipaddress.ip_address(rank.master).is_loopback:
+            return names[rank.master]
+    return names.get(_local_address(own.master), "")
 
 
 def _local_address(peer: str) -> str:
-    """The local address from which packets to a peer start; nothing is sent."""
+    """Returns the local address from which packets to a peer start. Nothing is sent."""
     if not peer or ipaddress.ip_address(peer).is_loopback:
         return ""
     family = socket.AF_INET6 if ":" in peer else socket.AF_INET

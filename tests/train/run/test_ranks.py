@@ -236,7 +236,7 @@ def test_a_backend_that_torch_lacks_is_a_mistake_of_one_line(graph_folder: Path,
     assert done.returncode == 2
     assert done.stderr.startswith("batchgnn: rank 0: ranks.backend is 'x'") and done.stderr.count("\n") == 1
     alone = subprocess.run(command, capture_output=True, text=True)
-    assert alone.returncode == 2 and "what can be had here: gloo" in alone.stderr
+    assert alone.returncode == 2 and "available here: gloo" in alone.stderr
 
 
 @pytest.mark.parametrize("parts", [2, 3])

@@ -1,0 +1,151 @@
+"""One numbered exchange under way: first the counts, then the data."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from pyg_batchgnn.comm.counters import CommCounters
+from pyg_batchgnn.comm.errors import DivergenceError
+from pyg_batchgnn.comm.header import AGREED, NUMBERS, MessageKind, Purpose, describe
+from pyg_batchgnn.comm.transport import Transport
+
+
+@dataclass(frozen=True)
+class Link:
+    """The part of a channel that an exchange uses.
+
+    Attributes:
+        name: the communicator's name, for messages.
+        rank: this process's rank.
+        hosts: the host number of every rank.
+        transport: moves the bytes.
+        counters: counts rounds, rows, bytes and seconds.
+    """
+
+    name: str
+    rank: int
+    hosts: Sequence[int]
+    transport: Transport
+    counters: CommCounters
+
+
+@dataclass(frozen=True)
+class ReceivedCounts:
+    """The result of the exchange of counts.
+
+    Attributes:
+        rows: the rows that follow, by sender.
+        largest: bytes of the largest message between two different ranks, over all ranks.
+        kept: the most bytes that any rank keeps for itself.
+        numbers: the operation's own number, by sender.
+    """
+
+    rows: list[int]
+    largest: int
+    kept: int
+    numbers: list[int]
+
+
+class Exchange:
+    """One numbered exchange under way.
+
+    Attributes:
+        purpose: what all ranks must agree on.
+        entered: the monotonic clock when this rank entered, in seconds.
+        rank, size: this process's rank, and the number of ranks.
+        transport: moves the bytes.
+    """
+
+    def __init__(self, link: Link, purpose: Purpose) -> None:
+        self.purpose, self.entered = purpose, time.monotonic()
+        self.rank, self.size = link.rank, len(link.hosts)
+        self.transport = link.transport
+        self._link = link
+
+    @property
+    def _kind(self) -> MessageKind:
+        return self.purpose.header.kind
+
+    def counts(self, rows: Sequence[int], numbers: Sequence[int] | None = None) -> ReceivedCounts:
+        """Exchanges messages of a fixed size that say how much data follows. Checks that all ranks
+        are in the same exchange.
+
+        Args:
+            rows: the rows that will go to each rank.
+            numbers: any 64-bit number for each rank, by default 0.
+
+        Raises:
+            DivergenceError: on every rank, where ranks are in different exchanges.
+        """
+        row_bytes = self.purpose.row_bytes
+        away = [count for rank, count in enumerate(rows) if rank != self.rank]
+        largest, kept = max(away, default=0) * row_bytes, rows[self.rank] * row_bytes
+        agreed = self.purpose.numbers()
+        own = [0] * self.size if numbers is None else numbers
+        messages = torch.tensor(
+            [[*agreed, count, largest, kept, number] for count, number in zip(rows, own, strict=True)]
+        )
+        answers = torch.empty_like(messages)
+        each = [NUMBERS] * self.size
+        with self._timed():
+            self.transport.all_to_all(answers.view(-1), messages.view(-1), each, each)
+        count_bytes = 2 * (self.size - 1) * NUMBERS * messages.itemsize
+        self._link.counters.add(self._kind, count_rounds=1, count_bytes=count_bytes)
+        lists: list[list[int]] = answers.tolist()
+        self._check(agreed, lists)
+        columns = list(zip(*lists, strict=True))[AGREED:]
+        return ReceivedCounts(list(columns[0]), max(columns[1]), max(columns[2]), list(columns[3]))
+
+    def data(
+        self, move: Callable[[], None], *, sent: int, received: int, rows: tuple[int, int] = (0, 0)
+    ) -> None:
+        """Moves and counts one round of data.
+
+        Args:
+            move: moves the data with `transport`.
+            sent, received: bytes to and from other ranks.
+            rows: rows to and from other ranks.
+        """
+        with self._timed():
+            move()
+        self._link.counters.add(
+            self._kind,
+            rounds=1,
+            rows_sent=rows[0],
+            rows_received=rows[1],
+            bytes_sent=sent,
+            bytes_received=received,
+        )
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - started
+            self._link.counters.add(self._kind, seconds=seconds)
+
+    def _check(self, own: list[int], lists: list[list[int]]) -> None:
+        """Compares the headers. All ranks see all of them, so where one differs every rank
+        raises."""
+        headers = [tuple(numbers[:AGREED]) for numbers in lists]
+        if len(set(headers)) == 1:
+            return
+        common, _ = max(Counter(headers).items(), key=lambda item: (item[1], item[0] == tuple(own)))
+        odd = [rank for rank, header in enumerate(headers) if header != common]
+        positions = "; ".join(
+            f"rank {rank} (host {self._link.hosts[rank]}) is in {describe(header)}"
+            for rank, header in enumerate(headers)
+        )
+        raise DivergenceError(
+            f"ranks diverged in communicator {self._link.name!r}: {positions}; every rank must make the same "
+            "exchanges in the same order",
+            odd,
+        )
