@@ -17,7 +17,7 @@ from pyg_batchgnn.comm.errors import BrokenCommunicatorError, CommError, PeerErr
 from pyg_batchgnn.comm.exchange import Exchange, Link
 from pyg_batchgnn.comm.header import Header, Operation, Purpose
 from pyg_batchgnn.comm.process_info import Liveness
-from pyg_batchgnn.comm.status_board import Failure, RankState, RankStatus, StatusBoard
+from pyg_batchgnn.comm.status_board import Failure, RankPhase, RankStatus, StatusBoard
 from pyg_batchgnn.comm.transport import INT_LIMIT, Transport
 from pyg_batchgnn.comm.wait import TransportError, TransportTimeout
 
@@ -128,7 +128,7 @@ class Channel:
                 report = report or str(error)
                 failure = Failure(self.rank, error.ranks, self.last_exchange, report)
                 self.board.report(failure, self._reserve)
-                self.board.leave(RankState.FAILED, self.last_exchange, report)
+                self.board.leave(RankPhase.FAILED, self.last_exchange, report)
             abandon(self.group)
         return error
 
@@ -140,7 +140,7 @@ class Channel:
         self.broken = CommError(reason or "it was closed", [self.rank])
         self.stopping.set()
         if self.board is not None:
-            self.board.leave(RankState.CLOSED, self.last_exchange, reason)
+            self.board.leave(RankPhase.CLOSED, self.last_exchange, reason)
         if self.group is not None and dist.is_initialized():  # the user may have destroyed all groups
             dist.destroy_process_group(self.group)
         self.group = None
@@ -219,7 +219,7 @@ def _elsewhere(channel: Channel, seconds: float) -> dict[int, str]:
         if other is channel or other.board is None:
             continue
         for rank, status in (other.board.statuses(seconds) or {}).items():
-            if status.state is RankState.ENTERED:
+            if status.phase is RankPhase.ENTERED:
                 text = f"exchange {status.exchange} of communicator {other.name!r} ({status.text})"
                 found.setdefault(rank, []).append(f"last entered {text}")
     return {rank: " and ".join(texts) for rank, texts in found.items()}

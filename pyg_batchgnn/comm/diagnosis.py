@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pyg_batchgnn.comm.endpoints import endpoints_in
 from pyg_batchgnn.comm.process_info import Liveness, ProcessInfo
-from pyg_batchgnn.comm.status_board import Failure, RankState, RankStatus
+from pyg_batchgnn.comm.status_board import Failure, RankPhase, RankStatus
 
 #: Hundredths of a second for which a dying process is given time to end.
 _MOMENTS = 10
@@ -95,7 +95,7 @@ def diagnose(evidence: Evidence, peers: Sequence[Peer]) -> Failure:
 def finished(status: RankStatus, exchange: int) -> bool:
     """Returns whether a rank took part in an exchange to its end and then closed, which is
     allowed."""
-    return status.state is RankState.CLOSED and status.exchange >= exchange
+    return status.phase is RankPhase.CLOSED and status.exchange >= exchange
 
 
 def _settled(guilty: Sequence[Peer]) -> dict[int, Liveness]:
@@ -115,7 +115,7 @@ def _behind(evidence: Evidence, others: Sequence[Peer]) -> list[Peer]:
         peer
         for peer in others
         if statuses[peer.rank].exchange < evidence.exchange
-        or statuses[peer.rank].state is not RankState.ENTERED
+        or statuses[peer.rank].phase is not RankPhase.ENTERED
     ]
 
 
@@ -141,9 +141,9 @@ def _observed(evidence: Evidence, peer: Peer, liveness: Liveness) -> str:
 
 def _last(evidence: Evidence, status: RankStatus) -> str:
     at = f"exchange {evidence.exchange} ({evidence.purpose})"
-    if status.state in (RankState.CLOSED, RankState.FAILED):
+    if status.phase in (RankPhase.CLOSED, RankPhase.FAILED):
         reason = f": {status.text}" if status.text else ""
-        return f"{status.state.value} after exchange {status.exchange}{reason}"
+        return f"{status.phase.value} after exchange {status.exchange}{reason}"
     if status.exchange == evidence.exchange:
         return f"entered {at} and never left it"
     if status.exchange > evidence.exchange:

@@ -26,7 +26,7 @@ from pyg_batchgnn.comm.errors import CommError, PeerError
 T = TypeVar("T")
 
 
-class RankState(Enum):
+class RankPhase(Enum):
     """The last thing that a rank did."""
 
     JOINED = "joined"
@@ -41,12 +41,12 @@ class RankStatus:
 
     Attributes:
         exchange: the number of its last exchange.
-        state: what it did.
+        phase: what it did.
         text: what the exchange was for, or why no other one follows.
     """
 
     exchange: int
-    state: RankState
+    phase: RankPhase
     text: str
 
 
@@ -96,7 +96,7 @@ class StatusBoard:
         Raises:
             PeerError: a rank has not come in time.
         """
-        self._writer.set(f"status/{self._rank}", _encode(RankStatus(0, RankState.JOINED, "")))
+        self._writer.set(f"status/{self._rank}", _encode(RankStatus(0, RankPhase.JOINED, "")))
         self._writer.set(f"introduction/{self._rank}", json.dumps(introduction))
         keys = [f"introduction/{rank}" for rank in range(self._size)]
         started, pause = time.monotonic(), 0.002
@@ -111,11 +111,11 @@ class StatusBoard:
 
     def enter(self, exchange: int, text: str) -> None:
         """Writes that this rank enters an exchange. Called before every exchange."""
-        self._write(RankStatus(exchange, RankState.ENTERED, text))
+        self._write(RankStatus(exchange, RankPhase.ENTERED, text))
 
-    def leave(self, state: RankState, exchange: int, text: str) -> None:
+    def leave(self, phase: RankPhase, exchange: int, text: str) -> None:
         """Writes that this rank will enter no other exchange, and why."""
-        self._write(RankStatus(exchange, state, text))
+        self._write(RankStatus(exchange, phase, text))
 
     def _write(self, status: RankStatus) -> None:
         if self._lost:
@@ -198,12 +198,12 @@ def _clone(store: Store) -> Store:
 
 
 def _encode(status: RankStatus) -> str:
-    return f"{status.exchange}|{status.state.value}|{status.text}"
+    return f"{status.exchange}|{status.phase.value}|{status.text}"
 
 
 def _decode(text: bytes) -> RankStatus:
-    exchange, state, rest = text.decode().split("|", 2)
-    return RankStatus(int(exchange), RankState(state), rest)
+    exchange, phase, rest = text.decode().split("|", 2)
+    return RankStatus(int(exchange), RankPhase(phase), rest)
 
 
 def _failure(text: bytes) -> Failure:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from torch._C._distributed_c10d import TCPStore
 
 from pyg_batchgnn.comm import why_unavailable
-from pyg_batchgnn.doctor.finding import Finding, State
+from pyg_batchgnn.doctor.finding import Finding, FindingState
 
 BACKENDS = ("gloo", "ccl", "mpi")
 #: Seconds for both processes, the import of torch included.
@@ -38,17 +38,21 @@ def check_backend_works(name: str) -> Finding:
     if problem := why_unavailable(name):
         what, _, remedy = problem.partition("; ")
         return Finding(
-            title, State.BROKEN if needed else State.ABSENT, what, remedy or _REMEDIES[name], needed
+            title,
+            FindingState.BROKEN if needed else FindingState.ABSENT,
+            what,
+            remedy or _REMEDIES[name],
+            needed,
         )
     if name == "mpi" and not shutil.which("mpirun"):
-        return Finding(title, State.ABSENT, "no mpirun here", "put MPI's bin folder into PATH")
+        return Finding(title, FindingState.ABSENT, "no mpirun here", "put MPI's bin folder into PATH")
     try:
         said = _exchange_by_mpirun() if name == "mpi" else _exchange(name)
         seen = json.loads(said.strip().splitlines()[-1])
     except (RuntimeError, ValueError, IndexError) as error:
-        return Finding(title, State.BROKEN, str(error), _REMEDIES[name], needed)
+        return Finding(title, FindingState.BROKEN, str(error), _REMEDIES[name], needed)
     speed = f"{seen['microseconds']:.0f} us, {seen['gigabytes']:.1f} GB/s between two processes"
-    return Finding(title, State.WORKS, speed, needed=needed)
+    return Finding(title, FindingState.WORKS, speed, needed=needed)
 
 
 def _exchange(name: str) -> str:

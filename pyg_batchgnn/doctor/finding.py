@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class State(str, Enum):
+class FindingState(str, Enum):
     """How a thing stands."""
 
     WORKS = "works"
@@ -27,7 +27,7 @@ class Finding:
     """
 
     name: str
-    state: State
+    state: FindingState
     seen: str = ""
     remedy: str = ""
     needed: bool = False

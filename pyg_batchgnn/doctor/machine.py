@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.doctor.finding import Finding, State
+from pyg_batchgnn.doctor.finding import Finding, FindingState
 
 #: Sets of instructions that kernels, or torch's products, make use of, in the order of their age.
 _SETS = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_bf16", "amx_bf16")
@@ -30,7 +30,7 @@ def check_machine() -> list[Finding]:
 def _processor() -> Finding:
     model = re.search(r"model name\s*: (.*)", _text(Path("/proc/cpuinfo")))
     name = model[1] if model else platform.machine()
-    return Finding("processor", State.WORKS, f"{len(os.sched_getaffinity(0))} cores, {name}")
+    return Finding("processor", FindingState.WORKS, f"{len(os.sched_getaffinity(0))} cores, {name}")
 
 
 def _instructions() -> Finding:
@@ -42,12 +42,12 @@ def _instructions() -> Finding:
     remedy = f"PYG_BATCHGNN_SIMD={limit} holds it down; unset it" if limit else ""
     if not limit and level == 0:
         remedy = "kernels are several times slower without AVX2"
-    return Finding("instructions", State.WORKS, seen, remedy)
+    return Finding("instructions", FindingState.WORKS, seen, remedy)
 
 
 def _memory() -> Finding:
     memory = psutil.virtual_memory()
-    return Finding("memory", State.WORKS, f"{_size(memory.available)} free of {_size(memory.total)}")
+    return Finding("memory", FindingState.WORKS, f"{_size(memory.available)} free of {_size(memory.total)}")
 
 
 def huge_pages(setting: Path) -> Finding:
@@ -55,9 +55,9 @@ def huge_pages(setting: Path) -> Finding:
     chosen = re.search(r"\[(\w+)\]", _text(setting))
     mode = chosen[1] if chosen else "unknown"
     if mode in ("always", "madvise"):
-        return Finding("huge pages", State.WORKS, mode)
+        return Finding("huge pages", FindingState.WORKS, mode)
     remedy = f"random reads are slower without: echo madvise > {setting} (as root)"
-    return Finding("huge pages", State.ABSENT, mode, remedy)
+    return Finding("huge pages", FindingState.ABSENT, mode, remedy)
 
 
 def shared_memory(folder: Path) -> Finding:
@@ -65,13 +65,13 @@ def shared_memory(folder: Path) -> Finding:
     do."""
     if not folder.is_dir():
         remedy = "loader workers need it: mount a tmpfs there"
-        return Finding("shared memory", State.ABSENT, f"no {folder}", remedy)
+        return Finding("shared memory", FindingState.ABSENT, f"no {folder}", remedy)
     usage = shutil.disk_usage(folder)
     seen = f"{_size(usage.free)} free of {_size(usage.total)} in {folder}"
     if usage.free >= _ROOM:
-        return Finding("shared memory", State.WORKS, seen)
+        return Finding("shared memory", FindingState.WORKS, seen)
     remedy = f"little for loader workers and oneCCL; in a container, --shm-size=2g, else remount {folder}"
-    return Finding("shared memory", State.BROKEN, seen, remedy)
+    return Finding("shared memory", FindingState.BROKEN, seen, remedy)
 
 
 def _text(path: Path) -> str:

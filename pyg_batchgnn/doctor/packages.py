@@ -11,8 +11,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from pyg_batchgnn.comm.ccl.library import CclMissingError, find
-from pyg_batchgnn.doctor.finding import Finding, State
+from pyg_batchgnn.comm.ccl import CclMissingError, find_libraries
+from pyg_batchgnn.doctor.finding import Finding, FindingState
 
 #: Seconds for importing a package in a process of its own.
 _IMPORT_SECONDS = 60.0
@@ -67,36 +67,36 @@ def check_packages() -> list[Finding]:
 def check_package(package: Package) -> Finding:
     """Whether a package is there, new enough, and can be imported."""
     if importlib.util.find_spec(package.module) is None:
-        state = State.BROKEN if package.needed else State.ABSENT
+        state = FindingState.BROKEN if package.needed else FindingState.ABSENT
         return Finding(package.name, state, "not installed", package.remedy, package.needed)
     version = _version(package)
     if package.least and _numbers(version) < package.least:
         least = ".".join(map(str, package.least))
-        return Finding(package.name, State.BROKEN, f"{version}, not {least}", package.remedy, True)
+        return Finding(package.name, FindingState.BROKEN, f"{version}, not {least}", package.remedy, True)
     if problem := _import_error(package.module):
         seen = f"{version} cannot be imported: {problem}"
-        return Finding(package.name, State.BROKEN, seen, package.remedy, package.needed)
-    return Finding(package.name, State.WORKS, version, needed=package.needed)
+        return Finding(package.name, FindingState.BROKEN, seen, package.remedy, package.needed)
+    return Finding(package.name, FindingState.WORKS, version, needed=package.needed)
 
 
 def check_metis() -> Finding:
     """METIS as a Python package or as the system's library."""
     if importlib.util.find_spec("pymetis"):
-        return Finding("METIS", State.WORKS, f"pymetis {importlib.metadata.version('pymetis')}")
+        return Finding("METIS", FindingState.WORKS, f"pymetis {importlib.metadata.version('pymetis')}")
     if library := ctypes.util.find_library("metis"):
-        return Finding("METIS", State.WORKS, library)
+        return Finding("METIS", FindingState.WORKS, library)
     remedy = "only for benchmarks of partitioning beside it: pip install pymetis"
-    return Finding("METIS", State.ABSENT, "not installed", remedy)
+    return Finding("METIS", FindingState.ABSENT, "not installed", remedy)
 
 
 def check_oneccl() -> Finding:
     """oneCCL's libraries; whether the backend on them works is another line."""
     try:
-        libraries = find()
+        libraries = find_libraries()
     except CclMissingError as error:
         what, _, remedy = str(error).partition("; ")
-        return Finding("oneCCL", State.ABSENT, what, f"for --backend ccl: {remedy}")
-    return Finding("oneCCL", State.WORKS, str(libraries.oneccl))
+        return Finding("oneCCL", FindingState.ABSENT, what, f"for --backend ccl: {remedy}")
+    return Finding("oneCCL", FindingState.WORKS, str(libraries.oneccl))
 
 
 def _version(package: Package) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 from rich.table import Table
 
 from pyg_batchgnn.doctor.backends import check_backends
-from pyg_batchgnn.doctor.finding import Finding, State
+from pyg_batchgnn.doctor.finding import Finding, FindingState
 from pyg_batchgnn.doctor.machine import check_machine
 from pyg_batchgnn.doctor.packages import check_packages
 
-_COLOURS = {State.WORKS: "green", State.ABSENT: "yellow", State.BROKEN: "bold red"}
+_COLOURS = {FindingState.WORKS: "green", FindingState.ABSENT: "yellow", FindingState.BROKEN: "bold red"}
 
 
 def examine() -> list[Finding]:
@@ -23,7 +23,7 @@ def examine() -> list[Finding]:
 
 def is_healthy(findings: Sequence[Finding]) -> bool:
     """Whether nothing that is needed is broken."""
-    return not any(finding.needed and finding.state is State.BROKEN for finding in findings)
+    return not any(finding.needed and finding.state is FindingState.BROKEN for finding in findings)
 
 
 def as_table(findings: Sequence[Finding]) -> Table:

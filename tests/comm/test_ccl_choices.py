@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from pyg_batchgnn.comm import Communicator, check_backend
 from pyg_batchgnn.comm.ccl.facts import RankFacts
-from pyg_batchgnn.comm.ccl.library import CclMissingError, Libraries, find
+from pyg_batchgnn.comm.ccl.library import CclMissingError, Libraries, find_libraries
 from pyg_batchgnn.comm.ccl.settings import apply, settings
 from pyg_batchgnn.comm.ccl.transport import TransportChoice, choose_transport, interface
 
@@ -76,12 +76,12 @@ def test_what_the_user_has_set_stays() -> None:
 def test_libraries_that_are_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("pyg_batchgnn.comm.ccl.library._roots", lambda _: iter([tmp_path]))
     with pytest.raises(CclMissingError, match=r"oneCCL .* is not installed; pip install oneccl-devel"):
-        find()
+        find_libraries()
     library = tmp_path / "lib/ccl/cpu/lib/libccl.so.1"
     library.parent.mkdir(parents=True)
     library.touch()
     with pytest.raises(CclMissingError, match="libfabric"):
-        find()
+        find_libraries()
 
 
 @pytest.mark.parametrize(

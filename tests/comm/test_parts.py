@@ -29,7 +29,7 @@ from pyg_batchgnn.comm.endpoints import endpoints, endpoints_in
 from pyg_batchgnn.comm.header import Operation, Purpose, describe
 from pyg_batchgnn.comm.process_info import Liveness, ProcessInfo, host_from
 from pyg_batchgnn.comm.serial_executor import SerialExecutor
-from pyg_batchgnn.comm.status_board import RankState, RankStatus
+from pyg_batchgnn.comm.status_board import RankPhase, RankStatus
 from pyg_batchgnn.comm.wait import TransportError, TransportTimeout, wait_for
 
 
@@ -166,16 +166,16 @@ def test_the_diagnosis_after_a_timeout_names_who_never_entered_or_never_left() -
     far = ProcessInfo("another machine", 1, 1)
     peers = [Peer(rank, rank, far) for rank in range(4)]
     notes = {
-        0: RankStatus(4, RankState.ENTERED, "x"),
-        1: RankStatus(3, RankState.ENTERED, "x"),
-        2: RankStatus(4, RankState.ENTERED, "x"),
-        3: RankStatus(5, RankState.ENTERED, "x"),
+        0: RankStatus(4, RankPhase.ENTERED, "x"),
+        1: RankStatus(3, RankPhase.ENTERED, "x"),
+        2: RankStatus(4, RankPhase.ENTERED, "x"),
+        3: RankStatus(5, RankPhase.ENTERED, "x"),
     }
     evidence = Evidence(0, "c", 4, "barrier", 9.0, 9.0, True, "", notes, {})
     assert diagnose(evidence, peers).ranks == (1,)
-    notes[1] = RankStatus(4, RankState.CLOSED, "")  # it took part and left, as it may
+    notes[1] = RankStatus(4, RankPhase.CLOSED, "")  # it took part and left, as it may
     assert diagnose(evidence, peers).ranks == (2,)
-    notes[2] = RankStatus(5, RankState.ENTERED, "x")
+    notes[2] = RankStatus(5, RankPhase.ENTERED, "x")
     assert diagnose(evidence, peers).ranks == ()
 
 

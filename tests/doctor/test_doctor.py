@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from pyg_batchgnn.doctor import Finding, State, as_json, as_table, backends, is_healthy, machine, packages
+from pyg_batchgnn.doctor import (
+    Finding,
+    FindingState,
+    as_json,
+    as_table,
+    backends,
+    is_healthy,
+    machine,
+    packages,
+)
 from pyg_batchgnn.doctor.packages import Package
 from pyg_batchgnn.train.cli import main
 
@@ -30,26 +39,26 @@ def test_it_prints_what_works_here(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_needed_decides() -> None:
-    broken = Finding("backend ccl", State.BROKEN, "it [never] ends", "see its log")
-    findings = [Finding("torch", State.WORKS, "2.13", needed=True), broken]
+    broken = Finding("backend ccl", FindingState.BROKEN, "it [never] ends", "see its log")
+    findings = [Finding("torch", FindingState.WORKS, "2.13", needed=True), broken]
     assert is_healthy(findings) and as_json(findings)["findings"][1]["state"] == "broken"
     assert as_table(findings).row_count == 2
-    assert not is_healthy([*findings, Finding("PyG", State.BROKEN, needed=True)])
+    assert not is_healthy([*findings, Finding("PyG", FindingState.BROKEN, needed=True)])
 
 
 @pytest.mark.parametrize(
     ("package", "state", "seen"),
     [
-        (Package("x", "no_such_module", "no-such", "get it"), State.ABSENT, "not installed"),
-        (Package("x", "no_such_module", "no-such", "get it", (1,)), State.BROKEN, "not installed"),
-        (Package("x", "numpy", "numpy", "get it", (999, 0)), State.BROKEN, ", not 999.0"),
-        (Package("x", "numpy", "numpy", "", (1, 24)), State.WORKS, "."),
+        (Package("x", "no_such_module", "no-such", "get it"), FindingState.ABSENT, "not installed"),
+        (Package("x", "no_such_module", "no-such", "get it", (1,)), FindingState.BROKEN, "not installed"),
+        (Package("x", "numpy", "numpy", "get it", (999, 0)), FindingState.BROKEN, ", not 999.0"),
+        (Package("x", "numpy", "numpy", "", (1, 24)), FindingState.WORKS, "."),
     ],
 )
-def test_packages(package: Package, state: State, seen: str) -> None:
+def test_packages(package: Package, state: FindingState, seen: str) -> None:
     found = packages.check_package(package)
     assert found.state is state and seen in found.seen and found.needed == bool(package.least)
-    assert state is State.WORKS or found.remedy == "get it"
+    assert state is FindingState.WORKS or found.remedy == "get it"
 
 
 @pytest.mark.parametrize(
@@ -66,19 +75,22 @@ def test_a_package_that_cannot_be_imported_takes_nothing_down(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     found = packages.check_package(Package("x", "of_another_torch", "none", "build it again"))
-    assert found.state is State.BROKEN and says in found.seen
+    assert found.state is FindingState.BROKEN and says in found.seen
 
 
 def test_huge_pages(tmp_path: Path) -> None:
     setting = tmp_path / "enabled"
-    for text, state in (("always [madvise] never", State.WORKS), ("always madvise [never]", State.ABSENT)):
+    for text, state in (
+        ("always [madvise] never", FindingState.WORKS),
+        ("always madvise [never]", FindingState.ABSENT),
+    ):
         setting.write_text(text)
         assert machine.huge_pages(setting).state is state
     assert machine.huge_pages(tmp_path / "none").seen == "unknown"
 
 
 def test_shared_memory(tmp_path: Path) -> None:
-    assert machine.shared_memory(tmp_path / "none").state is State.ABSENT
+    assert machine.shared_memory(tmp_path / "none").state is FindingState.ABSENT
     assert "GiB free of" in machine.shared_memory(tmp_path).seen
 
 
@@ -102,7 +114,7 @@ def test_a_backend_that_fails_is_broken(
 ) -> None:
     monkeypatch.setattr(backends, "_exchange", exchange)
     found = backends.check_backend_works("gloo")
-    assert found.state is State.BROKEN and found.needed and seen in found.seen and found.remedy
+    assert found.state is FindingState.BROKEN and found.needed and seen in found.seen and found.remedy
 
 
 def test_processes_that_hang_or_fail_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """The backend "ccl" of torch.distributed for CPUs, over oneCCL."""
 
 from pyg_batchgnn.comm.ccl.backend import chosen_transport, create, why_unavailable
-from pyg_batchgnn.comm.ccl.library import CclMissingError
+from pyg_batchgnn.comm.ccl.library import CclMissingError, Libraries, find_libraries
 
-__all__ = ["CclMissingError", "chosen_transport", "create", "why_unavailable"]
+__all__ = ["CclMissingError", "Libraries", "chosen_transport", "create", "find_libraries", "why_unavailable"]

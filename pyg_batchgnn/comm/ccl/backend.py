@@ -41,7 +41,7 @@ def why_unavailable() -> str | None:
             "make install CCL=1"
         )
     try:
-        library.find()
+        library.find_libraries()
     except CclMissingError as error:
         return str(error)
     return None
@@ -78,7 +78,7 @@ def _configure(choice: TransportChoice, rank: int) -> None:
     """Sets the environment with which oneCCL starts, once per process."""
     global _chosen
     _chosen = choice
-    settings.apply(settings.settings(library.find(), choice))
+    settings.apply(settings.settings(library.find_libraries(), choice))
     log.log(logging.INFO if rank == 0 else logging.DEBUG, "ccl: %s", choice)
 
 
@@ -96,7 +96,7 @@ def _unname_shared_memory() -> None:
 
 @cache
 def _extension() -> Any:
-    library.load(library.find().oneccl)
+    library.load(library.find_libraries().oneccl)
     return importlib.import_module(_EXTENSION)
 
 

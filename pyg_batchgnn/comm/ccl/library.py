@@ -34,7 +34,7 @@ class Libraries:
     libfabric: Path
 
 
-def find() -> Libraries:
+def find_libraries() -> Libraries:
     """Finds the libraries in CCL_ROOT, in the installed packages, or in this environment, in this
     order.
 
