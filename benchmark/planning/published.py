@@ -79,8 +79,8 @@ def calibrated() -> tuple[Machine, Network]:
         resident=1e9,
     )
     # Fetching on 2, 4 and 8 ranks took 1.00, 0.87 and 0.73 s, of which finding distinct nodes is
-    # the first rank's share; the rest moves the rows of table 5's kind: 1.15 GB per second, of links
-    # of 12.5.
+    # the first rank's share; the rest moves the rows of table 5's kind: 1.15 GB per second, of
+    # links of 12.5.
     return machine, Network(12.5e9, 1e-5, efficiency=1.15 / 12.5)
 
 

@@ -11,7 +11,7 @@ from tests.support.chi_square import Ints
 
 
 def floyd_off_by_one(degree: int, fanout: int, draws: int) -> Ints:
-    """Floyd's algorithm with bounded(j) for bounded(j + 1): j is picked only in place of another."""
+    """Draws by Floyd's algorithm with bounded(j) in place of bounded(j + 1)."""
     generator = np.random.default_rng(0)
     picks = np.empty((draws, fanout), dtype=np.int64)
     for column, j in enumerate(range(degree - fanout, degree)):
@@ -22,7 +22,7 @@ def floyd_off_by_one(degree: int, fanout: int, draws: int) -> Ints:
 
 
 def modulo_of_16_bits(degree: int, fanout: int, draws: int) -> Ints:
-    """With replacement, from 16 random bits modulo the degree."""
+    """Draws with replacement from 16 random bits modulo the degree."""
     return np.random.default_rng(1).integers(0, 2**16, (draws, fanout)) % degree
 
 
@@ -43,7 +43,7 @@ def one_key_for_all_nodes(degree: int, draws: int, nodes: int) -> Ints:
 
 
 def swap_with_an_earlier_place(n: int, draws: int) -> Ints:
-    """Shuffling that moves every element: only cyclic permutations (Sattolo's algorithm)."""
+    """Shuffles so that every element moves: only cyclic permutations (Sattolo's algorithm)."""
     generator = np.random.default_rng(4)
     permutations = np.tile(np.arange(n), (draws, 1))
     rows = np.arange(draws)

@@ -1,7 +1,7 @@
 """Chi-square tests with their exact covariances, so that a p-value of 1e-4 means what it says.
 
-Samples are fixed by their seeds: a test passes always or never. `assert_uniform` also refuses counts that
-agree too well, as those of a sampler that takes turns would.
+Samples are fixed by their seeds: a test passes always or never. `assert_uniform` also refuses
+counts that agree too well, as those of a sampler that takes turns would.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def assert_uniform(p: float) -> None:
 
 
 def rejected(p: float) -> bool:
-    """Whether `assert_uniform` would fail, with a margin of a thousand."""
+    """Returns whether `assert_uniform` would fail, with a margin of a thousand."""
     return p < TOO_FAR / 1000 or p > 1 - TOO_CLOSE / 1000
 
 
@@ -45,8 +45,9 @@ def p_of_cells(counts: Ints, probabilities: Floats) -> float:
 def p_of_positions(picks: Ints, degree: int, cell: Ints, without: bool) -> float:
     """p-value of the number of picks in each cell of neighbours.
 
-    picks [draws, k]; cell [degree] gives the cell of each position. Without replacement a draw's counts are
-    multivariate hypergeometric, whose covariance is (d - k) / (d - 1) of the multinomial one.
+    picks [draws, k]; cell [degree] gives the cell of each position. Without replacement a draw's
+    counts are multivariate hypergeometric, whose covariance is (d - k) / (d - 1) of the multinomial
+    one.
     """
     draws, fanout = picks.shape
     expected = draws * fanout * np.bincount(cell) / degree
@@ -79,10 +80,11 @@ def p_of_joint(first: Ints, second: Ints, sizes: Ints) -> float:
 
 
 def p_of_permutations(permutations: Ints, blocks: int) -> float:
-    """p-value of permutations [draws, n]: how often block i of positions is sent to block j of values.
+    """Returns the p-value of permutations [draws, n] from counts of (block of positions, of
+    values).
 
-    One uniform permutation's table has covariance s^2 / (n - 1) (I - J / B) x (I - J / B), where B blocks
-    have s elements each: hence the scale and the (B - 1)^2 degrees of freedom.
+    One uniform permutation's table has covariance s^2 / (n - 1) (I - J / B) x (I - J / B), where B
+    blocks have s elements each: hence the scale and the (B - 1)^2 degrees of freedom.
     """
     draws, n = permutations.shape
     size = n // blocks

@@ -9,7 +9,7 @@ import time
 
 
 class AwakeClock:
-    """Seconds since it was made, without those during which the whole machine's tests were stopped."""
+    """The seconds since it was made, without those in which all tests were stopped."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -25,6 +25,6 @@ class AwakeClock:
 
 
 def stop_for_good() -> None:
-    """Stops this process, again and again: a test that continues all stopped processes does not wake it."""
+    """Stops this process again and again, also after a signal that continues it."""
     while True:
         os.kill(os.getpid(), signal.SIGSTOP)

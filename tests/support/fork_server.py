@@ -1,7 +1,7 @@
-"""Forks ranks from a process that has imported torch once: a launch takes milliseconds, not seconds a rank.
+"""Forks ranks from a process that has imported torch once, so that a launch takes milliseconds.
 
-Reads one request a line from standard input and answers with one line each; ends with its input, and its
-ranks with it (the system kills them when their parent is gone).
+It reads one request per line from standard input and answers with one line each. It ends with its
+input, and its ranks with it (the system kills them when their parent is gone).
 """
 
 from __future__ import annotations

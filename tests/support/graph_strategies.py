@@ -1,4 +1,4 @@
-"""Hypothesis strategies for graphs, plans and seed lists, from the empty graph to stars of degree 100,000."""
+"""Hypothesis strategies for graphs (empty ones to stars of degree 100,000), plans and seeds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fixed(max_examples: int) -> settings:
 
 @dataclass(frozen=True)
 class Csc:
-    """A graph in CSC form as the tests keep it: the tensors for the package, the lists for the reference."""
+    """A graph in CSC form: the tensors for the package, the lists for the reference."""
 
     indptr: Tensor  # [N + 1] int64
     indices: Tensor  # [E] int32 or int64
@@ -65,7 +65,7 @@ class Coo:
 
 @st.composite
 def small_coo(draw: st.DrawFn) -> Coo:
-    """Up to 12 nodes, every edge drawn: self loops, parallel edges and isolated nodes are common."""
+    """Draws a graph of up to 12 nodes with self loops, parallel edges and isolated nodes."""
     num_nodes = draw(st.integers(0, 12))
     node = st.integers(0, max(num_nodes - 1, 0))
     edges = draw(st.lists(st.tuples(node, node), max_size=40 if num_nodes else 0))
@@ -75,7 +75,7 @@ def small_coo(draw: st.DrawFn) -> Coo:
 
 @st.composite
 def random_coo(draw: st.DrawFn) -> Coo:
-    """Up to 300 nodes and 3,000 edges; squaring a uniform number makes hubs among the destinations."""
+    """Draws a graph of up to 300 nodes and 3,000 edges with hubs among the destinations."""
     num_nodes, num_edges = draw(st.integers(1, 300)), draw(st.integers(0, 3000))
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     sources = generator.integers(0, num_nodes, num_edges)
@@ -90,7 +90,7 @@ def coo_graphs() -> st.SearchStrategy[Coo]:
 
 @st.composite
 def csc_graphs(draw: st.DrawFn) -> Csc:
-    """Graphs in CSC form: without edge ids, with a permutation, or with ids that two edges share."""
+    """Draws graphs in CSC form: without edge ids, with a permutation, or with repeated ids."""
     coo = draw(coo_graphs())
     indptr, indices, edge_ids = coo.lists()
     shared_by = draw(st.sampled_from([None, 1, 2]))
@@ -102,7 +102,7 @@ def csc_graphs(draw: st.DrawFn) -> Csc:
 
 
 def star(degree: int, dtype: torch.dtype = torch.int64) -> Csc:
-    """Node 0 has in-edges from nodes 1..degree; node 1 has one from node 0, so that traversals go on."""
+    """Returns a star: in-edges of node 0 from nodes 1..degree, and one of node 1 from node 0."""
     indptr = torch.full((degree + 2,), degree + 1)
     indptr[0], indptr[1] = 0, degree
     indices = torch.cat([torch.arange(1, degree + 1), torch.zeros(1, dtype=torch.int64)]).to(dtype)

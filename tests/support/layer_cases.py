@@ -46,14 +46,14 @@ def table(dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def layer_edges(minibatch: SampledMinibatch, layer: int) -> tuple[Tensor, int, int]:
-    """[2, E] edges of a layer (1 is nearest the input), its number of sources N and of targets D."""
+    """Returns the [2, E] edges of a layer (1 is nearest the input), its sources N and targets D."""
     hops = len(minibatch.edges_per_hop) - layer + 1
     edges = minibatch.edge_index[:, : sum(minibatch.edges_per_hop[:hops])]
     return edges, sum(minibatch.nodes_per_hop[: hops + 1]), sum(minibatch.nodes_per_hop[:hops])
 
 
 def relative_error(found: Tensor, wanted: Tensor) -> float:
-    """Largest difference, as a part of the reference's largest magnitude."""
+    """Returns the largest difference, as a part of the reference's largest magnitude."""
     assert found.shape == wanted.shape
     if wanted.numel() == 0:
         return 0.0

@@ -21,7 +21,7 @@ def both(ours: type, pygs: type, *arguments: Any, dtype: torch.dtype, **options:
 
 
 def gradients(module: torch.nn.Module, out: Tensor, *inputs: Tensor) -> list[Tensor]:
-    """Of a fixed weighting of the output, for the module's parameters and the inputs."""
+    """Returns the gradients of a weighted sum of the output, for parameters and inputs."""
     weights = torch.linspace(-1.0, 1.0, out.numel(), dtype=out.dtype).view_as(out)
     leaves = [*module.parameters(), *inputs]
     found = torch.autograd.grad((out * weights).sum(), leaves, allow_unused=True, materialize_grads=True)

@@ -1,7 +1,7 @@
-"""What ranks could leave behind: listening ports and names in shared memory. (Processes and temporary files
-are looked for at the end of every launch.)
+"""Finds what ranks leave behind: listening ports and names in shared memory.
 
-Other tests may run at the same time: names of theirs come and go, whereas what is left stays.
+Processes and temporary files are looked for at the end of every launch. Other tests may run at the
+same time: their names come and go, but what is left behind stays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOOKS = 400
 
 @contextlib.contextmanager
 def nothing_is_left() -> Iterator[None]:
-    """What the block starts has let go of everything at its end."""
+    """Asserts that what the block started has left nothing behind."""
     shared, ports = shared_memory(), listening()
     yield
     left = stays(shared_memory, shared)

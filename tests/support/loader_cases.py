@@ -17,7 +17,7 @@ NODES, EDGES = 300, 1800
 
 
 def make_data(nodes: int = NODES, edges: int = EDGES, seed: int = 0, **attributes: Any) -> Data:
-    """A random multigraph whose features and edge attributes tell which node or edge they belong to."""
+    """Returns a random multigraph; its features and edge attributes name their node or edge."""
     generator = torch.Generator().manual_seed(seed)
     return Data(
         x=torch.arange(nodes * 4.0).view(nodes, 4),
@@ -45,7 +45,7 @@ def contents(batch: Any) -> dict[str, Any]:
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Same type, dtype, shape and bits."""
+    """Returns whether two values have the same type, dtype, shape and bits."""
     if type(one) is not type(other):
         return False
     if isinstance(one, Tensor):

@@ -13,7 +13,7 @@ EDGES = ("node", "to", "node")
 
 
 class Features(FeatureStore):
-    """Tables by (group, name), which counts requests and hands out the attribute objects it keeps."""
+    """A feature store of tables by (group, name), which counts requests."""
 
     def __init__(self) -> None:
         super().__init__()

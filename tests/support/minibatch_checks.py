@@ -1,4 +1,4 @@
-"""Comparisons between minibatches: of the package with the reference, and of the package with itself."""
+"""Comparisons of minibatches with the reference's, and with each other."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def check_graph(
     epoch: int,
     threads: int | None = None,
 ) -> None:
-    """New samplers on a graph in CSC form, one for each layout of edges, give what the reference gives."""
+    """Checks new samplers on a graph in CSC form against the reference, in each layout."""
     graph = csc.graph()
     for layout in Layout:
         sampler = MacrobatchSampler(graph, plan, seed=seed, threads=threads, layout=layout)

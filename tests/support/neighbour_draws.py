@@ -1,4 +1,4 @@
-"""Many draws of neighbours from the package's sampler, through many seeds, epochs, minibatches and nodes."""
+"""Many draws of neighbours from the package's sampler, over seeds, epochs and nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKS = 8192  # isolated nodes, one of which in a seed list makes it a minibatch
 
 @dataclass(frozen=True)
 class Hubs:
-    """`count` nodes of in-degree `degree`, each with a list of its own; MARKS isolated nodes; the sources."""
+    """A graph of `count` nodes of in-degree `degree`, MARKS isolated nodes and the sources."""
 
     degree: int
     count: int
@@ -54,7 +54,7 @@ def picks_table(
 
 
 def draw_picks(degree: int, fanout: int, replacement: Replacement, draws: int) -> Ints:
-    """About `draws` draws of one node's neighbours, [draws, picks], spread over the parts of the key."""
+    """Returns about `draws` draws of a node's neighbours [draws, picks], over all key parts."""
     count = 4 if degree > 100_000 else 16
     marks = max(1, round(draws / (count * 5 * 4)))
     table = picks_table(Hubs(degree, count), fanout, replacement, range(100, 105), range(4), range(marks))

@@ -73,7 +73,7 @@ def owners(case: Case, ranks: int) -> Tensor:
 
 
 def part_of(case: Case, ranks: int, rank: int, edge_attributes: bool = True) -> Part:
-    """What a rank has of the graph."""
+    """Returns a rank's part of the graph."""
     data = whole(case)
     return split_graph(
         data.edge_index,

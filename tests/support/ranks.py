@@ -30,7 +30,7 @@ _PYG = re.compile(r"_(propagate|edge_updater)_\w+\.py$")
 
 @dataclass(frozen=True)
 class RankResult:
-    """How one rank ended."""
+    """The end of one rank."""
 
     rank: int
     code: int  # of its exit; minus the signal that ended it
@@ -70,7 +70,7 @@ class Job:
         assert not files, f"ranks left temporary files behind: {files}"
 
     def errors(self) -> str:
-        """What the ranks wrote to standard error so far."""
+        """Returns what the ranks wrote to standard error so far."""
         written = [self.folder / str(rank) / "stderr" for rank in range(len(self.pids))]
         return "\n".join(path.read_text(errors="replace")[-6000:] for path in written if path.exists())
 
@@ -130,11 +130,12 @@ def run_ranks(
         store: who hosts the key-value store: this process, as torchrun's agent does, or rank 0.
         hosts: host number of each rank (GROUP_RANK); all 0 by default.
         environment: more variables for all ranks.
-        whole_end: whether the interpreter takes itself down in full, which costs 0.3 s a rank; otherwise a
-            rank ends after its atexit functions.
+        whole_end: whether the interpreter takes itself down in full, which costs 0.3 s per rank;
+            otherwise a rank ends after its atexit functions.
 
     Raises:
-        AssertionError: a rank failed (``check``), not all ended in time, or one left a process behind.
+        AssertionError: a rank failed (``check``), not all ended in time, or one left a process
+            behind.
     """
     needed = set(range(ranks)) - set(never_end)
     options: dict[str, Any] = {"store": store, "hosts": hosts, "environment": environment}
@@ -176,7 +177,7 @@ def _rendezvous(store: str, stack: contextlib.ExitStack) -> dict[str, str]:
 
 
 def _port() -> int:
-    """A port where nobody listens, below those that the system gives to connections: nobody takes it soon."""
+    """Returns a free port below those that the system gives to connections."""
     while True:
         port = random.SystemRandom().randrange(12_000, 32_000)
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):

@@ -28,8 +28,9 @@ def with_loops(data: Data) -> Data:
 
 
 def close(found: Tensor, kind: str, data: Data, nodes: Tensor | slice = slice(None)) -> bool:
-    """Whether aggregates are PyG's, to what rounding explains: of as large numbers as are added, in the type
-    that aggregates are held in."""
+    """Returns whether aggregates are PyG's up to rounding: of as large numbers as are added, in the
+    type that aggregates are held in.
+    """
     wanted, magnitude = by_pyg(kind, data)[nodes], by_pyg(kind, Data(data.x.abs(), data.edge_index))[nodes]
     bound = 4 * torch.finfo(found.dtype).eps * magnitude.amax() if magnitude.numel() else torch.tensor(0.0)
     return found.shape == wanted.shape and bool(((found.double() - wanted).abs() <= bound).all())

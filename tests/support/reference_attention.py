@@ -57,8 +57,9 @@ def make_case(
     rows: bool = False,
     edge_logits: bool = True,
 ) -> Case:
-    """Random edges with parallel ones, self loops and, where there are several targets, one without edges.
-    ``hub``: half of the edges go to target 0. ``rows``: x is rows of a table."""
+    """Makes random edges with parallel ones, self loops and, with several targets, one without
+    edges. ``hub``: half of the edges go to target 0. ``rows``: x is rows of a table.
+    """
     generator = torch.Generator().manual_seed(seed)
     wide = torch.float64 if dtype == torch.float64 else torch.float32
 
@@ -104,8 +105,9 @@ def slot_edges(case: Case) -> list[tuple[int, int, int, int, bool]]:
 
 
 def reference(case: Case, slope: float = 0.2, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """z [targets, heads * columns] and weights after dropout [slots, heads], in float64 of what the case
-    holds; ``keep`` [slots, heads] multiplies the softmax."""
+    """Returns z [targets, heads * columns] and weights after dropout [slots, heads], in float64 of
+    what the case holds; ``keep`` [slots, heads] multiplies the softmax.
+    """
     x = case.x.double() if case.row is None else case.x.double()[case.row]
     weights = {name: weight.double() for name, weight in case.weights.items()}
     heads = weights["source_weight"].size(0)
@@ -144,7 +146,7 @@ def gradients(out: Tensor, leaves: list[Tensor]) -> list[Tensor]:
 
 
 def distance(found: Tensor, wanted: Tensor, scale: float = 0.0) -> float:
-    """Largest difference, relative to the reference's largest magnitude or to ``scale``."""
+    """Returns the largest difference by the reference's largest magnitude or ``scale``."""
     assert found.shape == wanted.shape
     if wanted.numel() == 0:
         return 0.0

@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class SmallBatch:
-    """What a model takes; attributes as in a batch of PyG's."""
+    """The input of a model, with attributes as in a batch of PyG's."""
 
     x: Tensor
     edge_index: Tensor
@@ -25,7 +25,7 @@ class SmallBatch:
 
 
 def random_neighbours(num_nodes: int, num_edges: int, seed: int) -> list[list[int]]:
-    """In-neighbours of each node; self loops and parallel edges occur, the last node has no edges at all."""
+    """Returns the in-neighbours of each node; the last node has no edges."""
     rng = random.Random(seed)
     neighbours: list[list[int]] = [[] for _ in range(num_nodes)]
     for _ in range(num_edges):
@@ -36,7 +36,7 @@ def random_neighbours(num_nodes: int, num_edges: int, seed: int) -> list[list[in
 def sample_batch(
     neighbours: list[list[int]], seeds: list[int], fanouts: list[int], features: int, seed: int = 0
 ) -> SmallBatch:
-    """Expands each node once, where it is discovered; -1 is all neighbours; duplicate seeds keep rows."""
+    """Samples a batch: expands each node once; -1 takes all; duplicate seeds keep rows."""
     rng = random.Random(seed)
     node = list(seeds)
     local: dict[int, int] = {}

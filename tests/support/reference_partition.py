@@ -31,7 +31,7 @@ def split_graph(
     edge_tables: Mapping[str, Tensor] | None = None,
     splits: Mapping[str, Tensor] | None = None,
 ) -> Part:
-    """Part ``number`` of a graph.
+    """Returns part ``number`` of a graph.
 
     Args:
         edge_index: [2, E] sources above destinations; the position is the edge's id.

@@ -1,13 +1,13 @@
 """The sampling contract in plain Python: slow, obvious, and the definition of a right answer.
 
 Everything here is Python integers, lists and dicts, so that it can be checked by reading it beside
-docs/concepts/sampling-contract.md. The compiled sampler must equal it bit for bit. All arithmetic is
-modulo 2^64.
+docs/concepts/sampling-contract.md. The compiled sampler must equal it bit for bit. All arithmetic
+is modulo 2^64.
 
-Sources: the mixing function and the increment are SplitMix64's (Steele, Lea and Flood, "Fast splittable
-pseudorandom number generators", OOPSLA 2014); bounded() is Lemire's method ("Fast random integer generation
-in an interval", ACM TOMACS 2019, algorithm 5); sampling without replacement is Floyd's algorithm (Bentley and
-Floyd, "A sample of brilliance", CACM 1987).
+Sources: the mixing function and the increment are SplitMix64's (Steele, Lea and Flood, "Fast
+splittable pseudorandom number generators", OOPSLA 2014); bounded() is Lemire's method ("Fast random
+integer generation in an interval", ACM TOMACS 2019, algorithm 5); sampling without replacement is
+Floyd's algorithm (Bentley and Floyd, "A sample of brilliance", CACM 1987).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FEISTEL_ROUNDS = 24
 
 @dataclass(frozen=True)
 class ReferenceMinibatch:
-    """What one minibatch must contain; the fields of `pyg_batchgnn.sample.Minibatch` as lists of integers."""
+    """The right minibatch: the fields of `pyg_batchgnn.sample.Minibatch` as lists of integers."""
 
     node: list[int]
     indptr: list[int]
@@ -73,7 +73,7 @@ def words(node_key: int) -> Iterator[int]:
 
 
 def bounded(word: Iterator[int], n: int) -> int:
-    """A uniform integer in [0, n), exactly uniform because too-small low halves are rejected (Lemire)."""
+    """Returns a uniform integer in [0, n); exact, because small low halves are rejected."""
     product = next(word) * n
     while product % WORD < (WORD - n) % n:
         product = next(word) * n
@@ -120,8 +120,8 @@ def reference_sample(
 ) -> ReferenceMinibatch:
     """Samples one minibatch from a graph in CSC form.
 
-    The in-neighbours of v are indices[indptr[v]:indptr[v + 1]].
-    `edge_ids[p]` is the input edge id of the edge at position p; None means that the position is the id.
+    The in-neighbours of v are indices[indptr[v]:indptr[v + 1]]. `edge_ids[p]` is the input edge id
+    of the edge at position p; None means that the position is the id.
     """
     node = list(seeds)
     local_id: dict[int, int] = {}
@@ -156,7 +156,7 @@ def reference_sample(
 def reference_csc(
     sources: Sequence[int], destinations: Sequence[int], num_nodes: int
 ) -> tuple[list[int], list[int], list[int]]:
-    """(indptr, indices, edge_ids) of a list of edges; every adjacency list is in ascending input edge id."""
+    """Returns (indptr, indices, edge_ids) of a list of edges, by ascending input edge id."""
     incoming: list[list[int]] = [[] for _ in range(num_nodes)]
     for edge, destination in enumerate(destinations):
         incoming[destination].append(edge)
@@ -176,7 +176,7 @@ def high_product(word: int, n: int) -> int:
 
 
 def feistel(x: int, a: int, b: int, round_keys: Sequence[int]) -> int:
-    """An unbalanced Feistel network: a bijection of range(a * b), seen as the pairs of Z_a x Z_b."""
+    """Applies an unbalanced Feistel network: a bijection of range(a * b) as Z_a x Z_b."""
     left, right = divmod(x, b)
     for r, key in enumerate(round_keys):
         if r % 2 == 0:
@@ -187,7 +187,7 @@ def feistel(x: int, a: int, b: int, round_keys: Sequence[int]) -> int:
 
 
 def shuffled(i: int, n: int, seed: int, epoch: int) -> int:
-    """The value at position i: the network on range(a * b) walks its cycle until it is back in range(n)."""
+    """Returns the value at position i: walks the network's cycle until it is in range(n)."""
     a = isqrt(n - 1) + 1  # ceil(sqrt(n))
     a += a % 2  # were a and b both odd, every round would be an even permutation
     b = -(-n // a)  # ceil(n / a)

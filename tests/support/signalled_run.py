@@ -1,8 +1,9 @@
 """The command line in a process that sends itself a signal in the middle of training.
 
 ``python -m tests.support.signalled_run SIGINT 200 0 train ...``: the signal, the step of the run,
-counted from 0, during which it comes, and the rank that it comes to, in the first attempt of torchrun;
-then the command's arguments. Where PIDS names a folder, the process leaves a file there under its number.
+counted from 0, during which it comes, and the rank that it comes to, in the first attempt of
+torchrun; then the command's arguments. Where PIDS names a folder, the process leaves a file there
+under its number.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def tiny_dataset(seed: int = 0) -> Dataset:
 
 
 def same(a: Dataset, b: Dataset) -> bool:
-    """Whether two data sets hold equal arrays of equal types."""
+    """Returns whether two data sets hold equal arrays of equal types."""
     for field in ("edge_index", "x", "y", "train_idx", "val_idx", "test_idx", "edge_attr"):
         left, right = getattr(a, field), getattr(b, field)
         if (left is None) != (right is None):
@@ -47,7 +47,7 @@ def same(a: Dataset, b: Dataset) -> bool:
 
 
 def save_arrays(folder: Path, **arrays: np.ndarray) -> Path:
-    """Write NAME.npy for every array, by hand: no META.json."""
+    """Writes NAME.npy for every array, without META.json."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, values in arrays.items():
         np.save(folder / f"{name}.npy", values)
@@ -57,7 +57,7 @@ def save_arrays(folder: Path, **arrays: np.ndarray) -> Path:
 def write_bundle(
     folder: Path, name: str = "toy", about: dict[str, Any] | None = None, **changes: Any
 ) -> Path:
-    """Write a bundled graph NAME.npz with a right NAME.json; a change of None leaves the array out."""
+    """Writes a bundled graph NAME.npz with its NAME.json; a change of None omits the array."""
     rng = np.random.default_rng(0)
     dense = rng.random((NODES, FEATURES)) < 0.4
     dense[3] = False  # a node without a word
@@ -100,20 +100,20 @@ def bundle_features(path: Path) -> np.ndarray:
 
 
 def write_csv(path: Path, rows: Any) -> None:
-    """Write a .csv.gz of the given rows."""
+    """Writes a .csv.gz of the given rows."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(",".join(map(str, np.atleast_1d(row).tolist())) + "\n" for row in rows)
     path.write_bytes(gzip.compress(text.encode()))
 
 
 def write_ogb_splits(folder: Path, split: str, dataset: Dataset) -> None:
-    """Write split/SPLIT/{train,valid,test}.csv.gz."""
+    """Writes split/SPLIT/{train,valid,test}.csv.gz."""
     for part, index in (("train", "train_idx"), ("valid", "val_idx"), ("test", "test_idx")):
         write_csv(folder / "split" / split / f"{part}.csv.gz", getattr(dataset, index).tolist())
 
 
 def write_ogb_csv(root: Path, name: str, split: str) -> tuple[Path, Dataset]:
-    """Write OGB's CSV layout of the tiny data set; returns its folder and the data set."""
+    """Writes OGB's CSV layout of the tiny data set; returns its folder and the data set."""
     folder, dataset = root / name.replace("-", "_"), tiny_dataset()
     raw = folder / "raw"
     write_csv(raw / "edge.csv.gz", dataset.edge_index.T.tolist())
@@ -127,7 +127,7 @@ def write_ogb_csv(root: Path, name: str, split: str) -> tuple[Path, Dataset]:
 
 
 def write_ogb_binary(root: Path, **changes: np.ndarray) -> tuple[Path, Dataset]:
-    """Write papers100M's layout of the tiny data set."""
+    """Writes papers100M's layout of the tiny data set."""
     folder, dataset = root / "ogbn_papers100M", tiny_dataset()
     (folder / "raw").mkdir(parents=True)
     assert dataset.x is not None

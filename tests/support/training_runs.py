@@ -40,14 +40,14 @@ def job_alone(config: TrainConfig, dataset: Dataset) -> TrainingJob:
 
 
 def batchgnn(*arguments: object) -> int:
-    """Run the command line in this process; gives the exit status."""
+    """Runs the command line in this process; returns the exit status."""
     with pytest.raises(SystemExit) as ended:
         main([str(argument) for argument in arguments])
     return int(ended.value.code or 0)
 
 
 def run_signalled(name: str, step: int, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own, which a signal reaches during a step, counted from 0."""
+    """Runs the command line in a process that a signal reaches during a step (from 0)."""
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     command = [
         sys.executable,
