@@ -1,4 +1,4 @@
-"""Aggregations of the input features, made before training (BatchGNN, section 3 and appendices B and C)."""
+"""Aggregates of the input features, made before training (BatchGNN, section 3, appendices B, C)."""
 
 from pyg_batchgnn.cache.aggregation_cache import AggregationCache
 from pyg_batchgnn.cache.folder import is_aggregation_cache, verify_aggregation_cache

@@ -24,21 +24,22 @@ from pyg_batchgnn.store import DistFeatureStore
 
 @dataclass(frozen=True, eq=False)
 class AggregationCache:
-    """The aggregation of the input features over all in-neighbours, of every node that a process owns.
+    """The input features aggregated over all in-neighbours, for every node that a process owns.
 
-    Given to a loader it stands for the last hop, which is then not sampled: native minibatches carry each
-    node's aggregate beside its own features, and native models begin with those. Neighbours of that hop are
-    thus all of them, the same ones in every epoch.
+    A loader with a cache does not sample the last hop. Native minibatches carry the aggregate of
+    each node beside the node's own features, and native models begin with the aggregates. So the
+    first layer sees all in-neighbours of a node, the same in every epoch.
 
-    Make one with `build` or `load`.
+    `build` or `load` makes a cache.
 
     Attributes:
-        kind: which aggregation.
-        rows: [n, F] of this process's nodes: all nodes, or the rank's own in the order of its part. As
-            features are held, but for float16 in float32.
-        readable: such rows by rank, of the ranks whose rows can be read here without asking.
-        fingerprint: of graph and features, whatever the partition.
-        store: over ranks, the features that it was made of; None in one process.
+        kind: the aggregation.
+        rows: [n, F] aggregates of this process's nodes: of all nodes, or of the rank's own in the
+            order of its part. Their type is that of the features, but float32 for float16.
+        readable: such rows of the ranks whose memory this one can read, by rank.
+        fingerprint: of the graph and the features; it does not depend on the partition.
+        store: the store of the features that the cache was made of, over ranks; None in one
+            process.
     """
 
     kind: Aggregation
@@ -57,24 +58,24 @@ class AggregationCache:
         threads: int | None = None,
         progress: bool = False,
     ) -> AggregationCache:
-        """Aggregates ``x`` over all in-neighbours; over ranks collective.
+        """Aggregates ``x`` over all in-neighbours. Collective over ranks.
 
-        The graph is gone through in pieces. Over ranks, each remote row that a piece needs is fetched once
-        for the piece, so fewer and larger pieces fetch less.
+        Nodes are aggregated in pieces. Over ranks, each remote row that a piece needs is fetched
+        once per piece, so fewer and larger pieces fetch less.
 
         Args:
             data: a ``Data``; a pair (`CscGraph`, features); or over ranks (`DistFeatureStore`,
                 `DistGraphStore`).
             kind: "mean" for SAGE, "sum" for GIN, "symmetric" for GCN.
-            memory_budget: bytes that a piece may take, about, but at least what one node needs; None: an
-                eighth of what is free on the rank that has least, divided by its host's ranks. It changes
-                no bit of the result.
-            threads: at most so many threads; torch's own number where None.
-            progress: whether the first rank shows a bar on the standard error.
+            memory_budget: bytes that a piece takes, about, but at least what one node needs. None:
+                an eighth of the free memory of the host that has least, divided by its ranks. The
+                result does not depend on it.
+            threads: at most this many threads; torch's own number where None.
+            progress: True shows a progress bar on the standard error of the first rank.
 
         Raises:
-            ValueError, TypeError: there is no such aggregation, no ``x``, or none that could be aggregated
-                beforehand.
+            ValueError, TypeError: there is no such aggregation or no ``x``, or ``x`` cannot be
+                aggregated before training.
         """
         kind, context = Aggregation.parse(kind), context_of(data, threads)
         own, features = context.own, context.features
@@ -89,7 +90,7 @@ class AggregationCache:
             rows[piece.rows.start : piece.rows.stop] = reduce(piece)
             edges += digest_edges(own, piece)
             del piece
-        fingerprint = _fingerprint(context, edges)  # collective, after which all ranks have written theirs
+        fingerprint = _fingerprint(context, edges)  # collective: all ranks have written their rows then
         return cls(kind, rows, readable, fingerprint, context.store)
 
     @classmethod
@@ -103,16 +104,18 @@ class AggregationCache:
         threads: int | None = None,
         progress: bool = False,
     ) -> AggregationCache:
-        """What `save` wrote, on any number of ranks and with any partition; over ranks collective.
+        """Reads what `save` wrote, on any number of ranks and with any partition. Collective over
+        ranks.
 
         Args:
             folder: the same on every rank.
-            data: what it must have been made of; see `build`, as for the others.
-            kind: what it must be; None: what it is.
+            data: the graph and the features that the cache was made of; see `build`.
+            kind: the aggregation that is expected; None: any.
+            memory_budget, threads, progress: see `build`; the edges are compared in pieces.
 
         Raises:
-            DatasetError: on every rank, where the folder is of another graph, of other features or of another
-                aggregation, or where a file is damaged or missing on one of them.
+            DatasetError: on every rank, where the folder is of another graph, of other features or
+                of another aggregation, or where a file is damaged or missing on any rank.
         """
         context, path = context_of(data, threads), Path(folder).expanduser()
         wanted = None if kind is None else Aggregation.parse(kind)
@@ -133,11 +136,13 @@ class AggregationCache:
         return cls(meta.kind, rows, readable, fingerprint, context.store)
 
     def save(self, folder: str | Path) -> Path:
-        """Writes a new folder, META.json and the aggregates by original id; over ranks collective, and all
-        ranks must see the same file system.
+        """Writes a new folder with META.json and the aggregates by original id. Collective over
+        ranks.
+
+        All ranks must see the same file system.
 
         Raises:
-            DatasetError: on every rank, if the folder exists or one of them cannot write.
+            DatasetError: on every rank, if the folder exists or a rank cannot write.
         """
         node = None if self.store is None else self.store.part.node
         comm = None if self.store is None else self.store.comm
@@ -145,20 +150,20 @@ class AggregationCache:
 
     @property
     def attribute(self) -> str:
-        """The name under which minibatches carry it."""
+        """The name of the aggregates in minibatches."""
         return self.kind.attribute
 
     @property
     def nbytes(self) -> int:
-        """Bytes of this process's aggregates."""
+        """The bytes of this process's aggregates."""
         return self.rows.nbytes
 
     def add_to(self, features: DistFeatureStore) -> DistFeatureStore:
-        """Returns the store that the cache was made of, with the aggregates as one more node attribute."""
+        """Returns the features' store with the aggregates as one more node attribute."""
         return features.with_attribute(NODES, self.attribute, self.readable)
 
     def tables(self) -> Mapping[str, Tensor]:
-        """The aggregates as an attribute of all nodes, in one process."""
+        """Returns the aggregates as an attribute of all nodes, in one process."""
         return {self.attribute: self.rows}
 
     def __repr__(self) -> str:
@@ -169,16 +174,16 @@ class AggregationCache:
 def _pieces(
     context: BuildContext, columns: SourceColumns, budget: int | None, title: str, progress: bool
 ) -> Iterator[Piece]:
-    """Goes through a context's pieces of ``budget`` bytes with a progress bar."""
+    """Yields a context's pieces of ``budget`` bytes and shows a progress bar."""
     if budget is not None and budget < 1:
         raise ValueError(f"memory_budget must be a number of bytes, at least 1, got {budget}")
     with progress_bar(title, context.own.node.numel(), progress and context.rank == 0) as advance:
         for piece in context.pieces(columns, budget):
             done = len(piece.rows)
             yield piece
-            del piece  # nobody holds its rows while the next one's are fetched
+            del piece  # its memory is free while the next one's rows are fetched
             advance(done)
-    ops.empty_cache()  # of sizes that are not needed again
+    ops.empty_cache()  # its blocks have sizes that are not needed again
 
 
 def _fingerprint(context: BuildContext, edges: int) -> GraphFingerprint:

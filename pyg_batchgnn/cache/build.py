@@ -1,4 +1,4 @@
-"""The aggregation of a process's own nodes, piece by piece."""
+"""The aggregates of the nodes that a process owns, piece by piece."""
 
 from __future__ import annotations
 
@@ -12,36 +12,38 @@ from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.cache.pieces import Piece
 from pyg_batchgnn.ops import OwnedEdges
 
-#: Rows that are looked at together.
+#: Rows that are worked on together.
 _ROWS = 1 << 16
 
 
 def result_dtype(table: Tensor) -> torch.dtype:
-    """In what aggregates are held: as features are, but never in float16, which sums overflow.
+    """Returns the type of aggregates: that of the features, but float32 for float16.
+
+    Sums of float16 overflow.
 
     Raises:
-        TypeError: the features are no floating-point numbers.
-        ValueError: they are no matrix, or learned.
+        TypeError: the features are not floating-point numbers.
+        ValueError: they are not a matrix, or they are learned.
     """
     if table.requires_grad:
         raise ValueError(
-            "x requires a gradient: features that are learned change while training, and so does every "
-            "aggregate of them; train without the aggregation cache"
+            "x requires a gradient: features that are learned change during training, and so do their "
+            "aggregates; train without the aggregation cache"
         )
     if table.dim() != 2:
         raise ValueError(f"x must be [nodes, columns], got {list(table.shape)}")
     if not table.is_floating_point():
-        raise TypeError(f"x is {table.dtype}, but aggregates are of floating-point features; use x.float()")
+        raise TypeError(f"x is {table.dtype}, but only floating-point features are aggregated; use x.float()")
     return torch.float32 if table.dtype == torch.float16 else table.dtype
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
-    """In what features of a type are summed."""
+    """Returns the type in which features of a type are summed."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def own_scale(own: OwnedEdges, dtype: torch.dtype) -> Tensor:
-    """GCN's factor of every own node, [n]: (1 + d)^-1/2, d its in-edges that are no self loops."""
+    """Returns GCN's factor of each owned node, [n]: (1 + its in-edges but self loops)^-1/2."""
     scale = torch.empty(own.node.numel(), dtype=dtype)
     for rows in row_blocks(own.node.numel()):
         degree = own.in_edges.indptr[rows.start : rows.stop + 1].diff()
@@ -53,7 +55,7 @@ def own_scale(own: OwnedEdges, dtype: torch.dtype) -> Tensor:
 
 
 def row_blocks(count: int) -> Iterator[range]:
-    """``count`` rows in ranges of bounded length."""
+    """Yields ``count`` rows in ranges of bounded length."""
     for begin in range(0, count, _ROWS):
         yield range(begin, min(begin + _ROWS, count))
 
@@ -61,14 +63,14 @@ def row_blocks(count: int) -> Iterator[range]:
 def aggregator(
     kind: Aggregation, own: OwnedEdges, table: Tensor, scale: Tensor | None, threads: int | None
 ) -> Callable[[Piece], Tensor]:
-    """What turns a piece into the aggregates of its nodes, [rows, F].
+    """Returns a function that computes the aggregates of a piece's nodes, [rows, F].
 
     Args:
-        kind: which aggregation.
-        own: the process's nodes.
-        table: [n, F] their own features.
-        scale: [n] of `own_scale`, where the aggregation is symmetric.
-        threads: at most so many threads.
+        kind: the aggregation.
+        own: the in-edges of the nodes that the process owns.
+        table: [n, F] features of these nodes.
+        scale: [n] of `own_scale`, where the aggregation is symmetric; else None.
+        threads: at most this many threads; torch's own number where None.
     """
     wide = wide_dtype(table.dtype)
 

@@ -1,4 +1,4 @@
-"""The graph and the features that a cache is built of: whole in one process, or spread over ranks."""
+"""The graph and the features of which a cache is built: in one process, or spread over ranks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ T = TypeVar("T")
 
 
 class BuildContext(Protocol):
-    """What building a cache needs to know of a process. Over ranks all methods are collective.
+    """The graph, the features and the helpers that building a cache needs in a process.
+
+    All methods are collective over ranks.
 
     Attributes:
         rank: of the process.
@@ -46,29 +48,31 @@ class BuildContext(Protocol):
     store: DistFeatureStore | None
 
     def pieces(self, columns: SourceColumns, budget: int | None) -> Iterator[Piece]:
-        """Goes through the owned nodes in pieces, the same number on all ranks; at the end they may be empty.
+        """Yields the owned nodes in pieces.
+
+        All ranks yield the same number of pieces; the last ones of a rank may be empty.
 
         Args:
-            columns: what the pieces hold of the sources.
-            budget: bytes of a piece. The least of all ranks counts. None: an eighth of the memory that is
-                free where least is, of which a host's ranks have equal shares.
+            columns: the columns of the sources that the pieces hold.
+            budget: bytes of a piece; the least of all ranks counts. None: an eighth of the free
+                memory of the host that has least, divided by its ranks.
         """
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> dict[int, Tensor]:
-        """Makes a table for the owned nodes. Returns the tables that this process can read, by rank."""
+        """Makes a table for the owned nodes. Returns those that this rank can read, by rank."""
 
     def agree(self, arguments: dict[str, Any]) -> None:
         """Raises AgreementError unless the arguments are the same everywhere."""
 
     def sums(self, values: Sequence[int]) -> list[int]:
-        """Adds up each value over ranks."""
+        """Returns the sum of each value over ranks."""
 
     def run_together(self, work: Callable[[], T]) -> T:
         """Does work with files. Where it fails on one rank, all ranks raise."""
 
 
 class LocalContext:
-    """A whole graph in one process. Rows are read where they lie, without a copy."""
+    """A whole graph in one process. Features are read where they lie, without a copy."""
 
     rank = 0
     store: DistFeatureStore | None = None
@@ -115,10 +119,11 @@ class DistributedContext:
             )
         self.store: DistFeatureStore | None = store
         self._store, self._comm, self._threads = store, store.comm, threads
-        store.comm.run_job(lambda: None)  # after what a loader prepares
+        store.comm.run_job(lambda: None)  # waits for what a loader prepares
         self.rank, self.features = store.comm.rank, attributes[FEATURES]
         self.own = store.part.owned_edges
-        # All ranks answer, because a rank that is alone on its host cannot tell whether others share.
+        # All ranks answer, because a rank that is alone on its host cannot tell whether others
+        # share.
         self._shares = max(store.comm.all_gather_json(len(store.readable))) > 1
 
     def pieces(self, columns: SourceColumns, budget: int | None) -> Iterator[Piece]:
@@ -135,7 +140,7 @@ class DistributedContext:
         )
         for number in range(self._comm.max(len(cuts))):
             rows = cuts[number] if number < len(cuts) else range(0)
-            # Not held here: its memory is free again when the caller lets go of the piece.
+            # The generator holds no piece: memory is free again when the caller lets go of it.
             yield self._fetched(reader, rows, scale, Header(MessageKind.FEATURES, macrobatch=number))
 
     def _fetched(self, reader: RowReader, rows: range, scale: str, header: Header) -> Piece:
@@ -146,7 +151,7 @@ class DistributedContext:
         return Piece(rows, place, block.original, found.get(FEATURES), found.get(scale))
 
     def _readable(self, column: Tensor) -> dict[int, Tensor]:
-        """A column of own nodes, and those of the ranks that this one can read."""
+        """Shares a column of the owned nodes. Returns those that this rank can read, by rank."""
         if not self._shares:
             return {self.rank: column}
         shared = share_arrays(self._comm, {"column": column})
@@ -162,7 +167,7 @@ class DistributedContext:
         self._comm.check_agreement(arguments)
 
     def sums(self, values: Sequence[int]) -> list[int]:
-        # Python's integers, as sums of digests do not fit 64 bits.
+        # Python's integers: sums of digests do not fit 64 bits.
         return [sum(column) for column in zip(*self._comm.all_gather_json(list(values)), strict=True)]
 
     def run_together(self, work: Callable[[], T]) -> T:
@@ -173,11 +178,12 @@ def context_of(data: Any, threads: int | None) -> BuildContext:
     """Makes the context of what a user gives as ``data``.
 
     Args:
-        data: a ``Data``; a pair (`CscGraph`, features); or over ranks (`DistFeatureStore`, `DistGraphStore`).
+        data: a ``Data``; a pair (`CscGraph`, features); or over ranks (`DistFeatureStore`,
+            `DistGraphStore`).
         threads: at most this many threads; torch's own number where None.
 
     Raises:
-        TypeError, ValueError: no graph with features that could be read here.
+        TypeError, ValueError: ``data`` is no graph with features that can be read here.
     """
     if isinstance(data, Data):
         return LocalContext(graph_from_pyg(data), data.x)
@@ -188,7 +194,7 @@ def context_of(data: Any, threads: int | None) -> BuildContext:
         return DistributedContext(pair[0], threads)
     raise TypeError(
         f"an aggregation cache is made of a Data, of (CscGraph, features) or of (DistFeatureStore, "
-        f"DistGraphStore), got {type(data).__name__}; of other stores take the features as a tensor"
+        f"DistGraphStore), got {type(data).__name__}; give the features of other stores as a tensor"
     )
 
 

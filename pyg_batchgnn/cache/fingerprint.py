@@ -1,4 +1,4 @@
-"""Recognises the graph and the features that a cache was made of, however they are spread over ranks."""
+"""Fingerprints of a graph and its features, the same however they are spread over ranks."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ _FIRST, _SECOND = -0x61C8864680B583EB, -0x3B314601E57A13AD
 
 @dataclass(frozen=True)
 class GraphFingerprint:
-    """Counts, and sums of digests over all edges and over all rows of features, modulo 2**64.
+    """Counts and digests by which a graph and its features are recognised.
+
+    A digest is the sum of the digests of all edges or of all rows of features, modulo 2**64.
 
     Attributes:
-        num_nodes, num_edges: of the graph.
-        columns, dtype: of the features.
-        edges: digest of the edges, whatever their order, by original ids.
-        features: digest of the features by original id.
+        num_nodes, num_edges: counts of the graph.
+        columns, dtype: width and type of the features.
+        edges: 16 hexadecimal digits, the digest of the edges by original ids, in any order.
+        features: 16 hexadecimal digits, the digest of the features by original id.
     """
 
     num_nodes: int
@@ -37,16 +39,20 @@ class GraphFingerprint:
     features: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Returns plain JSON values."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> GraphFingerprint:
-        """The way back; raises TypeError or KeyError where values are others."""
+        """Reads what `to_dict` returned.
+
+        Raises:
+            KeyError, TypeError, ValueError: values are missing or of another type.
+        """
         return cls(**{field.name: type_of(field.type)(values[field.name]) for field in fields(cls)})
 
     def differences(self, other: GraphFingerprint) -> list[str]:
-        """What is not the same in another one, in words."""
+        """Returns, in words, what differs in another fingerprint."""
         said = {"num_nodes": "nodes", "num_edges": "edges", "columns": "feature columns", "dtype": "dtype"}
         found = [
             f"{getattr(other, name)} {word} instead of {getattr(self, name)}"
@@ -60,7 +66,7 @@ class GraphFingerprint:
 
 
 def type_of(name: Any) -> type:
-    """The class that a field's annotation names."""
+    """Returns the class that a field's annotation names."""
     return {"int": int, "str": str}[str(name)]
 
 
@@ -72,7 +78,7 @@ def digest_edges(own: OwnedEdges, piece: Piece) -> int:
 
 
 def digest_features(node: Tensor, table: Tensor) -> int:
-    """Sum over rows of features. ``node``: [n] int64, their original ids."""
+    """Adds up the digests of rows of features. ``node``: [n] int64, their original ids."""
     width = table.size(1) * table.element_size()
     words = torch.int32 if table.element_size() >= 4 else torch.int16
     count = width // words.itemsize
@@ -90,7 +96,7 @@ def _sum(mixed: Tensor) -> int:
 
 
 def _scrambled(values: Tensor) -> Tensor:
-    """Every bit of the argument changes half of the bits of the result; [n] int64, changed in place."""
+    """Scrambles [n] int64 in place: each bit of a value changes half of its result's bits."""
     values ^= values >> 32
     values *= _FIRST
     values ^= values >> 29

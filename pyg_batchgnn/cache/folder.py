@@ -36,16 +36,16 @@ T = TypeVar("T")
 
 
 def is_aggregation_cache(folder: str | Path) -> bool:
-    """Whether a folder says that it holds an aggregation cache."""
+    """Returns whether a folder says that it holds an aggregation cache."""
     path = Path(folder).expanduser() / META_FILE
     return path.is_file() and read_json(path).get("format") == FORMAT
 
 
 def verify_aggregation_cache(folder: str | Path) -> None:
-    """Compares the file with META.json, however large.
+    """Compares the file of aggregates with META.json, checksum included, however large it is.
 
     Raises:
-        DatasetError: it differs.
+        DatasetError: the file differs.
     """
     path = Path(folder).expanduser()
     verify_tensor(path / _FILE, ARRAY, CacheMeta.read(path).promise)
@@ -59,13 +59,14 @@ def save_rows(
     rows: Tensor,
     comm: Communicator | None,
 ) -> Path:
-    """See `AggregationCache.save`. Every rank writes its nodes' rows to their places in one file.
+    """Writes a folder; see `AggregationCache.save`. Each rank writes its rows to their places in
+    one file.
 
     Args:
-        path: to be made.
+        path: the folder; it must not exist.
         kind, fingerprint: for META.json.
-        node: [n] original ids of the rows; None where the rows are of all nodes in order.
-        rows: [n, F].
+        node: [n] original ids of the rows; None where the rows are those of all nodes in order.
+        rows: [n, F] aggregates.
         comm: of all ranks; None in one process.
     """
     temporary, leads = path.with_name(f".{path.name}.partial"), comm is None or comm.rank == 0
@@ -93,8 +94,8 @@ def load_rows(folder: Path, meta: CacheMeta, node: Tensor, out: Tensor) -> None:
     Args:
         folder: of the cache.
         meta: its META.json.
-        node: [n] int64 original ids.
-        out: [n, F] of the file's type, written.
+        node: [n] int64, the original ids of these nodes.
+        out: [n, F] of the file's type, written to.
     """
     table = map_tensor(folder / _FILE, ARRAY, meta.promise)
     for rows in row_blocks(len(node)):
@@ -102,7 +103,7 @@ def load_rows(folder: Path, meta: CacheMeta, node: Tensor, out: Tensor) -> None:
 
 
 def _together(comm: Communicator | None, work: Callable[[], T]) -> T:
-    """Does something with files; an OSError becomes a DatasetError, on every rank."""
+    """Does work with files. An OSError becomes a DatasetError, on every rank."""
     if comm is not None:
         return with_files(comm, work)
     try:
@@ -112,7 +113,7 @@ def _together(comm: Communicator | None, work: Callable[[], T]) -> T:
 
 
 def _stored(dtype: torch.dtype) -> np.dtype:
-    """NumPy's type for the file; it lacks bfloat16, which is kept as integers of its width."""
+    """Returns NumPy's type for the file. NumPy lacks bfloat16, which is stored as int16."""
     stored = torch.int16 if dtype == torch.bfloat16 else dtype
     return torch.empty(0, dtype=stored).numpy().dtype
 

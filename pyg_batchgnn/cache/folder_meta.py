@@ -17,7 +17,7 @@ from pyg_batchgnn.data.files import META_FILE, ArrayPromise, broken, missing, re
 FORMAT = "pyg_batchgnn.aggregation_cache"
 VERSION = 1
 ARRAY = "aggregates"
-_ANEW = "make the cache anew, or give another folder"
+_ANEW = "make the cache again, or give another folder"
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class CacheMeta:
     """Contents of META.json.
 
     Attributes:
-        kind: which aggregation.
-        fingerprint: of what it was made of.
-        promise: of the file.
-        digest: of META.json itself, by which ranks see that they read the same.
+        kind: the aggregation.
+        fingerprint: of the graph and the features that the cache was made of.
+        promise: what the file of aggregates must be.
+        digest: SHA-256 of META.json, by which ranks see that they read the same folder.
     """
 
     kind: Aggregation
@@ -38,7 +38,7 @@ class CacheMeta:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the aggregates."""
+        """The type of the aggregates."""
         dtype: torch.dtype = getattr(torch, self.promise.dtype)
         return dtype
 
@@ -59,7 +59,7 @@ class CacheMeta:
 
         Raises:
             DatasetNotFoundError: no such file.
-            DatasetError: damaged, of another format or another version.
+            DatasetError: the file is damaged, or of another format or version.
         """
         path = folder / META_FILE
         if not path.is_file():
@@ -84,14 +84,14 @@ class CacheMeta:
         return meta
 
     def check_kind(self, folder: Path, wanted: Aggregation | None) -> None:
-        """Raises DatasetError where another aggregation is wanted."""
+        """Raises DatasetError if another aggregation is wanted."""
         if wanted not in (None, self.kind):
             raise DatasetError(
                 f"{folder}: holds aggregates by {self.kind.value}, but {wanted.value} is wanted; {_ANEW}"
             )
 
     def check_fingerprint(self, folder: Path, seen: GraphFingerprint) -> None:
-        """Raises DatasetError unless it was made of this graph and these features."""
+        """Raises DatasetError unless the cache was made of the data that was seen."""
         if differences := self.fingerprint.differences(seen):
             raise DatasetError(
                 f"{folder}: the aggregation cache was made of other data: the graph has "

@@ -1,4 +1,4 @@
-"""What the first layer of a model makes of its neighbours' features."""
+"""The aggregations of neighbours' features in the first layer of a model."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import enum
 from typing import Any
 
 _NOT_FIXED = {
-    "max": "the maximum over sampled neighbours is far from that over all of them; no layer here takes it "
-    "from a cache",
-    "attention": "GAT weighs neighbours by what it has learned, which changes at every step",
+    "max": "the maximum over sampled neighbours is far from that over all of them, and no native layer "
+    "takes it from a cache",
+    "attention": "GAT weighs neighbours by weights that it learns, which change at every step",
 }
 
 
 class Aggregation(str, enum.Enum):
-    """An aggregation that is known before training, as no weight has a part in it."""
+    """An aggregation that can be made before training, because no weight takes part in it."""
 
     MEAN = "mean"  #: over the in-edges; SAGE's
     SUM = "sum"  #: over the in-edges; GIN's
@@ -21,20 +21,20 @@ class Aggregation(str, enum.Enum):
 
     @property
     def attribute(self) -> str:
-        """The name under which minibatches carry it, as native layers know it."""
+        """The name of the aggregates in minibatches, which native layers know."""
         return f"x_{self.value}"
 
     @property
     def holds_own_row(self) -> bool:
-        """Whether a node's aggregate has its own row in it, so that nothing travels beside it."""
+        """True if a node's aggregate contains its own row, so that minibatches need no features."""
         return self is Aggregation.SYMMETRIC
 
     @classmethod
     def parse(cls, given: Any) -> Aggregation:
-        """An aggregation by name.
+        """Returns an aggregation by name.
 
         Raises:
-            ValueError: there is none of that name, or none that could be known beforehand.
+            ValueError: there is none of that name, or it cannot be made before training.
         """
         if isinstance(given, str) and given in [one.value for one in cls]:
             return cls(given)

@@ -1,4 +1,4 @@
-"""Pieces of the nodes that a process owns, small enough that the rows of all their sources fit memory."""
+"""Pieces of the nodes that a process owns, so small that the rows of their sources fit memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PieceLimits:
     """The memory that a piece may take.
 
     Attributes:
-        budget: bytes of a piece, about; one node's in-edges are never divided.
+        budget: bytes of a piece, about; the in-edges of one node are never divided.
         source: bytes that a distinct source takes.
         edge: bytes that an edge takes, at most.
     """
@@ -28,15 +28,15 @@ class PieceLimits:
 
     @classmethod
     def in_place(cls, budget: int) -> PieceLimits:
-        """The limits of pieces whose rows are read where they lie."""
+        """Makes the limits of pieces whose rows are read where they lie."""
         return cls(budget, 0)
 
     @classmethod
     def fetched(cls, budget: int, row_bytes: int, ranks: int) -> PieceLimits:
-        """The limits of pieces whose rows are fetched.
+        """Makes the limits of pieces whose rows are fetched.
 
-        Rows lie in a block. Those of other ranks lie in the message that brought them as well, and other
-        ranks ask this one for about as many, which lie in a message that is sent.
+        Rows lie in a block. Those of other ranks lie also in the message that brought them. About
+        as many lie in the message that this rank sends to others.
         """
         return cls(budget, row_bytes + 2 * row_bytes * (ranks - 1) // ranks)
 
@@ -95,8 +95,8 @@ class Piece:
 def cut_pieces(own: OwnedEdges, limits: PieceLimits) -> Iterator[range]:
     """Cuts the owned nodes into pieces within the limits.
 
-    Where all nodes of the graph fit, edges alone count. Else a piece begins with as many edges as fit for
-    certain, and the next one has more or fewer edges as the distinct sources allow.
+    Where all nodes of the graph fit, edges alone count. Else a piece begins with as many edges as
+    fit for certain, and the next one has more or fewer edges as the distinct sources allow.
     """
     begin, nodes = 0, own.node.numel()
     edges = limits.edges(own.num_nodes)
@@ -109,17 +109,20 @@ def cut_pieces(own: OwnedEdges, limits: PieceLimits) -> Iterator[range]:
             continue
         yield rows
         begin = rows.stop
-        if taken:  # more edges have more sources in common, so that this leaves some room
+        if taken:  # more edges have more sources in common, so this number fits with some room
             edges = max(edges, edges * limits.budget // taken)
 
 
 def _distinct(own: OwnedEdges, rows: range) -> int:
-    """The number of distinct sources of some nodes' in-edges."""
+    """Counts the distinct sources of some nodes' in-edges."""
     return ops.count_unique_nodes([own.in_edges.sources(rows).to(torch.int64)], own.num_nodes)
 
 
 def _end(own: OwnedEdges, begin: int, edges: int) -> int:
-    """The row up to which the nodes from ``begin`` on have at most ``edges`` in-edges, at least the next."""
+    """Returns the end of a range of rows from ``begin`` on with at most ``edges`` in-edges.
+
+    The range has one row at least.
+    """
     indptr = own.in_edges.indptr
     last = int(indptr[begin]) + edges
     end = int(torch.searchsorted(indptr, torch.tensor(last), right=True)) - 1

@@ -1,4 +1,4 @@
-"""A bar for work that takes long."""
+"""A progress bar for work that takes long."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def progress_bar(title: str, total: int, visible: bool) -> Iterator[Callable[[int], None]]:
-    """Gives what to call with the number of nodes done; a bar on the standard error where ``visible``."""
+    """Yields a function that takes the number of nodes done since the last call.
+
+    Args:
+        title: stands before the bar.
+        total: the number of nodes.
+        visible: True shows a bar on the standard error.
+    """
     if not visible:
         yield lambda _done: None
         return

@@ -19,7 +19,7 @@ class InEdges:
     Attributes:
         indptr: [n + 1] int64, where each target's in-edges begin; from 0 to e, ascending.
         indices: [e] int32 or int64, the ids of the sources.
-        edge_ids: [e] int32 or int64, the id of each edge; None where the position of an edge is its id.
+        edge_ids: [e] int32 or int64, the id of each edge; None where its position is its id.
     """
 
     indptr: Tensor
@@ -39,12 +39,13 @@ class InEdges:
         """Wraps arrays after checking that they fit together.
 
         Args:
-            indptr, indices, edge_ids: see the attributes; one-dimensional and contiguous, on the CPU.
+            indptr, indices, edge_ids: see the attributes; contiguous, on the CPU.
             num_sources: sources are in [0, num_sources); None: as many as there are targets.
             num_edge_ids: edge ids are in [0, num_edge_ids); None: as many as there are edges.
 
         Raises:
-            TypeError, ValueError, IndexError: the arrays do not fit together; the message names the entry.
+            TypeError, ValueError, IndexError: the arrays do not fit together; the message names the
+                entry.
         """
         check_vector("indptr", indptr, (torch.int64,))
         check_vector("indices", indices)
@@ -88,31 +89,32 @@ class InEdges:
         return self.indptr.diff()
 
     def edges(self, rows: range) -> range:
-        """The positions of the in-edges of a range of targets."""
+        """Returns the positions of the in-edges of a range of targets."""
         return range(int(self.indptr[rows.start]), int(self.indptr[rows.stop]))
 
     def sources(self, rows: range) -> Tensor:
-        """The sources of the in-edges of a range of targets, a view of ``indices``."""
+        """Returns the sources of the in-edges of a range of targets, a view of ``indices``."""
         edges = self.edges(rows)
         return self.indices[edges.start : edges.stop]
 
     def targets(self, rows: range | None = None) -> Tensor:
-        """The target of each in-edge of a range of targets (None: of all), [e] int64 row numbers."""
+        """Returns the target of each in-edge of a range of targets, or of all, [e] int64."""
         rows = range(self.num_targets) if rows is None else rows
         degrees = self.indptr[rows.start : rows.stop + 1].diff()
         return torch.repeat_interleave(torch.arange(rows.start, rows.stop), degrees)
 
     def explicit_edge_ids(self) -> Tensor:
-        """The id of each edge, [e]: ``edge_ids``, or [e] int64 positions where it is None."""
+        """Returns the id of each edge: ``edge_ids``, or positions, [e] int64, where it is None."""
         return torch.arange(self.num_edges) if self.edge_ids is None else self.edge_ids
 
 
 @dataclass(frozen=True, eq=False)
 class OwnedEdges:
-    """The in-edges of the nodes that a process owns: a rank's part, or a whole graph in one process.
+    """The in-edges of the nodes that a process owns: those of a rank's part or of a whole graph.
 
     Attributes:
-        in_edges: of the owned nodes; row i is node ``first_node`` + i. Over ranks edge ids are never None.
+        in_edges: of the owned nodes; row i is node ``first_node`` + i. Over ranks edge ids are
+            never None.
         node: [n] int64, the original id of each owned node.
         first_node: the id of the first owned node, in the numbering of the sources.
         num_nodes: nodes of the whole graph.

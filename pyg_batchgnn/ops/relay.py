@@ -1,6 +1,6 @@
 """The steps of a relay: sampling a hop whose nodes' in-edges may be held by other ranks.
 
-The kernels trust the arrays and numbers that callers give. They check everything that other ranks sent.
+The kernels trust the arrays and numbers that callers give. They check what other ranks sent.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Relay:
     """Minibatches that are sampled together: `ask` and `merge` in turn, once per hop, then `take`.
 
     Args:
-        seeds, originals: [S] int64, the seed nodes of all minibatches by internal and by original id.
+        seeds, originals: [S] int64, all minibatches' seed nodes, by internal and original id.
         seed_ptr: [B + 1] int64, where each minibatch's seeds begin.
         offsets: the first internal id of each part, then the number of nodes.
         rank: this rank, the number of its part.
@@ -126,7 +126,7 @@ class Relay:
             threads: at most this many threads.
 
         Returns:
-            The first fault in the answers, after which the relay cannot go on; None if there is none.
+            The first fault in the answers, after which the relay cannot go on, or None.
         """
         return _fault(kernels.relay_merge(self._state, own, words, list(counts), threads))
 

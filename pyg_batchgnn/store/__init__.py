@@ -1,4 +1,4 @@
-"""What a process holds of a graph."""
+"""The graph and the attributes that a process holds."""
 
 from pyg_batchgnn.store.dist_features import DistFeatureStore
 from pyg_batchgnn.store.dist_graph import EDGE_TYPE, DistGraphStore

@@ -1,8 +1,8 @@
 """Internal ids of original ids, asked of the ranks that know them.
 
 No rank holds a map of all nodes: each knows the internal ids of a slice of the original ids
-(`partition.directory_slice`), and looking others up is collective. Original ids of internal ids are asked of
-the owners.
+(`partition.directory_slice`), and looking others up is collective. Original ids of internal ids are
+asked of the owners.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOOKUP = Header(MessageKind.LOOKUP)
 
 
 class RowLookup(Protocol):
-    """Turns the ids that users give to the rows of a group into a request to the owners of the rows."""
+    """Turns the ids by which users know the rows of a group into a request to their owners."""
 
     #: What the ids are called in errors.
     noun: ClassVar[str]
@@ -92,7 +92,7 @@ def internal_ids(part: Part, comm: Communicator, original: Tensor, header: Heade
 
 
 def original_ids(part: Part, comm: Communicator, internal: Tensor, header: Header = LOOKUP) -> Tensor:
-    """Looks up original ids, [n] int64, of [n] int64 internal ids. Collective, two rounds."""
+    """Looks up the original ids, [n] int64, of [n] int64 internal ids. Collective, two rounds."""
     ops.check_range("internal node ids", internal, part.book.num_nodes)
     owner = part.book.owner(internal)
     return _ask(comm, internal, owner, lambda asked: part.node[asked - part.first], header)
@@ -101,7 +101,7 @@ def original_ids(part: Part, comm: Communicator, internal: Tensor, header: Heade
 def _ask(
     comm: Communicator, ids: Tensor, to: Tensor, answer: Callable[[Tensor], Tensor], header: Header
 ) -> Tensor:
-    """Sends each id to the rank ``to`` and returns what ``answer`` gives there, in the order of ``ids``."""
+    """Sends each id to a rank and returns what ``answer`` gives there, in the order of ``ids``."""
     order = torch.argsort(to, stable=True)
     counts = torch.bincount(to, minlength=comm.size).tolist()
     asked = comm.exchange(ids[order], counts, header)
@@ -114,8 +114,8 @@ def _ask(
 def edge_targets(part: Part, comm: Communicator, edge: Tensor, header: Header = LOOKUP) -> Tensor:
     """Looks up the internal ids of the destinations of edges. Collective, two rounds.
 
-    There is no directory of edges: every rank is asked for all of them. That suits reading and writing a few
-    attributes, not an epoch.
+    There is no directory of edges: every rank is asked for all of them. That suits reading and
+    writing a few attributes, not an epoch.
 
     Args:
         part: this rank's.

@@ -29,18 +29,20 @@ def group_of(attr: TensorAttr) -> Group:
 
 
 def _group_name(group: Group) -> Any:
-    """How PyG names a group of a homogeneous graph; the way back of `group_of`."""
+    """Returns PyG's name of a group of a homogeneous graph; the inverse of `group_of`."""
     return None if group.is_node else group.name
 
 
 class DistFeatureStore(FeatureStore):
     """The attributes of a partitioned graph.
 
-    A rank holds the attributes of its nodes (features, labels, masks of the splits) and of their in-edges.
+    A rank holds the attributes of its nodes (features, labels, masks of the splits) and of their
+    in-edges.
 
-    Making a store is collective. So are `get_tensor`, `multi_get_tensor` and `put_tensor`: every rank calls
-    them, in the same order, for the same attributes. Each rank gives ids of its own choice, possibly none.
-    Ids are those of the user: original node ids, positions in the input edge list.
+    Making a store is collective. So are `get_tensor`, `multi_get_tensor` and `put_tensor`: every
+    rank calls them, in the same order, for the same attributes. Each rank gives ids of its own
+    choice, possibly none. Ids are those of the user: original node ids, positions in the input edge
+    list.
 
     PyG's name of a group is None for nodes and `EDGE_TYPE` for edges.
 
@@ -49,8 +51,8 @@ class DistFeatureStore(FeatureStore):
         comm: of all ranks, the graph store's.
         floats: element type in which floating-point attributes are held and travel, for instance
             torch.bfloat16, which halves them; None leaves them as they are.
-        share: True lets the ranks of a host read each other's rows in memory that they share. This rank's
-            tables are copied there.
+        share: True lets the ranks of a host read each other's rows in memory that they share. This
+            rank's tables are copied there.
     """
 
     def __init__(
@@ -67,9 +69,9 @@ class DistFeatureStore(FeatureStore):
         book = ops.digest_text(ops.minibatch_key(part.book.offsets))
         comm.check_agreement({"partition book": book, **described, "share": share})
         self.part, self.comm = part, comm
-        #: The shards that can be read here without asking anybody, by rank; this rank's own among them.
+        #: The shards that can be read here, by rank; this rank's own among them.
         self.readable: dict[int, LocalShard] = share_shard(own, comm) if share else {comm.rank: own}
-        #: How often `put_tensor` overwrote rows; the same on every rank. Caches compare it.
+        #: The number of calls of `put_tensor`, the same on every rank. Caches compare it.
         self.version = 0
         self._lookup: dict[Group, RowLookup] = {
             NODES: NodeLookup(part, comm),
@@ -88,7 +90,7 @@ class DistFeatureStore(FeatureStore):
 
     @property
     def fields(self) -> dict[Group, dict[str, Field]]:
-        """Element type and shape of every attribute, by group and name."""
+        """The element type and the shape of every attribute, by group and name."""
         return {group: _fields(tables) for group, tables in self.own.attributes.items()}
 
     def reader(self, columns: Mapping[Group, Columns], threads: int | None = None) -> RowReader:
@@ -101,8 +103,8 @@ class DistFeatureStore(FeatureStore):
         Args:
             group: whose attribute.
             name: of the attribute.
-            rows: by rank, for all ranks in ``readable``: [n, ...], one row per node or edge of the rank,
-                of the same type everywhere.
+            rows: by rank, for all ranks in ``readable``: [n, ...], one row per node or edge of the
+                rank, of the same type everywhere.
 
         Raises:
             ValueError: the group has an attribute of that name.
@@ -115,10 +117,10 @@ class DistFeatureStore(FeatureStore):
         }
         return other
 
-    # PyG's interface ###############################################################################
+    # PyG's interface #############################################################################
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
-        """All attributes, of nodes and of edges."""
+        """Returns all attributes, of nodes and of edges."""
         return [
             TensorAttr(_group_name(group), name)
             for group, tables in self.own.attributes.items()
@@ -158,8 +160,8 @@ class DistFeatureStore(FeatureStore):
         return {name: ops.gather_rows(block, place[inverse]) for name, block in blocks.items()}
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
-        """Overwrites rows where they are held. Where several ranks give rows for the same id, that of the
-        highest rank stays, and of its rows the last."""
+        """Overwrites rows where they are held. Where several ranks give rows for the same id, that
+        of the highest rank stays, and of its rows the last."""
         table, index, group = self._table(attr), self._ids(attr), group_of(attr)
         rows = torch.as_tensor(tensor)
         if rows.shape != (index.numel(), *table.shape[1:]):

@@ -16,20 +16,21 @@ from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.store.directory import internal_ids, original_ids
 from pyg_batchgnn.store.hybrid import HybridTopology
 
-#: How PyG names the one kind of edges of a homogeneous graph.
+#: PyG's name of the edges of a homogeneous graph.
 EDGE_TYPE = EDGES.name
 
 
 class DistGraphStore(GraphStore):
-    """The edges of a partitioned graph: every rank has all in-edges of the nodes that it owns.
+    """The edges of a partitioned graph. A rank holds all in-edges of the nodes that it owns.
 
-    Making one is collective, and so is everything that says so.
+    Making a store is collective. Methods that are collective say so.
 
     Args:
         part: this rank's part, of as many parts as there are ranks.
-        comm: of all ranks; the stores and loaders of a graph share one, beside which training needs its own.
-        topology: the whole graph, from `replicate_topology`, where every rank has it (hybrid partitioning:
-            sampling then asks nobody, and only features are spread); None where it has not.
+        comm: of all ranks. The stores and loaders of a graph share one; training needs another one.
+        topology: the whole graph, from `replicate_topology`, for hybrid partitioning: every rank
+            has all edges, sampling asks no other rank, and only attributes are spread over ranks.
+            None without it.
 
     Raises:
         ValueError: the part is not this rank's, or the topology not that of the graph.
@@ -54,32 +55,36 @@ class DistGraphStore(GraphStore):
 
     @property
     def book(self) -> PartitionBook:
-        """Who owns which node."""
+        """The partition book: the owner of each node."""
         return self.part.book
 
     @property
     def num_nodes(self) -> int:
-        """Of the whole graph."""
+        """The number of nodes of the whole graph."""
         return self.book.num_nodes
 
     @property
     def num_edges(self) -> int:
-        """Of the whole graph."""
+        """The number of edges of the whole graph."""
         return self.part.num_edges
 
     def internal_ids(self, original: Tensor) -> Tensor:
-        """Internal ids of [n] int64 original ids; collective, unless every rank knows all of them."""
+        """Returns the internal ids of [n] int64 original ids. Collective, except with
+        ``topology``."""
         if self.topology is not None:
             return self.topology.internal[original].to(torch.int64)
         return internal_ids(self.part, self.comm, original)
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
-        """One kind of edges."""
+        """Returns the one kind of edges that there is."""
         return [EdgeAttr(EDGE_TYPE, EdgeLayout.COO, size=(self.num_nodes, self.num_nodes))]
 
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
-        """Sources and destinations, original ids, of the edges that this rank owns, by destination;
-        collective. All ranks together have every edge once."""
+        """Returns the sources and the destinations of this rank's edges, by destination.
+        Collective.
+
+        Ids are original ones. All ranks together have every edge once.
+        """
         if edge_attr.layout is not EdgeLayout.COO:
             raise ValueError(
                 f"the graph is spread over ranks: a rank's own edges can be had in layout 'coo', not in "

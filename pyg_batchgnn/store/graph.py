@@ -15,11 +15,12 @@ from pyg_batchgnn.ops import InEdges, OwnedEdges
 class CscGraph:
     """A graph by destination: the in-edges of every node.
 
-    Each node's in-edges are in ascending input edge id, the canonical order of the sampling contract. Build a
-    graph with `from_edge_index` or `from_csc`, which check the arrays; the constructor trusts its argument.
+    The in-edges of a node are in ascending input edge id, the canonical order of the sampling
+    contract. `from_edge_index` and `from_csc` check the arrays that they are given; the constructor
+    trusts its argument.
 
     Attributes:
-        in_edges: of all nodes; row i is node i. Edge ids that are None are the positions of the edges.
+        in_edges: the in-edges of all nodes; row i is node i.
     """
 
     in_edges: InEdges
@@ -36,8 +37,7 @@ class CscGraph:
 
     @property
     def edge_ids(self) -> Tensor | None:
-        """[num_edges] int32 or int64, the input edge that each edge was; None where position and id are the
-        same."""
+        """[num_edges] int32 or int64, the input id of each edge; None where it is the position."""
         return self.in_edges.edge_ids
 
     @property
@@ -58,11 +58,11 @@ class CscGraph:
 
     @classmethod
     def from_edge_index(cls, edge_index: Tensor, num_nodes: int) -> CscGraph:
-        """Sorts an edge list by destination; 4 bytes an index where the graph has fewer than 2**31 nodes.
+        """Sorts an edge list by destination. Ids take 4 bytes where they fit, else 8.
 
         Args:
             edge_index: [2, E] int32 or int64, sources above destinations, in any order.
-            num_nodes: number of nodes, more than any id.
+            num_nodes: the number of nodes; ids are below it.
 
         Raises:
             IndexError: an id is negative or not below ``num_nodes``.
@@ -71,22 +71,23 @@ class CscGraph:
 
     @classmethod
     def from_csc(cls, indptr: Tensor, indices: Tensor, edge_ids: Tensor | None = None) -> CscGraph:
-        """Wraps arrays that are by destination already, without copying them.
+        """Wraps arrays that are by destination already. Nothing is copied.
 
         Args:
             indptr: [N + 1] int64, from 0 to E, ascending.
             indices: [E] int32 or int64, in [0, N).
-            edge_ids: [E] int32 or int64, in [0, E), or None. Where an adjacency list is not in ascending
-                edge id the sample is
-                still uniform, but it differs from that of the same graph given as an edge list.
+            edge_ids: [E] int32 or int64, in [0, E); None: the positions. Samples are uniform in any
+                order of a node's in-edges, but they are those of the same edge list only in
+                ascending edge id.
 
         Raises:
-            ValueError, IndexError: the arrays do not fit together; the message says which entry.
+            TypeError, ValueError, IndexError: the arrays do not fit together; the message names the
+                entry.
         """
         return cls(InEdges.checked(indptr, indices, edge_ids))
 
     def advise_huge_pages(self) -> CscGraph:
-        """Asks for huge pages under the arrays that sampling reads at random; returns the graph itself."""
+        """Asks for huge pages under the arrays, as sampling reads at random. Returns the graph."""
         for array in (self.indptr, self.indices, self.edge_ids):
             if array is not None:
                 ops.advise_huge_pages(array)

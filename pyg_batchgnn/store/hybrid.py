@@ -1,4 +1,4 @@
-"""Hybrid partitioning: the whole topology on every host, features by owner."""
+"""Hybrid partitioning: the whole topology on every host, attributes with their owners."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from pyg_batchgnn.store.graph import CscGraph
 
 @dataclass(frozen=True, eq=False)
 class HybridTopology:
-    """A graph that every rank reads in full; the ranks of a host share one copy.
+    """The edges of a whole graph, of which the ranks of a host share one copy.
 
     Attributes:
-        graph: by original ids, with the input edges' ids.
-        internal: [N] ``book.id_dtype``, the internal id of every original id, by which features are found.
+        graph: by original ids, with input edge ids.
+        internal: [N] ``book.id_dtype``, the internal id of each node, by which its attributes are
+            found.
     """
 
     graph: CscGraph
@@ -28,14 +29,14 @@ class HybridTopology:
 
 
 def replicate_topology(part: Part, comm: Communicator) -> HybridTopology:
-    """Puts the topology of all parts together on every host. Collective.
+    """Copies the topology of all parts to every host. Collective.
 
-    The first rank of each host receives the other parts in rounds and writes them to memory that its host
-    shares; nothing is left behind however the ranks end. Adjacency lists are in ascending input edge id, as
-    those of `CscGraph.from_edge_index`.
+    The first rank of each host receives the other parts in rounds and writes them to memory that
+    its host shares. Nothing is left behind, however the ranks end. The in-edges of a node are in
+    ascending input edge id, as in `CscGraph.from_edge_index`.
 
     Args:
-        part: of this rank.
+        part: this rank's.
         comm: of all ranks.
     """
     nodes, leads = part.book.num_nodes, comm.ranks_of_host[0] == comm.rank
@@ -55,11 +56,11 @@ def replicate_topology(part: Part, comm: Communicator) -> HybridTopology:
 
 
 class _Writer:
-    """What the first rank of a host does with what arrives.
+    """Writes the parts that the first rank of a host receives.
 
     Attributes:
-        original: [N] original id of every internal one, while the topology is put together.
-        starts: [N + 1] where the lists begin in the order of internal ids.
+        original: [N] ``book.id_dtype``, the original id of each internal id.
+        starts: [N + 1] int64, where each node's in-edges begin in the order of internal ids.
     """
 
     def __init__(self, arrays: dict[str, Tensor], part: Part) -> None:
@@ -68,19 +69,31 @@ class _Writer:
         self.starts = torch.zeros(part.book.num_nodes + 1, dtype=torch.int64)
 
     def nodes(self, first: int, columns: Tensor) -> None:
-        """Original ids and degrees of the internal ids from ``first`` on, [n, 2]."""
+        """Writes nodes.
+
+        Args:
+            first: internal id of the first of them.
+            columns: [n, 2], original ids and degrees.
+        """
         node, last = columns[:, 0], first + len(columns)
         self.original[first:last] = node
         self.starts[first + 1 : last + 1] = columns[:, 1]
         self._arrays["internal"][node] = torch.arange(first, last, dtype=self._book.id_dtype)
         self._arrays["indptr"][node + 1] = columns[:, 1]
 
-    def all_nodes_are_here(self) -> None:
+    def end_nodes(self) -> None:
+        """Adds up the degrees. Edges can be written after it."""
         torch.cumsum(self.starts, 0, out=self.starts)
         torch.cumsum(self._arrays["indptr"], 0, out=self._arrays["indptr"])
 
     def edges(self, first: int, columns: Tensor) -> None:
-        """Internal sources and ids of the edges from ``first`` on, in order of internal ids, [n, 2]."""
+        """Writes edges.
+
+        Args:
+            first: position of the first of them among all edges, by internal id of their
+                destinations.
+            columns: [n, 2], internal ids of the sources, and edge ids.
+        """
         place = torch.arange(first, first + len(columns))
         row = torch.searchsorted(self.starts, place, right=True) - 1
         slot = self._arrays["indptr"][self.original[row].to(torch.int64)] + (place - self.starts[row])
@@ -99,7 +112,7 @@ def _send_nodes(part: Part, comm: Communicator, writer: _Writer | None) -> None:
                 writer.nodes(cursor[rank], piece)
             cursor[rank] += len(piece)
     if writer is not None:
-        writer.all_nodes_are_here()
+        writer.end_nodes()
 
 
 def _send_edges(part: Part, comm: Communicator, writer: _Writer | None) -> None:
@@ -116,7 +129,7 @@ def _send_edges(part: Part, comm: Communicator, writer: _Writer | None) -> None:
 
 
 def _to_hosts(comm: Communicator, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """The rows of every rank, on the first rank of every host; elsewhere nothing."""
+    """Sends rows to the first rank of every host. Returns what came, with the rank it came from."""
     leaders = {host: rank for rank, host in reversed(list(enumerate(comm.hosts)))}.values()
     parts = [rows if rank in leaders else rows[:0] for rank in range(comm.size)]
     return enumerate(comm.exchange(parts, None, MessageKind.PARTITION).split())

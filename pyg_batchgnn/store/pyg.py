@@ -1,4 +1,4 @@
-"""A graph by destination from whatever PyG's loaders accept as ``data``."""
+"""A graph by destination from what PyG's loaders accept as ``data``."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from torch_geometric.data.graph_store import EdgeLayout, GraphStore
 from pyg_batchgnn.store.graph import CscGraph
 
 _HETERO = (
-    "heterogeneous graphs are still to come: give a homogeneous Data, for instance data.to_homogeneous()"
+    "heterogeneous graphs are not supported yet; give a homogeneous Data, for instance data.to_homogeneous()"
 )
 
 
 def graph_from_pyg(data: Any) -> CscGraph:
-    """The graph of a homogeneous ``Data`` (``edge_index`` or ``adj_t``) or of a ``(FeatureStore,
-    GraphStore)`` pair.
+    """Returns the graph of a homogeneous ``Data`` or of a ``(FeatureStore, GraphStore)`` pair.
 
-    Edges that are by destination already are used where they lie; others are sorted once, by counting.
+    A ``Data`` gives its edges as ``edge_index`` or ``adj_t``. Edges that are by destination already
+    are used where they lie; others are sorted once, by counting.
 
     Raises:
         NotImplementedError: a heterogeneous graph.
-        TypeError, ValueError, IndexError: no graph, or one whose arrays do not fit together.
+        TypeError, ValueError, IndexError: there is no graph, or its arrays do not fit together.
     """
     if isinstance(data, HeteroData):
         raise NotImplementedError(_HETERO)
@@ -51,7 +51,7 @@ def _from_data(data: Data) -> CscGraph:
 
 
 def _plain(edge_index: Tensor) -> Tensor:
-    """Without PyG's `EdgeIndex` wrapper, whose methods kernels must not meet."""
+    """Removes PyG's `EdgeIndex` wrapper: the kernels take plain tensors."""
     as_tensor = getattr(edge_index, "as_tensor", None)
     plain = as_tensor() if as_tensor is not None else edge_index
     if plain.dtype not in (torch.int32, torch.int64):

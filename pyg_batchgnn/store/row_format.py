@@ -45,15 +45,15 @@ class RowBlock:
         return cls(attributes, columns.get(_ORIGINAL))
 
     def rows(self, begin: int, end: int) -> RowBlock:
-        """The rows from ``begin`` to ``end``, views."""
+        """Returns the rows from ``begin`` to ``end``, as views."""
         return RowBlock.of({name: column[begin:end] for name, column in self.columns.items()})
 
 
 class RowFormat:
-    """Moves the rows of one group between blocks and bytes.
+    """Copies the rows of one group between blocks and bytes.
 
     Args:
-        tables: rows with the columns that are read; only types and shapes are used.
+        tables: some rows with the columns that are read; only their types and shapes matter.
         threads: at most this many threads copy; torch's own number where None.
 
     Attributes:
@@ -89,13 +89,13 @@ class RowFormat:
             out.view(-1, self.wire_bytes)[:, self.row_bytes :] = 0
 
     def unpack(self, packed: Tensor, out: RowBlock) -> None:
-        """Reads rows that `pack` wrote, as many as ``out`` has."""
+        """Reads rows that `pack` wrote, one for each row of ``out``."""
         columns = out.columns
         for name, column in self._columns(packed).items():
             ops.put_rows(_bytes_of(columns[name]), column, None, self._threads)
 
     def _columns(self, packed: Tensor) -> dict[str, Tensor]:
-        """The bytes of each column of packed rows, [n, bytes] strided, whatever their alignment."""
+        """Returns the bytes of each column of packed rows, [n, bytes] strided, of any alignment."""
         if self._layout is None or not self.wire_bytes:
             return {}
         rows, offsets = packed.view(-1, self.wire_bytes), self._layout.offsets
@@ -107,7 +107,7 @@ class RowFormat:
 
 
 def _bytes_of(table: Tensor) -> Tensor:
-    """[n, bytes] uint8, a view of contiguous rows."""
+    """Returns the bytes of contiguous rows, [n, bytes] uint8, a view."""
     width = math.prod(table.shape[1:]) * table.element_size()
     if not len(table) or not width:
         return torch.empty(len(table), width, dtype=torch.uint8)

@@ -1,7 +1,8 @@
-"""Rows of nodes and edges: read in place where memory can be read, else asked of their owners.
+"""Reading rows of nodes and edges.
 
-Reading takes two rounds: requests go to the owners of the rows, and rows come back, all attributes of a node
-or an edge as one row of bytes. All groups share both messages.
+Rows in memory that this rank can read are copied from there. Others take two rounds: requests go to
+the owners of the rows, and the rows come back, all attributes of a node or an edge as one row of
+bytes. All groups share both messages.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Rows:
     fetched: dict[Group, int]
 
 
-#: What one rank wants of another: one request per group of a reader, in the reader's order.
+#: The requests of one rank to another: one request per group of a reader, in the reader's order.
 _Requests = list[RowRequest]
 
 
@@ -45,9 +46,9 @@ class RowReader:
         book: who owns which node.
         num_edges: edges of the whole graph.
         comm: of all ranks.
-        shards: by rank, what can be read here without asking; this rank's own among them.
-        columns: by group, what is read; at most one group of nodes and one of edges, because a message does
-            not say which of its rows belong to which group.
+        shards: the shards that can be read here, by rank; this rank's own among them.
+        columns: the columns that are read, by group; at most one group of nodes and one of edges,
+            because a message does not say which of its rows belong to which group.
         threads: at most this many threads copy; torch's own number where None.
 
     Raises:
@@ -65,7 +66,8 @@ class RowReader:
     ) -> None:
         self.book, self.comm, self._shards = book, comm, shards
         kinds = list(RowKind)
-        self._groups = sorted(columns, key=lambda group: kinds.index(group.kind))  # alike on all ranks
+        # The order in messages, the same on all ranks.
+        self._groups = sorted(columns, key=lambda group: kinds.index(group.kind))
         if len({group.kind for group in self._groups}) < len(self._groups):
             raise ValueError(
                 f"a reader reads one group of nodes and one of edges, got {list(map(str, self._groups))}; "
@@ -81,7 +83,7 @@ class RowReader:
         self._wire = ops.id_dtype(max(largest, num_edges if reads_edges else 0))
 
     def format(self, group: Group) -> RowFormat:
-        """How rows of a group lie in blocks and on the wire."""
+        """Returns the format of a group's rows, in blocks and on the wire."""
         return self._formats[self._groups.index(group)]
 
     def read(
@@ -90,10 +92,11 @@ class RowReader:
         """Reads rows. Collective, two rounds.
 
         Args:
-            wanted: by group, the rows in ascending order of ``node``; none of the groups that are left out.
+            wanted: the rows, by group, in ascending order of ``node``; no rows of groups that are
+                left out.
             header: of the exchanges.
-            room: by group, how many more rows each block is to have behind the requested ones, for the caller
-                to fill.
+            room: by group, the number of rows that a block has behind the requested ones, for the
+                caller to fill.
         """
         requests = self._by_owner(wanted)
         nothing = [_nothing(group) for group in self._groups]
@@ -108,10 +111,10 @@ class RowReader:
         fetched = {group: sum(len(request[at]) for request in away) for at, group in enumerate(self._groups)}
         return Rows(dict(zip(self._groups, blocks, strict=True)), fetched)
 
-    # Requests ######################################################################################
+    # Requests ####################################################################################
 
     def _by_owner(self, wanted: Mapping[Group, RowRequest]) -> list[_Requests]:
-        """What is wanted of each rank."""
+        """Returns the requests to each rank."""
         by_group = [wanted.get(group, _nothing(group)).split(self.book.offsets) for group in self._groups]
         return [list(requests) for requests in zip(*by_group, strict=True)]
 
@@ -123,12 +126,12 @@ class RowReader:
         return [self._decode(message, items) for message, items in zip(got.split(), got.items, strict=True)]
 
     def _encode(self, requests: _Requests) -> Tensor:
-        """The ids of all groups, column by column."""
+        """Returns the ids of all groups, one column after the other."""
         columns = [column.to(self._wire) for request in requests for column in request.columns]
         return torch.cat(columns) if len(columns) > 1 else columns[0]
 
     def _decode(self, message: Tensor, items: int) -> _Requests:
-        """The way back. ``items``: how many rows are requested, in all groups together."""
+        """Returns the requests of a message. ``items``: their rows, all groups together."""
         sizes = [items]
         if len(self._groups) == 2:  # a node has one id and an edge has two
             edges = len(message) - items
@@ -140,12 +143,12 @@ class RowReader:
             at += columns * size
         return requests
 
-    # Answers #######################################################################################
+    # Answers #####################################################################################
 
     def _exchange_rows(
         self, asked: Sequence[_Requests], away: Sequence[_Requests], header: Header
     ) -> list[Tensor]:
-        """Answers the other ranks; returns the bytes that came from each rank."""
+        """Answers the other ranks. Returns the bytes that came from each rank."""
         counts = [sum(self._bytes(requests)) for requests in asked]
         packed = ops.empty((sum(counts),), torch.uint8)
         for requests, out in zip(asked, packed.split(counts), strict=True):
@@ -155,7 +158,7 @@ class RowReader:
         return list(received.rows.split([sum(self._bytes(requests)) for requests in away]))
 
     def _bytes(self, requests: _Requests) -> list[int]:
-        """Bytes of the rows that answer each request."""
+        """Returns the bytes of the rows that answer each request."""
         return [form.wire_bytes * len(request) for form, request in zip(self._formats, requests, strict=True)]
 
     def _pack(self, requests: _Requests, out: Tensor) -> None:
@@ -168,7 +171,7 @@ class RowReader:
     def _fill(
         self, blocks: Sequence[RowBlock], requests: Sequence[_Requests], answers: Sequence[Tensor]
     ) -> None:
-        """Gathers rows that can be read here from their tables, and takes the others from the answers."""
+        """Copies rows that can be read here from their tables, and the others from the answers."""
         for at, (group, block) in enumerate(zip(self._groups, blocks, strict=True)):
             begin = 0
             for rank, asked in enumerate(requests):

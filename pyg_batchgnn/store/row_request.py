@@ -13,12 +13,12 @@ from torch import Tensor
 class RowRequest:
     """Some rows of one group, the nodes of one type or the edges of one relation.
 
-    A rank owns the rows of its nodes and those of their in-edges. So a node's row is found by the node's id,
-    and an edge's row by the edge's id among the in-edges of its destination.
+    A rank owns the rows of its nodes and of their in-edges. So a node's row is found by the node's
+    id, and an edge's row by the edge's id among the in-edges of its destination.
 
     Attributes:
-        node: [n] int64, the nodes themselves or the destinations of the edges. A reader takes ascending
-            internal ids; `split` gives rows of the owners' parts.
+        node: [n] int64, the nodes themselves or the destinations of the edges. A reader takes
+            ascending internal ids; `split` gives rows of the owners' parts.
         edge: [n] int64, the input ids of the edges; None for nodes.
     """
 
@@ -31,11 +31,11 @@ class RowRequest:
 
     @property
     def columns(self) -> list[Tensor]:
-        """The ids of the rows, one or two vectors [n]: the arguments from which a request is made."""
+        """The ids of the rows, one or two vectors [n]; a request can be made of them again."""
         return [self.node] if self.edge is None else [self.node, self.edge]
 
     def take(self, order: Tensor) -> RowRequest:
-        """The rows in another order. ``order``: [n] int64 positions."""
+        """Returns the rows in another order. ``order``: [n] int64 positions."""
         return RowRequest(*(column[order] for column in self.columns))
 
     def split(self, offsets: Tensor) -> list[RowRequest]:

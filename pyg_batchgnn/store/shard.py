@@ -22,20 +22,24 @@ _NODE, _INDEX, _TABLE = "node", "index", "table"
 class RowIndex(Protocol):
     """Finds rows of one group in a shard."""
 
-    #: How many numbers identify a row in a request.
+    #: The numbers that a request has for each row.
     id_columns: ClassVar[int]
 
     def find(self, request: RowRequest) -> Tensor:
-        """[n] where the rows of a request, relative to the part, lie in the group's tables."""
+        """Returns the positions, [n], of rows in the group's tables.
+
+        Args:
+            request: of rows of this shard, its ``node`` counted from the part's first node.
+        """
 
     @property
     def arrays(self) -> dict[str, Tensor]:
-        """What the index is made of, by the names of the constructor's arguments."""
+        """The arrays of the index, by the names of the constructor's arguments."""
 
 
 @dataclass(frozen=True)
 class NodeIndex:
-    """Finds the rows of nodes, which lie in the order of the part."""
+    """Finds the rows of nodes, which lie in the order of the part's nodes."""
 
     id_columns: ClassVar[int] = 1
 
@@ -52,8 +56,10 @@ class EdgeIndex:
     """Finds the rows of edges, which lie in the order of the in-edges of the part's nodes.
 
     Attributes:
-        indptr: [n + 1] int64, where each node's in-edges begin; empty where edges have no attributes.
-        edge_ids: [e] input ids of the edges, ascending for each node; empty where edges have no attributes.
+        indptr: [n + 1] int64, where each node's in-edges begin; empty where edges have no
+            attributes.
+        edge_ids: [e] input ids of the edges, ascending for each node; empty where edges have no
+            attributes.
     """
 
     indptr: Tensor
@@ -95,7 +101,7 @@ class LocalShard:
     Attributes:
         node: [n] ``book.id_dtype``, original ids.
         attributes: by group and name, [rows, ...] each.
-        index: by group, what finds its rows.
+        index: by group, the index that finds its rows.
     """
 
     node: Tensor
@@ -103,21 +109,21 @@ class LocalShard:
     index: dict[Group, RowIndex]
 
     def block(self, group: Group, columns: Columns) -> RowBlock:
-        """All rows of some columns, not copied."""
+        """Returns all rows of some columns, without a copy."""
         tables = self.attributes[group]
         original = self.node if columns.original_ids else None
         return RowBlock({name: tables[name] for name in columns.attributes}, original)
 
     def find(self, group: Group, request: RowRequest) -> Tensor:
-        """[n] where the rows of a request, relative to the part, lie in the tables of a group."""
+        """Returns the positions of rows in the tables of a group; see `RowIndex.find`."""
         return self.index[group].find(request)
 
     def with_attribute(self, group: Group, name: str, table: Tensor) -> LocalShard:
-        """The same shard with one more attribute, not copied."""
+        """Returns the shard with one more attribute, without a copy."""
         return replace(self, attributes={**self.attributes, group: {**self.attributes[group], name: table}})
 
     def arrays(self) -> dict[str, Tensor]:
-        """All arrays, by names from which `like` makes a shard again."""
+        """Returns all arrays, under names by which `like` makes a shard of them again."""
         found = {_NODE: self.node}
         for at, (group, tables) in enumerate(self.attributes.items()):
             found |= {f"{at}/{_INDEX}/{name}": array for name, array in self.index[group].arrays.items()}

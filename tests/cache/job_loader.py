@@ -1,4 +1,4 @@
-"""What ranks do in test_loader.py."""
+"""Jobs of the ranks in test_loader.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.reference_aggregates import KINDS
 
 
 def epochs() -> None:
-    """In all settings bit for bit those of one process with the same cache."""
+    """Minibatches are bit for bit those of one process with the same cache, in all settings."""
     settings = itertools.cycle(
         [
             {"schedule": "global", "prefetch": 1, "macrobatch_size": 3, "fetch_size": 2},
@@ -59,7 +59,7 @@ def same(made: Any, wanted: Any) -> None:
 
 
 def counts() -> None:
-    """Two topology rounds a macrobatch less, and rows of those nodes alone that remain."""
+    """A cache saves the last hop's rounds, and fetches the rows of the remaining nodes alone."""
     with Communicator.create("loader", timeout=30) as comm:
         case = CASES[0]
         both = stores(comm, case)
@@ -79,7 +79,7 @@ def counts() -> None:
         assert ours[MessageKind.TOPOLOGY].bytes_sent == plain[MessageKind.TOPOLOGY].bytes_sent
         assert ours[MessageKind.TOPOLOGY].rounds == plain[MessageKind.TOPOLOGY].rounds > 0
         more = ours[MessageKind.FEATURES].bytes_received - plain[MessageKind.FEATURES].bytes_received
-        assert more == rows * 5 * 4  # five columns of float32 a row beside the five of x
+        assert more == rows * 5 * 4  # five columns of float32 per row more than the five of x
         with pytest.raises(ValueError, match="not made of the feature store"):
             MacrobatchNeighborLoader(stores(comm, case), [3, 2, 4], aggregation_cache=cache, **common)
         other = AggregationCache.build(both, "sum")

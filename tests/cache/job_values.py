@@ -1,4 +1,4 @@
-"""What ranks do in test_values.py and test_folder.py."""
+"""Jobs of the ranks in test_values.py and test_folder.py."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def values() -> None:
 
 
 def rows_fetched() -> None:
-    """In one piece every distinct remote source once; in small pieces no more than that for each."""
+    """Each distinct remote source is fetched once for one piece, and again for small pieces."""
     with Communicator.create("cache", timeout=30) as comm:
         part = part_with_loops(CASES[0], comm)
         both = stores(part, comm)
@@ -72,7 +72,7 @@ def rows_fetched() -> None:
 
 
 def _asked_of(comm: Communicator, remote: list[int], part: Part) -> list[int]:
-    """How many rows each rank asks this one for."""
+    """Returns the number of rows that each rank asks this one for."""
     return [
         sum(part.first <= node < part.first + part.num_nodes for node in theirs)
         for theirs in comm.all_gather_json(remote)
@@ -89,7 +89,7 @@ def saved(folder: str) -> None:
 
 
 def loaded(folder: str) -> None:
-    """Reads it with another partition; what is of other data is refused on every rank."""
+    """Reads it with another partition. A cache of other data is refused on every rank."""
     with Communicator.create("cache", timeout=30) as comm:
         part = part_with_loops(CASES[0], comm, seed=5)
         both = stores(part, comm)

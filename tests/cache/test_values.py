@@ -1,4 +1,4 @@
-"""Cached aggregates are PyG's over all neighbours, wherever nodes are and however small pieces are."""
+"""Cached aggregates are PyG's over all neighbours, for all partitions and sizes of pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`InEdges` finds what a list of edges holds, and `InEdges.checked` refuses arrays that do not fit."""
+"""`InEdges` finds edges by target; `InEdges.checked` refuses arrays that do not fit."""
 
 from __future__ import annotations
 

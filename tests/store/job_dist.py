@@ -1,4 +1,4 @@
-"""What ranks do in test_dist.py: every job runs all cases and raises where something differs."""
+"""Jobs of the ranks in test_dist.py: each runs all cases and raises where something differs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.partitioned_graphs import CASES, part_of, whole
 
 
 def some_ids(size: int, rank: int, how: str) -> torch.Tensor:
-    """Other ids on every rank, with repetitions; sometimes none."""
+    """Returns ids with repetitions, others on each rank; sometimes none."""
     draw = torch.Generator().manual_seed(rank + 10 * len(how))
     if how == "none here" and rank == 0:
         return torch.empty(0, dtype=torch.int64)
@@ -69,7 +69,7 @@ def no_columns() -> None:
 
 
 def writes() -> None:
-    """Where ranks write the same row, the last of the highest rank stays."""
+    """The last row of the highest rank stays if ranks write the same row."""
     with Communicator.create("stores", timeout=20) as comm:
         for case in CASES:
             data = whole(case)
@@ -118,7 +118,7 @@ def graphs() -> None:
 
 
 def refusals() -> None:
-    """What cannot be is refused, with a remedy, before anything is exchanged."""
+    """The stores refuse wrong arguments, with a remedy, before anything is exchanged."""
     with Communicator.create("stores", timeout=20) as comm:
         part = part_of(CASES[0], comm.size, comm.rank)
         features, graph = DistFeatureStore(part, comm), DistGraphStore(part, comm)

@@ -1,4 +1,4 @@
-"""What ranks do in test_hybrid.py."""
+"""Jobs of the ranks in test_hybrid.py."""
 
 from __future__ import annotations
 

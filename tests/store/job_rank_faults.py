@@ -1,4 +1,4 @@
-"""What ranks do in test_rank_faults.py: one is lost in the middle of writing, reading or sharing parts."""
+"""Jobs of the ranks in test_rank_faults.py: one is lost while parts are written, read or shared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STAGES: dict[str, tuple[Any, str, int]] = {
 
 
 def fault(how: str, stage: str, victim: int, timeout: float, folder: str) -> dict[str, Any]:
-    """What the others are told."""
+    """Returns what the other ranks are told."""
     comm = Communicator.create("parts", timeout=timeout)
     module, name, after = STAGES[stage]
     clock = AwakeClock()

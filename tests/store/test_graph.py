@@ -10,7 +10,7 @@ from pyg_batchgnn.store import CscGraph
 
 
 def obvious_csc(edge_index: Tensor, num_nodes: int) -> tuple[list[int], list[int], list[int]]:
-    """indptr, sources and input edge ids, by looking at every edge for every node."""
+    """Returns indptr, sources and input edge ids, found by looking at each edge for each node."""
     pairs = edge_index.t().tolist()
     indptr, sources, ids = [0], [], []
     for node in range(num_nodes):

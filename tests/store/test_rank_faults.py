@@ -1,5 +1,7 @@
-"""A rank that is killed or stopped while parts are written, read anew or shared: the others end with an error
-that names it, and nothing is left behind."""
+"""A rank is killed or stopped while parts are written, read again or shared.
+
+The others end with an error that names it, and nothing is left behind.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that are packed and unpacked are the rows that were there, whatever their types and shapes."""
+"""Rows that are packed and unpacked are the same as before, for all types and shapes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int16, torch.uint8
 
 @st.composite
 def blocks(draw: st.DrawFn) -> RowBlock:
-    """Up to four attributes of some rows, with or without original ids."""
+    """Draws some attributes of some rows, with or without original ids."""
     rows, seed = draw(st.integers(1, 6)), draw(st.integers(0, 99))
     random = torch.Generator().manual_seed(seed)
     attributes = {}
