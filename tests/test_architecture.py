@@ -40,16 +40,14 @@ PAST_THE_DOOR = {
     *(("loader", name) for name in ("ops.keys", "sample.pyg")),
     ("nn", "ops.products"),
     *(("train", name) for name in ("loader.bytes", "nn.matmul")),
-    *(("train", name) for name in ("planner.probe",)),
 }
 #: Circles between files that are still to be cut.
 CIRCLES = [
     ["loader.neighbor_loader", "loader.over_ranks"],
-    ["planner.plot", "planner.report"],
 ]
 #: Names that classes of several rooms still share.
 SHARED_NAMES = {
-    *("Probe", "Progress", "Step", "Stream", "Wanted"),
+    *("Progress", "Stream", "Wanted"),
 }
 
 

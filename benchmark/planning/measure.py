@@ -31,11 +31,19 @@ from benchmark.support.world import World
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.planner import Machine, Network, Prediction, Probe, Setting, Workload, predict
-from pyg_batchgnn.planner.make import workload_of
-from pyg_batchgnn.planner.measure import measure_machine
-from pyg_batchgnn.planner.owners import owners_of
-from pyg_batchgnn.planner.probe import probe_graph
+from pyg_batchgnn.planner import (
+    PlannerMachine,
+    PlannerNetwork,
+    PlannerProbe,
+    PlannerSetting,
+    Prediction,
+    Workload,
+    measure_machine,
+    owners_of,
+    predict,
+    probe_graph,
+    workload_of,
+)
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import CscGraph
 
@@ -44,22 +52,22 @@ RANKS, WORKER = 4, "benchmark.planning.worker"
 KINDS = (Aggregation.MEAN, Aggregation.SYMMETRIC)
 
 
-def settings(features: int, nodes: int, group: int) -> list[Setting]:
+def settings(features: int, nodes: int, group: int) -> list[PlannerSetting]:
     """The settings that are compared: B, ``group`` as B and as F below B, hybrid, a cache of a
     tenth of all rows, aggregates of SAGE (beside each node's own features) and of GCN (in place of
     them).
     """
     cache = features * nodes // 10
     return [
-        Setting(1),
-        Setting(1, feature_cache=cache),
-        Setting(group),
-        Setting(0, group),
-        Setting(0),
-        Setting(0, feature_cache=cache),
-        *(Setting(size, aggregation=kind) for kind in KINDS for size in (1, 0)),
-        Setting(1, hybrid=True),
-        Setting(0, hybrid=True),
+        PlannerSetting(1),
+        PlannerSetting(1, feature_cache=cache),
+        PlannerSetting(group),
+        PlannerSetting(0, group),
+        PlannerSetting(0),
+        PlannerSetting(0, feature_cache=cache),
+        *(PlannerSetting(size, aggregation=kind) for kind in KINDS for size in (1, 0)),
+        PlannerSetting(1, hybrid=True),
+        PlannerSetting(0, hybrid=True),
     ]
 
 
@@ -87,7 +95,7 @@ def as_dataset(graph: GraphFolder) -> Dataset:
     )
 
 
-def look(graph: GraphFolder, options: argparse.Namespace) -> tuple[Workload, Probe, Machine]:
+def look(graph: GraphFolder, options: argparse.Namespace) -> tuple[Workload, PlannerProbe, PlannerMachine]:
     """Returns what the planner finds out before anything runs."""
     dataset = as_dataset(graph)
     training = dataset.train_idx.sort().values
@@ -106,10 +114,10 @@ def look(graph: GraphFolder, options: argparse.Namespace) -> tuple[Workload, Pro
 
 
 def measure(
-    bench: RankWorkload, network: str, epochs: int, chosen: Sequence[Setting]
+    bench: RankWorkload, network: str, epochs: int, chosen: Sequence[PlannerSetting]
 ) -> list[dict[str, Any]]:
     """Every setting's figures; one world for each kind of topology."""
-    answers: dict[Setting, list[Any]] = {}
+    answers: dict[PlannerSetting, list[Any]] = {}
     for hybrid in (False, True):
         some = [setting for setting in chosen if setting.hybrid is hybrid]
         if not some:
@@ -166,7 +174,7 @@ def run(graph: GraphFolder, options: argparse.Namespace) -> dict[str, Any]:
     """Predicts, then measures."""
     workload, probe, machine = look(graph, options)
     machine = machine.on((os.cpu_count() or 1) / RANKS, 0.0)
-    network = Network(options.bandwidth)
+    network = PlannerNetwork(options.bandwidth)
     chosen = settings(workload.features, workload.nodes, options.group)
     chosen = [one for one in chosen if options.hybrid or not one.hybrid]
     forecasts = [predict(workload, probe, machine, network, setting) for setting in chosen]

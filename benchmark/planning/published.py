@@ -15,17 +15,17 @@ from benchmark.support.tables import table
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.planner import (
     Degrees,
-    Machine,
-    Network,
+    MinibatchMeans,
+    PlannerMachine,
+    PlannerNetwork,
+    PlannerProbe,
+    PlannerSetting,
+    PowerOverlap,
     Prediction,
-    Probe,
-    Setting,
     Workload,
     predict,
     probe_degrees,
 )
-from pyg_batchgnn.planner.degrees import PowerOverlap
-from pyg_batchgnn.planner.workload import Depth
 
 #: Spread of the logarithm of degrees: mean 50.5 and median 26 of ogbn-products; taken for
 #: papers100M, too.
@@ -59,13 +59,13 @@ def degrees(workload: Workload) -> Degrees:
     return Degrees.lognormal(workload.nodes, workload.edges, SPREAD)
 
 
-def calibrated() -> tuple[Machine, Network]:
+def calibrated() -> tuple[PlannerMachine, PlannerNetwork]:
     """The speeds of a host of 72 cores as one core, from ogbn-products."""
     alone = probe_degrees(PRODUCTS, degrees(PRODUCTS), 1).full
     minibatches = PRODUCTS.minibatches([PRODUCTS.training])
     nodes, edges = minibatches * alone.nodes, minibatches * alone.edges
     topology, features, export, forward, backward = 0.64, 1.18, 1.46, 5.52, 4.88
-    machine = Machine(
+    machine = PlannerMachine(
         relay_edge=topology / edges,
         local_edge=topology / edges,
         node=features / nodes,
@@ -81,16 +81,16 @@ def calibrated() -> tuple[Machine, Network]:
     # Fetching on 2, 4 and 8 ranks took 1.00, 0.87 and 0.73 s, of which finding distinct nodes is
     # the first rank's share; the rest moves the rows of table 5's kind: 1.15 GB per second, of
     # links of 12.5.
-    return machine, Network(12.5e9, 1e-5, efficiency=1.15 / 12.5)
+    return machine, PlannerNetwork(12.5e9, 1e-5, efficiency=1.15 / 12.5)
 
 
-def scaled(machine: Machine, probe: Probe) -> Machine:
+def scaled(machine: PlannerMachine, probe: PlannerProbe) -> PlannerMachine:
     """A step takes as much longer as a minibatch has edges."""
     ratio = probe.full.edges / probe_degrees(PRODUCTS, degrees(PRODUCTS), 1).full.edges
     return dataclasses.replace(machine, forward=machine.forward * ratio, backward=machine.backward * ratio)
 
 
-def with_table_5(probe: Probe) -> Probe:
+def with_table_5(probe: PlannerProbe) -> PlannerProbe:
     """The overlap that the paper counted, in place of that of edges at random."""
     share = 31 / 32
     away = 1 - 1 / probe.hosts
@@ -98,7 +98,7 @@ def with_table_5(probe: Probe) -> Probe:
     kept = FETCHED_KEPT / 32 / share
     inner_one = probe.inner.nodes * one / probe.full.nodes
 
-    def changed(first: float, last: float, old: Depth) -> Depth:
+    def changed(first: float, last: float, old: MinibatchMeans) -> MinibatchMeans:
         whole = PowerOverlap(first, last, 36, PAPERS.nodes)
         remote = PowerOverlap(first * away, last * away, 36, PAPERS.nodes * away)
         return dataclasses.replace(old, nodes=first, distinct=whole, remote=remote)
@@ -116,7 +116,7 @@ def forecasts(ranks: int, aggregation: bool) -> tuple[Prediction, Prediction]:
     # Two macrobatches on two ranks, as the paper says; else all minibatches at once.
     half = -(-PAPERS.minibatches(probe.seeds) // 2)
     kept = Aggregation.MEAN if aggregation else None
-    setting = Setting(half if ranks == 2 and not aggregation else 0, aggregation=kept)
+    setting = PlannerSetting(half if ranks == 2 and not aggregation else 0, aggregation=kept)
     return (
         predict(PAPERS, probe, machine, network, setting),
         predict(PAPERS, with_table_5(probe), machine, network, setting),
@@ -155,7 +155,7 @@ def terabyte() -> str:
         there = scaled(machine, probe)
         for size in (1, 72, 0):
             for hybrid in (False, True) if size == 0 else (False,):
-                told = predict(TERABYTE, probe, there, network, Setting(size, hybrid=hybrid))
+                told = predict(TERABYTE, probe, there, network, PlannerSetting(size, hybrid=hybrid))
                 lines.append(
                     [
                         f"{ranks} hosts, B = {size or 'all'}{', hybrid' if hybrid else ''}",

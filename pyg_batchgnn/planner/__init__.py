@@ -1,28 +1,36 @@
-"""What training on several machines will take, before it is started."""
+"""Predictions of what training on several machines takes, before it starts."""
 
-from pyg_batchgnn.planner.degrees import Degrees, probe_degrees
-from pyg_batchgnn.planner.machine import Machine, Network
-from pyg_batchgnn.planner.make import plan
+from pyg_batchgnn.planner.degrees import Degrees, PowerOverlap, probe_degrees
+from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
+from pyg_batchgnn.planner.make import plan, workload_of
+from pyg_batchgnn.planner.measure import measure_machine
 from pyg_batchgnn.planner.model import predict
-from pyg_batchgnn.planner.probe import probe_graph
+from pyg_batchgnn.planner.owners import owners_of
+from pyg_batchgnn.planner.probe import SAMPLES, probe_graph
 from pyg_batchgnn.planner.report import Plan
 from pyg_batchgnn.planner.search import Choices, search
-from pyg_batchgnn.planner.setting import Prediction, Setting
-from pyg_batchgnn.planner.workload import Probe, Workload
+from pyg_batchgnn.planner.setting import PlannerSetting, Prediction
+from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
 
 __all__ = [
+    "SAMPLES",
     "Choices",
     "Degrees",
-    "Machine",
-    "Network",
+    "MinibatchMeans",
     "Plan",
+    "PlannerMachine",
+    "PlannerNetwork",
+    "PlannerProbe",
+    "PlannerSetting",
+    "PowerOverlap",
     "Prediction",
-    "Probe",
-    "Setting",
     "Workload",
+    "measure_machine",
+    "owners_of",
     "plan",
     "predict",
     "probe_degrees",
     "probe_graph",
     "search",
+    "workload_of",
 ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pyg_batchgnn.planner.workload import Depth, Probe, Workload
+from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
 from pyg_batchgnn.sample import Replacement
 
 Numbers = NDArray[np.float64]
@@ -159,7 +159,7 @@ def probe_degrees(
     *,
     ranks_per_host: int = 1,
     replacement: Replacement = Replacement.WITH,
-) -> Probe:
+) -> PlannerProbe:
     """What minibatches are like under the policy "random", from degrees alone."""
     hosts = -(-ranks // ranks_per_host)
     seeds = [
@@ -169,7 +169,7 @@ def probe_degrees(
         _depth(workload, degrees, hops, 1 - 1 / ranks, 1 - 1 / hosts, replacement)
         for hops in (len(workload.fanouts), len(workload.fanouts) - 1)
     ]
-    return Probe(
+    return PlannerProbe(
         *("random", ranks, hosts, tuple(seeds), -(-workload.nodes // ranks), -(-workload.edges // ranks)),
         *depths,
     )
@@ -177,7 +177,7 @@ def probe_degrees(
 
 def _depth(
     workload: Workload, degrees: Degrees, hops: int, away: float, remote: float, replacement: Replacement
-) -> Depth:
+) -> MinibatchMeans:
     """The first hops."""
     work = Workload(**{**vars(workload), "fanouts": workload.fanouts[:hops]})
     found = hop_probabilities(work, degrees, replacement)
@@ -188,7 +188,7 @@ def _depth(
         picks = most if replacement is Replacement.WITH else np.minimum(most, degrees.degree)
         edges.append(float((part * degrees.nodes * picks).sum()))
     count, links, expanded = sum(nodes), sum(edges), sum(nodes[:-1])
-    return Depth(
+    return MinibatchMeans(
         count,
         links,
         tuple(away * part for part in nodes[:-1]),

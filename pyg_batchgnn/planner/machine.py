@@ -11,7 +11,7 @@ ALL_TO_ALL = 0.6
 
 
 @dataclass(frozen=True)
-class Network:
+class PlannerNetwork:
     """Links between hosts.
 
     Attributes:
@@ -31,7 +31,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Machine:
+class PlannerMachine:
     """What one core does, and how many a rank has.
 
     Attributes:
@@ -79,6 +79,6 @@ class Machine:
         used = min(self.cores, max(tasks, 1.0))
         return max(1.0, used * self.parallel) if used > 1 else 1.0
 
-    def on(self, cores: float, memory: float) -> Machine:
+    def on(self, cores: float, memory: float) -> PlannerMachine:
         """The same cores, another number of them."""
         return dataclasses.replace(self, cores=cores, memory=memory)

@@ -9,14 +9,14 @@ import torch
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.planner.machine import Machine, Network
+from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
 from pyg_batchgnn.planner.measure import measure_machine
 from pyg_batchgnn.planner.owners import owners_of
 from pyg_batchgnn.planner.probe import SAMPLES, probe_graph
 from pyg_batchgnn.planner.report import Plan
 from pyg_batchgnn.planner.search import Choices, search
-from pyg_batchgnn.planner.step import network_of
-from pyg_batchgnn.planner.workload import Probe, Workload
+from pyg_batchgnn.planner.training_step import network_of
+from pyg_batchgnn.planner.workload import PlannerProbe, Workload
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import CscGraph
 
@@ -28,11 +28,11 @@ def plan(
     dataset: Dataset,
     *,
     ranks: int,
-    network: Network,
+    network: PlannerNetwork,
     ranks_per_host: int = 1,
     cores: float = 1.0,
     memory: float = 0.0,
-    machine: Machine | None = None,
+    machine: PlannerMachine | None = None,
     fanouts: Sequence[int] = (15, 10, 5),
     batch_size: int = 1024,
     replacement: Replacement = Replacement.WITH,
@@ -79,7 +79,7 @@ def plan(
     workload = workload_of(
         dataset, tuple(fanouts), batch_size, hidden, drop_last=drop_last, own_seeds=own_seeds, kind=kind
     )
-    training, probes = dataset.train_idx.to(torch.int64), dict[str, Probe]()
+    training, probes = dataset.train_idx.to(torch.int64), dict[str, PlannerProbe]()
     with Communicator.create("plan") as comm:
         for policy in policies:
             tell(f"looking at minibatches, partition {policy}")

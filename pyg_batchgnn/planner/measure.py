@@ -14,9 +14,9 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.partition import Part, PartitionBook
-from pyg_batchgnn.planner.machine import Machine
+from pyg_batchgnn.planner.machine import PlannerMachine
 from pyg_batchgnn.planner.resident import resident_bytes
-from pyg_batchgnn.planner.step import Step
+from pyg_batchgnn.planner.training_step import TrainingStepTimer
 from pyg_batchgnn.planner.workload import Workload
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, RelaySampler, Replacement, SamplingPlan
 from pyg_batchgnn.store import CscGraph
@@ -35,7 +35,7 @@ def measure_machine(
     hidden: int = 0,
     classes: int = 2,
     kind: Aggregation = Aggregation.MEAN,
-) -> Machine:
+) -> PlannerMachine:
     """What one core of this machine does.
 
     Args:
@@ -63,12 +63,12 @@ def measure_machine(
     gather, copy = _row_rates(max(workload.features, 4))
     forward, backward, cached = 0.0, 0.0, 0.0
     if hidden:
-        step = Step(kind, max(workload.features // 4, 1), hidden, classes, plan.num_hops)
+        step = TrainingStepTimer(kind, max(workload.features // 4, 1), hidden, classes, plan.num_hops)
         forward, backward = step.seconds(sampled[0])
         if plan.num_hops > 1:
             short = MacrobatchSampler(graph, plan.without_last_hop(), 0, 1, Layout.CSC)
             cached = sum(step.seconds(short.sample(seeds[:1], 0)[0]))
-    return Machine(
+    return PlannerMachine(
         relay_edge=relayed / max(edges, 1),
         local_edge=local / max(edges, 1),
         node=distinct / max(nodes, 1),

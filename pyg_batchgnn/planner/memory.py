@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pyg_batchgnn.planner.machine import Machine
-from pyg_batchgnn.planner.rehearsal import rehearse
-from pyg_batchgnn.planner.setting import Setting, sizes
-from pyg_batchgnn.planner.workload import Depth, Probe, Workload
+from pyg_batchgnn.planner.machine import PlannerMachine
+from pyg_batchgnn.planner.setting import PlannerSetting, sizes
+from pyg_batchgnn.planner.simulation import simulate_memory
+from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
 
 #: What choosing the rows of a feature cache takes for each in-edge of a part.
 _CHOOSING = 28
@@ -14,7 +14,7 @@ _CHOOSING = 28
 _SEED_VECTORS = 5
 
 
-def part_bytes(workload: Workload, probe: Probe, setting: Setting) -> float:
+def part_bytes(workload: Workload, probe: PlannerProbe, setting: PlannerSetting) -> float:
     """Of what a rank holds of the graph: attributes, ids, lists of in-edges, its slice of the directory."""
     features = workload.features * (1 if setting.aggregation is None else 2)
     node = features + workload.attributes + 8 + 8 + 2 * workload.id_bytes
@@ -25,16 +25,22 @@ def part_bytes(workload: Workload, probe: Probe, setting: Setting) -> float:
     return held + whole + workload.edges * (workload.id_bytes + workload.edge_bytes)
 
 
-def memory_of(workload: Workload, probe: Probe, machine: Machine, setting: Setting, depth: Depth) -> float:
+def memory_of(
+    workload: Workload,
+    probe: PlannerProbe,
+    machine: PlannerMachine,
+    setting: PlannerSetting,
+    depth: MinibatchMeans,
+) -> float:
     """Of the process of the rank with the most training nodes at its peak: the part, and the most that
-    preparing minibatches takes (`rehearse`)."""
+    preparing minibatches takes (`simulate_memory`)."""
     busiest = max(workload.seeds_of(probe.seeds), key=sum)
     shares = iter(seeds / workload.batch_size for seeds in busiest)
     made = [
         [[next(shares) for _ in range(group)] for group in groups]
         for groups in sizes(len(busiest), setting.macrobatch, setting.fetch)
     ]
-    working = rehearse(workload, probe, setting, depth, made)
+    working = simulate_memory(workload, probe, setting, depth, made)
     choosing = _CHOOSING * probe.part_edges if setting.feature_cache else 0
     graph = part_bytes(workload, probe, setting) + setting.feature_cache
     return machine.resident + graph + _SEED_VECTORS * 8 * sum(probe.seeds) + max(working, choosing)

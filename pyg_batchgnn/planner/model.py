@@ -10,18 +10,22 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
-from pyg_batchgnn.planner.machine import Machine, Network
+from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
 from pyg_batchgnn.planner.memory import memory_of
 from pyg_batchgnn.planner.seconds import Traffic, seconds_of
-from pyg_batchgnn.planner.setting import Prediction, Rounds, Setting, rounds, row_bytes, sizes
-from pyg_batchgnn.planner.workload import Depth, Probe, Workload
+from pyg_batchgnn.planner.setting import PlannerSetting, Prediction, Rounds, rounds, row_bytes, sizes
+from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
 
 #: Bytes that a minibatch adds to a question, and a message to what it holds, at most.
 _BLOCK, _MESSAGE = 12, 25
 
 
 def predict(
-    workload: Workload, probe: Probe, machine: Machine, network: Network, setting: Setting
+    workload: Workload,
+    probe: PlannerProbe,
+    machine: PlannerMachine,
+    network: PlannerNetwork,
+    setting: PlannerSetting,
 ) -> Prediction:
     """An epoch with a setting, of the rank that has the most to do."""
     minibatches = workload.minibatches(probe.seeds)
@@ -56,7 +60,7 @@ def predict(
     )
 
 
-def _groups(workload: Workload, probe: Probe, setting: Setting) -> dict[float, float]:
+def _groups(workload: Workload, probe: PlannerProbe, setting: PlannerSetting) -> dict[float, float]:
     """How many whole minibatches fetch groups amount to, and how many such groups there are; means over
     ranks."""
     made = sizes(workload.minibatches(probe.seeds), setting.macrobatch, setting.fetch)
@@ -70,7 +74,12 @@ def _groups(workload: Workload, probe: Probe, setting: Setting) -> dict[float, f
 
 
 def _topology_bytes(
-    workload: Workload, probe: Probe, depth: Depth, setting: Setting, minibatches: float, told: Rounds
+    workload: Workload,
+    probe: PlannerProbe,
+    depth: MinibatchMeans,
+    setting: PlannerSetting,
+    minibatches: float,
+    told: Rounds,
 ) -> float:
     """Nodes asked for and edges answered, what a minibatch adds for each owner, and what a message does."""
     if setting.hybrid or probe.ranks == 1:

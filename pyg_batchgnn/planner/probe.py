@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.planner.growth import growth_of
-from pyg_batchgnn.planner.workload import Depth, Probe, Workload
+from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan
 from pyg_batchgnn.store import CscGraph
 
@@ -28,7 +28,7 @@ def probe_graph(
     replacement: Replacement = Replacement.WITH,
     samples: int = SAMPLES,
     threads: int | None = None,
-) -> Probe:
+) -> PlannerProbe:
     """Samples minibatches of the rank that has the most training nodes.
 
     Args:
@@ -55,7 +55,7 @@ def probe_graph(
     nodes = torch.bincount(owner, minlength=ranks)
     edges = torch.zeros(ranks, dtype=torch.int64)
     edges.index_add_(0, owner, graph.indptr.diff())
-    return Probe(
+    return PlannerProbe(
         policy,
         ranks,
         -(-ranks // ranks_per_host),
@@ -74,7 +74,7 @@ def _seed_lists(mine: Tensor, batch_size: int, samples: int) -> list[Tensor]:
     return [part.contiguous() for part in mine[order].to(torch.int64).split(batch_size)[:whole]]
 
 
-def _depth(sampled: Sequence[SampledMinibatch], hops: int, away: Tensor, remote: Tensor) -> Depth:
+def _depth(sampled: Sequence[SampledMinibatch], hops: int, away: Tensor, remote: Tensor) -> MinibatchMeans:
     """The first hops of sampled minibatches."""
     times = torch.zeros(away.numel(), dtype=torch.int64)
     nodes = edges = expanded = room = 0.0
@@ -94,7 +94,7 @@ def _depth(sampled: Sequence[SampledMinibatch], hops: int, away: Tensor, remote:
             asked[hop] += int(theirs.sum())
             answered[hop] += int(degree[rows][theirs].sum())
     number = max(len(sampled), 1)
-    return Depth(
+    return MinibatchMeans(
         nodes / number,
         edges / number,
         tuple((asked / number).tolist()),

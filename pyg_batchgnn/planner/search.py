@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyg_batchgnn.cache import Aggregation
-from pyg_batchgnn.planner.machine import Machine, Network
+from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
 from pyg_batchgnn.planner.model import predict
-from pyg_batchgnn.planner.setting import Prediction, Setting
-from pyg_batchgnn.planner.workload import Probe, Workload
+from pyg_batchgnn.planner.setting import PlannerSetting, Prediction
+from pyg_batchgnn.planner.workload import PlannerProbe, Workload
 
 #: A setting that is more trouble must be faster by so much.
 _WORTH = 0.03
@@ -35,25 +35,25 @@ class Choices:
     aggregation: Sequence[Aggregation | None] = (None, Aggregation.MEAN)
     feature_caches: Sequence[int] = (0,)
 
-    def settings(self, policy: str, minibatches: int) -> list[Setting]:
+    def settings(self, policy: str, minibatches: int) -> list[PlannerSetting]:
         """All combinations that differ with so many minibatches."""
-        found: dict[Setting, None] = {}
+        found: dict[PlannerSetting, None] = {}
         for size, share, hybrid, aggregation, cache in itertools.product(
             self.macrobatches, self.fetches, self.hybrid, self.aggregation, self.feature_caches
         ):
             macrobatch = 0 if size >= minibatches else size
             fetch = 0 if share >= 1 else max(1, round(share * (macrobatch or minibatches)))
             fetch = 0 if fetch >= (macrobatch or minibatches) else fetch
-            setting = Setting(macrobatch, fetch, policy, hybrid, aggregation, cache)
+            setting = PlannerSetting(macrobatch, fetch, policy, hybrid, aggregation, cache)
             found[setting] = None
         return list(found)
 
 
 def search(
     workload: Workload,
-    probes: Mapping[str, Probe],
-    machine: Machine,
-    network: Network,
+    probes: Mapping[str, PlannerProbe],
+    machine: PlannerMachine,
+    network: PlannerNetwork,
     choices: Choices,
 ) -> list[Prediction]:
     """Predictions for every policy that was probed and every choice, the fastest first; those that do not fit

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyg_batchgnn.planner.machine import Machine, Network
-from pyg_batchgnn.planner.setting import Rounds, Setting
-from pyg_batchgnn.planner.workload import Depth, Probe, Workload
+from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
+from pyg_batchgnn.planner.setting import PlannerSetting, Rounds
+from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Traffic:
 
 def seconds_of(
     workload: Workload,
-    probe: Probe,
-    machine: Machine,
-    network: Network,
-    setting: Setting,
+    probe: PlannerProbe,
+    machine: PlannerMachine,
+    network: PlannerNetwork,
+    setting: PlannerSetting,
     told: Rounds,
     traffic: Traffic,
-    depth: Depth,
+    depth: MinibatchMeans,
     gradients: float,
 ) -> dict[str, float]:
     """By phase. Sampling and gathering take cores, which ranks may share; what crosses the wire takes the

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyg_batchgnn.cache import Aggregation
-from pyg_batchgnn.planner.workload import Probe, Workload
+from pyg_batchgnn.planner.workload import PlannerProbe, Workload
 
 
 @dataclass(frozen=True)
-class Setting:
+class PlannerSetting:
     """What can be chosen.
 
     Attributes:
@@ -55,7 +55,7 @@ class Prediction:
         fits: whether the memory is there.
     """
 
-    setting: Setting
+    setting: PlannerSetting
     minibatches: int
     rounds: Rounds
     rows: float
@@ -89,7 +89,7 @@ def sizes(minibatches: int, macrobatch: int, fetch: int) -> list[list[int]]:
     return [[min(group, one - first) for first in range(0, one, group)] for one in whole]
 
 
-def rounds(workload: Workload, probe: Probe, setting: Setting, minibatches: int) -> Rounds:
+def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, minibatches: int) -> Rounds:
     """Exact (docs/concepts/relay.md): 2(L - 1) or 2L a macrobatch, 2 a fetch group."""
     made = sizes(minibatches, setting.macrobatch, setting.fetch)
     hops = len(workload.fanouts) - int(setting.aggregation is not None)
@@ -99,7 +99,7 @@ def rounds(workload: Workload, probe: Probe, setting: Setting, minibatches: int)
     return Rounds(0 if alone else 2 * relays * len(made), 2 * sum(map(len, made)), lookup)
 
 
-def row_bytes(workload: Workload, setting: Setting) -> int:
+def row_bytes(workload: Workload, setting: PlannerSetting) -> int:
     """Of a node on the wire: attributes, aggregates beside its own features unless they hold them, the
     original id unless it is known, padded to the widest number."""
     kept = setting.aggregation

@@ -89,7 +89,7 @@ class Workload:
 
 
 @dataclass(frozen=True, eq=False)
-class Depth:
+class MinibatchMeans:
     """What minibatches of so many hops are like; means over those of one rank, a minibatch.
 
     Attributes:
@@ -113,7 +113,7 @@ class Depth:
 
 
 @dataclass(frozen=True, eq=False)
-class Probe:
+class PlannerProbe:
     """What was found out about minibatches of one partitioning.
 
     Attributes:
@@ -131,5 +131,5 @@ class Probe:
     seeds: tuple[int, ...]
     part_nodes: int
     part_edges: int
-    full: Depth
-    inner: Depth
+    full: MinibatchMeans
+    inner: MinibatchMeans

@@ -10,8 +10,8 @@ from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.planner import (
     Choices,
     Degrees,
-    Machine,
-    Network,
+    PlannerMachine,
+    PlannerNetwork,
     Prediction,
     Workload,
     probe_degrees,
@@ -23,11 +23,11 @@ from pyg_batchgnn.planner.search import best
 #: Minibatches of an epoch that together need nearly every node, as those of the arxiv-like graph do.
 WORK = Workload("w", 40_000, 600_000, 512, 8, 20_000, (15, 10, 5), batch_size=256)
 #: A third of a step goes into the first layer's aggregation.
-MACHINE = Machine(forward=0.001, backward=0.002, first_layer=0.33)
+MACHINE = PlannerMachine(forward=0.001, backward=0.002, first_layer=0.33)
 
 
 def planned(
-    kind: Aggregation, network: Network, machine: Machine = MACHINE
+    kind: Aggregation, network: PlannerNetwork, machine: PlannerMachine = MACHINE
 ) -> tuple[list[Prediction], Prediction]:
     probe = probe_degrees(WORK, Degrees.lognormal(WORK.nodes, WORK.edges, 1.0), 4)
     choices = Choices(macrobatches=(1, 0), fetches=(1.0,), hybrid=(False,), aggregation=(None, kind))
@@ -39,7 +39,7 @@ def planned(
 
 @pytest.mark.parametrize("kind", [Aggregation.MEAN, Aggregation.SUM])
 def test_rows_twice_as_wide_are_advised_against_where_all_nodes_are_needed(kind: Aggregation) -> None:
-    found, chosen = planned(kind, Network(125e6))
+    found, chosen = planned(kind, PlannerNetwork(125e6))
     kept = with_aggregates(found, chosen)
     assert kept is not None and kept.feature_bytes > 1.5 * chosen.feature_bytes
     every, one = aggregation_advice(found, chosen)
@@ -55,7 +55,7 @@ def test_rows_twice_as_wide_are_advised_against_where_all_nodes_are_needed(kind:
 
 def test_shorter_training_steps_do_not_outweigh_more_fetching() -> None:
     found, chosen = planned(
-        Aggregation.MEAN, Network(125e6), Machine(forward=1.0, backward=2.0, first_layer=0.5)
+        Aggregation.MEAN, PlannerNetwork(125e6), PlannerMachine(forward=1.0, backward=2.0, first_layer=0.5)
     )
     kept = with_aggregates(found, chosen)
     assert kept is not None and kept.epoch < chosen.epoch and kept.preparation > chosen.preparation
@@ -64,7 +64,7 @@ def test_shorter_training_steps_do_not_outweigh_more_fetching() -> None:
 
 def test_aggregates_in_place_of_features_are_not() -> None:
     """GCN's."""
-    found, chosen = planned(Aggregation.SYMMETRIC, Network(125e6))
+    found, chosen = planned(Aggregation.SYMMETRIC, PlannerNetwork(125e6))
     kept = with_aggregates(found, chosen)
     assert kept is not None and kept.feature_bytes <= chosen.feature_bytes
     for sentence in aggregation_advice(found, chosen):
@@ -72,11 +72,11 @@ def test_aggregates_in_place_of_features_are_not() -> None:
 
 
 def test_aggregates_that_do_not_fit() -> None:
-    found, chosen = planned(Aggregation.MEAN, Network(125e6))
+    found, chosen = planned(Aggregation.MEAN, PlannerNetwork(125e6))
     tight = [dataclasses.replace(one, fits=one.setting.aggregation is None) for one in found]
     assert all(line.endswith("which is not there.") for line in aggregation_advice(tight, chosen))
 
 
 def test_nothing_is_said_of_what_was_not_tried() -> None:
-    found, chosen = planned(Aggregation.MEAN, Network(125e6))
+    found, chosen = planned(Aggregation.MEAN, PlannerNetwork(125e6))
     assert aggregation_advice([one for one in found if one.setting.aggregation is None], chosen) == []

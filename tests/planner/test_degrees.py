@@ -1,4 +1,4 @@
-"""Minibatches foretold from degrees are nearly those of a graph whose edges join nodes at random."""
+"""Minibatches predicted from degrees are nearly those of a graph whose edges join nodes at random."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def test_a_random_graph(replacement: Replacement) -> None:
     work = Workload("w", nodes, graph.num_edges, 64, 8, training.numel(), (8, 4, 3), batch_size=128)
     owner = torch.randint(ranks, (nodes,), generator=torch.Generator().manual_seed(0))
     seen = probe_graph(work, graph, training, owner, ranks=ranks, replacement=replacement, threads=1)
-    told = probe_degrees(work, degrees, ranks, replacement=replacement)
-    for one, other in ((told.full, seen.full), (told.inner, seen.inner)):
+    predicted = probe_degrees(work, degrees, ranks, replacement=replacement)
+    for one, other in ((predicted.full, seen.full), (predicted.inner, seen.inner)):
         assert one.nodes == pytest.approx(other.nodes, rel=0.1)
         assert one.edges == pytest.approx(other.edges, rel=0.1)
         assert sum(one.asked[1:]) == pytest.approx(sum(other.asked[1:]), rel=0.12)
         for together in (1, 4, 16):
             wanted = other.remote.distinct(together)
             assert one.remote.distinct(together) == pytest.approx(wanted, rel=0.12)
-    assert told.full.remote.missed(4, nodes / 8) == pytest.approx(
+    assert predicted.full.remote.missed(4, nodes / 8) == pytest.approx(
         seen.full.remote.missed(4, nodes / 8), rel=0.15
     )

@@ -12,10 +12,10 @@ from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.planner import (
     Choices,
     Degrees,
-    Machine,
-    Network,
-    Probe,
-    Setting,
+    PlannerMachine,
+    PlannerNetwork,
+    PlannerProbe,
+    PlannerSetting,
     Workload,
     predict,
     probe_degrees,
@@ -26,11 +26,11 @@ from pyg_batchgnn.planner.search import best
 from pyg_batchgnn.planner.setting import rounds, sizes
 
 WORK = Workload("w", 100_000, 2_000_000, 400, 8, 20_000, (10, 5, 3), batch_size=256, parameters=1000)
-NETWORK = Network(1e8)
-MACHINE = Machine(forward=0.1, backward=0.1)
+NETWORK = PlannerNetwork(1e8)
+MACHINE = PlannerMachine(forward=0.1, backward=0.1)
 
 
-def probe(workload: Workload = WORK, ranks: int = 4) -> Probe:
+def probe(workload: Workload = WORK, ranks: int = 4) -> PlannerProbe:
     return probe_degrees(workload, Degrees.lognormal(workload.nodes, workload.edges, 1.2), ranks)
 
 
@@ -56,9 +56,9 @@ def test_every_minibatch_is_in_one_fetch_group(minibatches: int, macrobatch: int
 )
 def test_rounds(own: bool, hybrid: bool, aggregation: Aggregation | None, relays: int) -> None:
     work = dataclasses.replace(WORK, own_seeds=own)
-    told = rounds(work, probe(work), Setting(3, 2, hybrid=hybrid, aggregation=aggregation), 8)
-    assert (told.topology, told.features) == (relays * 3, 2 * (2 + 2 + 1))
-    assert told.lookup == (0 if own or hybrid else 2)
+    expected = rounds(work, probe(work), PlannerSetting(3, 2, hybrid=hybrid, aggregation=aggregation), 8)
+    assert (expected.topology, expected.features) == (relays * 3, 2 * (2 + 2 + 1))
+    assert expected.lookup == (0 if own or hybrid else 2)
 
 
 @settings(max_examples=20)
@@ -70,7 +70,7 @@ def test_a_larger_macrobatch_never_moves_more(
     if 20 % large or large % small:
         return  # groups of unequal size
     found = [
-        predict(WORK, probe(), MACHINE, NETWORK, Setting(size, 0, "random", hybrid, aggregation))
+        predict(WORK, probe(), MACHINE, NETWORK, PlannerSetting(size, 0, "random", hybrid, aggregation))
         for size in (small, large)
     ]
     assert found[0].minibatches == 20
@@ -83,11 +83,15 @@ def test_a_larger_macrobatch_never_moves_more(
 def test_hybrid_asks_nobody_for_edges_and_a_cache_spares_rows() -> None:
     plain, hybrid, cached = (
         predict(WORK, probe(), MACHINE, NETWORK, setting)
-        for setting in (Setting(1), Setting(1, hybrid=True), Setting(1, feature_cache=2_000_000))
+        for setting in (
+            PlannerSetting(1),
+            PlannerSetting(1, hybrid=True),
+            PlannerSetting(1, feature_cache=2_000_000),
+        )
     )
     assert hybrid.topology_bytes == 0 < plain.topology_bytes and hybrid.memory > plain.memory
     assert cached.rows < plain.rows and cached.memory > plain.memory - plain.rows * 1000
-    everything = predict(WORK, probe(), MACHINE, NETWORK, Setting(1, feature_cache=1 << 40))
+    everything = predict(WORK, probe(), MACHINE, NETWORK, PlannerSetting(1, feature_cache=1 << 40))
     assert everything.rows == pytest.approx(0, abs=1e-6)
 
 
@@ -96,7 +100,7 @@ def test_aggregates_pay_where_minibatches_do_not_overlap() -> None:
     GCN's rows are no wider, so that its bytes never grow."""
 
     def received(size: int, kind: Aggregation | None) -> float:
-        return predict(WORK, probe(), MACHINE, NETWORK, Setting(size, aggregation=kind)).feature_bytes
+        return predict(WORK, probe(), MACHINE, NETWORK, PlannerSetting(size, aggregation=kind)).feature_bytes
 
     mean, symmetric = Aggregation.MEAN, Aggregation.SYMMETRIC
     assert received(1, mean) < received(1, None) and received(0, mean) > received(0, None)
@@ -122,5 +126,5 @@ def test_cores() -> None:
     assert shared.speedup(100) == 0.5 and MACHINE.speedup(10) == 1.0
     many = MACHINE.on(16, 0)
     assert many.speedup(1) == 1.0 < many.speedup(4) < many.speedup(16) == many.speedup(99) < 16
-    one, other = (predict(WORK, probe(), m, NETWORK, Setting()).seconds for m in (MACHINE, shared))
+    one, other = (predict(WORK, probe(), m, NETWORK, PlannerSetting()).seconds for m in (MACHINE, shared))
     assert other["forward"] == pytest.approx(2 * one["forward"])

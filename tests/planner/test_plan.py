@@ -1,9 +1,8 @@
-"""A plan beside what ranks then count; and the command line."""
+"""A plan compared with what ranks then count, and the command line."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 import pyg_batchgnn
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.data import load_dataset
-from pyg_batchgnn.planner import Choices, Machine, Network, Plan, Setting, predict
+from pyg_batchgnn.planner import Choices, Plan, PlannerMachine, PlannerNetwork, PlannerSetting, predict
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.cli.plan_command import parse_rate
 from pyg_batchgnn.train.errors import TrainError
@@ -20,15 +19,15 @@ from tests.support.training_runs import batchgnn
 
 GRAPH = "generated:nodes=6000,features=32,classes=4,seed=3"
 SETTINGS = [
-    Setting(1),
-    Setting(4, 2),
-    Setting(0),
-    Setting(2, hybrid=True),
-    Setting(1, feature_cache=60_000),
-    Setting(1, aggregation=Aggregation.MEAN),
-    Setting(0, aggregation=Aggregation.MEAN),
-    Setting(0, aggregation=Aggregation.SYMMETRIC),
-    Setting(2, hybrid=True, aggregation=Aggregation.SUM),
+    PlannerSetting(1),
+    PlannerSetting(4, 2),
+    PlannerSetting(0),
+    PlannerSetting(2, hybrid=True),
+    PlannerSetting(1, feature_cache=60_000),
+    PlannerSetting(1, aggregation=Aggregation.MEAN),
+    PlannerSetting(0, aggregation=Aggregation.MEAN),
+    PlannerSetting(0, aggregation=Aggregation.SYMMETRIC),
+    PlannerSetting(2, hybrid=True, aggregation=Aggregation.SUM),
 ]
 
 
@@ -36,8 +35,8 @@ def planned(ranks: int, own_seeds: bool = True, replacement: Replacement = Repla
     return pyg_batchgnn.plan(
         load_dataset(GRAPH),
         ranks=ranks,
-        network=Network(1e8),
-        machine=Machine(),
+        network=PlannerNetwork(1e8),
+        machine=PlannerMachine(),
         fanouts=(5, 4, 3),
         batch_size=64,
         replacement=replacement,
@@ -52,7 +51,7 @@ def planned(ranks: int, own_seeds: bool = True, replacement: Replacement = Repla
 @pytest.mark.parametrize(
     ("own_seeds", "replacement"), [(True, Replacement.WITH), (False, Replacement.WITHOUT)]
 )
-def test_ranks_count_what_was_foretold(own_seeds: bool, replacement: Replacement) -> None:
+def test_ranks_count_what_was_predicted(own_seeds: bool, replacement: Replacement) -> None:
     found = planned(4, own_seeds, replacement)
     probe = found.probes["random"]
     arguments = {
@@ -65,14 +64,14 @@ def test_ranks_count_what_was_foretold(own_seeds: bool, replacement: Replacement
     given = {"dataset": GRAPH, "settings": settings, "arguments": arguments}
     results = run_ranks("tests.planner.job_planned:prepare", 4, given, hosts=[0, 1, 2, 3])
     for at, setting in enumerate(SETTINGS):
-        told = predict(found.workload, probe, found.machine, found.network, setting)
+        predicted = predict(found.workload, probe, found.machine, found.network, setting)
         seen = [result.value[at] for result in results]
-        assert {one["minibatches"] for one in seen} == {told.minibatches}
-        expected = [told.rounds.topology, told.rounds.features, told.rounds.lookup]
+        assert {one["minibatches"] for one in seen} == {predicted.minibatches}
+        expected = [predicted.rounds.topology, predicted.rounds.features, predicted.rounds.lookup]
         assert all(one["rounds"] == expected for one in seen)
-        assert told.rows == pytest.approx(sum(one["rows"] for one in seen) / 4, rel=0.1)
+        assert predicted.rows == pytest.approx(sum(one["rows"] for one in seen) / 4, rel=0.1)
         received = [sum(one["bytes"][kind] for one in seen) / 4 for kind in (0, 1)]
-        assert [told.topology_bytes, told.feature_bytes] == pytest.approx(received, rel=0.1)
+        assert [predicted.topology_bytes, predicted.feature_bytes] == pytest.approx(received, rel=0.1)
 
 
 def test_a_plan_is_written(tmp_path: Path) -> None:
@@ -110,13 +109,6 @@ def test_mistakes(options: list[str], said: str, capsys: pytest.CaptureFixture[s
     assert batchgnn("plan", "generated:nodes=500", "--ranks", "2", "--hidden", "0", *options) == 2
     printed = capsys.readouterr().err
     assert said in printed and printed.count("\n") == 1
-
-
-def test_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "plan.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    exec(compile(code, "plan.md", "exec"), {})
-    assert capsys.readouterr().out.startswith("Recommended: B = ")
 
 
 def test_rates() -> None:

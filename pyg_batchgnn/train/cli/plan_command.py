@@ -14,8 +14,7 @@ from rich.console import Console
 
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.data import load_dataset
-from pyg_batchgnn.planner import Choices, Machine, Network, plan
-from pyg_batchgnn.planner.probe import SAMPLES
+from pyg_batchgnn.planner import SAMPLES, Choices, PlannerMachine, PlannerNetwork, plan
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.cli.options import parse_bytes
 from pyg_batchgnn.train.config import ModelKind
@@ -105,7 +104,7 @@ def plan_command(
         tried = dataclasses.replace(tried, macrobatches=macrobatch)
     fanouts = _fanouts(fanout)
     speeds = None if machine is None else _read_machine(machine)
-    network = Network(parse_rate(bandwidth), latency * 1e-6)
+    network = PlannerNetwork(parse_rate(bandwidth), latency * 1e-6)
     status = console.status("reading") if console.is_terminal else contextlib.nullcontext()
     with status as shown:
         try:
@@ -169,15 +168,15 @@ def _fanouts(text: str) -> tuple[int, ...]:
     return numbers
 
 
-def _read_machine(path: Path) -> Machine:
+def _read_machine(path: Path) -> PlannerMachine:
     try:
         values = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise TrainError(f"{path}: cannot be read as JSON: {error}") from None
     values = values.get("machine", values) if isinstance(values, dict) else values
-    known = [field.name for field in dataclasses.fields(Machine)]
+    known = [field.name for field in dataclasses.fields(PlannerMachine)]
     if not isinstance(values, dict) or not set(values) <= set(known):
         raise TrainError(f"{path}: must be an object of numbers named {', '.join(known)}")
     if not all(isinstance(value, (int, float)) and value >= 0 for value in values.values()):
         raise TrainError(f"{path}: every speed must be a number, at least 0")
-    return Machine(**values)
+    return PlannerMachine(**values)

@@ -37,7 +37,7 @@ def network_of(kind: Aggregation, columns: int, hidden: int, classes: int, layer
     return _NETWORKS[kind](columns, hidden, classes, layers)
 
 
-class Step:
+class TrainingStepTimer:
     """A training step on one core.
 
     Args:

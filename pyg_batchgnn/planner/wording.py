@@ -1,0 +1,38 @@
+"""Settings in words and on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.filesize import decimal
+
+from pyg_batchgnn.planner.setting import PlannerSetting
+
+
+def describe(setting: PlannerSetting) -> str:
+    """Describes a setting in words."""
+    size = "all" if setting.macrobatch == 0 else str(setting.macrobatch)
+    words = [f"B = {size}"]
+    words += [f"F = {setting.fetch}"] if setting.fetch else []
+    words += [setting.policy]
+    words += ["hybrid"] if setting.hybrid else []
+    words += ["aggregation cache"] if setting.aggregation else []
+    words += [f"feature cache {decimal(setting.feature_cache)}"] if setting.feature_cache else []
+    return ", ".join(words)
+
+
+def describe_caches(setting: PlannerSetting) -> str:
+    """Describes the caches of a setting for a column of a table."""
+    words = ["agg"] if setting.aggregation else []
+    words += [decimal(setting.feature_cache)] if setting.feature_cache else []
+    return " ".join(words)
+
+
+def options(setting: PlannerSetting) -> Sequence[str]:
+    """Returns the options of ``batchgnn train`` that choose a setting."""
+    size = str(setting.macrobatch or 2**20)
+    words = ["--macrobatch", size, "--fetch", str(setting.fetch or size), "--partition", setting.policy]
+    words += ["--hybrid"] if setting.hybrid else []
+    words += ["--cache", "aggregation"] if setting.aggregation else []
+    words += ["--feature-cache", str(setting.feature_cache)] if setting.feature_cache else []
+    return words
