@@ -1,22 +1,24 @@
-"""Adds the page of the command line, made from the parser, to the documentation site."""
+"""Makes the page of the command line for the documentation site, from the parser itself."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
 
-ROOT = Path(__file__).resolve().parents[1]
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
 COMMAND_LINE = "reference/command-line.md"
 _RICH = re.compile(r"\[/?bold\]")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the page of the command line to the pages that were found in docs/."""
+    from mkdocs.structure.files import File
+
     files.append(File.generated(config, COMMAND_LINE, content=command_line()))
     return files
 
@@ -42,6 +44,7 @@ def _command(name: str, command: Any) -> str:
 
 
 def _panels(command: Any) -> dict[str, list[Any]]:
+    """Returns the parameters of a command by the panel that the help text shows them in."""
     panels: dict[str, list[Any]] = {}
     for one in command.params:
         if not getattr(one, "hidden", False):
@@ -51,21 +54,25 @@ def _panels(command: Any) -> dict[str, list[Any]]:
 
 
 def _names(option: Any) -> str:
+    """Returns an argument in capitals, or all spellings of an option."""
     if option.param_type_name == "argument":
         return f"`{option.name.upper()}`"
     return ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
 
 
 def _default(option: Any) -> str:
+    """Returns an option's default, or "" where there is none."""
     value = getattr(option.default, "value", option.default)  # an enumeration's member is given by its value
     return "" if value is None or callable(value) or value in ((), False, "") else f"`{value}`"
 
 
 def _cell(text: str) -> str:
+    """Returns a help text as one cell of a table."""
     return " ".join(_bold(text).split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _bold(text: str) -> str:
+    """Returns a text with the bold words of rich as those of Markdown."""
     return _RICH.sub("**", text)
 
 
