@@ -38,7 +38,7 @@ def most_similar(embeddings: np.ndarray, node: int, count: int) -> np.ndarray:
 
 def main() -> None:
     """Trains on the default data set and prints how often similar nodes share a class."""
-    labels = default_dataset().y.numpy()
+    labels = default_dataset().nodes.tables["y"].numpy()
     with tempfile.TemporaryDirectory() as folder:
         run, out = Path(folder) / "run", Path(folder) / "predictions"
         start_run(assign(preset("batchgnn"), SETTINGS), run, Console())

@@ -80,25 +80,20 @@ def opened(name: str) -> GraphFolder:
 
 def as_dataset(graph: GraphFolder) -> Dataset:
     """The planner's view of a folder: no feature is read."""
-    empty = torch.empty(0, dtype=torch.int64)
-    return Dataset(
-        name=graph.describe()["name"],
-        num_nodes=graph.num_nodes,
+    return Dataset.homogeneous(
+        graph.describe()["name"],
+        graph.num_nodes,
+        torch.empty(2, graph.row.numel(), dtype=torch.int64, device="meta"),
+        nodes={"x": torch.empty(graph.num_nodes, graph.num_features, device="meta"), "y": graph.y},
+        splits={"train": graph.read("train_idx").long()},
         num_classes=graph.num_classes,
-        edge_index=torch.empty(2, graph.row.numel(), dtype=torch.int64, device="meta"),
-        x=torch.empty(graph.num_nodes, graph.num_features, device="meta"),
-        y=graph.y,
-        train_idx=graph.read("train_idx").long(),
-        val_idx=empty,
-        test_idx=empty,
-        source="",
     )
 
 
 def look(graph: GraphFolder, options: argparse.Namespace) -> tuple[Workload, PlannerProbe, PlannerMachine]:
     """Returns what the planner finds out before anything runs."""
     dataset = as_dataset(graph)
-    training = dataset.train_idx.sort().values
+    training = dataset.split("train").sort().values
     wanted = min(options.seeds or training.numel(), training.numel())
     training = training[torch.arange(wanted) * training.numel() // wanted]
     workload = workload_of(dataset, tuple(options.fanouts), options.batch_size, drop_last=False)

@@ -36,18 +36,19 @@ def dataset_folder(tag: str, name: str, **options: Any) -> GraphFolder:
     from pyg_batchgnn.data import load_dataset
 
     dataset = load_dataset(name, **options)
-    if dataset.x is None:
+    tables = dataset.nodes.tables
+    if "x" not in tables:
         raise ValueError(f"{name} has no features; the benchmarks need some")
     colptr, row = by_destination(dataset.edge_index.numpy(), dataset.num_nodes)
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {
         "colptr": colptr,
         "row": row,
-        "x": dataset.x.float().numpy(),
-        "y": dataset.y.numpy(),
-        "train_idx": dataset.train_idx.numpy(),
-        "val_idx": dataset.val_idx.numpy(),
-        "test_idx": dataset.test_idx.numpy(),
+        "x": tables["x"].float().numpy(),
+        "y": tables["y"].numpy(),
+        "train_idx": dataset.split("train").numpy(),
+        "val_idx": dataset.split("val").numpy(),
+        "test_idx": dataset.split("test").numpy(),
     }
     for key, array in arrays.items():
         np.save(folder / f"{key}.npy", array)

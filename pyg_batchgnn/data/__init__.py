@@ -2,7 +2,7 @@
 
 from pyg_batchgnn.data.bundle import read_bundle
 from pyg_batchgnn.data.check import check_dataset
-from pyg_batchgnn.data.dataset import Dataset
+from pyg_batchgnn.data.dataset import SPLITS, Dataset
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.folder import open_folder, read_folder, verify_folder
 from pyg_batchgnn.data.folder_write import write_folder
@@ -17,6 +17,8 @@ from pyg_batchgnn.data.groups import (
     Group,
     RowKind,
 )
+from pyg_batchgnn.data.labels import class_numbers, count_classes
+from pyg_batchgnn.data.layout import attribute_array, attribute_of, split_array, split_of
 from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
 from pyg_batchgnn.data.ogb import read_ogb
 from pyg_batchgnn.data.pyg import from_pyg
@@ -28,6 +30,7 @@ __all__ = [
     "FEATURES",
     "LABELS",
     "NODES",
+    "SPLITS",
     "AttributeGroup",
     "Dataset",
     "DatasetError",
@@ -36,8 +39,12 @@ __all__ = [
     "Group",
     "ParallelEdges",
     "RowKind",
+    "attribute_array",
+    "attribute_of",
     "available_datasets",
     "check_dataset",
+    "class_numbers",
+    "count_classes",
     "default_dataset",
     "from_pyg",
     "generate",
@@ -48,6 +55,8 @@ __all__ = [
     "read_bundle",
     "read_folder",
     "read_ogb",
+    "split_array",
+    "split_of",
     "verify_folder",
     "write_folder",
 ]

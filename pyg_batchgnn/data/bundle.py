@@ -13,10 +13,12 @@ from torch import Tensor
 
 from pyg_batchgnn.data.check import check_dataset
 from pyg_batchgnn.data.convert import to_features, to_index, to_labels
-from pyg_batchgnn.data.dataset import Dataset
+from pyg_batchgnn.data.dataset import SPLITS, Dataset
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, broken
 from pyg_batchgnn.data.features import SparseRows, densify, project
 from pyg_batchgnn.data.files import check_sha256, read_json
+from pyg_batchgnn.data.folder_write import arrays_of
+from pyg_batchgnn.data.groups import FEATURES, LABELS
 from pyg_batchgnn.data.places import data_folders, say_where
 
 _RESTORE = "copy the .npz and its .json again from where they came from"
@@ -63,19 +65,19 @@ def read_bundle(
         raise DatasetNotFoundError(f"{name}: no {name}.npz ({where}); put {name}.npz and {name}.json there")
     about = _read_about(path)
     arrays = _read_arrays(path, about)
-    dataset = Dataset(
-        name=name,
-        num_nodes=_count(path, about, "num_nodes"),
+    dataset = Dataset.homogeneous(
+        name,
+        _count(path, about, "num_nodes"),
+        to_index(arrays["edge_index"], path, "edge_index"),
+        nodes={
+            FEATURES: _features(path, arrays, feature_dim, projection_seed),
+            LABELS: to_labels(arrays["y"], path, "y"),
+        },
+        splits={split: _split(path, arrays, f"{split}_idx") for split in SPLITS},
         num_classes=_count(path, about, "num_classes"),
-        edge_index=to_index(arrays["edge_index"], path, "edge_index"),
-        x=_features(path, arrays, feature_dim, projection_seed),
-        y=to_labels(arrays["y"], path, "y"),
-        train_idx=_split(path, arrays, "train_idx"),
-        val_idx=_split(path, arrays, "val_idx"),
-        test_idx=_split(path, arrays, "test_idx"),
         source=_sentence(path, about, feature_dim),
     )
-    return check_dataset(dataset, dict.fromkeys((*arrays, "x"), path))
+    return check_dataset(dataset, dict.fromkeys(arrays_of(dataset), path))
 
 
 def _read_about(path: Path) -> dict[str, Any]:

@@ -9,10 +9,15 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data.errors import broken
+from pyg_batchgnn.data.files import as_tensor
 
 
 def to_index(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Node ids as an int32 or int64 tensor: shared where the type allows, converted from other integers."""
+    """Returns node ids as int32 or int64: shared where the type allows, converted from other integers.
+
+    Raises:
+        DatasetError: other types than integers, or a value beyond int64.
+    """
     if values.dtype.kind not in "iu":
         raise broken(file, array, f"dtype is {values.dtype}, expected int32 or int64", "store integers")
     if values.dtype == np.uint64 and values.size and int(values.max()) > np.iinfo(np.int64).max:
@@ -22,21 +27,46 @@ def to_index(values: np.ndarray, file: str | Path, array: str) -> Tensor:
 
 
 def to_labels(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Labels as an int64 tensor [N]; [N, 1] is flattened, and NaN of a float array means no label, -1."""
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.dtype.kind == "f":
-        known = ~np.isnan(values)
-        rest = values[known]
-        if not (np.isfinite(rest).all() and (rest == np.floor(rest)).all()):
-            bad = rest[~(np.isfinite(rest) & (rest == np.floor(rest)))][0]
-            raise broken(file, array, f"label {bad} is not a whole number", "store class numbers 0..C-1")
-        return torch.from_numpy(np.where(known, values, -1).astype(np.int64))
-    return to_index(values, file, array).to(torch.int64)
+    """Returns class numbers as int64 [N]; [N, 1] is flattened, and NaN means no label, -1.
+
+    Raises:
+        DatasetError: a label is not a whole number.
+    """
+    values = _one_column(values)
+    if values.dtype.kind != "f":
+        return to_index(values, file, array).to(torch.int64)
+    known = ~np.isnan(values)
+    if len(bad := values[known & ~_is_whole(values)]):
+        raise broken(file, array, f"label {bad[0]} is not a whole number", "store class numbers 0..C-1")
+    return torch.from_numpy(np.where(known, values, -1).astype(np.int64))
+
+
+def to_targets(values: np.ndarray, file: str | Path, array: str) -> Tensor:
+    """Returns class numbers as `to_labels` does. Targets of another kind stay as they are: numbers that are
+    not whole, and several per node."""
+    column = _one_column(values)
+    whole = column.dtype.kind in "iu" or (
+        column.dtype.kind == "f" and bool((_is_whole(column) | np.isnan(column)).all())
+    )
+    if column.ndim == 1 and whole:
+        return to_labels(values, file, array)
+    return as_tensor(values, file, array)
+
+
+def _one_column(values: np.ndarray) -> np.ndarray:
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
+def _is_whole(values: np.ndarray) -> np.ndarray:
+    return np.asarray(np.isfinite(values) & (values == np.floor(values)))
 
 
 def to_features(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Features as a float16 or float32 tensor: shared where the type allows, else converted to float32."""
+    """Returns features as float16 or float32: shared where the type allows, else converted to float32.
+
+    Raises:
+        DatasetError: the elements are not real numbers.
+    """
     if values.dtype.kind not in "fiub":
         raise broken(file, array, f"dtype is {values.dtype}, expected float16 or float32", "store numbers")
     kept = values.dtype in (np.dtype(np.float16), np.dtype(np.float32))

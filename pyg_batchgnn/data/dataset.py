@@ -1,84 +1,157 @@
-"""A graph with features, labels and a split, wherever it came from."""
+"""A graph with attributes and splits, wherever it came from."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.data.errors import broken
+from pyg_batchgnn.data.groups import EDGES, FEATURES, NODES, AttributeGroup, Group
+from pyg_batchgnn.data.labels import count_classes
+
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+#: The splits that training uses.
+SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """One homogeneous graph for node classification; readers return only what `check_dataset` has passed.
+    """A homogeneous graph. Readers return only what `check_dataset` has passed.
 
-    Tensors read from a folder are mapped from its files: reading touches only the pages used, and writing to
-    one changes this process's copy, never the file.
+    Tensors read from a folder are mapped from its files. Reading touches only the pages used. Writing to one
+    changes this process's copy, never the file.
 
     Attributes:
-        name: short name, as `load_dataset` knows it.
-        num_nodes: number of nodes N; node ids are 0..N-1.
-        num_classes: number of classes C.
-        edge_index: [2, E] int32 or int64, (source, destination) of each edge; its position is the edge's id.
-        x: [N, F] float16 or float32 features, or None.
-        y: [N] int64 classes 0..C-1, or -1 where a node has no label.
-        train_idx: int64 node ids; the three splits are disjoint and hold labelled nodes only.
-        val_idx: int64 node ids.
-        test_idx: int64 node ids.
-        source: one sentence saying where the data came from.
-        edge_attr: [E] or [E, D] floating point attributes of the edges, or None.
+        name: the short name, as `load_dataset` knows it.
+        num_nodes: the number of nodes N; node ids are 0 to N - 1.
+        num_classes: the number of classes C; 0 where the labels "y" are no class numbers, or are absent.
+        edge_index: [2, E] int32 or int64, (source, destination) of each edge. An edge's position is its id.
+        attributes: the attributes of each group, of any dtype and shape. By convention "x" are the features
+            of nodes, "y" their labels (class numbers 0 to C - 1, or -1 where a node has none) and "edge_attr"
+            the features of edges.
+        splits: the node ids of each split, int64. "train", "val" and "test" are disjoint.
+        source: one sentence that says where the data came from.
     """
 
     name: str
     num_nodes: int
     num_classes: int
     edge_index: Tensor
-    x: Tensor | None
-    y: Tensor
-    train_idx: Tensor
-    val_idx: Tensor
-    test_idx: Tensor
+    attributes: list[AttributeGroup]
+    splits: dict[str, Tensor]
     source: str
-    edge_attr: Tensor | None = None
+
+    @classmethod
+    def homogeneous(
+        cls,
+        name: str,
+        num_nodes: int,
+        edge_index: Tensor,
+        *,
+        nodes: Mapping[str, Tensor] | None = None,
+        edges: Mapping[str, Tensor] | None = None,
+        splits: Mapping[str, Tensor] | None = None,
+        num_classes: int | None = None,
+        source: str = "Given by the caller.",
+    ) -> Dataset:
+        """Makes a graph of one node type and one relation. Nothing is copied or checked.
+
+        Args:
+            name: the short name, used in errors.
+            num_nodes: the number of nodes N.
+            edge_index: [2, E] int32 or int64.
+            nodes: attributes of nodes by name, [N, ...] each.
+            edges: attributes of edges by name, [E, ...] each.
+            splits: node ids by name of the split, int64.
+            num_classes: the number of classes; without it the largest class number + 1 (`count_classes`).
+            source: where the data came from.
+        """
+        tables = dict(nodes or {})
+        return cls(
+            name=name,
+            num_nodes=num_nodes,
+            num_classes=count_classes(tables) if num_classes is None else num_classes,
+            edge_index=edge_index,
+            attributes=[
+                AttributeGroup(NODES, num_nodes, tables),
+                AttributeGroup(EDGES, edge_index.shape[-1], dict(edges or {})),
+            ],
+            splits=dict(splits or {}),
+            source=source,
+        )
 
     @property
     def num_edges(self) -> int:
-        """Number of stored (directed) edges E."""
+        """The number of stored (directed) edges E."""
         return int(self.edge_index.shape[1])
 
     @property
+    def nodes(self) -> AttributeGroup:
+        """The attributes of the nodes."""
+        return self.group(NODES)
+
+    @property
+    def edges(self) -> AttributeGroup:
+        """The attributes of the edges."""
+        return self.group(EDGES)
+
+    @property
     def num_features(self) -> int:
-        """Number of feature columns F; 0 without features."""
-        return 0 if self.x is None else int(self.x.shape[1])
+        """The number of feature columns F; 0 without features of two dimensions."""
+        x = self.nodes.tables.get(FEATURES)
+        return int(x.shape[1]) if x is not None and x.dim() == 2 else 0
+
+    def group(self, group: Group) -> AttributeGroup:
+        """Returns the attributes of a group.
+
+        Raises:
+            KeyError: the graph has no such group.
+        """
+        for found in self.attributes:
+            if found.group == group:
+                return found
+        raise KeyError(f"{self.name} has no group {group}; it has {[str(a.group) for a in self.attributes]}")
+
+    def split(self, name: str) -> Tensor:
+        """Returns the node ids of a split, int64; none where there is no such split."""
+        return self.splits.get(name, torch.empty(0, dtype=torch.int64))
 
     def __repr__(self) -> str:
+        sizes = "/".join(f"{len(self.split(name)):,}" for name in SPLITS)
         return (
             f"Dataset({self.name}: {self.num_nodes:,} nodes, {self.num_edges:,} edges, "
-            f"{self.num_features} features, {self.num_classes} classes, "
-            f"{len(self.train_idx):,}/{len(self.val_idx):,}/{len(self.test_idx):,} train/val/test nodes)"
+            f"{self.num_features} features, {self.num_classes} classes, {sizes} train/val/test nodes)"
         )
 
-    def to_pyg(self, feature_dtype: torch.dtype = torch.float32) -> Data:
-        """The same graph as PyG's `Data`.
+    def to_pyg(self, feature_dtype: torch.dtype | None = None) -> Data:
+        """Returns the same graph as PyG's `Data`, which shares its tensors.
 
-        `edge_index` becomes int64 and `x` becomes `feature_dtype` (a tensor that already has the type is
-        shared, not copied); splits become boolean `train_mask`, `val_mask` and `test_mask` of shape [N].
+        `edge_index` becomes int64. Splits become boolean masks [N], such as `train_mask`.
+
+        Args:
+            feature_dtype: the dtype that `x` is converted to; without it `x` stays as it is.
+
+        Raises:
+            DatasetError: two attributes, or an attribute and a mask, have the same name.
         """
         from torch_geometric.data import Data
 
-        data = Data(edge_index=self.edge_index.to(torch.int64), y=self.y)
-        data.num_nodes = self.num_nodes
-        if self.x is not None:
-            data.x = self.x.to(feature_dtype)
-        if self.edge_attr is not None:
-            data.edge_attr = self.edge_attr
-        data.train_mask = self._mask(self.train_idx)
-        data.val_mask = self._mask(self.val_idx)
-        data.test_mask = self._mask(self.test_idx)
+        data = Data(edge_index=self.edge_index.to(torch.int64), num_nodes=self.num_nodes)
+        named = [(name, table) for found in self.attributes for name, table in found.tables.items()]
+        masks = [(f"{name}_mask", self._mask(index)) for name, index in self.splits.items()]
+        for name, tensor in named + masks:
+            if name in data:
+                fact = "is there twice, which a Data cannot hold"
+                raise broken(self.name, name, fact, "rename one of them")
+            data[name] = tensor
+        if feature_dtype is not None and FEATURES in data:
+            data[FEATURES] = data[FEATURES].to(feature_dtype)
         return data
 
     def _mask(self, index: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
-"""Reads a data set from a folder of .npy arrays or Parquet edge files, and writes one."""
+"""Reads a data set from a folder of .npy arrays or Parquet edge files."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,104 +11,197 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data.check import check_dataset, check_outline
-from pyg_batchgnn.data.convert import to_features, to_index, to_labels
-from pyg_batchgnn.data.dataset import Dataset
+from pyg_batchgnn.data.convert import to_features, to_index, to_targets
+from pyg_batchgnn.data.dataset import SPLITS, Dataset
 from pyg_batchgnn.data.errors import DatasetNotFoundError, broken, missing
-from pyg_batchgnn.data.files import META_FILE, check_sha256, open_npy
-from pyg_batchgnn.data.meta import check_against_meta, read_meta
+from pyg_batchgnn.data.files import (
+    META_FILE,
+    as_tensor,
+    map_tensor,
+    open_npy,
+    verify_tensor,
+)
+from pyg_batchgnn.data.groups import EDGE_FEATURES, EDGES, FEATURES, LABELS, NODES, Group
+from pyg_batchgnn.data.layout import FOLDERS, SPLITS_FOLDER, attribute_of, split_of
+from pyg_batchgnn.data.meta import read_meta
 from pyg_batchgnn.data.parquet import parquet_files, read_parquet_edges
 
-_SPLITS = ("train", "val", "test")
+#: Attributes that may lie in the folder itself, as in version 1 and in folders made by hand.
+_CONVENTIONS: dict[str, tuple[Group, Callable[[np.ndarray, str | Path, str], Tensor]]] = {
+    FEATURES: (NODES, to_features),
+    LABELS: (NODES, to_targets),
+    EDGE_FEATURES: (EDGES, to_features),
+}
+_EDGES = ("edge_index", "src", "dst")
+_MASKS = tuple(f"{name}_mask" for name in SPLITS)
+_INDICES = tuple(f"{name}_idx" for name in SPLITS)
 
 
 class _Folder:
-    """One folder being read; remembers which file each array came from."""
+    """One folder that is being read.
+
+    Attributes:
+        files: the file that each array came from, by the name that `check_dataset` uses.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.meta = read_meta(path)
         self.files: dict[str, str | Path] = {}
-        for array, promise in self.meta.arrays.items():
-            if not (path / str(promise["file"])).is_file():
+        for array in self.meta.arrays:
+            if not self.file(array).is_file():
                 raise missing(
-                    path / str(promise["file"]), array, f"{META_FILE} promises it: make the folder again"
+                    self.file(array), _short(array), f"{META_FILE} promises it: make the folder again"
                 )
 
-    def open(self, array: str) -> np.ndarray | None:
-        """Map `{array}.npy`, checked against META.json; None where the folder has no such file."""
-        file = self.path / f"{array}.npy"
+    def file(self, array: str) -> Path:
+        """Returns the file of an array."""
+        return self.path / f"{array}.npy"
+
+    def open(self, array: str, stands_for: str | None = None) -> Tensor | None:
+        """Maps an array, compared with META.json; returns None where the folder has no such file."""
+        file = self.file(array)
         if not file.is_file():
             return None
-        values = open_npy(file, array)
-        check_against_meta(self.meta, file, array, values)
-        self.files[array] = file
-        return values
+        self.files[stands_for or array] = file
+        if not self.meta.arrays:
+            return as_tensor(open_npy(file, _short(array)), file, _short(array))
+        if array not in self.meta.arrays:
+            fact = f"{META_FILE} does not know this array"
+            raise broken(file, _short(array), fact, "remove the file or make the folder again")
+        return map_tensor(file, _short(array), self.meta.arrays[array])
 
     def edge_index(self) -> Tensor:
+        """Returns the edges, [2, E]."""
         values = self.open("edge_index")
-        if values is None:
-            values = self._edges_from_columns()
-        return to_index(values, self.files["edge_index"], "edge_index")
+        found = self._edges_from_columns() if values is None else values.numpy()
+        return to_index(found, self.files["edge_index"], "edge_index")
 
     def _edges_from_columns(self) -> np.ndarray:
-        """Edges from src.npy and dst.npy, or from Parquet: read into memory, for they lie apart on disk."""
+        """Reads edges from src.npy and dst.npy, or from Parquet, into memory: they lie apart on disk."""
         source, destination = self.open("src"), self.open("dst")
         if source is not None and destination is not None:
-            if source.shape != destination.shape or source.ndim != 1:
+            if source.shape != destination.shape or source.dim() != 1:
                 fact = f"shape is {list(destination.shape)}, src.npy has {list(source.shape)}"
                 raise broken(self.files["dst"], "dst", fact, "both must be [E]")
             for array, values in (("src", source), ("dst", destination)):
-                to_index(values[:0], self.files[array], array)
+                to_index(values[:0].numpy(), self.files[array], array)
             self.files["edge_index"] = self.files["src"]
-            return np.stack([source, destination])
+            return np.stack([source.numpy(), destination.numpy()])
         if files := parquet_files(self.path):
             self.files["edge_index"] = files[0] if len(files) == 1 else self.path / "edges*.parquet"
             return read_parquet_edges(files)
         if source is not None or destination is not None:
             absent = "src" if source is None else "dst"
-            raise missing(self.path / f"{absent}.npy", absent, "edges need both src.npy and dst.npy")
+            raise missing(self.file(absent), absent, "edges need both src.npy and dst.npy")
         raise DatasetNotFoundError(
             f"{self.path}: edge_index: the folder has no edges; "
             "put edge_index.npy, src.npy and dst.npy, or edges*.parquet there"
         )
 
-    def split(self, part: str, num_nodes: int) -> Tensor:
-        """Node ids of a split from `{part}_idx.npy` or `{part}_mask.npy`; empty without either."""
-        index, mask = self.open(f"{part}_idx"), self.open(f"{part}_mask")
-        if index is not None and mask is not None:
-            file = self.files[f"{part}_mask"]
-            raise broken(file, f"{part}_mask", f"{part}_idx.npy is there too", "remove one of the two")
-        if index is not None:
-            return to_index(index, self.files[f"{part}_idx"], f"{part}_idx").to(torch.int64)
-        if mask is None:
-            return torch.empty(0, dtype=torch.int64)
-        self.files[f"{part}_idx"] = file = self.files[f"{part}_mask"]
-        if mask.dtype not in (np.dtype(np.bool_), np.dtype(np.uint8)) or mask.shape != (num_nodes,):
-            fact = f"is {mask.dtype} {list(mask.shape)}, expected bool [{num_nodes}]"
-            raise broken(file, f"{part}_mask", fact, "store one boolean a node")
-        return torch.from_numpy(np.flatnonzero(mask).astype(np.int64))
+    def attributes(self) -> dict[Group, dict[str, Tensor]]:
+        """Returns the attributes by group and name."""
+        tables: dict[Group, dict[str, Tensor]] = {NODES: {}, EDGES: {}}
+        for folder in FOLDERS.values():
+            for array in self._arrays_in(folder):
+                values, attribute = self.open(array), attribute_of(array)
+                assert values is not None and attribute is not None
+                tables[attribute[0]][attribute[1]] = values
+        for name, (group, convert) in _CONVENTIONS.items():
+            twice = name in tables[group]
+            values = self.open(name, f"{FOLDERS[group]}/{name}")
+            if values is None:
+                continue
+            if twice:
+                fact = f"{FOLDERS[group]}/{name}.npy is there too"
+                raise broken(self.file(name), name, fact, "remove one of the two")
+            tables[group][name] = convert(values.numpy(), self.file(name), name)
+        return tables
+
+    def _arrays_in(self, folder: str) -> list[str]:
+        return [f"{folder}/{path.stem}" for path in sorted((self.path / folder).glob("*.npy"))]
+
+    def splits(self, num_nodes: int) -> dict[str, Tensor]:
+        """Returns the node ids of each split."""
+        found = {}
+        for array in self._arrays_in(SPLITS_FOLDER):
+            values, name = self.open(array), split_of(array)
+            assert values is not None and name is not None
+            found[name] = to_index(values.numpy(), self.file(array), name).to(torch.int64)
+        for name in SPLITS:
+            arrays = [array for array in (f"{name}_idx", f"{name}_mask") if self.file(array).is_file()]
+            if len(arrays) + (name in found) > 1:
+                fact = f"{arrays[0] if len(arrays) > 1 else f'{SPLITS_FOLDER}/{name}'}.npy is there too"
+                raise broken(self.file(arrays[-1]), arrays[-1], fact, "remove one of the two")
+            if arrays:
+                found[name] = self._split(name, arrays[0], num_nodes)
+        return found
+
+    def _split(self, name: str, array: str, num_nodes: int) -> Tensor:
+        tensor = self.open(array, f"{SPLITS_FOLDER}/{name}")
+        assert tensor is not None
+        values = tensor.numpy()
+        if array in _INDICES:
+            return to_index(values, self.file(array), array).to(torch.int64)
+        if values.dtype not in (np.dtype(np.bool_), np.dtype(np.uint8)) or values.shape != (num_nodes,):
+            fact = f"is {values.dtype} {list(values.shape)}, expected bool [{num_nodes}]"
+            raise broken(self.file(array), array, fact, "store one boolean per node")
+        return torch.from_numpy(np.flatnonzero(values).astype(np.int64))
+
+    def num_nodes(self, edge_index: Tensor, tables: dict[str, Tensor]) -> int:
+        """Returns META.json's number of nodes, else the rows of an attribute or of a mask, else the largest
+        node id + 1."""
+        if self.meta.num_nodes is not None:
+            return self.meta.num_nodes
+        conventions = [tables[name] for name in (FEATURES, LABELS) if name in tables]
+        for values in (*conventions, *tables.values(), *map(self.open, _MASKS)):
+            if values is not None and values.dim():
+                return len(values)
+        return int(edge_index.max()) + 1 if edge_index.numel() else 0
+
+    def warn_of_unread(self) -> None:
+        """Warns of arrays in the folder itself that have no meaning."""
+        known = {*_EDGES, *_CONVENTIONS, *_MASKS, *_INDICES}
+        for path in sorted(self.path.glob("*.npy")):
+            if path.stem not in known:
+                warnings.warn(
+                    f"{path}: is not read. Put it into nodes/ (one row per node), edges/ (one row per edge) "
+                    "or splits/ (node ids), or remove it",
+                    UserWarning,
+                    stacklevel=5,
+                )
 
 
 def read_folder(path: str | Path) -> Dataset:
-    """Read a data set from a folder.
+    """Reads a data set from a folder.
 
-    Edges: `edge_index.npy` [2, E] (mapped), or `src.npy` and `dst.npy` [E], or `edges*.parquet` with
-    columns src and dst (both read into memory). The rest is optional: `x.npy` [N, F] and `edge_attr.npy`
-    [E, D] (mapped), `y.npy` [N], and each of train, val and test as `train_idx.npy` (node ids) or
-    `train_mask.npy` (bool [N]). META.json, where present, gives name, source, num_nodes and num_classes,
-    and, in folders that this package wrote, dtype, shape and checksum of every array, which are compared.
+    Edges are `edge_index.npy` [2, E], which is mapped, or `src.npy` and `dst.npy` [E], or `edges*.parquet`
+    with columns src and dst, which are read into memory. All else is optional and mapped:
+
+    - `nodes/NAME.npy` [N, ...] and `edges/NAME.npy` [E, ...]: the attributes NAME, of any dtype;
+    - `splits/NAME.npy`: the node ids of the split NAME;
+    - in the folder itself `x.npy`, `y.npy` and `edge_attr.npy`, where features that are neither float16 nor
+      float32 become float32, and class numbers int64 (NaN: no label, -1); and `train_idx.npy` (node ids) or
+      `train_mask.npy` (bool [N]), and so for val and test;
+    - META.json: name, source, num_nodes and num_classes. In folders that this package wrote it also holds
+      dtype, shape and checksum of every array, which are compared.
+
+    Warns:
+        UserWarning: the folder itself has an array of another name, which is not read.
 
     Raises:
-        DatasetNotFoundError: no such folder, or no edges in it.
-        DatasetError: a damaged, foreign or inconsistent file.
+        DatasetNotFoundError: there is no such folder, or no edges in it.
+        DatasetError: a file is damaged, foreign or inconsistent.
     """
     dataset, files = _read(path)
-    return check_dataset(replace(dataset, y=dataset.y.contiguous()), files)
+    return check_dataset(dataset, files)
 
 
 def open_folder(path: str | Path) -> Dataset:
-    """As `read_folder`, but node ids, labels and features are not looked at: for `partition`, where each rank
-    reads some of them and checks what it needs, and for folders that were checked before.
+    """Reads a folder as `read_folder` does, but does not look at node ids, labels and features.
+
+    It is for `partition`, where each rank reads some of them and checks what it needs, and for folders that
+    were checked before.
 
     Raises:
         DatasetNotFoundError, DatasetError: as `read_folder`, from counts, shapes, dtypes and checksums.
@@ -116,41 +210,32 @@ def open_folder(path: str | Path) -> Dataset:
 
 
 def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
-    """The data set and the file of each array."""
+    """Returns the data set and the file of each array."""
     path = Path(path).expanduser()
     if not path.is_dir():
         raise DatasetNotFoundError(
             f"{path}: no such folder; give a folder with edge_index.npy or edges*.parquet"
         )
     folder = _Folder(path)
-    edge_index = folder.edge_index()
-    x, y, edge_attr = folder.open("x"), folder.open("y"), folder.open("edge_attr")
-    num_nodes = _num_nodes(folder, edge_index, x, y)
-    labels = torch.tensor(-1).expand(num_nodes) if y is None else to_labels(y, folder.files["y"], "y")
-    num_classes = folder.meta.num_classes
-    if num_classes is None:
-        num_classes = max(int(labels.max()) + 1, 0) if labels.numel() else 0
-    train_idx, val_idx, test_idx = (folder.split(part, num_nodes) for part in _SPLITS)
-    dataset = Dataset(
-        name=folder.meta.name or path.resolve().name,
-        num_nodes=num_nodes,
-        num_classes=num_classes,
-        edge_index=edge_index,
-        x=None if x is None else to_features(x, folder.files["x"], "x"),
-        y=labels,
-        train_idx=train_idx,
-        val_idx=val_idx,
-        test_idx=test_idx,
+    edge_index, tables = folder.edge_index(), folder.attributes()
+    num_nodes = folder.num_nodes(edge_index, tables[NODES])
+    splits = folder.splits(num_nodes)
+    folder.warn_of_unread()
+    dataset = Dataset.homogeneous(
+        folder.meta.name or path.resolve().name,
+        num_nodes,
+        edge_index,
+        nodes=tables[NODES],
+        edges=tables[EDGES],
+        splits=splits,
+        num_classes=folder.meta.num_classes,
         source=folder.meta.source or f"Arrays read from the folder {path}.",
-        edge_attr=None
-        if edge_attr is None
-        else to_features(edge_attr, folder.files["edge_attr"], "edge_attr"),
     )
     return dataset, folder.files
 
 
 def verify_folder(path: str | Path) -> int:
-    """Compare every file of a folder with META.json, however large; returns the number of files compared.
+    """Compares every file of a folder with META.json, however large; returns the number of files compared.
 
     Raises:
         DatasetError: a file differs, or META.json has no checksums.
@@ -160,20 +245,11 @@ def verify_folder(path: str | Path) -> int:
     if not folder.meta.arrays:
         raise broken(path / META_FILE, "arrays", "no checksums to compare with", "write it with write_folder")
     for array, promise in folder.meta.arrays.items():
-        file = path / str(promise["file"])
-        open_npy(file, array)
-        check_sha256(
-            file, array, str(promise["sha256"]), META_FILE, "restore the file or make the folder again"
-        )
+        open_npy(folder.file(array), _short(array))
+        verify_tensor(folder.file(array), _short(array), promise)
     return len(folder.meta.arrays)
 
 
-def _num_nodes(folder: _Folder, edge_index: Tensor, x: np.ndarray | None, y: np.ndarray | None) -> int:
-    """Number of nodes: META.json's, else the rows of x, of y or of a mask, else the largest id + 1."""
-    if folder.meta.num_nodes is not None:
-        return folder.meta.num_nodes
-    masks = (folder.open(f"{part}_mask") for part in _SPLITS)
-    for values in (x, y, *masks):
-        if values is not None and values.ndim:
-            return len(values)
-    return int(edge_index.max()) + 1 if edge_index.numel() else 0
+def _short(array: str) -> str:
+    """Returns an array's name as errors give it."""
+    return array.rpartition("/")[2]

@@ -8,34 +8,46 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
+from torch import Tensor
 
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError
-from pyg_batchgnn.data.files import rename_whole, sync_tree
+from pyg_batchgnn.data.files import rename_whole, sync_tree, write_tensor
+from pyg_batchgnn.data.layout import FOLDERS, SPLITS_FOLDER, attribute_array, split_array
 from pyg_batchgnn.data.meta import Meta, write_meta
 
 
 def write_folder(dataset: Dataset, path: str | Path) -> Path:
-    """Write a data set to a new folder that `read_folder` reads; returns the folder.
+    """Writes a data set to a new folder that `read_folder` reads; returns the folder.
 
     Raises:
         DatasetError: the folder exists already.
     """
     with new_folder(path) as folder:
-        arrays = ("edge_index", "x", "y", "train_idx", "val_idx", "test_idx", "edge_attr")
-        for array in arrays:
-            tensor = getattr(dataset, array)
-            if tensor is not None:
-                np.save(folder / f"{array}.npy", tensor.numpy(), allow_pickle=False)
-        write_meta(folder, Meta(dataset.name, dataset.source, dataset.num_nodes, dataset.num_classes))
+        tensors = arrays_of(dataset)
+        arrays = {array: write_tensor(folder / f"{array}.npy", tensors[array]) for array in tensors}
+        write_meta(folder, Meta(dataset.name, dataset.source, dataset.num_nodes, dataset.num_classes, arrays))
     return Path(path).expanduser()
+
+
+def arrays_of(dataset: Dataset) -> dict[str, Tensor]:
+    """Returns everything that is written of a data set, by array."""
+    return {
+        "edge_index": dataset.edge_index,
+        **{
+            attribute_array(group.group, name): table
+            for group in dataset.attributes
+            for name, table in group.tables.items()
+        },
+        **{split_array(name): index for name, index in dataset.splits.items()},
+    }
 
 
 @contextmanager
 def new_folder(path: str | Path) -> Iterator[Path]:
-    """A temporary folder beside `path` to write to, renamed to `path` when all of it is on disk, and removed
-    on any error.
+    """Yields a temporary folder beside `path`, with empty folders for attributes and splits in it.
+
+    It is renamed to `path` when all of it is on disk, and removed on any error.
 
     Raises:
         DatasetError: `path` exists, or its parent cannot be written to.
@@ -46,7 +58,8 @@ def new_folder(path: str | Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
+        for folder in (*FOLDERS.values(), SPLITS_FOLDER):
+            (temporary / folder).mkdir(parents=True)
     except OSError as error:
         raise DatasetError(f"{path}: cannot be written ({error}); choose another folder") from error
     try:

@@ -1,4 +1,4 @@
-"""META.json: what a folder of arrays holds, and whether it still does."""
+"""META.json of a folder that holds a data set."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.data.files import META_FILE, check_sha256, file_sha256, read_header, read_json
-from pyg_batchgnn.data.files.array_file import CHECKSUM_BYTES
+from pyg_batchgnn.data.files import META_FILE, ArrayPromise, promise_of, read_json
 
 FORMAT = "pyg_batchgnn.dataset"
-VERSION = 1
+VERSION = 2
+#: Version 1 has features, labels and splits under fixed names, which a folder made by hand may have too.
+READABLE = (1, 2)
 
 
 @dataclass(frozen=True)
 class Meta:
-    """Contents of META.json. A folder made by hand may leave out any of it.
+    """The contents of META.json. A folder made by hand may leave out any of it.
 
     Attributes:
-        name: name of the data set.
+        name: the name of the data set.
         source: where it came from.
-        num_nodes: number of nodes, or None: to be taken from the arrays.
-        num_classes: number of classes, or None: to be taken from the labels.
-        arrays: for each array its file, dtype, shape and sha256; empty where the folder was made by hand.
+        num_nodes: the number of nodes, or None: it is taken from the arrays.
+        num_classes: the number of classes, or None: it is taken from the labels.
+        arrays: dtype, shape and checksum of each array (see `layout`); empty where the folder was made by
+            hand.
         origin: what the folder was made from, as its maker wants to compare it later.
     """
 
@@ -35,15 +35,16 @@ class Meta:
     source: str | None = None
     num_nodes: int | None = None
     num_classes: int | None = None
-    arrays: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    arrays: Mapping[str, ArrayPromise] = field(default_factory=dict)
     origin: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_meta(folder: Path) -> Meta:
-    """Read a folder's META.json; an empty `Meta` where there is none.
+    """Reads a folder's META.json; returns an empty `Meta` where there is none.
 
     Raises:
-        DatasetError: damaged, of another format or a newer version, or an entry of the wrong type.
+        DatasetError: the file is damaged, of another format or a newer version, or an entry is of the wrong
+            type.
     """
     path = folder / META_FILE
     if not path.is_file():
@@ -52,8 +53,8 @@ def read_meta(folder: Path) -> Meta:
     if content.get("format", FORMAT) != FORMAT:
         fact = f"is {content['format']!r}, expected {FORMAT!r}"
         raise broken(path, "format", fact, "this folder holds something else: give a data set's folder")
-    if content.get("version", VERSION) != VERSION:
-        fact = f"is {content['version']!r}, this release reads {VERSION}"
+    if content.get("version", VERSION) not in READABLE:
+        fact = f"is {content['version']!r}, this release reads {' and '.join(map(str, READABLE))}"
         raise broken(path, "version", fact, "update pyg_batchgnn or make the folder again")
     if "format" in content and not isinstance(content.get("arrays"), dict):
         raise broken(path, "arrays", "missing or not an object", "make the folder again")
@@ -68,51 +69,27 @@ def read_meta(folder: Path) -> Meta:
 
 
 def write_meta(folder: Path, meta: Meta) -> None:
-    """Write META.json for the .npy files in a folder, with their dtypes, shapes and checksums.
-
-    `meta.arrays` is taken from the files themselves. The folder must hold no other .npy files.
-    """
-    arrays = {}
-    for path in sorted(folder.glob("*.npy")):
-        with path.open("rb") as stream:
-            header = read_header(stream, path, path.stem)
-        arrays[path.stem] = {
-            "file": path.name,
-            "dtype": header.dtype.name,
-            "shape": list(header.shape),
-            "sha256": file_sha256(path),
-        }
-    edges = arrays["edge_index"]["shape"] if "edge_index" in arrays else [2, 0]
+    """Writes META.json."""
     content = {
         "format": FORMAT,
         "version": VERSION,
         "name": meta.name,
         "source": meta.source,
         "num_nodes": meta.num_nodes,
-        "num_edges": edges[1],
+        "num_edges": meta.arrays["edge_index"].shape[1],
         "num_classes": meta.num_classes,
-        "arrays": arrays,
+        "arrays": {array: promise.to_json() for array, promise in sorted(meta.arrays.items())},
         "origin": dict(meta.origin),
     }
     (folder / META_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def check_against_meta(meta: Meta, path: Path, array: str, values: np.ndarray) -> None:
-    """Raise unless an array has the dtype, shape and (files up to `CHECKSUM_BYTES`) sha256 promised."""
-    if not meta.arrays:
-        return
-    remedy = "the file was altered or belongs to another data set: restore it or make the folder again"
-    promise = meta.arrays.get(array)
-    if promise is None:
-        raise broken(path, array, f"{META_FILE} does not know this array", remedy)
-    if values.dtype.name != promise["dtype"]:
-        raise broken(path, array, f"dtype is {values.dtype}, {META_FILE} says {promise['dtype']}", remedy)
-    if list(values.shape) != promise["shape"]:
-        raise broken(
-            path, array, f"shape is {list(values.shape)}, {META_FILE} says {promise['shape']}", remedy
-        )
-    if path.stat().st_size <= CHECKSUM_BYTES:
-        check_sha256(path, array, promise["sha256"], META_FILE, remedy)
+def promises_in(folder: Path) -> dict[str, ArrayPromise]:
+    """Returns what to promise of the .npy files in a folder and its subfolders, by array."""
+    return {
+        path.relative_to(folder).with_suffix("").as_posix(): promise_of(path)
+        for path in sorted(folder.rglob("*.npy"))
+    }
 
 
 def _text(path: Path, content: dict[str, Any], key: str) -> str | None:
@@ -129,10 +106,12 @@ def _count(path: Path, content: dict[str, Any], key: str) -> int | None:
     return value
 
 
-def _arrays(path: Path, content: dict[str, Any]) -> dict[str, Mapping[str, Any]]:
-    arrays = content.get("arrays") or {}
-    wanted = {"file", "dtype", "shape", "sha256"}
-    for array, promise in arrays.items():
-        if not isinstance(promise, dict) or not wanted <= promise.keys():
-            raise broken(path, array, f"its entry lacks one of {sorted(wanted)}", "make the folder again")
-    return arrays
+def _arrays(path: Path, content: dict[str, Any]) -> dict[str, ArrayPromise]:
+    found = {}
+    for array, said in (content.get("arrays") or {}).items():
+        try:
+            found[array] = ArrayPromise.from_json(said)
+        except (KeyError, TypeError, ValueError) as error:
+            fact = f"its entry lacks or garbles one of dtype, shape, sha256 ({error!r})"
+            raise broken(path, array, fact, "make the folder again") from error
+    return found

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import broken
+from pyg_batchgnn.data.groups import EDGES, AttributeGroup
 
 
 class ParallelEdges(enum.Enum):
@@ -49,22 +50,22 @@ def make_undirected(
 
 
 def undirected_dataset(dataset: Dataset, parallel: ParallelEdges) -> Dataset:
-    """The same data set with every edge in both directions.
+    """Returns the same data set with every edge in both directions.
 
-    KEEP repeats the edge attributes for the reverse edges.
+    KEEP repeats the attributes of edges for the reverse edges.
 
     Raises:
-        DatasetError: MERGE with edge attributes, for which there is no one way to merge.
+        DatasetError: MERGE with attributes of edges, for which there is no one way to merge.
     """
-    edge_attr = dataset.edge_attr
-    if edge_attr is not None:
-        if parallel is ParallelEdges.MERGE:
-            fact = "attributes of parallel edges cannot be merged without a rule"
-            raise broken(dataset.name, "edge_attr", fact, "use ParallelEdges.KEEP or drop edge_attr")
-        edge_attr = torch.cat([edge_attr, edge_attr])
+    edges = dataset.edges.tables
+    if edges and parallel is ParallelEdges.MERGE:
+        fact = "attributes of parallel edges cannot be merged without a rule"
+        raise broken(dataset.name, next(iter(edges)), fact, "use ParallelEdges.KEEP or drop the attribute")
     edge_index = make_undirected(dataset.edge_index, dataset.num_nodes, parallel)
+    both = {name: torch.cat([table, table]) for name, table in edges.items()}
     source = f"{dataset.source.rstrip('.')}; made undirected (parallel edges: {parallel.value})."
-    return replace(dataset, edge_index=edge_index, edge_attr=edge_attr, source=source)
+    attributes = [dataset.nodes, AttributeGroup(EDGES, edge_index.shape[1], both)]
+    return replace(dataset, edge_index=edge_index, attributes=attributes, source=source)
 
 
 def _check(edge_index: Tensor, num_nodes: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.data import Dataset, Group
 from pyg_batchgnn.partition.attributes import deliver_rows, deliver_split
 from pyg_batchgnn.partition.checks import check_splits
 from pyg_batchgnn.partition.cut import cut_run
@@ -21,8 +21,6 @@ from pyg_batchgnn.partition.stream import Stream
 
 #: Told what is being done, in a few words, as each stage begins.
 Progress = Callable[[str], None]
-
-SPLITS = ("train", "val", "test")
 
 
 def partition(
@@ -80,7 +78,7 @@ def partition_parts(
     tell = progress or (lambda _: None)
     runs, chosen = Runs(parts, comm.size), as_policy(policy)
     _check(dataset, name_of(chosen), comm, seed, parts)
-    check_splits(comm, dataset, SPLITS)
+    check_splits(comm, dataset)
     tell("reading edges")
     part = read_slice(dataset, comm)
     tell("assigning owners")
@@ -95,22 +93,24 @@ def partition_parts(
     book = numbering.book
     del part, owner, numbering
     tell("sending attributes")
-    tables = _tables(dataset, comm, nodes)
+    attributes = _attributes(dataset, comm, nodes)
     splits = {
-        name: deliver_split(comm, getattr(dataset, f"{name}_idx"), directory, book, runs) for name in SPLITS
+        name: deliver_split(comm, index, directory, book, runs) for name, index in dataset.splits.items()
     }
-    return cut_run(book, dataset.num_edges, nodes, directory, *tables, splits)
+    return cut_run(book, dataset.num_edges, nodes, directory, attributes, splits)
 
 
 def _check(dataset: Dataset, policy: str, comm: Communicator, seed: int, parts: int) -> None:
-    tables = {"x": dataset.x, "y": dataset.y, "edge_attr": dataset.edge_attr}
     comm.check_agreement(
         {
             "data set": dataset.name,
             "nodes": dataset.num_nodes,
             "edges": dataset.num_edges,
-            "tables": {name: None if t is None else [str(t.dtype), *t.shape] for name, t in tables.items()},
-            "splits": [len(getattr(dataset, f"{name}_idx")) for name in SPLITS],
+            "attributes": {
+                str(found.group): {name: [str(t.dtype), *t.shape] for name, t in found.tables.items()}
+                for found in dataset.attributes
+            },
+            "splits": {name: len(index) for name, index in dataset.splits.items()},
             "policy": policy,
             "seed": seed,
             "parts": parts,
@@ -131,7 +131,7 @@ def _owners(
         return random_owners(part, parts, seed)
     if policy is Direct.CONTIGUOUS:
         return contiguous_owners(comm, part, parts)
-    stream = Stream(comm, part, dataset.train_idx, parts, seed)
+    stream = Stream(comm, part, dataset.split("train"), parts, seed)
     if isinstance(policy, Streaming):
         for _ in range(policy.passes):
             stream.run(stream.by_score(policy))
@@ -140,15 +140,12 @@ def _owners(
     return stream.owner
 
 
-def _tables(
-    dataset: Dataset, comm: Communicator, nodes: OwnNodes
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Attributes of this rank's nodes and edges, by name."""
-    of_nodes = {
-        name: deliver_rows(comm, table, nodes.node)
-        for name, table in (("x", dataset.x), ("y", dataset.y))
-        if table is not None
+def _attributes(dataset: Dataset, comm: Communicator, nodes: OwnNodes) -> dict[Group, dict[str, Tensor]]:
+    """Returns the attributes of this rank's nodes and edges, by group and name."""
+    return {
+        found.group: {
+            name: deliver_rows(comm, table, nodes.node if found.group.is_node else nodes.edge_ids)
+            for name, table in found.tables.items()
+        }
+        for found in dataset.attributes
     }
-    if dataset.edge_attr is None:
-        return of_nodes, {}
-    return of_nodes, {"edge_attr": deliver_rows(comm, dataset.edge_attr, nodes.edge_ids)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from torch import Tensor
@@ -61,8 +61,7 @@ def own_share(comm: Communicator, rows: Tensor) -> Tensor:
     return rows[total * comm.rank // comm.size : total * (comm.rank + 1) // comm.size]
 
 
-def check_splits(comm: Communicator, dataset: Dataset, names: Sequence[str]) -> None:
+def check_splits(comm: Communicator, dataset: Dataset) -> None:
     """Makes sure that splits hold node ids. Collective."""
-    for name in names:
-        ids = own_share(comm, getattr(dataset, f"{name}_idx"))
-        refuse_outside(comm, dataset, f"{name}_idx", outside(ids, dataset.num_nodes))
+    for name, index in dataset.splits.items():
+        refuse_outside(comm, dataset, name, outside(own_share(comm, index), dataset.num_nodes))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.data import EDGES, NODES, Group
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.deliver import OwnNodes
 from pyg_batchgnn.partition.numbering import Directory
@@ -18,8 +19,7 @@ def cut_run(
     num_edges: int,
     nodes: OwnNodes,
     directory: Directory,
-    tables: Mapping[str, Tensor],
-    edge_tables: Mapping[str, Tensor],
+    attributes: Mapping[Group, Mapping[str, Tensor]],
     splits: Mapping[str, Tensor],
 ) -> list[Part]:
     """The parts of a run; their arrays are views of the run's.
@@ -29,7 +29,7 @@ def cut_run(
         num_edges: of the whole graph.
         nodes: of the run.
         directory: of the run's directory slices.
-        tables, edge_tables: attributes of the run's nodes and edges.
+        attributes: of the run's nodes and edges, by group and name.
         splits: internal ids of the run's nodes, ascending.
     """
     found = []
@@ -49,8 +49,8 @@ def cut_run(
                 edge_ids=nodes.edge_ids[edges],
                 num_edges=num_edges,
                 directory=directory.internal[known.start - start : known.stop - start],
-                tables={name: table[rows] for name, table in tables.items()},
-                edge_tables={name: table[edges] for name, table in edge_tables.items()},
+                tables={name: table[rows] for name, table in attributes.get(NODES, {}).items()},
+                edge_tables={name: table[edges] for name, table in attributes.get(EDGES, {}).items()},
                 splits={name: _rows_among(split, own) for name, split in splits.items()},
             )
         )

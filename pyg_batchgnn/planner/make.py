@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
-import torch
+from torch import Tensor
 
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.data import FEATURES, LABELS, Dataset
 from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
 from pyg_batchgnn.planner.measure import measure_machine
 from pyg_batchgnn.planner.owners import owners_of
@@ -79,7 +80,7 @@ def plan(
     workload = workload_of(
         dataset, tuple(fanouts), batch_size, hidden, drop_last=drop_last, own_seeds=own_seeds, kind=kind
     )
-    training, probes = dataset.train_idx.to(torch.int64), dict[str, PlannerProbe]()
+    training, probes = dataset.split("train"), dict[str, PlannerProbe]()
     with Communicator.create("plan") as comm:
         for policy in policies:
             tell(f"looking at minibatches, partition {policy}")
@@ -118,7 +119,8 @@ def workload_of(
 ) -> Workload:
     """A data set's numbers; ``kind`` tells what network is trained."""
     columns = dataset.num_features
-    itemsize = 4 if dataset.x is None else dataset.x.dtype.itemsize
+    tables = dataset.nodes.tables
+    itemsize = tables[FEATURES].dtype.itemsize if FEATURES in tables else 4
     shape = (columns, hidden, dataset.num_classes, len(fanouts))
     parameters = sum(one.numel() for one in network_of(kind, *shape).parameters()) if hidden else 0
     return Workload(
@@ -126,14 +128,18 @@ def workload_of(
         nodes=dataset.num_nodes,
         edges=dataset.num_edges,
         features=columns * itemsize,
-        attributes=dataset.y.dtype.itemsize,
-        training=len(dataset.train_idx),
+        attributes=_row_bytes(tables[LABELS]) if LABELS in tables else 0,
+        training=len(dataset.split("train")),
         fanouts=fanouts,
         batch_size=batch_size,
-        drop_last=drop_last and len(dataset.train_idx) >= batch_size,
+        drop_last=drop_last and len(dataset.split("train")) >= batch_size,
         own_seeds=own_seeds,
         parameters=parameters,
     )
+
+
+def _row_bytes(table: Tensor) -> int:
+    return math.prod(table.shape[1:]) * table.dtype.itemsize
 
 
 def _check(ranks: int, ranks_per_host: int, cores: float, batch_size: int, dataset: Dataset) -> None:
@@ -141,5 +147,5 @@ def _check(ranks: int, ranks_per_host: int, cores: float, batch_size: int, datas
     for name, value in given.items():
         if not value > 0:
             raise ValueError(f"{name} must be positive, got {value}")
-    if not len(dataset.train_idx):
+    if not len(dataset.split("train")):
         raise ValueError(f"{dataset.name} has no training nodes, so there is nothing to plan")

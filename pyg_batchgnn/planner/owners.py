@@ -30,7 +30,7 @@ def owners_of(dataset: Dataset, policy: str, ranks: int, comm: Communicator) -> 
     if Path(policy).is_dir():
         return _saved(policy, ranks, comm)
     owner = torch.empty(dataset.num_nodes, dtype=torch.int64)
-    bare = dataclasses.replace(dataset, x=None, edge_attr=None)
+    bare = dataclasses.replace(dataset, attributes=[])
     for part in partition_parts(bare, policy, ranks, comm=comm):
         owner[part.node] = part.number
     return owner

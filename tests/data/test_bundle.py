@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from pyg_batchgnn.data import DatasetError, DatasetNotFoundError, load_dataset, read_bundle
+from pyg_batchgnn.data import SPLITS, DatasetError, DatasetNotFoundError, load_dataset, read_bundle
 from pyg_batchgnn.data.bundle import bundled_names
 from tests.support.tiny_datasets import CLASSES, EDGES, FEATURES, NODES, bundle_features, write_bundle
 
@@ -25,33 +25,35 @@ def nonzeros() -> int:
 def test_reads_ones_where_data_is_absent(tmp_path: Path) -> None:
     path = write_bundle(tmp_path)
     dataset = read_bundle("toy", tmp_path)
-    assert dataset.x is not None and np.array_equal(dataset.x.numpy(), bundle_features(path))
+    assert np.array_equal(dataset.nodes.tables["x"].numpy(), bundle_features(path))
     assert dataset.edge_index.dtype == torch.int32 and dataset.edge_index.shape == (2, EDGES)
-    assert dataset.y.dtype == torch.int64 and dataset.num_classes == CLASSES
-    assert dataset.train_idx.tolist() == list(range(8))
+    assert dataset.nodes.tables["y"].dtype == torch.int64 and dataset.num_classes == CLASSES
+    assert dataset.split("train").tolist() == list(range(8))
     assert str(path) in dataset.source
 
 
 def test_reads_weights_and_dense_features(tmp_path: Path) -> None:
     weights = np.linspace(1, 2, nonzeros()).astype(np.float16)
     path = write_bundle(tmp_path, "weighted", x_data=weights)
-    x = read_bundle("weighted", tmp_path).x
+    x = read_bundle("weighted", tmp_path).nodes.tables["x"]
     assert x is not None and np.array_equal(x.numpy(), bundle_features(path))
     dense = np.random.default_rng(0).random((NODES, 4)).astype(np.float16)
     no_sparse = dict.fromkeys(("x_indptr", "x_indices", "x_shape"))
     write_bundle(tmp_path, "dense", x=dense, **no_sparse)
-    x = read_bundle("dense", tmp_path).x
+    x = read_bundle("dense", tmp_path).nodes.tables["x"]
     assert x is not None and x.dtype == torch.float16 and np.array_equal(x.numpy(), dense)
 
 
 def test_projection_is_the_dense_product_and_depends_on_its_seed(tmp_path: Path) -> None:
     weights = np.linspace(1, 2, nonzeros()).astype(np.float16)
     path = write_bundle(tmp_path, x_data=weights)
-    x = read_bundle("toy", tmp_path, feature_dim=8, projection_seed=5).x
+    x = read_bundle("toy", tmp_path, feature_dim=8, projection_seed=5).nodes.tables["x"]
     matrix = np.random.default_rng(5).standard_normal((FEATURES, 8), dtype=np.float32) / np.sqrt(8)
     assert x is not None and np.allclose(x.numpy(), bundle_features(path) @ matrix, atol=1e-5)
     assert x[3].abs().sum() == 0  # the node without a word
-    again, other = (read_bundle("toy", tmp_path, feature_dim=8, projection_seed=s).x for s in (5, 6))
+    again, other = (
+        read_bundle("toy", tmp_path, feature_dim=8, projection_seed=s).nodes.tables["x"] for s in (5, 6)
+    )
     assert torch.equal(x, again) and not torch.equal(x, other)  # type: ignore[arg-type]
 
 
@@ -104,7 +106,7 @@ BAD_ARRAYS: list[tuple[str, dict[str, Any], str]] = [
     ("edge_index", {"edge_index": np.array([[{}]], dtype=object)}, "cannot be read"),
     ("y", {"y": np.full(NODES, CLASSES, np.int16)}, "label 3"),
     ("y", {"y": np.zeros(NODES - 1, np.int16)}, "shape is [19]"),
-    ("val_idx", {"val_idx": np.array([3], np.int32)}, "node 3 is in train_idx too"),
+    ("val", {"val_idx": np.array([3], np.int32)}, "node 3 is in train too"),
     ("train_idx", {"train_idx": np.zeros(3)}, "dtype is float64"),
     ("x_indptr", {"x_indptr": np.arange(NODES + 1, dtype=np.int32)}, "ends with 20"),
     ("x_indptr", {"x_indptr": np.ones(NODES + 1, np.int32)}, "does not start with 0"),
@@ -164,13 +166,15 @@ def test_cora(real_graphs: Path) -> None:
     dataset = read_bundle("cora", real_graphs)
     assert (dataset.num_nodes, dataset.num_edges, dataset.num_features) == (2708, 10556, 1433)
     assert dataset.num_classes == 7
-    assert [len(i) for i in (dataset.train_idx, dataset.val_idx, dataset.test_idx)] == [140, 500, 1000]
-    assert dataset.x is not None and int(dataset.x.sum()) == 49216
+    assert [len(dataset.split(name)) for name in SPLITS] == [140, 500, 1000]
+    assert int(dataset.nodes.tables["x"].sum()) == 49216
     assert dataset.to_pyg().is_undirected()
 
 
 def test_projection_keeps_norms_on_cora(real_graphs: Path) -> None:
-    whole, projected = (read_bundle("cora", real_graphs, feature_dim=dim).x for dim in (None, 512))
+    whole, projected = (
+        read_bundle("cora", real_graphs, feature_dim=dim).nodes.tables["x"] for dim in (None, 512)
+    )
     assert whole is not None and projected is not None
     ratio = projected.norm(dim=1) / whole.norm(dim=1).clamp(min=1e-9)
     assert abs(float(ratio.mean()) - 1) < 0.01 and float(ratio.std()) < 0.06

@@ -1,19 +1,19 @@
 """check_dataset: every flaw is named, with the file, the array and the value."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from pyg_batchgnn.data import DatasetError, check_dataset
-from tests.support.tiny_datasets import CLASSES, tiny_dataset
+from pyg_batchgnn.data.folder_write import arrays_of
+from tests.support.tiny_datasets import CLASSES, changed, tiny_dataset
 
 INF, NAN = float("inf"), float("nan")
 
 
-def changed(array: str, at: Any, value: float) -> dict[str, torch.Tensor]:
-    tensor = getattr(tiny_dataset(), array).clone()
+def with_value(array: str, at: Any, value: float) -> dict[str, torch.Tensor]:
+    tensor = arrays_of(tiny_dataset())[array].clone()
     tensor[at] = value
     return {array: tensor}
 
@@ -31,53 +31,62 @@ FLAWS = [
     ({"edge_index": torch.zeros(4, dtype=torch.int64)}, "edge_index", "shape is [4]"),
     ({"edge_index": torch.zeros(2, 4)}, "edge_index", "dtype is float32"),
     ({"edge_index": torch.zeros(2, 4, dtype=torch.int16)}, "edge_index", "dtype is int16"),
-    (changed("edge_index", (1, 7), 20), "edge_index", "node id 20 at position [1, 7]"),
-    (changed("edge_index", (0, 0), -1), "edge_index", "node id -1 at position [0, 0]"),
-    ({"x": torch.zeros(19, 5)}, "x", "shape is [19, 5], expected [20, any]"),
-    ({"x": torch.zeros(20, 5, dtype=torch.float64)}, "x", "dtype is float64"),
-    (changed("x", (3, 2), NAN), "x", "value nan at position [3, 2]"),
-    (changed("x", (19, 4), INF), "x", "value inf at position [19, 4]"),
-    ({"y": torch.zeros(21, dtype=torch.int64)}, "y", "shape is [21]"),
-    ({"y": torch.zeros(20)}, "y", "dtype is float32"),
-    (changed("y", 5, CLASSES), "y", "label 3 at position [5]"),
-    (changed("y", 6, -2), "y", "label -2 at position [6]"),
-    ({"train_idx": torch.zeros(8, dtype=torch.int32)}, "train_idx", "dtype is int32"),
-    ({"val_idx": idx(9, 20)}, "val_idx", "node id 20 at position [1]"),
-    ({"test_idx": idx(12, 13, 12)}, "test_idx", "node 12 is listed more than once"),
-    ({"test_idx": idx(12, 11)}, "test_idx", "node 11 is in val_idx too"),
-    ({"val_idx": idx(0)}, "val_idx", "node 0 is in train_idx too"),
-    ({"test_idx": idx(19)}, "test_idx", "node 19 has no label"),
-    ({"edge_attr": torch.zeros(59)}, "edge_attr", "shape is [59]"),
-    ({"edge_attr": torch.zeros(60, dtype=torch.int64)}, "edge_attr", "dtype is int64"),
+    (with_value("edge_index", (1, 7), 20), "edge_index", "node id 20 at position [1, 7]"),
+    (with_value("edge_index", (0, 0), -1), "edge_index", "node id -1 at position [0, 0]"),
+    ({"nodes/x": torch.zeros(19, 5)}, "nodes/x", "shape is [19, 5], expected 20 rows"),
+    ({"nodes/x": torch.zeros(())}, "nodes/x", "shape is [], expected 20 rows"),
+    ({"nodes/x": torch.eye(20).to_sparse()}, "nodes/x", "is stored as torch.sparse_coo"),
+    (with_value("nodes/x", (3, 2), NAN), "nodes/x", "value nan at position [3, 2]"),
+    (with_value("nodes/x", (19, 4), INF), "nodes/x", "value inf at position [19, 4]"),
+    ({"nodes/y": torch.zeros(21, dtype=torch.int64)}, "nodes/y", "shape is [21]"),
+    (with_value("nodes/y", 5, CLASSES), "nodes/y", "label 3 at position [5]"),
+    (with_value("nodes/y", 6, -2), "nodes/y", "label -2 at position [6]"),
+    ({"nodes/time": torch.zeros(60)}, "nodes/time", "shape is [60]"),
+    ({"splits/train": torch.zeros(8, dtype=torch.int32)}, "splits/train", "dtype is int32"),
+    ({"splits/train": torch.zeros(8, 1, dtype=torch.int64)}, "splits/train", "shape is [8, 1]"),
+    ({"splits/val": idx(9, 20)}, "splits/val", "node id 20 at position [1]"),
+    ({"splits/calib": idx(-1)}, "splits/calib", "node id -1 at position [0]"),
+    ({"splits/test": idx(12, 13, 12)}, "splits/test", "node 12 is listed more than once"),
+    ({"splits/test": idx(12, 11)}, "splits/test", "node 11 is in val too"),
+    ({"splits/val": idx(0)}, "splits/val", "node 0 is in train too"),
+    ({"splits/test": idx(19)}, "splits/test", "node 19 has no label"),
+    ({"edges/edge_attr": torch.zeros(59)}, "edges/edge_attr", "shape is [59]"),
+    ({"edges/weight": torch.zeros(20, 3)}, "edges/weight", "shape is [20, 3], expected 60 rows"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "array", "fact"), FLAWS, ids=[f"{a}: {f}" for _, a, f in FLAWS])
 def test_flaw_is_named(changes: dict[str, Any], array: str, fact: str) -> None:
-    dataset = replace(tiny_dataset(), **changes)
+    dataset = changed(tiny_dataset(), changes)
     with pytest.raises(DatasetError) as error:
         check_dataset(dataset, {array: "some/file.npy"})
     message = str(error.value)
-    assert message.startswith(f"some/file.npy: {array}: ")
+    assert message.startswith(f"some/file.npy: {array.rpartition('/')[2]}: ")
     assert fact in message
     assert "; " in message and "\n" not in message
 
 
 def test_names_the_data_set_without_a_file() -> None:
     with pytest.raises(DatasetError, match=r"^tiny: y: "):
-        check_dataset(replace(tiny_dataset(), y=torch.zeros(3, dtype=torch.int64)))
+        check_dataset(changed(tiny_dataset(), {"nodes/y": torch.zeros(3, dtype=torch.int64)}))
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {},
-        {"x": None},
+        {"nodes/x": None, "nodes/y": None},
+        {"nodes/x": torch.zeros(20, 5, dtype=torch.float64)},
+        {"nodes/x": torch.zeros(20, dtype=torch.int8)},
+        {"nodes/y": torch.full((20, 4), -7.0)},
+        {"nodes/y": torch.zeros(20, 1, dtype=torch.uint8)},
+        {"nodes/second": torch.full((20, 2, 2), float("nan")), "nodes/time": torch.arange(20)},
         {"edge_index": torch.empty(2, 0, dtype=torch.int32)},
-        {"edge_attr": torch.zeros(60, 2)},
-        {name: torch.empty(0, dtype=torch.int64) for name in ("train_idx", "val_idx", "test_idx")},
+        {"edges/edge_attr": torch.zeros(60, 2), "edges/weight": torch.zeros(60, dtype=torch.bool)},
+        {f"splits/{name}": torch.empty(0, dtype=torch.int64) for name in ("train", "val", "test")},
+        {"splits/calib": idx(0, 0, 19)},
     ],
 )
 def test_sound_data_sets_pass(changes: dict[str, Any]) -> None:
-    dataset = replace(tiny_dataset(), **changes)
+    dataset = changed(tiny_dataset(), changes)
     assert check_dataset(dataset) is dataset

@@ -11,9 +11,9 @@ def test_to_pyg_has_masks_and_types() -> None:
     data = dataset.to_pyg()
     assert data.num_nodes == NODES
     assert data.edge_index.dtype == torch.int64 and torch.equal(data.edge_index, dataset.edge_index)
-    assert data.x.data_ptr() == dataset.x.data_ptr()  # type: ignore[union-attr]
-    for mask, index in (("train_mask", "train_idx"), ("val_mask", "val_idx"), ("test_mask", "test_idx")):
-        assert torch.equal(data[mask].nonzero()[:, 0], getattr(dataset, index))
+    assert data.x.data_ptr() == dataset.nodes.tables["x"].data_ptr()
+    for mask, index in (("train_mask", "train"), ("val_mask", "val"), ("test_mask", "test")):
+        assert torch.equal(data[mask].nonzero()[:, 0], dataset.split(index))
     assert data.validate()
 
 

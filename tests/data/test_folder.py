@@ -1,6 +1,7 @@
 """Folders of .npy arrays: round trips and damage."""
 
 import json
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pyg_batchgnn.data import (
     Dataset,
@@ -19,38 +19,17 @@ from pyg_batchgnn.data import (
     verify_folder,
     write_folder,
 )
-from pyg_batchgnn.data.folder_write import new_folder
-from tests.support.tiny_datasets import CLASSES, EDGES, NODES, same, save_arrays, tiny_dataset
+from pyg_batchgnn.data.folder_write import arrays_of, new_folder
+from tests.support.dataset_strategies import data_sets
+from tests.support.tiny_datasets import CLASSES, EDGES, NODES, equal, same, save_arrays, tiny_dataset
 
+#: Written by the first version of the format.
+V1 = Path(__file__).parent / "v1_dataset"
 EDGE_INDEX = np.random.default_rng(0).integers(0, NODES, (2, EDGES))
 
 
-@st.composite
-def datasets(draw: st.DrawFn) -> Dataset:
-    nodes = draw(st.integers(1, 12))
-    edges = draw(st.lists(st.tuples(*[st.integers(0, nodes - 1)] * 2), max_size=20))
-    classes = draw(st.integers(1, 4))
-    y = draw(st.lists(st.integers(0, classes - 1), min_size=nodes, max_size=nodes))
-    part = torch.tensor(draw(st.lists(st.integers(0, 3), min_size=nodes, max_size=nodes)))
-    dtype = draw(st.sampled_from([torch.int32, torch.int64]))
-    feature_dtype = draw(st.sampled_from([torch.float16, torch.float32]))
-    return Dataset(
-        name=draw(st.text(min_size=1, max_size=8)),
-        num_nodes=nodes,
-        num_classes=classes,
-        edge_index=torch.tensor(edges, dtype=dtype).reshape(-1, 2).T.contiguous(),
-        x=torch.randn(nodes, draw(st.integers(0, 3))).to(feature_dtype) if draw(st.booleans()) else None,
-        y=torch.tensor(y),
-        train_idx=(part == 0).nonzero()[:, 0],
-        val_idx=(part == 1).nonzero()[:, 0],
-        test_idx=(part == 2).nonzero()[:, 0],
-        source=draw(st.text(min_size=1, max_size=20)),
-        edge_attr=torch.randn(len(edges), 2) if draw(st.booleans()) else None,
-    )
-
-
 @settings(max_examples=60)
-@given(datasets())
+@given(data_sets())
 def test_round_trip(dataset: Dataset) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = write_folder(dataset, Path(folder) / "set")
@@ -67,8 +46,8 @@ def test_arrays_made_by_hand(tmp_path: Path) -> None:
     )
     dataset = read_folder(tmp_path / "mine")
     assert (dataset.name, dataset.num_nodes, dataset.num_classes) == ("mine", NODES, CLASSES)
-    assert dataset.x is not None and dataset.x.dtype == torch.float32
-    assert dataset.train_idx.tolist() == [0, 1, 2, 3, 4] and dataset.test_idx.numel() == 0
+    assert dataset.nodes.tables["x"].dtype == torch.float32
+    assert dataset.split("train").tolist() == [0, 1, 2, 3, 4] and dataset.split("test").numel() == 0
     assert str(tmp_path / "mine") in dataset.source
 
 
@@ -77,7 +56,7 @@ def test_edges_alone_are_enough(tmp_path: Path) -> None:
     dataset = read_folder(tmp_path / "bare")
     assert np.array_equal(dataset.edge_index.numpy(), EDGE_INDEX) and dataset.edge_index.dtype == torch.int32
     assert dataset.num_nodes == int(EDGE_INDEX.max()) + 1
-    assert dataset.x is None and dataset.num_classes == 0 and bool((dataset.y == -1).all())
+    assert dataset.nodes.tables == {} and dataset.splits == {} and dataset.num_classes == 0
 
 
 def test_masks_and_a_short_meta(tmp_path: Path) -> None:
@@ -87,7 +66,78 @@ def test_masks_and_a_short_meta(tmp_path: Path) -> None:
     (folder / "META.json").write_text(json.dumps({"name": "named", "num_classes": 9, "source": "Hand made."}))
     dataset = read_folder(folder)
     assert (dataset.name, dataset.num_classes, dataset.source) == ("named", 9, "Hand made.")
-    assert dataset.train_idx.tolist() == [2, 5]
+    assert dataset.split("train").tolist() == [2, 5]
+
+
+def test_attributes_and_splits_made_by_hand(tmp_path: Path) -> None:
+    arrays = {
+        "nodes/time": np.arange(NODES),
+        "nodes/second": np.random.default_rng(0).random((NODES, 2, 3)),
+        "nodes/y": np.ones((NODES, 4), np.uint8),
+        "edges/weight": np.random.default_rng(1).random(EDGES),
+        "edges/year": np.arange(EDGES, dtype=np.int16),
+    }
+    splits = {"splits/train": np.array([4, 2], np.int32), "splits/calib": np.array([4, 4])}
+    dataset = read_folder(save_arrays(tmp_path / "m", edge_index=EDGE_INDEX, **arrays, **splits))
+    found = arrays_of(dataset)
+    for array, values in arrays.items():
+        assert np.array_equal(found[array].numpy(), values) and found[array].numpy().dtype == values.dtype
+    assert {name: ids.tolist() for name, ids in dataset.splits.items()} == {"train": [4, 2], "calib": [4, 4]}
+    assert dataset.num_classes == 0
+
+
+@pytest.mark.parametrize(
+    ("y", "classes"),
+    [
+        (np.full(NODES, 0.5), 0),
+        (np.full((NODES, 3), 1.0), 0),
+        (np.zeros(NODES, bool), 0),
+        (np.array([1.0, np.nan] * 10), 2),
+        (np.arange(NODES)[:, None] % 5, 5),
+    ],
+)
+def test_labels_and_other_targets_made_by_hand(tmp_path: Path, y: np.ndarray, classes: int) -> None:
+    dataset = read_folder(save_arrays(tmp_path / "m", edge_index=EDGE_INDEX, y=y))
+    read = dataset.nodes.tables["y"]
+    assert dataset.num_classes == classes
+    if classes:
+        assert read.dtype == torch.int64 and read.tolist() == np.nan_to_num(y.ravel(), nan=-1).tolist()
+    else:
+        assert np.array_equal(read.numpy(), y) and read.numpy().dtype == y.dtype
+
+
+def test_arrays_without_a_meaning_are_named(tmp_path: Path) -> None:
+    folder = save_arrays(tmp_path / "m", edge_index=EDGE_INDEX, year=np.arange(NODES))
+    with pytest.warns(UserWarning, match=r"year\.npy: is not read\. Put it into nodes/"):
+        read_folder(folder)
+
+
+def test_version_1_reads_as_it_was() -> None:
+    dataset = read_folder(V1)
+    assert (dataset.name, dataset.num_nodes, dataset.num_classes) == ("old", 12, 3)
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.arange(12) % 3
+    labels[-1] = -1
+    expected = {
+        "edge_index": torch.randint(12, (2, 30), generator=draw, dtype=torch.int32),
+        "nodes/x": (torch.arange(48).reshape(12, 4).float() / 8).half(),
+        "nodes/y": labels,
+        "edges/edge_attr": torch.arange(60).reshape(30, 2).float() / 4,
+        "splits/train": torch.tensor([0, 1, 2, 5, 4]),
+        "splits/val": torch.tensor([6, 7]),
+        "splits/test": torch.tensor([8, 10]),
+    }
+    found = arrays_of(dataset)
+    assert found.keys() == expected.keys()
+    assert all(equal(found[array], tensor) for array, tensor in expected.items())
+    assert verify_folder(V1) == 7
+
+
+def test_version_1_is_checked_too(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(V1, tmp_path / "old"))
+    np.save(folder / "x.npy", np.zeros((12, 4), np.float16))
+    with pytest.raises(DatasetError, match=r"x\.npy: x: sha256 is"):
+        read_folder(folder)
 
 
 def test_edges_are_mapped_not_read(tmp_path: Path) -> None:
@@ -98,29 +148,30 @@ def test_edges_are_mapped_not_read(tmp_path: Path) -> None:
 
 
 BY_HAND: list[tuple[str, str, dict[str, Any], str]] = [
-    ("edge_index.npy", "edge_index", {"edge_index": EDGE_INDEX.astype(float)}, "dtype is float64"),
-    ("edge_index.npy", "edge_index", {"edge_index": EDGE_INDEX.T}, "shape is [60, 2]"),
-    ("edge_index.npy", "edge_index", {"edge_index": EDGE_INDEX - 1}, "node id -1"),
-    ("edge_index.npy", "edge_index", {"edge_index": EDGE_INDEX + 1}, "node id 20"),
-    (
-        "dst.npy",
-        "dst",
-        {"edge_index": None, "src": EDGE_INDEX[0], "dst": EDGE_INDEX[1][:-1]},
-        "shape is [59]",
-    ),
-    ("dst.npy", "dst", {"edge_index": None, "src": EDGE_INDEX[0], "dst": EDGE_INDEX[1] * 1.0}, "float64"),
-    ("dst.npy", "dst", {"edge_index": None, "src": EDGE_INDEX[0]}, "does not exist"),
-    ("x.npy", "x", {"x": np.zeros((NODES, 2), complex)}, "dtype is complex128"),
-    ("x.npy", "x", {"x": np.full((NODES, 2), np.nan)}, "value nan at position [0, 0]"),
-    ("x.npy", "x", {"x": np.zeros(NODES)}, "shape is [20]"),
-    ("y.npy", "y", {"y": np.full(NODES, 0.5)}, "label 0.5"),
-    ("y.npy", "y", {"y": np.full(NODES, -7)}, "label -7"),
-    ("train_idx.npy", "train_idx", {"train_idx": np.array([NODES])}, "node id 20"),
-    ("val_idx.npy", "val_idx", {"val_idx": np.array([1]), "train_idx": np.array([1])}, "is in train_idx too"),
-    ("train_mask.npy", "train_mask", {"train_mask": np.zeros(NODES - 1, bool)}, "is bool [19]"),
-    ("train_mask.npy", "train_mask", {"train_mask": np.zeros(NODES)}, "is float64 [20]"),
-    ("test_mask.npy", "test_mask", {"test_mask": np.zeros(NODES, bool), "test_idx": np.zeros(0, int)}, "too"),
-    ("edge_attr.npy", "edge_attr", {"edge_attr": np.zeros((EDGES + 1, 2))}, "shape is [61, 2]"),
+    ("edge_index", "edge_index", {"edge_index": EDGE_INDEX.astype(float)}, "dtype is float64"),
+    ("edge_index", "edge_index", {"edge_index": EDGE_INDEX.T}, "shape is [60, 2]"),
+    ("edge_index", "edge_index", {"edge_index": EDGE_INDEX - 1}, "node id -1"),
+    ("edge_index", "edge_index", {"edge_index": EDGE_INDEX + 1}, "node id 20"),
+    ("dst", "dst", {"edge_index": None, "src": EDGE_INDEX[0], "dst": EDGE_INDEX[1][:-1]}, "shape is [59]"),
+    ("dst", "dst", {"edge_index": None, "src": EDGE_INDEX[0], "dst": EDGE_INDEX[1] * 1.0}, "float64"),
+    ("dst", "dst", {"edge_index": None, "src": EDGE_INDEX[0]}, "does not exist"),
+    ("x", "x", {"x": np.zeros((NODES, 2), complex)}, "dtype is complex128"),
+    ("x", "x", {"x": np.full((NODES, 2), np.nan)}, "value nan at position [0, 0]"),
+    ("x", "x", {"x": np.zeros(()), "train_mask": np.zeros(NODES, bool)}, "shape is []"),
+    ("x", "x", {"x": np.zeros((NODES, 2)), "nodes/x": np.zeros((NODES, 2))}, "nodes/x.npy is there too"),
+    ("y", "y", {"y": np.full(NODES, "a")}, "dtype is <U1"),
+    ("y", "y", {"y": np.full(NODES, -7)}, "label -7"),
+    ("nodes/time", "time", {"nodes/time": np.zeros(NODES + 1)}, "shape is [21], expected 20 rows"),
+    ("edges/time", "time", {"edges/time": np.zeros(NODES)}, "shape is [20], expected 60 rows"),
+    ("splits/calib", "calib", {"splits/calib": np.array([NODES])}, "node id 20"),
+    ("splits/calib", "calib", {"splits/calib": np.zeros(2)}, "dtype is float64"),
+    ("train_idx", "train", {"train_idx": np.array([NODES])}, "node id 20"),
+    ("val_idx", "val", {"val_idx": np.array([1]), "train_idx": np.array([1])}, "is in train too"),
+    ("train_mask", "train_mask", {"train_mask": np.zeros(NODES - 1, bool)}, "is bool [19]"),
+    ("train_mask", "train_mask", {"train_mask": np.zeros(NODES)}, "is float64 [20]"),
+    ("test_mask", "test_mask", {"test_mask": np.zeros(NODES, bool), "test_idx": np.zeros(0, int)}, "too"),
+    ("test_idx", "test_idx", {"splits/test": np.zeros(0, int), "test_idx": np.zeros(0, int)}, "too"),
+    ("edge_attr", "edge_attr", {"edge_attr": np.zeros((EDGES + 1, 2))}, "shape is [61, 2]"),
 ]
 
 
@@ -132,7 +183,7 @@ def test_inconsistent_arrays_are_named(
     folder = save_arrays(tmp_path / "bad", **{k: v for k, v in arrays.items() if v is not None})
     with pytest.raises(DatasetError) as error:
         read_folder(folder)
-    assert str(error.value).startswith(f"{folder / file}: {array}: ") and fact in str(error.value)
+    assert str(error.value).startswith(f"{folder / file}.npy: {array}: ") and fact in str(error.value)
 
 
 def meta_with(folder: Path, **changes: Any) -> None:
@@ -140,7 +191,7 @@ def meta_with(folder: Path, **changes: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
-@pytest.mark.parametrize("array", ["edge_index", "x", "y", "train_idx", "val_idx", "test_idx"])
+@pytest.mark.parametrize("array", ["edge_index", "nodes/x", "nodes/y", "splits/train", "splits/test"])
 @pytest.mark.parametrize("kind", ["truncated", "flipped", "gone", "other type", "other shape", "objects"])
 def test_damage_to_any_array_is_named(tmp_path: Path, array: str, kind: str) -> None:
     folder = write_folder(tiny_dataset(), tmp_path / "set")
@@ -172,7 +223,7 @@ def test_damage_to_any_array_is_named(tmp_path: Path, array: str, kind: str) -> 
             facts[kind] = "sha256 is"
         with pytest.raises(DatasetError) as error:
             read(folder)
-        assert str(error.value).startswith(f"{file}: {array}: ") and facts[kind] in str(error.value)
+        assert str(error.value).startswith(f"{file}: {file.stem}: ") and facts[kind] in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +238,7 @@ def test_damage_to_any_array_is_named(tmp_path: Path, array: str, kind: str) -> 
         ({"num_nodes": float("inf")}, "it holds Infinity"),
         ({"name": 5}, "name: is 5"),
         ({"arrays": None}, "arrays: missing"),
-        ({"arrays": {"y": {}}}, "y: its entry lacks one of"),
+        ({"arrays": {"y": {}}}, "y: its entry lacks or garbles one of"),
     ],
 )
 def test_bad_meta_is_named(tmp_path: Path, changes: dict[str, Any], fact: str) -> None:
@@ -200,7 +251,7 @@ def test_bad_meta_is_named(tmp_path: Path, changes: dict[str, Any], fact: str) -
 
 def test_a_file_that_meta_does_not_know_is_named(tmp_path: Path) -> None:
     folder = write_folder(tiny_dataset(), tmp_path / "set")
-    np.save(folder / "edge_attr.npy", np.zeros(EDGES))
+    np.save(folder / "edges" / "edge_attr.npy", np.zeros(EDGES))
     with pytest.raises(DatasetError, match=r"edge_attr\.npy: edge_attr: META\.json does not know"):
         read_folder(folder)
 

@@ -9,16 +9,30 @@ import numpy as np
 import pytest
 import torch
 
-from pyg_batchgnn.data import DatasetError, DatasetNotFoundError, available_datasets, load_dataset, read_ogb
+from pyg_batchgnn.data import (
+    Dataset,
+    DatasetError,
+    DatasetNotFoundError,
+    available_datasets,
+    load_dataset,
+    read_ogb,
+)
+from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.ogb.read import Download
-from tests.support.tiny_datasets import EDGES, FEATURES, NODES, write_csv, write_ogb_binary, write_ogb_csv
+from tests.support.tiny_datasets import (
+    EDGES,
+    FEATURES,
+    NODES,
+    equal,
+    write_csv,
+    write_ogb_binary,
+    write_ogb_csv,
+)
 
 
-def same_nodes(read: Any, written: Any) -> bool:
-    return all(
-        torch.equal(getattr(read, field), getattr(written, field))
-        for field in ("x", "y", "train_idx", "val_idx", "test_idx")
-    )
+def same_nodes(read: Dataset, written: Dataset) -> bool:
+    left, right = ({n: t for n, t in arrays_of(one).items() if n != "edge_index"} for one in (read, written))
+    return left.keys() == right.keys() and all(equal(left[name], right[name]) for name in left)
 
 
 def test_arxiv_is_directed(tmp_path: Path) -> None:
@@ -42,7 +56,7 @@ def test_papers_nan_labels_become_minus_one(tmp_path: Path) -> None:
     _, written = write_ogb_binary(tmp_path)
     read = load_dataset("ogbn-papers100M", tmp_path)
     assert same_nodes(read, written) and torch.equal(read.edge_index, written.edge_index)
-    assert read.y[-1] == -1 and read.num_classes == 172
+    assert read.nodes.tables["y"][-1] == -1 and read.num_classes == 172
 
 
 def test_papers_in_pieces_that_cut_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +74,7 @@ def test_converted_once_and_again_when_the_raw_files_change(tmp_path: Path) -> N
     read_ogb("ogbn-arxiv", tmp_path)
     assert marker.stat().st_mtime_ns == first
     write_csv(folder / "split" / "time" / "train.csv.gz", [0, 1])
-    assert read_ogb("ogbn-arxiv", tmp_path).train_idx.tolist() == [0, 1]
+    assert read_ogb("ogbn-arxiv", tmp_path).split("train").tolist() == [0, 1]
     shutil.rmtree(folder / "raw")
     shutil.rmtree(folder / "split")
     assert read_ogb("ogbn-arxiv", tmp_path, download=Download.NEVER).num_nodes == NODES
@@ -70,7 +84,7 @@ def test_converted_once_and_again_when_the_raw_files_change(tmp_path: Path) -> N
 def test_root_may_be_the_folder_itself_and_the_result_elsewhere(tmp_path: Path) -> None:
     folder, _ = write_ogb_csv(tmp_path, "ogbn-arxiv", "time")
     read_ogb("ogbn-arxiv", folder, converted=tmp_path / "elsewhere")
-    assert not (folder / "pyg_batchgnn").exists() and (tmp_path / "elsewhere" / "x.npy").is_file()
+    assert not (folder / "pyg_batchgnn").exists() and (tmp_path / "elsewhere" / "nodes" / "x.npy").is_file()
     assert available_datasets(tmp_path) == ["ogbn-arxiv", "generated"]
 
 
@@ -114,10 +128,10 @@ FLAWS = [
     ("raw/node-feat.csv.gz", "row lost", "raw/node-feat.csv.gz: x: has 19 rows, num-node-list says 20"),
     ("raw/node-label.csv.gz", "row lost", "raw/node-label.csv.gz: y: has 19 rows"),
     ("raw/node-label.csv.gz", "half", "raw/node-label.csv.gz: y: label 0.5"),
-    ("raw/node-label.csv.gz", "class", "y.npy: y: label 40"),
+    ("raw/node-label.csv.gz", "class", "nodes/y.npy: y: label 40"),
     ("split/time/valid.csv.gz", "gone", "valid.csv.gz: the file does not exist"),
-    ("split/time/valid.csv.gz", "truncated", "valid.csv.gz: val_idx: truncated"),
-    ("split/time/valid.csv.gz", "class", "val_idx.npy: val_idx: node id 40"),
+    ("split/time/valid.csv.gz", "truncated", "valid.csv.gz: val: truncated"),
+    ("split/time/valid.csv.gz", "class", "splits/val.npy: val: node id 40"),
 ]
 
 
@@ -142,7 +156,7 @@ BINARY_FLAWS: list[tuple[dict[str, Any], str]] = [
     ({"node_feat": np.zeros((NODES - 1, 3), np.float32)}, "data.npz: node_feat: shape is [19, 3]"),
     ({"node_feat": np.zeros((NODES, 3), int)}, "data.npz: node_feat: dtype is int64"),
     ({"node_feat": np.zeros(NODES, np.float32)}, "data.npz: node_feat: shape is [20]"),
-    ({"node_feat": np.full((NODES, 3), np.nan, np.float32)}, "x.npy: x: value nan"),
+    ({"node_feat": np.full((NODES, 3), np.nan, np.float32)}, "nodes/x.npy: x: value nan"),
     ({"num_nodes_list": np.array([np.nan])}, "data.npz: num_nodes_list: holds [nan]"),
     ({"num_nodes_list": np.array([10, 10])}, "data.npz: num_nodes_list: holds [10, 10]"),
     ({"num_edges_list": np.array([-1])}, "data.npz: num_edges_list: holds [-1]"),

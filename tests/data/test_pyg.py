@@ -1,50 +1,127 @@
 """Taking a data set out of PyG's Data."""
 
+import warnings
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.data import DatasetError, from_pyg
-from tests.support.tiny_datasets import EDGES, NODES, tiny_dataset
+from tests.support.dataset_strategies import DTYPES, edges, tables
+from tests.support.tiny_datasets import EDGES, NODES, equal, tiny_dataset
 
 
 def test_shares_tensors() -> None:
     data = tiny_dataset().to_pyg()
     dataset = from_pyg(data)
     assert dataset.edge_index.data_ptr() == data.edge_index.data_ptr()
-    assert dataset.x is not None and dataset.x.data_ptr() == data.x.data_ptr()
+    assert dataset.nodes.tables["x"].data_ptr() == data.x.data_ptr()
 
 
 def test_the_least_a_graph_can_have() -> None:
     dataset = from_pyg(Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=5))
-    assert (dataset.num_nodes, dataset.num_classes, dataset.x) == (5, 0, None)
-    assert dataset.train_idx.numel() == 0
+    assert (dataset.num_nodes, dataset.num_classes) == (5, 0)
+    assert dataset.nodes.tables == {} and dataset.edges.tables == {} and dataset.splits == {}
 
 
-def test_index_splits_column_labels_and_double_features() -> None:
+def test_index_splits_and_types_that_are_kept() -> None:
     data = Data(edge_index=torch.tensor([[0], [1]]), x=torch.zeros(3, 2, dtype=torch.float64))
     data.y, data.train_idx = torch.tensor([[0], [1], [1]]), torch.tensor([2, 0], dtype=torch.int32)
     dataset = from_pyg(data)
-    assert dataset.y.tolist() == [0, 1, 1] and dataset.train_idx.tolist() == [2, 0]
-    assert dataset.x is not None and dataset.x.dtype == torch.float32
+    assert dataset.nodes.tables["y"].tolist() == [[0], [1], [1]] and dataset.num_classes == 2
+    assert dataset.split("train").tolist() == [2, 0]
+    assert dataset.nodes.tables["x"].dtype == torch.float64
+
+
+def test_columns_of_masks_and_other_masks_are_attributes() -> None:
+    data = tiny_dataset().to_pyg()
+    data.train_mask = torch.zeros(NODES, 10, dtype=torch.bool)
+    data.calib_mask = torch.ones(NODES, dtype=torch.bool)
+    dataset = from_pyg(data)
+    assert dataset.nodes.tables["train_mask"] is data.train_mask
+    assert dataset.nodes.tables["calib_mask"] is data.calib_mask
+    assert dataset.splits.keys() == {"val", "test"}
+
+
+def test_with_as_many_nodes_as_edges_the_name_decides() -> None:
+    ring = torch.stack([torch.arange(4), torch.arange(4).roll(1)])
+    data = Data(edge_index=ring, edge_time=torch.arange(4), time=torch.arange(4) * 2, num_nodes=4)
+    dataset = from_pyg(data)
+    assert dataset.edges.tables.keys() == {"edge_time"} and dataset.nodes.tables.keys() == {"time"}
+
+
+@st.composite
+def pyg_data(draw: st.DrawFn) -> Data:
+    """A `Data` of which nothing has to be left out."""
+    nodes = draw(st.integers(1, 12))
+    edge_index = draw(edges(nodes)).long()
+    words = st.sampled_from(["a", "b_1", "time", "pos", "weight", "train_mask", "calib_mask"])
+    of_nodes = draw(tables(nodes, words))
+    if draw(st.booleans()):
+        of_nodes["y"] = draw(st.sampled_from([torch.rand(nodes, 3), torch.randint(0, 5, (nodes,))]))
+    if draw(st.booleans()):
+        of_nodes["x"] = torch.randn(nodes, draw(st.integers(0, 3))).to(draw(st.sampled_from(DTYPES)))
+    mask = of_nodes.get("train_mask")
+    if mask is not None and mask.dim() == 1:
+        of_nodes["train_mask"] = torch.rand(nodes) < 0.5
+        y = of_nodes.get("y", torch.zeros(1))
+        assert y.is_floating_point() or bool((y >= 0).all())
+    of_edges = draw(tables(edge_index.shape[1], st.sampled_from(["edge_attr", "edge_weight", "edge_kind"])))
+    return Data(edge_index=edge_index, num_nodes=nodes, **of_nodes, **of_edges)
+
+
+@settings(max_examples=150)
+@given(pyg_data())
+def test_every_tensor_comes_back(data: Data) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = from_pyg(data).to_pyg()
+    assert again.to_dict().keys() == data.to_dict().keys()
+    assert again.num_nodes == data.num_nodes
+    for name, tensor in data.to_dict().items():
+        if name != "num_nodes":
+            assert equal(again[name], tensor), name
 
 
 @pytest.mark.parametrize(
     ("attribute", "value", "fact"),
     [
-        ("train_mask", torch.zeros(NODES, 10, dtype=torch.bool), "data.train_mask[:, 0]"),
+        ("graph_label", torch.zeros(1, 3), "it is float32 [1, 3], not a dense tensor with one row"),
+        ("scale", torch.tensor(2.0), "it is float32 [], not"),
+        ("edge_label_index", torch.zeros(2, 7, dtype=torch.int64), "it is int64 [2, 7], not"),
+        ("names", ["a"] * NODES, "it is a list, not"),
+        ("adj_t", torch.eye(NODES).to_sparse(), "it is sparse float32 [20, 20], not"),
+        ("y", torch.zeros(3), "it is float32 [3], not"),
+        ("train_idx", torch.tensor([1]), "train_mask gives the split 'train' already"),
+    ],
+)
+def test_what_is_left_out_is_named(attribute: str, value: Any, fact: str) -> None:
+    data = tiny_dataset().to_pyg()
+    data[attribute] = value
+    with pytest.warns(UserWarning) as warned:
+        dataset = from_pyg(data, name="mine")
+    assert len(warned) == 1
+    assert str(warned[0].message).startswith(f"mine: {attribute} is left out: {fact}")
+    assert attribute not in {**dataset.nodes.tables, **dataset.edges.tables}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "fact"),
+    [
         ("val_mask", torch.zeros(NODES), "is float32 [20]"),
-        ("y", torch.rand(NODES), "is float32 [20]"),
-        ("y", torch.zeros(NODES, 3, dtype=torch.int64), "is int64 [20, 3]"),
+        ("val_mask", torch.zeros(NODES - 1, dtype=torch.bool), "is bool [19]"),
         ("y", torch.full((NODES,), -5), "label -5"),
         ("edge_index", torch.full((2, EDGES), NODES), "node id 20"),
         ("edge_index", [1, 2], "is list"),
-        ("x", torch.eye(NODES).to_sparse(), "is Tensor"),
+        ("x", torch.eye(NODES).to_sparse(), "is sparse float32 [20, 20]"),
+        ("x", torch.zeros(NODES + 1, 2), "is float32 [21, 2], expected a dense tensor with one row per node"),
+        ("edge_attr", torch.zeros(NODES, 2), "is float32 [20, 2], expected"),
     ],
 )
-def test_what_does_not_fit_is_named(attribute: str, value: Any, fact: str) -> None:
+def test_what_does_not_fit_is_refused(attribute: str, value: Any, fact: str) -> None:
     data = tiny_dataset().to_pyg()
     data[attribute] = value
     data.num_nodes = NODES

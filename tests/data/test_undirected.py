@@ -1,7 +1,6 @@
 """make_undirected."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from pyg_batchgnn.data import DatasetError, ParallelEdges, make_undirected
 from pyg_batchgnn.data.undirected import undirected_dataset
-from tests.support.tiny_datasets import tiny_dataset
+from tests.support.tiny_datasets import changed, tiny_dataset
 
 pairs = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=40)
 types = st.sampled_from([torch.int32, torch.int64])
@@ -77,9 +76,11 @@ def test_bad_arguments(edge_index: torch.Tensor, error: type[Exception], message
 
 
 def test_data_set_keeps_its_edge_attributes_beside_the_edges() -> None:
-    dataset = replace(tiny_dataset(), edge_attr=torch.arange(60.0))
+    dataset = changed(tiny_dataset(), {"edges/edge_attr": torch.arange(60.0), "edges/time": torch.arange(60)})
     both = undirected_dataset(dataset, ParallelEdges.KEEP)
-    assert both.edge_attr is not None and torch.equal(both.edge_attr[60:], dataset.edge_attr)
+    for name, table in dataset.edges.tables.items():
+        assert torch.equal(both.edges.tables[name], torch.cat([table, table]))
+    assert both.edges.num_rows == 120 and both.nodes is dataset.nodes
     assert "parallel edges: keep" in both.source
     with pytest.raises(DatasetError, match=r"^tiny: edge_attr: "):
         undirected_dataset(dataset, ParallelEdges.MERGE)

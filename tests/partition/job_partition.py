@@ -43,18 +43,28 @@ def graph(seed: int, nodes: int, edges: int, *, skew: bool = False, attributes: 
         edge_index = edge_index.t().contiguous().t()  # as a table of edges gives it
     order = torch.randperm(nodes, generator=draw)
     train, val, test = order.split([nodes // 2, nodes // 4, nodes - nodes // 2 - nodes // 4])
-    return Dataset(
-        name=f"random {seed}",
-        num_nodes=nodes,
+    tables = {
+        "x": torch.randn(nodes, 3, generator=draw).to(torch.float16),
+        "y": torch.randint(0, 5, (nodes,), generator=draw),
+    }
+    of_nodes = {
+        "targets": torch.randn(nodes, 2, 3, generator=draw, dtype=torch.float64),
+        "second": torch.randn(nodes, 4, generator=draw).bfloat16(),
+        "marked": torch.rand(nodes, generator=draw) < 0.5,
+    }
+    of_edges = {
+        "edge_attr": torch.randn(edges, 2, generator=draw),
+        "time": torch.randint(0, 1 << 40, (edges,), generator=draw),
+        "weight": torch.rand(edges, generator=draw, dtype=torch.float64),
+    }
+    return Dataset.homogeneous(
+        f"random {seed}",
+        nodes,
+        edge_index.to(torch.int32) if seed % 2 else edge_index,
+        nodes={**tables, **of_nodes} if attributes else {"y": tables["y"]},
+        edges=of_edges if attributes else {},
+        splits={"train": train, "val": val, "test": test, "few": order[: nodes // 3]},
         num_classes=5,
-        edge_index=edge_index.to(torch.int32) if seed % 2 else edge_index,
-        x=torch.randn(nodes, 3, generator=draw).to(torch.float16) if attributes else None,
-        y=torch.randint(0, 5, (nodes,), generator=draw),
-        train_idx=train,
-        val_idx=val,
-        test_idx=test,
-        source="",
-        edge_attr=torch.randn(edges, 2, generator=draw) if attributes else None,
     )
 
 
@@ -73,15 +83,14 @@ def owner_of(dataset: Dataset, policy: str, parts: int, seed: int) -> Tensor:
 
 
 def expected(dataset: Dataset, owner: Tensor, parts: int, number: int) -> Part:
-    tables = {"x": dataset.x, "y": dataset.y}
     return split_graph(
         dataset.edge_index.long(),
         owner,
         parts,
         number,
-        {name: table for name, table in tables.items() if table is not None},
-        {} if dataset.edge_attr is None else {"edge_attr": dataset.edge_attr},
-        {"train": dataset.train_idx, "val": dataset.val_idx, "test": dataset.test_idx},
+        dataset.nodes.tables,
+        dataset.edges.tables,
+        dataset.splits,
     )
 
 
@@ -191,7 +200,7 @@ def communities(seed: int = 0) -> Dataset:
     target = torch.where(torch.rand(edges, generator=draw) < 0.9, near, far)
     both = torch.stack([torch.cat([source, target]), torch.cat([target, source])])
     whole = graph(seed, nodes, 0)
-    return replace(whole, edge_index=name[both], edge_attr=None)
+    return replace(whole, edge_index=name[both], attributes=[whole.nodes])
 
 
 def compare_policies() -> dict[str, dict[str, float]]:
@@ -208,7 +217,7 @@ def compare_policies() -> dict[str, dict[str, float]]:
             assert mine.cut == int(cut.sum())
             assert mine.halo == dataset.edge_index[0][cut].unique().numel()
             assert (mine.nodes, mine.edges) == (part.num_nodes, part.indices.numel())
-            assert mine.train == int((owner[dataset.train_idx] == comm.rank).sum())
+            assert mine.train == int((owner[dataset.split("train")] == comm.rank).sum())
             found[policy] = {name: report.balance(name) for name in ("nodes", "edges", "train")}
             found[policy]["cut"] = report.edge_cut
     return found
@@ -259,7 +268,7 @@ def mistakes() -> list[str]:
     with Communicator.create("partition", timeout=20) as comm:
         attempts: list[tuple[Dataset, Any]] = [
             (replace(dataset, edge_index=outside), "random"),
-            (replace(dataset, val_idx=torch.tensor([3, -1])), "ldg"),
+            (replace(dataset, splits={**dataset.splits, "val": torch.tensor([3, -1])}), "ldg"),
             (replace(dataset, name=f"rank {comm.rank}"), "random"),
             (dataset, "metis"),
             (dataset, 3),

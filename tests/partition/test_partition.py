@@ -53,7 +53,7 @@ def test_mistakes_are_told_on_every_rank() -> None:
     for result in run_ranks(f"{JOBS}:mistakes", 2):
         assert result.value == [
             "DatasetError: random 1: edge_index: node id 20 is outside [0, 20); correct it or num_nodes",
-            "DatasetError: random 1: val_idx: node id -1 is outside [0, 20); correct it or num_nodes",
+            "DatasetError: random 1: val: node id -1 is outside [0, 20); correct it or num_nodes",
             *result.value[2:3],
             "ValueError: policy 'metis' is not known; choose among random, contiguous, ldg, fennel, "
             "or give a function",

@@ -47,7 +47,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_parts_that_are_cut_anew_share_the_training_nodes(tmp_path: Path) -> None:
     """They are the first quarter of ids: by nodes and edges alone two of six ranks would have them."""
     whole = graph(1, 600, 6000)
-    dataset = replace(whole, train_idx=torch.arange(150))
+    dataset = replace(whole, splits={"train": torch.arange(150)})
     with Communicator.create("alone") as comm:
         parts = partition_parts(dataset, "contiguous", 2, comm=comm)
         folder = save_partition(parts, tmp_path / "parts", comm)
@@ -66,7 +66,7 @@ def test_a_part_is_mapped_not_read(saved: Path) -> None:
         before = file_sha256(saved / "part-00000" / "table.x.npy")
         part.tables["x"].zero_()  # a copy of two parts' tables, for one rank
         assert file_sha256(saved / "part-00000" / "table.x.npy") == before
-        assert verify_partition(saved) == 2 * 11 and is_partition(saved)
+        assert verify_partition(saved) == 2 * 17 and is_partition(saved)
         assert part.num_nodes == 30 and part.indices.numel() == 100
 
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.data import EDGES as EDGE_GROUP
+from pyg_batchgnn.data import NODES as NODE_GROUP
+from pyg_batchgnn.data import AttributeGroup, Dataset, Group, attribute_of, split_of
+from pyg_batchgnn.data.folder_write import arrays_of
 
 NODES, EDGES, FEATURES, CLASSES = 20, 60, 5, 3
 
@@ -21,36 +27,67 @@ def tiny_dataset(seed: int = 0) -> Dataset:
     generator = torch.Generator().manual_seed(seed)
     y = torch.arange(NODES) % CLASSES
     y[-1] = -1
-    return Dataset(
-        name="tiny",
-        num_nodes=NODES,
+    return Dataset.homogeneous(
+        "tiny",
+        NODES,
+        torch.randint(NODES, (2, EDGES), generator=generator),
+        nodes={"x": torch.randn(NODES, FEATURES, generator=generator), "y": y},
+        splits={"train": torch.arange(0, 8), "val": torch.arange(8, 12), "test": torch.arange(12, 19)},
         num_classes=CLASSES,
-        edge_index=torch.randint(NODES, (2, EDGES), generator=generator),
-        x=torch.randn(NODES, FEATURES, generator=generator),
-        y=y,
-        train_idx=torch.arange(0, 8),
-        val_idx=torch.arange(8, 12),
-        test_idx=torch.arange(12, 19),
         source="Made up for tests.",
     )
 
 
+def changed(dataset: Dataset, changes: Mapping[str, Any]) -> Dataset:
+    """Returns a data set with some arrays replaced, by the names of `arrays_of`; None leaves one out.
+
+    Fields are changed by their names.
+    """
+    fields = {name: value for name, value in changes.items() if name in ("name", "num_nodes", "num_classes")}
+    arrays = {**arrays_of(dataset), **changes}
+    tables: dict[Group, dict[str, Tensor]] = {NODE_GROUP: {}, EDGE_GROUP: {}}
+    splits = {}
+    for array, value in arrays.items():
+        if value is None or array in fields:
+            continue
+        if attribute := attribute_of(array):
+            tables[attribute[0]][attribute[1]] = value
+        elif split := split_of(array):
+            splits[split] = value
+    attributes = [
+        AttributeGroup(found.group, found.num_rows, tables[found.group]) for found in dataset.attributes
+    ]
+    return replace(dataset, edge_index=arrays["edge_index"], attributes=attributes, splits=splits, **fields)
+
+
 def same(a: Dataset, b: Dataset) -> bool:
     """Returns whether two data sets hold equal arrays of equal types."""
-    for field in ("edge_index", "x", "y", "train_idx", "val_idx", "test_idx", "edge_attr"):
-        left, right = getattr(a, field), getattr(b, field)
-        if (left is None) != (right is None):
-            return False
-        if left is not None and (left.dtype != right.dtype or not torch.equal(left, right)):
-            return False
-    return (a.num_nodes, a.num_classes) == (b.num_nodes, b.num_classes)
+    left, right = arrays_of(a), arrays_of(b)
+    return (
+        left.keys() == right.keys()
+        and all(equal(left[array], right[array]) for array in left)
+        and (a.num_nodes, a.num_classes) == (b.num_nodes, b.num_classes)
+    )
+
+
+def equal(a: Tensor, b: Tensor) -> bool:
+    """Returns whether two tensors have the same dtype, shape and bits."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return a.numel() == 0 or torch.equal(_bytes(a), _bytes(b))
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().view(-1).view(torch.uint8)
 
 
 def save_arrays(folder: Path, **arrays: np.ndarray) -> Path:
     """Writes NAME.npy for every array, without META.json."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, values in arrays.items():
-        np.save(folder / f"{name}.npy", values)
+        file = folder / f"{name}.npy"
+        file.parent.mkdir(exist_ok=True)
+        np.save(file, values)
     return folder
 
 
@@ -108,8 +145,8 @@ def write_csv(path: Path, rows: Any) -> None:
 
 def write_ogb_splits(folder: Path, split: str, dataset: Dataset) -> None:
     """Writes split/SPLIT/{train,valid,test}.csv.gz."""
-    for part, index in (("train", "train_idx"), ("valid", "val_idx"), ("test", "test_idx")):
-        write_csv(folder / "split" / split / f"{part}.csv.gz", getattr(dataset, index).tolist())
+    for part, name in (("train", "train"), ("valid", "val"), ("test", "test")):
+        write_csv(folder / "split" / split / f"{part}.csv.gz", dataset.split(name).tolist())
 
 
 def write_ogb_csv(root: Path, name: str, split: str) -> tuple[Path, Dataset]:
@@ -119,9 +156,11 @@ def write_ogb_csv(root: Path, name: str, split: str) -> tuple[Path, Dataset]:
     write_csv(raw / "edge.csv.gz", dataset.edge_index.T.tolist())
     write_csv(raw / "num-node-list.csv.gz", [NODES])
     write_csv(raw / "num-edge-list.csv.gz", [EDGES])
-    assert dataset.x is not None
-    write_csv(raw / "node-feat.csv.gz", dataset.x.tolist())
-    write_csv(raw / "node-label.csv.gz", [label if label >= 0 else "nan" for label in dataset.y.tolist()])
+    write_csv(raw / "node-feat.csv.gz", dataset.nodes.tables["x"].tolist())
+    write_csv(
+        raw / "node-label.csv.gz",
+        [label if label >= 0 else "nan" for label in dataset.nodes.tables["y"].tolist()],
+    )
     write_ogb_splits(folder, split, dataset)
     return folder, dataset
 
@@ -130,17 +169,17 @@ def write_ogb_binary(root: Path, **changes: np.ndarray) -> tuple[Path, Dataset]:
     """Writes papers100M's layout of the tiny data set."""
     folder, dataset = root / "ogbn_papers100M", tiny_dataset()
     (folder / "raw").mkdir(parents=True)
-    assert dataset.x is not None
     arrays = {
         "edge_index": dataset.edge_index.numpy(),
         "num_nodes_list": np.array([NODES]),
         "num_edges_list": np.array([EDGES]),
-        "node_feat": dataset.x.numpy(),
+        "node_feat": dataset.nodes.tables["x"].numpy(),
         "node_year": np.full((NODES, 1), 2020),
         **changes,
     }
     np.savez_compressed(folder / "raw" / "data.npz", **arrays)
-    label = np.where(dataset.y < 0, np.nan, dataset.y).astype(np.float32)[:, None]
+    y = dataset.nodes.tables["y"].numpy()
+    label = np.where(y < 0, np.nan, y).astype(np.float32)[:, None]
     np.savez_compressed(folder / "raw" / "node-label.npz", node_label=label)
     write_ogb_splits(folder, "time", dataset)
     return folder, dataset

@@ -9,6 +9,7 @@ from pyg_batchgnn.data.files.array_file import (
     META_FILE,
     ArrayPromise,
     map_tensor,
+    promise_of,
     verify_tensor,
     write_tensor,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "missing",
     "npy_header",
     "open_npy",
+    "promise_of",
     "read_header",
     "read_json",
     "rename_whole",

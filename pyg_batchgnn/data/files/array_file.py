@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.data.files.checksum import check_sha256, file_sha256
-from pyg_batchgnn.data.files.npy_read import as_tensor, open_npy
+from pyg_batchgnn.data.files.npy_read import as_tensor, open_npy, read_header
 
 META_FILE = "META.json"
 #: Larger files are not hashed when they are opened, only when the whole folder is verified.
@@ -63,6 +63,17 @@ def write_tensor(path: Path, tensor: Tensor) -> ArrayPromise:
     stored = tensor.detach().contiguous().view(stored_dtype(tensor.dtype))
     np.save(path, stored.numpy(), allow_pickle=False)
     return ArrayPromise(_name(tensor.dtype), tuple(tensor.shape), file_sha256(path))
+
+
+def promise_of(path: Path) -> ArrayPromise:
+    """Returns what to promise of a .npy file of one of NumPy's types.
+
+    Raises:
+        DatasetError: the file is not a .npy file.
+    """
+    with path.open("rb") as stream:
+        header = read_header(stream, path, path.stem)
+    return ArrayPromise(header.dtype.name, header.shape, file_sha256(path))
 
 
 def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from pyg_batchgnn.data.check import check_dataset
-from pyg_batchgnn.data.dataset import Dataset
+from pyg_batchgnn.data.dataset import SPLITS, Dataset
 from pyg_batchgnn.data.errors import DatasetError
 from pyg_batchgnn.data.files import EdgeAppender, NpyAppender
 from pyg_batchgnn.data.folder_write import new_folder
@@ -23,7 +23,9 @@ from pyg_batchgnn.data.generator.edges import edge_keys, num_blocks, split_keys
 from pyg_batchgnn.data.generator.nodes import class_means, make_nodes
 from pyg_batchgnn.data.generator.permutation import IdPermutation
 from pyg_batchgnn.data.generator.spec import GeneratorSpec
-from pyg_batchgnn.data.meta import Meta, write_meta
+from pyg_batchgnn.data.groups import FEATURES, LABELS, NODES
+from pyg_batchgnn.data.layout import attribute_array, split_array
+from pyg_batchgnn.data.meta import Meta, promises_in, write_meta
 
 # The arrangement of random numbers: folders made by another one are not taken for this one's.
 GENERATOR_VERSION = 1
@@ -56,19 +58,17 @@ def generate(spec: GeneratorSpec) -> Dataset:
     edge_index = np.stack(split_keys(all_keys))
     del all_keys
     blocks = [make_nodes(spec, communities, permutation, means, block) for block in range(num_blocks(spec))]
-    train_idx, val_idx, test_idx = (
-        torch.from_numpy(np.concatenate([block.splits[part] for block in blocks])) for part in range(3)
-    )
-    dataset = Dataset(
-        name=spec.name,
-        num_nodes=spec.nodes,
+    splits = zip(SPLITS, zip(*(block.splits for block in blocks), strict=True), strict=True)
+    dataset = Dataset.homogeneous(
+        spec.name,
+        spec.nodes,
+        torch.from_numpy(edge_index),
+        nodes={
+            FEATURES: torch.from_numpy(np.concatenate([block.x for block in blocks])),
+            LABELS: torch.from_numpy(np.concatenate([block.y for block in blocks])),
+        },
+        splits={name: torch.from_numpy(np.concatenate(pieces)) for name, pieces in splits},
         num_classes=spec.classes,
-        edge_index=torch.from_numpy(edge_index),
-        x=torch.from_numpy(np.concatenate([block.x for block in blocks])),
-        y=torch.from_numpy(np.concatenate([block.y for block in blocks])),
-        train_idx=train_idx,
-        val_idx=val_idx,
-        test_idx=test_idx,
         source=spec.source,
     )
     return check_dataset(dataset)
@@ -105,7 +105,9 @@ def generate_folder(
         _write_edges(spec, communities, permutation, folder, piece_nodes, start_phase)
         _write_nodes(spec, communities, permutation, folder, start_phase)
         origin = {"generator": asdict(spec), "generator_version": GENERATOR_VERSION}
-        write_meta(folder, Meta(spec.name, spec.source, spec.nodes, spec.classes, origin=origin))
+        write_meta(
+            folder, Meta(spec.name, spec.source, spec.nodes, spec.classes, promises_in(folder), origin)
+        )
     return Path(path).expanduser()
 
 
@@ -140,11 +142,12 @@ def _write_nodes(
     advance = start_phase("drawing features", num_blocks(spec))
     means = class_means(spec)
     with ExitStack() as stack:
-        x_out = stack.enter_context(NpyAppender(folder / "x.npy", spec.feature_dtype, (spec.features,)))
-        y_out = stack.enter_context(NpyAppender(folder / "y.npy", np.int64))
+        x_out = stack.enter_context(
+            NpyAppender(_file(folder, FEATURES), spec.feature_dtype, (spec.features,))
+        )
+        y_out = stack.enter_context(NpyAppender(_file(folder, LABELS), np.int64))
         split_outs = [
-            stack.enter_context(NpyAppender(folder / f"{part}_idx.npy", np.int64))
-            for part in ("train", "val", "test")
+            stack.enter_context(NpyAppender(folder / f"{split_array(name)}.npy", np.int64)) for name in SPLITS
         ]
         for block in range(num_blocks(spec)):
             nodes = make_nodes(spec, communities, permutation, means, block)
@@ -153,6 +156,10 @@ def _write_nodes(
             for out, ids in zip(split_outs, nodes.splits, strict=True):
                 out.append(ids)
             advance()
+
+
+def _file(folder: Path, name: str) -> Path:
+    return folder / f"{attribute_array(NODES, name)}.npy"
 
 
 @contextmanager

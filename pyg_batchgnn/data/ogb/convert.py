@@ -12,7 +12,9 @@ from pyg_batchgnn.data.convert import to_labels
 from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.data.files import EdgeAppender, NpyAppender
 from pyg_batchgnn.data.folder_write import new_folder
-from pyg_batchgnn.data.meta import Meta, write_meta
+from pyg_batchgnn.data.groups import FEATURES, LABELS, NODES
+from pyg_batchgnn.data.layout import attribute_array, split_array
+from pyg_batchgnn.data.meta import Meta, promises_in, write_meta
 from pyg_batchgnn.data.ogb.csv_gz import csv_gz_pieces, read_csv_gz
 from pyg_batchgnn.data.ogb.npz_stream import NpzMember, open_member
 from pyg_batchgnn.data.ogb.tables import OgbTable, RawLayout, StoredEdges
@@ -57,10 +59,12 @@ def convert(table: OgbTable, folder: Path, target: Path) -> None:
             num_nodes = _convert_binary(folder, temporary)
         for part, raw_name in (("train", "train"), ("val", "valid"), ("test", "test")):
             file = folder / "split" / table.split / f"{raw_name}.csv.gz"
-            np.save(temporary / f"{part}_idx.npy", read_csv_gz(file, f"{part}_idx", np.int64, 1)[:, 0])
+            ids = read_csv_gz(file, part, np.int64, 1)[:, 0]
+            np.save(temporary / f"{split_array(part)}.npy", ids)
         source = f"{table.name} of the Open Graph Benchmark, converted from the raw files in {folder}."
         origin = {"raw_bytes": raw_sizes(table, folder)}
-        write_meta(temporary, Meta(table.name, source, num_nodes, table.num_classes, origin=origin))
+        promises = promises_in(temporary)
+        write_meta(temporary, Meta(table.name, source, num_nodes, table.num_classes, promises, origin))
 
 
 def _convert_csv(table: OgbTable, folder: Path, target: Path) -> int:
@@ -81,11 +85,11 @@ def _convert_csv(table: OgbTable, folder: Path, target: Path) -> int:
     if table.edges is StoredEdges.EACH_ONCE:
         edge_index = make_undirected(edge_index, num_nodes)
     np.save(target / "edge_index.npy", edge_index.numpy())
-    _convert_csv_features(raw / "node-feat.csv.gz", target / "x.npy", num_nodes)
+    _convert_csv_features(raw / "node-feat.csv.gz", _file(target, FEATURES), num_nodes)
     label_file = raw / "node-label.csv.gz"
     labels = read_csv_gz(label_file, "y", np.float64, 1)  # floating point: a label may be "nan"
     _check_rows(label_file, "y", len(labels), num_nodes)
-    np.save(target / "y.npy", to_labels(labels, label_file, "y").numpy())
+    np.save(_file(target, LABELS), to_labels(labels, label_file, "y").numpy())
     return num_nodes
 
 
@@ -114,12 +118,12 @@ def _convert_binary(folder: Path, target: Path) -> int:
         _check_shape(member, (num_nodes, shape[1] if len(shape) == 2 else -1))
         _check_kind(member, "f", "floating point numbers")
         dtype = np.float16 if member.header.dtype == np.float16 else np.float32
-        with NpyAppender(target / "x.npy", dtype, (shape[1],)) as out:
+        with NpyAppender(_file(target, FEATURES), dtype, (shape[1],)) as out:
             for rows in _whole_rows(member.pieces(), shape[1]):
                 out.append(rows)
     with open_member(folder / "raw" / "node-label.npz", "node_label") as member:
         _check_shape(member, (num_nodes, 1))
-        with NpyAppender(target / "y.npy", np.int64) as out:
+        with NpyAppender(_file(target, LABELS), np.int64) as out:
             for piece in member.pieces():
                 out.append(to_labels(piece, member.path, "node_label").numpy())
     return num_nodes
@@ -155,6 +159,10 @@ def _whole_rows(pieces: Iterator[np.ndarray], columns: int) -> Iterator[np.ndarr
         cut = len(flat) // columns * columns
         rest = flat[cut:]
         yield flat[:cut].reshape(-1, columns)
+
+
+def _file(target: Path, name: str) -> Path:
+    return target / f"{attribute_array(NODES, name)}.npy"
 
 
 def _total(file: Path, count: str) -> int:

@@ -39,9 +39,9 @@ def datasets(
     typer.echo(f"edges      {dataset.num_edges:,} (directed)")
     typer.echo(f"features   {dataset.num_features:,}")
     typer.echo(f"classes    {dataset.num_classes}")
-    typer.echo(f"training   {len(dataset.train_idx):,} nodes")
-    typer.echo(f"validation {len(dataset.val_idx):,} nodes")
-    typer.echo(f"test       {len(dataset.test_idx):,} nodes")
+    typer.echo(f"training   {len(dataset.split('train')):,} nodes")
+    typer.echo(f"validation {len(dataset.split('val')):,} nodes")
+    typer.echo(f"test       {len(dataset.split('test')):,} nodes")
 
 
 def generate(

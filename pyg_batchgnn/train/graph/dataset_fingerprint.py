@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.data import FEATURES, LABELS, SPLITS, Dataset
 
 _SAMPLES = 1 << 20
 
@@ -32,8 +32,9 @@ class DatasetFingerprint:
 def fingerprint_dataset(dataset: Dataset) -> DatasetFingerprint:
     """The fingerprint of `dataset`; the same data in other dtypes of integers has the same one."""
     checksum = 0
-    splits = (dataset.train_idx, dataset.val_idx, dataset.test_idx)
-    for array in (dataset.edge_index[0], dataset.edge_index[1], dataset.x, dataset.y, *splits):
+    tables, splits = dataset.nodes.tables, map(dataset.split, SPLITS)
+    labels = tables.get(LABELS, torch.tensor(-1).expand(dataset.num_nodes))
+    for array in (dataset.edge_index[0], dataset.edge_index[1], tables.get(FEATURES), labels, *splits):
         if array is not None:
             checksum = zlib.crc32(_evenly_spaced(array).numpy().tobytes(), checksum)
     return DatasetFingerprint(

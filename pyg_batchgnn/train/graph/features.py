@@ -24,7 +24,7 @@ def feature_table(x: Tensor, config: TrainConfig) -> Tensor:
     where it is, in its own type, and the loader copies the rows that each fetch group needs.
 
     Args:
-        x: [N, F] float16 or float32, which is never changed.
+        x: [N, F] floating-point numbers, which are never changed.
         config: of the run.
 
     Returns:
@@ -44,7 +44,8 @@ def feature_table(x: Tensor, config: TrainConfig) -> Tensor:
 def _wanted_dtype(x: Tensor, config: TrainConfig) -> torch.dtype:
     if config.run.precision is Precision.BFLOAT16:
         return torch.bfloat16
-    return x.dtype if config.model.layers is LayerSource.NATIVE else torch.float32
+    native = config.model.layers is LayerSource.NATIVE and x.dtype is not torch.float64
+    return x.dtype if native else torch.float32
 
 
 def _copy(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.data import FEATURES, LABELS, Dataset, class_numbers
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.partition import (
     Part,
@@ -27,6 +27,7 @@ from pyg_batchgnn.train.config import POLICIES, LayerSource, ModelKind, Precisio
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph.aggregation import aggregation_cache, kept
 from pyg_batchgnn.train.graph.dataset_fingerprint import fingerprint_dataset
+from pyg_batchgnn.train.graph.requirements import training_features, training_labels
 from pyg_batchgnn.train.graph.run_graph import MinibatchSettings, loader_arguments
 from pyg_batchgnn.train.model import GraphNetwork
 from pyg_batchgnn.train.ranks import Ranks
@@ -55,18 +56,18 @@ class PartitionedGraph:
         """Partitions `dataset`, or reads its saved partition; collective.
 
         Raises:
-            TrainError: there are no features, or the partition is of another graph.
+            TrainError: the features or labels are missing or not what training needs, or the partition
+                is of another graph.
             DatasetError: a file of the saved partition is damaged or missing.
         """
-        if dataset.x is None:
-            raise TrainError(f"{dataset.name} has no node features, which every model here needs")
+        x, _ = training_features(dataset), training_labels(dataset)
         comm = ranks.sampling
         part = _part(dataset, config, comm)
         report = report_partition(part, comm)
         balance = ", ".join(f"{report.balance(of):.2f} {of}" for of in ("nodes", "edges", "train"))
         notes = [f"{report.edge_cut:.1%} of edges join parts; largest over mean: {balance}"]
         whole = replicate_topology(part, comm) if config.ranks.hybrid else None
-        features = DistFeatureStore(part, comm, floats=_floats(config))
+        features = DistFeatureStore(part, comm, floats=_floats(config, x.dtype))
         topology = DistGraphStore(part, comm, whole)
         exists = ranks.of_first(lambda: kept(config))
         cache, more = aggregation_cache(config, (features, topology), exists)
@@ -94,11 +95,13 @@ class PartitionedGraph:
         model = self.config.model
         if model.layers is LayerSource.PYG:
             return None
-        return ["y"] if batches.cached and model.kind is ModelKind.GCN else ["x", "y"]
+        return [LABELS] if batches.cached and model.kind is ModelKind.GCN else [FEATURES, LABELS]
 
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
         """See `LabelSource`; they come with the features."""
-        return network.fetched(batch, "y")
+        labels = class_numbers({LABELS: network.fetched(batch, LABELS)})
+        assert labels is not None  # training_labels has seen to it
+        return labels
 
 
 def check_partition(source: str) -> None:
@@ -134,8 +137,9 @@ def _part(dataset: Dataset, config: TrainConfig, comm: Communicator) -> Part:
     return part
 
 
-def _floats(config: TrainConfig) -> torch.dtype | None:
+def _floats(config: TrainConfig, dtype: torch.dtype) -> torch.dtype | None:
     """In which type features are held and travel: as their layers read them."""
     if config.run.precision is Precision.BFLOAT16:
         return torch.bfloat16
-    return torch.float32 if config.model.layers is LayerSource.PYG else None
+    wide = config.model.layers is LayerSource.PYG or dtype is torch.float64
+    return torch.float32 if wide else None

@@ -18,6 +18,7 @@ from pyg_batchgnn.train.config import LayerSource, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph.aggregation import aggregation_cache, kept
 from pyg_batchgnn.train.graph.features import feature_table
+from pyg_batchgnn.train.graph.requirements import training_features, training_labels
 from pyg_batchgnn.train.graph.run_graph import MinibatchSettings, loader_arguments
 from pyg_batchgnn.train.model import GraphNetwork
 
@@ -48,17 +49,16 @@ class WholeGraph:
         along.
 
         Raises:
-            TrainError: there are no features.
+            TrainError: the features or labels are missing, or are not what training needs.
         """
-        if dataset.x is None:
-            raise TrainError(f"{dataset.name} has no node features, which every model here needs")
+        x, labels = training_features(dataset), training_labels(dataset)
         edges = Data(edge_index=dataset.edge_index, num_nodes=dataset.num_nodes)
         topology = graph_from_pyg(edges).advise_huge_pages()
-        data = Data(x=feature_table(dataset.x, config), num_nodes=dataset.num_nodes)
+        data = Data(x=feature_table(x, config), num_nodes=dataset.num_nodes)
         if config.model.layers is LayerSource.PYG:
             data.edge_index = dataset.edge_index.to(torch.int64)
         cache, notes = aggregation_cache(config, (topology, data.x), kept(config))
-        return cls(config, data, topology, dataset.y, cache, notes)
+        return cls(config, data, topology, labels, cache, notes)
 
     def loader(self, nodes: Tensor, batches: MinibatchSettings) -> MacrobatchNeighborLoader:
         """See `RunGraph`. One rank has all minibatches whatever the schedule."""

@@ -52,7 +52,7 @@ def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJo
     Raises:
         TrainError: the data set lacks features or training nodes, or the loader refuses an option.
     """
-    if len(dataset.train_idx) == 0:
+    if len(dataset.split("train")) == 0:
         raise TrainError(f"{dataset.name} has no training nodes")
     graph: RunGraph
     graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartitionedGraph.of(dataset, config, ranks)
@@ -60,7 +60,7 @@ def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJo
     network = build_network(config, dataset.num_features, dataset.num_classes)
     settings = config.optimiser
     parameters = network.model.parameters()
-    train_loader, notes = training_loader(config, graph, dataset.train_idx, ranks.size)
+    train_loader, notes = training_loader(config, graph, dataset.split("train"), ranks.size)
     return TrainingJob(
         config=config,
         network=network,
@@ -69,7 +69,7 @@ def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJo
         labels=graph.labels,
         optimiser=Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay),
         train_loader=train_loader,
-        val_loader=evaluation_loader(config, graph, dataset.val_idx),
-        test_loader=evaluation_loader(config, graph, dataset.test_idx),
+        val_loader=evaluation_loader(config, graph, dataset.split("val")),
+        test_loader=evaluation_loader(config, graph, dataset.split("test")),
         notes=[*graph.notes, *notes],
     )

@@ -132,9 +132,9 @@ def _node_ids(nodes: str, dataset: Dataset) -> Tensor:
     """The int64 ids that `nodes` stands for."""
     named = {
         "all": lambda: torch.arange(dataset.num_nodes),
-        "train": lambda: dataset.train_idx,
-        "val": lambda: dataset.val_idx,
-        "test": lambda: dataset.test_idx,
+        "train": lambda: dataset.split("train"),
+        "val": lambda: dataset.split("val"),
+        "test": lambda: dataset.split("test"),
     }
     if nodes in named:
         ids = named[nodes]()

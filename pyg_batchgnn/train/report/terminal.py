@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from pyg_batchgnn.comm import describe_backend
-from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.data import SPLITS, Dataset
 from pyg_batchgnn.train.config import CacheKind, RanksConfig, TrainConfig
 from pyg_batchgnn.train.loop import RunResult
 from pyg_batchgnn.train.measure import PHASE_LABELS, Phase
@@ -71,10 +71,11 @@ def opening(config: TrainConfig, dataset: Dataset, folder: RunFolder, ranks: Ran
     """The lines that a run starts with."""
     model, sampling, threads = config.model, config.sampling, config.run.threads or 1
     heads = f", {model.heads} heads" if model.kind.value == "gat" else ""
+    sizes = "/".join(f"{len(dataset.split(name)):,}" for name in SPLITS)
     lines = [
         f"data    {dataset.name}: {dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges, "
         f"{dataset.num_features:,} features, {dataset.num_classes} classes, "
-        f"{len(dataset.train_idx):,}/{len(dataset.val_idx):,}/{len(dataset.test_idx):,} train/val/test nodes",
+        f"{sizes} train/val/test nodes",
         f"        {dataset.source}",
         f"model   {model.kind.value}, {model.num_layers} {model.layers.value} layers, "
         f"hidden {model.hidden}{heads}, {config.run.precision.value}",

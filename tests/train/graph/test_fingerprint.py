@@ -8,6 +8,7 @@ import torch
 
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.graph import fingerprint_dataset
+from tests.support.tiny_datasets import changed
 
 
 def test_storage_does_not_matter(small_graph: Dataset) -> None:
@@ -17,15 +18,18 @@ def test_storage_does_not_matter(small_graph: Dataset) -> None:
 
 def test_every_array_matters(small_graph: Dataset) -> None:
     plain = fingerprint_dataset(small_graph)
-    assert small_graph.x is not None
-    x, y, edges = small_graph.x.clone(), small_graph.y.clone(), small_graph.edge_index.clone()
+    x, y, edges = (
+        small_graph.nodes.tables["x"].clone(),
+        small_graph.nodes.tables["y"].clone(),
+        small_graph.edge_index.clone(),
+    )
     x[17, 3] += 1
     y[5] = (y[5] + 1) % 4
     edges[1, 100] = (edges[1, 100] + 1) % small_graph.num_nodes
     changes = [
-        replace(small_graph, x=x),
-        replace(small_graph, y=y),
+        changed(small_graph, {"nodes/x": x}),
+        changed(small_graph, {"nodes/y": y}),
         replace(small_graph, edge_index=edges),
-        replace(small_graph, test_idx=small_graph.test_idx.flip(0)),
+        changed(small_graph, {"splits/test": small_graph.split("test").flip(0)}),
     ]
     assert len({plain, *map(fingerprint_dataset, changes)}) == 5

@@ -33,7 +33,7 @@ def _accuracy(job: TrainingJob, stop: bool = False) -> float | None:
 def test_each_node_once_in_order(small_graph: Dataset, layers: LayerSource) -> None:
     job = job_alone(_config(layers), small_graph)
     seen = [job.network.seeds(batch) for batch, _ in infer(job.network, job.val_loader)]
-    assert torch.equal(torch.cat(seen), small_graph.val_idx)
+    assert torch.equal(torch.cat(seen), small_graph.split("val"))
 
 
 @both
@@ -51,7 +51,7 @@ def test_full_fanout_equals_the_whole_graph(small_graph: Dataset, layers: LayerS
     data = small_graph.to_pyg()
     whole = job.network.model.eval()(data.x, data.edge_index)
     sampled = torch.cat([output.logits for _, output in infer(job.network, job.test_loader)])
-    torch.testing.assert_close(sampled, whole[small_graph.test_idx], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(sampled, whole[small_graph.split("test")], atol=1e-5, rtol=1e-4)
 
 
 @both

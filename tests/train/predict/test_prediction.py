@@ -28,10 +28,10 @@ def test_test_nodes_have_the_accuracy_of_the_run(trained: Path, small_graph: Dat
     assert batchgnn("predict", trained, "--nodes", "test", "--out", out) == 0
     arrays = _arrays(out)
     assert arrays.keys() == {"node_ids", "predictions", "probabilities"}
-    labels = small_graph.y[small_graph.test_idx].numpy()
+    labels = small_graph.nodes.tables["y"][small_graph.split("test")].numpy()
     expected = json.loads((trained / "result.json").read_text())["test_accuracy"]
     assert (arrays["predictions"] == labels).mean() == pytest.approx(expected, abs=1e-12)
-    assert np.array_equal(arrays["node_ids"], small_graph.test_idx.numpy())
+    assert np.array_equal(arrays["node_ids"], small_graph.split("test").numpy())
     assert np.array_equal(arrays["predictions"], arrays["probabilities"].argmax(1))
     np.testing.assert_allclose(arrays["probabilities"].sum(1), 1.0, rtol=1e-5)
     meta = json.loads((out / "META.json").read_text())

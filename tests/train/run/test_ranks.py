@@ -249,4 +249,4 @@ def test_every_training_node_is_trained_whatever_the_number_of_saved_parts(
     (seen,) = launch(2, {"arguments": train(graph_folder, tmp_path / "run", *options)})
     assert_ended(seen, 0)
     trained = sorted(chain.from_iterable(chain.from_iterable(one["seeds"] for one in seen)))
-    assert trained == small_graph.train_idx.sort().values.tolist()
+    assert trained == small_graph.split("train").sort().values.tolist()
