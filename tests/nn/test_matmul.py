@@ -11,7 +11,7 @@ import torch
 from pyg_batchgnn.nn import matmul
 from pyg_batchgnn.nn.matmul import ProductChoice, current_products, probe, use_products
 from pyg_batchgnn.ops import products
-from tests.ops.test_linear import distance, gradients, make_case
+from tests.support.linear_cases import distance, gradients, make_case
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.ops.test_linear import distance
+from tests.support.linear_cases import distance
 
 LEVELS = ("", "avx2", "baseline")
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13, torch.bfloat16: 2**-7}
@@ -21,7 +21,7 @@ PROGRAM = """
 import sys
 import torch
 from pyg_batchgnn import ops
-from tests.ops.test_linear import View, gradients, make_case
+from tests.support.linear_cases import View, gradients, make_case
 
 torch.manual_seed(0)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from tests.ops.test_linear import TOLERANCE, View, distance
+from tests.support.linear_cases import TOLERANCE, View, distance
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ import pytest
 from pyg_batchgnn.data import Dataset, GeneratorSpec, generate_folder
 from pyg_batchgnn.train.config import TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
+from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
 from tests.support.training_runs import batchgnn, job_alone, records
-
-from .test_ranks import assert_ended, assert_same_tensors, launch, train
 
 CACHED = ["--cache", "aggregation"]
 

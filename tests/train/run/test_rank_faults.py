@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.launched_runs import RUN, assert_same_tensors, launch, train
 from tests.support.leftovers import nothing_is_left
 from tests.support.ranks import RankResult, run_ranks
 from tests.support.training_runs import PROJECT
-
-from .test_ranks import RUN, assert_same_tensors, launch, train
 
 TIMEOUT = 6
 

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,37 +15,10 @@ import torch
 
 from pyg_batchgnn.data import Dataset, GeneratorSpec, generate_folder
 from tests.support.backends import needs_ccl
-from tests.support.ranks import run_ranks
-from tests.support.training_runs import SMALL, batchgnn, records, weights
+from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
+from tests.support.training_runs import batchgnn, records, weights
 
-RUN = "tests.train.run.job_ranks:run"
-BASE = [*SMALL, "--batch-size", "48", "--epochs", "2", "--seed", "5", "--set", "run.matrix_product=native"]
 STEPS_OF_TWO = 13  # 1,185 training nodes by 2 x 48, the last step incomplete
-
-
-def launch(
-    ranks: int, *commands: dict[str, Any], hosts: Sequence[int] | None = None
-) -> list[list[dict[str, Any]]]:
-    """By command, then by rank."""
-    results = run_ranks(RUN, ranks, {"commands": list(commands)}, hosts=hosts, timeout=100.0)
-    return [list(seen) for seen in zip(*(result.value for result in results), strict=True)]
-
-
-def train(folder: Path, run: Path, *options: object) -> list[str]:
-    return ["train", str(folder), "--run", str(run), *BASE, *map(str, options)]
-
-
-def assert_ended(seen: list[dict[str, Any]], status: int) -> None:
-    assert [one["status"] for one in seen] == [status] * len(seen), [one["err"] for one in seen]
-
-
-def assert_same_tensors(one: Path, other: Path) -> None:
-    expected, found = weights(one), weights(other)
-    assert any("exp_avg_sq" in name for name in expected)
-    assert expected.keys() == found.keys()
-    for name, tensor in expected.items():
-        assert torch.equal(tensor, found[name]), name
-
 
 #: Ranks, who is asked to stop, options: running statistics, keyed and unkeyed dropout, ranks of unequal work.
 RESUMED = [
