@@ -38,6 +38,11 @@ class PartitionBook:
         """Narrowest type that internal ids fit."""
         return ops.id_dtype(self.num_nodes)
 
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits by which ranks see that they have the same book."""
+        return ops.digest_text(ops.minibatch_key(self.offsets))
+
     def nodes_of(self, part: int) -> range:
         """The internal ids of a part."""
         return range(int(self.offsets[part]), int(self.offsets[part + 1]))

@@ -1,7 +1,7 @@
 """The graph and the attributes that a process holds."""
 
 from pyg_batchgnn.store.dist_features import DistFeatureStore
-from pyg_batchgnn.store.dist_graph import EDGE_TYPE, DistGraphStore
+from pyg_batchgnn.store.dist_graph import DistGraphStore
 from pyg_batchgnn.store.graph import CscGraph
 from pyg_batchgnn.store.hybrid import HybridTopology, replicate_topology
 from pyg_batchgnn.store.pyg import graph_from_pyg
@@ -9,6 +9,7 @@ from pyg_batchgnn.store.row_format import RowBlock, RowFormat
 from pyg_batchgnn.store.row_reader import RowReader, Rows
 from pyg_batchgnn.store.row_request import Columns, RowRequest
 from pyg_batchgnn.store.shard import LocalShard
+from pyg_batchgnn.store.tensor_attr import EDGE_TYPE
 
 __all__ = [
     "EDGE_TYPE",

@@ -7,7 +7,6 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import FeatureStore, TensorAttr
@@ -16,21 +15,12 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Field, Header, MessageKind
 from pyg_batchgnn.data import EDGES, NODES, Group
 from pyg_batchgnn.partition import Part, PartitionBook
-from pyg_batchgnn.store.directory import EdgeLookup, NodeLookup, RowLookup
+from pyg_batchgnn.store.row_lookup import EdgeLookup, NodeLookup, RowLookup
 from pyg_batchgnn.store.row_reader import RowReader
 from pyg_batchgnn.store.row_request import Columns
 from pyg_batchgnn.store.shard import LocalShard, shard_of, share_shard
+from pyg_batchgnn.store.tensor_attr import group_name, group_of, ids_of, same_rows
 from pyg_batchgnn.store.write import write_rows
-
-
-def group_of(attr: TensorAttr) -> Group:
-    """Returns the group of an attribute as PyG names it: a relation for edges, else nodes."""
-    return EDGES if isinstance(attr.group_name, tuple) else NODES
-
-
-def _group_name(group: Group) -> Any:
-    """Returns PyG's name of a group of a homogeneous graph; the inverse of `group_of`."""
-    return None if group.is_node else group.name
 
 
 class DistFeatureStore(FeatureStore):
@@ -66,8 +56,7 @@ class DistFeatureStore(FeatureStore):
         described = {
             f"{group.kind.value} attributes": _described(tables) for group, tables in own.attributes.items()
         }
-        book = ops.digest_text(ops.minibatch_key(part.book.offsets))
-        comm.check_agreement({"partition book": book, **described, "share": share})
+        comm.check_agreement({"partition book": part.book.digest, **described, "share": share})
         self.part, self.comm = part, comm
         #: The shards that can be read here, by rank; this rank's own among them.
         self.readable: dict[int, LocalShard] = share_shard(own, comm) if share else {comm.rank: own}
@@ -122,7 +111,7 @@ class DistFeatureStore(FeatureStore):
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         """Returns all attributes, of nodes and of edges."""
         return [
-            TensorAttr(_group_name(group), name)
+            TensorAttr(group_name(group), name)
             for group, tables in self.own.attributes.items()
             for name in tables
         ]
@@ -138,7 +127,7 @@ class DistFeatureStore(FeatureStore):
         left = list(range(len(attrs)))
         while left:
             first = attrs[left[0]]
-            alike = [at for at in left if _same_rows(attrs[at], first)]
+            alike = [at for at in left if same_rows(attrs[at], first)]
             names = [str(attrs[at].attr_name) for at in alike]
             rows = self.comm.run_job(functools.partial(self._read, names, first))
             for at, name in zip(alike, names, strict=True):
@@ -205,31 +194,12 @@ class DistFeatureStore(FeatureStore):
         return tables[attr.attr_name]
 
     def _ids(self, attr: TensorAttr) -> Tensor:
-        """The index as a vector of ids that exist, [n] int64."""
-        lookup, index = self._lookup[group_of(attr)], attr.index
-        if index is None:
-            raise ValueError(
-                f"no rank holds all of {attr.attr_name!r}: give index=ids; this rank's own rows are in "
-                f"store.own.attributes"
-            )
-        if isinstance(index, slice):
-            index = torch.arange(*index.indices(lookup.num_rows))
-        ids = torch.from_numpy(index) if isinstance(index, np.ndarray) else torch.as_tensor(index)
-        if ids.dtype is torch.bool:
-            ids = ids.nonzero().view(-1)
-        if ids.numel() and ids.dtype not in ops.INTEGERS:
-            raise TypeError(f"index must be integer ids, got {ids.dtype}; use .long()")
-        ids = ids.to(torch.int64).contiguous().view(-1)
-        ops.check_range("index", ids, lookup.num_rows, lookup.noun)
-        return ids
+        """Returns the index of an attribute as ids that exist, [n] int64."""
+        return ids_of(attr, self._lookup[group_of(attr)])
 
     def __repr__(self) -> str:
         names = ", ".join(name for tables in self.own.attributes.values() for name in tables)
         return f"DistFeatureStore({self.book.num_nodes:,} nodes: {names}; {self.comm!r})"
-
-
-def _same_rows(one: TensorAttr, other: TensorAttr) -> bool:
-    return one.index is other.index and group_of(one) == group_of(other)
 
 
 def _fields(tables: dict[str, Tensor]) -> dict[str, Field]:

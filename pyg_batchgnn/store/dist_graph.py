@@ -9,15 +9,11 @@ from torch import Tensor
 from torch_geometric.data import EdgeAttr, GraphStore
 from torch_geometric.data.graph_store import EdgeLayout
 
-from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import EDGES
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.store.directory import internal_ids, original_ids
 from pyg_batchgnn.store.hybrid import HybridTopology
-
-#: PyG's name of the edges of a homogeneous graph.
-EDGE_TYPE = EDGES.name
+from pyg_batchgnn.store.tensor_attr import EDGE_TYPE
 
 
 class DistGraphStore(GraphStore):
@@ -47,9 +43,8 @@ class DistGraphStore(GraphStore):
                 f"topology has {given[0]} nodes and {given[1]} edges, but the graph has {sizes[0]} and "
                 f"{sizes[1]}: give replicate_topology(part, comm)"
             )
-        book = ops.digest_text(ops.minibatch_key(part.book.offsets))
         comm.check_agreement(
-            {"partition book": book, "edges": part.num_edges, "hybrid": topology is not None}
+            {"partition book": part.book.digest, "edges": part.num_edges, "hybrid": topology is not None}
         )
         self.part, self.comm, self.topology = part, comm, topology
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from pyg_batchgnn.data import EDGES, NODES
 from pyg_batchgnn.store import Columns, RowRequest
-from pyg_batchgnn.store.shard import EdgeIndex, shard_of
+from pyg_batchgnn.store.row_index import EdgeIndex
+from pyg_batchgnn.store.shard import shard_of
 from tests.support.partitioned_graphs import CASES, part_of
 
 
