@@ -59,8 +59,7 @@ def save_rows(
     rows: Tensor,
     comm: Communicator | None,
 ) -> Path:
-    """Writes a folder; see `AggregationCache.save`. Each rank writes its rows to their places in
-    one file.
+    """Writes a folder; see `AggregationCache.save`. All ranks write their rows to one file.
 
     Args:
         path: the folder; it must not exist.
@@ -72,7 +71,7 @@ def save_rows(
     temporary, leads = path.with_name(f".{path.name}.partial"), comm is None or comm.rank == 0
 
     def all_ranks(work: Callable[[], T]) -> T:
-        return _together(comm, work)
+        return work_with_files(comm, work)
 
     shape = (fingerprint.num_nodes, fingerprint.columns)
     try:
@@ -102,12 +101,14 @@ def load_rows(folder: Path, meta: CacheMeta, node: Tensor, out: Tensor) -> None:
         out[rows.start : rows.stop] = table[node[rows.start : rows.stop]]
 
 
-def _together(comm: Communicator | None, work: Callable[[], T]) -> T:
+def work_with_files(comm: Communicator | None, work: Callable[[], T]) -> T:
     """Does work with files. An OSError becomes a DatasetError, on every rank."""
     if comm is not None:
         return with_files(comm, work)
     try:
         return work()
+    except DatasetError:
+        raise
     except OSError as error:
         raise DatasetError(str(error)) from error
 
