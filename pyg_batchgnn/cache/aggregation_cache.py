@@ -104,8 +104,9 @@ class AggregationCache:
         threads: int | None = None,
         progress: bool = False,
     ) -> AggregationCache:
-        """Reads what `save` wrote, on any number of ranks and with any partition. Collective over
-        ranks.
+        """Reads what `save` wrote. Collective over ranks.
+
+        The number of ranks and the partition may be others than when the cache was saved.
 
         Args:
             folder: the same on every rank.
@@ -136,10 +137,10 @@ class AggregationCache:
         return cls(meta.kind, rows, readable, fingerprint, context.store)
 
     def save(self, folder: str | Path) -> Path:
-        """Writes a new folder with META.json and the aggregates by original id. Collective over
-        ranks.
+        """Writes a new folder. Collective over ranks.
 
-        All ranks must see the same file system.
+        The folder holds META.json and the aggregates by original id. All ranks must see the same
+        file system.
 
         Raises:
             DatasetError: on every rank, if the folder exists or a rank cannot write.

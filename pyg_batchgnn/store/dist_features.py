@@ -90,7 +90,7 @@ class DistFeatureStore(FeatureStore):
         """Makes a store with one more attribute, which is not copied.
 
         Args:
-            group: whose attribute.
+            group: the rows that the attribute belongs to.
             name: of the attribute.
             rows: by rank, for all ranks in ``readable``: [n, ...], one row per node or edge of the
                 rank, of the same type everywhere.
@@ -149,8 +149,10 @@ class DistFeatureStore(FeatureStore):
         return {name: ops.gather_rows(block, place[inverse]) for name, block in blocks.items()}
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
-        """Overwrites rows where they are held. Where several ranks give rows for the same id, that
-        of the highest rank stays, and of its rows the last."""
+        """Overwrites rows in the tables of their owners.
+
+        If several ranks give a row for the same id, the last row of the highest rank stays.
+        """
         table, index, group = self._table(attr), self._ids(attr), group_of(attr)
         rows = torch.as_tensor(tensor)
         if rows.shape != (index.numel(), *table.shape[1:]):

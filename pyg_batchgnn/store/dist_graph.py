@@ -64,8 +64,7 @@ class DistGraphStore(GraphStore):
         return self.part.num_edges
 
     def internal_ids(self, original: Tensor) -> Tensor:
-        """Returns the internal ids of [n] int64 original ids. Collective, except with
-        ``topology``."""
+        """Returns the internal ids of [n] int64 original ids. Collective without ``topology``."""
         if self.topology is not None:
             return self.topology.internal[original].to(torch.int64)
         return internal_ids(self.part, self.comm, original)
@@ -75,10 +74,10 @@ class DistGraphStore(GraphStore):
         return [EdgeAttr(EDGE_TYPE, EdgeLayout.COO, size=(self.num_nodes, self.num_nodes))]
 
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
-        """Returns the sources and the destinations of this rank's edges, by destination.
-        Collective.
+        """Returns the sources and the destinations of this rank's edges. Collective.
 
-        Ids are original ones. All ranks together have every edge once.
+        Edges are ordered by destination, ids are original ones. All ranks together have every edge
+        once.
         """
         if edge_attr.layout is not EdgeLayout.COO:
             raise ValueError(
