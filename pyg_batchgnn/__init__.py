@@ -1,4 +1,14 @@
-"""Macrobatch neighbour sampling and training for PyTorch Geometric on CPUs."""
+"""Macrobatch neighbour sampling and training for PyTorch Geometric on CPUs.
+
+In one process, replace PyG's ``NeighborLoader`` by `MacrobatchNeighborLoader`. Over several ranks,
+make a `Communicator`, load this rank's part into a `DistFeatureStore` and a `DistGraphStore`, and
+give both to the same loader. `AggregationCache` keeps aggregates of the input features, and `plan`
+predicts what a setting costs. `SamplingPlan`, `MacrobatchSampler`, `Minibatch` and `CscGraph` are
+for scripts that sample without a loader.
+
+Importing the package imports neither torch nor PyTorch Geometric. Each name imports its room when
+it is first used.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +64,7 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a room when it is first used: reading data, say, need not wait for PyTorch Geometric."""
+    """Imports a room when it is first used. Reading data, for example, need not import PyG."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_ROOMS.get(name, 'sample')}"), name)

@@ -1,4 +1,4 @@
-"""The command ``batchgnn``, which is also ``python -m pyg_batchgnn``."""
+"""The command ``batchgnn``, also available as ``python -m pyg_batchgnn``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Runs the command line and exits; Ctrl-C ends as quietly while torch is imported as later."""
+    """Runs the command line and exits. Ctrl-C prints one line, even while torch is imported."""
     try:
         from pyg_batchgnn.train.cli import main as run
 

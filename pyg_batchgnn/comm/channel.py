@@ -38,7 +38,7 @@ class PeerFailure(Exception):  # noqa: N818
 
 
 class Channel:
-    """Numbered exchanges between the ranks of one process group.
+    """The numbered exchanges between the ranks of one process group.
 
     Args:
         name: what users call the communicator.

@@ -18,7 +18,8 @@ T = TypeVar("T")
 
 
 class Collectives:
-    """Collective operations over one channel, each on the calling thread or on the channel's own.
+    """The collective operations over one channel, each on the calling thread or on the channel's
+    own.
 
     Attributes:
         rank, size: the rank of this process, and the number of processes.

@@ -27,7 +27,7 @@ TIMEOUT = 600.0
 
 
 class Communicator(Collectives):
-    """Collective operations between the ranks of a job, over a process group of its own.
+    """The collective operations between the ranks of a job, over a process group of its own.
 
     Make it with `Communicator.create`, on the main thread and in the same order on every rank. Use
     each communicator from one thread at a time.

@@ -30,7 +30,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a rank sees when an exchange fails.
+    """The facts that a rank sees when an exchange fails.
 
     Attributes:
         rank: this rank.

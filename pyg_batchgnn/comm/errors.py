@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 
 class CommError(RuntimeError):
-    """Communication between ranks failed. The message says with which rank, in which exchange, and
-    why.
+    """The communication between ranks failed.
+
+    The message says with which rank, in which exchange, and why.
 
     Attributes:
         ranks: the ranks that the error is about, ascending. Empty where none could be identified.

@@ -1,9 +1,9 @@
 """Memory that the ranks of one host share and that has no name.
 
-A block is an anonymous file (memfd). Its descriptor is handed to the other ranks over a Unix socket
-in the abstract namespace, which is no file either. When the last rank lets go or is killed, by
-whatever signal and at whatever moment, the system frees everything: nothing in /dev/shm or /tmp
-could stay behind.
+A block is an anonymous file (memfd). Its descriptor is passed to the other ranks over a Unix socket
+in the abstract namespace, which is not a file either. When the last rank releases a block or is
+killed, by any signal and at any moment, the system frees everything. Nothing in /dev/shm or /tmp
+can be left behind.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ _SEAL_FUTURE_WRITE = 0x10  # Linux 5.1; not among Python's constants before 3.13
 
 
 class Access(Enum):
-    """What other ranks may do with a rank's block."""
+    """The access of other ranks to a rank's block."""
 
     READ = "read"
     WRITE = "write"
 
 
 def share_on_host(communicator: Communicator, size: int, access: Access = Access.READ) -> dict[int, Tensor]:
-    """Gives every rank a block of memory that all ranks of its host see; collective over all ranks.
+    """Makes one block of memory per rank, which all ranks of its host see. Collective.
 
-    Writes of the owner are seen by the others at once; a barrier tells them when there is something
-    to see. Memory is taken at once, so that there is no later moment at which it could run out.
+    The other ranks see the owner's writes at once. A barrier tells them when the data is complete.
+    All memory is allocated at once, so that it cannot run out later.
 
     Args:
-        communicator: of all ranks; hosts are its hosts.
+        communicator: a communicator of all ranks. It says which ranks share a host.
         size: bytes of this rank's block, 0 for none.
-        access: whether the other ranks may write. A write to a block mapped for reading ends the
-            process.
+        access: whether the other ranks may write. A write to a block that is mapped for reading
+            ends the process.
 
     Returns:
-        uint8 tensors [size of that rank's block] by rank, for the ranks of this host. A block lives
+        uint8 tensors [size of the rank's block] by rank, for the ranks of this host. A block lives
         as long as any rank holds a tensor of it.
 
     Raises:
-        CommError: on every rank, if any of them cannot take its memory or cannot reach a rank of
-            its host.
+        CommError: on every rank, if any rank cannot allocate its memory or cannot reach another
+            rank of its host.
     """
     if size < 0:
         raise ValueError(f"size must not be negative, is {size}")
@@ -78,8 +78,8 @@ def _together(communicator: Communicator, work: Callable[[], T]) -> T:
     def error(problems: Mapping[int, str]) -> CommError:
         return CommError(
             f"memory of a host cannot be shared: {name_failures(problems, communicator.hosts)}; ranks of one "
-            "host (torchrun's GROUP_RANK) must run on one machine, in one network namespace, with memory "
-            "enough",
+            "host (torchrun's GROUP_RANK) must run on one machine, in one network namespace, with enough "
+            "memory",
             problems,
         )
 
@@ -108,14 +108,14 @@ def _connect(name: str, stack: contextlib.ExitStack) -> socket.socket:
 def _hand_out(
     block: int, size: int, server: socket.socket, mates: int, access: Access, stack: contextlib.ExitStack
 ) -> Tensor:
-    """Maps this rank's block, then sends its descriptor to every rank of the host."""
+    """Maps this rank's block and sends its descriptor to every other rank of the host."""
     own = _map(block, size, Access.WRITE)
     seals = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK
     fcntl.fcntl(block, fcntl.F_ADD_SEALS, seals)
     if access is Access.READ:
-        with contextlib.suppress(OSError):  # an older kernel; mapping for reading still keeps mistakes out
+        with contextlib.suppress(OSError):  # an older kernel: the read-only mapping still prevents mistakes
             fcntl.fcntl(block, fcntl.F_ADD_SEALS, _SEAL_FUTURE_WRITE)
-    server.settimeout(5.0)  # all have connected: nothing is waited for
+    server.settimeout(5.0)  # all have connected, so nothing waits
     served = 0
     while served < mates:
         line = stack.enter_context(server.accept()[0])
@@ -126,7 +126,7 @@ def _hand_out(
 
 
 def _user(line: socket.socket) -> int:
-    """Who is at the other end: abstract names can be seen by every user of the machine."""
+    """Returns the user at the other end. Every user of the machine can see abstract names."""
     _, user, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return int(user)
 

@@ -1,4 +1,4 @@
-"""Attributes of different types as one row of bytes, so that they travel in one exchange."""
+"""The layout of attributes of different dtypes in one row of bytes, for one exchange."""
 
 from __future__ import annotations
 
@@ -12,27 +12,33 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Field:
-    """One attribute of a row: its element type and its shape without the row dimension."""
+    """One attribute of a row: its dtype and its shape without the row dimension."""
 
     dtype: torch.dtype
     shape: tuple[int, ...] = ()
 
     @property
     def bytes(self) -> int:
+        """Bytes per row."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 class RowLayout:
-    """Where each attribute lies in a row of bytes.
+    """The positions of attributes in a row of bytes.
 
-    Attributes with wide elements come first and rows are padded to a multiple of the widest
-    element, so that every attribute of packed rows can be read and written in place (`views`); the
-    padding, zeros, is at most 15 bytes a row, with elements of at most 8 bytes 7. The layout
-    depends on the fields alone, not on their order of insertion, so that ranks that name the same
-    fields agree.
+    Attributes with wide elements come first, and rows are padded with zeros to a multiple of the
+    widest element. So every attribute of packed rows can be read and written in place (`views`).
+    The padding is at most 15 bytes per row, and at most 7 where no element is wider than 8 bytes.
+    The layout depends on the fields alone and not on their order of insertion, so that ranks with
+    the same fields agree.
 
     Args:
         fields: the attributes by name, at least one.
+
+    Attributes:
+        fields: the attributes by name, in the order of the row.
+        offsets: the first byte of each attribute, by name.
+        row_bytes: bytes per row, with the padding.
     """
 
     def __init__(self, fields: Mapping[str, Field]) -> None:
@@ -50,17 +56,20 @@ class RowLayout:
 
     @classmethod
     def of(cls, columns: Mapping[str, Tensor]) -> RowLayout:
-        """The layout of columns [n, ...] as they are."""
+        """Returns the layout of columns [n, ...]."""
         return cls({name: Field(column.dtype, tuple(column.shape[1:])) for name, column in columns.items()})
 
     def empty(self, rows: int) -> Tensor:
-        """Rows [rows, row_bytes], uint8, to be written through `views`; only the padding is set."""
+        """Returns uint8 rows [rows, row_bytes], to be written through `views`.
+
+        Only the padding is set.
+        """
         packed = torch.empty(rows, self.row_bytes, dtype=torch.uint8)
         packed[:, self._end :] = 0
         return packed
 
     def views(self, packed: Tensor) -> dict[str, Tensor]:
-        """Each attribute of packed rows, in place: [n, *shape], strided, sharing the rows' memory.
+        """Returns a view [n, *shape] of each attribute of packed rows. The views are strided.
 
         Args:
             packed: [n, row_bytes], uint8, contiguous.
@@ -88,17 +97,17 @@ class RowLayout:
         )
 
     def pack(self, columns: Mapping[str, Tensor]) -> Tensor:
-        """Columns [n, *shape], one for each field, as rows [n, row_bytes] of bytes."""
+        """Packs columns [n, *shape], one per field, into rows [n, row_bytes] of bytes."""
         if set(columns) != set(self.fields):
             raise ValueError(f"columns {sorted(columns)} do not match the layout's {sorted(self.fields)}")
         rows = {name: len(column) for name, column in columns.items()}
         if len(set(rows.values())) != 1:
-            raise ValueError(f"columns differ in rows: {rows}")
+            raise ValueError(f"columns differ in their number of rows: {rows}")
         for name, field in self.fields.items():
             column = columns[name]
             if column.dtype != field.dtype or tuple(column.shape[1:]) != field.shape:
                 raise ValueError(
-                    f"column {name!r} is {column.dtype} {list(column.shape[1:])} a row, "
+                    f"column {name!r} is {column.dtype} {list(column.shape[1:])} per row, "
                     f"the layout has {field.dtype} {list(field.shape)}"
                 )
         packed = self.empty(next(iter(rows.values())))
@@ -107,6 +116,5 @@ class RowLayout:
         return packed
 
     def unpack(self, packed: Tensor) -> dict[str, Tensor]:
-        """Each attribute of packed rows as a contiguous tensor of its own; `views` copies
-        nothing."""
+        """Returns a contiguous copy of each attribute of packed rows. `views` copies nothing."""
         return {name: view.contiguous() for name, view in self.views(packed).items()}

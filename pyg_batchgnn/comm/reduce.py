@@ -26,7 +26,7 @@ _SMALL = 1 << 13
 
 
 def sum_over_ranks(channel: Channel, tensor: Tensor, header: Header, weight: float | None) -> Tensor:
-    """See `Collectives.all_reduce`. Dtype and size are checked as those of rows are."""
+    """Implements `Collectives.all_reduce`. Dtype and size are checked as those of rows are."""
     code = dtype_code(tensor.dtype)
     if not tensor.is_contiguous():
         raise ValueError("the tensor must be contiguous; call .contiguous() first")

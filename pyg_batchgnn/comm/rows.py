@@ -55,7 +55,7 @@ def exchange_rows(
     allocate: Allocate,
     items: Sequence[int] | None = None,
 ) -> Received:
-    """See `Collectives.exchange`."""
+    """Implements `Collectives.exchange`."""
     parts = _parts(rows, counts, channel.size)
     counts = [len(part) for part in parts]
     items = counts if items is None else list(items)
@@ -90,7 +90,7 @@ def exchange_rows(
 
 
 def gather_rows(channel: Channel, rows: Tensor, operation: Operation, header: Header) -> Received:
-    """See `Collectives.all_gather`."""
+    """Implements `Collectives.all_gather`."""
     if rows.dim() == 0:
         raise ValueError("rows must have a first dimension; give a scalar as a tensor of shape [1]")
     shape, dtype = tuple(rows.shape[1:]), rows.dtype

@@ -19,7 +19,7 @@ def run_together(
     catch: tuple[type[Exception], ...],
     error: MakeError,
 ) -> T:
-    """See `Communicator.run_together`.
+    """Implements `Communicator.run_together`.
 
     Args:
         gather: returns the text of every rank, by rank.

@@ -17,7 +17,7 @@ from pyg_batchgnn.comm.transport import as_bytes
 
 
 def gather_values(channel: Channel, value: Any, header: Header) -> list[Any]:
-    """See `Collectives.all_gather_json`."""
+    """Implements `Collectives.all_gather_json`."""
     text = json.dumps(value).encode()
     own = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     with channel.exchange(Operation.VALUES, header) as exchange:
@@ -28,7 +28,7 @@ def gather_values(channel: Channel, value: Any, header: Header) -> list[Any]:
 
 
 def broadcast(channel: Channel, tensor: Tensor, source: int, header: Header) -> Tensor:
-    """See `Collectives.broadcast`."""
+    """Implements `Collectives.broadcast`."""
     if not 0 <= source < channel.size:
         raise ValueError(f"source must be a rank below {channel.size}, not {source}")
     if not tensor.is_contiguous():
@@ -48,14 +48,16 @@ def broadcast(channel: Channel, tensor: Tensor, source: int, header: Header) -> 
 
 
 def barrier(channel: Channel, header: Header) -> None:
-    """See `Collectives.barrier`."""
+    """Implements `Collectives.barrier`."""
     with channel.exchange(Operation.BARRIER, header) as exchange:
         exchange.counts([0] * channel.size)
 
 
 def check_agreement(channel: Channel, values: Mapping[str, Any], header: Header) -> None:
-    """See `Collectives.check_agreement`. All ranks see the same answers, so all of them raise or
-    none."""
+    """Implements `Collectives.check_agreement`.
+
+    All ranks see the same answers, so all of them raise or none.
+    """
     answers = gather_values(channel, dict(values), header)
     differing = sorted({name for answer in answers for name in answer if _differs(answers, name)})
     if not differing:

@@ -1,4 +1,4 @@
-"""What is installed and works here, and what to do about the rest."""
+"""Checks of what is installed and works here, with remedies for what does not."""
 
 from pyg_batchgnn.doctor.finding import Finding, FindingState
 from pyg_batchgnn.doctor.report import as_json, as_table, examine, is_healthy

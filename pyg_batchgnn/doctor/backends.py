@@ -1,4 +1,4 @@
-"""Backends of torch.distributed: two real processes exchange something over each."""
+"""Checks of torch.distributed's backends: two real processes exchange rows over each."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from pyg_batchgnn.comm import why_unavailable
 from pyg_batchgnn.doctor.finding import Finding, FindingState
 
 BACKENDS = ("gloo", "ccl", "mpi")
-#: Seconds for both processes, the import of torch included.
+#: Seconds that both processes may take, including the import of torch.
 LIMIT = 60.0
 _MODULE = "pyg_batchgnn.doctor.exchange"
-#: What helps where nothing better is known.
+#: The remedies where the backend's own text gives none.
 _REMEDIES = {
     "gloo": "if this host has several networks, name one: GLOO_SOCKET_IFNAME=lo (or eth0, ...)",
     "ccl": "see docs/how-to/ccl.md, and what CCL_LOG_LEVEL=info says",
-    "mpi": "only where a cluster's MPI must be used: a torch built from source with MPI",
+    "mpi": "only needed where a cluster requires its own MPI: build torch from source with MPI",
 }
 
 
 def check_backends() -> list[Finding]:
-    """One after the other, as they are measured."""
+    """Checks the backends one after the other, because they are also timed."""
     return [check_backend_works(name) for name in BACKENDS]
 
 
 def check_backend_works(name: str) -> Finding:
-    """Whether two processes of this machine exchange what they should; gloo is the one that is needed."""
+    """Checks that two processes of this machine exchange rows correctly. Only gloo is needed."""
     title, needed = f"backend {name}", name == "gloo"
     if problem := why_unavailable(name):
         what, _, remedy = problem.partition("; ")
@@ -45,10 +45,10 @@ def check_backend_works(name: str) -> Finding:
             needed,
         )
     if name == "mpi" and not shutil.which("mpirun"):
-        return Finding(title, FindingState.ABSENT, "no mpirun here", "put MPI's bin folder into PATH")
+        return Finding(title, FindingState.ABSENT, "no mpirun here", "add MPI's bin folder to PATH")
     try:
-        said = _exchange_by_mpirun() if name == "mpi" else _exchange(name)
-        seen = json.loads(said.strip().splitlines()[-1])
+        output = _exchange_by_mpirun() if name == "mpi" else _exchange(name)
+        seen = json.loads(output.strip().splitlines()[-1])
     except (RuntimeError, ValueError, IndexError) as error:
         return Finding(title, FindingState.BROKEN, str(error), _REMEDIES[name], needed)
     speed = f"{seen['microseconds']:.0f} us, {seen['gigabytes']:.1f} GB/s between two processes"
@@ -56,7 +56,7 @@ def check_backend_works(name: str) -> Finding:
 
 
 def _exchange(name: str) -> str:
-    """What the first of two processes prints.
+    """Returns the output of the first of two processes.
 
     Raises:
         RuntimeError: one of them failed, or they did not end.
@@ -84,13 +84,13 @@ def _exchange(name: str) -> str:
     ]
     try:
         with ThreadPoolExecutor() as pool:
-            said = list(pool.map(_end, ranks))
+            outputs = list(pool.map(_end, ranks))
     finally:
         for process in ranks:
             process.kill()
             process.wait()
         del store
-    return said[0]
+    return outputs[0]
 
 
 def _exchange_by_mpirun() -> str:

@@ -1,6 +1,7 @@
-"""One of two ranks that try a backend: ``python -m pyg_batchgnn.doctor.exchange BACKEND``.
+"""One of two ranks that test a backend: ``python -m pyg_batchgnn.doctor.exchange BACKEND``.
 
-Prints one line of JSON: microseconds of a small all-to-all, and GB/s that a rank sends in a large one.
+Prints one line of JSON: the microseconds of a small all-to-all, and the GB/s that a rank sends in a
+large one.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ import torch.distributed as dist
 
 import pyg_batchgnn  # noqa: F401  (registers the backend "ccl")
 
-_SECONDS = 0.4  # of each measurement, about
+_SECONDS = 0.4  # about the length of each measurement
 _LIMIT = timedelta(seconds=20)
 
 
 def main(backend: str) -> None:
-    """Exchanges rows of uneven number, checks them, and measures.
+    """Exchanges uneven numbers of rows, checks them, and measures.
 
     Raises:
-        AssertionError: what came is not what was sent.
+        AssertionError: the rows that came are not those that were sent.
     """
     dist.init_process_group(backend, timeout=_LIMIT)
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -37,7 +38,10 @@ def main(backend: str) -> None:
 
 
 def _seconds(words: int) -> float:
-    """Of one all-to-all of so many words of eight bytes; every rank makes as many."""
+    """Returns the seconds of one all-to-all of 8-byte words.
+
+    Every rank repeats it equally often.
+    """
     rows = torch.zeros(words, dtype=torch.int64)
     out = torch.empty_like(rows)
 

@@ -1,4 +1,4 @@
-"""What was found out about one thing."""
+"""The result of one check."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from enum import Enum
 
 
 class FindingState(str, Enum):
-    """How a thing stands."""
+    """The state of a thing that was checked."""
 
     WORKS = "works"
-    ABSENT = "absent"  # not there, and not needed
-    BROKEN = "broken"  # there, and does not work; or needed, and not there
+    ABSENT = "absent"  # not installed, and not needed
+    BROKEN = "broken"  # installed but does not work, or needed but not installed
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class Finding:
     """One line of the doctor's table.
 
     Attributes:
-        name: of the thing.
-        state: how it stands.
-        seen: version, size or what a test measured.
-        remedy: what to do, or what it would be good for; empty where nothing is to be done.
-        needed: whether nothing works without it.
+        name: the thing that was checked.
+        state: its state.
+        seen: its version or size, or what a test measured.
+        remedy: what to do, or what the thing is used for. Empty where nothing is to be done.
+        needed: whether the package cannot work without it.
     """
 
     name: str

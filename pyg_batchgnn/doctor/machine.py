@@ -1,4 +1,4 @@
-"""What the processor and the system offer, and what of it is in use."""
+"""Checks of the processor and the system: what they offer, and what is in use."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import psutil
 from pyg_batchgnn import ops
 from pyg_batchgnn.doctor.finding import Finding, FindingState
 
-#: Sets of instructions that kernels, or torch's products, make use of, in the order of their age.
+#: The instruction sets that kernels or torch's products use, the oldest first.
 _SETS = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_bf16", "amx_bf16")
 _LEVELS = {512: "AVX-512", 256: "AVX2", 0: "none (baseline)"}
 _HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _SHARED = Path("/dev/shm")
-#: What ranks of a host that use shared memory want at least, in bytes.
+#: Bytes of shared memory that the ranks of a host need at least.
 _ROOM = 256 << 20
 
 
 def check_machine() -> list[Finding]:
-    """Processor, memory, huge pages and shared memory."""
+    """Checks the processor, memory, huge pages and shared memory."""
     return [_processor(), _instructions(), _memory(), huge_pages(_HUGE), shared_memory(_SHARED)]
 
 
@@ -37,9 +37,9 @@ def _instructions() -> Finding:
     flags = re.search(r"flags\s*: (.*)", _text(Path("/proc/cpuinfo")))
     found = [name for name in _SETS if flags and name in flags[1].split()]
     level = ops.simd_level()
-    seen = f"{_LEVELS[level]} in use; {', '.join(found) or 'none of those asked for'}"
+    seen = f"{_LEVELS[level]} in use; {', '.join(found) or 'none of those that are used'}"
     limit = os.environ.get("PYG_BATCHGNN_SIMD")
-    remedy = f"PYG_BATCHGNN_SIMD={limit} holds it down; unset it" if limit else ""
+    remedy = f"PYG_BATCHGNN_SIMD={limit} limits it; unset it" if limit else ""
     if not limit and level == 0:
         remedy = "kernels are several times slower without AVX2"
     return Finding("instructions", FindingState.WORKS, seen, remedy)
@@ -51,18 +51,20 @@ def _memory() -> Finding:
 
 
 def huge_pages(setting: Path) -> Finding:
-    """Whether the kernel gives large pages to who asks for them, as the tables and blocks here do."""
+    """Checks that the kernel gives huge pages to memory that asks for them, as tables do."""
     chosen = re.search(r"\[(\w+)\]", _text(setting))
     mode = chosen[1] if chosen else "unknown"
     if mode in ("always", "madvise"):
         return Finding("huge pages", FindingState.WORKS, mode)
-    remedy = f"random reads are slower without: echo madvise > {setting} (as root)"
+    remedy = f"random reads are slower without them: echo madvise > {setting} (as root)"
     return Finding("huge pages", FindingState.ABSENT, mode, remedy)
 
 
 def shared_memory(folder: Path) -> Finding:
-    """Room in /dev/shm. Tables that ranks share do not need it (they have no name), loader workers and oneCCL
-    do."""
+    """Checks the room in /dev/shm.
+
+    Loader workers and oneCCL need it. Tables that ranks share do not, because they have no name.
+    """
     if not folder.is_dir():
         remedy = "loader workers need it: mount a tmpfs there"
         return Finding("shared memory", FindingState.ABSENT, f"no {folder}", remedy)
@@ -70,7 +72,10 @@ def shared_memory(folder: Path) -> Finding:
     seen = f"{_size(usage.free)} free of {_size(usage.total)} in {folder}"
     if usage.free >= _ROOM:
         return Finding("shared memory", FindingState.WORKS, seen)
-    remedy = f"little for loader workers and oneCCL; in a container, --shm-size=2g, else remount {folder}"
+    remedy = (
+        "little room for loader workers and oneCCL; in a container start with --shm-size=2g, "
+        f"otherwise remount {folder}"
+    )
     return Finding("shared memory", FindingState.BROKEN, seen, remedy)
 
 

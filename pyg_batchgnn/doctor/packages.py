@@ -1,4 +1,4 @@
-"""Packages that are needed, and packages that are used where they are present."""
+"""Checks of packages: those that are needed, and those that are used where they are installed."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from pyg_batchgnn.comm.ccl import CclMissingError, find_libraries
 from pyg_batchgnn.doctor.finding import Finding, FindingState
 
-#: Seconds for importing a package in a process of its own.
+#: Seconds that importing a package may take, in a process of its own.
 _IMPORT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package that may be there.
+    """A package that may be installed.
 
     Attributes:
-        name: what users call it.
-        module: what is imported.
-        distribution: its name on the package index.
-        remedy: what it is for, and how to get it.
-        least: oldest version that will do, () for any.
+        name: the name that users know.
+        module: the module that is imported.
+        distribution: the name on the package index.
+        remedy: what the package is for, and how to install it.
+        least: the oldest version that works, () for any.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Package:
 
     @property
     def needed(self) -> bool:
+        """True if pyg_batchgnn cannot work without the package."""
         return bool(self.least)
 
 
@@ -53,19 +54,22 @@ PACKAGES = (
         *("pyg-lib", "pyg_lib", "pyg-lib"),
         "only to compare with PyG's own sampler; take the wheel for this version of torch",
     ),
-    Package("DGL", "dgl", "dgl", "only for benchmarks beside it: pip install dgl==1.1.3 packaging"),
+    Package("DGL", "dgl", "dgl", "only for benchmarks against it: pip install dgl==1.1.3 packaging"),
     Package("OGB", "ogb", "ogb", "only to download OGB's graphs: pip install 'pyg_batchgnn[ogb]'"),
 )
 
 
 def check_packages() -> list[Finding]:
-    """Each package, imported in a process of its own, as a library for another torch can take it down."""
+    """Checks each package in a process of its own.
+
+    A library that was built for another torch may crash it.
+    """
     with ThreadPoolExecutor() as pool:
         return [*pool.map(check_package, PACKAGES), check_metis(), check_oneccl()]
 
 
 def check_package(package: Package) -> Finding:
-    """Whether a package is there, new enough, and can be imported."""
+    """Checks that a package is installed, is new enough, and can be imported."""
     if importlib.util.find_spec(package.module) is None:
         state = FindingState.BROKEN if package.needed else FindingState.ABSENT
         return Finding(package.name, state, "not installed", package.remedy, package.needed)
@@ -80,17 +84,17 @@ def check_package(package: Package) -> Finding:
 
 
 def check_metis() -> Finding:
-    """METIS as a Python package or as the system's library."""
+    """Checks for METIS, as a Python package or as the system's library."""
     if importlib.util.find_spec("pymetis"):
         return Finding("METIS", FindingState.WORKS, f"pymetis {importlib.metadata.version('pymetis')}")
     if library := ctypes.util.find_library("metis"):
         return Finding("METIS", FindingState.WORKS, library)
-    remedy = "only for benchmarks of partitioning beside it: pip install pymetis"
+    remedy = "only for benchmarks of partitioning against it: pip install pymetis"
     return Finding("METIS", FindingState.ABSENT, "not installed", remedy)
 
 
 def check_oneccl() -> Finding:
-    """oneCCL's libraries; whether the backend on them works is another line."""
+    """Checks for oneCCL's libraries. `check_backends` tells whether the backend works."""
     try:
         libraries = find_libraries()
     except CclMissingError as error:
@@ -107,12 +111,12 @@ def _version(package: Package) -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version; none of one that is not known."""
+    """Returns the leading numbers of a version, () where it is not known."""
     return tuple(int(number) for number in re.findall(r"\d+", version.partition("+")[0])[:2])
 
 
 def _import_error(module: str) -> str:
-    """The last line that importing says on standard error, or how it ended; nothing where it went well."""
+    """Returns what went wrong with an import: the last line of its errors or its exit status."""
     try:
         ran = subprocess.run(
             [sys.executable, "-c", f"import {module}"],
@@ -122,7 +126,7 @@ def _import_error(module: str) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"not done after {_IMPORT_SECONDS:.0f} s"
+        return f"the import had not ended after {_IMPORT_SECONDS:.0f} s"
     if ran.returncode == 0:
         return ""
     said = ran.stderr.strip().splitlines()

@@ -1,4 +1,4 @@
-"""All findings, as a table or as JSON."""
+"""The findings as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _COLOURS = {FindingState.WORKS: "green", FindingState.ABSENT: "yellow", FindingS
 
 
 def examine() -> list[Finding]:
-    """Looks at packages, machine and backends; takes a few seconds."""
+    """Checks packages, the machine and backends. Takes a few seconds."""
     return [*check_packages(), *check_machine(), *check_backends()]
 
 
 def is_healthy(findings: Sequence[Finding]) -> bool:
-    """Whether nothing that is needed is broken."""
+    """Returns whether everything that is needed works."""
     return not any(finding.needed and finding.state is FindingState.BROKEN for finding in findings)
 
 
 def as_table(findings: Sequence[Finding]) -> Table:
-    """A line a finding."""
+    """Returns a table with one line per finding."""
     table = Table(box=None, pad_edge=False)
     for column in ("", "", "seen here", "what to do"):
         table.add_column(column, overflow="fold")
@@ -38,10 +38,10 @@ def as_table(findings: Sequence[Finding]) -> Table:
 
 
 def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
-    """What `--json` prints."""
+    """Returns the values that ``--json`` prints."""
     return {"healthy": is_healthy(findings), "findings": [asdict(finding) for finding in findings]}
 
 
 def _plain(text: str) -> str:
-    """Brackets are not markup."""
+    """Returns the text with its brackets escaped, so that they are not markup."""
     return text.replace("[", "\\[")

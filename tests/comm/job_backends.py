@@ -1,4 +1,5 @@
-"""What ranks do in test_backends.py: every collective, each compared with what is computed locally."""
+"""The jobs of the ranks in test_backends.py: every collective,
+compared with the same computed locally."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ SIZES = (0, 1, 3, 1000, 70_001)
 
 
 def dtypes() -> list[torch.dtype]:
-    """What the default group's backend moves; gloo has no int16."""
+    """Returns the dtypes that the default group's backend moves. gloo has no int16."""
     return [dtype for dtype in DTYPES if dtype != torch.int16 or dist.get_backend() != "gloo"]
 
 
@@ -49,7 +50,7 @@ def case(function: Callable[[int, int], None]) -> Callable[[int, int], None]:
 
 
 def rows(rank: int, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Small numbers, exact in every type, that tell ranks apart."""
+    """Returns small numbers, exact in every dtype, that tell ranks apart."""
     return ((torch.arange(size) * 7 + rank * 3) % 5 + rank % 2).to(dtype)
 
 
@@ -350,7 +351,7 @@ def futures_that_wait_for_others(rank: int, ranks: int) -> None:
 
 @case
 def data_parallel(rank: int, ranks: int) -> None:
-    """DistributedDataParallel's gradients are the mean over ranks of those of every rank's own rows."""
+    """DistributedDataParallel averages the gradients of all ranks, each from its own rows."""
 
     def network() -> torch.nn.Module:
         torch.manual_seed(3)
@@ -400,7 +401,7 @@ def a_wait_that_ends_first(rank: int, ranks: int) -> None:
 
 @case
 def mistakes(rank: int, ranks: int) -> None:
-    """Refused with a reason, on every rank alike, and nothing is broken afterwards."""
+    """Every rank refuses mistakes with a reason, and nothing is broken afterwards."""
     for wrong in (
         lambda: dist.all_to_all_single(torch.empty(3), torch.empty(3), [1] * ranks, [3] + [1] * (ranks - 1)),
         lambda: dist.all_gather_into_tensor(torch.empty(ranks * 3 + 1), torch.empty(3)),

@@ -1,4 +1,4 @@
-"""What ranks do in test_faults.py: all but one behave."""
+"""The jobs of the ranks in test_faults.py: all but one behave."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.faults import AwakeClock, stop_for_good
 
 
 def misbehave(how: str, comm: Communicator, other: Communicator, timeout: float) -> None:
-    """What the victim does in place of its sixth exchange."""
+    """Does something else than the sixth exchange, on the victim."""
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif how == "stop":
@@ -174,7 +174,7 @@ def ends_with_work_under_way(backend: str) -> None:
 
 
 def suspended(timeout: float, ready: str, backend: str) -> int:
-    """Exchanges while all ranks are stopped and go on: rank 0 in an exchange, the others between two."""
+    """Exchanges rows while all ranks are stopped: rank 0 in an exchange, the others between two."""
     with Communicator.create("sampling", timeout=timeout, backend=backend) as comm:
         for number in range(20):
             rows = torch.zeros(comm.size, 2)

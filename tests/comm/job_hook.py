@@ -1,4 +1,4 @@
-"""What ranks do in test_hook.py."""
+"""The jobs of the ranks in test_hook.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from tests.support.faults import AwakeClock
 
 
 def train(steps: int, resume_at: int, seeds: list[list[int]]) -> list[list[float]]:
-    """Trains a small network; wrapped anew at ``resume_at``, as after a resume. Returns its weights."""
+    """Trains a small network; wrapped anew at ``resume_at``, as after a resume.
+
+    Returns its weights.
+    """
     torch.manual_seed(1)
     model = torch.nn.Sequential(
         *(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.Linear(64, 3))

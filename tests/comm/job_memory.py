@@ -1,4 +1,4 @@
-"""What ranks do in test_host_memory.py."""
+"""The jobs of the ranks in test_host_memory.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks do in test_rows.py."""
+"""The jobs of the ranks in test_rows.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ SHAPES = ((), (1,), (3,), (2, 5), (0,))
 def rows_from(
     source: int, to: int, shape: tuple[int, ...], dtype: torch.dtype, most: int = 4
 ) -> torch.Tensor:
-    """What one rank sends to another: known to both, different for every pair, and sometimes nothing."""
+    """Returns the rows that one rank sends to another: known to both, different for every pair,
+    sometimes none."""
     count = (3 * source + 5 * to + len(shape)) % (most + 1)
     generator = torch.Generator().manual_seed(97 * source + to)
     return torch.randint(0, 2 if dtype == torch.bool else 100, (count, *shape), generator=generator).to(dtype)

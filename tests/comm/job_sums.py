@@ -1,4 +1,4 @@
-"""What ranks do in test_sums.py."""
+"""The jobs of the ranks in test_sums.py."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pyg_batchgnn.comm import Communicator, Header, MessageKind, share_on_host
 
 
 def term(rank: int, size: int, dtype: torch.dtype) -> Tensor:
-    """Of very different magnitudes, so that another order of addition shows."""
+    """Returns numbers of very different magnitudes, so that another order of addition shows."""
     generator = torch.Generator().manual_seed(rank)
     values = torch.randn(size, generator=generator, dtype=torch.float64)
     return (values * 10.0 ** torch.randint(-3, 4, (size,), generator=generator)).to(dtype)
 
 
 def in_order(terms: list[Tensor], weights: list[float] | None = None) -> Tensor:
-    """The definition: one addition after the other, sixteen-bit floats in float32."""
+    """Returns the sum by its definition: one addition after the other, 16-bit floats in float32."""
     wide = torch.float32 if terms[0].dtype in (torch.float16, torch.bfloat16) else terms[0].dtype
     total = None
     for at, one in enumerate(terms):
@@ -78,7 +78,7 @@ def values() -> dict[str, Any]:
 
 
 def one_rank() -> None:
-    """Without a launcher the world is one rank and everything works."""
+    """Everything works without a launcher, in a world of one rank."""
     for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
     with Communicator.create("alone") as comm:

@@ -1,4 +1,4 @@
-"""What ranks do in test_together.py."""
+"""The jobs of the ranks in test_together.py."""
 
 from __future__ import annotations
 

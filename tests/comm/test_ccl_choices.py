@@ -1,4 +1,4 @@
-"""What is decided before oneCCL starts: transport, interface, environment, which backend is available."""
+"""The choices before oneCCL starts: transport, interface, environment, available backends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dead, stopped, diverged, slow or silent peer: the others end with an error that names it, in time."""
+"""The other ranks end in time with an error that names a dead, stopped, diverged or silent peer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def leftovers() -> Iterator[None]:
         yield
 
 
-#: How the victim misbehaves; the error on the others; what it must say.
+#: The victim's fault, the error on the other ranks, and a pattern of its text.
 FAULTS = [
     ("kill", "PeerError", r"process \d+\) no longer exists"),
     ("raise", "PeerError", r"raised ValueError: the disk is full"),
@@ -47,7 +47,7 @@ FAULTS = [
 AT_FOUR = {"kill", "raise", "other hop", "stop"}
 
 
-#: The room does not care which backend it works over, so the others are tried with those that end inside one.
+#: The room is the same over every backend. So ccl is tried with the faults that end inside one.
 WITH_ALL = {"kill", "raise", "killed in the middle", "interrupted in the middle", "stopped in the middle"}
 
 CASES = [
@@ -111,7 +111,7 @@ def test_a_slow_peer_is_waited_for() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_job_that_was_suspended_goes_on(tmp_path: Path, backend: str) -> None:
-    """All ranks are stopped for longer than the timeout: nobody is to blame."""
+    """All ranks are stopped for longer than the timeout, and no rank is to blame."""
     timeout, ready = 3.0, tmp_path / "ready"
     with launch(f"{JOBS}:suspended", 3, {"timeout": timeout, "ready": str(ready), "backend": backend}) as job:
         while len(list(tmp_path.iterdir())) < 3:

@@ -1,4 +1,4 @@
-"""The ranks of each attempt meet in a namespace of their own, whatever earlier attempts left in the store."""
+"""The ranks of each attempt share a new namespace, whatever earlier attempts left in the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from pyg_batchgnn.comm.rendezvous import fresh_namespace
 
 
 def meet(stores: Sequence[Store], order: Sequence[int], timeout: float = 20.0) -> list[str]:
-    """What rank 0 wrote in the namespace, as every rank reads it there; ranks come in the given order."""
+    """Returns what rank 0 wrote in the namespace, as each rank reads it.
+
+    Ranks come in ``order``.
+    """
     size = len(stores)
 
     def rank(number: int) -> str:
@@ -35,7 +38,7 @@ def meet(stores: Sequence[Store], order: Sequence[int], timeout: float = 20.0) -
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
 def test_each_attempt_has_its_own_namespace(order: tuple[int, ...]) -> None:
     host = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    # One connection a rank, as processes have: while a rank waits, nobody else can use its connection.
+    # One connection per rank, as processes have. While a rank waits, no other can use it.
     stores = [TCPStore("127.0.0.1", host.port, is_master=False) for _ in range(3)]
     said = [meet(stores, order) for _ in range(3)]
     assert all(len(set(attempt)) == 1 for attempt in said)

@@ -1,4 +1,4 @@
-"""The doctor: what it says of packages, of the machine and of backends, whether they work or not."""
+"""The doctor's findings on packages, the machine and backends, whether they work or not."""
 
 from __future__ import annotations
 
