@@ -1,4 +1,4 @@
-// torch.distributed's backend "ccl" for tensors on the CPU, over oneCCL.
+// The backend "ccl" of torch.distributed for tensors on the CPU, over oneCCL.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 class CclBackend : public c10d::Backend {
  public:
-  // Collective. The store must be the group's own.
+  // Collective. `store` must be the group's own.
   CclBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
              std::chrono::milliseconds timeout);
   ~CclBackend() override;
@@ -27,8 +27,8 @@ class CclBackend : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
-  void abort() override;     // leaves what is under way as it is
-  void shutdown() override;  // waits for nobody
+  void abort() override;     // abandons what is under way
+  void shutdown() override;  // does not wait for peers
 
   // reductions.cpp
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
@@ -66,7 +66,7 @@ class CclBackend : public c10d::Backend {
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
 
  private:
-  // A collective of this group, to be filled and submitted. `outputs` is what its future gives.
+  // Returns a collective of this group, to be filled and submitted. Its future returns `outputs`.
   std::unique_ptr<Task> begin(c10d::OpType operation, std::chrono::milliseconds timeout, Tensors outputs);
   static WorkPtr submit(std::unique_ptr<Task> task);
 
@@ -87,7 +87,7 @@ class CclBackend : public c10d::Backend {
   std::atomic<uint64_t> sequence_{0};
 };
 
-// checks.h's errors name the operation; tensors must be dense and on the CPU.
+// Checks that tensors are dense and on the CPU. The errors name the operation.
 void check_dense(const at::Tensor& tensor, const char* operation);
 void check_type(const at::Tensor& tensor, const at::Tensor& other, const char* operation);
 const at::Tensor& only(const Tensors& tensors, const char* operation);

@@ -1,4 +1,4 @@
-// How often to ask: at once while an answer is near, seldom while a peer is far behind.
+// The pauses between two polls: short while an answer is near, longer while a peer is far behind.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@ namespace pyg_batchgnn {
 
 class Backoff {
  public:
-  // For `eager` the processor is only offered to others between two questions; then a thousandth of the time
-  // waited is slept, up to a millisecond.
+  // For the first `eager` microseconds a pause only yields the processor. After that it sleeps a
+  // thousandth of the time waited, at most a millisecond.
   explicit Backoff(std::chrono::microseconds eager) : eager_(eager) { restart(); }
 
   void restart() { since_ = std::chrono::steady_clock::now(); }

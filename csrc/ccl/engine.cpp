@@ -10,12 +10,12 @@
 namespace pyg_batchgnn {
 namespace {
 
-// After the last thing that happened: this long the thread only offers its core to others between two
-// questions, and this long it stays when nothing is under way.
+// After an event the engine's thread polls without sleeping for kEager. With nothing under way it
+// polls for kStay, and then waits for a task.
 constexpr std::chrono::microseconds kEager(20000);
 constexpr std::chrono::microseconds kStay(100);
 
-// The watchdog looks this often, and gives the engine this long after a deadline.
+// The watchdog looks at this interval, and gives the engine this long after a deadline.
 constexpr std::chrono::milliseconds kLook(250);
 constexpr std::chrono::milliseconds kGrace(1000);
 
@@ -119,7 +119,7 @@ void Engine::keep_watch() {
 }
 
 void Engine::start(Task& task) {
-  if (!task.group->broken().empty()) return;  // `poll` finds it
+  if (!task.group->broken().empty()) return;  // `poll` reports it
   try {
     for (const Start& call : task.starts) task.events.push_back(call(task.group->communicator()));
   } catch (const std::exception& error) {
@@ -142,7 +142,7 @@ bool Engine::turn() {
   std::vector<Ended> ended = poll();
   lock_.unlock();
   const bool moved = !ended.empty();
-  announce(std::move(ended));  // without the lock: tensors are freed and futures call back
+  announce(std::move(ended));  // without the lock, because futures call back
   return moved;
 }
 
@@ -196,7 +196,7 @@ void Engine::announce(std::vector<Ended> ended) {
   for (Ended& one : ended) {
     const c10::intrusive_ptr<CclWork> work = one.task->work;
     if (one.error) {
-      one.task.release();  // for ever: oneCCL and the peers may still touch its memory
+      one.task.release();  // never freed: oneCCL and the peers may still touch its memory
     } else {
       one.task.reset();
     }

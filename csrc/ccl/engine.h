@@ -1,13 +1,13 @@
-// Progress: oneCCL moves bytes only while somebody asks it whether they have arrived.
+// The engine makes progress: oneCCL moves bytes only while somebody asks whether they have arrived.
 //
-// One thread of the engine starts all collectives, in the order of calls, and asks after them. With its own
-// worker threads (CCL_WORKER_OFFLOAD=1) oneCCL would spin on pinned cores and end the process on any error.
-// Callers never enter oneCCL: with shared memory a peer that is killed at the wrong moment leaves a lock
-// behind on which libfabric spins for ever. Then the engine's thread is lost, and its watchdog, who knows
-// nothing but the clock, ends what is under way.
+// One thread of the engine starts all collectives, in the order of calls, and polls them. oneCCL's
+// own worker threads (CCL_WORKER_OFFLOAD=1) would spin on pinned cores and end the process on any
+// error. Callers never enter oneCCL. With shared memory, a peer that is killed at the wrong moment
+// leaves a lock behind on which libfabric spins forever. Then the engine's thread is lost, and its
+// watchdog, which only looks at the clock, ends what is under way.
 //
-// Nothing here waits without a limit, and nothing waits for a peer after an error: what has timed out or
-// failed is left as it is for ever, memory included, for oneCCL and the peers may still touch it.
+// Nothing here waits without a limit, and nothing waits for a peer after an error. What has timed
+// out or failed is never freed, because oneCCL and the peers may still touch its memory.
 #pragma once
 
 #include <atomic>
@@ -24,10 +24,11 @@ namespace pyg_batchgnn {
 
 class Engine {
  public:
-  // The process's; never destroyed.
+  // Returns the process's engine, which is never destroyed.
   static Engine& get();
 
-  // Holds oneCCL's lock for a block. Throws where it is not had in time: a thread is stuck inside oneCCL.
+  // Holds oneCCL's lock for a block. Throws if it cannot take the lock in time, because a thread is
+  // stuck inside oneCCL.
   class Locked {
    public:
     explicit Locked(Clock::time_point deadline);
@@ -36,7 +37,7 @@ class Engine {
     Locked& operator=(const Locked&) = delete;
   };
 
-  // Gives up a lock that this thread holds, for a block.
+  // Releases a lock that this thread holds, for a block.
   class Unlocked {
    public:
     Unlocked();
@@ -45,14 +46,14 @@ class Engine {
     Unlocked& operator=(const Unlocked&) = delete;
   };
 
-  // Hands a collective to the engine's thread. What goes wrong is the work's error, not this call's.
+  // Gives a collective to the engine's thread. Errors are the work's, not this call's.
   void submit(std::unique_ptr<Task> task);
 
-  // Something inside oneCCL was left in the middle: at the end of the process it is not asked to clean up,
-  // which would wait for peers.
+  // Records that something inside oneCCL was left in the middle. Then the end of the process does
+  // not ask oneCCL to clean up, which would wait for peers.
   void leave_as_it_is() { abandoned_ = true; }
 
-  // Once oneCCL is loaded: has the end of the process come by here before oneCCL's own clean-up.
+  // Registers `at_exit`, once oneCCL is loaded, so that it runs before oneCCL's own clean-up.
   void watch_exit();
 
  private:
@@ -64,20 +65,20 @@ class Engine {
 
   Engine();
   void run();                 // the engine's thread
-  void keep_watch();          // the watchdog's
-  bool turn();                // starts what has come and asks after what is under way; whether anything ended
+  void keep_watch();          // the watchdog's thread
+  bool turn();                // starts and polls tasks; returns whether any ended
   void start(Task& task);     // under the lock
   std::vector<Ended> poll();  // under the lock
   void fail_tasks(const Group& group, std::vector<Ended>& ended);
   static void announce(std::vector<Ended> ended);
   static void at_exit(int status, void* engine);
 
-  std::timed_mutex lock_;       // of oneCCL and of active_
-  Tasks active_;                // in the order of starting
+  std::timed_mutex lock_;       // guards oneCCL and active_
+  Tasks active_;                // in the order of their start
   std::atomic<int> wanted_{0};  // threads that wait for the lock
-  std::mutex inbox_lock_;       // of inbox_ and watched_; held for moments only
+  std::mutex inbox_lock_;       // guards inbox_ and watched_; held only briefly
   std::condition_variable came_;
-  Tasks inbox_;  // handed in and not yet started
+  Tasks inbox_;  // submitted and not yet started
   std::vector<std::pair<Clock::time_point, c10::weak_intrusive_ptr<CclWork>>> watched_;  // by deadline
   std::atomic<size_t> under_way_{0};
   std::atomic<bool> abandoned_{false};

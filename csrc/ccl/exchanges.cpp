@@ -11,7 +11,7 @@ using c10d::OpType;
 
 namespace {
 
-// Elements for (or from) each rank, in one buffer for all: oneCCL does not take a buffer for each.
+// The elements for (or from) each rank in one buffer. oneCCL does not take one buffer per rank.
 using Counts = ::ccl::vector_class<size_t>;
 
 Counts counts_of(const at::Tensor& tensor, const std::vector<int64_t>& splits, int ranks) {
@@ -50,7 +50,7 @@ void CclBackend::add_exchange(Task& task, const at::Tensor& output, const Counts
   });
 }
 
-// Every rank has a tensor for each; some may be empty.
+// Every rank has one tensor per rank. Some may be empty.
 void CclBackend::add_exchange(Task& task, const Tensors& outputs, const Tensors& inputs) const {
   for (const Tensors* tensors : {&inputs, &outputs}) {
     for (const at::Tensor& tensor : *tensors) {
@@ -93,7 +93,7 @@ WorkPtr CclBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllT
   return submit(std::move(task));
 }
 
-// Gather and scatter are exchanges in which all but one rank receive, or send, nothing.
+// Gather and scatter are exchanges in which only one rank receives, or sends, anything.
 WorkPtr CclBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                            const c10d::GatherOptions& options) {
   const at::Tensor& input = only(inputs, "gather");

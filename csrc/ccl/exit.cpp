@@ -18,12 +18,12 @@ void Engine::watch_exit() {
   TORCH_CHECK(registered == 0, "on_exit failed");
 }
 
-// Runs before oneCCL's destructors, which were registered earlier. They wait until no collective is under
-// way: for ever, where a peer is gone. Then the process ends here, after all that Python and C do at an end
-// except the destructors of libraries that were loaded before oneCCL.
+// Runs before oneCCL's destructors, which were registered earlier. They wait until no collective is
+// under way, which takes forever if a peer is gone. In that case the process ends here. Python and
+// C have done their clean-up by then, except the destructors of libraries loaded before oneCCL.
 void Engine::at_exit(int status, void* engine) {
   Engine& self = *static_cast<Engine*>(engine);
-  const bool held = self.lock_.try_lock_for(kPatience);  // for good: the background thread stops here
+  const bool held = self.lock_.try_lock_for(kPatience);  // never released: the background thread stops here
   if (!held || self.abandoned_ || self.under_way_ > 0) {
     std::fflush(nullptr);
     _exit(status);

@@ -20,7 +20,7 @@ WorkPtr CclBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& op
   return submit(std::move(task));
 }
 
-// The ranks' tensors may be of different sizes, which every rank knows from its outputs.
+// The ranks' tensors may differ in size. Every rank knows the sizes from its outputs.
 void CclBackend::add_all_gather(Task& task, const Tensors& outputs, const at::Tensor& input) const {
   check_dense(input, "all-gather");
   TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(size_), "ccl: all-gather of ", size_,
@@ -84,7 +84,7 @@ WorkPtr CclBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& 
   Tensors all;
   for (const Tensors& row : outputs) all.insert(all.end(), row.begin(), row.end());
   auto task = begin(OpType::ALLGATHER_COALESCED, options.timeout, all);
-  // Rows are ranks, columns are tensors.
+  // The rows are ranks, the columns are tensors.
   for (size_t at = 0; at < inputs.size(); ++at) {
     Tensors column;
     for (const Tensors& row : outputs) column.push_back(row.at(at));

@@ -13,24 +13,24 @@
 namespace pyg_batchgnn {
 namespace {
 
-// After the store's deadline has thrown, the thread that makes the group needs a moment to say so.
+// After the store's deadline, the thread that makes the group needs this long to report it.
 constexpr std::chrono::milliseconds kGrace(1000);
 
-// One group is made at a time: oneCCL holds locks of its own while it asks the store.
+// One group is made at a time, because oneCCL holds locks of its own while it asks the store.
 std::timed_mutex& making() {
   static auto* mutex = new std::timed_mutex;
   return *mutex;
 }
 
-// oneCCL closes its connections with the last communicator, and cannot open them again everywhere. The first
-// one stays for good.
+// oneCCL closes its connections with the last communicator, and cannot always open them again. So
+// the first communicator is never destroyed.
 void keep_transport(const std::shared_ptr<Group>& group) {
   static auto* first = new std::shared_ptr<Group>;
   if (!*first) *first = group;
 }
 
-// oneCCL tells on the standard output which settings are not its defaults; with CCL_LOG_LEVEL=error nobody
-// wants to know.
+// oneCCL prints the settings that are not its defaults to standard output. With CCL_LOG_LEVEL=error
+// the output is suppressed.
 void start_library() {
   const char* level = std::getenv("CCL_LOG_LEVEL");
   const bool quiet = level != nullptr && std::string_view(level) == "error";
@@ -83,7 +83,7 @@ Group::~Group() {
       communicator_.reset();
       return;
     }
-  } catch (const std::exception&) {  // oneCCL is stuck, or will not let go
+  } catch (const std::exception&) {  // oneCCL is stuck, or does not release it
     Engine::get().leave_as_it_is();
   }
   static_cast<void>(communicator_.release());

@@ -1,4 +1,4 @@
-// oneCCL's headers, which are not ours to mend.
+// oneCCL's headers, without their warnings.
 #pragma once
 
 #pragma GCC diagnostic push

@@ -1,5 +1,5 @@
-// The extension pyg_batchgnn._ccl. It is not linked with oneCCL: pyg_batchgnn.comm.ccl loads the library of
-// the pinned version by its path first, and never another one that happens to be about.
+// The extension pyg_batchgnn._ccl. It is not linked with oneCCL. pyg_batchgnn.comm.ccl first loads
+// the library of the pinned version by its path, so that no other installed version is used.
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 

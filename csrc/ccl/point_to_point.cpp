@@ -5,7 +5,7 @@ namespace pyg_batchgnn {
 
 using c10d::OpType;
 
-// Messages between two ranks arrive in the order of sending: oneCCL has no tags.
+// Messages between two ranks arrive in the order of sending, because oneCCL has no tags.
 WorkPtr CclBackend::point_to_point(OpType operation, const Tensors& tensors, int peer, int tag) {
   const bool sends = operation == OpType::SEND;
   const char* name = sends ? "send" : "receive";

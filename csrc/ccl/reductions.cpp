@@ -47,7 +47,7 @@ WorkPtr CclBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options)
   const size_t count = static_cast<size_t>(tensor.numel());
   if (count == 0) return submit(std::move(task));
   const void* from = rank_ == root ? task->write(tensor, true) : task->read(tensor);
-  void* to = rank_ == root ? const_cast<void*>(from) : task->scratch(tensor);  // others keep their tensor
+  void* to = rank_ == root ? const_cast<void*>(from) : task->scratch(tensor);  // others keep theirs
   task->starts.push_back([=](const ::ccl::communicator& communicator) {
     return ::ccl::reduce(from, to, count, type, reduction.operation, root, communicator);
   });
@@ -83,7 +83,7 @@ WorkPtr CclBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& input
   auto task = begin(OpType::REDUCE_SCATTER, options.timeout, outputs);
   const Tensors& pieces = inputs[0];
   check_type(pieces[0], output, "reduce-scatter");
-  // Pieces may be of different sizes: one reduction for each rank.
+  // Pieces may differ in size, so there is one reduction per rank.
   for (int root = 0; root < size_; ++root) {
     const at::Tensor& piece = pieces[static_cast<size_t>(root)];
     check_dense(piece, "reduce-scatter");
@@ -122,7 +122,7 @@ WorkPtr CclBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& i
   return submit(std::move(task));
 }
 
-// oneCCL's own barrier blocks inside the library, where no timeout reaches it.
+// oneCCL's own barrier blocks inside the library, where no timeout applies.
 WorkPtr CclBackend::barrier(const c10d::BarrierOptions& options) {
   auto task = begin(OpType::BARRIER, options.timeout, {});
   add_all_reduce(*task, at::zeros({1}, at::kInt), c10d::ReduceOp::SUM);

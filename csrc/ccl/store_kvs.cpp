@@ -7,7 +7,7 @@
 namespace pyg_batchgnn {
 namespace {
 
-// Between two questions for what is not there, or has not changed.
+// The pause between two polls for a value that is absent or has not changed.
 constexpr std::chrono::microseconds kPause(500);
 
 std::string text_of(const ::ccl::string_class& key) { return "ccl/" + std::string(key.c_str()); }

@@ -1,4 +1,4 @@
-// oneCCL's meeting place is torch's store: no server of its own, no port, no interface to choose.
+// oneCCL's rendezvous over torch's store. It needs no server, port or interface of its own.
 #pragma once
 
 #include <chrono>
@@ -9,17 +9,17 @@
 
 namespace pyg_batchgnn {
 
-// Called by oneCCL on the thread that makes a communicator, which holds the engine's lock: it is given up
-// while the store is asked, for other groups go on meanwhile.
+// oneCCL calls it on the thread that makes a communicator, which holds the engine's lock. The lock
+// is released while the store is asked, so that other groups can go on.
 class StoreKvs final : public ::ccl::kvs_interface {
  public:
   StoreKvs(c10::intrusive_ptr<c10d::Store> store, std::chrono::steady_clock::time_point deadline);
 
-  // The value, or nothing where there is none yet: oneCCL asks again. Throws after the deadline, and what a
-  // `set` before it met.
+  // Returns the value, or nothing if there is none yet: oneCCL asks again. Throws after the
+  // deadline, and throws the error of an earlier `set`.
   ::ccl::vector_class<char> get(const ::ccl::string_class& key) override;
 
-  // Never throws: oneCCL calls it in destructors.
+  // Never throws, because oneCCL calls it in destructors.
   void set(const ::ccl::string_class& key, const ::ccl::vector_class<char>& data) override;
 
  private:

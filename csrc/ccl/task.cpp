@@ -5,7 +5,7 @@
 namespace pyg_batchgnn {
 namespace {
 
-// oneCCL wants an address for nothing as well.
+// oneCCL needs an address even for empty tensors.
 int64_t nowhere[8];
 
 }  // namespace

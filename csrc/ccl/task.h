@@ -1,4 +1,4 @@
-// A collective on its way through oneCCL: what is started, what is kept, what is done at its end.
+// A collective on its way through oneCCL: what it starts, what it keeps, and what ends it.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -24,20 +24,21 @@ struct Task {
   std::shared_ptr<Group> group;
   std::string name;  // for messages
   Clock::time_point submitted, deadline;
-  std::vector<Start> starts;                  // all are started when it is submitted, in this order
+  std::vector<Start> starts;                  // all are started on submission, in this order
   std::vector<std::function<void()>> at_end;  // after the last one
   std::vector<at::Tensor> kept;               // memory that oneCCL reads and writes
   std::vector<::ccl::event> events;
   size_t ended = 0;  // of the events, from the first
 
-  // The tensor's memory for oneCCL to read: contiguous, kept to the end. Never null.
+  // Returns the tensor's memory for oneCCL to read. It is contiguous, kept to the end and never
+  // null.
   void* read(const at::Tensor& tensor);
 
-  // Memory for oneCCL to write, which is in the tensor at the end.
-  // `filled`: whether it is also read (reductions and broadcasts in place).
+  // Returns memory for oneCCL to write. At the end it is copied to the tensor.
+  // `filled`: whether oneCCL also reads it (reductions and broadcasts in place).
   void* write(const at::Tensor& tensor, bool filled = false);
 
-  // Memory that nobody sees afterwards, as large as the tensor.
+  // Returns memory as large as the tensor, whose content is dropped.
   void* scratch(const at::Tensor& tensor);
 
  private:

@@ -1,4 +1,4 @@
-// What a collective gives back: something to wait for, with a future on request.
+// The result of a collective: an object to wait for, with a future on request.
 #pragma once
 
 #include <atomic>
@@ -8,15 +8,16 @@ namespace pyg_batchgnn {
 
 class CclWork : public c10d::Work {
  public:
-  // `outputs` is what `result` and the future give: the tensors that the collective fills.
+  // `outputs`: the tensors that the collective fills. `result` and the future return them.
   CclWork(int rank, c10d::OpType operation, uint64_t sequence, std::vector<at::Tensor> outputs);
 
   std::vector<at::Tensor> result() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override;
 
-  // The engine's, or its watchdog's, whoever is first: the collective has ended. Callbacks of the future run
-  // on a thread of their own, so that one that waits for another collective stops nobody.
+  // The engine or its watchdog, whichever is first, says that the collective has ended. The
+  // future's callbacks run on a thread of their own, so that a callback may wait for another
+  // collective.
   void end(std::exception_ptr error);
 
  private:
