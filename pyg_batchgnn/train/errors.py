@@ -1,9 +1,24 @@
-"""The errors that the main job raises for a mistake of the user's."""
+"""The errors of the main job that a user can mend."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
 
 
 class TrainError(ValueError):
-    """A configuration, run folder or checkpoint that cannot be used; the message is one line."""
+    """A configuration, run folder or checkpoint that cannot be used. The message is one line."""
 
 
-class ToldElsewhereError(Exception):
-    """The first rank met a mistake of the user's and says which; this one has nothing to add."""
+class FirstRankError(Exception):
+    """An error that the first rank has met and reports. The other ranks end without a message."""
+
+
+@contextlib.contextmanager
+def as_train_error(*kinds: type[Exception]) -> Iterator[None]:
+    """Turns errors of these kinds that the block raises into a `TrainError` with the same
+    message."""
+    try:
+        yield
+    except kinds as error:
+        raise TrainError(str(error)) from error

@@ -1,8 +1,8 @@
-"""Tells the C library's allocator to keep the memory that training frees.
+"""A setting of the C library's allocator: it keeps the memory that training frees.
 
-Each step allocates and frees the same few hundred megabytes. By default glibc hands large blocks back to the
-system at once, and every step pays again for the page faults. `mallopt` only changes this process, and only
-the trainer calls it: importing the package never does.
+Each step allocates and frees the same few hundred megabytes. By default glibc returns large blocks
+to the system at once, and every step pays for the page faults again. `mallopt` changes this process
+alone. Training and prediction call it; importing the package does not.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _TOP_PAD_BYTES = 64 * 2**20
 
 
 def configure_malloc(choice: Malloc) -> bool:
-    """Apply `choice` to this process; True where memory is now kept.
+    """Applies `choice` to this process. Returns whether freed memory is now kept.
 
-    Blocks below 2 GiB come from the heap instead of a mapping of their own, the heap is never trimmed, and it
-    grows by 64 MiB at a time. Does nothing on systems without glibc.
+    If it is kept, blocks below 2 GiB come from the heap instead of a mapping of their own. The heap
+    is never trimmed and grows by 64 MiB at a time. On systems without glibc nothing changes.
     """
     if choice is Malloc.DEFAULT or not sys.platform.startswith("linux"):
         return False

@@ -1,4 +1,4 @@
-"""The ranks of a run: what the trainer knows of the processes that train with it."""
+"""The ranks of a run: the processes that train together."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, check_backend
 from pyg_batchgnn.train.config import RanksConfig
-from pyg_batchgnn.train.errors import ToldElsewhereError, TrainError
+from pyg_batchgnn.train.errors import FirstRankError, TrainError, as_train_error
 
 T = TypeVar("T")
 
 
 class Ranks(contextlib.ExitStack):
-    """The processes that a launcher started for this run, or the one process that it is without a launcher.
+    """The processes that a launcher started for a run. Without a launcher it is this process alone.
 
-    Enter it: when the block ends with an error, the other ranks are told which.
+    It is a context manager. If the block ends with an error, the other ranks are told which.
 
     Attributes:
-        rank, size: of this process, and how many there are.
-        sampling: for partitioning and the loaders, whose thread may work beside training.
-        training: for gradients and for all that the trainer agrees on, on the main thread.
+        rank: of this process.
+        size: the number of ranks R.
+        sampling: the communicator of partitioning and the loaders. Their thread may work during
+            training.
+        training: the communicator of gradients and of all that the trainer agrees on. The main
+            thread uses it.
     """
 
     def __init__(self, sampling: Communicator, training: Communicator) -> None:
@@ -37,46 +40,44 @@ class Ranks(contextlib.ExitStack):
 
     @classmethod
     def join(cls, config: RanksConfig) -> Ranks:
-        """Meets the other ranks; on the main thread.
+        """Joins the other ranks. Call it on the main thread.
 
         Raises:
-            TrainError: the backend cannot be had here, or the launcher's environment is not whole.
-            CommError: they did not come in time, or run something else.
+            TrainError: the backend does not work here, or the launcher's environment is incomplete.
+            CommError: the other ranks did not come in time, or run something else.
         """
         try:
             check_backend(config.backend)
         except ValueError as error:
             raise TrainError(f"ranks.{error}") from error
-        made = {"timeout": config.timeout, "backend": config.backend}
-        try:
-            sampling = Communicator.create("sampling", **made)  # type: ignore[arg-type]
-        except ValueError as error:
-            raise TrainError(str(error)) from error
-        return cls(sampling, Communicator.create("training", **made))  # type: ignore[arg-type]
+        with as_train_error(ValueError):
+            sampling = Communicator.create("sampling", backend=config.backend, timeout=config.timeout)
+        training = Communicator.create("training", backend=config.backend, timeout=config.timeout)
+        return cls(sampling, training)
 
     @property
     def is_first(self) -> bool:
-        """Whether this rank reports and writes."""
+        """True if this rank reports and writes."""
         return self.rank == 0
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is no other rank."""
+        """True if there is no other rank."""
         return self.size == 1
 
     @property
     def is_first_of_host(self) -> bool:
-        """Whether this rank does what one rank of a host does for all."""
+        """True if this rank does the work that one rank per host does."""
         return self.training.ranks_of_host[0] == self.rank
 
     def threads(self) -> int:
-        """Threads for each rank of this host so that all its cores are used; alone, as torch has it."""
+        """Returns the threads per rank that use all cores of this host; alone, torch's number."""
         if self.is_alone:
             return torch.get_num_threads()
         return max(1, len(os.sched_getaffinity(0)) // len(self.training.ranks_of_host))
 
     def agree(self, arguments: Mapping[str, Any]) -> None:
-        """Makes sure that every rank was given these.
+        """Checks that every rank has the same arguments; collective.
 
         Raises:
             AgreementError: on every rank, with names and values.
@@ -84,44 +85,42 @@ class Ranks(contextlib.ExitStack):
         self.training.check_agreement(arguments)
 
     def table(self, row: Sequence[float]) -> Tensor:
-        """[R, n] float64: the numbers of every rank."""
+        """Returns [R, n] float64, the numbers of every rank; collective."""
         mine = torch.tensor([row], dtype=torch.float64)
         return mine if self.is_alone else self.training.all_gather(mine).rows
 
     def values(self, value: Any) -> list[Any]:
-        """The JSON value of every rank."""
+        """Returns the JSON value of every rank; collective."""
         return [value] if self.is_alone else self.training.all_gather_json(value)
 
     def any(self, flag: bool) -> bool:
-        """Whether any rank says so."""
+        """Returns whether the flag is true on any rank; collective."""
         return bool(self.table([flag]).any())
 
-    def of_first(self, make: Callable[[], T]) -> T:
-        """What `make` gives on the first rank, on every rank. It is a JSON value.
+    def from_first(self, make: Callable[[], T]) -> T:
+        """Calls `make` on the first rank, and returns its JSON value on every rank; collective.
 
         Raises:
-            Exception: on the first rank, as `make` did.
-            ToldElsewhereError: on the others, where `make` refused something with a ValueError or OSError.
+            Exception: on the first rank, the exception of `make`.
+            FirstRankError: on the other ranks, if `make` raised a ValueError or an OSError.
         """
         value, error = None, None
         if self.is_first:
             try:
                 value = make()
-            except (ValueError, OSError) as refusal:
-                error = refusal
-        if self.is_alone:
-            result: Any = value
-        else:
-            result, failed = self.training.all_gather_json([value, error is not None])[0]
-            if failed and error is None:
-                raise ToldElsewhereError
+            except (ValueError, OSError) as caught:
+                error = caught
+        value, has_failed = self.values([value, error is not None])[0]
         if error is not None:
             raise error
-        return result
+        if has_failed:
+            raise FirstRankError
+        return value
 
-    def bytes_of_first(self, data: bytes) -> bytes:
-        """The first rank's bytes; those of the others count nothing."""
-        length = self.of_first(lambda: len(data))
+    def bytes_from_first(self, data: bytes) -> bytes:
+        """Returns the first rank's bytes on every rank; collective. Other ranks' bytes are
+        ignored."""
+        length = self.from_first(lambda: len(data))
         if self.is_alone or length == 0:
             return data
         buffer = torch.zeros(length, dtype=torch.uint8)

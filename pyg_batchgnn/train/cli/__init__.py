@@ -1,5 +1,5 @@
-"""The command line: ``batchgnn train``, ``plan``, ``predict``, ``datasets``, ``generate``, ``partition``,
-``verify``."""
+"""The command line: ``batchgnn train``, ``plan``, ``predict``, ``datasets``, ``generate``,
+``partition``, ``verify``."""
 
 from pyg_batchgnn.train.cli.app import app, main
 

@@ -17,7 +17,7 @@ from pyg_batchgnn.train.cli.partition_command import partition
 from pyg_batchgnn.train.cli.plan_command import plan_command
 from pyg_batchgnn.train.cli.predict_command import predict
 from pyg_batchgnn.train.cli.train_command import train
-from pyg_batchgnn.train.errors import ToldElsewhereError, TrainError
+from pyg_batchgnn.train.errors import FirstRankError, TrainError
 
 USER_MISTAKE = 2
 PEER_FAILED = 3
@@ -43,7 +43,8 @@ for command in (train, predict, datasets, generate, partition, verify, doctor):
     app.command()(command)
 app.command("plan")(plan_command)
 
-# typer brings click along under another name in some versions; the base class is the same everywhere.
+# typer brings click along under another name in some versions; the base class is the same
+# everywhere.
 _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 
@@ -53,7 +54,7 @@ def main(arguments: list[str] | None = None) -> None:
         status = app(arguments, standalone_mode=False)
     except (TrainError, DatasetError) as error:
         status = _mistake(str(error))
-    except ToldElsewhereError:
+    except FirstRankError:
         status = USER_MISTAKE
     except AgreementError as error:  # the same on all ranks
         status = _complain(str(error), USER_MISTAKE) if _rank() in ("", "0") else USER_MISTAKE
@@ -81,7 +82,8 @@ def _mistake(message: str) -> int:
 
 
 def _complain(message: str, status: int) -> int:
-    """One line on the standard error; with the debug variable set, the error being handled goes on."""
+    """One line on the standard error; with the debug variable set, the error being handled goes
+    on."""
     if os.environ.get(DEBUG_VARIABLE):
         raise
     who = f"rank {_rank()}: " if _rank() else ""

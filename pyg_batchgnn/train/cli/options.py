@@ -185,7 +185,8 @@ def assignments(given: Mapping[str, Any], settings: list[str]) -> list[str]:
     A fanout without a number of layers sets that as well.
 
     Raises:
-        TrainError: a memory budget that is no number of bytes, or a number where the layers are named.
+        TrainError: a memory budget that is no number of bytes, or a number where the layers are
+            named.
     """
     texts = []
     layers = str(given.get("layers"))

@@ -44,23 +44,25 @@ def partition(
     as many ranks maps the files of its part; another number of ranks cuts
     the parts anew.
 
-    Policies: [bold]random[/bold] spreads nodes by a hash. [bold]contiguous[/bold] takes ranges of ids
-    with equal sums of nodes and edges: good where neighbours have near ids.
-    [bold]ldg[/bold] and [bold]fennel[/bold] put a node where most of its in-neighbours are, with
-    nodes, edges and training nodes balanced: slower to make, but fewer edges
-    join parts, so less has to travel in training.
+    Policies: [bold]random[/bold] spreads nodes by a hash. [bold]contiguous[/bold] takes ranges of
+    ids with equal sums of nodes and edges: good where neighbours have near ids. [bold]ldg[/bold]
+    and [bold]fennel[/bold] put a node where most of its in-neighbours are, with nodes, edges and
+    training nodes balanced: slower to make, but fewer edges join parts, so less has to travel in
+    training.
 
     The table at the end has a line a part: its nodes, in-edges and training
     nodes, the in-edges from other parts (cut) and the distinct nodes that
     these come from (halo).
 
-    Run alone, or under torchrun where several ranks read, cut and write together (to one file system).
+    Run alone, or under torchrun where several ranks read, cut and write together (to one file
+    system).
 
     [bold]Examples[/bold]
 
       batchgnn partition cora --parts 2 --policy ldg --out cora-2
 
-      torchrun --nproc-per-node=4 -m pyg_batchgnn partition graphs/large --policy fennel --out large-4
+      torchrun --nproc-per-node=4 -m pyg_batchgnn partition graphs/large --policy fennel --out
+      large-4
 
       batchgnn verify cora-2
 

@@ -19,7 +19,7 @@ from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.cli.options import parse_bytes
 from pyg_batchgnn.train.config import ModelKind
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.graph import OF_MODEL
+from pyg_batchgnn.train.graph import AGGREGATION_OF_MODEL
 
 _CLUSTER, _TRAINING, _TRIED = "The cluster", "What is trained", "What is tried"
 
@@ -153,9 +153,9 @@ def parse_rate(text: str) -> float:
 
 
 def _aggregation(model: ModelKind) -> Aggregation:
-    if model not in OF_MODEL:
+    if model not in AGGREGATION_OF_MODEL:
         raise TrainError(f"--model is {model.value}, but only sage, gcn and gin can be planned")
-    return OF_MODEL[model]
+    return AGGREGATION_OF_MODEL[model]
 
 
 def _fanouts(text: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The aggregation cache of a run: made, or read where it was kept."""
+"""The aggregation cache of a run: built anew, or read from the folder where it is kept."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from pyg_batchgnn.cache import Aggregation, AggregationCache
 from pyg_batchgnn.train.config import CacheKind, ModelKind, TrainConfig
 
-#: What the first layer of a model aggregates by.
-OF_MODEL = {
+#: The aggregation of each model's first layer. GAT's depends on learned values.
+AGGREGATION_OF_MODEL = {
     ModelKind.SAGE: Aggregation.MEAN,
     ModelKind.GCN: Aggregation.SYMMETRIC,
     ModelKind.GIN: Aggregation.SUM,
@@ -21,29 +21,32 @@ OF_MODEL = {
 def aggregation_cache(
     config: TrainConfig, data: Any, exists: bool
 ) -> tuple[AggregationCache | None, list[str]]:
-    """The run's cache, None where it has none, and what the user should know of it; over ranks collective.
+    """Builds or reads the run's cache; collective.
 
     Args:
         config: of the run.
         data: as `AggregationCache.build` takes it.
-        exists: whether the first rank sees the folder that the run keeps its cache in.
+        exists: True if the folder of the cache exists for the first rank.
+
+    Returns:
+        The cache, or None in a run without one, and lines about it that the user should read.
 
     Raises:
-        DatasetError: what is kept there is of another graph, or damaged.
+        DatasetError: the folder's cache is of another graph, or damaged.
     """
     sampling = config.sampling
     if sampling.cache is CacheKind.OFF:
         return None, []
-    kind, began = OF_MODEL[config.model.kind], time.perf_counter()
-    how: dict[str, Any] = {
+    kind, began = AGGREGATION_OF_MODEL[config.model.kind], time.perf_counter()
+    options: dict[str, Any] = {
         "memory_budget": sampling.memory_budget,
         "threads": config.run.threads,
         "progress": sys.stderr.isatty(),
     }
     if sampling.cache_folder is not None and exists:
-        cache, origin = AggregationCache.load(sampling.cache_folder, data, kind=kind, **how), "read"
+        cache, origin = AggregationCache.load(sampling.cache_folder, data, kind=kind, **options), "read"
     else:
-        cache, origin = AggregationCache.build(data, kind, **how), "made"
+        cache, origin = AggregationCache.build(data, kind, **options), "built"
         if sampling.cache_folder is not None:
             cache.save(sampling.cache_folder)
     seconds, size = time.perf_counter() - began, cache.nbytes / 2**20
@@ -52,7 +55,7 @@ def aggregation_cache(
     ]
 
 
-def kept(config: TrainConfig) -> bool:
-    """Whether the folder that a run keeps its cache in is there."""
+def aggregates_exist(config: TrainConfig) -> bool:
+    """Returns whether the folder of the run's cache exists."""
     folder = config.sampling.cache_folder
     return folder is not None and Path(folder).expanduser().exists()

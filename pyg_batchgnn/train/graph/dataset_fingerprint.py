@@ -1,4 +1,4 @@
-"""Recognises the data set that a checkpoint belongs to."""
+"""A fingerprint that recognises the data set of a checkpoint or partition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _SAMPLES = 1 << 20
 
 @dataclass(frozen=True)
 class DatasetFingerprint:
-    """Counts of a data set and a checksum over up to a million evenly spaced elements of each array."""
+    """The counts of a data set, and a checksum of at most a million evenly spaced elements per
+    array."""
 
     num_nodes: int
     num_edges: int
@@ -25,12 +26,13 @@ class DatasetFingerprint:
     checksum: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Returns the JSON values by their names."""
         return asdict(self)
 
 
 def fingerprint_dataset(dataset: Dataset) -> DatasetFingerprint:
-    """The fingerprint of `dataset`; the same data in other dtypes of integers has the same one."""
+    """Returns the fingerprint of a data set. It does not depend on the integer types of its
+    arrays."""
     checksum = 0
     tables, splits = dataset.nodes.tables, map(dataset.split, SPLITS)
     labels = tables.get(LABELS, torch.tensor(-1).expand(dataset.num_nodes))

@@ -1,4 +1,4 @@
-"""The table of features that a run reads, in memory where it fits."""
+"""The table of features that a run reads. It is held in memory if it fits."""
 
 from __future__ import annotations
 
@@ -10,27 +10,29 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.fetch import is_mapped
 from pyg_batchgnn.train.config import LayerSource, Precision, TrainConfig
 
-#: Share of the free memory that a copy of the features may take.
+#: The share of the free memory that a copy of the features may take.
 _SHARE = 0.5
-#: Rows converted at a time, so that a file's pages can be dropped behind.
+#: The rows that are converted at a time, so that the pages of a mapped file can be dropped again.
 _CHUNK = 1 << 16
+#: The types that native layers read as they are.
+_NATIVE_TYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
 def feature_table(x: Tensor, config: TrainConfig) -> Tensor:
-    """`x` as the run's layers read it, on huge pages where it is in memory.
+    """Returns the features as the run's layers read them, on huge pages if in memory.
 
-    Native layers read float16 and float32 as they are; in bfloat16 the table is converted once. A table that
-    is mapped from a file is read into memory where it takes at most half of what is free; otherwise it stays
-    where it is, in its own type, and the loader copies the rows that each fetch group needs.
+    A table that is mapped from a file is read into memory if it takes at most half of the free
+    memory. Otherwise it stays on disk in its own type, and the loader copies the rows that each
+    fetch group needs.
 
     Args:
-        x: [N, F] floating-point numbers, which are never changed.
+        x: [N, F] of a floating-point type. It is never changed.
         config: of the run.
 
     Returns:
-        [N, F]: `x` itself where nothing has to change.
+        [N, F]; `x` itself if nothing has to change.
     """
-    dtype = _wanted_dtype(x, config)
+    dtype = feature_type(x, config)
     if dtype is x.dtype and not is_mapped(x):
         table = x.contiguous()
         ops.advise_huge_pages(table)
@@ -41,11 +43,16 @@ def feature_table(x: Tensor, config: TrainConfig) -> Tensor:
     return x if config.model.layers is LayerSource.NATIVE else x.to(dtype)
 
 
-def _wanted_dtype(x: Tensor, config: TrainConfig) -> torch.dtype:
+def feature_type(x: Tensor, config: TrainConfig) -> torch.dtype:
+    """Returns the type in which features are held and travel.
+
+    It is bfloat16 in a bfloat16 run. Otherwise native layers read features of at most 32 bits as they
+    are, and all other features are converted to float32.
+    """
     if config.run.precision is Precision.BFLOAT16:
         return torch.bfloat16
-    native = config.model.layers is LayerSource.NATIVE and x.dtype is not torch.float64
-    return x.dtype if native else torch.float32
+    is_read = config.model.layers is LayerSource.NATIVE and x.dtype in _NATIVE_TYPES
+    return x.dtype if is_read else torch.float32
 
 
 def _copy(x: Tensor, dtype: torch.dtype) -> Tensor:

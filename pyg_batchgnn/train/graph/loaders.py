@@ -1,4 +1,4 @@
-"""The loaders of a run, all on one copy of the graph."""
+"""The loaders of a run. They share one copy of the graph."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from torch import Tensor
 
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.train.config import LastMinibatch, TrainConfig
-from pyg_batchgnn.train.graph.run_graph import MinibatchSettings, RunGraph
+from pyg_batchgnn.train.graph.minibatch_settings import MinibatchSettings
+from pyg_batchgnn.train.graph.run_graph import RunGraph
 
 
 def training_loader(
     config: TrainConfig, graph: RunGraph, nodes: Tensor, ranks: int = 1
 ) -> tuple[MacrobatchNeighborLoader, list[str]]:
-    """The shuffled loader of training minibatches, and notes for the user.
+    """Makes the shuffled loader of training minibatches.
+
+    Returns:
+        The loader, and lines that the user should read.
 
     Raises:
         TrainError: the loader refuses an option.
@@ -28,7 +32,7 @@ def training_loader(
 
 
 def evaluation_loader(config: TrainConfig, graph: RunGraph, nodes: Tensor) -> MacrobatchNeighborLoader:
-    """Minibatches of `nodes` in order, every one of them, with the fanout of evaluation.
+    """Makes a loader of all of `nodes`, in their order, with the fanout of evaluation.
 
     Raises:
         TrainError: the loader refuses an option.

@@ -1,8 +1,7 @@
-"""The graph of a run in parts, one a rank."""
+"""The graph of a run over ranks, each of which holds a part."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from torch import Tensor
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import FEATURES, LABELS, Dataset, class_numbers
-from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.partition import (
     Part,
     is_partition,
@@ -23,101 +21,117 @@ from pyg_batchgnn.partition import (
 )
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
-from pyg_batchgnn.train.config import POLICIES, LayerSource, ModelKind, Precision, TrainConfig
+from pyg_batchgnn.train.config import POLICIES, LayerSource, ModelKind, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.graph.aggregation import aggregation_cache, kept
+from pyg_batchgnn.train.graph.aggregation import aggregates_exist, aggregation_cache
 from pyg_batchgnn.train.graph.dataset_fingerprint import fingerprint_dataset
-from pyg_batchgnn.train.graph.requirements import training_features, training_labels
-from pyg_batchgnn.train.graph.run_graph import MinibatchSettings, loader_arguments
+from pyg_batchgnn.train.graph.features import feature_type
+from pyg_batchgnn.train.graph.minibatch_settings import MinibatchSettings
+from pyg_batchgnn.train.graph.node_classification import NodeClassification
+from pyg_batchgnn.train.graph.run_graph import RunGraph
 from pyg_batchgnn.train.model import GraphNetwork
 from pyg_batchgnn.train.ranks import Ranks
 
 
-@dataclass(frozen=True)
-class PartitionedGraph:
-    """What a rank holds of the graph: its part, which the loaders of all ranks read.
+class PartitionedGraph(RunGraph):
+    """A rank's part of the graph. The loaders of all ranks read it.
 
-    Attributes:
+    Args:
         config: of the run.
-        features: attributes of the part's nodes, labels among them.
+        features: the attributes of the part's nodes, labels among them.
         topology: the part's edges.
-        cache: aggregates of the features of the part's nodes, where the run has them.
-        notes: how good the partition is, and on the cache.
+        cache: aggregates of the features of the part's nodes, or None in a run without a cache.
+        notes: lines about the partition and the cache that the user should read.
     """
 
-    config: TrainConfig
-    features: DistFeatureStore
-    topology: DistGraphStore
-    cache: AggregationCache | None
-    notes: list[str]
+    def __init__(
+        self,
+        config: TrainConfig,
+        features: DistFeatureStore,
+        topology: DistGraphStore,
+        cache: AggregationCache | None,
+        notes: list[str],
+    ) -> None:
+        super().__init__(config, cache, notes)
+        self.features = features
+        self.topology = topology
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartitionedGraph:
-        """Partitions `dataset`, or reads its saved partition; collective.
+        """Partitions a data set, or reads its saved partition; collective.
 
         Raises:
-            TrainError: the features or labels are missing or not what training needs, or the partition
-                is of another graph.
+            TrainError: the data set has no features or labels that training can use, or the
+                partition is of another graph.
             DatasetError: a file of the saved partition is damaged or missing.
         """
-        x, _ = training_features(dataset), training_labels(dataset)
-        comm = ranks.sampling
+        task, comm = NodeClassification.of(dataset), ranks.sampling
         part = _part(dataset, config, comm)
         report = report_partition(part, comm)
         balance = ", ".join(f"{report.balance(of):.2f} {of}" for of in ("nodes", "edges", "train"))
         notes = [f"{report.edge_cut:.1%} of edges join parts; largest over mean: {balance}"]
         whole = replicate_topology(part, comm) if config.ranks.hybrid else None
-        features = DistFeatureStore(part, comm, floats=_floats(config, x.dtype))
+        features = DistFeatureStore(part, comm, floats=_store_type(task.features, config))
         topology = DistGraphStore(part, comm, whole)
-        exists = ranks.of_first(lambda: kept(config))
+        exists = ranks.from_first(lambda: aggregates_exist(config))
         cache, more = aggregation_cache(config, (features, topology), exists)
         return cls(config, features, topology, cache, [*notes, *more])
 
-    def loader(self, nodes: Tensor, batches: MinibatchSettings) -> MacrobatchNeighborLoader:
-        """See `RunGraph`; collective."""
-        sampling, run = self.config.sampling, self.config.run
-        try:
-            return MacrobatchNeighborLoader(
-                (self.features, self.topology),
-                replace=sampling.replacement is Replacement.WITH,
-                seed=run.seed,
-                threads=run.threads,
-                attributes=self._attributes(batches),
-                schedule=batches.schedule.value,
-                feature_cache=batches.feature_cache,
-                **loader_arguments(self.config, nodes, batches, self.cache),
-            )
-        except (ValueError, NotImplementedError) as error:
-            raise TrainError(str(error)) from error
+    def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
+        """Returns the labels that came with the features."""
+        labels = class_numbers({LABELS: network.fetched(batch, LABELS)})
+        assert labels is not None, "`NodeClassification` has checked the labels"
+        return labels
 
-    def _attributes(self, batches: MinibatchSettings) -> list[str] | None:
-        """What travels; None where PyG's layers get everything. Aggregates of GCN hold its own rows."""
+    def _data(self) -> tuple[DistFeatureStore, DistGraphStore]:
+        return self.features, self.topology
+
+    def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
+        run = self.config.run
+        return {
+            "replace": self.config.sampling.replacement is Replacement.WITH,
+            "seed": run.seed,
+            "threads": run.threads,
+            "attributes": self._attributes(settings),
+            "schedule": settings.schedule.value,
+            "feature_cache": settings.feature_cache,
+        }
+
+    def _attributes(self, settings: MinibatchSettings) -> list[str] | None:
+        """Returns the attributes that travel, or None for all, as PyG's layers need them.
+
+        The aggregates of GCN include a node's own features, so only labels travel with them.
+        """
         model = self.config.model
         if model.layers is LayerSource.PYG:
             return None
-        return [LABELS] if batches.cached and model.kind is ModelKind.GCN else [FEATURES, LABELS]
-
-    def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
-        """See `LabelSource`; they come with the features."""
-        labels = class_numbers({LABELS: network.fetched(batch, LABELS)})
-        assert labels is not None  # training_labels has seen to it
-        return labels
+        is_label_enough = settings.cached and model.kind is ModelKind.GCN
+        return [LABELS] if is_label_enough else [FEATURES, LABELS]
 
 
 def check_partition(source: str) -> None:
-    """Refuses what is neither a policy nor a saved partition.
+    """Checks that a text names a policy or the folder of a saved partition.
 
     Raises:
-        TrainError: it is not.
+        TrainError: it names neither.
     """
     if source not in POLICIES and not is_partition(source):
         raise TrainError(
-            f"ranks.partition is {source!r}: not {', '.join(POLICIES)} or the folder of a saved partition"
+            f"ranks.partition is {source!r}, which is no folder of a saved partition and none of the "
+            f"policies {', '.join(POLICIES)}"
         )
 
 
+def _store_type(x: Tensor, config: TrainConfig) -> torch.dtype | None:
+    """Returns the type in which the store holds floating-point attributes; None leaves them as they
+    are."""
+    dtype = feature_type(x, config)
+    is_left = config.model.layers is LayerSource.NATIVE and dtype is x.dtype
+    return None if is_left else dtype
+
+
 def _part(dataset: Dataset, config: TrainConfig, comm: Communicator) -> Part:
-    """This rank's part; with the same one for every seed of a run, so that runs can be compared."""
+    """Returns this rank's part. It does not depend on the run's seed, so runs can be compared."""
     source = config.ranks.partition
     if source in POLICIES:
         return partition(dataset, source, comm=comm)
@@ -135,11 +149,3 @@ def _part(dataset: Dataset, config: TrainConfig, comm: Communicator) -> Part:
             f"features, labels or splits; partition {dataset.name} anew"
         )
     return part
-
-
-def _floats(config: TrainConfig, dtype: torch.dtype) -> torch.dtype | None:
-    """In which type features are held and travel: as their layers read them."""
-    if config.run.precision is Precision.BFLOAT16:
-        return torch.bfloat16
-    wide = config.model.layers is LayerSource.PYG or dtype is torch.float64
-    return torch.float32 if wide else None

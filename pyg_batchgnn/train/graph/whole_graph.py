@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,65 +10,67 @@ from torch_geometric.data import Data
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.sample import PygNeighborSampler, Replacement
 from pyg_batchgnn.store import CscGraph, graph_from_pyg
 from pyg_batchgnn.train.config import LayerSource, TrainConfig
-from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.graph.aggregation import aggregation_cache, kept
+from pyg_batchgnn.train.graph.aggregation import aggregates_exist, aggregation_cache
 from pyg_batchgnn.train.graph.features import feature_table
-from pyg_batchgnn.train.graph.requirements import training_features, training_labels
-from pyg_batchgnn.train.graph.run_graph import MinibatchSettings, loader_arguments
+from pyg_batchgnn.train.graph.minibatch_settings import MinibatchSettings
+from pyg_batchgnn.train.graph.node_classification import NodeClassification
+from pyg_batchgnn.train.graph.run_graph import RunGraph
 from pyg_batchgnn.train.model import GraphNetwork
 
 
-@dataclass(frozen=True)
-class WholeGraph:
-    """What a run of one rank holds of its graph, shared by its loaders.
+class WholeGraph(RunGraph):
+    """A graph that one rank holds whole.
 
-    Attributes:
+    Args:
         config: of the run.
-        data: features, and the edges where PyG batches are made.
-        topology: in-edges grouped by destination, for the samplers.
-        label: [N] int64.
-        cache: aggregates of the features, where the run has them.
-        notes: on the cache.
+        data: the features, and the edges if the loader makes PyG minibatches.
+        topology: the in-edges of each node, for the samplers.
+        label: [N] int64, the class of each node.
+        cache: aggregates of the features, or None in a run without a cache.
+        notes: lines about the cache that the user should read.
     """
 
-    config: TrainConfig
-    data: Data
-    topology: CscGraph
-    label: Tensor
-    cache: AggregationCache | None = None
-    notes: list[str] = field(default_factory=list)
+    def __init__(
+        self,
+        config: TrainConfig,
+        data: Data,
+        topology: CscGraph,
+        label: Tensor,
+        cache: AggregationCache | None,
+        notes: list[str],
+    ) -> None:
+        super().__init__(config, cache, notes)
+        self.data = data
+        self.topology = topology
+        self.label = label
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> WholeGraph:
-        """What training needs of `dataset` (edges, features, labels) and nothing that would only be carried
-        along.
+        """Takes what training needs of a data set: edges, features and labels.
 
         Raises:
-            TrainError: the features or labels are missing, or are not what training needs.
+            TrainError: the data set has no features or labels that training can use.
         """
-        x, labels = training_features(dataset), training_labels(dataset)
+        task = NodeClassification.of(dataset)
         edges = Data(edge_index=dataset.edge_index, num_nodes=dataset.num_nodes)
         topology = graph_from_pyg(edges).advise_huge_pages()
-        data = Data(x=feature_table(x, config), num_nodes=dataset.num_nodes)
+        data = Data(x=feature_table(task.features, config), num_nodes=dataset.num_nodes)
         if config.model.layers is LayerSource.PYG:
             data.edge_index = dataset.edge_index.to(torch.int64)
-        cache, notes = aggregation_cache(config, (topology, data.x), kept(config))
-        return cls(config, data, topology, labels, cache, notes)
-
-    def loader(self, nodes: Tensor, batches: MinibatchSettings) -> MacrobatchNeighborLoader:
-        """See `RunGraph`. One rank has all minibatches whatever the schedule."""
-        replace, run = self.config.sampling.replacement is Replacement.WITH, self.config.run
-        try:
-            sampler = PygNeighborSampler(self.topology, list(batches.fanout), replace, run.seed, run.threads)
-            arguments = loader_arguments(self.config, nodes, batches, self.cache)
-            return MacrobatchNeighborLoader(self.data, neighbor_sampler=sampler, **arguments)
-        except (ValueError, NotImplementedError) as error:
-            raise TrainError(str(error)) from error
+        cache, notes = aggregation_cache(config, (topology, data.x), aggregates_exist(config))
+        return cls(config, data, topology, task.labels, cache, notes)
 
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
-        """See `LabelSource`."""
         return self.label[network.seeds(batch)]
+
+    def _data(self) -> Data:
+        return self.data
+
+    def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
+        """Returns the sampler. It has all minibatches, with either schedule."""
+        replace, run = self.config.sampling.replacement is Replacement.WITH, self.config.run
+        fanout = list(settings.fanout)
+        return {"neighbor_sampler": PygNeighborSampler(self.topology, fanout, replace, run.seed, run.threads)}

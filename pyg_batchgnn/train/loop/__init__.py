@@ -2,14 +2,14 @@
 
 from pyg_batchgnn.train.loop.evaluate import accuracy, count_correct, infer
 from pyg_batchgnn.train.loop.job import TrainingJob, build_job
-from pyg_batchgnn.train.loop.observer import RunOutcome, RunResult
+from pyg_batchgnn.train.loop.observer import RunObserver, RunOutcome
 from pyg_batchgnn.train.loop.step import train_step
 from pyg_batchgnn.train.loop.stop import StopRequest
 from pyg_batchgnn.train.loop.trainer import Trainer
 
 __all__ = [
+    "RunObserver",
     "RunOutcome",
-    "RunResult",
     "StopRequest",
     "Trainer",
     "TrainingJob",

@@ -1,4 +1,4 @@
-"""Sampled inference: each node once, with the fanout of evaluation, always the same samples."""
+"""Evaluation on sampled minibatches: each node once, and the same samples every time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from pyg_batchgnn.train.graph import LabelSource
 from pyg_batchgnn.train.model import GraphNetwork, NetworkOutput
 from pyg_batchgnn.train.ranks import Ranks
 
-# Samples depend on the epoch, so every evaluation is of the same one: equal weights give equal accuracy.
+# Samples depend on the epoch. All evaluations use the same one, so equal weights give equal
+# accuracy.
 _EPOCH = 0
 
 
 def infer(network: GraphNetwork, loader: MacrobatchNeighborLoader) -> Iterator[tuple[Any, NetworkOutput]]:
-    """Each minibatch and the output for its seeds; the model is in evaluation mode meanwhile."""
+    """Yields each minibatch and the output for its seed nodes, with the model in evaluation
+    mode."""
     was_training = network.model.training
     network.model.eval()
     loader.set_epoch(_EPOCH)
@@ -32,7 +34,8 @@ def infer(network: GraphNetwork, loader: MacrobatchNeighborLoader) -> Iterator[t
 
 
 def count_correct(logits: Tensor, labels: Tensor) -> int:
-    """Rows of `logits` [S, C] whose largest column is their label [S]."""
+    """Returns the number of rows of `logits` [S, C] with the largest value in the column of their
+    label."""
     return int((logits.argmax(dim=1) == labels).sum())
 
 
@@ -43,12 +46,17 @@ def accuracy(
     ranks: Ranks,
     stop: Callable[[], bool] = lambda: False,
 ) -> float | None:
-    """Share of the nodes of all ranks' loaders that are classified right; None where there are none.
+    """Returns the share of the nodes of all ranks' loaders that are classified right; collective.
 
     Args:
-        labels: of a minibatch's seeds.
-        ranks: that evaluate together; every node is counted by the one that has it.
-        stop: asked after each minibatch; once it says so, on every rank, evaluation ends early with None.
+        network: evaluated.
+        loader: this rank's nodes. Each node is in one rank's loader.
+        labels: the source of a minibatch's labels.
+        ranks: of the run.
+        stop: called after each minibatch. If it returns True, on every rank, evaluation ends early.
+
+    Returns:
+        The share, or None if there are no nodes or evaluation ended early.
     """
     correct = total = 0
     for batch, output in infer(network, loader):

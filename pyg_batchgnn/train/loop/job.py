@@ -13,6 +13,7 @@ from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import (
     LabelSource,
+    NodeClassification,
     PartitionedGraph,
     RunGraph,
     WholeGraph,
@@ -25,13 +26,19 @@ from pyg_batchgnn.train.ranks import Ranks
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """What the trainer works with.
+    """The objects that the trainer works with.
 
     Attributes:
+        config: of the run.
+        network: the model and its kind of minibatch.
         replica: the network as all ranks train it.
-        running: the statistics of its BatchNorm layers.
-        labels: of a minibatch's seeds.
-        notes: lines the user should read before training starts.
+        running: the running statistics of its BatchNorm layers.
+        labels: the source of a minibatch's labels.
+        optimiser: of the network's parameters.
+        train_loader: shuffled minibatches of the training nodes.
+        val_loader: minibatches of the validation nodes.
+        test_loader: minibatches of the test nodes.
+        notes: lines that the user should read before training starts.
     """
 
     config: TrainConfig
@@ -47,20 +54,22 @@ class TrainingJob:
 
 
 def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJob:
-    """GraphNetwork with initial weights of the run's seed, optimiser and loaders; collective.
+    """Builds graph, network, optimiser and loaders; collective. The run's seed sets the weights.
 
     Raises:
-        TrainError: the data set lacks features or training nodes, or the loader refuses an option.
+        TrainError: the data set lacks training nodes, features or labels, or the loader refuses an
+            option.
     """
     if len(dataset.split("train")) == 0:
-        raise TrainError(f"{dataset.name} has no training nodes")
+        raise TrainError(f"{dataset.name} has no training nodes; give its data a training split")
+    task = NodeClassification.of(dataset)
     graph: RunGraph
     graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartitionedGraph.of(dataset, config, ranks)
     torch.manual_seed(config.run.seed)
     network = build_network(config, dataset.num_features, dataset.num_classes)
     settings = config.optimiser
     parameters = network.model.parameters()
-    train_loader, notes = training_loader(config, graph, dataset.split("train"), ranks.size)
+    train_loader, notes = training_loader(config, graph, task.train, ranks.size)
     return TrainingJob(
         config=config,
         network=network,
@@ -69,7 +78,7 @@ def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJo
         labels=graph.labels,
         optimiser=Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay),
         train_loader=train_loader,
-        val_loader=evaluation_loader(config, graph, dataset.split("val")),
-        test_loader=evaluation_loader(config, graph, dataset.split("test")),
+        val_loader=evaluation_loader(config, graph, task.val),
+        test_loader=evaluation_loader(config, graph, task.test),
         notes=[*graph.notes, *notes],
     )

@@ -1,4 +1,4 @@
-"""One training step, timed by phase."""
+"""A training step, timed by phase."""
 
 from __future__ import annotations
 
@@ -12,27 +12,33 @@ from pyg_batchgnn.train.measure import Phase, PhaseClock, RunProgress, StepFigur
 
 
 def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunProgress) -> StepFigures:
-    """Forward, backward and update on this rank's minibatch; collective.
+    """Runs forward pass, backward pass and update on this rank's minibatch; collective.
 
-    What the backward pass waits for other ranks is put down as an exchange.
+    The time in which the backward pass waits for other ranks counts as exchange.
+
+    Args:
+        job: of the run. Its weights change.
+        batch: of this rank.
+        clock: receives the seconds of each phase.
+        progress: tells the epoch and the step.
     """
     before, waited = clock.work(), job.replica.waited()
     with clock.measure(Phase.FORWARD):
         logits = job.replica.logits(batch, progress.epoch, progress.step)
-        wanted = job.labels(job.network, batch)
-        loss = F.cross_entropy(logits, wanted) if len(wanted) else logits.sum()
+        labels = job.labels(job.network, batch)
+        loss = F.cross_entropy(logits, labels) if len(labels) else logits.sum()
     with clock.measure(Phase.BACKWARD):
         job.optimiser.zero_grad(set_to_none=True)
         loss.backward()
     clock.move(Phase.BACKWARD, Phase.EXCHANGE, job.replica.waited() - waited)
     with clock.measure(Phase.OPTIMISER):
         job.optimiser.step()
-    seeds = len(wanted)
+    seeds = len(labels)
     return StepFigures(
         seeds > 0,
         seeds,
         loss.item() * seeds,
-        count_correct(logits.detach(), wanted) if seeds else 0,
+        count_correct(logits.detach(), labels) if seeds else 0,
         *job.network.sampled(batch),
         clock.work() - before,
     )

@@ -1,4 +1,5 @@
-"""Ctrl-C and SIGTERM as a polite request that all ranks notice between the same two minibatches."""
+"""Ctrl-C and SIGTERM as requests to stop, which all ranks notice between the same two
+minibatches."""
 
 from __future__ import annotations
 
@@ -12,10 +13,12 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class StopRequest:
-    """While entered, the first SIGINT or SIGTERM only sets `signal`; a second SIGINT interrupts at once.
+    """A context in which the first SIGINT or SIGTERM only sets `signal`.
+
+    A second SIGINT interrupts at once.
 
     Attributes:
-        signal: the signal received, or None.
+        signal: the received signal, or None.
     """
 
     _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -45,10 +48,10 @@ class StopRequest:
 
 
 class AgreedStop:
-    """The request of any rank, seen by all ranks in the same place.
+    """A request to any rank, which all ranks see at the same step.
 
     Attributes:
-        seen: whether all ranks know of a request.
+        seen: True if all ranks know of a request.
     """
 
     def __init__(self, request: StopRequest, ranks: Ranks) -> None:
@@ -58,14 +61,18 @@ class AgreedStop:
 
     @property
     def asked(self) -> bool:
-        """Whether this rank was asked."""
+        """True if this rank was asked to stop."""
         return bool(self._request)
 
     def hear(self, asked: Tensor) -> None:
-        """What `asked` is on every rank."""
+        """Takes note of the requests to all ranks.
+
+        Args:
+            asked: [R], `asked` of each rank.
+        """
         self.seen = self.seen or bool(asked.any())
 
     def __call__(self) -> bool:
-        """Ask all ranks, and whether any request is seen; collective."""
+        """Returns whether any rank was asked to stop; collective."""
         self.seen = self.seen or self._ranks.any(self.asked)
         return self.seen

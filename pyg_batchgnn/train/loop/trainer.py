@@ -1,4 +1,4 @@
-"""Epochs, validation, checkpoints: the loop of a run."""
+"""The loop of a run: epochs, validation and checkpoints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import DatasetFingerprint
 from pyg_batchgnn.train.loop.evaluate import accuracy
 from pyg_batchgnn.train.loop.job import TrainingJob
-from pyg_batchgnn.train.loop.observer import RunObserver, RunOutcome, RunResult
+from pyg_batchgnn.train.loop.observer import RunObserver, RunOutcome
 from pyg_batchgnn.train.loop.step import train_step
 from pyg_batchgnn.train.loop.stop import AgreedStop, StopRequest
 from pyg_batchgnn.train.measure import (
@@ -29,6 +29,7 @@ from pyg_batchgnn.train.run_folder import (
     Checkpoint,
     RankCheckpoint,
     RunFolder,
+    RunResult,
     append_record,
     epoch_record,
     keep_epochs,
@@ -36,15 +37,15 @@ from pyg_batchgnn.train.run_folder import (
 
 
 class Trainer:
-    """Runs a job, leaving metrics and checkpoints in a folder. Every rank has one; the first one writes.
+    """Runs a job. Every rank has a trainer; the first rank's writes metrics and checkpoints.
 
     Args:
-        job: what to train; its model and optimiser change in place.
+        job: to train. Its model and optimiser change in place.
         ranks: of the run.
-        folder: where to write.
-        dataset: fingerprint for the checkpoint.
-        stop: looked at between minibatches.
-        observer: told about progress.
+        folder: receives metrics and checkpoints.
+        dataset: the data set's fingerprint, for the checkpoint.
+        stop: looked at between two minibatches.
+        observer: is told about progress.
     """
 
     def __init__(
@@ -63,14 +64,14 @@ class Trainer:
         self._stop = AgreedStop(stop, ranks)
         self._observer = observer
         self._clock, self._earlier = PhaseClock(), PhaseClock()
-        self._loader_clock = LoaderClock(job.train_loader, ahead=job.config.sampling.prefetch > 0)
+        self._loader_clock = LoaderClock(job.train_loader, prefetches=job.config.sampling.prefetch > 0)
         self._loader_state: dict[str, Any] | None = None
         self._last_checkpoint = time.perf_counter()
         self.progress = RunProgress()
         self.best: dict[str, Tensor] = {}
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on from `checkpoint`.
+        """Continues from `checkpoint`.
 
         Raises:
             TrainError: it does not fit the job, the data set or the number of ranks.
@@ -89,7 +90,8 @@ class Trainer:
             keep_epochs(self._folder.metrics, self.progress.epoch)
 
     def fit(self) -> RunOutcome:
-        """Train until the configured number of epochs; when asked to stop, save a checkpoint and return."""
+        """Trains the configured number of epochs. If asked to stop, saves a checkpoint and
+        returns."""
         while self.progress.epoch < self._job.config.run.epochs:
             begin, before = time.perf_counter(), self.progress.epoch_seconds
             for loss in self._steps():
@@ -100,7 +102,7 @@ class Trainer:
                     return RunOutcome.INTERRUPTED
             self._job.running.average()
             val_accuracy = self._validate()
-            if self._stop.seen:  # training of the epoch is kept; resuming evaluates again
+            if self._stop.seen:  # the epoch's training is kept; a resumed run evaluates again
                 self.save()
                 return RunOutcome.INTERRUPTED
             self.progress.epoch_seconds = before + time.perf_counter() - begin
@@ -108,7 +110,7 @@ class Trainer:
         return RunOutcome.FINISHED
 
     def test(self) -> RunResult | None:
-        """Test the weights of the best epoch; None when asked to stop meanwhile."""
+        """Tests the weights of the best epoch. Returns None if asked to stop meanwhile."""
         job, progress = self._job, self.progress
         model = job.network.model
         clock, last = PhaseClock(self._earlier.to_dict()), _copy(model.state_dict())
@@ -131,7 +133,7 @@ class Trainer:
         )
 
     def save(self) -> None:
-        """Write the checkpoint; every rank takes part."""
+        """Writes the checkpoint; collective."""
         with self._clock.measure(Phase.CHECKPOINT):
             checkpoint = self._checkpoint()
             if self._ranks.is_first:
@@ -139,7 +141,8 @@ class Trainer:
         self._last_checkpoint = time.perf_counter()
 
     def _steps(self) -> Iterator[float]:
-        """Train on what is left of the epoch's minibatches; yields the mean loss so far after each step."""
+        """Trains on the epoch's remaining minibatches. Yields the mean loss so far after each
+        step."""
         job, progress, run = self._job, self.progress, self._job.config.run
         job.network.model.train()
         left = self._steps_left()
@@ -156,7 +159,11 @@ class Trainer:
                 self.save()
 
     def _agree(self, figures: StepFigures) -> bool:
-        """Add a step of all ranks to the progress, hear who was asked to stop, and whether to save."""
+        """Adds a step of all ranks to the progress, and hears of requests to stop; collective.
+
+        Returns:
+            True if a checkpoint is due.
+        """
         late = time.perf_counter() - self._last_checkpoint
         due = self._ranks.is_first and late >= self._job.config.run.checkpoint_seconds
         with self._clock.measure(Phase.EXCHANGE):
@@ -166,7 +173,7 @@ class Trainer:
         return bool(table[:, -1].any())
 
     def _steps_left(self) -> int:
-        """Of the epoch; the loader's next iteration makes them."""
+        """Returns the remaining steps of the epoch, which the loader's next iteration makes."""
         loader, state, self._loader_state = self._job.train_loader, self._loader_state, None
         if state is None or not self.progress.step:
             loader.set_epoch(self.progress.epoch)
@@ -188,7 +195,8 @@ class Trainer:
     def _finish_epoch(self, val_accuracy: float | None) -> None:
         progress = self.progress
         is_best = val_accuracy is not None and val_accuracy > progress.best_accuracy
-        if is_best or progress.best_accuracy < 0:  # without validation nodes the last epoch counts as best
+        # Without validation nodes the last epoch is the best.
+        if is_best or progress.best_accuracy < 0:
             progress.best_epoch = progress.epoch + 1
             progress.best_accuracy = -1.0 if val_accuracy is None else val_accuracy
             self.best = _copy(self._job.network.model.state_dict())

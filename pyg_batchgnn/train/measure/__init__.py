@@ -1,4 +1,4 @@
-"""The time and the figures that a run measures while it trains."""
+"""The times and figures that a run measures while it trains."""
 
 from pyg_batchgnn.train.measure.loader_clock import LoaderClock
 from pyg_batchgnn.train.measure.phase_spread import PhaseSpread, spread_over_ranks

@@ -1,4 +1,4 @@
-"""The loader's share of a run's time."""
+"""The time that a run spends in its loader, by phase."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ T = TypeVar("T")
 
 
 class LoaderClock:
-    """Splits the time spent in a loader by the loader's own account.
+    """Splits the time that training spends in a loader, by the loader's own statistics.
 
     Args:
-        loader: whose `stats` are read.
-        ahead: whether it works beside training; its account is then no part of the time spent waiting for it.
+        loader: its `stats` are read.
+        prefetches: True if the loader works during training. The time that it works is then no part
+            of the time that training waits for it.
     """
 
-    def __init__(self, loader: MacrobatchNeighborLoader, ahead: bool) -> None:
+    def __init__(self, loader: MacrobatchNeighborLoader, prefetches: bool) -> None:
         self._loader = loader
-        self._ahead = ahead
+        self._prefetches = prefetches
         self._waited = 0.0
         self._charged = self._account()
 
     def timed(self, batches: Iterator[T]) -> Iterator[T]:
-        """The same iterator, its time measured."""
+        """Yields what `batches` yields, and measures the time that it takes."""
         while True:
             begin = time.perf_counter()
             try:
@@ -39,13 +40,13 @@ class LoaderClock:
             yield batch
 
     def charge(self, clock: PhaseClock) -> None:
-        """Put what was measured since the last call on `clock`."""
+        """Adds what was measured since the last call to `clock`."""
         account = self._account()
         inside = 0.0
         for phase, seconds in account.items():
             clock.add(phase, seconds - self._charged[phase])
             inside += seconds - self._charged[phase]
-        clock.add(Phase.WAIT, self._waited if self._ahead else max(0.0, self._waited - inside))
+        clock.add(Phase.WAIT, self._waited if self._prefetches else max(0.0, self._waited - inside))
         self._charged, self._waited = account, 0.0
 
     def _account(self) -> dict[Phase, float]:

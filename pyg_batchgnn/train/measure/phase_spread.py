@@ -1,4 +1,4 @@
-"""Seconds by phase over the ranks of a run."""
+"""The seconds of each phase over the ranks of a run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pyg_batchgnn.train.ranks import Ranks
 
 @dataclass(frozen=True)
 class PhaseSpread:
-    """Of each phase by its name.
+    """The mean and the range of each phase's seconds over the ranks.
 
     Attributes:
-        mean: of all ranks.
-        ranks: how many there are.
-        ranges: least and most seconds of a rank; empty with one rank.
+        mean: seconds of each phase by its name, the mean over ranks.
+        ranks: the number of ranks.
+        ranges: least and most seconds of a rank by phase; empty with one rank.
     """
 
     mean: dict[str, float]
@@ -24,7 +24,7 @@ class PhaseSpread:
 
 
 def spread_over_ranks(clock: PhaseClock, ranks: Ranks) -> PhaseSpread:
-    """The spread of every rank's clock; collective."""
+    """Returns the spread of all ranks' clocks; collective."""
     seconds = clock.to_dict()
     table = ranks.table(list(seconds.values()))
     mean = dict(zip(seconds, table.mean(dim=0).tolist(), strict=True))

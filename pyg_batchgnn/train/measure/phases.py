@@ -1,4 +1,4 @@
-"""Where the time of a run goes."""
+"""The phases of a run, and a clock that adds up their time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from enum import Enum
 
 
 class Phase(str, Enum):
-    """What the time is spent on, in the order of a step.
+    """The phases of a step, in their order.
 
-    The first three are the loader's own account; with prefetching they run beside training.
+    The loader measures the first three. With prefetching they run during training.
     """
 
     SAMPLE = "sample"
@@ -41,7 +41,7 @@ PHASE_LABELS: Mapping[Phase, str] = {
 
 
 class PhaseClock:
-    """Wall seconds by phase, added up."""
+    """The wall seconds of each phase, added up."""
 
     def __init__(self, seconds: Mapping[str, float] | None = None) -> None:
         self._seconds = dict.fromkeys(Phase, 0.0)
@@ -50,7 +50,7 @@ class PhaseClock:
 
     @contextmanager
     def measure(self, phase: Phase) -> Iterator[None]:
-        """Add the time of the block to `phase`."""
+        """Adds the time of the block to `phase`."""
         begin = time.perf_counter()
         try:
             yield
@@ -58,26 +58,26 @@ class PhaseClock:
             self._seconds[phase] += time.perf_counter() - begin
 
     def add(self, phase: Phase, seconds: float) -> None:
-        """Add time that was measured elsewhere."""
+        """Adds time that was measured elsewhere."""
         self._seconds[phase] += seconds
 
     def move(self, source: Phase, target: Phase, seconds: float) -> None:
-        """Put time that was measured as one phase down to another."""
+        """Moves time that was measured as one phase to another."""
         self._seconds[source] -= seconds
         self._seconds[target] += seconds
 
     def merge(self, other: PhaseClock) -> None:
-        """Add all of another clock."""
+        """Adds the times of another clock."""
         for phase, seconds in other._seconds.items():
             self._seconds[phase] += seconds
 
     def work(self) -> float:
-        """Seconds of computing: forward, backward and optimiser."""
+        """Returns the seconds of computing: forward, backward and optimiser."""
         return sum(self._seconds[phase] for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISER))
 
     def __getitem__(self, phase: Phase) -> float:
         return self._seconds[phase]
 
     def to_dict(self) -> dict[str, float]:
-        """Seconds by the phases' names."""
+        """Returns the seconds by the phases' names."""
         return {phase.value: seconds for phase, seconds in self._seconds.items()}

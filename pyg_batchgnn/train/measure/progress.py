@@ -1,4 +1,4 @@
-"""How far a run is, and the sums of the epoch that it is in."""
+"""The progress of a run: finished epochs and steps, and sums over the current epoch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from torch import Tensor
 
 
 class StepFigures(NamedTuple):
-    """One rank's part of a step: sums over its minibatch, and the seconds that it computed for it."""
+    """One rank's part of a step: sums over its minibatch, and the seconds of computing."""
 
-    minibatches: float  # 0 where it was empty
+    minibatches: float  # 0 if it was empty, else 1
     seeds: float
     loss: float
     correct: float
@@ -22,20 +22,27 @@ class StepFigures(NamedTuple):
 
 @dataclass
 class RunProgress:
-    """How far a run is.
+    """The progress of a run.
+
+    The sums are over the steps of the current epoch, and over all ranks.
 
     Attributes:
-        epoch: epochs that are finished, evaluation included.
-        step: steps trained in the epoch that is not finished, one minibatch of every rank each.
-        minibatches: those of all ranks that were not empty.
-        loss, correct, seeds: sums over those minibatches (loss a node, right predictions, nodes).
-        nodes, edges: sampled for them.
-        seconds: spent on computing them.
-        most_edges, most_seconds: of the rank that had most in a step, summed over steps.
-        epoch_seconds: wall time of the unfinished epoch.
+        epoch: number of finished epochs, evaluation included.
+        step: number of finished steps of the current epoch. A step has one minibatch per rank.
+        minibatches: number of minibatches that were not empty.
+        loss: sum of the loss of each seed node.
+        correct: number of seed nodes that were classified right.
+        seeds: number of seed nodes.
+        nodes: number of sampled nodes.
+        edges: number of sampled edges.
+        seconds: sum of the seconds of computing.
+        most_edges: sum of the edges of the rank that had most in a step.
+        most_seconds: sum of the seconds of the rank that computed longest in a step.
+        epoch_seconds: wall time of the current epoch.
         elapsed_seconds: wall time of the finished epochs.
-        best_epoch: epoch with the best validation accuracy so far, 0 before the first.
-        best_accuracy: that accuracy.
+        best_epoch: the epoch with the best validation accuracy so far, counted from 1; 0 before the
+            first.
+        best_accuracy: that accuracy; -1 before the first.
     """
 
     epoch: int = 0
@@ -55,10 +62,10 @@ class RunProgress:
     best_accuracy: float = -1.0
 
     def add(self, figures: Tensor) -> None:
-        """One step more.
+        """Adds a step.
 
         Args:
-            figures: [R, 7] float64, `StepFigures` of every rank.
+            figures: [R, 7] float64, the `StepFigures` of every rank.
         """
         sums, most = figures.sum(dim=0).tolist(), figures.amax(dim=0).tolist()
         step, most_of = StepFigures(*sums), StepFigures(*most)
@@ -74,8 +81,10 @@ class RunProgress:
         self.most_seconds += most_of.seconds
 
     def imbalance(self, ranks: int) -> dict[str, float]:
-        """What the rank with most has over the mean of all ranks, over the epoch's steps; empty with one
-        rank."""
+        """Returns the imbalance of the epoch: the rank with most over the mean of all ranks.
+
+        It is given for edges and for seconds of computing, and is empty with one rank.
+        """
         if ranks == 1:
             return {}
         return {
@@ -84,7 +93,7 @@ class RunProgress:
         }
 
     def next_epoch(self) -> None:
-        """The unfinished epoch is finished: its sums start anew."""
+        """Finishes the current epoch. Its sums start again at zero."""
         self.epoch += 1
         self.elapsed_seconds += self.epoch_seconds
         self.step = self.minibatches = self.seeds = self.correct = self.nodes = self.edges = 0

@@ -1,4 +1,4 @@
-"""Predictions and embeddings from the best weights of a run."""
+"""Predictions and embeddings of nodes from the best weights of a run."""
 
 from pyg_batchgnn.train.predict.prediction import PredictRequest, predict_nodes
 

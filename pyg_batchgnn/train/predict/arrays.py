@@ -1,4 +1,4 @@
-"""The arrays of a prediction folder, mapped from their files so that all nodes need not fit memory."""
+"""The arrays of a prediction folder, mapped from their files so that they need not fit memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor
 
 
 class PredictionArrays:
-    """Filled from the first row to the last, a minibatch at a time.
+    """The arrays, filled from the first row to the last, one minibatch at a time.
 
     Args:
-        folder: where ``<name>.npy`` files are made.
-        ids: [n] int64 node ids, n > 0; row i of every array is about ``ids[i]``.
+        folder: receives the ``<name>.npy`` files.
+        ids: [n] int64 node ids, n > 0; row i of every array belongs to node ``ids[i]``.
         classes: C.
         hidden: columns of the embeddings, or None to leave them out.
     """
@@ -31,7 +31,12 @@ class PredictionArrays:
             self._create("embeddings", np.float32, hidden)
 
     def add(self, logits: Tensor, hidden: Tensor) -> None:
-        """The next rows: logits [S, C] and last hidden layer [S, hidden]."""
+        """Fills the next rows.
+
+        Args:
+            logits: [S, C].
+            hidden: [S, hidden], the last hidden layer.
+        """
         rows = slice(self._filled, self._filled + len(logits))
         self._arrays["predictions"][rows] = logits.argmax(dim=1).numpy()
         self._arrays["probabilities"][rows] = logits.softmax(dim=1).numpy()
@@ -40,11 +45,11 @@ class PredictionArrays:
         self._filled = rows.stop
 
     def described(self) -> dict[str, dict[str, object]]:
-        """Shape and dtype by name."""
+        """Returns the shape and dtype of each array by its name."""
         return {name: {"shape": list(a.shape), "dtype": str(a.dtype)} for name, a in self._arrays.items()}
 
     def flush(self) -> None:
-        """Write what is left to disk."""
+        """Writes what is left to disk."""
         for array in self._arrays.values():
             array.flush()
 

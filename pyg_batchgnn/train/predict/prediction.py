@@ -1,4 +1,5 @@
-"""Predictions and embeddings of nodes from a run's best weights: what ``batchgnn predict`` does."""
+"""Predictions and embeddings of nodes from a run's best weights, as ``batchgnn predict`` makes
+them."""
 
 from __future__ import annotations
 
@@ -29,16 +30,16 @@ _FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class PredictRequest:
-    """What to predict.
+    """A request for predictions.
 
     Attributes:
-        run: folder of a run.
-        out: folder to write; must not exist.
+        run: the folder of a run.
+        out: the folder to write, which must not exist.
         nodes: "all", "train", "val", "test" or the path of a .npy file of node ids.
-        embeddings: whether to write the last hidden layer as well.
-        dataset: name or path to use instead of the run's, for data that has moved.
-        threads: instead of the run's number.
-        layers: "native" or "pyg", instead of the run's; either reads the other's weights.
+        embeddings: True to write the last hidden layer as well.
+        dataset: the name or path of the data set if it has moved since the run.
+        threads: number of threads; None means that of the run.
+        layers: "native" or "pyg"; None means those of the run. Both read the same weights.
     """
 
     run: Path
@@ -52,7 +53,13 @@ class PredictRequest:
 
 @dataclass(frozen=True)
 class PredictSummary:
-    """What was predicted: number of nodes, epoch of the weights, accuracy on labelled nodes (None: none)."""
+    """A summary of predictions.
+
+    Attributes:
+        nodes: the number of nodes.
+        epoch: of the weights, counted from 1.
+        accuracy: on nodes with a label; None if there are none.
+    """
 
     nodes: int
     epoch: int
@@ -60,15 +67,18 @@ class PredictSummary:
 
 
 def predict_nodes(request: PredictRequest) -> PredictSummary:
-    """Write predictions to a new folder, which appears when it is complete.
+    """Writes predictions to a new folder, which appears when it is complete.
 
     Raises:
-        TrainError, DatasetError: something the user can mend.
+        TrainError: the run folder, the request or the data set cannot be used.
+        DatasetError: the data set cannot be read.
     """
     folder = RunFolder.open(request.run)
     checkpoint = Checkpoint.load(folder.checkpoint)
     if not checkpoint.best:
-        raise TrainError(f"{request.run}: no epoch is finished, so there is no model to predict with yet")
+        raise TrainError(
+            f"{request.run}: no epoch is finished, so there is no model yet; train at least one epoch"
+        )
     if request.out.exists():
         raise TrainError(f"{request.out} exists; give a new folder with --out")
     config = _config(checkpoint.config, request)
@@ -116,9 +126,9 @@ def predict_nodes(request: PredictRequest) -> PredictSummary:
 
 
 def _config(config: TrainConfig, request: PredictRequest) -> TrainConfig:
-    """The run's configuration with what the request changes."""
+    """Returns the run's configuration with the changes of the request."""
     changes = {"run.threads": request.threads, "model.layers": request.layers}
-    if not config.evaluates_with_cache:  # nor is there need of one to predict
+    if not config.evaluates_with_cache:  # then prediction needs no cache either
         none = {
             "sampling.cache": "off",
             "sampling.cache_folder": "none",
@@ -129,7 +139,7 @@ def _config(config: TrainConfig, request: PredictRequest) -> TrainConfig:
 
 
 def _node_ids(nodes: str, dataset: Dataset) -> Tensor:
-    """The int64 ids that `nodes` stands for."""
+    """Returns the int64 node ids that `nodes` stands for."""
     named = {
         "all": lambda: torch.arange(dataset.num_nodes),
         "train": lambda: dataset.split("train"),
@@ -147,7 +157,7 @@ def _node_ids(nodes: str, dataset: Dataset) -> Tensor:
         except (ValueError, OSError, EOFError) as error:
             raise TrainError(f"{path}: not a .npy file: {error}") from None
         if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in "iu":
-            raise TrainError(f"{path}: must hold one row of whole numbers, the node ids")
+            raise TrainError(f"{path}: must hold a one-dimensional array of integers, the node ids")
         ids = torch.from_numpy(array.astype(np.int64))
         outside = (ids < 0) | (ids >= dataset.num_nodes)
         if bool(outside.any()):
@@ -159,7 +169,7 @@ def _node_ids(nodes: str, dataset: Dataset) -> Tensor:
 
 @contextlib.contextmanager
 def _appearing_whole(out: Path) -> Iterator[Path]:
-    """A temporary folder that is renamed to `out` when the block ends without an error."""
+    """Gives a temporary folder, which becomes `out` if the block ends without an error."""
     temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     temporary.mkdir(parents=True)
     try:

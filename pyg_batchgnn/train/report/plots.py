@@ -1,4 +1,4 @@
-"""Pictures of a run, drawn from its metrics: loss and accuracy over time, and time by phase."""
+"""The plots of a run: loss and accuracy over time, and time per phase."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from pyg_batchgnn.train.run_folder import EpochRecord, replacing
 
 
 def plot_learning(records: Sequence[EpochRecord], title: str, best_epoch: int, path: Path) -> None:
-    """Two panels over wall seconds, a point an epoch: loss, and accuracies with the best epoch marked."""
+    """Plots loss and accuracies over wall time, with one point per epoch and the best epoch
+    marked."""
     figure = _figure(11, 4.2)
     left, right = figure.subplots(1, 2)
     seconds = [record.elapsed_seconds for record in records]
     marker = "o" if len(records) <= 60 else None
 
     left.plot(seconds, [record.loss for record in records], marker=marker, markersize=4, color="tab:red")
-    _label(left, "Training loss", "cross entropy (nats a node)")
+    _label(left, "Training loss", "cross entropy (nats per node)")
 
     train = [record.train_accuracy for record in records]
     right.plot(seconds, train, marker=marker, markersize=4, label="training minibatches", color="tab:blue")
@@ -41,7 +42,7 @@ def plot_learning(records: Sequence[EpochRecord], title: str, best_epoch: int, p
 
 
 def plot_phases(phases: Mapping[str, float], title: str, path: Path) -> None:
-    """One bar a phase, in seconds, with its share of the sum."""
+    """Plots one bar per phase, in seconds, with its share of the sum."""
     shown = [phase for phase in Phase if phases.get(phase.value, 0.0) > 0.0]
     seconds = [phases[phase.value] for phase in shown]
     total = sum(seconds) or 1.0
@@ -67,7 +68,7 @@ def _label(axes: Axes, title: str, y: str) -> None:
 
 
 def _figure(width: float, height: float) -> Figure:
-    """A figure in inches that needs no display and no global state."""
+    """Makes a figure that needs no display and no global state. Sizes are in inches."""
     figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     return figure

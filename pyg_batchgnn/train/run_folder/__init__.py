@@ -1,4 +1,4 @@
-"""The files that a run leaves behind: configuration, records, checkpoint and result."""
+"""The files that a run leaves behind: configuration, records of epochs, checkpoint and result."""
 
 from pyg_batchgnn.train.run_folder.checkpoint import Checkpoint, RankCheckpoint
 from pyg_batchgnn.train.run_folder.epoch_records import (
@@ -9,12 +9,14 @@ from pyg_batchgnn.train.run_folder.epoch_records import (
     read_records,
 )
 from pyg_batchgnn.train.run_folder.folder import RunFolder, replacing, write_json
+from pyg_batchgnn.train.run_folder.run_result import RunResult
 
 __all__ = [
     "Checkpoint",
     "EpochRecord",
     "RankCheckpoint",
     "RunFolder",
+    "RunResult",
     "append_record",
     "epoch_record",
     "keep_epochs",

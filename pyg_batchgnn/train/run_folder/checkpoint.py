@@ -1,4 +1,4 @@
-"""All that a run needs to go on exactly where it was, even in the middle of an epoch."""
+"""The checkpoint of a run, from which it continues exactly, even in the middle of an epoch."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _VERSION = 2
 
 @dataclass(frozen=True)
 class RankCheckpoint:
-    """What one rank has of its own.
+    """The state of one rank.
 
     Attributes:
         loader: `state_dict` of its training loader.
         running: its row of `BatchNormStatistics.table`.
-        epoch_phases, phases: its seconds by phase, of the unfinished epoch and of the finished ones.
+        epoch_phases: its seconds per phase in the current epoch.
+        phases: its seconds per phase in the finished epochs.
     """
 
     loader: dict[str, Any]
@@ -41,12 +42,12 @@ class Checkpoint:
 
     Attributes:
         config: of the run.
-        dataset: fingerprint, as a dict.
-        progress: how far the run is.
+        dataset: the fingerprint of the data set, as a dict.
+        progress: of the run.
         model: `state_dict` of the model.
         best: `state_dict` of the model at the best validation epoch.
         optimiser: `state_dict` of the optimiser.
-        ranks: what each rank has of its own.
+        ranks: the state of each rank.
     """
 
     config: TrainConfig
@@ -58,7 +59,7 @@ class Checkpoint:
     ranks: list[RankCheckpoint]
 
     def save(self, path: Path) -> None:
-        """Replace `path`."""
+        """Writes the checkpoint to `path`, which it replaces."""
         values = {
             "config": config_to_dict(self.config),
             "dataset": self.dataset,
@@ -72,16 +73,16 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
-        """What `save` wrote.
+        """Reads the checkpoint at `path`.
 
         Raises:
-            TrainError: the file is missing, damaged or foreign.
+            TrainError: the file is missing, damaged or of another program.
         """
         return cls.parse(path, tensor_file.read(path))
 
     @classmethod
     def parse(cls, path: Path, data: bytes) -> Checkpoint:
-        """`load`, of a file whose contents were read; `path` is for messages."""
+        """Reads a checkpoint from a file's bytes. `path` is for messages."""
         values = tensor_file.parse(path, data, _KIND, _VERSION)
         try:
             return cls(
@@ -97,23 +98,29 @@ class Checkpoint:
             raise TrainError(f"{path}: its contents are not those of a checkpoint ({error!r})") from None
 
     def state_of(self, rank: int, size: int) -> RankCheckpoint:
-        """What the rank of so many goes on with. Where their number has changed, it is the first rank's place
-        in the epoch; `model` has the average of all ranks' running statistics.
+        """Returns the state that a rank continues with.
+
+        If the number of ranks has changed, it is the first rank's position in the epoch, and
+        `model` has the average of all ranks' running statistics.
+
+        Args:
+            rank: of the process.
+            size: the number of ranks now.
 
         Raises:
-            TrainError: their number has changed, and a rank's minibatches are of nodes that it owns.
+            TrainError: the number of ranks has changed, and the schedule is local.
         """
         if size == len(self.ranks):
             return self.ranks[rank]
         if self.config.ranks.schedule is not ScheduleKind.GLOBAL:
             raise TrainError(
-                f"the run had {len(self.ranks)} rank(s), this one has {size}: with ranks.schedule=local, "
-                f"where a rank trains the nodes that it owns, a run goes on with as many as it had"
+                f"the run had {len(self.ranks)} rank(s), now there are {size}: with ranks.schedule=local "
+                f"each rank trains on the nodes that it owns, so start {len(self.ranks)} rank(s)"
             )
         return replace(self.ranks[0], running=self.ranks[0].running[:0])
 
     def check_dataset(self, path: Path, found: DatasetFingerprint) -> None:
-        """Refuse a data set other than the one trained on.
+        """Refuses a data set other than the one that the run has trained on.
 
         Raises:
             TrainError: a count or the checksum differs; the message says which.
@@ -121,10 +128,10 @@ class Checkpoint:
         for name, value in found.to_dict().items():
             if self.dataset.get(name) != value:
                 was = self.dataset.get(name)
-                raise TrainError(f"{path}: was made with another data set: {name} was {was}, here {value}")
+                raise TrainError(f"{path}: is of another data set: its {name} is {was}, here it is {value}")
 
     def restore_model(self, path: Path, model: nn.Module, weights: dict[str, Tensor]) -> None:
-        """Load `weights` (``self.model`` or ``self.best``) into `model`.
+        """Loads `weights` (``self.model`` or ``self.best``) into `model`.
 
         Raises:
             TrainError: names or shapes do not match the configuration's model.
@@ -135,7 +142,7 @@ class Checkpoint:
             raise TrainError(f"{path}: does not fit the model: {' '.join(str(error).split())}") from None
 
     def restore_optimiser(self, path: Path, optimiser: Optimizer) -> None:
-        """Load the optimiser's state.
+        """Loads the optimiser's state.
 
         Raises:
             TrainError: it belongs to other parameters.

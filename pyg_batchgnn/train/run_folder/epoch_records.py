@@ -1,4 +1,4 @@
-"""The record of a run: one JSON object an epoch in ``metrics.jsonl``."""
+"""The records of a run's epochs, one JSON object each in ``metrics.jsonl``."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from pyg_batchgnn.train.run_folder.folder import replacing
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """Figures of one epoch.
+    """The figures of one epoch.
 
     Attributes:
         epoch: counted from 1.
-        loss: mean cross entropy a training node.
-        train_accuracy: of the training minibatches, with dropout, while the weights were changing.
-        val_accuracy: after the epoch; None where it was not evaluated.
+        loss: cross entropy, the mean over training nodes.
+        train_accuracy: accuracy on the training minibatches, with dropout, while the weights
+            changed.
+        val_accuracy: validation accuracy after the epoch; None if it was not evaluated.
         seconds: wall time of training and evaluating this epoch.
-        elapsed_seconds: wall time of the run up to here, interruptions left out.
-        minibatches, nodes, edges: trained on, nodes and edges as sampled.
-        phases: seconds by phase, the mean over ranks.
-        ranks: that trained.
-        phase_ranges: the least and the most seconds of a rank by phase; empty with one rank.
-        imbalance: "edges" and "seconds" of computing of the rank that had most in a step over the mean of all
-            ranks, over all steps; empty with one rank.
+        elapsed_seconds: wall time of the run up to the end of this epoch, without interruptions.
+        minibatches: number of minibatches trained on.
+        nodes: number of sampled nodes.
+        edges: number of sampled edges.
+        phases: seconds per phase, the mean over ranks.
+        ranks: the number of ranks that trained.
+        phase_ranges: the least and the most seconds of a rank per phase; empty with one rank.
+        imbalance: for "edges" and for "seconds" of computing, the rank with most in each step over
+            the mean of all ranks; empty with one rank.
     """
 
     epoch: int
@@ -47,7 +50,7 @@ class EpochRecord:
 
 
 def epoch_record(progress: RunProgress, val_accuracy: float | None, spread: PhaseSpread) -> EpochRecord:
-    """The record of the epoch that `progress` is at the end of."""
+    """Returns the record of the epoch that `progress` is at the end of."""
     return EpochRecord(
         epoch=progress.epoch + 1,
         loss=progress.loss / progress.seeds,
@@ -66,13 +69,13 @@ def epoch_record(progress: RunProgress, val_accuracy: float | None, spread: Phas
 
 
 def append_record(path: Path, record: EpochRecord) -> None:
-    """Add one line."""
+    """Adds one line."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(record)) + "\n")
 
 
 def read_records(path: Path) -> list[EpochRecord]:
-    """All records; a last line that was cut off by a crash is left out.
+    """Returns all records. A last line that a crash cut off is left out.
 
     Raises:
         TrainError: another line is not a record.
@@ -95,7 +98,7 @@ def read_records(path: Path) -> list[EpochRecord]:
 
 
 def keep_epochs(path: Path, epochs: int) -> list[EpochRecord]:
-    """Drop the records of epochs after `epochs`, which a resumed run is about to repeat; gives the others."""
+    """Removes the records after `epochs`, which a resumed run repeats. Returns the others."""
     kept = [record for record in read_records(path) if record.epoch <= epochs]
     with replacing(path) as temporary:
         temporary.write_text("".join(json.dumps(asdict(r)) + "\n" for r in kept), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a run leaves behind, and where."""
+"""The folder that a run leaves behind, and the safe replacement of its files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyg_batchgnn.train.errors import TrainError
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder with fixed file names."""
+    """A run folder, which has fixed file names."""
 
     path: Path
 
@@ -28,29 +28,32 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """One JSON object a line and an epoch."""
+        """The records of epochs: one JSON object per line and epoch."""
         return self.path / "metrics.jsonl"
 
     @property
     def result(self) -> Path:
-        """The final figures as JSON; present once the run has ended."""
+        """The final figures as JSON. It exists once the run has finished."""
         return self.path / "result.json"
 
     @property
     def checkpoint(self) -> Path:
-        """Everything needed to go on, and the best model."""
+        """The state of the run, from which it can be resumed, and the best model."""
         return self.path / "checkpoint.safetensors"
 
     @classmethod
     def create(cls, path: Path | None, name: str) -> RunFolder:
-        """A new folder at `path`, or ``runs/<name>-<n>`` with the first free n.
+        """Makes a folder at `path`, or at ``runs/<name>-<n>`` with the first free n.
 
         Raises:
             TrainError: `path` exists and is not an empty folder.
         """
         if path is not None:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
-                raise TrainError(f"{path} already holds something; give another --run, or --resume {path}")
+                raise TrainError(
+                    f"{path} is not empty; give another folder with --run, "
+                    f"or continue its run with --resume {path}"
+                )
             path.mkdir(parents=True, exist_ok=True)
             return cls(path)
         safe = re.sub(r"[^\w.-]+", "_", name)
@@ -66,21 +69,25 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """A folder that a run has written.
+        """Opens a folder that a run has written.
 
         Raises:
             TrainError: it does not exist or has no configuration.
         """
         folder = cls(path)
         if not path.is_dir():
-            raise TrainError(f"{path}: no such run folder; a run prints its folder when it starts")
+            raise TrainError(
+                f"{path}: no such run folder; a run prints the path of its folder when it starts"
+            )
         if not folder.config.is_file():
-            raise TrainError(f"{path}: not a run folder, it has no {folder.config.name}")
+            raise TrainError(f"{path}: not a run folder, since it has no {folder.config.name}")
         return folder
 
     def clear(self) -> None:
-        """Makes a folder in which a run was killed before its first checkpoint, or before it had written
-        anything, as good as new. Others, and those that do not exist, are left as they are."""
+        """Empties the folder of a run that was killed before its first checkpoint.
+
+        Other folders, and those that do not exist, are left as they are.
+        """
         leftovers = self._leftovers()
         begun = self.config.is_file() and not self.checkpoint.exists()
         if begun or (leftovers and set(leftovers) == set(self.path.iterdir())):
@@ -89,21 +96,24 @@ class RunFolder:
                 path.unlink(missing_ok=True)
 
     def remove_leftovers(self) -> None:
-        """Remove what a process was writing when it was killed."""
+        """Removes the files that a process was writing when it was killed."""
         for path in self._leftovers():
             path.unlink(missing_ok=True)
 
     def _leftovers(self) -> list[Path]:
-        """Files with the names that `replacing` gives."""
+        """Returns the files with names that `replacing` gives."""
         return [path for path in self.path.glob(".*.tmp") if re.fullmatch(r"\..+\.\d+\.tmp", path.name)]
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path` that takes its place, safe on disk, when the block ends well.
+    """Gives a temporary path to write, which replaces `path` if the block ends without an error.
+
+    The contents are on disk before `path` is replaced.
 
     Raises:
-        OSError: as writing did, a full disk for instance, with the name of the file, which is left as it was.
+        OSError: writing failed, for instance on a full disk. It names `path`, which is left as it
+            was.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -120,6 +130,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace `path` by `value` as indented JSON."""
+    """Replaces `path` by `value` as indented JSON."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

@@ -1,6 +1,7 @@
-"""Nested values with tensors in one safetensors file: tensors as tensors, all else as JSON in the header.
+"""A safetensors file of nested values: tensors are tensors, everything else is JSON in the header.
 
-One file is replaced by one rename, so a reader sees the old one or the new one, whole. No pickle is involved.
+The file is replaced by one rename, so a reader sees the whole old file or the whole new one. No
+pickle is involved.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ _TENSOR = "__tensor__"
 
 
 def save(path: Path, kind: str, version: int, values: dict[str, Any]) -> None:
-    """Replace `path`; `values` holds tensors, JSON values, and lists and dicts (with text keys) of them."""
+    """Replaces `path`.
+
+    Args:
+        path: of the file.
+        kind: of the file; checked when it is read.
+        version: of its format; checked when it is read.
+        values: tensors, JSON values, and lists and dicts (with text keys) of them.
+    """
     tensors: dict[str, Tensor] = {}
     plain = _take_tensors(values, "", tensors)
     checksums = {name: _checksum(tensor) for name, tensor in tensors.items()}
@@ -38,7 +46,7 @@ def save(path: Path, kind: str, version: int, values: dict[str, Any]) -> None:
 
 
 def load(path: Path, kind: str, version: int) -> dict[str, Any]:
-    """What `save` wrote.
+    """Returns the values that `save` wrote.
 
     Raises:
         TrainError: the file is missing, truncated, altered, of another kind or of another version.
@@ -47,18 +55,22 @@ def load(path: Path, kind: str, version: int) -> dict[str, Any]:
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a file that `save` wrote.
+    """Returns the bytes of a file that `save` wrote.
 
     Raises:
-        TrainError: it is missing.
+        TrainError: the file is missing.
     """
     if not path.is_file():
-        raise TrainError(f"{path}: no such checkpoint; was the run stopped before its first one?")
+        raise TrainError(f"{path}: no such checkpoint; the run may have stopped before its first one")
     return path.read_bytes()
 
 
 def parse(path: Path, data: bytes, kind: str, version: int) -> dict[str, Any]:
-    """`load`, of a file's bytes; `path` is for messages."""
+    """Returns the values in a file's bytes. `path` is for messages.
+
+    Raises:
+        TrainError: as `load` does, if the file is not missing.
+    """
     try:
         tensors = deserialise(data)
         length = int.from_bytes(data[:8], "little")

@@ -110,7 +110,10 @@ def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
         (["partition", "no-such-data", "--out", "/proc"], "/proc: exists already"),
         (["partition", "no-such-data", "--out", "x", "--parts", "3000000000"], "'--parts'"),
         (["train", "generated:nodes=100", "--hidden", "2000000000"], "not enough memory"),
-        (["train", "--partition", "metis 4"], "ranks.partition is 'metis 4': not random, contiguous"),
+        (
+            ["train", "--partition", "metis 4"],
+            "ranks.partition is 'metis 4', which is no folder",
+        ),
         (["predict", "x"], "Missing option '--out'"),
         (["dance"], "No such command 'dance'"),
     ],
@@ -143,7 +146,7 @@ def test_a_folder_in_use_is_not_overwritten(
 ) -> None:
     (tmp_path / "precious").write_text("data")
     assert batchgnn("train", graph_folder, "--run", tmp_path, *SMALL) == 2
-    assert "already holds something" in capsys.readouterr().err
+    assert "is not empty; give another folder" in capsys.readouterr().err
     assert (tmp_path / "precious").read_text() == "data"
 
 

@@ -85,8 +85,8 @@ def test_chosen_nodes_in_the_order_given(trained: Path, tmp_path: Path) -> None:
     [
         (np.array([0, 2000]), "node 2000 is not in 0..1999"),
         (np.array([-1]), "node -1 is not in 0..1999"),
-        (np.array([0.5]), "must hold one row of whole numbers"),
-        (np.zeros((2, 2), np.int64), "must hold one row of whole numbers"),
+        (np.array([0.5]), "must hold a one-dimensional array of integers"),
+        (np.zeros((2, 2), np.int64), "must hold a one-dimensional array of integers"),
         (np.empty(0, np.int64), "no nodes to predict"),
         (np.array([{}], dtype=object), "not a .npy file"),
     ],
@@ -109,7 +109,7 @@ def test_mistakes(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["predict", trained, "--nodes", "some.npy", "--out", tmp_path / "o"], "some.npy: no such file"),
         (
             ["predict", trained, "--dataset", "generated:nodes=500", "--out", tmp_path / "o"],
-            "was made with another data set: num_nodes was 2000, here 500",
+            "is of another data set: its num_nodes is 2000, here it is 500",
         ),
     ]
     for arguments, message in cases:

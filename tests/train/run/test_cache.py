@@ -75,7 +75,7 @@ def test_ranks_train_and_resume_bit_for_bit(graph_folder: Path, tmp_path: Path) 
     )
     assert_ended(whole + rest + again + sage, 0)
     assert_ended(first, 130)
-    assert "made in" in whole[0]["out"] and "read in" in again[0]["out"]
+    assert "built in" in whole[0]["out"] and "read in" in again[0]["out"]
     assert_same_tensors(straight, broken)
     assert_same_tensors(straight, other)
     assert records(straight) == records(broken)

@@ -66,7 +66,7 @@ def test_a_rank_given_something_else_is_told_at_the_start(graph_folder: Path, tm
         assert [seen["status"] for seen in result.value] == [2] * len(cases), result.stderr
     assert "run.seed: 5 on rank 0, 6 on rank 1; sampling.fanout: [4, 3] on rank 0, [4, 2] on" in first[0]
     assert "data set, num_nodes: 300 on rank 0, 301 on rank 1" in first[1]
-    assert "taken already holds something" in first[2]
+    assert "taken is not empty; give another folder" in first[2]
     assert "taken: not a run folder" in first[3]
     assert second == [], "what the first rank says is not said again"
     assert not run.exists()

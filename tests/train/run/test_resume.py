@@ -76,7 +76,7 @@ def test_stopped_in_the_middle_of_an_epoch(
     ended = run_signalled(signal_name, MIDDLE, "train", graph_folder, "--run", run, *KINDS[kind], *RUN)
     assert ended.returncode == 130, ended.stderr
     assert ended.stderr == ""
-    assert f"go on with: batchgnn train --resume {run}" in ended.stdout
+    assert f"continue with: batchgnn train --resume {run}" in ended.stdout
 
     progress = Checkpoint.load(run / "checkpoint.safetensors").progress
     assert 0 < progress.step < STEPS, "the signal was meant to come in the middle of an epoch"

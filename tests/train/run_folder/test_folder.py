@@ -37,5 +37,5 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path, names:
         (tmp_path / name).touch()
     RunFolder(tmp_path).clear()
     assert {path.name for path in tmp_path.iterdir()} == set(names)
-    with pytest.raises(TrainError, match="already holds something"):
+    with pytest.raises(TrainError, match="is not empty; give another folder"):
         RunFolder.create(tmp_path, "anything")

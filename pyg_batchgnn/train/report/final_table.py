@@ -1,0 +1,56 @@
+"""The table at the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from pyg_batchgnn.train.measure import PHASE_LABELS, Phase
+from pyg_batchgnn.train.run_folder import EpochRecord, RunResult
+
+
+def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
+    """Returns the table of results.
+
+    It has the accuracies of the best epoch, and the seconds of each phase with their share. With
+    several ranks the seconds are the mean over ranks, with their range and the imbalance of the
+    work.
+
+    Args:
+        result: the final figures.
+        records: of all epochs, for the imbalance.
+    """
+    table = Table(title="Result", title_justify="left")
+    several = result.ranks > 1
+    table.add_column("what")
+    table.add_column(f"mean of {result.ranks} ranks" if several else "value", justify="right")
+    table.add_column("share", justify="right")
+    if several:
+        table.add_column("range over ranks", justify="right")
+    table.add_row("test accuracy", _share(result.test_accuracy))
+    table.add_row(f"validation accuracy (best, epoch {result.best_epoch})", _share(result.val_accuracy))
+    table.add_section()
+    total = sum(result.phases.values())
+    for phase in Phase:
+        if phase is Phase.EXCHANGE and not several:
+            continue
+        seconds = result.phases.get(phase.value, 0.0)
+        ends = " - ".join(f"{end:.2f}" for end in result.phase_ranges.get(phase.value, []))
+        table.add_row(
+            PHASE_LABELS[phase], f"{seconds:.2f} s", f"{seconds / total:.1%}" if total else "", ends
+        )
+    table.add_section()
+    table.add_row("all phases", f"{total:.2f} s")
+    table.add_row("wall time of the epochs", f"{result.seconds:.2f} s")
+    if several:
+        table.add_section()
+        for what in ("edges", "seconds"):
+            ratios = [record.imbalance[what] for record in records if what in record.imbalance]
+            mean = f"{sum(ratios) / len(ratios):.3f}" if ratios else "-"
+            table.add_row(f"imbalance of {what}, most / mean", mean)
+    return table
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
