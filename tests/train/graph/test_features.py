@@ -19,8 +19,10 @@ HALF = TrainConfig(run=RunConfig(precision=Precision.BFLOAT16))
 
 
 def mapped(folder: Path, x: Tensor) -> Tensor:
-    np.save(folder / "x.npy", x.numpy())
-    return torch.from_numpy(np.load(folder / "x.npy", mmap_mode="c"))
+    """Returns the table mapped from a file, bfloat16 by way of the same bits as int16."""
+    bits = x.view(torch.int16) if x.dtype is torch.bfloat16 else x
+    np.save(folder / "x.npy", bits.numpy())
+    return torch.from_numpy(np.load(folder / "x.npy", mmap_mode="c")).view(x.dtype)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +30,10 @@ def mapped(folder: Path, x: Tensor) -> Tensor:
     [
         (NATIVE, torch.float32, torch.float32),
         (NATIVE, torch.float16, torch.float16),
+        (NATIVE, torch.bfloat16, torch.bfloat16),
+        (NATIVE, torch.float64, torch.float32),
         (PYG, torch.float32, torch.float32),
+        (PYG, torch.float64, torch.float32),
         (PYG, torch.float16, torch.float32),
         (HALF, torch.float32, torch.bfloat16),
         (HALF, torch.float16, torch.bfloat16),

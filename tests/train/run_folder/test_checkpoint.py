@@ -139,7 +139,7 @@ def test_another_data_set_is_refused(small_graph: Dataset, tmp_path: Path) -> No
     found = fingerprint_dataset(small_graph)
     for name in found.to_dict():
         changed = type(found)(**{**found.to_dict(), name: -1})
-        with pytest.raises(TrainError, match=f"another data set: {name} was"):
+        with pytest.raises(TrainError, match=f"another data set: its {name} is"):
             checkpoint.check_dataset(tmp_path, changed)
 
 
