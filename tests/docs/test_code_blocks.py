@@ -14,6 +14,7 @@ PAGES = sorted(["README.md", *(str(path.relative_to(ROOT)) for path in (ROOT / "
 PAGES_WITH_CODE = [page for page in PAGES if blocks_of((ROOT / page).read_text(encoding="utf-8"))]
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", PAGES_WITH_CODE)
 def test_blocks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The blocks show the graphs that a reader without real ones has.
