@@ -1,6 +1,6 @@
 #include "bindings/operators.h"
 #include "kernels/pages.h"
-#include "kernels/simd/dispatch.h"
+#include "kernels/simd/level.h"
 
 namespace pyg_batchgnn {
 

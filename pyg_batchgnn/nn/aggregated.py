@@ -84,8 +84,7 @@ def all_nodes(minibatch: SampledBatch) -> LayerGraph:
     """The layer below the lowest sampled one: every node is a target, and edges there are none."""
     nodes = minibatch.node.numel()
     return LayerGraph(
-        indptr=torch.zeros(nodes + 1, dtype=torch.int64),
-        indices=minibatch.indices[:0],
+        ops.InEdges(torch.zeros(nodes + 1, dtype=torch.int64), minibatch.indices[:0]),
         num_sources=nodes,
         node=minibatch.node,
         key=ops.dropout_key(minibatch.seed, minibatch.epoch, minibatch.key, 0),

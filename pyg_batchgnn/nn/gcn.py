@@ -148,7 +148,7 @@ class GCNConv(torch_geometric.nn.GCNConv):
         if edge_weight is None:
             if self.normalize:
                 return unweighted_scaling(whole, bool(self.add_self_loops), dtype)
-            return Scaling(whole.indptr, whole.indices, None, None, None)
+            return Scaling(whole.in_edges, None, None, None)
         if edge_weight.dim() != 1 or edge_weight.numel() != whole.num_edges:
             shape, edges = list(edge_weight.shape), whole.num_edges
             raise ValueError(f"edge_weight must be [{edges}], an entry for every edge, got {shape}")
@@ -157,7 +157,7 @@ class GCNConv(torch_geometric.nn.GCNConv):
             fill = 2.0 if self.improved else 1.0
             return weighted_scaling(whole, weight, bool(self.add_self_loops), fill)
         ordered = weight if whole.edge is None else weight.index_select(0, whole.edge)
-        return Scaling(whole.indptr, whole.indices, ordered, None, None)
+        return Scaling(whole.in_edges, ordered, None, None)
 
 
 def _whole(edges: Edges, graph: LayerGraph) -> LayerGraph:

@@ -50,30 +50,42 @@ class LayerGraph:
     """In-edges of a layer's targets, which are also its first sources.
 
     Attributes:
-        indptr: [D + 1] int64, where each target's in-edges begin.
-        indices: [E] int32 or int64, their sources.
-        num_sources: N; N >= D except where sources and targets are nodes of two kinds.
-        edge: [E] where each edge lies in the user's order; None where it is the same order.
+        in_edges: the in-edges of the D targets. ``edge_ids`` are the places of the edges in the user's
+            order, None where that is the same order.
+        num_sources: N; N >= D except where sources and targets are nodes of two types.
         node: [D] int64 original ids of the targets, which dropout is keyed by; None: 0 to D - 1.
         key: of the layer's dropout; None where each call draws its own.
     """
 
-    indptr: Tensor
-    indices: Tensor
+    in_edges: ops.InEdges
     num_sources: int
-    edge: Tensor | None = None
     node: Tensor | None = None
     key: int | None = None
 
     @property
+    def indptr(self) -> Tensor:
+        """[D + 1] int64, where each target's in-edges begin."""
+        return self.in_edges.indptr
+
+    @property
+    def indices(self) -> Tensor:
+        """[E] int32 or int64, the sources."""
+        return self.in_edges.indices
+
+    @property
+    def edge(self) -> Tensor | None:
+        """[E], the place of each edge in the user's order; None where that is the same order."""
+        return self.in_edges.edge_ids
+
+    @property
     def num_targets(self) -> int:
-        """D."""
-        return self.indptr.numel() - 1
+        """The number of targets, D."""
+        return self.in_edges.num_targets
 
     @property
     def num_edges(self) -> int:
-        """E."""
-        return self.indices.numel()
+        """The number of edges, E."""
+        return self.in_edges.num_edges
 
     @cached_property
     def by_source(self) -> ops.BySource:
@@ -83,8 +95,7 @@ class LayerGraph:
     @cached_property
     def targets(self) -> Tensor:
         """[E] int64, the target of every edge."""
-        degrees = self.indptr.diff()
-        return torch.repeat_interleave(torch.arange(self.num_targets), degrees, output_size=self.num_edges)
+        return self.in_edges.targets()
 
     def dropout_key(self) -> int:
         """A minibatch's layer has one key, however often it is computed; a whole graph's is drawn from
@@ -130,8 +141,7 @@ def _layer_graph(minibatch: SampledBatch, layer: int) -> LayerGraph:
             f"has {minibatch.indptr.numel()} entries and indices {minibatch.indices.numel()}"
         )
     return LayerGraph(
-        indptr=minibatch.indptr[: targets + 1],
-        indices=minibatch.indices[:edges],
+        ops.InEdges(minibatch.indptr[: targets + 1], minibatch.indices[:edges]),
         num_sources=sources,
         node=minibatch.node[:targets],
         key=ops.dropout_key(minibatch.seed, minibatch.epoch, minibatch.key, layer),
@@ -163,8 +173,10 @@ def whole_graph(edge_index: Tensor, num_sources: int, num_targets: int) -> Layer
     if edge_index.size(1):
         ops.check_range("edge_index[0]", edge_index[0].contiguous(), num_sources, "sources")
         ops.check_range("edge_index[1]", edge_index[1].contiguous(), num_targets, "targets")
-    indptr, indices, edge = ops.build_csc(edge_index, max(num_sources, num_targets))
-    graph = LayerGraph(indptr[: num_targets + 1], indices, num_sources, edge)
+    found = ops.build_csc(edge_index, max(num_sources, num_targets))
+    graph = LayerGraph(
+        ops.InEdges(found.indptr[: num_targets + 1], found.indices, found.edge_ids), num_sources
+    )
     if stamp[0] is not None:
         _whole[edge_index] = (stamp, graph)
     return graph

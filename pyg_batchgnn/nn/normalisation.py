@@ -23,25 +23,24 @@ class Scaling:
     """What edges and nodes of a whole minibatch are multiplied by; layers take prefixes.
 
     Attributes:
-        indptr: [D + 1] and
-        indices: [E'] the edges, without self loops where these are added apart.
+        in_edges: the E' edges, without self loops where these are added apart.
         edge_weight: [E'], or None where all are 1.
         node: [N] factor of sources and of targets, None where it is part of ``edge_weight``.
         loop: [N] weight of a node's own row, None where it has none.
     """
 
-    indptr: Tensor
-    indices: Tensor
+    in_edges: ops.InEdges
     edge_weight: Tensor | None
     node: Tensor | None
     loop: Tensor | None
 
     def layer(self, graph: LayerGraph) -> LayerGraph:
         """The edges of a layer: its own, less the loops."""
-        if self.indptr.data_ptr() == graph.indptr.data_ptr():
+        if self.in_edges.indptr.data_ptr() == graph.indptr.data_ptr():
             return graph
-        indptr = self.indptr[: graph.num_targets + 1]
-        return replace(graph, indptr=indptr, indices=self.indices[: int(indptr[-1])], edge=None)
+        indptr = self.in_edges.indptr[: graph.num_targets + 1]
+        in_edges = ops.InEdges(indptr, self.in_edges.indices[: int(indptr[-1])])
+        return replace(graph, in_edges=in_edges)
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,8 @@ def _unweighted_scaling(whole: LayerGraph, kind: _Kind) -> Scaling:
     def scale(root: bool) -> Tensor:
         return ops.degree_scale(indptr, whole.num_sources, loops=loops, root=root, dtype=kind.dtype)
 
-    return Scaling(indptr, indices, None, scale(root=True), scale(root=False) if kind.add_loops else None)
+    in_edges = ops.InEdges(indptr, indices)
+    return Scaling(in_edges, None, scale(root=True), scale(root=False) if kind.add_loops else None)
 
 
 def weighted_scaling(whole: LayerGraph, edge_weight: Tensor, add_loops: bool, fill: float) -> Scaling:
@@ -107,4 +107,5 @@ def weighted_scaling(whole: LayerGraph, edge_weight: Tensor, add_loops: bool, fi
     scale = degree.pow(-0.5)
     scale = scale.masked_fill(scale == float("inf"), 0.0)
     normalised = scale.index_select(0, indices) * weight * scale.index_select(0, targets)
-    return Scaling(indptr, indices, normalised, None, None if loop is None else scale * loop * scale)
+    in_edges = ops.InEdges(indptr, indices)
+    return Scaling(in_edges, normalised, None, None if loop is None else scale * loop * scale)

@@ -143,7 +143,7 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
         source = x if isinstance(x, Tensor) and not self.project else self._projected(x, dtype)
         by_source = graph.by_source if source.requires_grad else ()
         if given.beside and self.root_weight and not self.project:
-            return ops.aggregate_beside(
+            return ops.aggregate_with_targets(
                 source, graph.indptr, graph.indices, by_source=by_source, reduce=reduce, out_dtype=dtype
             )
         out = ops.aggregate(

@@ -14,8 +14,8 @@ from pyg_batchgnn.ops.aggregate import (
     drop_self_loops,
     transpose,
 )
-from pyg_batchgnn.ops.aggregate_autograd import aggregate_beside
 from pyg_batchgnn.ops.aggregate_normed import aggregate_normed
+from pyg_batchgnn.ops.aggregate_with_targets import WithTargets, aggregate_with_targets
 from pyg_batchgnn.ops.attention import Attention, attention, attention_key, attention_weights
 from pyg_batchgnn.ops.checks import (
     INTEGERS,
@@ -41,7 +41,14 @@ from pyg_batchgnn.ops.keys import (
 )
 from pyg_batchgnn.ops.library import simd_level, to_signed
 from pyg_batchgnn.ops.linear import LinearInput, RowsOfTable, linear
-from pyg_batchgnn.ops.linear_norm import linear_norm, linear_norm_hidden, linear_norm_on_read
+from pyg_batchgnn.ops.linear_norm import (
+    LinearNorm,
+    LinearNormHidden,
+    LinearNormOnRead,
+    linear_norm,
+    linear_norm_hidden,
+    linear_norm_on_read,
+)
 from pyg_batchgnn.ops.memory import (
     MemoryStats,
     advise_huge_pages,
@@ -50,7 +57,7 @@ from pyg_batchgnn.ops.memory import (
     memory_stats,
     reset_peak,
 )
-from pyg_batchgnn.ops.norm import batch_norm
+from pyg_batchgnn.ops.norm import BatchNormResult, batch_norm
 from pyg_batchgnn.ops.partition import (
     UNASSIGNED,
     StreamRules,
@@ -68,11 +75,15 @@ __all__ = [
     "INTEGERS",
     "UNASSIGNED",
     "Attention",
+    "BatchNormResult",
     "BySource",
     "GradientSums",
     "Hidden",
     "InEdges",
     "LinearInput",
+    "LinearNorm",
+    "LinearNormHidden",
+    "LinearNormOnRead",
     "LoopFree",
     "MemoryStats",
     "OwnedEdges",
@@ -83,11 +94,12 @@ __all__ = [
     "RowsOfTable",
     "StreamRules",
     "WireError",
+    "WithTargets",
     "activate",
     "advise_huge_pages",
     "aggregate",
-    "aggregate_beside",
     "aggregate_normed",
+    "aggregate_with_targets",
     "assign_nodes",
     "attention",
     "attention_key",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.checks import check_float, check_vector
-from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.ops.library import fake, gradient, kernels
 
 #: Dropout takes one of so many levels: probabilities are rounded to multiples of 1 / LEVELS.
 LEVELS = 2**16
@@ -106,10 +106,12 @@ def mask_grad(grad: Tensor, mask: Tensor, scale: float, threads: int | None = No
     return kernels.mask_grad(matrix, mask, scale, threads or torch.get_num_threads()).view(grad.shape)
 
 
+@fake("activate_")
 def _fake_mask(x: Tensor, *_: Any) -> Tensor:
     return x.new_empty(x.size(0), (x.size(1) + 7) // 8, dtype=torch.uint8)
 
 
+@fake("mask_grad")
 def _fake_grad(grad: Tensor, *_: Any) -> Tensor:
     return torch.empty_like(grad)
 
@@ -119,11 +121,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: A
     ctx.save_for_backward(mask)
 
 
+@gradient("mask_grad", _save)
 def _second(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     (mask,) = ctx.saved_tensors
     return mask_grad(grad, mask, ctx.scale, ctx.threads), None, None, None
-
-
-torch.library.register_fake("pyg_batchgnn::activate_", _fake_mask)
-torch.library.register_fake("pyg_batchgnn::mask_grad", _fake_grad)
-torch.library.register_autograd("pyg_batchgnn::mask_grad", _second, setup_context=_save)

@@ -1,4 +1,7 @@
-"""Gradients of `aggregate`: aggregation again, along the edges by source."""
+"""The shapes of aggregation's results, and the gradients of `aggregate`.
+
+The gradient of the rows is an aggregation again, along the edges sorted by source.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops import aggregate_fake as aggregate_fake  # registers
-from pyg_batchgnn.ops.aggregate import aggregate, degree_scale, launch, transpose
-from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.ops.aggregate import degree_scale, launch, transpose
+from pyg_batchgnn.ops.checks import id_dtype
+from pyg_batchgnn.ops.library import fake, gradient, kernels
 
 
 def source_gradient(
@@ -75,6 +78,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     )  # fmt: skip
 
 
+@gradient("aggregate", _setup)
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     saved = ctx.saved_tensors  # once: torch.utils.checkpoint hands them out no second time
     indptr, indices, row, edge_weight, edge, source_scale, target_scale, self_scale, x, out = saved[:10]
@@ -115,77 +119,40 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return (grad_x, None, None, None, grad_edge, None, None, None, None, grad_self, no_lists, *[None] * 4)
 
 
-torch.library.register_autograd("pyg_batchgnn::aggregate", _backward, setup_context=_setup)
+@fake("aggregate")
+def _fake_aggregate(x: Tensor, *rest: Any) -> Tensor:
+    num_targets, _reduce, out_dtype, _threads = rest[-4:]
+    return x.new_empty((num_targets, x.size(1)), dtype=out_dtype)
 
 
-class _AggregateBeside(torch.autograd.Function):
-    """`aggregate` and the targets' own rows, whose two gradients are added while the rows are written."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        indptr: Tensor,
-        indices: Tensor,
-        by_source: Sequence[Tensor],
-        reduce: str,
-        out_dtype: torch.dtype,
-        threads: int,
-    ) -> tuple[Tensor, Tensor]:
-        ctx.x_dtype, ctx.reduce, ctx.threads = x.dtype, reduce, threads
-        ctx.save_for_backward(indptr, *by_source)
-        ctx.set_materialize_grads(False)
-        targets = indptr.numel() - 1
-        out = aggregate(x, indptr, indices, reduce=reduce, out_dtype=out_dtype, threads=threads)
-        return out, x[:targets]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, grad_own: Tensor | None) -> tuple[Tensor | None, ...]:
-        indptr, *by_source = ctx.saved_tensors
-        if grad is None:
-            if grad_own is None:
-                return (None,) * 7
-            grad = torch.zeros_like(grad_own)
-        own = None if grad_own is None else grad_own.to(grad.dtype).contiguous()
-        result = source_gradient(
-            grad.contiguous(),
-            indptr,
-            by_source,
-            ctx.x_dtype,
-            self_input=own,
-            mean=ctx.reduce == "mean",
-            threads=ctx.threads,
-        )
-        return (result, *[None] * 6)
+@fake("aggregate_weight_grads")
+def _fake_weight_grads(grad: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    indices: Tensor = rest[2]
+    need_edge, self_size, _threads = rest[-3:]
+    dtype = torch.float64 if grad.dtype == torch.float64 else torch.float32
+    edges = indices.numel() if need_edge else 0
+    return grad.new_empty((edges,), dtype=dtype), grad.new_empty((self_size,), dtype=dtype)
 
 
-def aggregate_beside(
-    x: Tensor,
-    indptr: Tensor,
-    indices: Tensor,
-    *,
-    by_source: Sequence[Tensor] = (),
-    reduce: str = "sum",
-    out_dtype: torch.dtype | None = None,
-    threads: int | None = None,
-) -> tuple[Tensor, Tensor]:
-    """`aggregate` of the in-edges, and the targets' own rows ``x[:D]`` beside it, as layers with a root
-    weight read them.
+@fake("aggregate_max_grads")
+def _fake_max_grads(_grad: Tensor, _out: Tensor, x: Tensor, *_rest: Any) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
 
-    The same as calling `aggregate` and slicing ``x``, but the two gradients of ``x`` are added in the pass
-    that writes them; a sliced tensor's gradient would be padded with zeros and added in passes of its own.
-    The arguments are those of `aggregate`; ``reduce`` is "sum" or "mean".
 
-    Returns:
-        [D, F] of ``out_dtype``, and [D, F] of the dtype of ``x``, which shares its memory.
-    """
-    targets = indptr.numel() - 1
-    dtype = out_dtype or x.dtype
-    threads = threads or torch.get_num_threads()
-    if reduce == "max" or not (torch.is_grad_enabled() and x.requires_grad):
-        out = aggregate(
-            x, indptr, indices, by_source=by_source, reduce=reduce, out_dtype=dtype, threads=threads
-        )
-        return out, x[:targets]
-    by_source = by_source or transpose(indptr, indices, x.size(0), threads)
-    return _AggregateBeside.apply(x, indptr, indices, tuple(by_source), reduce, dtype, threads)
+@fake("transpose")
+def _fake_transpose(
+    indptr: Tensor, indices: Tensor, _num_targets: int, num_sources: int, _threads: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    edges = indices.numel()
+    return (
+        indptr.new_empty((num_sources + 1,)),
+        indices.new_empty((edges,), dtype=torch.int32),
+        indices.new_empty((edges,), dtype=id_dtype(edges)),
+    )
+
+
+@fake("degree_scale")
+def _fake_degree_scale(
+    indptr: Tensor, num_nodes: int, _loops: int, _root: bool, dtype: torch.dtype
+) -> Tensor:
+    return indptr.new_empty((num_nodes,), dtype=dtype)

@@ -11,7 +11,7 @@ from torch import Tensor
 from pyg_batchgnn.ops.aggregate import check_graph, transpose
 from pyg_batchgnn.ops.aggregate_autograd import source_gradient
 from pyg_batchgnn.ops.gradient_sums import GradientSums
-from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.ops.library import fake, kernels
 
 
 def aggregate_normed(
@@ -117,18 +117,16 @@ class _AggregateNormed(torch.autograd.Function):
         return of_values, *nothing
 
 
+@fake("aggregate_normed")
 def _fake(product: Tensor, *rest: Any) -> Tensor:
     num_targets, out_dtype, _threads = rest[-3:]
     return product.new_empty((num_targets, product.size(1)), dtype=out_dtype)
 
 
+@fake("aggregate_normed_grads")
 def _fake_grads(
     _grad: Tensor, _ptr: Tensor, _targets: Tensor, _scale: Tensor, x: Tensor, *_: Any
 ) -> tuple[Tensor, Tensor]:
     contiguous = torch.contiguous_format
     sums = x.new_empty((2, x.size(1)), dtype=torch.float64)
     return torch.empty_like(x, memory_format=contiguous), sums
-
-
-torch.library.register_fake("pyg_batchgnn::aggregate_normed_grads", _fake_grads)
-torch.library.register_fake("pyg_batchgnn::aggregate_normed", _fake)

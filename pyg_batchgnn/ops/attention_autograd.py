@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.ops.library import fake, gradient, kernels
 
 
+class AttentionGrads(NamedTuple):
+    """The gradients of `attention`.
+
+    Attributes:
+        source_weight: [heads, K].
+        target_weight: [heads, K].
+        target_logits: [D, heads].
+        edge_logits: [slots, heads]; [0, heads] where it is not wanted.
+        x: [N, K]; [0, K] where it is not wanted.
+    """
+
+    source_weight: Tensor
+    target_weight: Tensor
+    target_logits: Tensor
+    edge_logits: Tensor
+    x: Tensor
+
+
+@fake("attention")
 def _fake_attention(
     x: Tensor,
     _row: Tensor | None,
@@ -36,6 +55,7 @@ def _fake_attention(
     return out, source_weight.new_empty((slots, heads))
 
 
+@fake("attention_grads")
 def _fake_grads(
     _grad: Tensor,
     _grad_coefficient: Tensor | None,
@@ -66,6 +86,7 @@ def _fake_grads(
     )
 
 
+@fake("attention_keep")
 def _fake_keep(
     indptr: Tensor, _node: Tensor | None, _targets: int, _loops: int, heads: int, *_: Any
 ) -> Tensor:
@@ -80,46 +101,43 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.set_materialize_grads(False)
 
 
+@gradient("attention", _save)
 def _backward(ctx: Any, grad: Tensor | None, grad_coefficient: Tensor | None) -> tuple[Any, ...]:
     coefficient, x, row, indptr, indices, source_weight, target_weight, node, *by_source = ctx.saved_tensors
     targets, loops, negative_slope, drop, key, out_dtype, threads = ctx.numbers
     needs = ctx.needs_input_grad
     if grad is None:
         grad = x.new_zeros((targets, source_weight.numel()), dtype=out_dtype)
-    d_source, d_target, d_target_logits, d_edge_logits, d_x = kernels.attention_grads(
-        grad.contiguous(),
-        None if grad_coefficient is None else grad_coefficient.contiguous(),
-        coefficient,
-        x,
-        row,
-        indptr,
-        indices,
-        source_weight,
-        target_weight,
-        node,
-        by_source if needs[0] else [],
-        targets,
-        loops,
-        negative_slope,
-        drop,
-        key,
-        needs[7],
-        threads,
+    found = AttentionGrads(
+        *kernels.attention_grads(
+            grad.contiguous(),
+            None if grad_coefficient is None else grad_coefficient.contiguous(),
+            coefficient,
+            x,
+            row,
+            indptr,
+            indices,
+            source_weight,
+            target_weight,
+            node,
+            by_source if needs[0] else [],
+            targets,
+            loops,
+            negative_slope,
+            drop,
+            key,
+            needs[7],
+            threads,
+        )
     )
     return (
-        d_x if needs[0] else None,
+        found.x if needs[0] else None,
         *(None, None, None),
-        d_source if needs[4] else None,
-        d_target if needs[5] else None,
-        d_target_logits if needs[6] else None,
-        d_edge_logits if needs[7] else None,
+        found.source_weight if needs[4] else None,
+        found.target_weight if needs[5] else None,
+        found.target_logits if needs[6] else None,
+        found.edge_logits if needs[7] else None,
         None,
         [None] * len(by_source),
         *([None] * len(ctx.numbers)),
     )
-
-
-torch.library.register_fake("pyg_batchgnn::attention", _fake_attention)
-torch.library.register_fake("pyg_batchgnn::attention_grads", _fake_grads)
-torch.library.register_fake("pyg_batchgnn::attention_keep", _fake_keep)
-torch.library.register_autograd("pyg_batchgnn::attention", _backward, setup_context=_save)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.ops.library import fake, kernels
+from pyg_batchgnn.ops.linear_autograd import LinearGrads
 
 
 class HiddenGradient:
@@ -64,6 +65,26 @@ class Hidden(NamedTuple):
     gradient: HiddenGradient
 
 
+class Folded(NamedTuple):
+    """A weight with the normalisation of its product folded in.
+
+    Attributes:
+        weight: [O, K] of the weight's dtype, the folded weight.
+        constant: [O], what is added to the folded product.
+        mean: [O] float64 of the unfolded product's columns, without the bias.
+        variance: [O] float64, biased.
+        center: [K] float64, the mean of the columns of x.
+        spread: [O, K] float64, the weight times the covariance of the columns of x.
+    """
+
+    weight: Tensor
+    constant: Tensor
+    mean: Tensor
+    variance: Tensor
+    center: Tensor
+    spread: Tensor
+
+
 class FoldedNorm(torch.autograd.Function):
     """`linear_norm` of rows that take no gradient, and the mean of their columns."""
 
@@ -82,21 +103,19 @@ class FoldedNorm(torch.autograd.Function):
         hidden: HiddenGradient | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         own = weight.contiguous()
-        folded, constant, mean, variance, center, spread = kernels.fold_norm(
-            x, own, scale, shift, eps, dtype, threads
-        )
+        folded = Folded(*kernels.fold_norm(x, own, scale, shift, eps, dtype, threads))
         y, mask = kernels.linear(
-            [x], [None], [folded], constant, x.size(0), 1, dtype, relu, 0.0, 0, None, False, threads
+            *([x], [None], [folded.weight], folded.constant, x.size(0), 1, dtype, relu),
+            *(0.0, 0, None, False, threads),
         )
-        ctx.save_for_backward(x, own, scale, mask, variance, center, spread)
+        ctx.save_for_backward(x, own, scale, mask, folded.variance, folded.center, folded.spread)
         ctx.eps, ctx.threads, ctx.hidden = eps, threads, hidden
         ctx.bias = None if bias is None else bias.dtype
         ctx.shift = None if shift is None else shift.dtype
-        if bias is not None:
-            mean = mean + bias.double()
-        ctx.mark_non_differentiable(mean, variance, center)
+        mean = folded.mean if bias is None else folded.mean + bias.double()
+        ctx.mark_non_differentiable(mean, folded.variance, folded.center)
         ctx.set_materialize_grads(False)
-        return y, mean, variance, center
+        return y, mean, folded.variance, folded.center
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -121,15 +140,19 @@ def _sums(
     grad: Tensor, mask: Tensor, x: Tensor, weight: Tensor, center: Tensor, threads: int
 ) -> tuple[Tensor, Tensor]:
     """The gradients of the folded weight and of the shift."""
-    _, (d_folded,), d_shift = kernels.linear_grads(
-        grad.contiguous(), mask, 1.0, [x], [None], [weight], center, 1, False, [False], True, True, threads
+    found = LinearGrads(
+        *kernels.linear_grads(
+            *(grad.contiguous(), mask, 1.0, [x], [None], [weight], center, 1, False, [False], True, True),
+            threads,
+        )
     )
-    return d_folded, d_shift
+    return found.weights[0], found.bias
 
 
 # Shapes ###########################################################################################
 
 
+@fake("fold_norm")
 def _fake_fold(x: Tensor, weight: Tensor, *_: Any) -> tuple[Tensor, ...]:
     outputs, columns = weight.shape
 
@@ -147,9 +170,6 @@ def _fake_fold(x: Tensor, weight: Tensor, *_: Any) -> tuple[Tensor, ...]:
     )
 
 
+@fake("fold_norm_grads")
 def _fake_grads(_: Tensor, weight: Tensor, *__: Any) -> tuple[Tensor, Tensor]:
     return weight.new_empty(weight.shape), weight.new_empty((weight.size(0),), dtype=torch.float64)
-
-
-torch.library.register_fake("pyg_batchgnn::fold_norm", _fake_fold)
-torch.library.register_fake("pyg_batchgnn::fold_norm_grads", _fake_grads)

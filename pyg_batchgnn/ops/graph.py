@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.checks import check_range, check_vector
+from pyg_batchgnn.ops.in_edges import InEdges
 from pyg_batchgnn.ops.library import kernels
 
 
-def build_csc(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor | None]:
+def build_csc(edge_index: Tensor, num_nodes: int) -> InEdges:
     """Sorts edges by destination, stably, by counting.
 
     Args:
@@ -19,8 +20,8 @@ def build_csc(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tenso
         num_nodes: number of nodes N.
 
     Returns:
-        indptr [N + 1] int64; indices [E], int32 where N < 2**31, else int64; edge_ids [E] int32 or int64, or
-        None where the edges were sorted by destination already, so that an edge's position is its id.
+        The in-edges of all N nodes. ``indices`` and ``edge_ids`` are int32 where that holds their values
+        (`id_dtype`). ``edge_ids`` is None where the edges were sorted by destination already.
     """
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"edge_index must have shape [2, num_edges], got {list(edge_index.shape)}")
@@ -29,8 +30,11 @@ def build_csc(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tenso
     for name, row in (("edge_index[0]", edge_index[0]), ("edge_index[1]", edge_index[1])):
         check_vector(name, row)
         check_range(name, row, num_nodes)
-    indptr, indices, edge_ids = kernels.build_csc(edge_index, num_nodes)
-    return indptr, indices, edge_ids if edge_ids.numel() else None
+    found = InEdges(*kernels.build_csc(edge_index, num_nodes))
+    # The operator returns no ids where the edges were in order.
+    if found.edge_ids is not None and found.edge_ids.numel() == 0:
+        return InEdges(found.indptr, found.indices)
+    return found
 
 
 def gather_rows(table: Tensor, index: Tensor, threads: int | None = None) -> Tensor:

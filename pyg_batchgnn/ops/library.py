@@ -1,8 +1,15 @@
-"""Loads the compiled operators."""
+"""The compiled operators, as torch knows them.
+
+csrc/bindings/operators.cpp lists their names and schemas. Each is called by a wrapper in a module of this
+package, which checks the arguments and names the results. The same module (or, for a long one, its neighbour
+NAME_autograd.py) registers with torch the shapes of the results and the gradients.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 
@@ -30,6 +37,38 @@ def _load() -> None:
 
 _load()
 kernels = torch.ops.pyg_batchgnn
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def fake(name: str) -> Callable[[_Function], _Function]:
+    """Registers the decorated function as the fake kernel of an operator.
+
+    A fake kernel takes the operator's arguments and returns tensors of the right shapes and dtypes, without
+    computing them. torch.compile traces with it.
+    """
+
+    def register(function: _Function) -> _Function:
+        torch.library.register_fake(f"pyg_batchgnn::{name}", function)
+        return function
+
+    return register
+
+
+def gradient(name: str, save: Callable[..., None]) -> Callable[[_Function], _Function]:
+    """Registers the decorated function as the backward pass of an operator.
+
+    Args:
+        name: the operator.
+        save: called behind the forward pass as ``save(ctx, inputs, output)``; keeps what the backward pass
+            needs.
+    """
+
+    def register(function: _Function) -> _Function:
+        torch.library.register_autograd(f"pyg_batchgnn::{name}", function, setup_context=save)
+        return function
+
+    return register
 
 
 def to_signed(value: int) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.activation import check_drop, dropout_scale
+from pyg_batchgnn.ops import linear_autograd as linear_autograd  # registers
+from pyg_batchgnn.ops.activation import check_drop
 from pyg_batchgnn.ops.checks import INTEGERS, check_range, check_vector
 from pyg_batchgnn.ops.library import kernels
 from pyg_batchgnn.ops.precision import COMPUTE_DTYPES, compute_dtype
@@ -160,97 +161,3 @@ def _checked_input(
             f"the table's rows are not contiguous (strides {table.stride()}); call .contiguous()"
         )
     return table.contiguous()
-
-
-# Autograd and shapes ##############################################################################
-
-
-def _fake_linear(
-    inputs: list[Tensor],
-    _rows: list[Tensor | None],
-    weights: list[Tensor],
-    _bias: Tensor | None,
-    num_rows: int,
-    _groups: int,
-    out_dtype: torch.dtype,
-    relu: bool,
-    drop: float,
-    *_: Any,
-) -> tuple[Tensor, Tensor]:
-    outputs = weights[0].size(0)
-    mask = (num_rows, (outputs + 7) // 8) if relu or drop > 0 else (0, 0)
-    y = inputs[0].new_empty((num_rows, outputs), dtype=out_dtype)
-    return y, inputs[0].new_empty(mask, dtype=torch.uint8)
-
-
-def _fake_grads(
-    _grad: Tensor,
-    _mask: Tensor,
-    _scale: float,
-    inputs: list[Tensor],
-    _rows: list[Tensor | None],
-    weights: list[Tensor],
-    _center: Tensor | None,
-    _groups: int,
-    _after_relu: bool,
-    need_input: list[bool],
-    need_weight: bool,
-    need_bias: bool,
-    _threads: int,
-) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    d_inputs = [
-        x.new_empty((x.size(0) if need else 0, x.size(1))) for x, need in zip(inputs, need_input, strict=True)
-    ]
-    d_weights = [weight.new_empty(weight.shape) for weight in weights] if need_weight else []
-    return d_inputs, d_weights, weights[0].new_empty((weights[0].size(0) if need_bias else 0,))
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    tables, rows, weights, _, _, groups, _, _, drop, _, _, after_relu, threads = inputs
-    mask = output[1]
-    ctx.mark_non_differentiable(mask)
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(mask, *tables, *weights, *(row for row in rows if row is not None))
-    ctx.placed = [row is not None for row in rows]
-    ctx.groups, ctx.after_relu, ctx.threads = groups, after_relu, threads
-    ctx.scale = dropout_scale(drop) if drop > 0 else 1.0
-
-
-def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...]:
-    count = len(ctx.placed)
-    nothing: list[Tensor | None] = [None] * count
-    # torch takes a list of optional tensors for a list of tensors where none is missing.
-    for_rows = nothing if all(ctx.placed) else None
-    if grad is None:
-        return (nothing, for_rows, nothing, *[None] * 10)
-    mask, *saved = ctx.saved_tensors
-    tables, weights, rest = saved[:count], saved[count : 2 * count], iter(saved[2 * count :])
-    need_input, _, need_weight, need_bias, *_ = ctx.needs_input_grad
-    need_input = list(need_input)
-    d_inputs, d_weights, d_bias = kernels.linear_grads(
-        grad.contiguous(),
-        mask,
-        ctx.scale,
-        tables,
-        [next(rest) if placed else None for placed in ctx.placed],
-        weights,
-        None,
-        ctx.groups,
-        ctx.after_relu,
-        need_input,
-        any(need_weight),
-        bool(need_bias),
-        ctx.threads,
-    )
-    return (
-        [d if need else None for d, need in zip(d_inputs, need_input, strict=True)],
-        for_rows,
-        d_weights if any(need_weight) else nothing,
-        d_bias if need_bias else None,
-        *[None] * 9,
-    )
-
-
-torch.library.register_fake("pyg_batchgnn::linear", _fake_linear)
-torch.library.register_fake("pyg_batchgnn::linear_grads", _fake_grads)
-torch.library.register_autograd("pyg_batchgnn::linear", _differentiate, setup_context=_save)

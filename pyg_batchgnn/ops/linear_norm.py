@@ -16,6 +16,34 @@ from pyg_batchgnn.ops.normed_linear import NormedLinear
 from pyg_batchgnn.ops.precision import COMPUTE_DTYPES, compute_dtype
 
 
+class LinearNorm(NamedTuple):
+    """The result of `linear_norm`.
+
+    Attributes:
+        y: [D, O] of the dtype that is computed in.
+        mean: [O] float64, of the product's columns, without a gradient.
+        variance: [O] float64, biased, likewise.
+    """
+
+    y: Tensor
+    mean: Tensor
+    variance: Tensor
+
+
+class LinearNormHidden(NamedTuple):
+    """The result of `linear_norm_hidden`.
+
+    Attributes:
+        y, mean, variance: as in `LinearNorm`.
+        hidden: what the reader of ``y`` is given; None where it makes ordinary gradients.
+    """
+
+    y: Tensor
+    mean: Tensor
+    variance: Tensor
+    hidden: Hidden | None
+
+
 def linear_norm(
     x: Tensor,
     weight: Tensor,
@@ -29,7 +57,7 @@ def linear_norm(
     hidden: Hidden | None = None,
     out_dtype: torch.dtype | None = None,
     threads: int | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> LinearNorm:
     """``batch_norm(x @ weight.t() + bias)`` with the result's own statistics, or its ReLU.
 
     Where x does not require a gradient and has at most half as many columns as the result, the normalisation
@@ -49,10 +77,6 @@ def linear_norm(
         out_dtype: float32, bfloat16 or float64; `compute_dtype` of the weight where None.
         threads: at most so many; torch's own number where None.
 
-    Returns:
-        [D, O] of ``out_dtype``; the mean [O] and the biased variance [O] of the product's columns, float64,
-        without gradients.
-
     Raises:
         TypeError, ValueError: an argument of another type or shape.
     """
@@ -68,7 +92,7 @@ def linear_norm(
         y, mean, variance = NormedLinear.apply(
             rows, weight, bias, scale, shift, eps, relu, after_relu, dtype, count, known
         )
-    return y, mean, variance
+    return LinearNorm(y, mean, variance)
 
 
 def linear_norm_hidden(
@@ -80,7 +104,7 @@ def linear_norm_hidden(
     *,
     eps: float = 1e-5,
     threads: int | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Hidden | None]:
+) -> LinearNormHidden:
     """Computes `linear_norm` with a ReLU, for a result that only one product reads.
 
     That product is `linear_norm` or `linear_norm_on_read` with ``after_relu`` and with the last value
@@ -93,19 +117,19 @@ def linear_norm_hidden(
     """
     dtype = compute_dtype(weight)
     if dtype is torch.bfloat16 or not _folds(x, weight):
-        y, mean, variance = linear_norm(x, weight, bias, scale, shift, eps=eps, relu=True, threads=threads)
-        return y, mean, variance, None
+        plain = linear_norm(x, weight, bias, scale, shift, eps=eps, relu=True, threads=threads)
+        return LinearNormHidden(*plain, None)
     _check(x, weight, dtype)
     _check_columns(weight, bias, scale, shift)
     rows, gradient = _rows(x), HiddenGradient()
     y, mean, variance, center = FoldedNorm.apply(
         rows, weight, bias, scale, shift, eps, True, dtype, threads or torch.get_num_threads(), gradient
     )
-    return y, mean, variance, Hidden(rows, center, gradient)
+    return LinearNormHidden(y, mean, variance, Hidden(rows, center, gradient))
 
 
-class NormedOnReadResult(NamedTuple):
-    """What `linear_norm_on_read` returns.
+class LinearNormOnRead(NamedTuple):
+    """The result of `linear_norm_on_read`.
 
     Attributes:
         product: [D, O] float32, in place of the values: the gradient it takes is that of the values.
@@ -133,7 +157,7 @@ def linear_norm_on_read(
     after_relu: bool = False,
     hidden: Hidden | None = None,
     threads: int | None = None,
-) -> NormedOnReadResult:
+) -> LinearNormOnRead:
     """`linear_norm` in float32 and with a ReLU, whose values are not written: `aggregate_normed` computes
     them where it reads them. Arguments and gradients are those of `linear_norm`."""
     _check(x, weight, torch.float32)
@@ -144,7 +168,7 @@ def linear_norm_on_read(
         rows, weight, bias, scale, shift, eps, True, after_relu, torch.float32, count, known, sums
     )
     columns = kernels.batch_norm_columns(_detached(scale), _detached(shift), mean, variance, eps)
-    return NormedOnReadResult(product, columns, mean, variance, sums)
+    return LinearNormOnRead(product, columns, mean, variance, sums)
 
 
 def _folds(x: Tensor, weight: Tensor) -> bool:

@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.checks import check_float, check_matrix
-from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.ops.library import fake, gradient, kernels
+
+
+class BatchNormResult(NamedTuple):
+    """The result of `batch_norm`.
+
+    Attributes:
+        y: [D, C] of the dtype of x.
+        mean: [C] float64, what was normalised by; without a gradient; zeros where there are no rows.
+        variance: [C] float64, biased, likewise.
+    """
+
+    y: Tensor
+    mean: Tensor
+    variance: Tensor
+
+
+class BatchNormGrads(NamedTuple):
+    """The gradients of `batch_norm`.
+
+    Attributes:
+        x: [D, C] of the dtype of x.
+        weight: [C] float64.
+        bias: [C] float64.
+    """
+
+    x: Tensor
+    weight: Tensor
+    bias: Tensor
 
 
 def batch_norm(
@@ -20,7 +48,7 @@ def batch_norm(
     eps: float = 1e-5,
     relu: bool = False,
     threads: int | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> BatchNormResult:
     """``(x - mean) / sqrt(variance + eps) * weight + bias``, or its ReLU (Ioffe and Szegedy 2015).
 
     Statistics are taken in one pass, in blocks of rows that are centred by their neighbours' means, so a
@@ -38,10 +66,6 @@ def batch_norm(
         relu: whether negative results become zero.
         threads: at most so many threads; torch's own number where None.
 
-    Returns:
-        [D, C] of x's dtype; the mean [C] and the biased variance [C] that were used, float64, without
-        gradients (zeros where there are no rows).
-
     Raises:
         TypeError, ValueError: an argument of another type, shape or device, or one of mean and variance
             alone.
@@ -53,7 +77,9 @@ def batch_norm(
         missing = "mean" if mean is None else "variance"
         raise ValueError(f"{missing} is None and the other is not; give both, or neither to use x's own")
     count = threads or torch.get_num_threads()
-    return kernels.batch_norm(x.contiguous(), weight, bias, mean, variance, eps, relu, count)
+    return BatchNormResult(
+        *kernels.batch_norm(x.contiguous(), weight, bias, mean, variance, eps, relu, count)
+    )
 
 
 def _check_column(name: str, column: Tensor | None, columns: int) -> None:
@@ -66,11 +92,13 @@ def _check_column(name: str, column: Tensor | None, columns: int) -> None:
         )
 
 
+@fake("batch_norm")
 def _fake(x: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     column = x.new_empty(x.size(1), dtype=torch.float64)
     return torch.empty_like(x), column, torch.empty_like(column)
 
 
+@fake("batch_norm_grads")
 def _fake_grads(_: Tensor, x: Tensor, *__: Any) -> tuple[Tensor, Tensor, Tensor]:
     return _fake(x)
 
@@ -83,22 +111,21 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tenso
     ctx.save_for_backward(x, weight, bias, output[1], output[2])
 
 
+@gradient("batch_norm", _save)
 def _gradients(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
     nothing = (None,) * 5
     if grad is None:
         return None, None, None, *nothing
     x, weight, bias, mean, variance = ctx.saved_tensors
-    d_x, d_weight, d_bias = kernels.batch_norm_grads(
-        grad.contiguous(), x, weight, bias, mean, variance, ctx.eps, ctx.relu, ctx.own_statistics, ctx.threads
+    found = BatchNormGrads(
+        *kernels.batch_norm_grads(
+            *(grad.contiguous(), x, weight, bias, mean, variance, ctx.eps, ctx.relu, ctx.own_statistics),
+            ctx.threads,
+        )
     )
     return (
-        d_x,
-        None if weight is None else d_weight.to(weight.dtype),
-        None if bias is None else d_bias.to(bias.dtype),
+        found.x,
+        None if weight is None else found.weight.to(weight.dtype),
+        None if bias is None else found.bias.to(bias.dtype),
         *nothing,
     )
-
-
-torch.library.register_fake("pyg_batchgnn::batch_norm", _fake)
-torch.library.register_fake("pyg_batchgnn::batch_norm_grads", _fake_grads)
-torch.library.register_autograd("pyg_batchgnn::batch_norm", _gradients, setup_context=_save)

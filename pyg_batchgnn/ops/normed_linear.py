@@ -6,14 +6,57 @@ read it, and never written.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.folded_norm import Hidden
 from pyg_batchgnn.ops.gradient_sums import GradientSums
-from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.ops.library import fake, kernels
+from pyg_batchgnn.ops.norm import BatchNormResult
+
+
+class Product(NamedTuple):
+    """A product and the statistics of its columns.
+
+    Attributes:
+        y: [D, O].
+        mean: [O] float64; None where it is taken later.
+        variance: [O] float64, biased; None where it is taken later.
+    """
+
+    y: Tensor
+    mean: Tensor | None
+    variance: Tensor | None
+
+
+class GradColumns(NamedTuple):
+    """What the gradient of a normalisation is made of, see `GradientColumns` in csrc/kernels/nn/norm.h.
+
+    Attributes:
+        columns: [5, O] float32, or float64 where the rows are.
+        weight: [O] float64, the gradient of the normalisation's weight.
+        bias: [O] float64, that of its bias.
+    """
+
+    columns: Tensor
+    weight: Tensor
+    bias: Tensor
+
+
+class GradsBefore(NamedTuple):
+    """The gradients of a product's weight and of the layer before it.
+
+    Attributes:
+        weight: [O, H], of the product's weight.
+        folded: [H, K], of the folded weight of the layer before.
+        shift: [H], of that layer's shift.
+    """
+
+    weight: Tensor
+    folded: Tensor
+    shift: Tensor
 
 
 class NormedLinear(torch.autograd.Function):
@@ -41,10 +84,13 @@ class NormedLinear(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         own = weight.contiguous()
         if sums is None:
-            product, *statistics = _product(x, own, bias, dtype, after_relu, threads)
-            y, mean, variance = kernels.batch_norm(product, scale, shift, *statistics, eps, relu, threads)
+            found = _product(x, own, bias, dtype, after_relu, threads)
+            product = found.y
+            y, mean, variance = BatchNormResult(
+                *kernels.batch_norm(product, scale, shift, found.mean, found.variance, eps, relu, threads)
+            )
         else:
-            y, mean, variance = kernels.linear_moments(x, own, bias, dtype, threads)
+            y, mean, variance = Product(*kernels.linear_moments(x, own, bias, dtype, threads))
             product = y
         before = () if hidden is None else (hidden.x, hidden.center)
         ctx.save_for_backward(x, own, product, scale, shift, mean, variance, *before)
@@ -66,44 +112,49 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     """Of x, weight, bias, scale and shift."""
     sums = None if ctx.sums is None else ctx.sums.take(grad)
     x, weight, product, scale, shift, mean, variance, *before = ctx.saved_tensors
-    columns, d_scale, d_shift = kernels.batch_norm_grad_columns(
-        grad, product, scale, shift, mean, variance, sums, ctx.eps, ctx.relu, ctx.threads
+    norm = GradColumns(
+        *kernels.batch_norm_grad_columns(
+            grad, product, scale, shift, mean, variance, sums, ctx.eps, ctx.relu, ctx.threads
+        )
     )
     need_input = ctx.needs_input_grad[0]
     if before and need_input:
-        d_weight, *d_before = kernels.linear_grads_before(
-            grad, product, columns, ctx.relu, x, weight, *before, ctx.threads
+        found = GradsBefore(
+            *kernels.linear_grads_before(
+                grad, product, norm.columns, ctx.relu, x, weight, *before, ctx.threads
+            )
         )
-        d_x = ctx.hidden.leave(x, *d_before)
+        d_weight = found.weight
+        d_x = ctx.hidden.leave(x, found.folded, found.shift)
     else:
         d_x, d_weight = kernels.linear_grads_normed(
-            grad, product, columns, ctx.relu, x, weight, ctx.after_relu, need_input, ctx.threads
+            grad, product, norm.columns, ctx.relu, x, weight, ctx.after_relu, need_input, ctx.threads
         )
     return (
         d_x if need_input else None,
         d_weight,
         None if ctx.bias is None else torch.zeros(weight.size(0), dtype=ctx.bias),
-        None if scale is None else d_scale.to(scale.dtype),
-        None if shift is None else d_shift.to(shift.dtype),
+        None if scale is None else norm.weight.to(scale.dtype),
+        None if shift is None else norm.bias.to(shift.dtype),
     )
 
 
 def _product(
     x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, after_relu: bool, threads: int
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
+) -> Product:
     """The product with its columns' mean and variance, which are left to be taken where it is rounded."""
     if dtype is not torch.bfloat16:
-        product, mean, variance = kernels.linear_moments(x, weight, bias, dtype, threads)
-        return product, mean, variance
+        return Product(*kernels.linear_moments(x, weight, bias, dtype, threads))
     product, _ = kernels.linear(
         [x], [None], [weight], bias, x.size(0), 1, dtype, False, 0.0, 0, None, after_relu, threads
     )
-    return product, None, None
+    return Product(product, None, None)
 
 
 # Shapes ###########################################################################################
 
 
+@fake("linear_moments")
 def _fake_moments(
     x: Tensor, weight: Tensor, _: Tensor | None, out_dtype: torch.dtype, __: int
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -111,6 +162,7 @@ def _fake_moments(
     return x.new_empty((x.size(0), weight.size(0)), dtype=out_dtype), column, torch.empty_like(column)
 
 
+@fake("batch_norm_grad_columns")
 def _fake_columns(grad: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     count = grad.size(1)
     wide = torch.float64 if grad.dtype == torch.float64 else torch.float32
@@ -118,12 +170,14 @@ def _fake_columns(grad: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     return grad.new_empty((5, count), dtype=wide), column, torch.empty_like(column)
 
 
+@fake("batch_norm_columns")
 def _fake_affine(
     _weight: Tensor | None, _bias: Tensor | None, mean: Tensor, _variance: Tensor, _eps: float
 ) -> Tensor:
     return mean.new_empty((3, mean.size(0)), dtype=torch.float32)
 
 
+@fake("linear_grads_normed")
 def _fake_grads(
     _grad: Tensor,
     _normed: Tensor,
@@ -139,6 +193,7 @@ def _fake_grads(
     return x.new_empty((rows, x.size(1))), weight.new_empty(weight.shape)
 
 
+@fake("linear_grads_before")
 def _fake_before(
     _grad: Tensor,
     _normed: Tensor,
@@ -152,10 +207,3 @@ def _fake_before(
 ) -> tuple[Tensor, Tensor, Tensor]:
     width = hidden.size(1)
     return weight.new_empty(weight.shape), weight.new_empty((width, x.size(1))), weight.new_empty((width,))
-
-
-torch.library.register_fake("pyg_batchgnn::linear_moments", _fake_moments)
-torch.library.register_fake("pyg_batchgnn::batch_norm_grad_columns", _fake_columns)
-torch.library.register_fake("pyg_batchgnn::batch_norm_columns", _fake_affine)
-torch.library.register_fake("pyg_batchgnn::linear_grads_normed", _fake_grads)
-torch.library.register_fake("pyg_batchgnn::linear_grads_before", _fake_before)

@@ -67,7 +67,7 @@ class CscGraph:
         Raises:
             IndexError: an id is negative or not below ``num_nodes``.
         """
-        return cls(InEdges(*ops.build_csc(edge_index, num_nodes)))
+        return cls(ops.build_csc(edge_index, num_nodes))
 
     @classmethod
     def from_csc(cls, indptr: Tensor, indices: Tensor, edge_ids: Tensor | None = None) -> CscGraph:

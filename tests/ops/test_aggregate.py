@@ -186,7 +186,7 @@ def test_maxima_of_nan_and_infinity() -> None:
 def test_own_rows_beside_have_one_gradient(reduce: str) -> None:
     indptr, indices = graph(30, 40, 9)
     x = torch.randn(40, 17, dtype=torch.float64, requires_grad=True)
-    found, own = ops.aggregate_beside(x, indptr, indices, reduce=reduce)
+    found, own = ops.aggregate_with_targets(x, indptr, indices, reduce=reduce)
     assert torch.equal(own, x[:30])
     a, b = torch.randn_like(found), torch.randn_like(own)
     wanted = obvious(x, indptr, indices, reduce)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/allocation.h"
+#include "kernels/nn/work.h"
 #include "kernels/parallel.h"
 #include "kernels/simd/sum_rows.h"
 

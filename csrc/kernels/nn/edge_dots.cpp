@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/allocation.h"
+#include "kernels/nn/work.h"
 #include "kernels/parallel.h"
 
 namespace pyg_batchgnn {

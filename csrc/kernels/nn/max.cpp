@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "kernels/nn/work.h"
 #include "kernels/parallel.h"
 
 namespace pyg_batchgnn {

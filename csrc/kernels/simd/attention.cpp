@@ -1,6 +1,9 @@
 #include "kernels/simd/attention.h"
 
-#include "kernels/simd/dispatch.h"
+#include <limits>
+
+#define PYG_BATCHGNN_BODY "kernels/simd/attention_body.h"
+#include "kernels/simd/each_level.h"
 
 namespace pyg_batchgnn {
 
@@ -9,18 +12,6 @@ int64_t attention_scratch(int64_t longest, int64_t heads, int64_t columns) {
   return 3 * (longest * heads + kPadding) + heads * columns + columns + 4 * (heads + kPadding);
 }
 
-const AttentionKernels& attention_kernels() {
-#if defined(__x86_64__)
-  switch (simd_level()) {
-    case Simd::kAvx512:
-      return kAttentionAvx512;
-    case Simd::kAvx2:
-      return kAttentionAvx2;
-    default:
-      break;
-  }
-#endif
-  return kAttentionBaseline;
-}
+const AttentionKernels& attention_kernels() { PYG_BATCHGNN_DISPATCH(kAttentionKernels) }
 
 }  // namespace pyg_batchgnn

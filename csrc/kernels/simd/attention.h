@@ -81,8 +81,4 @@ struct AttentionKernels {
 
 const AttentionKernels& attention_kernels();
 
-extern const AttentionKernels kAttentionAvx512;
-extern const AttentionKernels kAttentionAvx2;
-extern const AttentionKernels kAttentionBaseline;
-
 }  // namespace pyg_batchgnn

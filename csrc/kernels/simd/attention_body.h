@@ -1,12 +1,6 @@
-// Graph attention for one kind of processor: see attention.h. Included after one of the lanes_*.h.
-#pragma once
-
-#include "kernels/simd/attention.h"
-#include "kernels/simd/row_products.h"
-#include "kernels/simd/softmax.h"
-
-namespace pyg_batchgnn {
-namespace {
+// The loops of attention.h.
+#include "kernels/simd/row_products_body.h"
+#include "kernels/simd/softmax_body.h"
 
 // How many places of a list lie between a row's being fetched and its use.
 inline int64_t rows_ahead(int64_t row_bytes) {
@@ -165,7 +159,7 @@ void forward_targets(const AttentionForward& task, const AttentionBlock& block) 
     if (!direct) narrow_row(row, H * K, task.out_type, out);
     if (task.stream) stream_row(row, H * K, reinterpret_cast<Sum*>(out));
   }
-  if (task.stream) Lanes<Sum>::end_stream();
+  if (task.stream) fence();
 }
 
 // Backward ########################################################################################
@@ -310,5 +304,4 @@ void input_grad_block(const AttentionInputGrad& task, const AttentionSources& bl
   }
 }
 
-}  // namespace
-}  // namespace pyg_batchgnn
+constexpr AttentionKernels kAttentionKernels{&forward_block, &backward_block, &input_grad_block};

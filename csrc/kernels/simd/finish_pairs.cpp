@@ -1,30 +1,15 @@
 // The end of a product of bfloat16: as finish of products_body.h, but rounded by the processor's own
 // instruction, which takes two vectors and a mask. It flushes denormals, as its products do.
 
-#include "kernels/simd/dispatch.h"
+#include "kernels/simd/level.h"
 #include "kernels/simd/products.h"
 
 #if defined(__x86_64__)
 
-// GCC 12's own header initialises a variable with itself.
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-
-#include <immintrin.h>
-
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16"))), \
-                             apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
-#endif
+PYG_BATCHGNN_BEGIN_LEVEL(PYG_BATCHGNN_AVX512_BF16)
 
 namespace pyg_batchgnn::finish_pairs {
 namespace {
-
-#define PYG_BATCHGNN_INLINE __attribute__((always_inline)) static inline
 
 #include "kernels/simd/dropout_avx512.h"
 
@@ -84,11 +69,7 @@ PairFinish kernel() { return &finish; }
 
 }  // namespace pyg_batchgnn::finish_pairs
 
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+PYG_BATCHGNN_END_LEVEL
 
 namespace pyg_batchgnn {
 

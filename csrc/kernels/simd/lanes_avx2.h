@@ -1,14 +1,6 @@
-// Vectors of AVX2 with FMA and F16C. Included once by a file compiled for them (see attention_avx2.cpp).
-#pragma once
+// The vectors of AVX2 with FMA and F16C, see lanes_baseline.h.
 
-#include <immintrin.h>
-
-#include "kernels/operand.h"
-
-namespace pyg_batchgnn {
-namespace {
-
-template <class Sum>
+template <class T>
 struct Lanes;
 
 template <>
@@ -16,52 +8,100 @@ struct Lanes<float> {
   using Vector = __m256;
   static constexpr int kWidth = 8;
   static constexpr int kRegisters = 16;
+  static constexpr int kTileVectors = 2;
+  static constexpr int kSparseVectors = 8;
+  static constexpr int kReluBackwardVectors = 4;
+  static constexpr int kTwoRowVectors = 6;
+  static constexpr int kSumVectors = 13;  // of 16 registers; 104 columns, so that 100 are one chunk
 
-  static __m256i first(int64_t count) {
+  PYG_BATCHGNN_INLINE __m256i first(int64_t count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)),
                               _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
 
-  static __m256 zero() { return _mm256_setzero_ps(); }
-  static __m256 fill(float value) { return _mm256_set1_ps(value); }
-  static __m256 fma(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
-  static __m256 add(__m256 a, __m256 b) { return _mm256_add_ps(a, b); }
+  PYG_BATCHGNN_INLINE Vector zero() { return _mm256_setzero_ps(); }
+  PYG_BATCHGNN_INLINE Vector fill(float value) { return _mm256_set1_ps(value); }
+  PYG_BATCHGNN_INLINE Vector add(Vector a, Vector b) { return _mm256_add_ps(a, b); }
+  PYG_BATCHGNN_INLINE Vector subtract(Vector a, Vector b) { return _mm256_sub_ps(a, b); }
+  PYG_BATCHGNN_INLINE Vector multiply(Vector a, Vector b) { return _mm256_mul_ps(a, b); }
+  PYG_BATCHGNN_INLINE Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
+  PYG_BATCHGNN_INLINE Vector relu(Vector a) { return _mm256_max_ps(zero(), a); }  // a NaN stays one
+  PYG_BATCHGNN_INLINE Vector relu_backward(Vector z, Vector grad) {
+    return _mm256_andnot_ps(_mm256_cmp_ps(z, zero(), _CMP_LE_OQ), grad);
+  }
+  PYG_BATCHGNN_INLINE uint64_t passing(Vector a) {
+    return static_cast<uint64_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, zero(), _CMP_NLE_UQ)));
+  }
+  PYG_BATCHGNN_INLINE uint64_t nonzero(Vector a) {
+    return static_cast<uint64_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, zero(), _CMP_NEQ_UQ)));
+  }
+  PYG_BATCHGNN_INLINE Vector keep(Vector a, uint64_t bits) {
+    const __m256i lane = _mm256_set_epi32(128, 64, 32, 16, 8, 4, 2, 1);
+    const __m256i chosen = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), lane);
+    return _mm256_and_ps(a, _mm256_castsi256_ps(_mm256_cmpeq_epi32(chosen, lane)));
+  }
 
-  static __m256 load(const float* p) { return _mm256_loadu_ps(p); }
-  static __m256 load(const Bfloat16* p) {
+  PYG_BATCHGNN_INLINE Vector load(const float* p) { return _mm256_loadu_ps(p); }
+  PYG_BATCHGNN_INLINE Vector load(const Bfloat16* p) {
     const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
   }
-  static __m256 load(const Half* p) {
+  PYG_BATCHGNN_INLINE Vector load(const Half* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
-  static __m256 load(const float* p, int64_t count) { return _mm256_maskload_ps(p, first(count)); }
+  PYG_BATCHGNN_INLINE Vector load(const float* p, int64_t count) {
+    return _mm256_maskload_ps(p, first(count));
+  }
   template <class T>
-  static __m256 load(const T* p, int64_t count) {
+  PYG_BATCHGNN_INLINE Vector load(const T* p, int64_t count) {
     T padded[kWidth] = {};
     for (int64_t i = 0; i < count; ++i) padded[i] = p[i];
     return load(padded);
   }
 
-  static void store(float* p, __m256 v) { _mm256_storeu_ps(p, v); }
-  static void stream(float* p, __m256 v) { _mm256_stream_ps(p, v); }
-  static void end_stream() { _mm_sfence(); }
-  static void store(float* p, __m256 v, int64_t count) { _mm256_maskstore_ps(p, first(count), v); }
-  template <class T>
-  static void store(T* p, __m256 v, int64_t count = kWidth) {
-    float all[kWidth];
-    _mm256_storeu_ps(all, v);
-    for (int64_t i = 0; i < count; ++i) p[i] = narrow<T>(all[i]);
+  // To the nearest, ties to even; a NaN keeps its upper half and stays one.
+  PYG_BATCHGNN_INLINE __m128i to_bfloat16(Vector v) {
+    const __m256i word = _mm256_castps_si256(v);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(word, 16), _mm256_set1_epi32(1));
+    const __m256i rounded = _mm256_add_epi32(word, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+    const __m256i quiet = _mm256_or_si256(word, _mm256_set1_epi32(0x400000));
+    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    const __m256i upper = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, is_nan), 16);
+    return _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1));
   }
 
-  static float sum(__m256 v) {
+  PYG_BATCHGNN_INLINE void store(float* p, Vector v) { _mm256_storeu_ps(p, v); }
+  PYG_BATCHGNN_INLINE void store(Bfloat16* p, Vector v) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), to_bfloat16(v));
+  }
+  PYG_BATCHGNN_INLINE void store(float* p, Vector v, int64_t count) {
+    _mm256_maskstore_ps(p, first(count), v);
+  }
+  PYG_BATCHGNN_INLINE void store(Bfloat16* p, Vector v, int64_t count) {
+    Bfloat16 all[kWidth];
+    store(all, v);
+    for (int64_t i = 0; i < count; ++i) p[i] = all[i];
+  }
+  PYG_BATCHGNN_INLINE void stream(float* p, Vector v) { _mm256_stream_ps(p, v); }
+  PYG_BATCHGNN_INLINE void stream(Bfloat16* p, Vector v) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(p), to_bfloat16(v));
+  }
+
+  PYG_BATCHGNN_INLINE float sum(__m256 v) {
     __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     four = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
   }
-  static void sum4(const __m256* v, float* out) {
+  PYG_BATCHGNN_INLINE void sum4(const __m256* v, float* out) {
     const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
     _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+  }
+  PYG_BATCHGNN_INLINE void add_lanes(Vector a, Vector b, float* first, float* second) {
+    const Vector both = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+    const __m128 half = _mm_add_ps(_mm256_castps256_ps128(both), _mm256_extractf128_ps(both, 1));
+    const __m128 sum = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    *first += _mm_cvtss_f32(sum);
+    *second += _mm_cvtss_f32(_mm_movehdup_ps(sum));
   }
 };
 
@@ -70,29 +110,86 @@ struct Lanes<double> {
   using Vector = __m256d;
   static constexpr int kWidth = 4;
   static constexpr int kRegisters = 16;
+  static constexpr int kTileVectors = 2;
+  static constexpr int kSparseVectors = 8;
+  static constexpr int kReluBackwardVectors = 4;
+  static constexpr int kTwoRowVectors = 6;
 
-  static __m256i first(int64_t count) {
+  PYG_BATCHGNN_INLINE __m256i first(int64_t count) {
     return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3));
   }
 
-  static __m256d zero() { return _mm256_setzero_pd(); }
-  static __m256d fill(double value) { return _mm256_set1_pd(value); }
-  static __m256d fma(__m256d a, __m256d b, __m256d c) { return _mm256_fmadd_pd(a, b, c); }
-  static __m256d add(__m256d a, __m256d b) { return _mm256_add_pd(a, b); }
-  static __m256d load(const double* p) { return _mm256_loadu_pd(p); }
-  static __m256d load(const double* p, int64_t count) { return _mm256_maskload_pd(p, first(count)); }
-  static void store(double* p, __m256d v) { _mm256_storeu_pd(p, v); }
-  static void stream(double* p, __m256d v) { _mm256_stream_pd(p, v); }
-  static void end_stream() { _mm_sfence(); }
-  static void store(double* p, __m256d v, int64_t count) { _mm256_maskstore_pd(p, first(count), v); }
-  static double sum(__m256d v) {
+  PYG_BATCHGNN_INLINE Vector zero() { return _mm256_setzero_pd(); }
+  PYG_BATCHGNN_INLINE Vector fill(double value) { return _mm256_set1_pd(value); }
+  PYG_BATCHGNN_INLINE Vector add(Vector a, Vector b) { return _mm256_add_pd(a, b); }
+  PYG_BATCHGNN_INLINE Vector multiply(Vector a, Vector b) { return _mm256_mul_pd(a, b); }
+  PYG_BATCHGNN_INLINE Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_pd(a, b, c); }
+  PYG_BATCHGNN_INLINE uint64_t passing(Vector a) {
+    return static_cast<uint64_t>(_mm256_movemask_pd(_mm256_cmp_pd(a, zero(), _CMP_NLE_UQ)));
+  }
+  PYG_BATCHGNN_INLINE uint64_t nonzero(Vector a) {
+    return static_cast<uint64_t>(_mm256_movemask_pd(_mm256_cmp_pd(a, zero(), _CMP_NEQ_UQ)));
+  }
+  PYG_BATCHGNN_INLINE Vector keep(Vector a, uint64_t bits) {
+    const __m256i lane = _mm256_set_epi64x(8, 4, 2, 1);
+    const __m256i chosen = _mm256_and_si256(_mm256_set1_epi64x(static_cast<int64_t>(bits)), lane);
+    return _mm256_and_pd(a, _mm256_castsi256_pd(_mm256_cmpeq_epi64(chosen, lane)));
+  }
+  PYG_BATCHGNN_INLINE Vector load(const double* p) { return _mm256_loadu_pd(p); }
+  PYG_BATCHGNN_INLINE Vector load(const double* p, int64_t count) {
+    return _mm256_maskload_pd(p, first(count));
+  }
+  PYG_BATCHGNN_INLINE void store(double* p, Vector v) { _mm256_storeu_pd(p, v); }
+  PYG_BATCHGNN_INLINE void store(double* p, Vector v, int64_t count) {
+    _mm256_maskstore_pd(p, first(count), v);
+  }
+  PYG_BATCHGNN_INLINE void stream(double* p, Vector v) { _mm256_stream_pd(p, v); }
+  PYG_BATCHGNN_INLINE double sum(__m256d v) {
     const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
     return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
   }
-  static void sum4(const __m256d* v, double* out) {
+  PYG_BATCHGNN_INLINE void sum4(const __m256d* v, double* out) {
     for (int i = 0; i < 4; ++i) out[i] = sum(v[i]);
   }
 };
 
-}  // namespace
-}  // namespace pyg_batchgnn
+// Keeps the compiler from loading again for each use.
+template <class Vector>
+PYG_BATCHGNN_INLINE Vector in_register(Vector value) {
+  asm("" : "+v"(value));
+  return value;
+}
+
+PYG_BATCHGNN_INLINE void read_half(const uint16_t* from, int64_t count, float* to) {
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+  }
+  for (; i < count; ++i) to[i] = _cvtsh_ss(from[i]);
+}
+
+// Whether dropout keeps columns 4 * word to 4 * word + 63 of a row. Some column must be dropped.
+PYG_BATCHGNN_INLINE uint64_t kept_columns(const Dropout& dropout, uint64_t row_key, int64_t word) {
+  alignas(32) uint64_t words[16];
+  for (int64_t i = 0; i < 16; ++i) words[i] = dropout_word(row_key, word + i);
+  const __m256i highest = _mm256_set1_epi16(static_cast<int16_t>(dropout.kept_levels - 1));
+  uint64_t bits = 0;
+  for (int at = 0; at < 16; at += 8) {
+    const __m256i a = _mm256_load_si256(reinterpret_cast<const __m256i*>(words + at));
+    const __m256i b = _mm256_load_si256(reinterpret_cast<const __m256i*>(words + at + 4));
+    const __m256i kept_a = _mm256_cmpeq_epi16(_mm256_min_epu16(a, highest), a);
+    const __m256i kept_b = _mm256_cmpeq_epi16(_mm256_min_epu16(b, highest), b);
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packs_epi16(kept_a, kept_b), 0xD8);
+    bits |= static_cast<uint64_t>(static_cast<uint32_t>(_mm256_movemask_epi8(packed))) << (4 * at);
+  }
+  return dropout.kept_levels == 0 ? 0 : bits;
+}
+
+PYG_BATCHGNN_INLINE void stream_lines(const void* from, int64_t bytes, void* to) {
+  for (int64_t at = 0; at < bytes; at += 32) {
+    const auto* line = reinterpret_cast<const __m256i*>(static_cast<const char*>(from) + at);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(static_cast<char*>(to) + at), _mm256_loadu_si256(line));
+  }
+}
+
+PYG_BATCHGNN_INLINE void fence() { _mm_sfence(); }

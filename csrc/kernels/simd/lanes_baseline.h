@@ -1,44 +1,107 @@
-// Vectors of 16 bytes, which the compiler makes of whatever the processor has.
-#pragma once
+// Vectors of 16 bytes, which the compiler makes of whatever the processor has. What Lanes offers at each
+// level:
+//
+// - Vector, kWidth, kRegisters: the vector, its elements, and how many of them the processor holds.
+// - k...Vectors: how many vectors of a row a kernel keeps in registers.
+// - load(p), load(p, count), store(p, v), store(p, v, count): from and to memory of T, of Bfloat16 and
+// (loads)
+//   of Half for T = float; with `count` only the first elements, the others are zero. stream: past the
+//   caches.
+// - fma(a, b, c) = a * b + c, rounded once where the processor can.
+// - relu(a), relu_backward(z, grad) = grad where z is positive or NaN, else 0.
+// - passing(a), nonzero(a): bits of the elements that are positive or NaN, that are not 0. keep(a, bits).
+// - sum(v): of the elements; sum4: of four vectors. add_lanes where two vectors' sums are made at once.
+//
+// Beside Lanes: in_register, read_half, kept_columns (dropout's decisions), stream_lines and fence.
 
-#include "kernels/operand.h"
-
-namespace pyg_batchgnn {
-namespace {
-
-template <class Sum>
+template <class T>
 struct Lanes {
-  typedef Sum Vector __attribute__((vector_size(16)));
-  static constexpr int kWidth = 16 / sizeof(Sum);
+  typedef T Vector __attribute__((vector_size(16)));
+  static constexpr int kWidth = 16 / sizeof(T);
   static constexpr int kRegisters = 16;
+  static constexpr int kTileVectors = 2;
+  static constexpr int kSparseVectors = 8;
+  static constexpr int kReluBackwardVectors = 4;
+  static constexpr int kTwoRowVectors = 6;
 
-  static Vector zero() { return Vector{}; }
-  static Vector fill(Sum value) { return Vector{} + value; }
-  static Vector fma(Vector a, Vector b, Vector c) { return a * b + c; }
-  static Vector add(Vector a, Vector b) { return a + b; }
+  PYG_BATCHGNN_INLINE Vector zero() { return Vector{}; }
+  PYG_BATCHGNN_INLINE Vector fill(T value) { return Vector{} + value; }
+  PYG_BATCHGNN_INLINE Vector add(Vector a, Vector b) { return a + b; }
+  PYG_BATCHGNN_INLINE Vector multiply(Vector a, Vector b) { return a * b; }
+  PYG_BATCHGNN_INLINE Vector fma(Vector a, Vector b, Vector c) { return a * b + c; }
+  PYG_BATCHGNN_INLINE uint64_t passing(Vector a) {
+    uint64_t bits = 0;
+    for (int64_t i = 0; i < kWidth; ++i) bits |= static_cast<uint64_t>(!(a[i] <= 0)) << i;
+    return bits;
+  }
+  PYG_BATCHGNN_INLINE uint64_t nonzero(Vector a) {
+    uint64_t bits = 0;
+    for (int64_t i = 0; i < kWidth; ++i) bits |= static_cast<uint64_t>(a[i] != 0) << i;
+    return bits;
+  }
+  PYG_BATCHGNN_INLINE Vector keep(Vector a, uint64_t bits) {
+    for (int64_t i = 0; i < kWidth; ++i) a[i] = (bits >> i & 1) != 0 ? a[i] : 0;
+    return a;
+  }
 
-  template <class T>
-  static Vector load(const T* p, int64_t count = kWidth) {
+  PYG_BATCHGNN_INLINE Vector load(const T* from) {
+    Vector a;
+    __builtin_memcpy(&a, from, sizeof(a));
+    return a;
+  }
+  template <class In>
+  PYG_BATCHGNN_INLINE Vector load(const In* p, int64_t count = kWidth) {
     Vector v{};
     for (int64_t i = 0; i < count; ++i) v[i] = widen(p[i]);
     return v;
   }
-  template <class T>
-  static void store(T* p, Vector v, int64_t count = kWidth) {
-    for (int64_t i = 0; i < count; ++i) p[i] = narrow<T>(v[i]);
+  PYG_BATCHGNN_INLINE void store(T* to, Vector a) { __builtin_memcpy(to, &a, sizeof(a)); }
+  template <class Out>
+  PYG_BATCHGNN_INLINE void store(Out* p, Vector v, int64_t count = kWidth) {
+    for (int64_t i = 0; i < count; ++i) p[i] = narrow<Out>(v[i]);
   }
-  static void stream(Sum* p, Vector v) { store(p, v); }
-  static void end_stream() {}
+  PYG_BATCHGNN_INLINE void stream(T* p, Vector v) { store(p, v); }
 
-  static Sum sum(Vector v) {
-    Sum total = 0;
+  PYG_BATCHGNN_INLINE T sum(Vector v) {
+    T total = 0;
     for (int i = 0; i < kWidth; ++i) total += v[i];
     return total;
   }
-  static void sum4(const Vector* v, Sum* out) {
+  PYG_BATCHGNN_INLINE void sum4(const Vector* v, T* out) {
     for (int i = 0; i < 4; ++i) out[i] = sum(v[i]);
   }
 };
 
-}  // namespace
-}  // namespace pyg_batchgnn
+template <class Vector>
+PYG_BATCHGNN_INLINE Vector in_register(Vector value) {
+  return value;
+}
+
+// Powers of two move the exponent from its place in 16 bits to its place in 32; exact, subnormals included.
+PYG_BATCHGNN_INLINE void read_half(const uint16_t* from, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float magnitude = std::bit_cast<float>(static_cast<uint32_t>(from[i] & 0x7FFF) << 13) * 0x1p112f;
+    const uint32_t special = magnitude >= 65536.0f ? 0x7F800000u : 0;
+    const uint32_t sign = static_cast<uint32_t>(from[i] & 0x8000) << 16;
+    to[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | special | sign);
+  }
+}
+
+// Whether dropout keeps columns 4 * word to 4 * word + 63 of a row.
+PYG_BATCHGNN_INLINE uint64_t kept_columns(const Dropout& dropout, uint64_t row_key, int64_t word) {
+  uint64_t bits = 0;
+  for (int64_t i = 0; i < 16; ++i) {
+    const uint64_t random = dropout_word(row_key, word + i);
+    for (int64_t c = 0; c < 4; ++c) {
+      const uint64_t level = (random >> (16 * c)) & (kDropoutLevels - 1);
+      bits |= static_cast<uint64_t>(level < dropout.kept_levels) << (4 * i + c);
+    }
+  }
+  return bits;
+}
+
+PYG_BATCHGNN_INLINE void stream_lines(const void* from, int64_t bytes, void* to) {
+  __builtin_memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+PYG_BATCHGNN_INLINE void fence() {}

@@ -2,167 +2,51 @@
 
 #include <algorithm>
 
-#include "kernels/simd/dispatch.h"
+#define PYG_BATCHGNN_BODY "kernels/simd/norm_body.h"
+#include "kernels/simd/each_level.h"
 
 namespace pyg_batchgnn {
-namespace {
-
-#define PYG_BATCHGNN_BODY __attribute__((always_inline)) inline
-
-// Rows are asked for ahead, although they are read in order: with the sums' loads and stores in between, the
-// processor does not see the order and reads at less than half the speed.
-constexpr int64_t kAhead = 2048;
-constexpr int64_t kLine = 64;
 
 template <class T>
-PYG_BATCHGNN_BODY void prefetch_row(const T* row, int64_t columns) {
-  const char* const ahead = reinterpret_cast<const char*>(row) + kAhead;
-  for (int64_t byte = 0; byte < columns * static_cast<int64_t>(sizeof(T)); byte += kLine) {
-    __builtin_prefetch(ahead + byte);
-  }
+void center_sums(const Rows<T>& x, const Wide<T>* center, Wide<T>* sum, Wide<T>* square) {
+  PYG_BATCHGNN_DISPATCH(center_sums(x, center, sum, square))
 }
 
 template <class T>
-PYG_BATCHGNN_BODY Wide<T> relu_backward(Wide<T> z, Wide<T> grad, bool relu) {
-  return relu && z <= 0 ? Wide<T>(0) : grad;  // not of a NaN: what is not a number stays visible
+void affine_rows(const Rows<T>& x, const Affine<Wide<T>>& affine, Epilogue epilogue, T* y) {
+  PYG_BATCHGNN_DISPATCH(affine_rows(x, affine, epilogue, y))
 }
 
 template <class T>
-PYG_BATCHGNN_BODY void center_sums_body(const Rows<T>& x, const Wide<T>* __restrict center,
-                                        Wide<T>* __restrict sum, Wide<T>* __restrict square) {
-  std::fill_n(sum, x.columns, Wide<T>(0));
-  std::fill_n(square, x.columns, Wide<T>(0));
-  for (int64_t row = 0; row < x.rows; ++row) {
-    const T* __restrict const values = x.data + row * x.columns;
-    prefetch_row(values, x.columns);
-    for (int64_t c = 0; c < x.columns; ++c) {
-      const Wide<T> d = widen(values[c]) - center[c];
-      sum[c] += d;
-      square[c] += d * d;
-    }
-  }
-}
-
-template <bool Relu, class T>
-PYG_BATCHGNN_BODY void affine_row(const T* __restrict x, int64_t columns, const Affine<Wide<T>>& affine,
-                                  T* __restrict y) {
-  const Wide<T>*__restrict center = affine.center, *__restrict scale = affine.scale,
-                *__restrict shift = affine.shift;
-  for (int64_t c = 0; c < columns; ++c) {
-    const Wide<T> z = (widen(x[c]) - center[c]) * scale[c] + shift[c];
-    y[c] = narrow<T>(relu_backward<T>(z, z, Relu));
-  }
+void gradient_sums(const Rows<T>& x, const T* grad, const Affine<Wide<T>>& affine, Epilogue epilogue,
+                   Wide<T>* sum, Wide<T>* product) {
+  PYG_BATCHGNN_DISPATCH(gradient_sums(x, grad, affine, epilogue, sum, product))
 }
 
 template <class T>
-PYG_BATCHGNN_BODY void affine_rows_body(const Rows<T>& x, const Affine<Wide<T>>& affine, Epilogue epilogue,
-                                        T* y) {
-  for (int64_t at = 0; at < x.rows * x.columns; at += x.columns) {
-    if (epilogue == Epilogue::kRelu) {
-      affine_row<true>(x.data + at, x.columns, affine, y + at);
-    } else {
-      affine_row<false>(x.data + at, x.columns, affine, y + at);
-    }
-  }
+void gradient_rows(const Rows<T>& x, const T* grad, const Affine<Wide<T>>& affine, Epilogue epilogue,
+                   const Wide<T>* constant, const Wide<T>* slope, T* out) {
+  PYG_BATCHGNN_DISPATCH(gradient_rows(x, grad, affine, epilogue, constant, slope, out))
 }
 
-template <bool Relu, class T>
-PYG_BATCHGNN_BODY void add_gradient_row(const T* __restrict x, const T* __restrict grad, int64_t columns,
-                                        const Affine<Wide<T>>& affine, Wide<T>* __restrict sum,
-                                        Wide<T>* __restrict product) {
-  const Wide<T>*__restrict center = affine.center, *__restrict scale = affine.scale,
-                *__restrict shift = affine.shift;
-  prefetch_row(x, columns);
-  prefetch_row(grad, columns);
-  for (int64_t c = 0; c < columns; ++c) {
-    const Wide<T> d = widen(x[c]) - center[c];
-    const Wide<T> g = relu_backward<T>(d * scale[c] + shift[c], widen(grad[c]), Relu);
-    sum[c] += g;
-    product[c] += g * d;
-  }
-}
-
-template <class T>
-PYG_BATCHGNN_BODY void gradient_sums_body(const Rows<T>& x, const T* grad, const Affine<Wide<T>>& affine,
-                                          Epilogue epilogue, Wide<T>* sum, Wide<T>* product) {
-  std::fill_n(sum, x.columns, Wide<T>(0));
-  std::fill_n(product, x.columns, Wide<T>(0));
-  for (int64_t at = 0; at < x.rows * x.columns; at += x.columns) {
-    if (epilogue == Epilogue::kRelu) {
-      add_gradient_row<true>(x.data + at, grad + at, x.columns, affine, sum, product);
-    } else {
-      add_gradient_row<false>(x.data + at, grad + at, x.columns, affine, sum, product);
-    }
-  }
-}
-
-template <bool Relu, class T>
-PYG_BATCHGNN_BODY void gradient_row(const T* __restrict x, const T* __restrict grad, int64_t columns,
-                                    const Affine<Wide<T>>& affine, const Wide<T>* __restrict constant,
-                                    const Wide<T>* __restrict slope, T* __restrict out) {
-  const Wide<T>*__restrict center = affine.center, *__restrict scale = affine.scale,
-                *__restrict shift = affine.shift;
-  for (int64_t c = 0; c < columns; ++c) {
-    const Wide<T> d = widen(x[c]) - center[c];
-    const Wide<T> g = relu_backward<T>(d * scale[c] + shift[c], widen(grad[c]), Relu);
-    out[c] = narrow<T>(g * scale[c] - constant[c] - d * slope[c]);
-  }
-}
-
-template <class T>
-PYG_BATCHGNN_BODY void gradient_rows_body(const Rows<T>& x, const T* grad, const Affine<Wide<T>>& affine,
-                                          Epilogue epilogue, const Wide<T>* constant, const Wide<T>* slope,
-                                          T* out) {
-  for (int64_t at = 0; at < x.rows * x.columns; at += x.columns) {
-    if (epilogue == Epilogue::kRelu) {
-      gradient_row<true>(x.data + at, grad + at, x.columns, affine, constant, slope, out + at);
-    } else {
-      gradient_row<false>(x.data + at, grad + at, x.columns, affine, constant, slope, out + at);
-    }
-  }
-}
-
-}  // namespace
-
-// The variants of all loops for one type, and the templates that stand for them.
-#define PYG_BATCHGNN_NORM(T, suffix)                                                                        \
-  namespace {                                                                                               \
-  PYG_BATCHGNN_VARIANTS(void, center_sums_##suffix, center_sums_body,                                       \
-                        (const Rows<T>& x, const Wide<T>* center, Wide<T>* sum, Wide<T>* square),           \
-                        (x, center, sum, square))                                                           \
-  PYG_BATCHGNN_VARIANTS(void, affine_rows_##suffix, affine_rows_body,                                       \
-                        (const Rows<T>& x, const Affine<Wide<T>>& affine, Epilogue epilogue, T* y),         \
-                        (x, affine, epilogue, y))                                                           \
-  PYG_BATCHGNN_VARIANTS(void, gradient_sums_##suffix, gradient_sums_body,                                   \
-                        (const Rows<T>& x, const T* grad, const Affine<Wide<T>>& affine, Epilogue epilogue, \
-                         Wide<T>* sum, Wide<T>* product),                                                   \
-                        (x, grad, affine, epilogue, sum, product))                                          \
-  PYG_BATCHGNN_VARIANTS(void, gradient_rows_##suffix, gradient_rows_body,                                   \
-                        (const Rows<T>& x, const T* grad, const Affine<Wide<T>>& affine, Epilogue epilogue, \
-                         const Wide<T>* constant, const Wide<T>* slope, T* out),                            \
-                        (x, grad, affine, epilogue, constant, slope, out))                                  \
-  }                                                                                                         \
-  template <>                                                                                               \
-  void center_sums(const Rows<T>& x, const Wide<T>* center, Wide<T>* sum, Wide<T>* square) {                \
-    center_sums_##suffix(x, center, sum, square);                                                           \
-  }                                                                                                         \
-  template <>                                                                                               \
-  void affine_rows(const Rows<T>& x, const Affine<Wide<T>>& affine, Epilogue epilogue, T* y) {              \
-    affine_rows_##suffix(x, affine, epilogue, y);                                                           \
-  }                                                                                                         \
-  template <>                                                                                               \
-  void gradient_sums(const Rows<T>& x, const T* grad, const Affine<Wide<T>>& affine, Epilogue epilogue,     \
-                     Wide<T>* sum, Wide<T>* product) {                                                      \
-    gradient_sums_##suffix(x, grad, affine, epilogue, sum, product);                                        \
-  }                                                                                                         \
-  template <>                                                                                               \
-  void gradient_rows(const Rows<T>& x, const T* grad, const Affine<Wide<T>>& affine, Epilogue epilogue,     \
-                     const Wide<T>* constant, const Wide<T>* slope, T* out) {                               \
-    gradient_rows_##suffix(x, grad, affine, epilogue, constant, slope, out);                                \
-  }
-
-PYG_BATCHGNN_NORM(float, f32)
-PYG_BATCHGNN_NORM(double, f64)
-PYG_BATCHGNN_NORM(Bfloat16, bf16)
+template void center_sums(const Rows<float>& x, const float* center, float* sum, float* square);
+template void affine_rows(const Rows<float>& x, const Affine<float>& affine, Epilogue epilogue, float* y);
+template void gradient_sums(const Rows<float>& x, const float* grad, const Affine<float>& affine,
+                            Epilogue epilogue, float* sum, float* product);
+template void gradient_rows(const Rows<float>& x, const float* grad, const Affine<float>& affine,
+                            Epilogue epilogue, const float* constant, const float* slope, float* out);
+template void center_sums(const Rows<double>& x, const double* center, double* sum, double* square);
+template void affine_rows(const Rows<double>& x, const Affine<double>& affine, Epilogue epilogue, double* y);
+template void gradient_sums(const Rows<double>& x, const double* grad, const Affine<double>& affine,
+                            Epilogue epilogue, double* sum, double* product);
+template void gradient_rows(const Rows<double>& x, const double* grad, const Affine<double>& affine,
+                            Epilogue epilogue, const double* constant, const double* slope, double* out);
+template void center_sums(const Rows<Bfloat16>& x, const float* center, float* sum, float* square);
+template void affine_rows(const Rows<Bfloat16>& x, const Affine<float>& affine, Epilogue epilogue,
+                          Bfloat16* y);
+template void gradient_sums(const Rows<Bfloat16>& x, const Bfloat16* grad, const Affine<float>& affine,
+                            Epilogue epilogue, float* sum, float* product);
+template void gradient_rows(const Rows<Bfloat16>& x, const Bfloat16* grad, const Affine<float>& affine,
+                            Epilogue epilogue, const float* constant, const float* slope, Bfloat16* out);
 
 }  // namespace pyg_batchgnn

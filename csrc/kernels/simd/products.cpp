@@ -1,22 +1,19 @@
 #include "kernels/simd/products.h"
 
-#include "kernels/simd/dispatch.h"
-#include "kernels/simd/products_levels.h"
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#define PYG_BATCHGNN_BODY "kernels/simd/products_body.h"
+#include "kernels/simd/each_level.h"
 
 namespace pyg_batchgnn {
 
 template <class T>
 const ProductKernels<T>& product_kernels() {
-  switch (simd_level()) {
-#if defined(__x86_64__)
-    case Simd::kAvx512:
-      return products_avx512::kernels(T{});
-    case Simd::kAvx2:
-      return products_avx2::kernels(T{});
-#endif
-    default:
-      return products_baseline::kernels(T{});
-  }
+  PYG_BATCHGNN_DISPATCH(kProductKernels<T>)
 }
 
 template const ProductKernels<float>& product_kernels();

@@ -1,6 +1,4 @@
-// The loops of kernels/simd/products.h in terms of Lanes<T>, kept_columns and read_half. Included once for
-// each kind of processor, inside its namespace and with its instructions switched on; so it includes nothing
-// but its other parts.
+// The loops of products.h.
 
 constexpr int64_t kLinesPerTile = 24, kLinesPerRow = 4;  // fetched ahead; memory keeps up with about so many
 
@@ -19,8 +17,8 @@ PYG_BATCHGNN_INLINE void dense_tile(const DenseProduct<T>& p, const T* const* va
           *v5 = values[5];
   for (int64_t s = 0; s < p.terms; ++s) {
     const int64_t at = s * p.value_step;
-    const typename L::Vector factor[kTileRows] = {L::all(v0[at]), L::all(v1[at]), L::all(v2[at]),
-                                                  L::all(v3[at]), L::all(v4[at]), L::all(v5[at])};
+    const typename L::Vector factor[kTileRows] = {L::fill(v0[at]), L::fill(v1[at]), L::fill(v2[at]),
+                                                  L::fill(v3[at]), L::fill(v4[at]), L::fill(v5[at])};
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) {
       const typename L::Vector term = L::load(x + c * L::kWidth);
@@ -191,7 +189,7 @@ PYG_BATCHGNN_INLINE void finish_word(const Finish<T>& f, typename Lanes<T>::Vect
   if (f.mask != nullptr) {
 #pragma GCC unroll 16
     for (int64_t i = 0; i < count; i += L::kWidth) {
-      L::store(done + i, L::keep(L::times(L::load(done + i), scale), bits >> i));
+      L::store(done + i, L::keep(L::multiply(L::load(done + i), scale), bits >> i));
     }
     put_bits(f.mask + row * f.mask_stride, f.first_column + at, count, bits);
   }
@@ -201,7 +199,7 @@ PYG_BATCHGNN_INLINE void finish_word(const Finish<T>& f, typename Lanes<T>::Vect
       reinterpret_cast<uintptr_t>(out) % PrefetchQueue::kLine != 0) {
     return write(done, count, f.out_element, out);
   }
-  if (f.out_element == kOwnElement<T>) return stream(done, bytes, out);
+  if (f.out_element == kOwnElement<T>) return stream_lines(done, bytes, out);
   // Half a word's lines are whole, too.
   alignas(PrefetchQueue::kLine) T rounded[kWordBits];
   if (count == kWordBits && f.out_element == Element::kBFloat16) {
@@ -209,12 +207,12 @@ PYG_BATCHGNN_INLINE void finish_word(const Finish<T>& f, typename Lanes<T>::Vect
   } else {
     write(done, count, f.out_element, rounded);
   }
-  stream(rounded, bytes, out);
+  stream_lines(rounded, bytes, out);
 }
 
 template <class T>
 void finish(const Finish<T>& f) {
-  const auto scale = Lanes<T>::all(f.dropout != nullptr ? static_cast<T>(f.dropout->scale()) : T{1});
+  const auto scale = Lanes<T>::fill(f.dropout != nullptr ? static_cast<T>(f.dropout->scale()) : T{1});
   for (int64_t row = 0; row < f.rows; ++row) {
     int64_t at = 0;
     for (; at + kWordBits <= f.columns; at += kWordBits) finish_word(f, scale, row, at, kWordBits);
@@ -234,7 +232,7 @@ template <class T>
 void masked_grad(const MaskedGrad<T>& g) {
   using L = Lanes<T>;
   const int64_t words = (g.columns + kWordBits - 1) / kWordBits;
-  const auto scale = L::all(g.scale);
+  const auto scale = L::fill(g.scale);
   for (int64_t row = 0; row < g.rows; ++row) {
     const char* const grad =
         static_cast<const char*>(g.grad) + row * g.grad_stride * element_bytes(g.element);
@@ -251,7 +249,7 @@ void masked_grad(const MaskedGrad<T>& g) {
       const uint64_t bits = mask_word(g, row, at, count);
       uint64_t nonzero = 0;
       for (int64_t i = 0; i < kWordBits; i += L::kWidth) {
-        const auto value = L::keep(L::times(L::load(values + i), scale), bits >> i);
+        const auto value = L::keep(L::multiply(L::load(values + i), scale), bits >> i);
         nonzero |= L::nonzero(value) << i;
         L::store(out + i, value);
       }
@@ -267,16 +265,13 @@ void add(const T* from, int64_t count, T* to) {
 
 #include "kernels/simd/relu_backward_body.h"
 
-void stream_lines(const void* from, int64_t bytes, void* to) { stream(from, bytes, to); }
-void fence_lines() { fence(); }
+void stream(const void* from, int64_t bytes, void* to) { stream_lines(from, bytes, to); }
+void end_stream() { fence(); }
 
 template <class T>
-constexpr ProductKernels<T> kKernels{Lanes<T>::kWidth,  Lanes<T>::kWidth * Lanes<T>::kTileVectors,
-                                     &dense<T>,         &sparse<T>,
-                                     &relu_backward<T>, &finish<T>,
-                                     &masked_grad<T>,   &read<T>,
-                                     &write<T>,         &add<T>,
-                                     &stream_lines,     &fence_lines};
-
-const ProductKernels<float>& kernels(float) { return kKernels<float>; }
-const ProductKernels<double>& kernels(double) { return kKernels<double>; }
+constexpr ProductKernels<T> kProductKernels{Lanes<T>::kWidth,  Lanes<T>::kWidth * Lanes<T>::kTileVectors,
+                                            &dense<T>,         &sparse<T>,
+                                            &relu_backward<T>, &finish<T>,
+                                            &masked_grad<T>,   &read<T>,
+                                            &write<T>,         &add<T>,
+                                            &stream,           &end_stream};

@@ -1,24 +1,11 @@
 // Products of bfloat16 by the instructions for them: two terms a step, summed in float32.
 
-#include "kernels/simd/dispatch.h"
+#include "kernels/simd/level.h"
 #include "kernels/simd/products.h"
 
 #if defined(__x86_64__)
 
-// GCC 12's own header initialises a variable with itself.
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-
-#include <immintrin.h>
-
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16"))), \
-                             apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
-#endif
+PYG_BATCHGNN_BEGIN_LEVEL(PYG_BATCHGNN_AVX512_BF16)
 
 namespace pyg_batchgnn::products_pairs {
 namespace {
@@ -89,11 +76,7 @@ void (*kernel())(const PairProduct&) { return &dense; }
 
 }  // namespace pyg_batchgnn::products_pairs
 
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+PYG_BATCHGNN_END_LEVEL
 
 namespace pyg_batchgnn {
 

@@ -48,7 +48,7 @@ PYG_BATCHGNN_INLINE void relu_backward_rows(const ReluBackwardProducts<T>& p, co
 #pragma GCC unroll 2
   for (int r = 0; r < kRows; ++r) {
     grad[r] = p.grad + rows[r] * p.grad_stride + first;
-    input[r] = L::all(p.input[rows[r] * p.input_stride + column]);
+    input[r] = L::fill(p.input[rows[r] * p.input_stride + column]);
     dot[r] = L::zero();
   }
 #pragma GCC unroll 8

@@ -18,7 +18,7 @@ void sparse_columns(const SparseProduct<T>& p, int64_t first) {
     for (int c = 0; c < C; ++c) __builtin_prefetch(out + p.out_stride + c * L::kWidth);
     for (; word != 0; word &= word - 1) {
       const int64_t s = std::countr_zero(word);
-      const typename L::Vector factor = L::all(values[s * p.value_step]);
+      const typename L::Vector factor = L::fill(values[s * p.value_step]);
       const T* const x = p.x + s * p.x_stride + first;
 #pragma GCC unroll 16
       for (int c = 0; c < C; ++c) sum[c] = L::fma(factor, L::load(x + c * L::kWidth), sum[c]);
@@ -48,7 +48,7 @@ struct RowSums {
   __attribute__((always_inline)) void add(uint64_t word, const T* values, const T* x, int64_t x_stride) {
     for (; word != 0; word &= word - 1) {
       const int64_t s = std::countr_zero(word);
-      const typename L::Vector factor = L::all(values[s]);
+      const typename L::Vector factor = L::fill(values[s]);
       const T* const term = x + s * x_stride;
 #pragma GCC unroll 16
       for (int c = 0; c < C; ++c) sum[c] = L::fma(factor, L::load(term + c * L::kWidth), sum[c]);
@@ -81,7 +81,7 @@ PYG_BATCHGNN_INLINE void sparse_two_rows(const SparseProduct<T>& p, int64_t r, c
   next ^= both;
   for (; both != 0; both &= both - 1) {
     const int64_t s = std::countr_zero(both);
-    const typename L::Vector factor = L::all(values[s]), next_factor = L::all(next_values[s]);
+    const typename L::Vector factor = L::fill(values[s]), next_factor = L::fill(next_values[s]);
     const T* const term = x + s * x_stride;
 #pragma GCC unroll 16
     for (int c = 0; c < C; ++c) {

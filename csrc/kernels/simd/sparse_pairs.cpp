@@ -1,29 +1,15 @@
 #include "kernels/simd/sparse_pairs.h"
 
-#include "kernels/simd/dispatch.h"
+#include "kernels/simd/level.h"
 
 #if defined(__x86_64__)
-
-// GCC 12's own header initialises a variable with itself.
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-
-#include <immintrin.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <utility>
 
-#if defined(__clang__)
-#pragma clang attribute push(                                                             \
-    __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi2,avx512bf16"))), \
-    apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi2,avx512bf16")
-#endif
+PYG_BATCHGNN_BEGIN_LEVEL(PYG_BATCHGNN_AVX512_BF16_VBMI2)
 
 namespace pyg_batchgnn::sparse_pairs {
 namespace {
@@ -260,11 +246,7 @@ const SparsePairKernels* kernels() { return &kKernels; }
 
 }  // namespace pyg_batchgnn::sparse_pairs
 
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+PYG_BATCHGNN_END_LEVEL
 
 namespace pyg_batchgnn {
 

@@ -1,4 +1,4 @@
-#include "kernels/simd/dispatch.h"
+#include "kernels/simd/level.h"
 
 #include <cstdlib>
 #include <string>

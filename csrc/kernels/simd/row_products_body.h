@@ -4,14 +4,6 @@
 // Registers hold the results for several heads at once, so that a row is read once for all of them. While a
 // row is computed with, the one `ahead` places later in the list is fetched, a line at a time: its even lines
 // by the sums and its odd ones by the dots, so that memory is busy during both. 0 fetches nothing of use.
-#pragma once
-
-#include <cstdint>
-
-#include "kernels/operand.h"
-
-namespace pyg_batchgnn {
-namespace {
 
 // out[e * heads + h] = rows[e] . vectors[h], for kRows rows and kHeads heads.
 template <int kRows, int kHeads, class T>
@@ -200,6 +192,3 @@ inline void narrow_row(const float* row, int64_t count, Element type, void* out)
   if (type == Element::kBFloat16) return convert_row(row, count, static_cast<Bfloat16*>(out));
   convert_row(row, count, static_cast<float*>(out));
 }
-
-}  // namespace
-}  // namespace pyg_batchgnn

@@ -1,13 +1,5 @@
 // Softmax over a destination's edges, forward and backward, for all heads. Arrays are [edges, heads] and have
 // room for a whole vector more.
-#pragma once
-
-#include <cmath>
-#include <cstdint>
-#include <limits>
-
-namespace pyg_batchgnn {
-namespace {
 
 // exp(x) for x <= 0, to 1e-7 relative: 2^n exp(r) with |r| <= ln(2) / 2 and Taylor's series of r. 0 below the
 // smallest normal number; NaN stays NaN. Written so that the compiler makes vectors of a loop over it.
@@ -167,6 +159,3 @@ inline void softmax_grad(const Sum* signed_weights, int64_t count, int64_t heads
                          Sum* totals) {
   by_heads<Sum>(heads, SoftmaxGrad<Sum>{signed_weights, count, heads, slope, grads, totals});
 }
-
-}  // namespace
-}  // namespace pyg_batchgnn

@@ -1,0 +1,45 @@
+// Compiles PYG_BATCHGNN_BODY for each level, in the namespaces avx512, avx2 and baseline. Included once by a
+// kernel's .cpp file, behind the headers that the body needs:
+//
+//   #define PYG_BATCHGNN_BODY "kernels/simd/norm_body.h"
+//   #include "kernels/simd/each_level.h"
+//
+// A body and the lanes are included inside a namespace, so they include nothing but other bodies.
+// PYG_BATCHGNN_BASELINE_BODY names another body for the baseline.
+
+#include "kernels/dropout.h"
+#include "kernels/operand.h"
+#include "kernels/simd/level.h"
+
+#if !defined(PYG_BATCHGNN_BASELINE_BODY)
+#define PYG_BATCHGNN_BASELINE_BODY PYG_BATCHGNN_BODY
+#endif
+
+#if defined(__x86_64__)
+
+PYG_BATCHGNN_BEGIN_LEVEL(PYG_BATCHGNN_AVX512)
+namespace pyg_batchgnn::avx512 {
+namespace {
+#include "kernels/simd/lanes_avx512.h"
+#include PYG_BATCHGNN_BODY
+}  // namespace
+}  // namespace pyg_batchgnn::avx512
+PYG_BATCHGNN_END_LEVEL
+
+PYG_BATCHGNN_BEGIN_LEVEL(PYG_BATCHGNN_AVX2)
+namespace pyg_batchgnn::avx2 {
+namespace {
+#include "kernels/simd/lanes_avx2.h"
+#include PYG_BATCHGNN_BODY
+}  // namespace
+}  // namespace pyg_batchgnn::avx2
+PYG_BATCHGNN_END_LEVEL
+
+#endif
+
+namespace pyg_batchgnn::baseline {
+namespace {
+#include "kernels/simd/lanes_baseline.h"
+#include PYG_BATCHGNN_BASELINE_BODY
+}  // namespace
+}  // namespace pyg_batchgnn::baseline

@@ -1,0 +1,95 @@
+"""Aggregation of in-edges together with the targets' own rows, as layers with a root weight read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.ops.aggregate import aggregate, transpose
+from pyg_batchgnn.ops.aggregate_autograd import source_gradient
+
+
+class WithTargets(NamedTuple):
+    """The result of `aggregate_with_targets`.
+
+    Attributes:
+        out: [D, F], the reduced in-edges.
+        targets: [D, F] of the dtype of ``x``, the targets' own rows. They share the memory of ``x``.
+    """
+
+    out: Tensor
+    targets: Tensor
+
+
+class _AggregateWithTargets(torch.autograd.Function):
+    """`aggregate` and the targets' own rows. Their two gradients are added while the rows are written."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        indptr: Tensor,
+        indices: Tensor,
+        by_source: Sequence[Tensor],
+        reduce: str,
+        out_dtype: torch.dtype,
+        threads: int,
+    ) -> tuple[Tensor, Tensor]:
+        ctx.x_dtype, ctx.reduce, ctx.threads = x.dtype, reduce, threads
+        ctx.save_for_backward(indptr, *by_source)
+        ctx.set_materialize_grads(False)
+        targets = indptr.numel() - 1
+        out = aggregate(x, indptr, indices, reduce=reduce, out_dtype=out_dtype, threads=threads)
+        return out, x[:targets]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, grad_own: Tensor | None) -> tuple[Tensor | None, ...]:
+        indptr, *by_source = ctx.saved_tensors
+        if grad is None:
+            if grad_own is None:
+                return (None,) * 7
+            grad = torch.zeros_like(grad_own)
+        own = None if grad_own is None else grad_own.to(grad.dtype).contiguous()
+        result = source_gradient(
+            grad.contiguous(),
+            indptr,
+            by_source,
+            ctx.x_dtype,
+            self_input=own,
+            mean=ctx.reduce == "mean",
+            threads=ctx.threads,
+        )
+        return (result, *[None] * 6)
+
+
+def aggregate_with_targets(
+    x: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    *,
+    by_source: Sequence[Tensor] = (),
+    reduce: str = "sum",
+    out_dtype: torch.dtype | None = None,
+    threads: int | None = None,
+) -> WithTargets:
+    """Computes `aggregate` of the in-edges and returns the targets' own rows ``x[:D]`` with it.
+
+    The results are those of `aggregate` and of slicing ``x``. The two gradients of ``x`` are added in the
+    pass that writes them. The gradient of a slice would be padded with zeros and added in two more passes.
+    The arguments are those of `aggregate`; ``reduce`` is "sum" or "mean".
+    """
+    targets = indptr.numel() - 1
+    dtype = out_dtype or x.dtype
+    threads = threads or torch.get_num_threads()
+    if reduce == "max" or not (torch.is_grad_enabled() and x.requires_grad):
+        out = aggregate(
+            x, indptr, indices, by_source=by_source, reduce=reduce, out_dtype=dtype, threads=threads
+        )
+        return WithTargets(out, x[:targets])
+    by_source = by_source or transpose(indptr, indices, x.size(0), threads)
+    return WithTargets(
+        *_AggregateWithTargets.apply(x, indptr, indices, tuple(by_source), reduce, dtype, threads)
+    )
