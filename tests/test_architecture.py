@@ -287,6 +287,35 @@ def test_vector_intrinsics_stay_in_their_folder(name: str) -> None:
     assert uses is None or name.startswith("simd/"), uses
 
 
+def own_includes() -> dict[str, set[str]]:
+    """Returns the kernels that each kernel includes, by path inside csrc/kernels."""
+    included = {}
+    for name in kernel_files():
+        found = {own for _, own in INCLUDE.findall((KERNELS / name).read_text()) if own}
+        included[name] = {own.removeprefix("kernels/") for own in found}
+    return included
+
+
+@pytest.mark.parametrize(
+    ("folder", "may_include"),
+    [("", {"", "simd"}), ("simd", {"", "simd"}), ("nn", {"", "simd", "nn"})],
+    ids=["kernels", "simd", "nn"],
+)
+def test_folders_of_kernels_include_lower_ones_only(folder: str, may_include: set[str]) -> None:
+    for name, own in own_includes().items():
+        if str(Path(name).parent).replace(".", "") == folder:
+            others = {str(Path(other).parent).replace(".", "") for other in own}
+            assert others <= may_include, f"{name} includes {sorted(own)}"
+
+
+def test_kernels_do_not_include_each_other_in_a_circle() -> None:
+    left = own_includes()
+    while free := [name for name, own in left.items() if not own & left.keys()]:
+        for name in free:
+            del left[name]
+    assert not left, f"these include each other: {sorted(left)}"
+
+
 def test_threads_start_in_one_file() -> None:
     starters = [name for name in kernel_files() if "std::thread" in (KERNELS / name).read_text()]
     assert starters == ["parallel.cpp"]
