@@ -139,11 +139,11 @@ def training(options: Options) -> Job:
 
 def _choose_products(options: Options, dtype: torch.dtype) -> None:
     """Chooses the faster matrix product, this package's or torch's, as a training run does."""
-    from pyg_batchgnn.nn.matmul import probe, use_products
+    from pyg_batchgnn.nn import probe_products, use_products
 
     graph = GraphFolder.open(options.graph)
     pairs = widths(graph.num_features, options.hidden, graph.num_classes, len(options.fanouts))
-    choice = probe([(PROBED_ROWS, *pair) for pair in pairs], dtype, options.threads)
+    choice = probe_products([(PROBED_ROWS, *pair) for pair in pairs], dtype, options.threads)
     print(choice, file=sys.stderr)
     use_products(choice)
 

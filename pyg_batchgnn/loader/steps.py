@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.loader.order import LastBatch
-from pyg_batchgnn.ops import keyed_permutation
-from pyg_batchgnn.ops.keys import part_key
+from pyg_batchgnn.ops import keyed_permutation, part_key
 
 
 class Visit(enum.Enum):

@@ -8,6 +8,7 @@ from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.graph import LayerGraph, layer_graph, whole_graph
 from pyg_batchgnn.nn.linear import Linear
+from pyg_batchgnn.nn.matmul import ProductChoice, current_products, probe_products, use_products
 from pyg_batchgnn.nn.models import GAT, GCN, GIN, SAGE, ModelOutput, NativeModel
 from pyg_batchgnn.nn.norm import BatchNorm
 from pyg_batchgnn.nn.rows import RowView
@@ -29,10 +30,14 @@ __all__ = [
     "Linear",
     "ModelOutput",
     "NativeModel",
+    "ProductChoice",
     "ReLU",
     "RowView",
     "SAGEConv",
     "Update",
+    "current_products",
     "layer_graph",
+    "probe_products",
+    "use_products",
     "whole_graph",
 ]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.ops.products import ProductsName, current_products, set_products
+from pyg_batchgnn.ops import ProductsName, current_products, set_products
 
 #: Torch's products must be so much faster to be chosen.
 MARGIN = 1.1
@@ -67,7 +67,7 @@ class use_products:  # noqa: N801 (called like a function)
         set_products(self._before)
 
 
-def probe(
+def probe_products(
     shapes: Sequence[tuple[int, int, int]],
     dtype: torch.dtype = torch.float32,
     threads: int | None = None,
@@ -144,4 +144,4 @@ def _same_bits(cases: Sequence[_Case], threads: int) -> bool:
         return all(torch.equal(one, other) for one, other in zip(answers(1), answers(threads), strict=True))
 
 
-__all__ = ["MARGIN", "ProductChoice", "current_products", "probe", "use_products"]
+__all__ = ["MARGIN", "ProductChoice", "current_products", "probe_products", "use_products"]

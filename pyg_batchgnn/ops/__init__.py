@@ -38,6 +38,7 @@ from pyg_batchgnn.ops.keys import (
     fold_key,
     keyed_permutation,
     minibatch_key,
+    part_key,
 )
 from pyg_batchgnn.ops.library import simd_level, to_signed
 from pyg_batchgnn.ops.linear import LinearInput, RowsOfTable, linear
@@ -68,7 +69,7 @@ from pyg_batchgnn.ops.partition import (
     place_edges,
 )
 from pyg_batchgnn.ops.precision import compute_dtype
-from pyg_batchgnn.ops.products import current_products
+from pyg_batchgnn.ops.products import ProductsName, current_products, set_products
 from pyg_batchgnn.ops.relay import Relay, RelayAnswers, RelayFault, RelayQuestions, WireError, relay_answer
 
 __all__ = [
@@ -87,6 +88,7 @@ __all__ = [
     "LoopFree",
     "MemoryStats",
     "OwnedEdges",
+    "ProductsName",
     "Relay",
     "RelayAnswers",
     "RelayFault",
@@ -138,10 +140,12 @@ __all__ = [
     "mask_grad",
     "memory_stats",
     "minibatch_key",
+    "part_key",
     "place_edges",
     "put_rows",
     "relay_answer",
     "reset_peak",
+    "set_products",
     "simd_level",
     "to_signed",
     "transpose",

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pyg_batchgnn.nn import matmul
-from pyg_batchgnn.nn.matmul import ProductChoice, current_products, probe, use_products
+from pyg_batchgnn.nn import ProductChoice, current_products, matmul, probe_products, use_products
 from pyg_batchgnn.ops import products
 from tests.support.linear_cases import distance, gradients, make_case
 
@@ -63,7 +62,7 @@ def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(ValueError, match="'native' or 'torch', not 'mkl'"):
         use_products("mkl")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no shape"):
-        probe([])
+        probe_products([])
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,7 @@ def test_torch_is_chosen_where_clearly_faster_and_as_repeatable(
 ) -> None:
     monkeypatch.setattr(matmul, "_rate", lambda _cases, who: rates[who])
     monkeypatch.setattr(matmul, "_same_bits", lambda *_: same)
-    choice = probe([(100, 8, 4)], threads=2)
+    choice = probe_products([(100, 8, 4)], threads=2)
     assert choice.name == name and current_products() == "native"
     assert f"matrix products: {name}, {rates[name]:.0f} GF/s" in str(choice)
     assert ("bits depend" in str(choice)) == (not same)
@@ -90,7 +89,7 @@ def test_torch_is_chosen_where_clearly_faster_and_as_repeatable(
 def test_the_probe_measures_and_leaves_everything_as_it_was(dtype: torch.dtype) -> None:
     torch.set_num_threads(2)
     state = torch.get_rng_state()
-    choice = probe([(2000, 100, 64), (10, 64, 7)], dtype, threads=3)
+    choice = probe_products([(2000, 100, 64), (10, 64, 7)], dtype, threads=3)
     assert choice.native_rate > 0 and choice.torch_rate > 0 and choice.threads == 3
     assert torch.get_num_threads() == 2 and torch.equal(torch.get_rng_state(), state)
     assert current_products() == "native"

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.data import Dataset, GeneratorSpec, generate_folder, load_dataset
-from pyg_batchgnn.nn.matmul import use_products
+from pyg_batchgnn.nn import use_products
 
 
 @pytest.fixture(autouse=True)

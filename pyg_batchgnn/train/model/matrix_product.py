@@ -9,7 +9,7 @@ from math import prod
 import torch
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.nn.matmul import ProductChoice, probe, use_products
+from pyg_batchgnn.nn import ProductChoice, probe_products, use_products
 from pyg_batchgnn.train.config import LayerSource, MatrixProduct, Precision, TrainConfig
 from pyg_batchgnn.train.ranks import Ranks
 
@@ -31,7 +31,7 @@ def choose_product(
         if ranks.is_first_of_host:
             shapes = product_shapes(config, dataset.num_features, dataset.num_classes)
             half = config.run.precision is Precision.BFLOAT16
-            choice = probe(shapes, torch.bfloat16 if half else torch.float32, config.run.threads)
+            choice = probe_products(shapes, torch.bfloat16 if half else torch.float32, config.run.threads)
         names = {name for name in ranks.values(choice and choice.name) if name is not None}
         name = names.pop() if len(names) == 1 else "native"
         config = replace(config, run=replace(config.run, matrix_product=MatrixProduct(name)))

@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.nn.matmul import ProductChoice
+from pyg_batchgnn.nn import ProductChoice
 from pyg_batchgnn.train.config import (
     TrainConfig,
     agreed_fields,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.nn.matmul import ProductChoice, current_products
+from pyg_batchgnn.nn import ProductChoice, current_products
 from pyg_batchgnn.train.config import MatrixProduct, SamplingConfig, TrainConfig
 from pyg_batchgnn.train.model import choose_product, product_shapes
 from pyg_batchgnn.train.model import matrix_product as product
@@ -40,13 +40,13 @@ def test_a_probe_decides_and_is_kept(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(product, "probe", lambda *_: FOUND)
+    monkeypatch.setattr(product, "probe_products", lambda *_: FOUND)
     run = tmp_path / "run"
     assert batchgnn("train", graph_folder, "--run", run, *SMALL, "--epochs", 1) == 0
     assert str(FOUND) in capsys.readouterr().out
     assert json.loads((run / "config.json").read_text())["run"]["matrix_product"] == "torch"
     assert current_products() == "torch"
-    monkeypatch.setattr(product, "probe", lambda *_: pytest.fail("it was decided before"))
+    monkeypatch.setattr(product, "probe_products", lambda *_: pytest.fail("it was decided before"))
     assert batchgnn("train", "--resume", run, "--epochs", 2) == 0
     assert "matrix products: torch, as configured" in capsys.readouterr().out
     assert current_products() == "torch"
@@ -60,7 +60,7 @@ def test_pygs_layers_are_not_probed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(product, "probe", lambda *_: pytest.fail("nothing to decide"))
+    monkeypatch.setattr(product, "probe_products", lambda *_: pytest.fail("nothing to decide"))
     arguments = [*SMALL, "--layers", "pyg", "--epochs", 1, "--run", tmp_path / "run"]
     assert batchgnn("train", graph_folder, *arguments) == 0
     assert "matrix products" not in capsys.readouterr().out
@@ -68,7 +68,7 @@ def test_pygs_layers_are_not_probed(
 
 @pytest.mark.parametrize("name", ["native", "torch"])
 def test_what_was_chosen_is_used(name: str, small_graph: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product, "probe", lambda *_: pytest.fail("it was chosen"))
+    monkeypatch.setattr(product, "probe_products", lambda *_: pytest.fail("it was chosen"))
     config = TrainConfig()
     config = replace(config, run=replace(config.run, matrix_product=MatrixProduct(name)))
     assert choose_product(config, small_graph, Ranks.join(config.ranks)) == (config, None)
