@@ -1,5 +1,7 @@
-"""The compiled extension: torch-free kernels and thin bindings through torch's stable ABI. On request another
-one, which is not stable ABI: the ccl backend."""
+"""Builds the compiled extension: kernels without torch and bindings through torch's stable ABI.
+
+On request it also builds the ccl backend, which does not use the stable ABI.
+"""
 
 import os
 import sys
@@ -16,7 +18,7 @@ FOLDERS = ("csrc/bindings", "csrc/kernels")
 SOURCES = sorted(str(file.relative_to(ROOT)) for folder in FOLDERS for file in (ROOT / folder).rglob("*.cpp"))
 
 WARNINGS = ["-Wall", "-Wextra"]
-# Torch's headers are not ours to mend, so they are included as system headers and only our code may not warn.
+# Torch's headers are included as system headers, so that only our code is checked for warnings.
 STRICT = ["-Werror"] if os.environ.get("PYG_BATCHGNN_WERROR") == "1" else []
 NATIVE = ["-march=native"] if os.environ.get("PYG_BATCHGNN_NATIVE") == "1" else []
 

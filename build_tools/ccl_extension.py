@@ -1,4 +1,4 @@
-"""The extension pyg_batchgnn._ccl, which is built where PYG_BATCHGNN_CCL=1 asks for it."""
+"""The extension pyg_batchgnn._ccl, which is built if PYG_BATCHGNN_CCL=1."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ SOURCES = [
 ]
 _HEADER = Path("oneapi/ccl.hpp")
 _MISSING = """
-PYG_BATCHGNN_CCL=1 asks for the ccl backend, and oneCCL's headers (oneapi/ccl.hpp) are in none of
+PYG_BATCHGNN_CCL=1 asks for the ccl backend, but oneCCL's headers (oneapi/ccl.hpp) are in none of
 {folders}
 Install them and repeat the command:
 
     pip install oneccl-devel==2021.13.1
 
-or name the folder that has include/ and lib/ by CCL_ROOT.
+or set CCL_ROOT to the folder that holds include/ and lib/.
 """
 
 
 def wanted() -> bool:
-    """Whether the extension is asked for."""
+    """Returns whether the extension is to be built."""
     return os.environ.get("PYG_BATCHGNN_CCL") == "1"
 
 
 def headers() -> Path:
-    """The folder of oneCCL's headers: CCL_ROOT's, else the installed package's, else the environment's."""
+    """Returns the folder of oneCCL's headers: of CCL_ROOT, the installed package or the
+    environment."""
     folders = []
     if root := os.environ.get("CCL_ROOT"):
         folders.append(Path(root) / "include")
@@ -64,10 +65,10 @@ def _packaged() -> list[importlib.metadata.PackagePath]:
 
 
 def extension(flags: list[str]) -> CppExtension:
-    """Not linked with oneCCL, whose library is loaded by its path at run time.
+    """Returns the extension. It is not linked with oneCCL, which is loaded by its path at run time.
 
     Args:
-        flags: for the compiler, beside those for the include folders.
+        flags: compiler flags in addition to those for the include folders.
     """
     made = CppExtension("pyg_batchgnn._ccl", SOURCES, extra_compile_args=["-std=c++20", "-O2", "-g0", *flags])
     foreign = [*made.include_dirs, str(headers())]

@@ -1,9 +1,9 @@
-"""PEP 517 backend: setuptools' own, with the torch of the surrounding environment made visible.
+"""The PEP 517 backend of setuptools, with the torch of the surrounding environment made visible.
 
-pip builds in an isolated environment, and a package compiled against torch must see the torch that it will
-run with, not a fresh copy of several gigabytes. The isolated interpreter still knows where its environment
-keeps packages, so that folder is appended to the path, behind everything that the isolated build brought
-along.
+pip builds in an isolated environment. A package that is compiled against torch must see the torch
+that it will run with, not a new copy of several gigabytes. The isolated interpreter knows the
+package folder of the surrounding environment. That folder is appended to the path, behind the
+packages of the isolated build.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import sys
 import sysconfig
 
-#: The last release with a shared library for CPUs; pyproject.toml's extra "ccl" has the same.
+#: The last release with a shared library for CPUs, as in the extra "ccl" of pyproject.toml.
 ONECCL = "oneccl-devel==2021.13.1"
 
 _MISSING = """
@@ -46,8 +46,10 @@ build_sdist = _setuptools.build_sdist
 
 
 def _requirements(of_setuptools, config_settings):  # type: ignore[no-untyped-def]
-    """What an isolated build needs: for the ccl backend oneCCL's headers, which are not there yet while
-    setuptools is asked, so it is asked without that backend."""
+    """Returns the requirements of an isolated build, with oneCCL's headers for the ccl backend.
+
+    The headers are not installed yet when setuptools is asked, so the question leaves them out.
+    """
     _require_torch()
     asked = os.environ.pop("PYG_BATCHGNN_CCL", None)
     try:

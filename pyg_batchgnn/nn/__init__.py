@@ -1,5 +1,7 @@
-"""Native layers: PyG's convolutions with the same arguments and ``state_dict``, which reuse memory, work in
-place where the backward pass allows, and read features where they lie."""
+"""The native layers: PyG's convolutions with the same arguments and ``state_dict``.
+
+They reuse memory, work in place where the backward pass allows it, and read features in place.
+"""
 
 from pyg_batchgnn.nn.activation import Dropout, ReLU
 from pyg_batchgnn.nn.aggregated import Aggregated

@@ -1,7 +1,8 @@
-"""The input of a first layer whose aggregation is known beforehand (BatchGNN, figure 2).
+"""The input of a first layer whose aggregation was computed in advance (BatchGNN, figure 2).
 
-Without weights in it, a first layer's aggregation of features that stay as they are can be made once for all
-nodes, and read like features. A minibatch then needs no hop for that layer: all its nodes are targets.
+Features do not change, so a first layer that aggregates them without weights can do so once for all
+nodes. The aggregates are then read like features. A minibatch needs no hop for that layer: all its
+nodes are targets.
 """
 
 from __future__ import annotations
@@ -18,19 +19,21 @@ from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch
 from pyg_batchgnn.nn.refusals import refuse
 from pyg_batchgnn.nn.rows import RowView
 
-#: What is before the kind of aggregation in the names of a minibatch's attributes.
+#: The prefix of the attributes that carry aggregates in a minibatch.
 _PREFIX = "x_"
 KINDS = ("mean", "sum", "symmetric")
 
 
 @dataclass(frozen=True, eq=False)
 class Aggregated:
-    """What ``conv(aggregated, minibatch)`` computes a minibatch's nodes from, all N of them.
+    """The aggregates from which ``conv(aggregated, minibatch)`` computes all N nodes of a
+    minibatch.
 
     Attributes:
-        kind: "mean" or "sum" over the in-edges, or "symmetric": GCN's, loops included.
-        neighbours: [N, F] aggregates, a tensor or a `RowView`.
-        own: [N, F] the nodes' own rows; None where they are not at hand, as GCN needs none.
+        kind: "mean" or "sum" over the in-edges, or "symmetric" as in GCN, loops included.
+        neighbours: [N, F], the aggregates, a tensor or a `RowView`.
+        own: [N, F], the features of the nodes themselves; None if they are not available. GCN needs
+            none.
     """
 
     kind: str
@@ -38,10 +41,10 @@ class Aggregated:
     own: Tensor | RowView | None = None
 
     def of(self, conv: MessagePassing, kind: str) -> Tensor | RowView:
-        """The aggregates, if they are those of a layer.
+        """Returns the aggregates if they are of the kind that a layer needs.
 
         Raises:
-            ValueError: the layer takes others.
+            ValueError: the layer needs another kind.
         """
         if kind != self.kind:
             raise ValueError(
@@ -51,26 +54,26 @@ class Aggregated:
         return self.neighbours
 
     def own_of(self, conv: MessagePassing) -> Tensor | RowView:
-        """The nodes' own rows.
+        """Returns the features of the nodes themselves.
 
         Raises:
-            ValueError: they are not at hand.
+            ValueError: they are not available.
         """
         if self.own is None:
             raise ValueError(
-                f"{type(conv).__name__} needs each node's own features beside the aggregates, but the "
-                f"minibatch carries no 'x'; put it among the loader's attributes"
+                f"{type(conv).__name__} needs the features of each node as well as the aggregates, but "
+                f"the minibatch carries no 'x'; put it among the loader's attributes"
             )
         return self.own
 
 
 def refuse_aggregated(conv: MessagePassing, why: str) -> ValueError:
-    """The error of a layer that cannot begin with aggregates."""
+    """Returns the error of a layer that cannot read aggregates."""
     return refuse(conv, f"aggregates made beforehand: {why}", "leave the loader's cache out")
 
 
 def aggregated_of(minibatch: SampledBatch) -> Aggregated | None:
-    """The aggregates that a minibatch carries, where they lie; None where it carries none."""
+    """Returns the aggregates that a minibatch carries, read in place; None if it carries none."""
     row: Tensor | None = getattr(minibatch, "row", None)
     block: Mapping[str, Tensor] = getattr(minibatch, "block", {})
     kind = next((kind for kind in KINDS if _PREFIX + kind in block), None)
@@ -81,7 +84,8 @@ def aggregated_of(minibatch: SampledBatch) -> Aggregated | None:
 
 
 def all_nodes(minibatch: SampledBatch) -> LayerGraph:
-    """The layer below the lowest sampled one: every node is a target, and edges there are none."""
+    """Returns the layer below the lowest sampled one: every node is a target, and there are no
+    edges."""
     nodes = minibatch.node.numel()
     return LayerGraph(
         ops.InEdges(torch.zeros(nodes + 1, dtype=torch.int64), minibatch.indices[:0]),

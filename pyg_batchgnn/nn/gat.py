@@ -22,28 +22,32 @@ _FILLS = ("add", "sum", "mean", "min", "max", "mul")
 
 
 class GATConv(torch_geometric.nn.GATConv):
-    """PyG's `GATConv`: same arguments, initialisation and ``state_dict``; rows are read where they lie.
+    """PyG's `GATConv` with the same arguments, initialisation and ``state_dict``; rows are read in
+    place.
 
-    The weights are linear, so with w[h] = W_h^T a_h a logit is w[h] . x, and the weighted sum over neighbours
-    comes before the product: attention reads raw rows once, and the product has D rows instead of N.
+    A logit is linear in the input: it is w[h] . x with w[h] = W_h^T a_h. So the weighted sum over
+    neighbours comes before the product. Attention reads each raw row once, and the product has D
+    rows instead of N.
 
     Args:
-        in_channels: columns of x, or (of sources, of targets); -1 takes them from the first call.
-        out_channels: columns of a head, C.
-        heads: H.
-        concat: whether heads lie side by side; else their mean is taken.
-        negative_slope: of the leaky ReLU of the logits.
-        dropout: probability of dropping an attention weight, keyed as docs/reference/layers.md says.
-        add_self_loops: leaves out edges from a node to itself and adds one for every node.
-        edge_dim: columns of edge features, None where there are none.
-        fill_value: features of added loops: a number, [edge_dim] of them, or a reduction of the features of
-            the target's other edges ("mean", "add", "min", "max", "mul").
-        bias: whether there is one.
-        residual: whether a product of the targets' own rows is added.
-        **kwargs: PyG's further ones, at their default values.
+        in_channels: the number of columns of x, or (of sources, of targets); -1 takes it from the
+            first call.
+        out_channels: the number of columns of a head, C.
+        heads: the number of heads, H.
+        concat: puts the heads side by side; otherwise takes their mean.
+        negative_slope: the slope of the leaky ReLU of the logits below 0.
+        dropout: the probability of dropping an attention weight, keyed as docs/reference/layers.md
+            says.
+        add_self_loops: replaces the edges from a node to itself by one loop for every node.
+        edge_dim: the number of columns of edge features; None without edge features.
+        fill_value: the features of added loops: a number, a tensor [edge_dim], or a reduction of
+            the features of the other edges of the target ("mean", "add", "min", "max", "mul").
+        bias: adds a bias.
+        residual: adds a product of the own rows of the targets.
+        **kwargs: the other arguments of PyG, at their default values.
 
     Raises:
-        ValueError: what PyG's layer can do and this one cannot.
+        ValueError: PyG's layer supports the arguments and this one does not.
     """
 
     def __init__(
@@ -93,29 +97,31 @@ class GATConv(torch_geometric.nn.GATConv):
         *,
         update: Update | None = None,
     ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Rows of the layer's targets.
+        """Returns the rows of the targets of the layer.
 
         Args:
-            x: [>= N, in_channels] rows of the sources, of which the first D are the targets', a tensor or a
-                `RowView`; or (sources, targets), (sources, None).
+            x: [>= N, in_channels], the rows of the sources, a tensor or a `RowView`. The first D
+                are the rows of the targets. Or a pair (sources, targets) or (sources, None).
             edge_index: a minibatch with ``layer``, or [2, E] with sources above targets.
-            layer: of the minibatch, 1 nearest the input. (PyG's ``edge_attr`` in this place is understood.)
+            layer: the number of the layer in the minibatch; 1 is nearest the input. PyG's
+                ``edge_attr`` is accepted in this place.
             edge_attr: [E, edge_dim] (or [E]) for all edges of the minibatch, in its order, or of
                 ``edge_index``.
             size: (N, D) for an ``edge_index`` between nodes of two kinds.
-            return_attention_weights: whether to return the edges and their weights after dropout as well.
+            return_attention_weights: whether to return the edges and their weights after dropout as
+                well.
             update: what follows, in the same pass.
 
         Returns:
-            [D, heads * out_channels], or [D, out_channels] without ``concat``, of the weights' dtype,
-            bfloat16 under autocast. With ``return_attention_weights`` a pair of this and ([2, E'] int64,
-            [E', heads]), loops that were added behind the edges.
+            [D, heads * out_channels], or [D, out_channels] without ``concat``, of the weights'
+            dtype, bfloat16 under autocast. With ``return_attention_weights`` a pair of this and
+            ([2, E'] int64, [E', heads]), loops that were added behind the edges.
         """
         check_called(self)
         if isinstance(layer, Tensor):
             layer, edge_attr = None, layer
         if isinstance(x, Aggregated):
-            raise refuse_aggregated(self, "attention weighs neighbours by what it has learned")
+            raise refuse_aggregated(self, "attention weighs neighbours by learned weights")
         given = conv_input(x, edge_index, layer, size)
         self._initialise(given)
         dtype = ops.compute_dtype(self.att_src)
@@ -133,7 +139,7 @@ class GATConv(torch_geometric.nn.GATConv):
         return result, slots.pyg_form(weights)
 
     def _initialise(self, given: ConvInput) -> None:
-        """Gives weights of unknown width theirs, as PyG does at the first call."""
+        """Initialises weights of unknown width at the first call, as PyG does."""
         own = given.own_rows()
         for linear, rows in (
             (self.lin, given.x),
@@ -153,7 +159,7 @@ class GATConv(torch_geometric.nn.GATConv):
         key: int,
         dtype: torch.dtype,
     ) -> ops.Attention:
-        """Sums of the sources' rows, weighted by each head's attention: [D, H * K]."""
+        """Returns the sums of source rows, weighted by the attention of each head, [D, H * K]."""
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         source, target = self.lin or self.lin_src, self.lin or self.lin_dst
         check_input(given.x, source.in_channels, dtype)
@@ -168,8 +174,8 @@ class GATConv(torch_geometric.nn.GATConv):
             graph.indptr,
             graph.indices,
             self._logit_weight(source.weight, self.att_src, wide),
-            target_weight=target_weight if given.beside else None,
-            target_logits=None if given.beside or own is None else _logits(own, target_weight),
+            target_weight=target_weight if given.targets_in_sources else None,
+            target_logits=None if given.targets_in_sources or own is None else _logits(own, target_weight),
             edge_logits=self._edge_logits(slots, edge_attr, wide),
             row=row,
             node=graph.node,
@@ -182,16 +188,16 @@ class GATConv(torch_geometric.nn.GATConv):
         )
 
     def _logit_weight(self, weight: Tensor, attention: Tensor, dtype: torch.dtype) -> Tensor:
-        """w[h] = W_h^T a_h, [H, K]."""
+        """Returns w[h] = W_h^T a_h, [H, K]."""
         by_head = weight.to(dtype).view(self.heads, self.out_channels, -1)
         return (by_head * attention.to(dtype).view(self.heads, self.out_channels, 1)).sum(dim=1)
 
     def _edge_logits(self, slots: Slots, edge_attr: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-        """What edge features add to the logits, [slots, H]."""
+        """Returns the terms of edge features in the logits, [slots, H]."""
         if edge_attr is None:
             return None
         if self.lin_edge is None:
-            raise ValueError("edge_attr is given, but the layer was made without edge_dim")
+            raise ValueError("edge_attr is given, but the layer was constructed without edge_dim")
         features = edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr
         if features.dim() != 2 or features.size(1) != self.edge_dim:
             raise ValueError(f"edge_attr must be [E, {self.edge_dim}], got {list(edge_attr.shape)}")
@@ -205,8 +211,8 @@ class GATConv(torch_geometric.nn.GATConv):
     def _transform(
         self, attended: Tensor, given: ConvInput, update: Update | None, dtype: torch.dtype
     ) -> Tensor:
-        """Each head's product, their concatenation or mean, residual, bias and update, in one pass where the
-        products have one form."""
+        """Computes the products of the heads with residual, bias and update, in one pass if
+        possible."""
         weight, groups = (self.lin or self.lin_src).weight, self.heads
         if not self.concat:
             # The mean over heads is one product with all heads' columns.
@@ -230,7 +236,8 @@ class GATConv(torch_geometric.nn.GATConv):
 
 
 def _table(x: Rows, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Table and rows as the operator takes them; copied to float64 where the layer computes in it."""
+    """Returns the table and rows for the operator; a float64 copy if the layer computes in
+    float64."""
     if isinstance(x, RowView):
         if dtype == torch.float64 and x.dtype != dtype:
             return x.gather().to(dtype), None
@@ -240,7 +247,7 @@ def _table(x: Rows, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
 
 
 def _logits(rows: Rows, weight: Tensor) -> Tensor:
-    """rows . w[h], [rows, H] of the weight's type, whatever autocast is set to."""
+    """Returns rows . w[h], [rows, H] of the dtype of the weight, regardless of autocast."""
     dense = rows.gather() if isinstance(rows, RowView) else rows
     with torch.autocast("cpu", enabled=False):
         return dense.to(weight.dtype) @ weight.t()

@@ -21,25 +21,26 @@ from pyg_batchgnn.nn.update import Update, update_arguments
 
 
 class GCNConv(torch_geometric.nn.GCNConv):
-    """PyG's `GCNConv`: same arguments, initialisation and ``state_dict``; rows are read where they lie.
+    """PyG's `GCNConv` with the same arguments, initialisation and ``state_dict``; rows are read in
+    place.
 
-    A layer of a minibatch equals PyG's ``gcn_norm`` on the whole minibatch, then a `GCNConv` with
-    ``normalize=False`` on the layer's edges and its targets' self loops. Degrees are counted once a
-    minibatch, and without edge weights they scale rows while these are summed, so that no weight an edge is
-    ever stored.
+    A layer of a minibatch equals PyG's ``gcn_norm`` on the whole minibatch and then a `GCNConv`
+    with ``normalize=False`` on the edges of the layer and the self loops of its targets. Degrees
+    are counted once per minibatch. Without edge weights they scale the rows in the sum, so no
+    weight per edge is stored.
 
     Args:
-        in_channels: columns of x; -1 takes them from the first call.
-        out_channels: columns of the result.
-        improved: as in PyG, weighted self loops are filled in with 2 (without weights it changes nothing).
-        cached: only False: a minibatch's normalisation is kept as long as the minibatch is.
-        add_self_loops: as ``normalize`` where None.
-        normalize: whether to normalise at all.
-        bias: whether there is one.
-        **kwargs: PyG's further ones, at their default values.
+        in_channels: the number of columns of x; -1 takes it from the first call.
+        out_channels: the number of columns of the result.
+        improved: fills in weighted self loops with 2, as PyG does. Ignored without edge weights.
+        cached: must be False. The normalisation of a minibatch is kept as long as the minibatch.
+        add_self_loops: adds a loop for every node; the value of ``normalize`` where None.
+        normalize: normalises by degrees.
+        bias: adds a bias.
+        **kwargs: the other arguments of PyG, at their default values.
 
     Raises:
-        ValueError: what PyG's layer can do and this one cannot.
+        ValueError: PyG's layer supports the arguments and this one does not.
     """
 
     def __init__(
@@ -72,18 +73,19 @@ class GCNConv(torch_geometric.nn.GCNConv):
         *,
         update: Update | None = None,
     ) -> Tensor:
-        """Rows of the layer's targets.
+        """Returns the rows of the targets of the layer.
 
         Args:
-            x: [>= N, in_channels], a tensor or a `RowView`; or `Aggregated`, with which the minibatch's nodes
-                are all computed.
+            x: [>= N, in_channels], a tensor or a `RowView`; or `Aggregated`, which computes all
+                nodes of the minibatch.
             edge_index: a minibatch with ``layer``, or [2, E] with sources above targets.
-            layer: of the minibatch, 1 nearest the input. (PyG's ``edge_weight`` in this place is understood.)
-            edge_weight: [E] for all edges of the minibatch, in its order, or of ``edge_index``.
-            update: what follows, in the same pass.
+            layer: the number of the layer in the minibatch; 1 is nearest the input. PyG's
+                ``edge_weight`` is accepted in this place.
+            edge_weight: [E], for all edges of the minibatch in its order, or of ``edge_index``.
+            update: ReLU and dropout in the same pass.
 
         Returns:
-            [D, out_channels] of the weights' dtype; bfloat16 under autocast.
+            [D, out_channels] of the dtype of the weights; bfloat16 under autocast.
         """
         check_called(self)
         if isinstance(x, Aggregated):
@@ -92,7 +94,7 @@ class GCNConv(torch_geometric.nn.GCNConv):
         if isinstance(layer, Tensor):
             layer, edge_weight = None, layer
         if isinstance(x, (tuple, list)):
-            raise refuse(self, "rows of sources and targets apart", "take SAGEConv for bipartite graphs")
+            raise refuse(self, "separate rows of sources and targets", "take SAGEConv for bipartite graphs")
         given = conv_input(x, edge_index, layer)
         if is_uninitialized_parameter(self.lin.weight):
             self.lin.initialize_parameters(self.lin, (given.x,))
@@ -102,7 +104,7 @@ class GCNConv(torch_geometric.nn.GCNConv):
         return self._product(aggregated, given.graph, update)
 
     def _product(self, aggregated: Rows, graph: LayerGraph, update: Update | None) -> Tensor:
-        """The product of the aggregates, and what follows."""
+        """Returns the product of the aggregates with bias and update."""
         return ops.linear(
             [aggregated],
             [self.lin.weight],
@@ -113,7 +115,7 @@ class GCNConv(torch_geometric.nn.GCNConv):
         )
 
     def _known(self, x: Aggregated, edge_weight: Tensor | None) -> Rows:
-        """What `_aggregate` gives, made beforehand with the degrees of the whole graph."""
+        """Returns aggregates that were computed in advance with the degrees of the whole graph."""
         if edge_weight is not None or not self.normalize or not self.add_self_loops:
             raise refuse_aggregated(self, "they are normalised, without edge weights and with self loops")
         neighbours = x.of(self, "symmetric")
@@ -125,7 +127,7 @@ class GCNConv(torch_geometric.nn.GCNConv):
     def _aggregate(
         self, given: ConvInput, whole: LayerGraph, edge_weight: Tensor | None, dtype: torch.dtype
     ) -> Tensor:
-        """Normalised sums over in-edges and loops, [D, in_channels]."""
+        """Returns the normalised sums over in-edges and loops, [D, in_channels]."""
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         scaling = self._scaling(whole, edge_weight, wide)
         graph = scaling.layer(given.graph)
@@ -151,7 +153,7 @@ class GCNConv(torch_geometric.nn.GCNConv):
             return Scaling(whole.in_edges, None, None, None)
         if edge_weight.dim() != 1 or edge_weight.numel() != whole.num_edges:
             shape, edges = list(edge_weight.shape), whole.num_edges
-            raise ValueError(f"edge_weight must be [{edges}], an entry for every edge, got {shape}")
+            raise ValueError(f"edge_weight must be [{edges}], one entry per edge, got {shape}")
         weight = edge_weight.to(dtype)
         if self.normalize:
             fill = 2.0 if self.improved else 1.0
@@ -161,5 +163,5 @@ class GCNConv(torch_geometric.nn.GCNConv):
 
 
 def _whole(edges: Edges, graph: LayerGraph) -> LayerGraph:
-    """All edges of the minibatch that a layer belongs to; of a graph held whole the graph itself."""
+    """Returns all edges of the minibatch of a layer, or the graph itself without a minibatch."""
     return layer_graph(edges, 1) if is_sampled(edges) else graph

@@ -1,4 +1,4 @@
-"""GIN's convolution (Xu et al. 2019): sums over neighbours, then any multilayer perceptron."""
+"""The convolution of GIN (Xu et al. 2019): sums over neighbours, then a multilayer perceptron."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from pyg_batchgnn.nn.update import Update, update_arguments
 
 
 class GINConv(torch_geometric.nn.GINConv):
-    """``torch_geometric.nn.GINConv``: ``nn((1 + eps) * x[i] + sum of x over i's in-edges)``.
+    """PyG's `GINConv`: ``nn((1 + eps) * x[i] + sum of x over the in-edges of i)``.
 
     Args:
-        nn: any module from [D, F] to [D, F'], torch's or ours.
-        eps: what a target's own row weighs above one.
-        train_eps: whether eps is learned.
-        **kwargs: PyG's; only sums are supported.
+        nn: a module from [D, F] to [D, F'].
+        eps: the weight of a target's own row is 1 + eps.
+        train_eps: learns eps.
+        **kwargs: the other arguments of PyG; only sums are supported.
     """
 
     def __init__(self, nn: torch.nn.Module, eps: float = 0.0, train_eps: bool = False, **kwargs: Any) -> None:
@@ -45,19 +45,23 @@ class GINConv(torch_geometric.nn.GINConv):
         norm: BatchNorm | NormOnRead | None = None,
         update: Update | None = None,
     ) -> Tensor | NormedRows:
-        """Called as ``conv(x, minibatch, layer)`` or, as in PyG, ``conv(x, edge_index)``.
+        """Returns the rows of the targets of the layer.
+
+        Calls are ``conv(x, minibatch, layer)`` or, as in PyG, ``conv(x, edge_index)``.
 
         Args:
-            x: [>= N, F] rows of the sources, the targets' first, or a `RowView` of them; or a pair of sources
-                and targets; or `Aggregated`, with which the minibatch's nodes are all computed.
+            x: [>= N, F], the rows of the sources, a tensor or a `RowView`. The first D are the rows
+                of the targets. Or a pair (sources, targets); or `Aggregated`, which computes all
+                nodes of the minibatch.
             edge_index: a minibatch, or [2, E] sources above targets.
-            layer: of the minibatch, 1 nearest the input. (PyG's ``size`` in this place is understood.)
-            size: (sources, targets) of an edge_index, where rows do not tell.
-            norm: normalisation after the module, which takes it as its second argument.
+            layer: the number of the layer in the minibatch; 1 is nearest the input. PyG's ``size``
+                is accepted in this place.
+            size: (N, D) of an ``edge_index`` if the rows do not tell.
+            norm: the normalisation after the module. The module takes it as its second argument.
             update: ReLU and dropout after both.
 
         Returns:
-            [D, F']; `NormedRows` only where ``norm`` is a `NormOnRead`.
+            [D, F']; may be `NormedRows` if ``norm`` is a `NormOnRead`.
         """
         check_called(self)
         if isinstance(x, Aggregated):
@@ -74,24 +78,24 @@ class GINConv(torch_geometric.nn.GINConv):
     def _finish(
         self, sums: Tensor, norm: BatchNorm | NormOnRead | None, update: Update | None, graph: LayerGraph
     ) -> Tensor | NormedRows:
-        """The module of the sums, and what follows it."""
+        """Applies the module to the sums, then normalisation and update."""
         out: Tensor | NormedRows = self.nn(sums) if norm is None else self.nn(sums, norm)
         if update is None:
             return out
-        assert isinstance(out, Tensor), "what is yet to be normalised is followed by nothing"
+        assert isinstance(out, Tensor), "an update follows values only"
         return ops.activate(out, **update_arguments(update, graph, self.training))
 
     def _dtype(self) -> torch.dtype:
-        """In which the module computes."""
+        """Returns the dtype in which the module computes."""
         parameter = next((one for one in self.nn.parameters() if one.is_floating_point()), self.eps)
         return ops.compute_dtype(parameter)
 
     def _known(self, x: Aggregated) -> Tensor:
-        """What `_sums` gives, of sums made beforehand."""
+        """Returns the sums of `_sums` from aggregates that were computed in advance."""
         neighbours, own, dtype = x.of(self, "sum"), x.own_of(self), self._dtype()
         check_input(neighbours, own.size(1), dtype, "aggregates")
         table, row = (own.table, own.row) if isinstance(own, RowView) else (own, None)
-        out = ops.aggregate(  # without an edge, for its memory and its gradient of eps
+        out = ops.aggregate(  # without edges, for its memory and its gradient of eps
             table,
             torch.zeros(own.size(0) + 1, dtype=torch.int64),
             torch.empty(0, dtype=torch.int64),
@@ -103,12 +107,15 @@ class GINConv(torch_geometric.nn.GINConv):
         return out.add_(sums).to(dtype)
 
     def _needs_values(self) -> bool:
-        """Whether values must be there, for the gradient of eps or to be summed in float64."""
+        """Returns whether values must be written: for the gradient of eps, or to be summed in
+        float64."""
         return self.eps.requires_grad or self._dtype() is torch.float64
 
     def _sums(self, given: ConvInput, normed: NormedRows | None) -> Tensor:
-        """(1 + eps) * x[i] + the sum over i's in-edges, [D, F], in the type that the module computes in;
-        where x is the product of ``normed``, of its values."""
+        """Returns (1 + eps) * x[i] + the sum over the in-edges of i, [D, F].
+
+        The dtype is that of the module. If x is the product of ``normed``, its values are summed.
+        """
         dtype = self._dtype()
         sources, row = (given.x.table, given.x.row) if isinstance(given.x, RowView) else (given.x, None)
         check_input(given.x, given.x.size(1), dtype)
@@ -125,11 +132,11 @@ class GINConv(torch_geometric.nn.GINConv):
             graph.indptr,
             graph.indices,
             row=row,
-            self_scale=scale if given.beside else None,
+            self_scale=scale if given.targets_in_sources else None,
             by_source=by_source,
             out_dtype=dtype,
         )
-        if given.beside or given.own is None:
+        if given.targets_in_sources or given.own is None:
             return out
         own = given.own.gather() if isinstance(given.own, RowView) else given.own
         return out + ((1.0 + self.eps) * own).to(dtype)

@@ -1,4 +1,4 @@
-"""The edges of one layer: a prefix of a sampled minibatch, or a graph held whole."""
+"""The edges of one layer: a prefix of a sampled minibatch, or a whole graph."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from pyg_batchgnn import ops
 
 
 class SampledBatch(Protocol):
-    """What layers know of a minibatch (`pyg_batchgnn.Minibatch` is one).
+    """The attributes of a minibatch that layers read. `pyg_batchgnn.Minibatch` has them.
 
-    One CSC by destination holds every layer: layer l of L, counted from 1 nearest the input, computes the
-    first ``sum(nodes_per_hop[:L-l+1])`` rows from the first ``sum(edges_per_hop[:L-l+1])`` edges.
+    One CSC by destination holds every layer: layer l of L, counted from 1 nearest the input,
+    computes the first ``sum(nodes_per_hop[:L-l+1])`` rows from the first
+    ``sum(edges_per_hop[:L-l+1])`` edges.
     """
 
     @property
@@ -41,20 +42,20 @@ class SampledBatch(Protocol):
 
 
 def is_sampled(edges: Any) -> TypeGuard[SampledBatch]:
-    """Whether ``edges`` are a minibatch. (What isinstance does with a protocol would compute its key.)"""
+    """Returns whether ``edges`` are a minibatch."""
     return hasattr(edges, "nodes_per_hop") and hasattr(edges, "indptr")
 
 
 @dataclass(frozen=True, eq=False)
 class LayerGraph:
-    """In-edges of a layer's targets, which are also its first sources.
+    """The in-edges of the targets of a layer. The targets are also its first sources.
 
     Attributes:
-        in_edges: the in-edges of the D targets. ``edge_ids`` are the places of the edges in the user's
-            order, None where that is the same order.
+        in_edges: the in-edges of the D targets. ``edge_ids`` are the places of the edges in the
+            user's order, None where that is the same order.
         num_sources: N; N >= D except where sources and targets are nodes of two types.
-        node: [D] int64 original ids of the targets, which dropout is keyed by; None: 0 to D - 1.
-        key: of the layer's dropout; None where each call draws its own.
+        node: [D] int64, the original ids of the targets, for dropout; None: 0 to D - 1.
+        key: the key of the dropout of the layer; None if each call draws one.
     """
 
     in_edges: ops.InEdges
@@ -89,22 +90,25 @@ class LayerGraph:
 
     @cached_property
     def by_source(self) -> ops.BySource:
-        """The edges sorted by source, which the gradient of the layer's input needs; made when asked."""
+        """The edges sorted by source, for the gradient of the input of the layer."""
         return ops.transpose(self.indptr, self.indices, self.num_sources)
 
     @cached_property
     def targets(self) -> Tensor:
-        """[E] int64, the target of every edge."""
+        """[E] int64, the target of each edge."""
         return self.in_edges.targets()
 
     def dropout_key(self) -> int:
-        """A minibatch's layer has one key, however often it is computed; a whole graph's is drawn from
-        torch's default generator at every call."""
+        """Returns the key of the dropout of the layer.
+
+        A layer of a minibatch always has the same key. For a whole graph each call draws a key from
+        torch's default generator.
+        """
         return ops.drawn_key() if self.key is None else self.key
 
     def edge_prefix(self, values: Tensor, name: str) -> Tensor:
-        """What belongs to this layer's edges of a tensor that has an entry for every edge of the minibatch,
-        [>= E, ...]."""
+        """Returns the entries of this layer from a tensor with one entry per edge of the
+        minibatch."""
         if values.size(0) < self.num_edges:
             raise ValueError(f"{name} has {values.size(0)} entries, but the layer has {self.num_edges} edges")
         return values if self.edge is not None else values[: self.num_edges]
@@ -114,10 +118,10 @@ _layers: WeakKeyDictionary[SampledBatch, dict[int, LayerGraph]] = WeakKeyDiction
 
 
 def layer_graph(minibatch: SampledBatch, layer: int) -> LayerGraph:
-    """Layer ``layer`` of a minibatch, 1 being nearest the input; the same object on every call.
+    """Returns a layer of a minibatch, the same object on every call; layer 1 is nearest the input.
 
     Raises:
-        ValueError: there is no such layer, or the minibatch's counts do not fit its arrays.
+        ValueError: there is no such layer, or the counts of the minibatch do not fit its arrays.
     """
     made = _layers.setdefault(minibatch, {})
     if layer not in made:
@@ -148,21 +152,23 @@ def _layer_graph(minibatch: SampledBatch, layer: int) -> LayerGraph:
     )
 
 
-#: By edge_index: its version and sizes when it was sorted, and the graph.
+#: For each edge_index: its version and sizes when it was sorted, and the graph.
 _whole: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def whole_graph(edge_index: Tensor, num_sources: int, num_targets: int) -> LayerGraph:
-    """A graph held whole, from edges in any order. Sorted once for a tensor that stays as it is.
+    """Returns a whole graph from edges in any order.
+
+    The edges of a tensor are sorted once, as long as the tensor is not modified.
 
     Args:
         edge_index: [2, E] int64 (or int32), sources above targets, checked here.
-        num_sources: N.
-        num_targets: D.
+        num_sources: the number of sources, N.
+        num_targets: the number of targets, D.
 
     Raises:
-        TypeError: ``edge_index`` is no dense integer tensor.
-        ValueError, IndexError: its shape is another, or it names nodes that are not there.
+        TypeError: ``edge_index`` is not a dense integer tensor.
+        ValueError, IndexError: it has another shape, or it names nodes that do not exist.
     """
     edge_index = _dense_edges(edge_index)
     stamp = (None if edge_index.is_inference() else edge_index._version, num_sources, num_targets)
@@ -186,8 +192,8 @@ def _dense_edges(edge_index: Tensor) -> Tensor:
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
         kind = edge_index.layout if isinstance(edge_index, Tensor) else type(edge_index).__name__
         raise TypeError(
-            f"edges are a [2, E] tensor or a minibatch here, got {kind}; of a sparse matrix take "
-            f"torch_geometric.utils.to_edge_index(adj_t), of a SparseTensor torch.stack(adj_t.t().coo()[:2])"
+            f"edges must be a [2, E] tensor or a minibatch, got {kind}; for a sparse matrix use "
+            f"torch_geometric.utils.to_edge_index(adj_t), for a SparseTensor torch.stack(adj_t.t().coo()[:2])"
         )
     if type(edge_index) is not Tensor:  # PyG's EdgeIndex
         edge_index = edge_index.as_subclass(Tensor)

@@ -1,4 +1,4 @@
-"""What a convolution is called with, in PyG's form or with a minibatch, brought to one form."""
+"""The arguments of a convolution, from PyG's form or from a minibatch, in one form."""
 
 from __future__ import annotations
 
@@ -9,44 +9,45 @@ from torch import Tensor
 from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled, layer_graph, whole_graph
 from pyg_batchgnn.nn.rows import RowView
 
-#: Rows that a layer reads.
+#: The rows that a layer reads.
 Rows = Tensor | RowView
-#: Where a layer's edges come from.
+#: The source of the edges of a layer.
 Edges = Tensor | SampledBatch | LayerGraph
 
 
 class ConvInput(NamedTuple):
-    """A layer's rows and edges.
+    """The rows and edges of a layer.
 
     Attributes:
-        graph: D targets, N sources.
-        x: [>= N, F] rows of the sources.
-        own: [D, F'] rows of the targets, where they are given apart; None where they are the first of ``x``,
-            or where there are none.
-        beside: whether the targets are the first sources, so that their rows are the first of ``x``.
+        graph: the edges, with D targets and N sources.
+        x: [>= N, F], the rows of the sources.
+        own: [D, F'], the rows of the targets if they are given separately, else None.
+        targets_in_sources: True if the targets are the first sources, so that their rows are the
+            first of ``x``.
     """
 
     graph: LayerGraph
     x: Rows
     own: Rows | None
-    beside: bool
+    targets_in_sources: bool
 
     def own_rows(self) -> Rows | None:
-        """The targets' rows [D, F'], None where there are none."""
-        if not self.beside:
+        """Returns the rows of the targets, [D, F'], or None if there are none."""
+        if not self.targets_in_sources:
             return self.own
         return head(self.x, self.graph.num_targets)
 
 
 def sampled(edges: Edges) -> SampledBatch:
-    """The minibatch that goes with `Aggregated`; raises TypeError where there is another thing."""
+    """Returns ``edges`` if they are a minibatch, as `Aggregated` needs; raises TypeError
+    otherwise."""
     if not is_sampled(edges):
         raise TypeError(f"aggregates belong to a minibatch's nodes, got edges of {type(edges).__name__}")
     return edges
 
 
 def head(x: Rows, rows: int) -> Rows:
-    """The first ``rows`` rows."""
+    """Returns the first ``rows`` rows."""
     if x.size(0) == rows:
         return x
     return x.head(rows) if isinstance(x, RowView) else x[:rows]
@@ -58,29 +59,32 @@ def conv_input(
     layer: int | None,
     size: tuple[int, int] | None = None,
 ) -> ConvInput:
-    """Checks and unites the ways to call a convolution.
+    """Checks the arguments of a convolution and brings them to one form.
 
     Args:
-        x: rows of the sources, of which the first are the targets'; or (sources, targets or None).
+        x: the rows of the sources, of which the first are those of the targets; or (sources,
+            targets or None).
         edges: a minibatch (with ``layer``), a `LayerGraph`, or PyG's [2, E] edge_index.
-        layer: of the minibatch, 1 nearest the input; None with the others.
-        size: (sources, targets), for an edge_index whose targets are given by no rows.
+        layer: the number of the layer in the minibatch; 1 is nearest the input. None without a
+            minibatch.
+        size: (N, D), for an edge_index if the rows do not tell.
 
     Raises:
-        TypeError, ValueError: a layer is missing or superfluous, or there are fewer rows than nodes.
+        TypeError, ValueError: the layer is missing or not allowed, or there are fewer rows than
+            nodes.
     """
     pair = isinstance(x, (tuple, list))
     sources, own = (x[0], x[1]) if isinstance(x, (tuple, list)) else (x, None)
     graph = _graph(edges, layer, sources, own, size)
-    beside = not pair or own is sources
+    targets_in_sources = not pair or own is sources
     if sources.size(0) < graph.num_sources:
         raise ValueError(f"x has {sources.size(0)} rows, but the layer has {graph.num_sources} sources")
-    if beside and graph.num_targets > sources.size(0):
+    if targets_in_sources and graph.num_targets > sources.size(0):
         raise ValueError(f"x has {sources.size(0)} rows, but the layer has {graph.num_targets} targets")
     if own is not None and own.size(0) < graph.num_targets:
         raise ValueError(f"x[1] has {own.size(0)} rows, but the layer has {graph.num_targets} targets")
-    own = None if beside or own is None else head(own, graph.num_targets)
-    return ConvInput(graph, head(sources, graph.num_sources), own, beside)
+    own = None if targets_in_sources or own is None else head(own, graph.num_targets)
+    return ConvInput(graph, head(sources, graph.num_sources), own, targets_in_sources)
 
 
 def _graph(
@@ -92,7 +96,7 @@ def _graph(
 ) -> LayerGraph:
     if is_sampled(edges):
         if layer is None:
-            raise ValueError("give the layer's number beside a minibatch: conv(x, minibatch, layer)")
+            raise ValueError("give the number of the layer with a minibatch: conv(x, minibatch, layer)")
         return layer_graph(edges, layer)
     if layer is not None:
         raise ValueError(f"layer={layer} belongs to a minibatch, got edges of {type(edges).__name__}")

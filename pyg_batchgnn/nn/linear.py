@@ -1,4 +1,4 @@
-"""torch.nn.Linear on the package's own matrix products."""
+"""A torch.nn.Linear on the matrix products of the package."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pyg_batchgnn import ops
 
 
 class Linear(torch.nn.Linear):
-    """``torch.nn.Linear``: the same constructor, initialisation and ``state_dict``, computed by `ops.linear`.
+    """A ``torch.nn.Linear`` with the same constructor, initialisation and ``state_dict``.
 
-    The result's bits do not depend on the number of threads. Under ``torch.autocast("cpu", torch.bfloat16)``
-    products are bfloat16 with float32 sums, and so are the results; otherwise both have the weights' dtype,
-    whichever of float32, bfloat16 and float16 the input has.
+    `ops.linear` computes it. The bits of the result do not depend on the number of threads. Under
+    ``torch.autocast("cpu", torch.bfloat16)`` products and results are bfloat16, with float32 sums.
+    Otherwise they have the dtype of the weights; the input may be float32, bfloat16 or float16.
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """[..., in_features] -> [..., out_features]."""
+        """Returns the product, [..., out_features], of an input [..., in_features]."""
         if input.size(-1) != self.in_features:
             raise ValueError(
                 f"the input has {input.size(-1)} columns (shape {list(input.shape)}), the layer takes "
@@ -26,7 +26,8 @@ class Linear(torch.nn.Linear):
         return self._product(input, after_relu=False)
 
     def after_relu(self, input: Tensor) -> Tensor:
-        """``self(input)`` for the result of a ReLU: gradients that the ReLU would drop are left out."""
+        """Returns ``self(input)`` for the result of a ReLU. Gradients that the ReLU drops are not
+        computed."""
         result: Tensor = self(input) if is_watched(self) else self._product(input, after_relu=True)
         return result
 
@@ -39,8 +40,12 @@ class Linear(torch.nn.Linear):
 
 
 def is_watched(module: torch.nn.Module) -> bool:
-    """Whether hooks, the module's or torch's global ones, or a ``forward`` of its own wait for the module to
-    be called by itself."""
+    """Returns whether the module must be called by itself: it has hooks or a ``forward`` of its
+    own.
+
+    Hooks are those of the module and the global ones of torch. Fused computations call no modules,
+    so they are used only for modules that are not watched.
+    """
     hooks = (
         torch.nn.modules.module._has_any_global_hook(),
         "forward" in vars(module),

@@ -1,7 +1,8 @@
-"""Who multiplies matrices: the package's own kernels, or torch's where those are clearly faster here.
+"""The choice of the matrix products: those of the package, or those of torch if they are clearly
+faster.
 
-A run probes once, keeps the choice in its configuration and uses it again when it is resumed: the two round
-differently.
+A run probes once and keeps the choice in its configuration. A resumed run uses the same products,
+because the two round differently.
 """
 
 from __future__ import annotations
@@ -17,22 +18,24 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import ProductsName, current_products, set_products
 
-#: Torch's products must be so much faster to be chosen.
+#: The products of torch are chosen if they are faster by this factor.
 MARGIN = 1.1
 
-_MOST_ROWS = 16384  # of a product that is timed: enough that its weights count for nothing
+_MOST_ROWS = 16384  # of a timed product, so that reading its weights takes no share of the time
 _KEY = 1
 
 
 @dataclass(frozen=True)
 class ProductChoice:
-    """Who multiplies matrices, and the rates that it was chosen by.
+    """The chosen matrix products, and the measured rates.
 
     Attributes:
         name: "native" or "torch".
-        native_rate, torch_rate: 10^9 floating-point operations a second, dense, with bias, ReLU and dropout.
-        threads: at which they were measured.
-        torch_same_bits: whether torch's results had the same bits on one and on ``threads`` threads.
+        native_rate, torch_rate: 10^9 floating-point operations per second, dense, with bias, ReLU
+            and dropout.
+        threads: the number of threads of the measurement.
+        torch_same_bits: True if the results of torch had the same bits on one and on ``threads``
+            threads.
     """
 
     name: ProductsName
@@ -53,7 +56,8 @@ class ProductChoice:
 
 
 class use_products:  # noqa: N801 (called like a function)
-    """Lets "native" or "torch" compute `ops.linear` from now on; in a ``with`` statement, until its end."""
+    """Sets the products of `ops.linear`, "native" or "torch"; in a ``with`` statement until its
+    end."""
 
     def __init__(self, choice: ProductsName | ProductChoice) -> None:
         self._before = set_products(choice.name if isinstance(choice, ProductChoice) else choice)
@@ -72,15 +76,16 @@ def probe_products(
     dtype: torch.dtype = torch.float32,
     threads: int | None = None,
 ) -> ProductChoice:
-    """Times both on products of the shapes of a model's layers, which takes about a second.
+    """Times both kinds of products on the shapes of the layers of a model, for about a second.
 
-    Torch's are chosen where they are faster by `MARGIN` and have the same bits, results and gradients, on one
-    thread and on ``threads``. What is in use is left as it is: see `use_products`.
+    The products of torch are chosen if they are faster by `MARGIN` and if results and gradients
+    have the same bits on one thread and on ``threads``. The products in use do not change: see
+    `use_products`.
 
     Args:
         shapes: (rows, columns of the input, columns of the output) of each product.
-        dtype: what is computed in.
-        threads: torch's own number where None.
+        dtype: the dtype to compute in.
+        threads: the number of threads; torch's own number where None.
     """
     if not shapes:
         raise ValueError("there is no shape to probe; give (rows, columns, outputs) of the model's layers")
@@ -130,7 +135,7 @@ def _best(run: Callable[[], Tensor], repeats: int = 3) -> float:
 
 
 def _same_bits(cases: Sequence[_Case], threads: int) -> bool:
-    """Whether torch's results and gradients do not depend on the number of threads."""
+    """Returns whether results and gradients of torch are independent of the number of threads."""
 
     def answers(count: int) -> list[Tensor]:
         torch.set_num_threads(count)

@@ -1,4 +1,4 @@
-"""Batch normalisation of the rows that a layer computes."""
+"""Batch normalisation of the rows of a layer."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.nn.linear import Linear, is_watched
 from pyg_batchgnn.nn.rows import NormedRows
 
-#: Fewest rows of a product that is normalised in fewer passes.
+#: Products of at least this many rows are normalised in fewer passes.
 MANY_ROWS = 4096
 
 
 class BatchNorm(torch.nn.BatchNorm1d):
-    """``torch.nn.BatchNorm1d`` (Ioffe and Szegedy 2015): same arguments, buffers and ``state_dict``.
+    """A ``torch.nn.BatchNorm1d`` (Ioffe and Szegedy 2015) with the same arguments and
+    ``state_dict``.
 
-    A minibatch with fewer than two rows has no deviation: it is normalised by the running statistics and
-    leaves them as they are. A recomputed forward (``torch.utils.checkpoint``) counts twice in them, as in
-    torch.
+    A minibatch with fewer than two rows has no deviation. It is normalised by the running
+    statistics and does not change them. A recomputed forward pass (``torch.utils.checkpoint``)
+    counts twice in them, as in torch.
 
     Args:
-        num_features: C.
+        num_features: the number of columns, C.
         eps: added to the variance.
-        momentum: weight of a minibatch in the running statistics; None for the mean over all minibatches.
-        affine: whether there are a weight and a bias.
-        track_running_stats: whether to keep running statistics for evaluation.
-        relu: whether a ReLU follows, in the same pass.
-        device: the CPU.
-        dtype: of the parameters and buffers; statistics are float32 at least.
+        momentum: the weight of a minibatch in the running statistics; None takes the mean over all
+            minibatches.
+        affine: adds a weight and a bias.
+        track_running_stats: keeps running statistics for evaluation.
+        relu: adds a ReLU in the same pass.
+        device: the device, which must be the CPU.
+        dtype: the dtype of parameters and buffers; statistics are at least float32.
     """
 
     def __init__(
@@ -48,11 +50,11 @@ class BatchNorm(torch.nn.BatchNorm1d):
         self.relu = relu
 
     def forward(self, input: Tensor) -> Tensor:
-        """[D, C] float32, float64 or bfloat16 to the same shape and dtype; the input is left as it is.
+        """Normalises [D, C] float32, float64 or bfloat16 rows; the input is not changed.
 
         Raises:
-            TypeError, ValueError: another type or shape; or fewer than two rows (but some) without running
-                statistics.
+            TypeError, ValueError: the input has another type or shape, or one row and there are no
+                running statistics.
         """
         ops.check_matrix("the input of BatchNorm", input)
         if input.size(1) != self.num_features:
@@ -82,10 +84,14 @@ class BatchNorm(torch.nn.BatchNorm1d):
         after_relu: bool = False,
         hidden: ops.Hidden | None = None,
     ) -> Tensor:
-        """``self(linear(input))``, in fewer passes (`ops.linear_norm`) where many rows give the statistics.
+        """Returns ``self(linear(input))``, in fewer passes (`ops.linear_norm`) if there are many
+        rows.
 
-        With ``after_relu`` the input is the result of a ReLU, as in `Linear.after_relu`; ``hidden`` is what
-        `hidden_of_product` said of it.
+        Args:
+            linear: the product before the normalisation.
+            input: [D, K].
+            after_relu: the input is the result of a ReLU, as in `Linear.after_relu`.
+            hidden: from `hidden_of_product`, which computed the input.
         """
         if not self.takes_product(linear, input):
             out: Tensor = self(linear.after_relu(input) if after_relu else linear(input))
@@ -105,8 +111,10 @@ class BatchNorm(torch.nn.BatchNorm1d):
         return out
 
     def hidden_of_product(self, linear: Linear, input: Tensor) -> tuple[Tensor, ops.Hidden | None]:
-        """`of_product` for a result that only another normalisation's product reads, of which that must know
-        (`ops.linear_norm_hidden`)."""
+        """Returns `of_product` for a result that only the product of another normalisation reads.
+
+        The second value is for that reader (`ops.linear_norm_hidden`).
+        """
         if not (self.relu and self.takes_product(linear, input)):
             return self.of_product(linear, input), None
         out, mean, variance, hidden = ops.linear_norm_hidden(
@@ -116,19 +124,20 @@ class BatchNorm(torch.nn.BatchNorm1d):
         return out, hidden
 
     def takes_product(self, linear: Linear, input: Tensor) -> bool:
-        """Whether the product is computed with its statistics, rather than by ``linear``."""
+        """Returns whether the product is computed together with its statistics, not by
+        ``linear``."""
         watched = is_watched(linear) or is_watched(self)
         fitting = input.dim() == 2 and input.size(1) == linear.in_features
         many = fitting and input.size(0) >= MANY_ROWS and self._takes_own(input)
         return many and not watched and ops.current_products() == "native"
 
     def _takes_own(self, input: Tensor) -> bool:
-        """Whether the input's own statistics normalise it."""
+        """Returns whether the input is normalised by its own statistics."""
         return (self.training or self.running_mean is None) and input.size(0) > 1
 
     @torch.no_grad()
     def track(self, mean: Tensor, variance: Tensor, rows: int) -> None:
-        """Let the statistics of so many rows join the running ones, in training."""
+        """Adds the statistics of ``rows`` rows to the running statistics, in training mode."""
         if not self.training or self.running_mean is None:
             return
         unbiased = variance * (rows / (rows - 1))
@@ -145,7 +154,8 @@ class BatchNorm(torch.nn.BatchNorm1d):
 
 @dataclass(frozen=True)
 class NormOnRead:
-    """A normalisation whose values nobody sees but the layer that reads them, which computes them then."""
+    """A normalisation whose values only the next layer sees, which computes them when it reads
+    them."""
 
     norm: BatchNorm
 
@@ -157,7 +167,8 @@ class NormOnRead:
         after_relu: bool = False,
         hidden: ops.Hidden | None = None,
     ) -> Tensor | NormedRows:
-        """As `BatchNorm.of_product`; its result where values are better written."""
+        """Returns rows to be normalised on read, or `BatchNorm.of_product` if values must be
+        written."""
         norm = self.norm
         float32 = ops.compute_dtype(linear.weight) is torch.float32
         if not (norm.relu and float32 and norm.takes_product(linear, input)):

@@ -1,9 +1,9 @@
-"""GCN's symmetric normalisation, D^-1/2 (A + I) D^-1/2 (Kipf and Welling 2017, Eq. 2), once a minibatch.
+"""The symmetric normalisation of GCN, D^-1/2 (A + I) D^-1/2, once per minibatch.
 
-Degrees count the in-edges that were sampled and the loop. What PyG's ``gcn_norm`` makes of loops that are
-edges already is followed exactly: without weights such edges give way to one loop of weight 1, whether
-``improved`` or not; with weights a node's loop gets the weight of its last such edge, and the others 1, or 2
-where ``improved``.
+This is equation 2 of Kipf and Welling (2017). A degree counts the sampled in-edges and the loop.
+Edges that are loops are treated as in PyG's ``gcn_norm``. Without weights they are replaced by one
+loop of weight 1, also if ``improved``. With weights the loop of a node gets the weight of its last
+such edge. Other loops get 1, or 2 if ``improved``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pyg_batchgnn.nn.graph import LayerGraph
 
 @dataclass(frozen=True)
 class Scaling:
-    """What edges and nodes of a whole minibatch are multiplied by; layers take prefixes.
+    """The factors of the edges and nodes of a whole minibatch. Layers take prefixes.
 
     Attributes:
-        in_edges: the E' edges, without self loops where these are added apart.
-        edge_weight: [E'], or None where all are 1.
-        node: [N] factor of sources and of targets, None where it is part of ``edge_weight``.
-        loop: [N] weight of a node's own row, None where it has none.
+        in_edges: the E' edges, without self loops if these are added separately.
+        edge_weight: [E'], or None if all are 1.
+        node: [N], the factor of sources and of targets; None if it is part of ``edge_weight``.
+        loop: [N], the weight of a node's own row; None without loops.
     """
 
     in_edges: ops.InEdges
@@ -35,7 +35,7 @@ class Scaling:
     loop: Tensor | None
 
     def layer(self, graph: LayerGraph) -> LayerGraph:
-        """The edges of a layer: its own, less the loops."""
+        """Returns the edges of a layer without self loops that are added separately."""
         if self.in_edges.indptr.data_ptr() == graph.indptr.data_ptr():
             return graph
         indptr = self.in_edges.indptr[: graph.num_targets + 1]
@@ -53,11 +53,11 @@ _unweighted: WeakKeyDictionary[LayerGraph, dict[_Kind, Scaling]] = WeakKeyDictio
 
 
 def unweighted_scaling(whole: LayerGraph, add_loops: bool, dtype: torch.dtype) -> Scaling:
-    """The normalisation of a graph whose edges all weigh 1; the same object on every call.
+    """Returns the normalisation of a graph without edge weights, the same object on every call.
 
     Args:
         whole: all edges of the minibatch (its first layer).
-        add_loops: every node gets one loop of weight 1 instead of those it has.
+        add_loops: replaces the loops of every node by one of weight 1.
         dtype: float32 or float64.
     """
     made = _unweighted.setdefault(whole, {})
@@ -82,12 +82,12 @@ def _unweighted_scaling(whole: LayerGraph, kind: _Kind) -> Scaling:
 
 
 def weighted_scaling(whole: LayerGraph, edge_weight: Tensor, add_loops: bool, fill: float) -> Scaling:
-    """The normalisation of a graph with edge weights, differentiable in them.
+    """Returns the normalisation of a graph with edge weights, differentiable in them.
 
     Args:
         whole: all edges of the minibatch (its first layer).
-        edge_weight: [E] in the user's order, of the dtype that is computed in.
-        add_loops: every node gets a loop, of weight ``fill`` where it has none.
+        edge_weight: [E] in the user's order, of the dtype to compute in.
+        add_loops: gives every node without a loop one of weight ``fill``.
         fill: 1, or 2 for the improved normalisation.
     """
     weight = edge_weight if whole.edge is None else edge_weight.index_select(0, whole.edge)

@@ -1,4 +1,4 @@
-"""Whether a layer can read its input."""
+"""The check of the input of a layer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyg_batchgnn.nn.rows import RowView
 
 
 def check_input(x: Tensor | RowView, columns: int, dtype: torch.dtype, name: str = "x") -> None:
-    """Raises unless ``x`` has ``columns`` columns of a type that a layer computing in ``dtype`` reads."""
+    """Raises unless a layer that computes in ``dtype`` can read ``x`` and its number of columns."""
     if len(x.shape) != 2 or x.shape[1] != columns:
         raise ValueError(f"{name} must be [rows, {columns}], got {list(x.shape)}")
     if not x.dtype.is_floating_point or (x.dtype == torch.float64 and dtype != torch.float64):

@@ -1,4 +1,4 @@
-"""What PyG's convolutions can do and ours cannot is refused, never ignored."""
+"""The errors for features of PyG's convolutions that the native layers do not support."""
 
 from __future__ import annotations
 
@@ -19,17 +19,21 @@ _HOOKS = (
 
 
 def refuse(conv: MessagePassing, what: str, remedy: str) -> ValueError:
-    """The error for something that PyG's layer can do."""
+    """Returns the error for a feature that PyG's layer supports."""
     name = type(conv).__name__
     return ValueError(f"pyg_batchgnn.nn.{name} does not support {what}; {remedy}")
 
 
 def check_constructed(conv: MessagePassing, node_dim: int = -2) -> None:
-    """Raises for arguments of PyG's `MessagePassing` that native layers do not follow. ``node_dim``: what
-    PyG's layer sets."""
+    """Raises for arguments of PyG's `MessagePassing` that native layers do not support.
+
+    Args:
+        conv: the layer.
+        node_dim: the value that PyG's layer sets.
+    """
     use_pyg = f"use torch_geometric.nn.{type(conv).__name__}"
     if conv.flow != "source_to_target":
-        raise refuse(conv, f"flow={conv.flow!r}", "turn the edges round: edge_index.flip(0)")
+        raise refuse(conv, f"flow={conv.flow!r}", "reverse the edges: edge_index.flip(0)")
     if conv.node_dim != node_dim:
         raise refuse(conv, f"node_dim={conv.node_dim}", use_pyg)
     if conv.decomposed_layers != 1:
@@ -37,7 +41,7 @@ def check_constructed(conv: MessagePassing, node_dim: int = -2) -> None:
 
 
 def check_called(conv: MessagePassing) -> None:
-    """Raises where hooks or explanations wait for messages that native layers never make."""
+    """Raises if hooks or explanations wait for messages, which native layers never compute."""
     if any(getattr(conv, hooks, None) for hooks in _HOOKS):
         raise refuse(conv, "hooks on messages", f"use torch_geometric.nn.{type(conv).__name__}")
     if getattr(conv, "_explain", None):

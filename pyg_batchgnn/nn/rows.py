@@ -1,4 +1,4 @@
-"""Rows that are read where they lie: of a table, or of a product that is yet to be normalised."""
+"""Rows that are read in place: of a table, or of a product that is not normalised yet."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from pyg_batchgnn import ops
 
 @dataclass(frozen=True, eq=False)
 class RowView:
-    """A matrix that is not there: its row i is ``table[row[i]]``.
+    """A view of rows of a table: row i is ``table[row[i]]``.
 
-    The first layer takes one for its input, so that a minibatch's features are never copied. It gets no
-    gradient: what is trained (an embedding, say) must be gathered first, ``table[row]``.
+    The first layer takes it as input, so that the features of a minibatch are never copied. It gets
+    no gradient. Rows that are trained, such as those of an embedding, must be gathered first:
+    ``table[row]``.
 
     Attributes:
-        table: [M, F] float32, float64, float16 or bfloat16 on the CPU, columns contiguous; memory-mapped too.
+        table: [M, F] float32, float64, float16 or bfloat16 on the CPU, columns contiguous;
+            memory-mapped too.
         row: [N] int32 or int64 rows of ``table``, checked here.
     """
 
@@ -52,28 +54,28 @@ class RowView:
         return False
 
     def head(self, rows: int) -> RowView:
-        """The first ``rows`` rows; checked already."""
+        """Returns the first ``rows`` rows without checking them again."""
         view = object.__new__(RowView)
         object.__setattr__(view, "table", self.table)
         object.__setattr__(view, "row", self.row[:rows])
         return view
 
     def gather(self) -> Tensor:
-        """The rows copied into a tensor [N, F] of the table's dtype."""
+        """Returns a copy of the rows, [N, F] of the dtype of the table."""
         return ops.gather_rows(self.table, self.row)
 
 
 @dataclass(frozen=True, eq=False)
 class NormedRows:
-    """The rows ``relu(batch_norm(product))``, not written: whoever reads them computes them.
+    """The rows ``relu(batch_norm(product))``, which their reader computes (docs/decisions/0022).
 
-    Models hand it from one layer to the next. ``product`` must not be read as a tensor: it stands in for the
-    values, the gradient it takes is theirs.
+    Models pass it from one layer to the next. ``product`` must not be read as a tensor of values.
+    It stands in for the values, and it takes their gradient.
 
     Attributes:
         product: [N, F] float32.
-        columns: [3, F] float32, what the columns are normalised by (`ops.aggregate_normed`).
-        sums: where who writes the gradient may leave its sums.
+        columns: [3, F] float32, center, scale and shift of the columns (`ops.aggregate_normed`).
+        sums: receives the sums of the gradient from its writer.
     """
 
     product: Tensor
@@ -84,12 +86,12 @@ class NormedRows:
         return self.product.size(dim)
 
     def head(self, rows: int) -> NormedRows:
-        """The first ``rows`` rows."""
+        """Returns the first ``rows`` rows."""
         return NormedRows(self.product[:rows], self.columns)
 
     def gather(self) -> Tensor:
-        """The values written out, [N, F] float32, with their gradient."""
-        return ops.aggregate_normed(  # without an edge
+        """Returns the values, [N, F] float32, with their gradient."""
+        return ops.aggregate_normed(  # without edges
             self.product,
             self.columns,
             torch.zeros(self.size(0) + 1, dtype=torch.int64),

@@ -23,24 +23,26 @@ _REDUCE = {"mean": "mean", "sum": "sum", "add": "sum", "max": "max"}
 
 
 class SAGEConv(torch_geometric.nn.SAGEConv):
-    """PyG's `SAGEConv`: same arguments, initialisation and ``state_dict``; rows are read where they lie.
+    """PyG's `SAGEConv` with the same arguments, initialisation and ``state_dict``; rows are read in
+    place.
 
-    ``conv(x, minibatch, layer)`` computes one layer of a minibatch, ``conv(x, edge_index)`` a graph held
-    whole. Neighbours are aggregated before the product, and both products, bias, ReLU and dropout are one
-    pass.
+    ``conv(x, minibatch, layer)`` computes one layer of a minibatch, ``conv(x, edge_index)`` a whole
+    graph. Neighbours are aggregated before the product. Both products, bias, ReLU and dropout are
+    one pass.
 
     Args:
-        in_channels: columns of x, or (of sources, of targets); -1 takes them from the first call.
-        out_channels: columns of the result.
+        in_channels: the number of columns of x, or (of sources, of targets); -1 takes it from the
+            first call.
+        out_channels: the number of columns of the result.
         aggr: "mean", "sum" (or "add") or "max".
-        normalize: scales the result's rows to length 1.
-        root_weight: adds the product of the targets' own rows.
-        project: a product and ReLU on every source before aggregation (Eq. 3 of the paper).
-        bias: whether there is one.
-        **kwargs: PyG's further ones, at their default values.
+        normalize: scales the rows of the result to length 1.
+        root_weight: adds a product of the own rows of the targets.
+        project: applies a product and ReLU to every source before aggregation (Eq. 3 of the paper).
+        bias: adds a bias.
+        **kwargs: the other arguments of PyG, at their default values.
 
     Raises:
-        ValueError: what PyG's layer can do and this one cannot.
+        ValueError: PyG's layer supports the arguments and this one does not.
     """
 
     def __init__(
@@ -68,19 +70,20 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
         size: tuple[int, int] | None = None,
         update: Update | None = None,
     ) -> Tensor:
-        """Rows of the layer's targets.
+        """Returns the rows of the targets of the layer.
 
         Args:
-            x: [>= N, in_channels] rows of the sources, of which the first D are the targets', a tensor or a
-                `RowView`; or (sources, targets), (sources, None); or `Aggregated`, with which the minibatch's
-                nodes are all computed.
+            x: [>= N, in_channels], the rows of the sources, a tensor or a `RowView`. The first D
+                are the rows of the targets. Or a pair (sources, targets) or (sources, None); or
+                `Aggregated`, which computes all nodes of the minibatch.
             edge_index: a minibatch with ``layer``, or [2, E] with sources above targets.
-            layer: of the minibatch, 1 nearest the input. (PyG's ``size`` in this place is understood.)
-            size: (N, D) for an ``edge_index`` between nodes of two kinds.
-            update: what follows, in the same pass.
+            layer: the number of the layer in the minibatch; 1 is nearest the input. PyG's ``size``
+                is accepted in this place.
+            size: (N, D), for an ``edge_index`` between nodes of two types.
+            update: ReLU and dropout in the same pass.
 
         Returns:
-            [D, out_channels] of the weights' dtype; bfloat16 under autocast.
+            [D, out_channels] of the dtype of the weights; bfloat16 under autocast.
         """
         check_called(self)
         if isinstance(x, Aggregated):
@@ -96,7 +99,7 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
     def _combine(
         self, neighbours: Rows, own: Rows | None, graph: LayerGraph, update: Update | None
     ) -> Tensor:
-        """The products of aggregates and of the targets' own rows, and what follows."""
+        """Returns the products of aggregates and own rows, with bias and update."""
         dtype = ops.compute_dtype(self.lin_l.weight)
         inputs, weights = [neighbours], [self.lin_l.weight]
         if own is not None:
@@ -111,7 +114,7 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
         return ops.activate(F.normalize(out, p=2.0, dim=-1), **arguments)
 
     def _initialise(self, given: ConvInput) -> None:
-        """Gives weights of unknown width theirs, as PyG does at the first call."""
+        """Initialises weights of unknown width at the first call, as PyG does."""
         if is_uninitialized_parameter(self.lin_l.weight):
             self.lin_l.initialize_parameters(self.lin_l, (given.x,))
         own = given.own_rows()
@@ -119,7 +122,7 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
             self.lin_r.initialize_parameters(self.lin_r, (own,))
 
     def _known(self, x: Aggregated) -> tuple[Rows, Rows | None]:
-        """What `_aggregate` gives, made beforehand."""
+        """Returns the results of `_aggregate` from aggregates that were computed in advance."""
         reduce = _REDUCE[str(self.aggr)]
         if self.project or reduce == "max":
             of = "a learned projection of the sources" if self.project else "the maximum"
@@ -133,7 +136,8 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
         return neighbours, own
 
     def _aggregate(self, given: ConvInput) -> tuple[Tensor, Rows | None]:
-        """The neighbours' rows reduced [D, F], and the targets' own, None where the layer reads none."""
+        """Returns the reduced rows of neighbours [D, F] and the own rows, None if the layer needs
+        none."""
         graph, x = given.graph, given.x
         reduce, dtype = _REDUCE[str(self.aggr)], ops.compute_dtype(self.lin_l.weight)
         if isinstance(x, RowView) and not self.project:
@@ -142,7 +146,7 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
             return out, given.own_rows() if self.root_weight else None
         source = x if isinstance(x, Tensor) and not self.project else self._projected(x, dtype)
         by_source = graph.by_source if source.requires_grad else ()
-        if given.beside and self.root_weight and not self.project:
+        if given.targets_in_sources and self.root_weight and not self.project:
             return ops.aggregate_with_targets(
                 source, graph.indptr, graph.indices, by_source=by_source, reduce=reduce, out_dtype=dtype
             )

@@ -1,4 +1,4 @@
-"""Where attention keeps what belongs to edges: in slots, each target's edges and then its added loop."""
+"""The slots of attention for values of edges: the edges of each target and then its added loop."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from torch_geometric.utils import scatter
 
 from pyg_batchgnn.nn.graph import LayerGraph
 
-#: How the features of an added loop are made: a number, [edge_dim] of them, or a reduction of the target's
-#: edges' features.
+#: The features of an added loop: a number, a tensor [edge_dim], or the name of a reduction of the
+#: features of the target's edges.
 Fill = float | Tensor | str
 
 
 @dataclass(frozen=True)
 class Slots:
-    """Slots of a layer's edges.
+    """The slots of the edges of a layer.
 
     Attributes:
-        graph: the layer's edges.
-        loops: sampled self loops are left out, and the first ``loops`` targets get one each; None leaves
+        graph: the edges of the layer.
+        loops: replaces self loops by one for each of the first ``loops`` targets; None takes the
             edges as they are.
     """
 
@@ -35,35 +35,37 @@ class Slots:
 
     @cached_property
     def of_edges(self) -> Tensor:
-        """[E] int64, the slot of every edge."""
+        """[E] int64, the slot of each edge."""
         places = torch.arange(self.graph.num_edges)
         return places + self.graph.targets.clamp(max=self.loops) if self.loops else places
 
     @cached_property
     def of_loops(self) -> Tensor:
-        """[loops] int64."""
+        """[loops] int64, the slot of each added loop."""
         ids = torch.arange(self.loops or 0)
         return self.graph.indptr[1 : ids.numel() + 1] + ids
 
     @cached_property
     def kept(self) -> Tensor:
-        """[E] bool, edges that are not left out."""
+        """[E] bool, True for edges that are not replaced."""
         if self.loops is None:
             return torch.ones(self.graph.num_edges, dtype=torch.bool)
         return self.graph.indices != self.graph.targets
 
     def spread(self, edges: Tensor, loops: Tensor | None) -> Tensor:
-        """Values of edges [E, H] and loops [loops, H] in their slots; differentiable."""
+        """Returns the values of edges [E, H] and loops [loops, H] in their slots;
+        differentiable."""
         if not self.loops or loops is None:
             return edges.contiguous()
         order = torch.cat([self.of_edges, self.of_loops])
         return edges.new_zeros(self.count, edges.size(1)).index_copy(0, order, torch.cat([edges, loops]))
 
     def loop_features(self, features: Tensor, fill: Fill) -> Tensor | None:
-        """Features of the added loops [loops, edge_dim], as PyG's `add_self_loops` makes them.
+        """Returns the features of the added loops [loops, edge_dim], as PyG's `add_self_loops`
+        does.
 
         Args:
-            features: [E, edge_dim] of the edges by target.
+            features: [E, edge_dim], of the edges by target.
             fill: see `Fill`; reductions are those of `torch_geometric.utils.scatter`.
         """
         if not self.loops:
@@ -77,8 +79,10 @@ class Slots:
         return features.new_full((self.loops, features.size(1)), fill)
 
     def pyg_form(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Edges [2, E'] int64 and their values [E', H] out of slots, in the order of PyG's layer: the user's
-        edges but for self loops that were left out, then the added loops."""
+        """Returns edges [2, E'] int64 and their values [E', H] in the order of PyG's layer.
+
+        These are the edges of the user without the replaced self loops, then the added loops.
+        """
         order = torch.arange(self.graph.num_edges)
         if self.graph.edge is not None:
             order = torch.empty_like(order).scatter_(0, self.graph.edge.long(), order)

@@ -1,4 +1,4 @@
-"""What follows a layer's product, done while its rows are in the cache."""
+"""ReLU and dropout after the product of a layer, applied while its rows are in the cache."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from pyg_batchgnn.nn.graph import LayerGraph
 
 @dataclass(frozen=True)
 class Update:
-    """ReLU and dropout fused into the product's last pass, behind the bias (DistGNN-MB's fused update).
+    """ReLU and dropout in the last pass of a product, after the bias (the fused update of
+    DistGNN-MB).
 
-    ``conv(x, minibatch, layer, update=Update(relu=True, drop=0.5))`` gives ``dropout(relu(conv(...)))``.
-    Dropout is active while the layer is in training mode, keyed as docs/reference/layers.md says.
+    ``conv(x, minibatch, layer, update=Update(relu=True, drop=0.5))`` returns
+    ``dropout(relu(conv(...)))``. Dropout is active in training mode, keyed as
+    docs/reference/layers.md says.
 
     Attributes:
-        relu: whether negative values become zero.
-        drop: probability of dropping an element, in [0, 1).
+        relu: sets negative values to zero.
+        drop: the probability of dropping an element, in [0, 1).
     """
 
     relu: bool = False
@@ -31,7 +33,7 @@ class Update:
 
 
 class UpdateArguments(TypedDict):
-    """An update as operators take it (`ops.linear`, `ops.activate`)."""
+    """The arguments of an update for `ops.linear` and `ops.activate`."""
 
     relu: bool
     drop: float
@@ -40,7 +42,8 @@ class UpdateArguments(TypedDict):
 
 
 def update_arguments(update: Update | None, graph: LayerGraph, training: bool) -> UpdateArguments:
-    """The update of a layer's targets; nothing where ``update`` is None, no dropout unless ``training``."""
+    """Returns the arguments of an update of the targets of a layer, without dropout unless
+    ``training``."""
     if update is None:
         return {"relu": False, "drop": 0.0, "key": 0, "node": None}
     drop = update.drop if training else 0.0

@@ -1,8 +1,8 @@
 """The compiled operators, with their arguments checked before a kernel runs.
 
-Kernels trust what they are given: every shape, dtype, stride and range that could make one read or write out
-of bounds is checked here or, for what is checked once and used often (a graph's arrays), by the class that
-holds it.
+Kernels trust their arguments. A wrong shape, dtype, stride or range could make a kernel read or
+write out of bounds, so all of these are checked here. Arrays that are checked once and used often,
+such as those of a graph, are checked by the class that holds them.
 """
 
 from pyg_batchgnn.ops.activation import activate, check_drop, dropout_scale, mask_grad

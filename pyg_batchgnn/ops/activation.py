@@ -1,4 +1,4 @@
-"""ReLU and keyed dropout in place; what passed is kept as bits."""
+"""ReLU and keyed dropout in place. One bit per element says whether it passed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from pyg_batchgnn.ops.checks import check_float, check_vector
 from pyg_batchgnn.ops.library import fake, gradient, kernels
 
-#: Dropout takes one of so many levels: probabilities are rounded to multiples of 1 / LEVELS.
+#: Probabilities of dropout are rounded to multiples of 1 / LEVELS.
 LEVELS = 2**16
 
 
@@ -21,12 +21,13 @@ def check_drop(drop: float) -> None:
 
 
 def dropout_scale(drop: float) -> float:
-    """What kept elements are multiplied by: the inverse of the rounded probability of keeping."""
+    """Returns the factor of kept elements, the inverse of the rounded probability of keeping."""
     return LEVELS / _kept_levels(drop)
 
 
 def _kept_levels(drop: float) -> int:
-    """Halves go up, as in csrc/kernels/nn/dropout.h; Python's round would take the even neighbour."""
+    """Returns the number of levels that are kept, halves rounded up as in
+    csrc/kernels/dropout.h."""
     return int((1.0 - drop) * LEVELS + 0.5)
 
 
@@ -39,25 +40,26 @@ def activate(
     node: Tensor | None = None,
     threads: int | None = None,
 ) -> Tensor:
-    """``dropout(relu(x))`` in x's own memory.
+    """Computes ``dropout(relu(x))`` in the memory of x.
 
-    Whether dropout keeps an element is a function of the key, its row's node and its column alone. The
-    backward pass needs no value of x, only a bit an element, so the result may be overwritten in turn.
+    The decision to keep an element is a function of the key, the node of its row and its column.
+    The backward pass needs one bit per element and no value of x, so the result may be overwritten
+    in turn.
 
     Args:
-        x: [..., C] float32, float64 or bfloat16. Overwritten where it is contiguous, else a copy of it is.
-        relu: whether negative elements become zero.
-        drop: probability of zeroing an element, in [0, 1), rounded to a multiple of 2^-16.
-        key: of the layer, see `dropout_key`.
-        node: [rows or more] int64, the node of each row of x (all but its last dimension); row numbers where
-            None.
-        threads: at most so many threads; torch's own number where None.
+        x: [..., C] float32, float64 or bfloat16; overwritten if it is contiguous, else copied.
+        relu: sets negative elements to zero.
+        drop: the probability of zeroing an element, in [0, 1), rounded to a multiple of 2^-16.
+        key: the key of the layer, see `dropout_key`.
+        node: [>= rows] int64, the node of each row of x; row numbers where None. All dimensions of
+            x but the last are rows.
+        threads: the largest number of threads; torch's own number where None.
 
     Returns:
-        x itself where it is contiguous.
+        x itself if it is contiguous.
 
     Raises:
-        TypeError, ValueError: an argument of another type, shape or device.
+        TypeError, ValueError: an argument has another type, shape or device.
     """
     check_float("x", x)
     check_drop(drop)
@@ -67,7 +69,9 @@ def activate(
     if node is not None:
         check_vector("node", node, (torch.int64,))
         if node.numel() < rows:
-            raise ValueError(f"node has {node.numel()} entries, but x has {rows} rows; give one entry a row")
+            raise ValueError(
+                f"node has {node.numel()} entries, but x has {rows} rows; give one entry per row"
+            )
     if x.numel() == 0:
         return x
     own = x if x.is_contiguous() else x.contiguous()
@@ -94,13 +98,13 @@ class _Activate(torch.autograd.Function):
 
 
 def mask_grad(grad: Tensor, mask: Tensor, scale: float, threads: int | None = None) -> Tensor:
-    """``grad * scale`` where the mask has a bit, else zero.
+    """Returns ``grad * scale`` where the mask has a bit, and zero elsewhere.
 
     Args:
         grad: [..., C] float32, float64 or bfloat16.
         mask: [rows, ceil(C / 8)] uint8, bit c % 8 of byte c / 8.
         scale: see `dropout_scale`.
-        threads: at most so many threads; torch's own number where None.
+        threads: the largest number of threads; torch's own number where None.
     """
     matrix = grad.contiguous().view(-1, grad.size(-1) if grad.dim() else 1)
     return kernels.mask_grad(matrix, mask, scale, threads or torch.get_num_threads()).view(grad.shape)

@@ -1,4 +1,4 @@
-"""Sums, means and maxima over in-edges, and the graph by source that their gradients flow along."""
+"""Sums, means and maxima over in-edges, and the edges sorted by source for their gradients."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pyg_batchgnn.ops.checks import check_vector
 from pyg_batchgnn.ops.library import kernels
 
 REDUCTIONS = ("sum", "mean", "max")
-#: What rows may be stored in; what is computed and returned is never float16.
+#: The dtypes of stored rows. Results are never float16.
 FLOATS = (torch.float32, torch.float64, torch.bfloat16)
 TABLES = (*FLOATS, torch.float16)
 
 
 class BySource(NamedTuple):
-    """A layer's edges sorted by source, stably.
+    """The edges of a layer in a stable order by source.
 
     Attributes:
         ptr: [num_sources + 1] int64.
         targets: [E] int32, the edges' targets.
-        edge: [E] int32, or int64 where E >= 2**31: where each edge lies in the order by target.
+        edge: [E] of `id_dtype`, the position of each edge in the order by target.
     """
 
     ptr: Tensor
@@ -37,8 +37,8 @@ def transpose(indptr: Tensor, indices: Tensor, num_sources: int, threads: int | 
     Args:
         indptr: [D + 1] int64, from 0 to E.
         indices: [E] int32 or int64 in [0, num_sources); trusted.
-        num_sources: number of sources N.
-        threads: at most so many threads; torch's own number where None.
+        num_sources: the number of sources, N.
+        threads: the largest number of threads; torch's own number where None.
     """
     check_vector("indptr", indptr, (torch.int64,))
     check_vector("indices", indices)
@@ -65,31 +65,37 @@ def aggregate(
     out_dtype: torch.dtype | None = None,
     threads: int | None = None,
 ) -> Tensor:
-    """Reduces the rows of every target's in-edges; differentiable in ``x``, ``edge_weight``, ``self_scale``.
+    """Reduces the rows of the in-edges of every target.
+
+    Differentiable in ``x``, ``edge_weight`` and ``self_scale``.
 
         out[i] = target_scale[i] * sum of edge_weight[edge[e]] * source_scale[s] * x[row[s]]
                  + self_scale[i] * x[row[i]]
 
-    over the in-edges e of target i, s = indices[e]. What is not given counts as one, ``row`` and ``edge`` as
-    the identity, and without ``self_input`` and ``self_scale`` there is no self part. Sums are taken in the
-    order of the edges, in float32 (float64 where ``out_dtype`` is), with the same bits on any number of
-    threads. "mean" divides the sum by the number of in-edges; targets without any get 0 in every reduction.
+    over the in-edges e of target i, with s = indices[e]. A missing factor counts as one, and a
+    missing ``row`` or ``edge`` as the identity. Without ``self_input`` and ``self_scale`` there is
+    no self part. Sums are taken in the order of the edges, in float32, or in float64 if
+    ``out_dtype`` is. The result has the same bits on any number of threads. "mean" divides the sum
+    by the number of in-edges. Targets without in-edges get 0 in every reduction.
 
     Args:
         x: [>= N, F] float32, float64, bfloat16 or float16; columns contiguous.
         indptr: [D + 1] int64, from 0 to E.
         indices: [E] int32 or int64 in [0, N); trusted, because it comes from a sampler.
-        row: [>= N] int32 or int64 rows of ``x``; trusted. Then ``x`` gets no gradient.
-        edge_weight: one number an edge, read at ``edge``. Not with "max", as all that follow.
+        row: [>= N] int32 or int64 rows of ``x``; trusted. With it ``x`` gets no gradient.
+        edge_weight: one number per edge, read at ``edge``. "max" takes neither this nor the
+            arguments from here to ``self_scale``.
         edge: [E] int32 or int64.
         source_scale: [>= N]; constant.
         target_scale: [D]; constant.
-        self_input: [M, F] like ``x``: the self part of rows below M reads it instead of ``x``; constant.
-        self_scale: [D], or [1] for all; 1 where only ``self_input`` is given, beside which it is constant.
-        by_source: what `transpose` gives; made when gradients need it where it is empty.
+        self_input: [M, F] like ``x``. The self part of the rows below M reads it instead of ``x``;
+            constant.
+        self_scale: [D], or [1] for all; 1 where only ``self_input`` is given. It is constant if
+            ``self_input`` is given.
+        by_source: the result of `transpose`; computed if it is empty and a gradient needs it.
         reduce: "sum", "mean" or "max".
         out_dtype: float32, float64 or bfloat16; that of ``x`` where None (float32 for float16).
-        threads: at most so many threads; torch's own number where None.
+        threads: the largest number of threads; torch's own number where None.
 
     Returns:
         [D, F].
@@ -147,7 +153,7 @@ def launch(
     out_dtype: torch.dtype,
     threads: int,
 ) -> Tensor:
-    """`aggregate` of arguments that were checked."""
+    """Calls the operator ``aggregate`` with checked arguments."""
     wide = torch.float64 if out_dtype == torch.float64 else torch.float32
 
     def widened(scale: Tensor | None) -> Tensor | None:
@@ -175,7 +181,7 @@ def launch(
 def check_graph(
     x: Tensor, indptr: Tensor, indices: Tensor, row: Tensor | None, reduce: str, dtype: torch.dtype
 ) -> None:
-    """Raises where `aggregate` could not read rows along edges, whatever weighs them."""
+    """Raises unless `aggregate` can read these rows along these edges."""
     if reduce not in REDUCTIONS:
         raise ValueError(f"reduce must be one of {', '.join(REDUCTIONS)}, got {reduce!r}")
     if x.dim() != 2 or x.device.type != "cpu":
@@ -193,7 +199,7 @@ def check_graph(
     if row is not None:
         check_vector("row", row)
         if x.requires_grad and torch.is_grad_enabled():
-            raise ValueError("rows read through `row` get no gradient; gather them first: x[row]")
+            raise ValueError("rows that are read through row get no gradient; gather them first: x[row]")
 
 
 def _check_scales(scales: dict[str, Tensor | None], reduce: str, self_input: Tensor | None) -> None:
@@ -202,7 +208,7 @@ def _check_scales(scales: dict[str, Tensor | None], reduce: str, self_input: Ten
         raise ValueError(f"a maximum takes no weights, got {', '.join(given) or 'self_input'}")
     self_scale = scales["self_scale"]
     if self_input is not None and self_scale is not None and self_scale.requires_grad:
-        raise ValueError("self_scale gets no gradient beside self_input; scale self_input beforehand")
+        raise ValueError("self_scale gets no gradient together with self_input; scale self_input beforehand")
     for name in ("source_scale", "target_scale"):
         scale = scales[name]
         if scale is not None and scale.requires_grad and torch.is_grad_enabled():
@@ -217,13 +223,15 @@ def _check_size(name: str, values: Tensor | None, least: int) -> None:
 def degree_scale(
     indptr: Tensor, num_nodes: int, *, loops: int, root: bool, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """d**-1, or d**-0.5 where ``root``; d counts a node's in-edges and ``loops``; 0 where d is 0.
+    """Returns 1 / d for each node, or 1 / sqrt(d) with ``root``; 0 where d is 0.
+
+    d is the number of the node's in-edges plus ``loops``.
 
     Args:
         indptr: [D + 1] int64; nodes from D on have no in-edges.
         num_nodes: N >= D.
-        loops: what every degree is raised by, as by self loops.
-        root: the square root of the reciprocal.
+        loops: added to every degree, as self loops would be.
+        root: returns the square root of the reciprocal.
         dtype: float32 or float64.
 
     Returns:
@@ -239,7 +247,7 @@ class LoopFree(NamedTuple):
     Attributes:
         indptr: [D + 1] int64.
         indices: [E'] int32.
-        kept: [E'] int64, where each edge lay before.
+        kept: [E'] int64, the former position of each edge.
     """
 
     indptr: Tensor
@@ -248,7 +256,7 @@ class LoopFree(NamedTuple):
 
 
 def drop_self_loops(indptr: Tensor, indices: Tensor) -> LoopFree | None:
-    """A CSC graph without edges from a node to itself; None where it has none to begin with."""
+    """Returns a CSC graph without its self loops, or None if it has none."""
     check_vector("indptr", indptr, (torch.int64,))
     check_vector("indices", indices)
     if kernels.count_self_loops(indptr, indices) == 0:

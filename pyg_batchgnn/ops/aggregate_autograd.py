@@ -31,14 +31,17 @@ def source_gradient(
     mean: bool = False,
     threads: int,
 ) -> Tensor:
-    """The gradient of x: [N, F], every row written once. What scaled targets scales sources, and the other
-    way round; ``self_input`` is what arrives at rows below its number by other ways."""
+    """Returns the gradient of x, [N, F]; every row is written once.
+
+    The factors of sources and targets change roles. ``self_input`` is added to the rows below its
+    number of rows: the gradient that arrives there in other ways.
+    """
     ptr, targets, place = by_source
     if mean:
         degree = degree_scale(indptr, indptr.numel() - 1, loops=0, root=False, dtype=_wide(grad.dtype))
         target_scale = degree if target_scale is None else degree * target_scale
     weight_at = None if edge_weight is None else place if edge is None else edge.index_select(0, place)
-    # A target that is no source as well (in a graph of two kinds of nodes) has no row to take its own part.
+    # In a graph of two node types a target that is not a source has no row for its own part.
     result = launch(
         grad,
         ptr,
@@ -80,7 +83,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 @gradient("aggregate", _setup)
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    saved = ctx.saved_tensors  # once: torch.utils.checkpoint hands them out no second time
+    saved = ctx.saved_tensors  # once: torch.utils.checkpoint returns them only once
     indptr, indices, row, edge_weight, edge, source_scale, target_scale, self_scale, x, out = saved[:10]
     by_source = saved[10:]
     no_lists = [None] * len(by_source)

@@ -1,4 +1,4 @@
-"""Sums over in-edges of rows whose normalisation and ReLU are computed where they are read."""
+"""Sums over in-edges of rows that are normalised when they are read (docs/decisions/0022)."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ def aggregate_normed(
     out_dtype: torch.dtype | None = None,
     threads: int | None = None,
 ) -> Tensor:
-    """`aggregate` of ``y = relu((product - columns[0]) * columns[1] + columns[2])``, which is not written.
+    """Aggregates ``y = relu((product - columns[0]) * columns[1] + columns[2])`` without writing y.
 
         out[i] = sum of y[s] over the in-edges of target i + self_scale[i] * y[i]
 
-    To the bit what `aggregate` gives of what `batch_norm` writes. ``product`` stands in for y: the gradient
-    that it is given is that of y, as `linear_norm_on_read` expects it.
+    The bits are those of `aggregate` of the result of `batch_norm`. ``product`` stands in for y in
+    autograd: it receives the gradient of y, as `linear_norm_on_read` expects.
 
     Args:
-        product: [>= N, F] float32, [N, F] where it takes a gradient; copied where it is not contiguous.
+        product: [>= N, F] float32, [N, F] if it takes a gradient; copied if it is not contiguous.
         columns: [3, F] float32, center, scale and shift; without a gradient.
         indptr: [D + 1] int64, from 0 to E.
         indices: [E] int32 or int64 in [0, N); trusted.
         self_scale: [D], or [1] for all; constant.
-        by_source: what `transpose` gives; made when gradients need it where it is empty.
-        sums: of `linear_norm_on_read`, to be told the gradient's sums, which are taken while it is written.
+        by_source: the result of `transpose`; computed if it is empty and a gradient needs it.
+        sums: from `linear_norm_on_read`; receives the sums of the gradient, which are taken while
+            it is written.
         out_dtype: float32 (where None) or bfloat16.
-        threads: at most so many threads; torch's own number where None.
+        threads: the largest number of threads; torch's own number where None.
 
     Returns:
         [D, F].
@@ -51,7 +52,7 @@ def aggregate_normed(
     check_graph(product, indptr, indices, None, "sum", dtype)
     if product.dtype is not torch.float32 or dtype is torch.float64:
         raise TypeError(
-            f"rows are normalised where they are read in float32, not from {product.dtype} to {dtype}; "
+            f"rows are normalised when they are read in float32 only, not from {product.dtype} to {dtype}; "
             f"use batch_norm and aggregate"
         )
     if columns.shape != (3, product.size(1)) or columns.dtype is not torch.float32:
@@ -61,7 +62,7 @@ def aggregate_normed(
     targets, count = indptr.numel() - 1, threads or torch.get_num_threads()
     if self_scale.requires_grad:
         raise ValueError(
-            "self_scale gets no gradient of rows that are not there; use batch_norm and aggregate"
+            "self_scale gets no gradient from rows that are never written; use batch_norm and aggregate"
         )
     if self_scale.dim() != 1 or self_scale.numel() not in (1, targets):
         raise ValueError(f"self_scale must have {targets} entries, or one, got {list(self_scale.shape)}")

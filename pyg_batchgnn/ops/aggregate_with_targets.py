@@ -1,4 +1,4 @@
-"""Aggregation of in-edges together with the targets' own rows, as layers with a root weight read them."""
+"""Aggregation of in-edges together with the own rows of the targets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class WithTargets(NamedTuple):
 
     Attributes:
         out: [D, F], the reduced in-edges.
-        targets: [D, F] of the dtype of ``x``, the targets' own rows. They share the memory of ``x``.
+        targets: [D, F] of the dtype of ``x``, the targets' own rows. They share the memory of
+            ``x``.
     """
 
     out: Tensor
@@ -25,7 +26,10 @@ class WithTargets(NamedTuple):
 
 
 class _AggregateWithTargets(torch.autograd.Function):
-    """`aggregate` and the targets' own rows. Their two gradients are added while the rows are written."""
+    """`aggregate` and the targets' own rows.
+
+    Their two gradients are added while the rows are written.
+    """
 
     @staticmethod
     def forward(
@@ -77,9 +81,9 @@ def aggregate_with_targets(
 ) -> WithTargets:
     """Computes `aggregate` of the in-edges and returns the targets' own rows ``x[:D]`` with it.
 
-    The results are those of `aggregate` and of slicing ``x``. The two gradients of ``x`` are added in the
-    pass that writes them. The gradient of a slice would be padded with zeros and added in two more passes.
-    The arguments are those of `aggregate`; ``reduce`` is "sum" or "mean".
+    The results are those of `aggregate` and of slicing ``x``. The two gradients of ``x`` are added
+    in the pass that writes them. The gradient of a slice would be padded with zeros and added in
+    two more passes. The arguments are those of `aggregate`; ``reduce`` is "sum" or "mean".
     """
     targets = indptr.numel() - 1
     dtype = out_dtype or x.dtype

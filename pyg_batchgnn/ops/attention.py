@@ -1,4 +1,4 @@
-"""Graph attention over raw inputs: softmax over every target's in-edges and sums of source rows by head."""
+"""Graph attention over raw inputs: a softmax over in-edges and weighted sums of source rows."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TABLES = (*FLOATS, torch.float16)
 
 
 class Attention(NamedTuple):
-    """What `attention` gives.
+    """The result of `attention`.
 
     Attributes:
         out: [D, heads * K], head by head.
-        coefficient: [slots, heads]: the softmax before dropout, negative where the leaky ReLU's argument was
-            not positive.
+        coefficient: [slots, heads], the softmax before dropout. It is negative where the argument
+            of the leaky ReLU was not positive.
     """
 
     out: Tensor
@@ -50,36 +50,41 @@ def attention(
     out_dtype: torch.dtype | None = None,
     threads: int | None = None,
 ) -> Attention:
-    """Attention of every target over its in-edges (Velickovic et al. 2018, equations 1 to 4), before the
-    product with each head's weight.
+    """Computes the attention of every target over its in-edges.
 
-        logit[e, h] = leaky_relu(source_weight[h] . x[j] + target_weight[h] . x[i] + target_logits[i, h]
-                                 + edge_logits[e, h])
+    These are equations 1 to 4 of Velickovic et al. (2018), before the product with the weight of
+    each head.
+
+        z[e, h] = source_weight[h] . x[j] + target_weight[h] . x[i]
+                  + target_logits[i, h] + edge_logits[e, h]
+        logit[e, h] = leaky_relu(z[e, h])
         out[i, h] = sum over e of dropout(softmax(logit))[e, h] * x[j]
 
-    for the edges e from source j to target i; source i and target i are the same node. What is not given
-    counts as zero. Edges lie in "slots": those of each target in order and, where ``loops`` are added, its
-    loop behind them. Sums are taken in float32 (float64 where ``x`` is), with the same bits on any number of
-    threads.
+    for the edges e from source j to target i. Source i and target i are the same node. A missing
+    term counts as zero. Values of edges lie in slots: the edges of each target in order and, if
+    ``loops`` are added, its loop after them. Sums are taken in float32, or in float64 if ``x`` is
+    float64. The result has the same bits on any number of threads.
 
     Args:
         x: [>= N, K] float32, float64, bfloat16 or float16, columns contiguous.
         indptr: [D + 1] int64, from 0 to E.
         indices: [E] int32 or int64 in [0, N); trusted, because it comes from a sampler.
-        source_weight: [heads, K] float32, or float64 where ``x`` is.
-        target_weight: [heads, K], of the same type as all that follow.
+        source_weight: [heads, K] float32, or float64 if ``x`` is.
+        target_weight: [heads, K] of the dtype of ``source_weight``, as are the logits.
         target_logits: [D, heads].
         edge_logits: [slots, heads].
-        row: [>= N] int32 or int64 rows of ``x``; trusted. Then ``x`` gets no gradient.
-        node: [>= D] int64 original ids, which dropout is keyed by; 0, 1, ... where None.
-        by_source: what `transpose` gives for ``x.size(0)`` sources; needed where ``x`` needs a gradient.
-        loops: edges from a node to itself are left out, and the first ``loops`` targets get one each. Edges
-            are taken as they are where None.
-        negative_slope: of the leaky ReLU.
-        drop: probability of dropping a coefficient, below 1.
-        key: of dropout (`dropout_key`); the column is position in the target's slots * heads + head.
+        row: [>= N] int32 or int64 rows of ``x``; trusted. With it ``x`` gets no gradient.
+        node: [>= D] int64, the original ids of the targets, for dropout; 0, 1, ... where None.
+        by_source: the result of `transpose` for ``x.size(0)`` sources; required if ``x`` needs a
+            gradient.
+        loops: replaces the edges from a node to itself by one loop for each of the first ``loops``
+            targets. None takes the edges as they are.
+        negative_slope: the slope of the leaky ReLU below 0.
+        drop: the probability of dropping a coefficient, below 1.
+        key: the key of dropout (`attention_key`). The column of a decision is slot * heads + head,
+            slots counted within the target.
         out_dtype: float32, float64 or bfloat16; that of ``x`` where None (float32 for float16).
-        threads: at most so many threads; torch's own number where None.
+        threads: the largest number of threads; torch's own number where None.
     """
     dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
     targets = indptr.numel() - 1
@@ -128,10 +133,10 @@ def attention_weights(
     drop: float = 0.0,
     key: int = 0,
 ) -> Tensor:
-    """The attention weights that `attention` summed with: the softmax after dropout, differentiable.
+    """Returns the weights of the sums of `attention`: the softmax after dropout, differentiable.
 
     Args:
-        coefficient: [slots, heads] as `attention` gave it; the others are those of `attention`.
+        coefficient: [slots, heads], from `attention`. The other arguments are those of `attention`.
 
     Returns:
         [slots, heads].
@@ -146,7 +151,7 @@ def attention_weights(
 
 
 def attention_key(layer_key: int) -> int:
-    """The key of a layer's dropout of attention, apart from that of its result."""
+    """Returns the key for the dropout of a layer's attention."""
     return part_key(layer_key, "attention")
 
 
@@ -179,7 +184,7 @@ def _check_input(
     if not (x.requires_grad and torch.is_grad_enabled()):
         return
     if row is not None:
-        raise ValueError("rows read through `row` get no gradient; gather them first: x[row]")
+        raise ValueError("rows that are read through row get no gradient; gather them first: x[row]")
     if x.dtype == torch.float16:
         raise TypeError("float16 rows get no gradient; convert them with .float()")
     if len(by_source) != 3 or by_source[0].numel() != x.size(0) + 1:

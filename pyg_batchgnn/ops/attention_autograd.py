@@ -1,4 +1,4 @@
-"""Shapes of attention's results, for tracing, and its gradients."""
+"""The shapes of the results of attention, and its gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of arguments before a kernel runs, and the passes over whole arrays that they need."""
+"""The checks of arguments before a kernel runs, and the passes over whole arrays for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from pyg_batchgnn.ops.library import kernels
 
 INTEGERS = (torch.int32, torch.int64)
-#: What layers compute with.
+#: The dtypes that layers compute in.
 FLOATS = (torch.float32, torch.float64, torch.bfloat16)
 
 
@@ -34,13 +34,13 @@ def check_vector(name: str, tensor: Tensor, dtypes: Sequence[torch.dtype] = INTE
     if tensor.dim() != 1:
         raise ValueError(f"{name} must have one dimension, got shape {list(tensor.shape)}")
     if tensor.device.type != "cpu":
-        raise ValueError(f"{name} is on {tensor.device}; sampling runs on the CPU, move it with .cpu()")
+        raise ValueError(f"{name} is on {tensor.device}; the operators run on the CPU, move it with .cpu()")
     if not tensor.is_contiguous():
         raise ValueError(f"{name} is not contiguous (stride {tensor.stride(0)}); call .contiguous()")
 
 
 def check_float(name: str, tensor: Tensor) -> None:
-    """Raises unless ``tensor`` is a CPU tensor of a type that layers compute with."""
+    """Raises unless ``tensor`` is a CPU tensor of a dtype of `FLOATS`."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}; use torch.as_tensor")
     if tensor.dtype not in FLOATS:
@@ -48,11 +48,13 @@ def check_float(name: str, tensor: Tensor) -> None:
             f"{name} must be float32, float64 or bfloat16, got {tensor.dtype}; convert it with .float()"
         )
     if tensor.device.type != "cpu" or tensor.layout != torch.strided:
-        raise ValueError(f"{name} is {tensor.layout} on {tensor.device}; layers here take dense CPU tensors")
+        raise ValueError(
+            f"{name} is {tensor.layout} on {tensor.device}; the operators take dense CPU tensors"
+        )
 
 
 def check_matrix(name: str, tensor: Tensor) -> None:
-    """Raises unless ``tensor`` is a two-dimensional CPU tensor of a type that layers compute with."""
+    """Raises unless ``tensor`` is a two-dimensional CPU tensor of a dtype of `FLOATS`."""
     check_float(name, tensor)
     if tensor.dim() != 2:
         raise ValueError(f"{name} must have two dimensions, got shape {list(tensor.shape)}")
@@ -67,12 +69,12 @@ def check_range(name: str, values: Tensor, size: int, what: str = "node ids") ->
 
 
 def extent(values: Tensor, threads: int | None = None) -> tuple[int, int]:
-    """Smallest and largest entry of an int32 or int64 vector; (0, -1) of an empty one."""
+    """Returns the smallest and the largest entry of an integer vector, (0, -1) if it is empty."""
     check_vector("values", values)
     return kernels.extent(values, threads or torch.get_num_threads())
 
 
 def is_ascending(values: Tensor) -> bool:
-    """Whether no entry of an int32 or int64 vector is smaller than the one before it."""
+    """Returns whether no entry of an int32 or int64 vector is smaller than the one before it."""
     check_vector("values", values)
     return kernels.is_ascending(values)

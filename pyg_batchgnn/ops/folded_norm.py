@@ -1,8 +1,8 @@
-"""The product whose normalisation is folded into its weight: `linear_norm` of rows without a gradient.
+"""Products whose normalisation is folded into the weight: `linear_norm` of rows without a gradient.
 
-The result's statistics follow from the mean and covariance of the rows' columns, so what lies between product
-and normalised result is never written, neither here nor by the gradients. The covariance costs K / 2
-multiplications an element of [D, K] rows.
+The statistics of the result follow from the mean and covariance of the columns of the rows. So the
+product before the normalisation is never written, neither here nor for the gradients. The
+covariance costs K / 2 multiplications per element of the [D, K] rows.
 """
 
 from __future__ import annotations
@@ -17,27 +17,33 @@ from pyg_batchgnn.ops.linear_autograd import LinearGrads
 
 
 class HiddenGradient:
-    """A place for what the gradient of a `FoldedNorm`'s result comes to.
+    """A side channel of autograd for the gradient of the result of a `FoldedNorm`.
 
-    The product that reads the result sums it up at once and never writes it. What it gives autograd instead,
-    zeros of the same shape, stand in for it, and must arrive as they are.
+    The product that reads the result sums its gradient at once and never writes it. It returns a
+    stand-in to autograd, zeros of the same shape, which must arrive unchanged
+    (docs/decisions/0022).
     """
 
     def __init__(self) -> None:
         self._left: tuple[Tensor, Tensor, Tensor] | None = None
 
     def leave(self, like: Tensor, d_folded: Tensor, d_shift: Tensor) -> Tensor:
-        """The stand-in for the gradient of rows like these, [D, O]. ``d_folded``, [O, K], is what comes of it
-        for the folded weight, ``d_shift``, [O], for the shift."""
+        """Stores the sums of a gradient and returns the stand-in for it.
+
+        Args:
+            like: [D, O] rows, of which the gradient is.
+            d_folded: [O, K], the gradient of the folded weight.
+            d_shift: [O], the gradient of the shift.
+        """
         stand_in = like.new_zeros(()).expand(like.shape)
         self._left = stand_in, d_folded, d_shift
         return stand_in
 
     def take(self, grad: Tensor) -> tuple[Tensor, Tensor] | None:
-        """What was left with ``grad``, once; None where nothing was.
+        """Returns the gradients of the folded weight and the shift, once; None if none were stored.
 
         Raises:
-            RuntimeError: ``grad`` is another tensor than the stand-in.
+            RuntimeError: ``grad`` is not the stand-in.
         """
         left, self._left = self._left, None
         if left is None:
@@ -45,19 +51,19 @@ class HiddenGradient:
         stand_in, *sums = left
         if grad is not stand_in:
             raise RuntimeError(
-                "the rows of linear_norm_hidden have another reader than the one product that was told of "
-                "them by `hidden`, or a hook that changes their gradient; use linear_norm for them"
+                "the rows of linear_norm_hidden have another reader than the product that got their "
+                "`hidden`, or a hook that changes their gradient; use linear_norm for them"
             )
         return sums[0], sums[1]
 
 
 class Hidden(NamedTuple):
-    """How rows were made that one product reads.
+    """The origin of rows that only one product reads.
 
     Attributes:
-        x: [D, K] the rows they were made of.
-        center: [K] float64, the mean of x's columns.
-        gradient: where that product leaves the gradients.
+        x: [D, K], the rows that they were computed from.
+        center: [K] float64, the mean of the columns of x.
+        gradient: receives the gradients from that product.
     """
 
     x: Tensor
@@ -86,7 +92,7 @@ class Folded(NamedTuple):
 
 
 class FoldedNorm(torch.autograd.Function):
-    """`linear_norm` of rows that take no gradient, and the mean of their columns."""
+    """`linear_norm` of rows without a gradient. It also returns the mean of their columns."""
 
     @staticmethod
     def forward(
@@ -139,7 +145,7 @@ class FoldedNorm(torch.autograd.Function):
 def _sums(
     grad: Tensor, mask: Tensor, x: Tensor, weight: Tensor, center: Tensor, threads: int
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of the folded weight and of the shift."""
+    """Returns the gradients of the folded weight and of the shift."""
     found = LinearGrads(
         *kernels.linear_grads(
             *(grad.contiguous(), mask, 1.0, [x], [None], [weight], center, 1, False, [False], True, True),

@@ -1,4 +1,4 @@
-"""Sums over a gradient's columns, handed from who writes the gradient to who reads it."""
+"""Sums over the columns of a gradient, passed from its writer to its reader beside autograd."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ from torch import Tensor
 
 
 class GradientSums:
-    """A place for the sums of one gradient.
+    """A side channel of autograd for the column sums of one gradient.
 
-    Between writer and reader autograd may add another gradient, and a hook may change it. So sums hold for
-    the very tensor that was written, as long as nobody has written to it since. It is held until it is read,
-    which keeps autograd from adding to it in place.
+    Between writer and reader autograd may add another gradient, and a hook may change it. So the
+    sums are valid for the very tensor that was written, and only if it has not been written to
+    since. The tensor is held until it is read. That keeps autograd from adding to it in place
+    (docs/decisions/0022).
     """
 
     def __init__(self) -> None:
         self._left: tuple[Tensor, int, Tensor] | None = None
 
     def leave(self, grad: Tensor, sums: Tensor) -> None:
-        """``sums``, [2, C] float64, are those of ``grad``."""
+        """Stores the sums of ``grad``, [2, C] float64."""
         self._left = grad, grad._version, sums
 
     def take(self, grad: Tensor) -> Tensor | None:
-        """The sums left for ``grad``, once; None where there are none."""
+        """Returns the sums of ``grad``, once; None if there are none."""
         left, self._left = self._left, None
         if left is None:
             return None

@@ -1,4 +1,4 @@
-"""Building, gathering and counting: what stores and loaders ask of a graph's arrays."""
+"""Operators on the arrays of a graph: sorting edges, gathering rows, finding distinct nodes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from pyg_batchgnn.ops.library import kernels
 
 
 def build_csc(edge_index: Tensor, num_nodes: int) -> InEdges:
-    """Sorts edges by destination, stably, by counting.
+    """Sorts edges by destination, in a stable order, by counting.
 
     Args:
-        edge_index: [2, E] int32 or int64, sources above destinations, ids checked against ``num_nodes`` here.
-        num_nodes: number of nodes N.
+        edge_index: [2, E] int32 or int64, sources above destinations; ids are checked here.
+        num_nodes: the number of nodes, N.
 
     Returns:
-        The in-edges of all N nodes. ``indices`` and ``edge_ids`` are int32 where that holds their values
-        (`id_dtype`). ``edge_ids`` is None where the edges were sorted by destination already.
+        The in-edges of all N nodes. ``indices`` and ``edge_ids`` are int32 where that holds their
+        values (`id_dtype`). ``edge_ids`` is None where the edges were sorted by destination
+        already.
     """
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"edge_index must have shape [2, num_edges], got {list(edge_index.shape)}")
@@ -38,15 +39,16 @@ def build_csc(edge_index: Tensor, num_nodes: int) -> InEdges:
 
 
 def gather_rows(table: Tensor, index: Tensor, threads: int | None = None) -> Tensor:
-    """``table[index]`` for a vector of row numbers, into memory that is used again.
+    """Returns ``table[index]`` for a vector of row numbers, in memory that is reused.
 
     Args:
         table: [N, ...] any dtype, on the CPU; rows must be contiguous, the table need not be.
-        index: [M] int32 or int64 in [0, N); trusted, because it comes from a sampler (see `check_range`).
-        threads: at most so many threads; torch's own number where None.
+        index: [M] int32 or int64 in [0, N); trusted, because it comes from a sampler (see
+            `check_range`).
+        threads: the largest number of threads; torch's own number where None.
 
     Returns:
-        [M, ...] of the table's dtype, which does not require a gradient.
+        [M, ...] of the table's dtype, without a gradient.
     """
     if table.dim() == 0 or table.device.type != "cpu":
         raise ValueError(f"table must have rows on the CPU, got shape {list(table.shape)} on {table.device}")
@@ -59,15 +61,16 @@ def gather_rows(table: Tensor, index: Tensor, threads: int | None = None) -> Ten
 
 
 def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None, threads: int | None = None) -> None:
-    """``out[i] = table[index[i]]``, or ``out[i] = table[i]``: into part of a block, or into a column of
-    packed rows.
+    """Sets ``out[i] = table[index[i]]``, or ``out[i] = table[i]`` without an index.
+
+    ``out`` may be a part of a block or a column of packed rows.
 
     Args:
-        out: [M, ...] on the CPU, of the table's dtype and row shape; rows must be contiguous, ``out`` need
-            not be.
+        out: [M, ...] on the CPU, of the table's dtype and row shape; rows must be contiguous,
+            ``out`` need not be.
         table: [N, ...]; rows must be contiguous.
-        index: [M] int32 or int64 in [0, N), trusted; None copies the first M rows in order.
-        threads: at most so many threads; torch's own number where None.
+        index: [M] int32 or int64 in [0, N); trusted. None copies the first M rows in order.
+        threads: the largest number of threads; torch's own number where None.
     """
     if out.dtype != table.dtype or out.shape[1:] != table.shape[1:]:
         raise ValueError(
@@ -86,13 +89,16 @@ def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None, threads: i
 
 
 def unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> tuple[Tensor, list[Tensor]]:
-    """Distinct entries of several int64 vectors of node ids, ascending, and where each vector's entries lie
-    in them."""
+    """Returns the distinct entries of int64 vectors of node ids, in ascending order.
+
+    The second result is, for each vector, the position of each of its entries among the distinct
+    ones.
+    """
     for node in nodes:
         check_vector("nodes", node, (torch.int64,))
     return kernels.unique_nodes(list(nodes), num_nodes)
 
 
 def count_unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> int:
-    """How many distinct entries several int64 vectors of node ids have together."""
+    """Returns the number of distinct entries of int64 vectors of node ids."""
     return kernels.count_unique_nodes(list(nodes), num_nodes)

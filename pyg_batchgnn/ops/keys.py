@@ -1,4 +1,4 @@
-"""What random choices are keyed by (docs/concepts/sampling-contract.md gives the definitions)."""
+"""The keys of random choices (docs/concepts/sampling-contract.md gives the definitions)."""
 
 from __future__ import annotations
 
@@ -12,22 +12,27 @@ from pyg_batchgnn.ops.library import MASK64, kernels, to_signed
 
 
 def keyed_permutation(n: int, seed: int, epoch: int) -> Tensor:
-    """A permutation of range(n) that depends on ``(seed, epoch)`` alone, computed entry by entry. [n]
-    int64."""
+    """Returns a permutation of range(n), [n] int64, that depends only on ``(seed, epoch)``."""
     if n < 0:
         raise ValueError(f"n must not be negative, got {n}")
     return kernels.keyed_permutation(n, to_signed(seed), to_signed(epoch))
 
 
 def minibatch_key(seeds: Tensor) -> int:
-    """The digest of a minibatch's seed nodes, order included, in [0, 2**64). ``seeds``: [S] int64."""
+    """Returns the digest of the seed nodes of a minibatch in their order, in [0, 2**64).
+
+    Args:
+        seeds: [S] int64.
+    """
     check_vector("seeds", seeds, (torch.int64,))
     return kernels.minibatch_key(seeds) & MASK64
 
 
 def digest_text(value: int) -> str:
-    """A digest of 64 bits, signed or unsigned, as 16 hexadecimal digits. Longer values are taken modulo
-    2**64."""
+    """A digest of 64 bits, signed or unsigned, as 16 hexadecimal digits.
+
+    Longer values are taken modulo 2**64.
+    """
     return f"{value & MASK64:016x}"
 
 
@@ -41,10 +46,12 @@ _DROPOUT = int.from_bytes(b"dropout", "little")
 
 
 def fold_key(key: Word, value: Word) -> Word:
-    """Folds one more component into a key: the same function as in csrc/kernels/random.h (SplitMix64).
+    """Folds one more component into a key: the same function as in csrc/kernels/random.h
+    (SplitMix64).
 
     Args:
-        key, value: words of 64 bits, as unsigned integers or as int64 tensors whose shapes broadcast.
+        key, value: words of 64 bits, as unsigned integers or as int64 tensors whose shapes
+            broadcast.
 
     Returns:
         The new key, in the form of the arguments.
@@ -66,30 +73,35 @@ def _shifted(word: Word, bits: int) -> Word:
 
 
 def dropout_key(seed: int, epoch: int, minibatch: int, layer: int) -> int:
-    """The key of one layer's dropout, as operators take it (signed 64 bits).
+    """Returns the key of the dropout of one layer, as operators take it (signed 64 bits).
 
-    Whether an element is dropped is a function of this key, the node's original id and the column alone
-    (design, section 5): not of the number of ranks or threads, nor of what else draws random numbers.
+    The decision to drop an element is a function of this key, the original id of the node and the
+    column (docs/design.md, section 5). It does not depend on the number of ranks or threads, nor on
+    other random numbers.
 
     Args:
-        seed: of the run.
-        epoch: counted from 0.
-        minibatch: digest of its seed nodes (`minibatch_key`).
-        layer: 1 is nearest the input.
+        seed: the seed of the run.
+        epoch: the epoch, from 0.
+        minibatch: the digest of the seed nodes (`minibatch_key`).
+        layer: the number of the layer; 1 is nearest the input.
     """
     key = 0
     for part in (seed, epoch, minibatch, layer):
         key = fold_key(key, part & MASK64)
-    # Apart from the sampler's keys, which are folded of the same parts.
+    # Different from the keys of the sampler, which have the same components.
     return to_signed(fold_key(key, _DROPOUT))
 
 
 def part_key(key: int, part: str) -> int:
-    """The key of something in a layer that is dropped apart from the layer's result, by its name of at most
-    eight characters."""
+    """Returns the key for a part of a layer with a dropout of its own.
+
+    Args:
+        key: the key of the layer.
+        part: the name of the part; the first eight characters count.
+    """
     return to_signed(fold_key(key & MASK64, int.from_bytes(part.encode()[:8], "little")))
 
 
 def drawn_key() -> int:
-    """A key for dropout where no minibatch gives one: 64 bits of torch's default generator."""
+    """Draws a key for dropout, 64 bits, from torch's default generator."""
     return int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))

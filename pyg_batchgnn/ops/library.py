@@ -1,8 +1,9 @@
 """The compiled operators, as torch knows them.
 
-csrc/bindings/operators.cpp lists their names and schemas. Each is called by a wrapper in a module of this
-package, which checks the arguments and names the results. The same module (or, for a long one, its neighbour
-NAME_autograd.py) registers with torch the shapes of the results and the gradients.
+csrc/bindings/operators.cpp lists their names and schemas. Each is called by a wrapper in a module
+of this package, which checks the arguments and names the results. The same module (or, for a long
+one, its neighbour NAME_autograd.py) registers with torch the shapes of the results and the
+gradients.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def fake(name: str) -> Callable[[_Function], _Function]:
     """Registers the decorated function as the fake kernel of an operator.
 
-    A fake kernel takes the operator's arguments and returns tensors of the right shapes and dtypes, without
-    computing them. torch.compile traces with it.
+    A fake kernel takes the operator's arguments and returns tensors of the right shapes and dtypes,
+    without computing them. torch.compile traces with it.
     """
 
     def register(function: _Function) -> _Function:
@@ -60,8 +61,8 @@ def gradient(name: str, save: Callable[..., None]) -> Callable[[_Function], _Fun
 
     Args:
         name: the operator.
-        save: called behind the forward pass as ``save(ctx, inputs, output)``; keeps what the backward pass
-            needs.
+        save: called behind the forward pass as ``save(ctx, inputs, output)``; keeps what the
+            backward pass needs.
     """
 
     def register(function: _Function) -> _Function:
@@ -72,13 +73,16 @@ def gradient(name: str, save: Callable[..., None]) -> Callable[[_Function], _Fun
 
 
 def to_signed(value: int) -> int:
-    """The 64-bit signed integer with the same bits as ``value`` modulo 2**64, as operators take seeds and
-    epochs."""
+    """Returns the signed 64-bit integer with the bits of ``value`` modulo 2**64, as operators take
+    it."""
     value &= MASK64
     return value - (1 << 64) if value >> 63 else value
 
 
 def simd_level() -> int:
-    """Bits of the widest vector instructions in use: 512, 256, or 0. PYG_BATCHGNN_SIMD=avx2|baseline lowers
-    it."""
+    """Returns the width of the vector instructions in use, in bits: 512, 256, or 0 for the
+    baseline.
+
+    The environment variable PYG_BATCHGNN_SIMD=avx2|baseline lowers it.
+    """
     return kernels.simd_level()

@@ -1,4 +1,4 @@
-"""Dense layers: a sum of matrix products with bias, ReLU and dropout in one pass, and its gradients."""
+"""Dense layers: a sum of matrix products with bias, ReLU and dropout in one pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INPUT_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 class RowsOfTable(Protocol):
-    """Row i is ``table[row[i]]``, read where it lies. A table takes no gradient."""
+    """A view of rows of a table: row i is ``table[row[i]]``. A table takes no gradient."""
 
     @property
     def table(self) -> Tensor: ...
@@ -46,39 +46,40 @@ def linear(
     after_relu: bool = False,
     threads: int | None = None,
 ) -> Tensor:
-    """``dropout(relu(sum(x @ w.t() for x, w in zip(inputs, weights)) + bias))`` in one pass.
+    """Computes ``dropout(relu(sum(x @ w.t() for x, w in zip(inputs, weights)) + bias))`` in one
+    pass.
 
-    Every element is summed in an order that does not depend on the number of threads, and so neither do the
-    bits of the result and of its gradients.
+    The order of each sum does not depend on the number of threads, nor do the bits of the result
+    and of its gradients.
 
     Args:
-        inputs: [>= num_rows, groups * K] tensors, or views (`RowsOfTable`) of rows of a table; float32,
-            float16 or bfloat16, or float64 where the weights are. The first num_rows rows are used. K may
-            differ between inputs.
-        weights: [O, K] for each input, all of one dtype: ``out_dtype`` or float32. With groups, columns
-            [g * O / groups, (g + 1) * O / groups) of the result are made of columns [g * K, (g + 1) * K) of
-            the inputs.
-        bias: [O] of the weights' dtype.
-        num_rows: rows of the result; all rows of the first input where None.
-        groups: how many independent products lie side by side.
-        relu: negative elements become 0.
-        drop: probability of dropping an element, below 1; kept ones are scaled (`dropout_scale`).
-        key: of dropout (`dropout_key`).
-        node: [num_rows] int64 ids that dropout is keyed by; the row's number where None.
+        inputs: [>= num_rows, groups * K] tensors, or views (`RowsOfTable`) of rows of a table. They
+            are float32, float16 or bfloat16, or float64 if the weights are. The first num_rows rows
+            are used. K may differ between inputs.
+        weights: [O, K] for each input, all of one dtype: ``out_dtype`` or float32. With groups,
+            columns [g * O / groups, (g + 1) * O / groups) of the result are computed from columns
+            [g * K, (g + 1) * K) of the inputs.
+        bias: [O] of the dtype of the weights.
+        num_rows: the number of rows of the result; all rows of the first input where None.
+        groups: the number of independent products side by side.
+        relu: sets negative elements to zero.
+        drop: the probability of dropping an element, below 1. Kept elements are multiplied by
+            `dropout_scale`.
+        key: the key of dropout (`dropout_key`).
+        node: [num_rows] int64, the ids of the rows for dropout; row numbers where None.
         out_dtype: float32, bfloat16 or float64; `compute_dtype` of the weights where None.
-        after_relu: the inputs are results of a ReLU. The ReLU passes on no gradient where its result is
-            zero. The gradient of such an element may then be returned as zero, which is less work.
-        threads: at most so many; torch's own number where None.
+        after_relu: the inputs are results of a ReLU. The ReLU passes on no gradient where its
+            result is zero. The gradient of such an element may then be returned as zero, which is
+            less work.
+        threads: the largest number of threads; torch's own number where None.
 
     Returns:
-        [num_rows, O] of ``out_dtype``, with gradients for inputs that are tensors, weights and bias. In
-        gradients, products of an exact 0 (of the output's gradient, of an input) may be skipped, whatever it
-        is multiplied with.
+        [num_rows, O] of ``out_dtype``, with gradients for weights, bias and the inputs that are
+        tensors. Gradients may skip products of an exact 0 in an input or in the gradient of the
+        output, even if the other factor is not finite.
     """
     if not inputs or len(inputs) != len(weights):
-        raise ValueError(
-            f"got {len(inputs)} inputs and {len(weights)} weights; one weight an input is needed"
-        )
+        raise ValueError(f"got {len(inputs)} inputs and {len(weights)} weights; give one weight per input")
     tables = [x if isinstance(x, Tensor) else x.table for x in inputs]
     rows = [None if isinstance(x, Tensor) else x.row for x in inputs]
     if num_rows is None:
@@ -133,7 +134,7 @@ def _check_weights(weights: Sequence[Tensor], bias: Tensor | None, dtype: torch.
 def _checked_input(
     table: Tensor, row: Tensor | None, weight: Tensor, num_rows: int, groups: int, dtype: torch.dtype
 ) -> Tensor:
-    """The table, or a copy of it whose rows are contiguous."""
+    """Returns the table, or a copy of it with contiguous rows."""
     if table.device.type not in ("cpu", "meta") or table.dim() != 2:
         raise ValueError(f"inputs must be [N, K] on the CPU, got {list(table.shape)} on {table.device}")
     if table.size(1) != groups * weight.size(1):
@@ -142,7 +143,7 @@ def _checked_input(
             f"need {groups * weight.size(1)}"
         )
     if table.dtype not in INPUT_DTYPES or (table.dtype is torch.float64) > (dtype is torch.float64):
-        raise TypeError(f"inputs of {table.dtype} do not go with {dtype} products; convert them")
+        raise TypeError(f"inputs of {table.dtype} cannot be multiplied in {dtype}; convert them")
     if table.requires_grad and table.dtype is torch.float16 and torch.is_grad_enabled():
         raise TypeError("float16 inputs take no gradient; use bfloat16 or float32")
     available = table.size(0)

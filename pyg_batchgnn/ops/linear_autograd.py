@@ -82,7 +82,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...]:
     count = len(ctx.placed)
     nothing: list[Tensor | None] = [None] * count
-    # torch takes a list of optional tensors for a list of tensors where none is missing.
+    # Without a missing entry torch treats a list of optional tensors as a list of tensors.
     for_rows = nothing if all(ctx.placed) else None
     if grad is None:
         return (nothing, for_rows, nothing, *[None] * 10)

@@ -1,4 +1,4 @@
-"""A linear layer and the batch normalisation of its result in as few passes as their gradients allow."""
+"""A linear layer and the batch normalisation of its result, in as few passes as possible."""
 
 from __future__ import annotations
 
@@ -58,27 +58,29 @@ def linear_norm(
     out_dtype: torch.dtype | None = None,
     threads: int | None = None,
 ) -> LinearNorm:
-    """``batch_norm(x @ weight.t() + bias)`` with the result's own statistics, or its ReLU.
+    """Computes ``batch_norm(x @ weight.t() + bias)`` with the statistics of the product, or its
+    ReLU.
 
-    Where x does not require a gradient and has at most half as many columns as the result, the normalisation
-    is folded into the weight. The gradient of ``bias`` is exactly zero, for it shifts nothing but the mean.
-    The same bits come out on any number of threads. There are first derivatives only.
+    The normalisation is folded into the weight if x requires no gradient and has at most half as
+    many columns as the result. The gradient of ``bias`` is exactly zero, because a bias shifts only
+    the mean. The result has the same bits on any number of threads. There are first derivatives
+    only.
 
     Args:
-        x: [D, K] float32, float16 (without gradient) or bfloat16, or float64 where the weight is.
+        x: [D, K] float32, float16 (without a gradient) or bfloat16, or float64 if the weight is.
         weight: [O, K] of ``out_dtype`` or float32.
-        bias: [O] of the weight's dtype.
-        scale: [O], the normalisation's weight; ones where None.
-        shift: [O], its bias; zeros where None.
+        bias: [O] of the dtype of the weight.
+        scale: [O], the weight of the normalisation; ones where None.
+        shift: [O], the bias of the normalisation; zeros where None.
         eps: added to the variance.
-        relu: whether negative results become zero.
+        relu: sets negative results to zero.
         after_relu: x is the result of a ReLU, see `linear`.
-        hidden: of `linear_norm_hidden`, where x is what that returned and nobody else reads it.
+        hidden: from `linear_norm_hidden`, if x is its result and nothing else reads x.
         out_dtype: float32, bfloat16 or float64; `compute_dtype` of the weight where None.
-        threads: at most so many; torch's own number where None.
+        threads: the largest number of threads; torch's own number where None.
 
     Raises:
-        TypeError, ValueError: an argument of another type or shape.
+        TypeError, ValueError: an argument has another type or shape.
     """
     dtype = out_dtype or compute_dtype(weight)
     _check(x, weight, dtype)
@@ -107,13 +109,13 @@ def linear_norm_hidden(
 ) -> LinearNormHidden:
     """Computes `linear_norm` with a ReLU, for a result that only one product reads.
 
-    That product is `linear_norm` or `linear_norm_on_read` with ``after_relu`` and with the last value
-    returned here as ``hidden``. It computes the gradients of this layer together with its own. The
-    gradient of the result is never written, so nothing else may ask for it. A backward pass to which
-    another reader of the result or a hook on it has contributed raises RuntimeError.
+    That product is `linear_norm` or `linear_norm_on_read` with ``after_relu`` and with the last
+    value returned here as ``hidden``. It computes the gradients of this layer together with its
+    own. The gradient of the result is never written, so nothing else may ask for it. A backward
+    pass to which another reader of the result or a hook on it has contributed raises RuntimeError.
 
-    The last is None where that is not done: where x takes a gradient or has more than half as many columns as
-    the result, and in bfloat16.
+    ``hidden`` is None if x takes a gradient or has more than half as many columns as the result,
+    and in bfloat16.
     """
     dtype = compute_dtype(weight)
     if dtype is torch.bfloat16 or not _folds(x, weight):
@@ -132,11 +134,12 @@ class LinearNormOnRead(NamedTuple):
     """The result of `linear_norm_on_read`.
 
     Attributes:
-        product: [D, O] float32, in place of the values: the gradient it takes is that of the values.
-        columns: [3, O] float32 center, scale and shift, see `aggregate_normed`.
-        mean: [O] float64 of the product's columns, without a gradient.
-        variance: [O] float64, biased, as well.
-        sums: where `aggregate_normed` leaves what it knows of the gradient.
+        product: [D, O] float32, in place of the values. The gradient that it takes is that of the
+            values.
+        columns: [3, O] float32, center, scale and shift, see `aggregate_normed`.
+        mean: [O] float64, of the columns of the product, without a gradient.
+        variance: [O] float64, biased, likewise.
+        sums: receives the sums of the gradient from `aggregate_normed`.
     """
 
     product: Tensor
@@ -158,8 +161,11 @@ def linear_norm_on_read(
     hidden: Hidden | None = None,
     threads: int | None = None,
 ) -> LinearNormOnRead:
-    """`linear_norm` in float32 and with a ReLU, whose values are not written: `aggregate_normed` computes
-    them where it reads them. Arguments and gradients are those of `linear_norm`."""
+    """Computes the product of `linear_norm` and leaves normalisation and ReLU to its reader.
+
+    `aggregate_normed` computes the values when it reads them. It works in float32. Arguments and
+    gradients are those of `linear_norm`.
+    """
     _check(x, weight, torch.float32)
     _check_columns(weight, bias, scale, shift)
     known = _known(hidden, x, after_relu, torch.float32)
@@ -172,12 +178,12 @@ def linear_norm_on_read(
 
 
 def _folds(x: Tensor, weight: Tensor) -> bool:
-    """Whether the normalisation is folded into the weight."""
+    """Returns whether the normalisation is folded into the weight."""
     return not x.requires_grad and 2 * weight.size(1) <= weight.size(0)
 
 
 def _known(hidden: Hidden | None, x: Tensor, after_relu: bool, dtype: torch.dtype) -> Hidden | None:
-    """How x was made, where the gradients of that can be made here: pairs of bfloat16 do not know how."""
+    """Returns the origin of x if its gradients can be computed here; not in bfloat16."""
     if hidden is None:
         return None
     if not after_relu or hidden.x.size(0) != x.size(0):
@@ -213,8 +219,8 @@ def _check(x: Tensor, weight: Tensor, dtype: torch.dtype) -> None:
         raise ValueError(f"x must be [D, K] and weight [O, K], got {list(x.shape)} and {list(weight.shape)}")
     narrower = dtype is torch.float64 and weight.dtype is not torch.float64
     if weight.dtype not in (dtype, torch.float32) or narrower:
-        raise TypeError(f"a weight of {weight.dtype} does not go with {dtype} products")
+        raise TypeError(f"a weight of {weight.dtype} cannot be multiplied in {dtype}; convert it")
     if x.dtype not in INPUT_DTYPES or (x.dtype is torch.float64) > (dtype is torch.float64):
-        raise TypeError(f"x of {x.dtype} does not go with {dtype} products; convert it")
+        raise TypeError(f"x of {x.dtype} cannot be multiplied in {dtype}; convert it")
     if x.requires_grad and x.dtype is torch.float16:
         raise TypeError("x of float16 takes no gradient; use bfloat16 or float32")

@@ -1,4 +1,4 @@
-"""The package's own memory."""
+"""The memory that the package keeps and reuses."""
 
 from __future__ import annotations
 
@@ -13,20 +13,27 @@ from pyg_batchgnn.ops.library import kernels
 
 
 def advise_huge_pages(tensor: Tensor) -> None:
-    """Asks the system to back a CPU tensor's memory by huge pages. Contents and address stay as they are."""
+    """Asks the system to use huge pages for the memory of a CPU tensor. Contents and address do not
+    change."""
     kernels.advise_huge_pages(tensor.detach())
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """A tensor of arbitrary contents over memory that is kept and used again: the steady state takes no page
-    faults, as fresh memory does."""
+    """Returns an uninitialised tensor over memory that is reused, which avoids the page faults of
+    fresh memory."""
     return kernels.empty_bytes(math.prod(shape) * dtype.itemsize).view(dtype).view(tuple(shape))
 
 
 @dataclass(frozen=True)
 class MemoryStats:
-    """The package's own memory, in bytes: blocks in use, blocks kept for reuse, the peak of both since
-    `reset_peak`, and how often the system was asked for a block since the process began."""
+    """The memory of the package's operators.
+
+    Attributes:
+        live: bytes of blocks in use.
+        cached: bytes of blocks that are kept for reuse.
+        peak: the largest sum of both, in bytes, since `reset_peak`.
+        system_calls: how often the system was asked for a block since the process began.
+    """
 
     live: int
     cached: int
@@ -35,15 +42,19 @@ class MemoryStats:
 
 
 def memory_stats() -> MemoryStats:
-    """What the package's operators hold (tensors they returned and scratch memory), not what torch holds."""
+    """Returns the memory of the tensors that operators returned and of their scratch space.
+
+    The memory of torch is not part of it.
+    """
     return MemoryStats(*kernels.memory_stats())
 
 
 def reset_peak() -> None:
-    """Lets `MemoryStats.peak` start anew from what is held now."""
+    """Resets `MemoryStats.peak` to the memory that is held now."""
     kernels.reset_memory_peak()
 
 
 def empty_cache() -> None:
-    """Gives kept blocks and scratch memory back to the system. Tensors that somebody holds stay valid."""
+    """Returns cached blocks and scratch memory to the system. Tensors that are in use stay
+    valid."""
     kernels.empty_cache()

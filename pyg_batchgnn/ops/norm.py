@@ -16,7 +16,7 @@ class BatchNormResult(NamedTuple):
 
     Attributes:
         y: [D, C] of the dtype of x.
-        mean: [C] float64, what was normalised by; without a gradient; zeros where there are no rows.
+        mean: [C] float64, the mean that was used, without a gradient; zeros if there are no rows.
         variance: [C] float64, biased, likewise.
     """
 
@@ -49,26 +49,27 @@ def batch_norm(
     relu: bool = False,
     threads: int | None = None,
 ) -> BatchNormResult:
-    """``(x - mean) / sqrt(variance + eps) * weight + bias``, or its ReLU (Ioffe and Szegedy 2015).
+    """Computes ``(x - mean) / sqrt(variance + eps) * weight + bias``, or its ReLU.
 
-    Statistics are taken in one pass, in blocks of rows that are centred by their neighbours' means, so a
-    column whose mean is far larger than its deviation loses no digits; sums over blocks are float64. The same
-    bits come out on any number of threads. There are first derivatives only.
+    This is batch normalisation (Ioffe and Szegedy 2015). Statistics are taken in one pass, in
+    blocks of rows. Each block is centred by the mean of a neighbouring block, so a column loses no
+    digits if its mean is much larger than its deviation. Sums over blocks are float64. The result
+    has the same bits on any number of threads. There are first derivatives only.
 
     Args:
         x: [D, C] float32, float64 or bfloat16; computed in float32 (float64 where x is).
         weight: [C] of any of these types; ones where None.
         bias: [C]; zeros where None.
-        mean: [C]; with `variance`, what to normalise by, as constants. x's own, with gradients through them,
-            where both are None.
+        mean: [C], a constant, given together with ``variance``. If both are None, the statistics of
+            x are used, with gradients through them.
         variance: [C], biased.
         eps: added to the variance.
-        relu: whether negative results become zero.
-        threads: at most so many threads; torch's own number where None.
+        relu: sets negative results to zero.
+        threads: the largest number of threads; torch's own number where None.
 
     Raises:
-        TypeError, ValueError: an argument of another type, shape or device, or one of mean and variance
-            alone.
+        TypeError, ValueError: an argument has another type, shape or device, or only one of mean
+            and variance is given.
     """
     check_matrix("x", x)
     for name, column in (("weight", weight), ("bias", bias), ("mean", mean), ("variance", variance)):
@@ -88,7 +89,7 @@ def _check_column(name: str, column: Tensor | None, columns: int) -> None:
     check_float(name, column)
     if column.shape != (columns,):
         raise ValueError(
-            f"{name} must have shape [{columns}], one entry a column of x, got {list(column.shape)}"
+            f"{name} must have shape [{columns}], one entry per column of x, got {list(column.shape)}"
         )
 
 

@@ -1,7 +1,7 @@
-"""The product and its normalisation one after the other: `linear_norm` of rows that learn.
+"""A product and then its normalisation: `linear_norm` of rows with a gradient.
 
-Of the backward pass, what the normalisation gives back is made block by block where the product's gradients
-read it, and never written.
+In the backward pass the gradient of the product is computed block by block where the gradients of
+weight and rows read it. It is never written.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ class Product(NamedTuple):
 
 
 class GradColumns(NamedTuple):
-    """What the gradient of a normalisation is made of, see `GradientColumns` in csrc/kernels/nn/norm.h.
+    """The columns that the gradient of a normalisation is computed from.
 
     Attributes:
-        columns: [5, O] float32, or float64 where the rows are.
+        columns: [5, O] float32, or float64 if the rows are; see `GradientColumns` in
+            csrc/kernels/nn/norm.h.
         weight: [O] float64, the gradient of the normalisation's weight.
         bias: [O] float64, that of its bias.
     """
@@ -60,10 +61,11 @@ class GradsBefore(NamedTuple):
 
 
 class NormedLinear(torch.autograd.Function):
-    """`linear_norm` of rows that take a gradient, or of many columns.
+    """`linear_norm` of rows with a gradient or with many columns.
 
-    Where ``sums`` are given, others read the values behind the product, which is returned in their place: the
-    gradient that arrives here is that of the values all the same. Who reads them may leave its sums there.
+    With ``sums`` the product is returned and its reader computes the normalised values. The
+    gradient that arrives here is that of the values all the same. The reader may store its column
+    sums in ``sums``.
     """
 
     @staticmethod
@@ -109,7 +111,7 @@ class NormedLinear(torch.autograd.Function):
 
 
 def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    """Of x, weight, bias, scale and shift."""
+    """Returns the gradients of x, weight, bias, scale and shift."""
     sums = None if ctx.sums is None else ctx.sums.take(grad)
     x, weight, product, scale, shift, mean, variance, *before = ctx.saved_tensors
     norm = GradColumns(
@@ -142,7 +144,8 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 def _product(
     x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, after_relu: bool, threads: int
 ) -> Product:
-    """The product with its columns' mean and variance, which are left to be taken where it is rounded."""
+    """Returns the product with the statistics of its columns; without them if the product is
+    rounded."""
     if dtype is not torch.bfloat16:
         return Product(*kernels.linear_moments(x, weight, bias, dtype, threads))
     product, _ = kernels.linear(

@@ -1,5 +1,5 @@
-"""Grouping rows by owner, growing adjacency lists and assigning nodes to parts: what the partitioner asks
-for."""
+"""Operators of the partitioner: grouping rows by owner, appending edges, assigning nodes to
+parts."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from torch import Tensor
 from pyg_batchgnn.ops.checks import check_range, check_vector
 from pyg_batchgnn.ops.library import kernels
 
-#: The owner of a node that has none yet.
+#: The owner of a node that is not assigned yet.
 UNASSIGNED = -1
 
 
 def group_by_owner(owner: Tensor, groups: int) -> tuple[Tensor | None, Tensor]:
-    """Rows in order of their groups, stably, by counting.
+    """Sorts rows by group, in a stable order, by counting.
 
     Args:
-        owner: [n] int32 or int64 group of each row, in [0, groups).
-        groups: how many there are.
+        owner: [n] int32 or int64, the group of each row, in [0, groups).
+        groups: the number of groups.
 
     Returns:
-        order [n] int32, the rows by group, or None where they stand so already; counts [groups] int64.
+        order [n] int32, the rows by group, or None if they are in that order; counts [groups]
+        int64, the rows of each group.
     """
     check_vector("owner", owner)
     check_range("owner", owner, groups, "groups")
@@ -32,14 +33,14 @@ def group_by_owner(owner: Tensor, groups: int) -> tuple[Tensor | None, Tensor]:
 
 
 def group_by_range(values: Tensor, bounds: Tensor) -> tuple[Tensor | None, Tensor]:
-    """Rows in order of the range that their value is in.
+    """Sorts rows by the range of their value, in a stable order.
 
     Args:
-        values: [n] int32 or int64. What lies outside all ranges counts to the first or the last.
-        bounds: [ranges + 1] int64, ascending: range g is [bounds[g], bounds[g + 1]).
+        values: [n] int32 or int64. Values outside all ranges belong to the first or the last.
+        bounds: [ranges + 1] int64, ascending. Range g is [bounds[g], bounds[g + 1]).
 
     Returns:
-        As `group_by_owner`.
+        The results of `group_by_owner`.
     """
     check_vector("values", values)
     check_vector("bounds", bounds, (torch.int64,))
@@ -65,15 +66,15 @@ def place_edges(edges: Tensor, first: int, cursor: Tensor, indices: Tensor, edge
     """Appends edges to the adjacency lists of the nodes from ``first`` on.
 
     Args:
-        edges: [n, 3] int32 or int64, each destination, source and id; in the order in which they are to
-            stand.
-        first: node of the first list.
-        cursor: [nodes] int64 place of each list's next edge; moved on.
+        edges: [n, 3] int32 or int64: destination, source and id of each edge, in the order of the
+            lists.
+        first: the node of the first list.
+        cursor: [nodes] int64, the position of the next edge of each list; advanced.
         indices: [e] int32 or int64 sources, written to.
         edge_ids: [e] int32 or int64, written to.
 
     Raises:
-        IndexError: an edge has no place there.
+        IndexError: an edge does not belong to these lists, or a list is full.
     """
     words = torch.int64 if torch.int64 in (indices.dtype, edge_ids.dtype) else torch.int32
     if edges.dim() != 2 or edges.size(1) != 3 or not edges.is_contiguous() or edges.dtype != words:
@@ -92,14 +93,15 @@ def place_edges(edges: Tensor, first: int, cursor: Tensor, indices: Tensor, edge
 
 @dataclass(frozen=True, eq=False)
 class StreamRules:
-    """By what a streaming policy chooses among the parts.
+    """The rules of a streaming policy for the choice of a part.
 
     Attributes:
-        limit: [3] float64 most nodes, in-edges and training nodes that a part should get.
-        fennel: whether the score is Fennel's (neighbours minus a price) or LDG's (neighbours times room).
-        alpha: Fennel's price of a part that is full.
-        step: how often a node counts towards the estimate of the load.
-        key: signed 64 bits, decides among equally good parts.
+        limit: [3] float64, the largest numbers of nodes, in-edges and training nodes of a part.
+        fennel: chooses the score of Fennel (neighbours minus a price) instead of that of LDG
+            (neighbours times free room).
+        alpha: the price of a full part in Fennel.
+        step: the weight of a node in the estimate of the load.
+        key: signed 64 bits, decides between equally good parts.
     """
 
     limit: Tensor
@@ -120,18 +122,20 @@ def assign_nodes(
     load: Tensor,
     rules: StreamRules,
 ) -> None:
-    """Assigns some nodes of a slice of the graph to parts, one after the other.
+    """Assigns nodes of a slice of the graph to parts, one after the other.
 
     Args:
-        indptr: [n + 1] int64, in-edges of the nodes [first, first + n) by original id; trusted.
-        indices: [e] int32 or int64 original ids of their sources.
-        first: original id.
-        train: [n] bool, training nodes.
-        owner: [n] int32 part of every node or `UNASSIGNED`; written to.
-        found: int32 owners of those sources of ``rows`` that are outside the slice, in order.
-        rows: rows of the slice.
-        load: [3, parts] float64 estimate of every part's nodes, in-edges and training nodes; written to.
-        rules: by what to choose.
+        indptr: [n + 1] int64, of the in-edges of the nodes [first, first + n) by original id;
+            trusted.
+        indices: [e] int32 or int64, the original ids of their sources.
+        first: the original id of the first node.
+        train: [n] bool, whether each node is a training node.
+        owner: [n] int32, the part of every node or `UNASSIGNED`; written to.
+        found: int32, the owners of the sources of ``rows`` outside the slice, in order.
+        rows: the rows of the slice to assign.
+        load: [3, parts] float64, the estimated nodes, in-edges and training nodes of every part;
+            written to.
+        rules: the rules of the choice.
     """
     check_vector("indptr", indptr, (torch.int64,))
     check_vector("indices", indices)

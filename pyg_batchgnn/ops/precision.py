@@ -1,19 +1,20 @@
-"""In which type layers compute."""
+"""The dtype in which layers compute."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-#: What products are computed in and return. Sums of bfloat16 products are float32.
+#: The dtypes of products and their results. Sums of bfloat16 products are float32.
 COMPUTE_DTYPES = (torch.float32, torch.bfloat16, torch.float64)
 
 
 def compute_dtype(weight: Tensor) -> torch.dtype:
-    """bfloat16 under ``torch.autocast("cpu", torch.bfloat16)``, else the type of the weights.
+    """Returns bfloat16 under ``torch.autocast("cpu", torch.bfloat16)``, else the dtype of the
+    weight.
 
     Raises:
-        TypeError: autocast to float16, or weights of a type that layers do not compute in.
+        TypeError: autocast is to float16, or layers do not compute in the dtype of the weight.
     """
     # as torch's own autocast leaves float64 alone
     if torch.is_autocast_enabled("cpu") and weight.dtype is not torch.float64:

@@ -1,7 +1,7 @@
-"""Which library multiplies matrices, and the products of `ops.linear` by torch's.
+"""The choice of the matrix products of `ops.linear`, and their computation by torch.
 
-The package's own kernels are the rule. Torch's are there for processors that multiply matrices by other means
-than vector instructions (AMX) or have none that the kernels know.
+The kernels of the package are the default. The products of torch serve processors that have matrix
+units (AMX) or vector instructions that the kernels do not know.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from pyg_batchgnn.ops.activation import activate
 
 ProductsName = Literal["native", "torch"]
 
-#: Rows of one of torch's products; fixed, so that what is summed in which order depends on nothing else.
+#: The rows of one product of torch. The number is fixed, so the order of sums depends on nothing
+#: else.
 BLOCK_ROWS = 8192
 
 _current: ProductsName = "native"
 
 
 def current_products() -> ProductsName:
-    """Who computes `ops.linear` now."""
+    """Returns the products that `ops.linear` uses now."""
     return _current
 
 
 def set_products(name: ProductsName) -> ProductsName:
-    """Lets ``name`` compute from now on, in this process; returns who did before."""
+    """Sets the products that `ops.linear` uses in this process, and returns the former ones."""
     global _current
     if name not in get_args(ProductsName):
         raise ValueError(f"matrix products are 'native' or 'torch', not {name!r}")
@@ -50,7 +51,7 @@ def linear_by_torch(
     node: Tensor | None,
     threads: int,
 ) -> Tensor:
-    """`ops.linear` with its arguments checked, by torch's products in blocks of `BLOCK_ROWS` rows."""
+    """Computes `ops.linear` from checked arguments with torch, in blocks of `BLOCK_ROWS` rows."""
     with torch.autocast("cpu", enabled=False):
         cast = [weight.to(dtype) for weight in weights]
         pieces = [_pieces(table, row, num_rows) for table, row in zip(tables, rows, strict=True)]

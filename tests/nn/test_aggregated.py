@@ -135,7 +135,7 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: sage(carrying(minibatch, "sum")), r"aggregates by mean here.*build\(data, 'mean'\)"),
         (lambda: sage(minibatch), "needs minibatches of 3 hops, but this one has 2"),
         (lambda: sage(sampled([3], (4, 3, 2)), x=mean), "needs minibatches of 3 hops"),
-        (lambda: sage(minibatch, x=no_own), "each node's own features"),
+        (lambda: sage(minibatch, x=no_own), "the features of each node"),
         (lambda: nn.GAT(FEATURES, HIDDEN, CLASSES)(carrying(minibatch, "mean")), "attention weighs"),
         (lambda: GATConv(FEATURES, 4)(mean, minibatch), "attention weighs"),
         (lambda: SAGEConv(FEATURES, 4, aggr="max")(mean, minibatch), "by the maximum"),

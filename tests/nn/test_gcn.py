@@ -141,7 +141,7 @@ def test_degrees_are_counted_once_a_minibatch(monkeypatch: pytest.MonkeyPatch) -
         (lambda: GCNConv(4, 4, cached=True), ValueError, ["cached=True", "degrees"]),
         (lambda: GCNConv(4, 4, aggr="mean"), ValueError, ["aggr='mean'"]),
         (lambda: GCNConv(4, 4, flow="target_to_source"), ValueError, ["flip"]),
-        (lambda: conv()((table(), table()), torch.zeros(2, 1).long()), ValueError, ["apart"]),
+        (lambda: conv()((table(), table()), torch.zeros(2, 1).long()), ValueError, ["separate"]),
         (
             lambda: conv()(table(), torch.zeros(2, 1).long(), torch.ones(2)),
             ValueError,

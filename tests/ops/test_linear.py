@@ -335,8 +335,8 @@ X, W = torch.randn(4, 3), torch.randn(6, 3)
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "message"),
     [
-        (([], []), {}, ValueError, "one weight an input"),
-        (([X, X], [W]), {}, ValueError, "one weight an input"),
+        (([], []), {}, ValueError, "one weight per input"),
+        (([X, X], [W]), {}, ValueError, "one weight per input"),
         (([X], [torch.randn(6, 4)]), {}, ValueError, "3 columns"),
         (([X], [W]), {"groups": 0}, ValueError, "positive"),
         (([torch.randn(4, 12)], [W]), {"groups": 4}, ValueError, "equal groups"),
@@ -346,8 +346,8 @@ X, W = torch.randn(4, 3), torch.randn(6, 3)
         (([X], [W]), {"drop": 0.5, "node": torch.arange(3)}, ValueError, "3 ids for 4 rows"),
         (([X], [W]), {"drop": 0.5, "node": torch.arange(4).int()}, TypeError, "int64"),
         (([X], [W.half()]), {}, TypeError, "float32, bfloat16 or float64"),
-        (([X.double()], [W]), {}, TypeError, "do not go with"),
-        (([X.int()], [W]), {}, TypeError, "do not go with"),
+        (([X.double()], [W]), {}, TypeError, "cannot be multiplied"),
+        (([X.int()], [W]), {}, TypeError, "cannot be multiplied"),
         (([X], [W]), {"out_dtype": torch.float64}, TypeError, "call .double"),
         (([X], [W.bfloat16()]), {"out_dtype": torch.float32}, TypeError, "all alike"),
         (([X], [W], torch.randn(5)), {}, ValueError, "bias must be"),

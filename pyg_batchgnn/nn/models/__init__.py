@@ -1,4 +1,4 @@
-"""SAGE, GCN, GIN and GAT as in their papers, of native layers."""
+"""The models SAGE, GCN, GIN and GAT of their papers, built from native layers."""
 
 from pyg_batchgnn.nn.models.base import ModelOutput, NativeModel, head_channels, layer_widths
 from pyg_batchgnn.nn.models.gat import GAT

@@ -1,4 +1,5 @@
-"""What the four models share: a stack of native convolutions on a minibatch or on a graph held whole."""
+"""The base of the four models: a stack of native convolutions on a minibatch or on a whole
+graph."""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ from pyg_batchgnn.nn.update import Update
 
 
 class ModelOutput(NamedTuple):
-    """Result of a forward pass; rows are the seeds of a minibatch, or all nodes of a whole graph.
+    """The result of a forward pass. Its rows are the seed nodes of a minibatch or all nodes of a
+    graph.
 
     Attributes:
-        logits: [S, classes] float32 (float64 from float64 weights).
-        hidden: [S, hidden] input of the last layer (the features themselves in a model of one layer).
+        logits: [S, classes] float32, or float64 from float64 weights.
+        hidden: [S, hidden], the input of the last layer. In a model of one layer these are the
+            features.
     """
 
     logits: Tensor
@@ -29,7 +32,7 @@ class ModelOutput(NamedTuple):
 
 
 def layer_widths(in_channels: int, hidden: int, out_channels: int, layers: int) -> list[tuple[int, int]]:
-    """(input columns, output columns) of each layer, the layer nearest the input first."""
+    """Returns (input columns, output columns) of each layer, from the input on."""
     if layers < 1:
         raise ValueError(f"a model needs at least one layer, got layers={layers}")
     return list(pairwise([in_channels, *[hidden] * (layers - 1), out_channels]))
@@ -47,10 +50,10 @@ def head_channels(hidden: int, heads: int) -> int:
 
 
 def features_of(minibatch: SampledBatch) -> RowView:
-    """The minibatch's features ``x`` where they lie.
+    """Returns the features ``x`` of a minibatch, read in place.
 
     Raises:
-        ValueError: the minibatch carries none.
+        ValueError: the minibatch carries no features.
     """
     row: Tensor | None = getattr(minibatch, "row", None)
     block: Mapping[str, Tensor] = getattr(minibatch, "block", {})
@@ -65,8 +68,9 @@ def features_of(minibatch: SampledBatch) -> RowView:
 class NativeModel(torch.nn.Module):
     """A graph neural network of native convolutions.
 
-    A subclass may change what follows a convolution by `compute`. A minibatch with a hop less than there are
-    layers is taken where it carries what the first layer aggregates (`Aggregated`).
+    A subclass may override `compute` to change what follows a convolution. A minibatch with one hop
+    less than there are layers is accepted if it carries the aggregates of the first layer
+    (`Aggregated`).
     """
 
     def __init__(self, convs: Iterable[torch.nn.Module], dropout: float) -> None:
@@ -77,8 +81,10 @@ class NativeModel(torch.nn.Module):
     def compute(
         self, index: int, x: Rows | Aggregated, edges: Tensor | SampledBatch, layer: int | None
     ) -> Tensor:
-        """Layer ``index`` (from 0) with what follows it: ReLU and dropout after all layers but the last.
-        ``layer`` is that of the minibatch, 0 where ``x`` is `Aggregated`."""
+        """Computes layer ``index`` (from 0), with ReLU and dropout after all layers but the last.
+
+        ``layer`` is the number of the layer in the minibatch, 0 if ``x`` is `Aggregated`.
+        """
         update = None if index == len(self.convs) - 1 else self.between
         result: Tensor = self.convs[index](x, edges, layer, update=update)
         return result
@@ -86,7 +92,8 @@ class NativeModel(torch.nn.Module):
     def _compute_rows(
         self, index: int, x: Rows | NormedRows | Aggregated, edges: Tensor | SampledBatch, layer: int | None
     ) -> Rows | NormedRows:
-        """`compute`, of which a model may leave a part to the layer that reads the result."""
+        """Calls `compute`. A model may override it to leave a part to the layer that reads the
+        result."""
         assert not isinstance(x, NormedRows)
         return self.compute(index, x, edges, layer)
 
@@ -97,7 +104,7 @@ class NativeModel(torch.nn.Module):
         *,
         x: Rows | Aggregated | None = None,
     ) -> ModelOutput:
-        """Logits and last hidden layer; the arguments are those of `forward`."""
+        """Returns the logits and the last hidden layer. The arguments are those of `forward`."""
         rows, edges = self._arguments(source, edge_index, x)
         first = 0 if isinstance(rows, Aggregated) else 1
         hidden: Rows | NormedRows | Aggregated = rows
@@ -118,33 +125,35 @@ class NativeModel(torch.nn.Module):
         *,
         x: Rows | Aggregated | None = None,
     ) -> Tensor:
-        """Logits of a minibatch's seeds, or of all nodes of a graph held whole.
+        """Returns the logits of the seed nodes of a minibatch, or of all nodes of a whole graph.
 
-        Called as ``model(minibatch)``, ``model(minibatch, x=features)`` or ``model(features, edge_index)``.
+        Calls are ``model(minibatch)``, ``model(minibatch, x=features)`` or ``model(features,
+        edge_index)``.
 
         Args:
-            source: a minibatch with one hop a layer; or the features [N, F] of a graph held whole.
-            edge_index: [2, E] int64 sources above targets, with features for the first argument.
-            x: [>= N, F] features of the minibatch's nodes, in their order, or a `RowView`; where None, read
-                from its block by way of ``row``, aggregates too where the minibatch has a hop less than the
-                model has layers.
+            source: a minibatch with one hop per layer; or the features [N, F] of a whole graph.
+            edge_index: [2, E] int64, sources above targets, if the first argument is features.
+            x: [>= N, F], the features of the nodes of the minibatch in their order, or a `RowView`.
+                Where None, the features that the minibatch carries; aggregates if it has one hop
+                less than the model has layers.
 
         Returns:
-            [S, classes] float32 (float64 from float64 weights), rows of the seeds in order; or [N, classes].
+            [S, classes] float32, or float64 from float64 weights, one row per seed node; or [N,
+            classes].
 
         Raises:
-            TypeError, ValueError: another combination of arguments, another number of hops than layers, or no
-                features.
+            TypeError, ValueError: the arguments do not go together, the number of hops is not that
+                of layers, or there are no features.
         """
         return self.outputs(source, edge_index, x=x).logits
 
     def _arguments(
         self, source: Tensor | SampledBatch, edge_index: Tensor | None, x: Rows | Aggregated | None
     ) -> tuple[Rows | Aggregated, Tensor | SampledBatch]:
-        """Features and edges of the three ways to call."""
+        """Returns the features and edges of the three ways to call."""
         if isinstance(source, Tensor):
             if edge_index is None or x is not None:
-                raise TypeError("a graph held whole is given as model(features, edge_index)")
+                raise TypeError("a whole graph is given as model(features, edge_index)")
             return source, edge_index
         if not is_sampled(source):
             raise TypeError(

@@ -7,15 +7,16 @@ from pyg_batchgnn.nn.models.base import NativeModel, head_channels, layer_widths
 
 
 class GAT(NativeModel):
-    """Heads are concatenated to `hidden` columns, averaged in the last layer; ReLU and dropout in between.
+    """The model with concatenated heads, averaged in the last layer, and ReLU and dropout between
+    layers.
 
     Args:
-        in_channels: columns of the features.
-        hidden: columns between layers, all heads together.
-        out_channels: number of classes.
-        layers: number of layers.
-        dropout: probability of zeroing an element while training, in [0, 1).
-        heads: of every layer.
+        in_channels: the number of columns of the features.
+        hidden: the number of columns between layers, all heads together.
+        out_channels: the number of classes.
+        layers: the number of layers.
+        dropout: the probability of zeroing an element in training mode, in [0, 1).
+        heads: the number of heads of every layer.
 
     Raises:
         ValueError: `hidden` is not a multiple of `heads`.

@@ -16,15 +16,17 @@ from pyg_batchgnn.nn.rows import NormedRows
 
 
 class _Perceptron(torch.nn.Sequential):
-    """Two linear layers with normalisation and ReLU between them; numbered as with a ReLU of its own, which
-    here is part of the normalisation."""
+    """Two linear layers with normalisation and ReLU between them.
+
+    The modules are numbered as with a separate ReLU, which here is part of the normalisation.
+    """
 
     def __init__(self, in_channels: int, hidden: int, out_channels: int) -> None:
         first, last = Linear(in_channels, hidden), Linear(hidden, out_channels)
         super().__init__(first, BatchNorm(hidden, relu=True), torch.nn.Identity(), last)
 
     def forward(self, input: Tensor, after: BatchNorm | NormOnRead | None = None) -> Tensor | NormedRows:
-        """[D, in_channels] to [D, out_channels], normalised by ``after``."""
+        """Returns [D, out_channels] from [D, in_channels], normalised by ``after``."""
         first, norm, _, last = self
         assert isinstance(first, Linear) and isinstance(norm, BatchNorm) and isinstance(last, Linear)
         if after is None:
@@ -34,18 +36,19 @@ class _Perceptron(torch.nn.Sequential):
 
 
 class GIN(NativeModel):
-    """Two-layer MLPs with batch normalisation and ReLU inside, and both again after each layer.
+    """The model with two-layer MLPs that have batch normalisation and ReLU inside and after each
+    layer.
 
-    Epsilon is 0 and not learned, and there is no dropout. Statistics are of exactly the rows a layer
-    computes.
+    Epsilon is 0 and not learned. There is no dropout. Statistics cover exactly the rows of each
+    layer.
 
     Args:
-        in_channels: columns of the features.
-        hidden: columns between layers and inside the MLPs.
-        out_channels: number of classes.
-        layers: number of layers.
-        norm_last: whether normalisation and ReLU follow the last layer, too, as in the paper. In a classifier
-            that ReLU leaves a class that it silences without a gradient.
+        in_channels: the number of columns of the features.
+        hidden: the number of columns between layers and inside the MLPs.
+        out_channels: the number of classes.
+        layers: the number of layers.
+        norm_last: adds normalisation and ReLU after the last layer too, as in the paper. In a
+            classifier a class gets no gradient while that ReLU silences it.
     """
 
     def __init__(
@@ -61,7 +64,7 @@ class GIN(NativeModel):
     def compute(
         self, index: int, x: Rows | NormedRows | Aggregated, edges: Tensor | SampledBatch, layer: int | None
     ) -> Tensor:
-        """Layer ``index`` with its normalisation, where it has one."""
+        """Computes layer ``index`` with its normalisation, if it has one."""
         if index == len(self.activations):
             last: Tensor = self.convs[index](x, edges, layer)
             return last
@@ -84,7 +87,11 @@ class GIN(NativeModel):
         return result
 
     def _is_unseen(self, index: int) -> bool:
-        """Whether what layer ``index`` gives is seen by the next layer alone, which then normalises it."""
+        """Returns whether only the next layer sees the result of layer ``index`` and can normalise
+        it.
+
+        docs/decisions/0022 lists the conditions.
+        """
         own = getattr(self.compute, "__func__", None) is GIN.compute
         if not own or index + 1 >= len(self.convs):
             return False

@@ -7,14 +7,14 @@ from pyg_batchgnn.nn.sage import SAGEConv
 
 
 class SAGE(NativeModel):
-    """ReLU and dropout after all layers but the last, in one pass with the layer's products.
+    """The model with ReLU and dropout after all layers but the last, in one pass with the products.
 
     Args:
-        in_channels: columns of the features.
-        hidden: columns between layers.
-        out_channels: number of classes.
-        layers: number of layers.
-        dropout: probability of zeroing an element while training, in [0, 1).
+        in_channels: the number of columns of the features.
+        hidden: the number of columns between layers.
+        out_channels: the number of classes.
+        layers: the number of layers.
+        dropout: the probability of zeroing an element in training mode, in [0, 1).
     """
 
     def __init__(
