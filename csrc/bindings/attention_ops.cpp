@@ -23,7 +23,7 @@ AttentionRows rows_of(const Tensor& x, const std::optional<Tensor>& row) {
           x.size(1)};
 }
 
-// A result and where it lies.
+// A result and its memory.
 struct Result {
   Tensor tensor;
   void* data;

@@ -1,4 +1,4 @@
-// Numbers of columns, in double whatever the tensors' type.
+// One number per column, in double for every dtype of the tensors.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace pyg_batchgnn {
 
-// A vector of doubles, and the same as a tensor.
+// A vector of doubles that becomes a tensor.
 class Column {
  public:
   explicit Column(int64_t count) : count_(count) { values_.reserve(count + 1); }

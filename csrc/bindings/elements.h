@@ -1,4 +1,4 @@
-// The type of a tensor's elements as kernels name it, and new tensors for their results.
+// The dtype of a tensor in the kernels' terms, and new tensors for results.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ inline Element element_of(ScalarType dtype) {
   }
 }
 
-// With memory as it is.
+// Returns an uninitialised tensor.
 inline Tensor new_tensor(const std::vector<int64_t>& sizes, ScalarType dtype) {
   int64_t bytes = element_bytes(element_of(dtype));
   for (const int64_t size : sizes) bytes *= size;

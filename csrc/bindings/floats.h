@@ -1,4 +1,4 @@
-// Tensors of floating point numbers for the kernels of layers.
+// Floating-point tensors for the kernels of layers.
 #pragma once
 
 #include <stdexcept>
@@ -9,7 +9,7 @@
 
 namespace pyg_batchgnn {
 
-// Calls body with a value of the tensor's type: float, double or Bfloat16.
+// Calls body with a value of the tensor's element type: float, double or Bfloat16.
 template <class Body>
 void with_float(const Tensor& tensor, const Body& body) {
   switch (tensor.scalar_type()) {
@@ -29,14 +29,14 @@ T* mutable_data(const Tensor& tensor) {
   return static_cast<T*>(tensor.mutable_data_ptr());
 }
 
-// An uninitialised tensor of the same type, over a block of the cache.
+// Returns an uninitialised tensor of the same dtype, over a block of the cache.
 inline Tensor empty_like_block(const Tensor& tensor, const std::vector<int64_t>& sizes) {
   size_t bytes = tensor.element_size();
   for (const int64_t size : sizes) bytes *= static_cast<size_t>(size);
   return adopt_block(allocate_block(bytes), sizes, tensor.scalar_type());
 }
 
-// The same, of the same sizes too.
+// Returns one of the same sizes too.
 inline Tensor empty_like_block(const Tensor& tensor) {
   return empty_like_block(tensor, {tensor.sizes().begin(), tensor.sizes().end()});
 }

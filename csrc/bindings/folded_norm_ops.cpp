@@ -9,7 +9,7 @@
 namespace pyg_batchgnn {
 namespace {
 
-// A matrix of doubles, and the same as a tensor.
+// Returns a matrix of doubles as a tensor.
 Tensor matrix(Buffer<double> values, int64_t rows, int64_t columns) {
   values.reserve(1);
   return adopt_block(values.take(), {rows, columns}, ScalarType::Double);
@@ -20,7 +20,7 @@ FoldedNorm norm_of(const Tensor& weight, const Column& values, const std::option
   return {weight.size(0), weight.size(1), values.data(), pointer(scale), eps};
 }
 
-// Rows of the weight times `factor`, in the type of `like`, rounded to what is computed with.
+// Returns the rows of the weight times `factor`, in the dtype of `like`, rounded to `compute`.
 Tensor scaled_rows(const FoldedNorm& norm, const double* factor, const Tensor& like, ScalarType compute) {
   Tensor out = empty_like_block(like);
   with_float(like, [&](auto type) {
@@ -36,8 +36,8 @@ Tensor scaled_rows(const FoldedNorm& norm, const double* factor, const Tensor& l
   return out;
 }
 
-// shift - folded * mean: the constant takes back what the mean gives to the product with weights as they
-// were rounded.
+// Returns shift - folded * mean. The constant removes the contribution of the mean to the product
+// with the rounded weight.
 Tensor constant_of(const Tensor& folded, const std::optional<Column>& shift, const double* mean) {
   const int64_t outputs = folded.size(0), columns = folded.size(1);
   const Column rounded = copy_of(folded);

@@ -88,7 +88,7 @@ std::tuple<Tensor, Tensor, Tensor> linear_moments(const Tensor& x, const Tensor&
 
 namespace {
 
-// Gradients of all that is wanted, from one of the result.
+// Returns the wanted gradients, given that of the result.
 std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> gradients_of(
     const LinearShape& shape, const LinearGradient& gradient, const std::vector<LinearInput>& from,
     const std::vector<Tensor>& inputs, const std::vector<Tensor>& weights,

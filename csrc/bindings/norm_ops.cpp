@@ -21,7 +21,7 @@ Column inverse_deviation(const Column& variance, int64_t columns, double eps) {
   return inverse;
 }
 
-// Mean and biased variance of x's columns.
+// Returns the mean and the biased variance of the columns of x.
 std::tuple<Column, Column> own_statistics(const Tensor& x, int64_t threads) {
   const int64_t columns = x.size(1);
   Column mean(columns), variance(columns);

@@ -1,5 +1,5 @@
-// The table of operators: name, schema and implementation. The wrappers in pyg_batchgnn/ops/ say what the
-// arguments and results mean.
+// The table of operators: name, schema and implementation. The wrappers in pyg_batchgnn/ops/
+// document arguments and results.
 
 #include "bindings/operators.h"
 
@@ -13,7 +13,8 @@ struct Operator {
   const char* schema;
   void (*boxed)(StableIValue*, uint64_t, uint64_t);
 
-  // Torch chooses a kernel by the devices of the tensors among the arguments. A list may be empty.
+  // Torch chooses a kernel by the device of the tensor arguments. Lists do not count: one may be
+  // empty.
   constexpr bool takes_tensor() const {
     const std::string_view text = schema;
     const std::string_view arguments = text.substr(0, text.find("->"));
@@ -174,7 +175,7 @@ STABLE_TORCH_LIBRARY(pyg_batchgnn, m) {
 
 STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CPU, m) { implement(m, true); }
 
-// Without a tensor there is no device to choose by: these are for all.
+// Operators without a tensor argument are registered for all devices.
 STABLE_TORCH_LIBRARY_IMPL(pyg_batchgnn, CompositeExplicitAutograd, m) { implement(m, false); }
 
 }  // namespace pyg_batchgnn

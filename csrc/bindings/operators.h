@@ -1,5 +1,5 @@
-// The operators. Each has the name under which operators.cpp registers it with torch. The wrappers and checks
-// of arguments are in pyg_batchgnn/ops/.
+// The operators, each under the name that operators.cpp registers. The wrappers in
+// pyg_batchgnn/ops/ check the arguments.
 #pragma once
 
 #include <optional>

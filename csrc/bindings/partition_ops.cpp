@@ -11,7 +11,7 @@ T* writable(const Tensor& tensor) {
   return static_cast<T*>(tensor.mutable_data_ptr());
 }
 
-// The order (empty where rows stand in it already) and the rows of each group.
+// Returns the order of the rows, empty if they are in that order, and the rows of each group.
 template <class Group>
 std::tuple<Tensor, Tensor> grouped(const Group* group, int64_t rows, int64_t groups) {
   Buffer<int32_t> order;

@@ -9,7 +9,7 @@
 namespace pyg_batchgnn {
 namespace {
 
-// A relay whatever its types are.
+// A relay of any types.
 class AnyRelay {
  public:
   virtual ~AnyRelay() = default;
@@ -50,7 +50,7 @@ class RelayOf : public AnyRelay {
   Relay<Index, Local> relay_;
 };
 
-// A relay's state is the memory of a tensor, so that it goes when Python lets go of it, errors included.
+// The state of a relay is the memory of a tensor. It is freed with the tensor, also after an error.
 struct State {
   static constexpr uint64_t kMark = 0x79616C6572u;
   uint64_t mark = kMark;

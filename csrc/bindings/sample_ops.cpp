@@ -9,7 +9,7 @@
 namespace pyg_batchgnn {
 namespace {
 
-// The seed nodes of all minibatches, one behind the other.
+// The seed nodes of all minibatches, concatenated.
 struct Seeds {
   const int64_t* node;
   const int64_t* ptr;  // [minibatches + 1]
@@ -50,7 +50,7 @@ std::tuple<std::vector<Tensor>, Tensor> sample(const Tensor& indptr, const Tenso
     const Csc<Index> graph{data<int64_t>(indptr), data<Index>(indices),
                            translated ? edge_ids->const_data_ptr() : nullptr,
                            translated && is_wide(*edge_ids), indptr.numel() - 1};
-    // PyG's edge_index is int64; the native form spends half of that.
+    // PyG's edge_index is int64. The native form takes half of the memory.
     if (coo) {
       return to_tensors(sample_all<Index, int64_t>(graph, plan, all, layout, threads), hops, layout,
                         return_edge);

@@ -1,4 +1,4 @@
-// What operators that sample share: scratch memory, and minibatches as tensors.
+// Scratch memory and results of the sampling operators.
 #pragma once
 
 #include <tuple>
@@ -17,8 +17,8 @@ ObjectPool<Scratch<Index>>& scratches() {
   return *pool;
 }
 
-// Per minibatch: node, indptr, edges, edge; and the counts [minibatches, 2 * hops + 1], nodes by hop before
-// edges by hop.
+// Returns node, indptr, edges and edge of each minibatch, and the counts [minibatches, 2 * hops +
+// 1]: the nodes of each hop and then the edges of each hop.
 template <class Local>
 std::tuple<std::vector<Tensor>, Tensor> to_tensors(std::vector<Sampled<Local>> sampled, size_t hops,
                                                    Layout layout, bool return_edge) {

@@ -1,4 +1,5 @@
-// Between torch's tensors and the kernels' pointers. Shapes, dtypes and ranges were checked in Python before.
+// Converts between torch's tensors and the kernels' pointers. Python has checked shapes, dtypes and
+// ranges.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
@@ -15,13 +16,14 @@ namespace pyg_batchgnn {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
-// Whether the ids 0 to count - 1 are int32 numbers.
+// Returns whether int32 holds the ids 0 to count - 1.
 constexpr bool fits_int32(int64_t count) { return count <= int64_t{1} << 31; }
 
 template <class T>
 constexpr ScalarType kScalarType = sizeof(T) == 8 ? ScalarType::Long : ScalarType::Int;
 
-// A tensor over a block, which goes back to the cache when the last tensor that shares it is let go of.
+// Returns a tensor over a block. The block returns to the cache with the last tensor that shares
+// it.
 inline Tensor adopt_block(void* block, const std::vector<int64_t>& sizes, ScalarType dtype) {
   std::vector<int64_t> strides(sizes.size());
   int64_t stride = 1;

@@ -1,6 +1,6 @@
-// Kernels that the main thread calls run on torch's own threads: those go on spinning for milliseconds after
-// every small operator of torch's, and would keep the cores from threads of ours. They are a pool of the
-// thread that calls, so any other thread would get a second one; and a child of fork has lost them.
+// Kernels that the main thread calls run on torch's threads. Those spin for milliseconds after
+// every small operator of torch and would keep the cores from other threads. The pool belongs to
+// the calling thread: any other thread would get a second pool. A forked child has no pool.
 
 #include <torch/csrc/stable/ops.h>
 
@@ -26,9 +26,9 @@ bool run_on_torch(int64_t slots, void (*work)(void*, int64_t), void* context) {
   return true;
 }
 
-// Whether this process was forked and has executed no program since: then its parent may have had a pool,
-// which it believes in. The ninth field of proc(5)'s stat are flags; the second, a name, may have anything in
-// it.
+// Returns whether this process was forked and has not executed a program since. Then its runtime
+// may believe in a pool of its parent. The flags are the ninth field of stat, see proc(5). The
+// second field is a name, which may contain any character.
 bool is_forked() {
   constexpr unsigned long kForkedNoExec = 0x40;  // PF_FORKNOEXEC
   std::string line, skipped;

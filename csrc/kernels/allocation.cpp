@@ -14,15 +14,15 @@
 namespace pyg_batchgnn {
 namespace {
 
-// Four sizes to a doubling: a block is at most a quarter larger than what was asked for.
+// There are four sizes per doubling: a block is at most a quarter larger than requested.
 constexpr int kStepBits = 2;
 constexpr int kClasses = 64 << kStepBits;
 constexpr size_t kSmallest = 1024;
-constexpr int kBorrow = 2;  // a kept block up to this many classes larger serves too
+constexpr int kBorrow = 2;  // a kept block may be this many classes larger
 constexpr double kKeepFactor = 1.5;
 constexpr int64_t kAlwaysKept = int64_t{16} << 20;
 
-// Sits in front of the memory handed out, which so stays aligned to 64 bytes.
+// Lies in front of the returned memory, which stays aligned to 64 bytes.
 struct alignas(64) Header {
   size_t bytes;  // of the whole block, header included
   int size_class;
@@ -41,7 +41,7 @@ size_t bytes_of(int size_class) {
   return base + (base >> kStepBits) * step;
 }
 
-// Small blocks come from malloc: a mapping each would run into the system's limit on their number.
+// Small blocks come from malloc. With one mapping per block they would reach the system's limit.
 Header* new_block(size_t bytes) {
   if (bytes >= kHugePage) return static_cast<Header*>(map_pages(bytes));
   return static_cast<Header*>(::operator new(bytes, std::align_val_t{64}));
@@ -98,7 +98,7 @@ class Cache {
   Header* make(int size_class) {
     const size_t bytes = bytes_of(size_class);
     const auto more = static_cast<int64_t>(bytes);
-    // The list must be able to take the block back without allocating, because giving back may not fail.
+    // The list has room for every block, because returning a block must not fail.
     ++made_[size_class];
     kept_[size_class].reserve(made_[size_class]);
     peak_live_ = std::max(peak_live_, live_ + more);
@@ -138,11 +138,11 @@ class Cache {
   int64_t live_ = 0, cached_ = 0, peak_ = 0, peak_live_ = 0, system_calls_ = 0;
 };
 
-// Never destroyed: a tensor may be let go of after the static objects of this library are gone.
+// Never destroyed: a tensor may be freed after the static objects of this library.
 Cache& cache() {
   static Cache* const instance = [] {
     auto* made = new Cache();
-    // A child forked while another thread holds the lock would wait for it for ever.
+    // A child that is forked while another thread holds the lock would wait forever.
     pthread_atfork([] { cache().lock().lock(); }, [] { cache().lock().unlock(); },
                    [] { cache().lock().unlock(); });
     return made;

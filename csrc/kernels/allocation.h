@@ -1,10 +1,8 @@
-// Blocks of memory that are used again: what the user is handed (tensors) and what kernels need for
-// themselves.
+// Blocks of memory that are reused, for tensors and for the scratch space of kernels.
 //
-// A block given back is kept for the next minibatch, so that the steady state maps no memory and takes no
-// page faults. What is kept is bounded by what was once in use at the same time (kKeepFactor), so one large
-// minibatch or a user who kept a whole epoch does not hold memory for ever beyond that; `empty_cache` gives
-// all of it back.
+// A released block is kept for the next minibatch, so that the steady state maps no memory and
+// takes no page faults. The kept memory is bounded by the largest memory in use at one time
+// (kKeepFactor). `empty_cache` returns all of it to the system.
 #pragma once
 
 #include <cstddef>
@@ -14,26 +12,26 @@
 namespace pyg_batchgnn {
 
 struct AllocationStats {
-  int64_t live_bytes;    // in blocks that somebody holds
-  int64_t cached_bytes;  // in blocks kept for later
-  int64_t peak_bytes;    // highest sum of both since the last reset
-  int64_t system_calls;  // how often the system was asked for memory
+  int64_t live_bytes;    // in blocks in use
+  int64_t cached_bytes;  // in kept blocks
+  int64_t peak_bytes;    // the largest sum of both since the last reset
+  int64_t system_calls;  // requests to the system
 };
 
-// Thread-safe; usable in a forked child, and from any thread until the process ends. Aligned to 64 bytes,
-// contents arbitrary. allocate_block(0) is valid. Throws std::bad_alloc.
+// Thread-safe. Usable in a forked child, and from any thread until the process ends. Blocks are
+// aligned to 64 bytes and uninitialised. allocate_block(0) is valid. Throws std::bad_alloc.
 void* allocate_block(size_t bytes);
 void release_block(void* block) noexcept;
 
-// Bytes that `block` can hold, at least what was asked for.
+// Returns the bytes that `block` can hold, at least the requested number.
 size_t block_capacity(const void* block) noexcept;
 
 void empty_cache() noexcept;
 AllocationStats allocation_stats() noexcept;
 void reset_peak() noexcept;
 
-// A typed array on such a block that only grows. Growing keeps the first `keep` entries and leaves the rest
-// arbitrary.
+// A typed array on a block. It only grows. Growing keeps the first `keep` entries; the others are
+// undefined.
 template <class T>
 class Buffer {
  public:
@@ -54,7 +52,7 @@ class Buffer {
 
   T* reserve(int64_t count, int64_t keep = 0);
 
-  // Hands the block over to the caller, who releases it.
+  // Passes the block to the caller, who releases it.
   T* take() { return std::exchange(data_, nullptr); }
 
  private:

@@ -1,4 +1,4 @@
-// bfloat16, the upper half of a float32: kernels read it as float and round when they write.
+// bfloat16, the upper half of a float32. Kernels read it as float and round when they write.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@ struct Bfloat16 {
   uint16_t bits;
 };
 
-// What a value of T is computed in.
+// The type in which values of T are computed.
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -22,7 +22,7 @@ inline float widen(Bfloat16 value) { return std::bit_cast<float>(static_cast<uin
 template <class T>
 T narrow(Wide<T> value) {
   if constexpr (std::is_same_v<T, Bfloat16>) {
-    // To the nearest, ties to even; a NaN keeps its upper half and stays one.
+    // Rounds to nearest, ties to even. A NaN keeps its upper half and stays a NaN.
     const auto word = std::bit_cast<uint32_t>(value);
     const uint32_t rounded = word + 0x7FFFu + ((word >> 16) & 1u);
     const bool is_nan = (word & 0x7FFFFFFFu) > 0x7F800000u;

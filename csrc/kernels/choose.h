@@ -1,4 +1,4 @@
-// Which positions of one adjacency list a node's expansion picks.
+// The choice of the positions of one adjacency list.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@ constexpr int64_t kAllNeighbours = -1;
 
 enum class Replacement { kWithout, kWith };
 
-// How many of `degree` neighbours a fanout picks.
+// Returns how many of `degree` neighbours a fanout picks.
 inline int64_t picks_of(int64_t degree, int64_t fanout, Replacement replacement) {
   if (fanout == kAllNeighbours) return degree;
   if (degree == 0) return 0;
   return replacement == Replacement::kWith ? fanout : std::min(degree, fanout);
 }
 
-// Draws positions; keeps what Floyd's algorithm needs to know of long pick lists.
+// Draws positions. Keeps the table of Floyd's algorithm for long lists of picks.
 class Chooser {
  public:
   Chooser(int64_t fanout, Replacement replacement, NodeMap<uint64_t>* picked)
@@ -43,14 +43,14 @@ class Chooser {
   }
 
  private:
-  static constexpr int64_t kShort = 40;  // up to here comparing with every earlier pick beats a table
+  static constexpr int64_t kShort = 40;  // up to here comparisons are faster than a table
 
   static int64_t draw(WordStream& words, int64_t n) {
     return static_cast<int64_t>(words.bounded(static_cast<uint64_t>(n)));
   }
 
-  // Floyd's sampling without replacement (Bentley and Floyd 1987): the j-th draw is from [0, j], and where it
-  // hits a position that is taken, j itself is picked, which cannot be taken yet.
+  // Floyd's sampling without replacement (Bentley and Floyd 1987): the j-th draw is from [0, j]. If
+  // it hits a taken position, j is picked, which cannot be taken yet.
   void floyd_short(uint64_t node_key, int64_t first, int64_t degree, int64_t* out) const {
     WordStream words(node_key);
     for (int64_t i = 0; i < fanout_; ++i) {

@@ -1,4 +1,4 @@
-// From an edge list to the graph by destination.
+// Conversion of an edge list to a graph by destination.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,17 @@
 
 namespace pyg_batchgnn {
 
-// On at most `threads` threads; {0, -1} where there is no entry.
+// Runs on at most `threads` threads. Returns {0, -1} without entries.
 template <class T>
 Extent extent(const T* values, int64_t count, int64_t threads);
 
-// indptr[v + 1] - indptr[v] = how often v occurs among `destinations`; indptr has num_nodes + 1 entries.
+// Sets indptr[v + 1] - indptr[v] to the number of v among `destinations`. indptr has num_nodes + 1
+// entries.
 template <class T>
 void count_destinations(const T* destinations, int64_t count, int64_t num_nodes, int64_t* indptr);
 
-// Sources by destination and, where `edge_ids` is not null, the input edge each came from: stable, so that an
-// adjacency list is in ascending input edge id.
+// Writes the sources by destination and, unless `edge_ids` is null, the input edge of each. The
+// sort is stable: an adjacency list is in ascending order of input edge ids.
 template <class In, class Index, class EdgeId>
 void fill_csc(const In* sources, const In* destinations, int64_t count, int64_t num_nodes,
               const int64_t* indptr, Index* indices, EdgeId* edge_ids);

@@ -1,7 +1,8 @@
-// Which elements dropout keeps: a pure function of (key, node, column), 16 random bits a decision.
+// The elements that dropout keeps: a function of (key, node, column) with 16 random bits per
+// decision.
 //
-// The key is a digest of (seed, epoch, minibatch, layer) made in pyg_batchgnn/ops/keys.py; the node is the
-// original id of the row, so that a row is treated alike on whatever rank, thread or place it is computed.
+// The key is a digest of (seed, epoch, minibatch, layer) from pyg_batchgnn/ops/keys.py. The node is
+// the original id of the row. So a row is treated alike on every rank and thread.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@ namespace pyg_batchgnn {
 constexpr int64_t kDropoutLevels = 1 << 16;
 constexpr int64_t kDropoutColumnsPerWord = 4;
 
-// The probability of keeping is rounded to a multiple of 2^-16; the scale is that of the rounded
-// probability, so that expectations are exact.
+// The probability of keeping is rounded to a multiple of 2^-16. The scale is the inverse of the
+// rounded probability, so that expectations are exact.
 struct Dropout {
   uint64_t key;
   uint32_t kept_levels;  // of kDropoutLevels
@@ -27,7 +28,7 @@ struct Dropout {
 
 inline uint64_t dropout_row_key(uint64_t key, int64_t node) { return fold(key, static_cast<uint64_t>(node)); }
 
-// 16 bits each for columns 4 * word to 4 * word + 3, the lowest bits first.
+// Returns 16 bits for each of the columns 4 * word to 4 * word + 3, the lowest bits first.
 inline uint64_t dropout_word(uint64_t row_key, int64_t word) {
   return mix(row_key + static_cast<uint64_t>(word + 1) * kGamma);
 }

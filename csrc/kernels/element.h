@@ -1,4 +1,4 @@
-// What numbers in memory are.
+// The types of numbers in memory.
 #pragma once
 
 #include <cstdint>

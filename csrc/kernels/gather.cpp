@@ -8,11 +8,12 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kBytesAhead = 4096;     // of rows between prefetch and use
+constexpr int64_t kBytesAhead = 4096;     // bytes of rows between prefetch and use
 constexpr int64_t kPrefetched = 128;      // a prefetch brings its line and the neighbouring one
-constexpr int64_t kGrainBytes = 1 << 20;  // below this much a thread costs more than it brings
+constexpr int64_t kGrainBytes = 1 << 20;  // with less work per thread a thread costs more than it
+                                          // saves
 
-// Row i is row i: rows that are copied in order.
+// The index of rows that are copied in order.
 struct InOrder {
   int64_t operator[](int64_t i) const { return i; }
 };
@@ -32,7 +33,7 @@ struct Rows {
   }
 };
 
-// Scalars and other narrow rows of a fixed size: one load and one store each.
+// Copies scalars and other narrow rows of a fixed size with one load and one store.
 template <class Word, class Index>
 void gather_words(const Rows<Index>& rows, int64_t begin, int64_t end, const RowsOut& out) {
   constexpr int64_t kAhead = 64;

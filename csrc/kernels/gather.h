@@ -1,11 +1,11 @@
-// Rows of a table, gathered into a block or into another table's columns.
+// Gathers rows of a table into a block or into columns of another table.
 #pragma once
 
 #include <cstdint>
 
 namespace pyg_batchgnn {
 
-// Where rows go: they begin `stride_bytes` apart.
+// The destination of rows, which begin `stride_bytes` apart.
 struct RowsOut {
   char* data;
   int64_t stride_bytes;

@@ -1,5 +1,4 @@
-// A minibatch that grows hop by hop, wherever its picks come from: its arrays, and local ids in order of
-// discovery.
+// A minibatch that grows hop by hop, with local ids in order of discovery.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +14,12 @@
 
 namespace pyg_batchgnn {
 
-// Picks handled together: enough that the cache misses of one step overlap, few enough that what a step
-// prefetched is still in the first-level cache when the next one wants it.
+// The number of picks that are handled together. The cache misses of one step overlap, and the
+// prefetched lines still lie in the first-level cache when the next step reads them.
 constexpr int64_t kBlock = 256;
 constexpr int64_t kPointerAhead = 32;  // nodes between the prefetch of a pointer and its use
 
-enum class Layout { kCsc, kCoo };  // kCoo adds the destinations to `edges`, as PyG's edge_index has them
+enum class Layout { kCsc, kCoo };  // kCoo adds the destinations to `edges`, as in PyG's edge_index
 
 // One sampled minibatch. The arrays are blocks (allocation.h) that the receiver releases.
 template <class Local>
@@ -29,24 +28,24 @@ struct Sampled {
   Buffer<int64_t> indptr;  // [destinations + 1]
   Buffer<Local>
       edges;  // [edges] local sources; with destinations, [2, edges] sources then local destinations
-  Buffer<int64_t> edge;  // [edges] input edge ids, empty where not wanted
+  Buffer<int64_t> edge;  // [edges] input edge ids; empty if they are not wanted
   int64_t nodes = 0, destinations = 0, edge_count = 0;
   std::vector<int64_t> nodes_per_hop;  // [hops + 1]
   std::vector<int64_t> edges_per_hop;  // [hops]
 };
 
-// What node ids are in a map of local ids.
+// The type of node ids in a map of local ids.
 template <class Index>
 using MapId = std::conditional_t<sizeof(Index) == 4, uint32_t, uint64_t>;
 
-// A hop goes: write the ends of the destinations' edges to open_hop(); make_room(); relabel() all sources in
-// order; close_hop().
+// The steps of a hop: write the ends of the destinations' edges to open_hop(); make_room();
+// relabel() all sources in order; close_hop().
 template <class Index, class Local>
 class Growth {
  public:
   using Id = MapId<Index>;
 
-  // `num_nodes`: of the graph, which bounds what can be found.
+  // `num_nodes` is that of the graph; no more nodes can be found.
   Growth(Layout layout, bool edge_ids, int64_t num_nodes)
       : layout_(layout), edge_ids_(edge_ids), num_nodes_(num_nodes) {}
 
@@ -58,7 +57,7 @@ class Growth {
     last_ = count;
   }
 
-  // Makes a map hold the nodes found so far, and nothing else.
+  // Fills a map with the nodes found so far.
   void enter(NodeMap<Id>& local) const {
     local.begin();
     local.reserve(out_.nodes + 1, out_.node.data(), 0);
@@ -69,23 +68,23 @@ class Growth {
     }
   }
 
-  // The hop's destinations: nodes first() to last(), those found at the hop before.
+  // The destinations of the hop are the nodes first() to last(), found by the previous hop.
   int64_t first() const { return first_; }
   int64_t last() const { return last_; }
   const int64_t* node() const { return out_.node.data(); }
   const int64_t* indptr() const { return out_.indptr.data(); }
-  // Where the ids of the edges numbered next belong.
+  // Returns the place of the ids of the next edges.
   int64_t* edge() const { return out_.edge.data(); }
   int64_t edges() const { return out_.edge_count; }
 
-  // indptr, of which entries first() + 1 to last() are to be written.
+  // Returns indptr. The caller writes entries first() + 1 to last().
   int64_t* open_hop() {
     out_.destinations = last_;
     return out_.indptr.reserve(last_ + 1, first_ + 1);
   }
 
-  // Room for the hop's edges and the nodes that they may find. Only now is the size of the last hop known:
-  // the arrays of the hops before it, which are small, move into arrays that have exactly the final size.
+  // Makes room for the edges of the hop and the nodes that they may find. The size of the last hop
+  // is known only now: the small arrays of the hops before move into arrays of the final size.
   void make_room(bool last_hop) {
     edges_before_ = out_.edge_count;
     const int64_t total = out_.indptr.data()[last_], edges = total - out_.edge_count;
@@ -104,14 +103,15 @@ class Growth {
     if (edge_ids_) out_.edge.reserve(total, out_.edge_count);
   }
 
-  // The next edges' sources, at most kBlock, already prefetched in `local`: finds or gives their local ids.
+  // Finds or assigns the local ids of the sources of the next edges, at most kBlock. They are
+  // already prefetched in `local`.
   void relabel(NodeMap<Id>& local, const Id* source, int64_t count) {
     out_.nodes = local.relabel(source, count, static_cast<uint32_t>(out_.nodes), out_.node.data(),
                                out_.edges.data() + out_.edge_count);
     out_.edge_count += count;
   }
 
-  // To call before the prefetching: makes room in the map.
+  // Makes room in the map. Called before prefetching.
   void prepare(NodeMap<Id>& local, int64_t count) const {
     if (out_.nodes > kMaxNodes - kBlock) {
       throw std::length_error("a minibatch reaches more than 2^31 nodes; use smaller fanouts or batches");

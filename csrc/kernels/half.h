@@ -1,4 +1,4 @@
-// IEEE binary16, which feature tables may be stored in. Kernels read it as float and never write it.
+// IEEE binary16, a storage type of feature tables. Kernels read it as float and never write it.
 #pragma once
 
 #include <bit>

@@ -1,9 +1,9 @@
-// From node id to local id, for one minibatch at a time.
+// A map from node ids to local ids, for one minibatch at a time.
 //
-// Open addressing over a table that is bounded by the minibatch, not by the graph, and that is never cleared
-// between minibatches: a stored value is offset by the number of local ids given out before this minibatch
-// began, so that whatever an earlier minibatch left behind is smaller than any value of this one and counts
-// as empty.
+// It uses open addressing in a table whose size is bounded by the minibatch. The table is never
+// cleared between minibatches. Stored values are offset by the number of local ids of all
+// minibatches before, so values of an earlier minibatch are smaller than those of this one and
+// count as empty.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace pyg_batchgnn {
 
-// `Id` is uint32_t where the graph has fewer than 2^32 nodes (8 bytes an entry) and uint64_t beyond (16
+// `Id` is uint32_t if the graph has fewer than 2^32 nodes (8 bytes per entry), else uint64_t (16
 // bytes).
 template <class Id>
 class NodeMap {
@@ -25,7 +25,7 @@ class NodeMap {
     uint32_t value;  // base_ + local id; below base_ means empty
   };
 
-  // Starts a minibatch: the map is empty.
+  // Starts a minibatch with an empty map.
   void begin() {
     if (static_cast<uint64_t>(base_) + used_ > kLastBase) {
       clear();
@@ -35,8 +35,8 @@ class NodeMap {
     used_ = 0;
   }
 
-  // Makes room for local ids below `count`; to call before they are given. `nodes` are those given so far, in
-  // order.
+  // Makes room for local ids below `count`. `nodes` are the nodes so far, in order of their local
+  // ids.
   template <class Node>
   void reserve(int64_t count, const Node* nodes, int64_t given) {
     if (count * kInverseLoad2 > 2 * capacity_) grow(count, nodes, given);
@@ -44,16 +44,16 @@ class NodeMap {
 
   void prefetch(Id id) const { __builtin_prefetch(View(*this).home(id), 1); }
 
-  // The local id of one node, which is `fresh` where the node was not known yet.
+  // Returns the local id of a node, `fresh` if the node is new.
   uint32_t find_or_insert(Id id, uint32_t fresh) {
     const uint32_t local = settle(View(*this), id, fresh);
     used_ = std::max(used_, int64_t{local} + 1);
     return local;
   }
 
-  // Writes the local id of every source to `local`, giving those that are new the next ones from `fresh` on
-  // and appending them to `nodes`, which has room for one entry more than there are nodes. Returns the next
-  // local id.
+  // Writes the local id of every source to `local`. New sources get the next ids from `fresh` on
+  // and are appended to `nodes`, which has room for one more entry than there are nodes. Returns
+  // the next local id.
   template <class Node, class Local>
   uint32_t relabel(const Id* source, int64_t count, uint32_t fresh, Node* nodes, Local* local) {
     const View view(*this);
@@ -71,7 +71,7 @@ class NodeMap {
   static constexpr int64_t kInverseLoad2 = 3;  // at most two thirds full
   static constexpr uint64_t kLastBase = 0x7FFFFFFFu;
 
-  // What a look-up needs, out of reach of the stores that it makes, so that it stays in registers.
+  // The state of a look-up. The stores of the look-up cannot alias it, so it stays in registers.
   struct View {
     explicit View(const NodeMap& map)
         : table(map.table_.data()),
@@ -118,7 +118,7 @@ class NodeMap {
   int64_t capacity_ = 0;
   int shift_ = 63;
   uint32_t base_ = 1;
-  int64_t used_ = 0;  // local ids given out in this minibatch, those of repeated seeds included
+  int64_t used_ = 0;  // local ids of this minibatch, those of repeated seeds included
 };
 
 }  // namespace pyg_batchgnn

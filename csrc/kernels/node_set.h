@@ -1,7 +1,7 @@
 // The distinct nodes of several minibatches, in ascending order.
 //
-// One bit a node of the graph, kept from call to call. Ascending order costs nothing here and suits features
-// that lie on disk: a fetch group reads the table once, from front to back.
+// The set has one bit per node of the graph and is kept between calls. Ascending order costs
+// nothing and suits features on disk: a fetch group reads the table once, from front to back.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ class NodeSet {
   // Empties the set, for node ids in [0, num_nodes).
   void begin(int64_t num_nodes);
 
-  // Not to be called from two threads at a time.
+  // Must not be called from two threads at a time.
   void add(const int64_t* node, int64_t count);
 
-  // How many distinct nodes were added.
+  // Returns the number of distinct nodes.
   int64_t size() const;
 
   // Writes the distinct nodes in ascending order, size() of them, and prepares `rank`.
   void list(int64_t* out);
 
-  // Writes where each node, which was added, lies in the list.
+  // Writes the position of each node in the list. Every node must have been added.
   void rank(const int64_t* node, int64_t count, int64_t* row) const;
 
  private:

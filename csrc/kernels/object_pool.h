@@ -1,4 +1,4 @@
-// Scratch objects that are kept from call to call and shared by nobody.
+// Scratch objects that are kept between calls. Each is used by one thread at a time.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace pyg_batchgnn {
 
-// As many objects exist as were ever in use at the same time. Thread-safe.
+// The pool holds as many objects as were ever in use at the same time. Thread-safe.
 template <class T>
 class ObjectPool {
  public:

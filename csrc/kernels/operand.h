@@ -19,7 +19,7 @@ struct Matrix {
   const char* row(int64_t i) const { return static_cast<const char*>(data) + row_bytes(i * stride); }
 };
 
-// int32 or int64; false where there are none.
+// int32 or int64 numbers; false without a pointer.
 struct Integers {
   const void* data = nullptr;
   bool wide = false;

@@ -21,7 +21,7 @@ void* map_pages(size_t bytes) {
   void* raw = mmap(nullptr, length + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) throw std::bad_alloc();
   if (!huge) return raw;
-  // Give back what lies before and behind the aligned part, so that unmap_pages needs to know nothing of it.
+  // Returns the memory before and after the aligned part, so that unmap_pages need not know it.
   const auto start = reinterpret_cast<uintptr_t>(raw);
   const uintptr_t aligned = round_up(start, kHugePage);
   if (aligned > start) munmap(raw, aligned - start);

@@ -1,4 +1,4 @@
-// Pages from the operating system, in huge pages where it has them. The only kernel that knows the system's
+// Memory pages of the operating system, huge ones if available. Only this kernel makes system
 // calls.
 #pragma once
 
@@ -8,14 +8,14 @@ namespace pyg_batchgnn {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 
-// Zeroed pages, aligned to a huge page when `bytes` is at least one. Throws std::bad_alloc.
+// Returns zeroed pages, aligned to a huge page if `bytes` is at least that large. Throws
+// std::bad_alloc.
 void* map_pages(size_t bytes);
 
 void unmap_pages(void* pages, size_t bytes) noexcept;
 
-// Asks the system to back the whole huge pages inside [data, data + bytes) by huge pages, now where it can
-// (MADV_COLLAPSE, Linux 6.1), else in time. Advice only: contents and addresses stay, and a refusal is no
-// error.
+// Asks the system for huge pages inside [data, data + bytes): at once if possible (MADV_COLLAPSE,
+// Linux 6.1), else over time. Contents and addresses do not change. A refusal is no error.
 void advise_huge_pages(const void* data, size_t bytes) noexcept;
 
 }  // namespace pyg_batchgnn

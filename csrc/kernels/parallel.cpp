@@ -34,7 +34,7 @@ class Tasks {
     try {
       for (int64_t slot = 1; slot < slots; ++slot) helpers.emplace_back([this, slot] { work(slot); });
     } catch (const std::system_error&) {
-      // The system has no more threads to give: the ones there are do the work.
+      // The system has no more threads. The existing ones do the work.
     }
     work(0);
     for (std::thread& helper : helpers) helper.join();

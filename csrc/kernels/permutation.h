@@ -9,16 +9,16 @@
 
 namespace pyg_batchgnn {
 
-// An unbalanced Feistel network over Z_a x Z_b with a * b >= n; values that fall outside [0, n) walk on along
-// their cycle until they are back inside (Black and Rogaway 2002), which is less than two steps on average.
+// An unbalanced Feistel network over Z_a x Z_b with a * b >= n; values outside [0, n) follow their
+// cycle until they are inside (Black and Rogaway 2002), in less than two steps on average.
 class KeyedPermutation {
  public:
   KeyedPermutation(uint64_t n, uint64_t seed, uint64_t epoch) : n_(n) {
     a_ = static_cast<uint64_t>(std::sqrt(static_cast<double>(n)));
     while (a_ * a_ < n) ++a_;
     while (a_ > 1 && (a_ - 1) * (a_ - 1) >= n) --a_;
-    a_ += a_ &
-          1;  // over an odd domain every round is an even permutation, and half of all orders could not occur
+    a_ += a_ & 1;  // over an odd domain every round is an even permutation, so half of all orders could
+                   // not occur
     b_ = a_ == 0 ? 0 : (n + a_ - 1) / a_;
     const uint64_t key = fold(epoch_key(seed, epoch), kShuffle);
     for (int round = 0; round < kRounds; ++round)

@@ -1,4 +1,4 @@
-// Picking from adjacency lists, in groups whose cache misses overlap.
+// Picks from adjacency lists, in groups with overlapping cache misses.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace pyg_batchgnn {
 
-// The graph by destination, or some of its destinations. In-neighbours of row v: indices[indptr[v] ..
-// indptr[v + 1]), in ascending input edge id.
+// The graph by destination, or some of its destinations. The in-neighbours of row v are
+// indices[indptr[v] .. indptr[v + 1]), in ascending order of input edge ids.
 template <class Index>
 struct Csc {
   const int64_t* indptr;  // [num_nodes + 1]
@@ -19,27 +19,27 @@ struct Csc {
   int64_t num_nodes;      // rows
 };
 
-// What a thread keeps from minibatch to minibatch. Bounded by the largest minibatch, not by the graph.
+// The memory that a thread keeps between minibatches. Its size is bounded by the largest minibatch.
 template <class Index>
 struct Scratch {
   NodeMap<MapId<Index>> local;
   NodeMap<uint64_t> picked;
-  Buffer<int64_t> first;     // of a hop's destinations: where their adjacency begins
-  Buffer<int64_t> position;  // of a hop's picks in the graph's `indices`
+  Buffer<int64_t> first;     // the begin of the adjacency of each destination of a hop
+  Buffer<int64_t> position;  // the positions of the picks of a hop in `indices`
 };
 
-// Writes the positions of `picks` picks of one list, and prefetches what stands there.
+// Writes the positions of `picks` picks of one list and prefetches their entries.
 template <class Index>
 void pick(const Chooser& choose, uint64_t node_key, int64_t first, int64_t degree, int64_t picks,
           const Index* indices, int64_t* position) {
   if (picks == 0) return;
   choose(node_key, first, degree, position);
-  // What is prefetched for a long list would be gone again before it is read.
+  // For a long list prefetched lines would be evicted before they are read.
   if (picks > kBlock) return;
   for (int64_t p = 0; p < picks; ++p) __builtin_prefetch(&indices[position[p]]);
 }
 
-// From positions to input edge ids; may be in place.
+// Converts positions to input edge ids; may work in place.
 template <class EdgeId, class Out>
 void translate(const EdgeId* ids, const int64_t* position, int64_t count, Out* edge) {
   constexpr int64_t kAhead = 64;

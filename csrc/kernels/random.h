@@ -1,7 +1,8 @@
-// The counter-based generator behind every random choice (docs/concepts/sampling-contract.md gives the definition).
+// The counter-based generator behind every random choice (docs/concepts/sampling-contract.md gives the
+// definition).
 //
-// A choice is a pure function of (seed, epoch, minibatch key, hop, node, draw): there is no state to share
-// between threads or to ship between ranks, and any choice can be repeated from its key alone.
+// A choice is a function of (seed, epoch, minibatch key, hop, node, draw). There is no state to
+// share between threads or ranks, and any choice can be repeated from its key.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +11,16 @@ namespace pyg_batchgnn {
 
 constexpr uint64_t kGamma = 0x9E3779B97F4A7C15u;
 
-// SplitMix64's finaliser (Steele, Lea and Flood 2014): a bijection whose every output bit depends on every
-// input bit.
+// The SplitMix64 finaliser (Steele, Lea and Flood 2014): a bijection in which every output bit
+// depends on every input bit.
 inline uint64_t mix(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
   return z ^ (z >> 31);
 }
 
-// Adds one component to a key. A bijection of `value` for a fixed key, so different components never meet.
+// Adds one component to a key. For a fixed key this is a bijection of `value`, so different
+// components never collide.
 inline uint64_t fold(uint64_t key, uint64_t value) { return mix((key ^ value) + kGamma); }
 
 inline uint64_t multiply_high(uint64_t a, uint64_t b) {
@@ -47,7 +49,7 @@ class WordStream {
   uint64_t counter_;
 };
 
-// Digest of a minibatch's seed nodes, order included.
+// Returns the digest of the seed nodes of a minibatch in their order.
 inline uint64_t minibatch_key(const int64_t* seeds, int64_t count) {
   uint64_t key = 0;
   for (int64_t i = 0; i < count; ++i) key = fold(key, static_cast<uint64_t>(seeds[i]));

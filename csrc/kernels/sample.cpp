@@ -29,7 +29,8 @@ class Sampler {
   }
 
  private:
-  // Count and scan: where each destination's adjacency begins and where its edges go.
+  // Count and scan: finds the begin of the adjacency and the place of the edges of each
+  // destination.
   void count_picks(int64_t fanout) {
     const int64_t first = growth_.first(), last = growth_.last();
     const int64_t* node = growth_.node();
@@ -47,8 +48,8 @@ class Sampler {
     }
   }
 
-  // Destinations in groups of about kBlock picks: choose, then look up. One huge adjacency is a group of its
-  // own.
+  // Handles destinations in groups of about kBlock picks: chooses, then looks up. One long
+  // adjacency list is a group of its own.
   void fill(uint64_t key, int64_t fanout) {
     const Chooser choose(fanout, plan_.replacement, &scratch_.picked);
     const int64_t first = growth_.first(), last = growth_.last();
@@ -77,8 +78,8 @@ class Sampler {
     const int64_t* begin = scratch_.first.data() + 2 * (group - growth_.first());
     const int64_t* indptr = growth_.indptr();
     const int64_t base = indptr[group];
-    // Lists lie on pages of their own, and a prefetch waits until its page is found: so all are looked for at
-    // once, and what is picked from them is then prefetched without waiting.
+    // Lists lie on different pages, and a prefetch waits for the translation of its page. So all
+    // lists are touched first, and their picks are then prefetched without waiting.
     for (int64_t i = 0; i < end - group; ++i) __builtin_prefetch(&graph_.indices[begin[2 * i]]);
     for (int64_t i = group; i < end; ++i, begin += 2) {
       pick(choose, fold(key, static_cast<uint64_t>(node[i])), begin[0], begin[1], indptr[i + 1] - indptr[i],
@@ -86,7 +87,7 @@ class Sampler {
     }
   }
 
-  // Sources of `count` picks: read their ids, then find or give their local ids.
+  // Reads the ids of the sources of `count` picks and finds or assigns their local ids.
   void look_up(const int64_t* position, int64_t count) {
     Id source[kBlock];
     growth_.prepare(scratch_.local, count);

@@ -1,5 +1,5 @@
-// Sampling one minibatch: FastSample's fused kernel (section 3.2), which writes the compressed graph
-// directly.
+// Samples one minibatch with the fused kernel of FastSample (section 3.2), which writes the
+// compressed graph directly.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@
 namespace pyg_batchgnn {
 
 struct Plan {
-  std::vector<int64_t> fanouts;  // by hop, nearest the seeds first; kAllNeighbours for all
+  std::vector<int64_t> fanouts;  // by hop, from the seeds on; kAllNeighbours for all
   Replacement replacement;
-  bool edge_ids;  // whether the user wants them
+  bool edge_ids;  // returns input edge ids
   uint64_t seed;
   uint64_t epoch;
 };
 
-// `seeds` are valid node ids. Throws std::bad_alloc, or std::length_error where local ids would exceed 2^31.
+// `seeds` are valid node ids. Throws std::bad_alloc, or std::length_error if local ids would exceed
+// 2^31.
 template <class Index, class Local>
 Sampled<Local> sample_minibatch(const Csc<Index>& graph, const Plan& plan, const int64_t* seeds,
                                 int64_t count, Layout layout, Scratch<Index>& scratch);

@@ -7,7 +7,8 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kFewGroups = 16;  // so many comparisons side by side cost less than a search's branches
+constexpr int64_t kFewGroups = 16;  // up to here comparisons cost less than the branches of a
+                                    // search
 
 }  // namespace
 

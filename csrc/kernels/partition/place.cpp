@@ -14,7 +14,7 @@ bool count_values(const Value* values, int64_t count, int64_t first, int64_t nod
 
 template <class Word, class Index, class EdgeId>
 bool place_edges(const Word* edges, int64_t count, const GrowingLists<Index, EdgeId>& lists) {
-  constexpr int64_t kAhead = 16;  // edges between asking for a list's end and writing there
+  constexpr int64_t kAhead = 16;  // edges between the prefetch of a list's end and the write
   for (int64_t e = 0; e < count; ++e) {
     if (e + 2 * kAhead < count)
       __builtin_prefetch(&lists.cursor[edges[3 * (e + 2 * kAhead)] - lists.first], 1);

@@ -9,12 +9,13 @@
 namespace pyg_batchgnn {
 namespace {
 
-// What one node adds to the part that gets it.
+// The load of one node.
 struct Weight {
   double of[kLoads];
 };
 
-// How full a part is, and how full with the node in it: the fullest of the loads that the node adds to.
+// The fullness of a part without and with the node: the largest over the loads that the node adds
+// to.
 struct Fill {
   double now;
   double then;
@@ -36,8 +37,8 @@ double score_of(const StreamRules& rules, double neighbours, double fill) {
   return neighbours - rules.alpha * std::sqrt(fill);
 }
 
-// The best part with room; where none has room, the one that is fullest least. Among equals the emptier one,
-// then the first from a place that depends on the node.
+// Returns the best part with room, or the least full part if none has room. Among equals it takes
+// the emptier one, then the first one from a start that depends on the node.
 int64_t choose_part(const StreamRules& rules, const double* load, const double* neighbours,
                     const Weight& weight, int64_t start) {
   int64_t best = -1, emptiest = -1;

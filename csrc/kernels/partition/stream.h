@@ -5,7 +5,7 @@
 
 namespace pyg_batchgnn {
 
-// A part is loaded with nodes, with their in-edges and with training nodes.
+// The loads of a part: nodes, their in-edges and training nodes.
 constexpr int64_t kLoads = 3;
 constexpr int32_t kUnassigned = -1;
 
@@ -14,10 +14,10 @@ enum class Score { kLdg, kFennel };
 struct StreamRules {
   Score score;
   int64_t parts;
-  double limit[kLoads];  // most that a part should carry of each load; 0 where the graph has none of it
-  double alpha;          // Fennel's price of a part that is full
-  double step;           // how often a node counts towards the estimate: once for each rank that streams
-  uint64_t key;          // decides between parts that are equally good
+  double limit[kLoads];  // the largest load of each kind; 0 if the graph has none of it
+  double alpha;          // the price of a full part in Fennel
+  double step;           // the weight of a node in the estimate: the number of ranks that stream
+  uint64_t key;          // decides between equally good parts
 };
 
 // The nodes [first, first + nodes) by original id.
@@ -28,11 +28,11 @@ struct StreamSlice {
   const int64_t* indptr;
   const Index* indices;  // original ids
   const uint8_t* train;  // [nodes]
-  int32_t* owner;        // [nodes]; kUnassigned where not known yet
+  int32_t* owner;        // [nodes]; kUnassigned if not known yet
 };
 
 // Assigns the rows [begin, end) of the slice, one after the other.
-//   found: owners of those of their neighbours that are outside the slice, in order.
+//   found: the owners of their neighbours outside the slice, in order.
 //   load: [kLoads, parts], an estimate that grows with every node.
 template <class Index>
 void assign_nodes(const StreamSlice<Index>& slice, int64_t begin, int64_t end, const int32_t* found,

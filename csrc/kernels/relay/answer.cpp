@@ -8,9 +8,9 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kChunk = 4096;  // nodes of a task: some tens of microseconds
+constexpr int64_t kChunk = 4096;  // nodes of a task, some tens of microseconds of work
 
-// Nodes of one block that one task answers.
+// The nodes of one block that one task answers.
 template <class Index>
 struct Chunk {
   uint64_t key;
@@ -20,7 +20,7 @@ struct Chunk {
   int64_t nodes_before;      // in the message
   int64_t picks = 0;         // of this chunk
   int64_t picks_before = 0;  // in the message
-  bool foreign = false;      // `outsider` is not ours
+  bool foreign = false;      // `outsider` belongs to another rank
   int64_t outsider = 0;
 };
 
@@ -77,7 +77,7 @@ class Owner {
     }
   }
 
-  // Row of a node that another rank names: anything at all, where that rank errs.
+  // Returns the row of a node that another rank names. It may be any number if that rank is wrong.
   uint64_t row_of(Index node) const {
     return static_cast<uint64_t>(node) - static_cast<uint64_t>(part_.first);
   }
@@ -102,7 +102,7 @@ class Owner {
     chunk->picks = picks;
   }
 
-  // Room for the messages, and where each chunk's picks go.
+  // Makes room for the messages and finds the place of the picks of each chunk.
   bool lay_out() {
     out_.picks_for.assign(nodes_.size(), 0);
     for (Chunk<Index>& chunk : chunks_) {
@@ -121,7 +121,7 @@ class Owner {
       total += out_.words_to.back();
     }
     int64_t* words = out_.words.reserve(total + 1);
-    // The last word of each part is not always written in full, and arbitrary bytes do not belong on a wire.
+    // The last word of each part may be written in part only. The other bytes are set to zero.
     for (size_t peer = 0; peer < nodes_.size(); ++peer) {
       if (nodes_[peer] == 0) continue;
       int64_t* message = words + begins_[peer];
@@ -140,7 +140,7 @@ class Owner {
     }
   }
 
-  // Picks of nodes are gathered up to about kBlock before what stands at their positions is read.
+  // About kBlock picks are collected before the entries at their positions are read.
   template <class EdgeId>
   void fill_as(const Chunk<Index>& chunk, Scratch<Index>& scratch) const {
     const Csc<Index>& graph = part_.graph;

@@ -1,4 +1,4 @@
-// The owner's side of a relay: picks for the nodes that others ask for.
+// The answering side of a relay: an owner picks for the nodes that others ask for.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,24 @@ namespace pyg_batchgnn {
 // The in-edges of the nodes that this rank owns.
 template <class Index>
 struct OwnPart {
-  Csc<Index> graph;     // sources are ids of the whole graph; edge_ids are not null where wanted
-  const int64_t* node;  // [graph.num_nodes] original ids, which choices are keyed by
-  int64_t first;        // id of the first one
+  Csc<Index> graph;     // sources are ids of the whole graph; edge_ids are not null if they are
+                        // wanted
+  const int64_t* node;  // [graph.num_nodes] original ids, for the keys of choices
+  int64_t first;        // the id of the first node
 };
 
-// What was asked of this rank, message behind message.
+// The questions to this rank, concatenated.
 template <class Index>
 struct Requests {
   const Index* words;
-  std::vector<int64_t> words_of;  // by rank that asks
+  std::vector<int64_t> words_of;  // by asking rank
 };
 
 struct Answers {
-  Buffer<int64_t> words;           // message behind message
-  std::vector<int64_t> words_to;   // by rank that asked
-  std::vector<int64_t> picks_for;  // by rank that asked
-  Fault fault;                     // where set, there are no words
+  Buffer<int64_t> words;           // messages, concatenated
+  std::vector<int64_t> words_to;   // by asking rank
+  std::vector<int64_t> picks_for;  // by asking rank
+  Fault fault;                     // if set, there are no words
 };
 
 // The result does not depend on the number of threads.

@@ -9,7 +9,7 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kFewParts = 16;  // up to here comparing with every offset beats searching
+constexpr int64_t kFewParts = 16;  // up to here comparisons are faster than a search
 
 int32_t owner_of(int64_t node, const int64_t* offsets, int64_t parts) {
   if (parts <= kFewParts) {
@@ -24,8 +24,8 @@ int32_t owner_of(int64_t node, const int64_t* offsets, int64_t parts) {
 
 template <class Index, class Local>
 struct Relay<Index, Local>::Stream {
-  const void* counts;   // of the whole message
-  int64_t node;         // the next one's place among them
+  const void* counts;   // nodes of the whole message
+  int64_t node;         // the position of the next one among them
   const void* edge;     // input edge id of the next pick
   const Index* source;  // of the next pick
 };
@@ -72,7 +72,7 @@ Questions<Index> Relay<Index, Local>::ask(int64_t threads) {
   Index* own = out.own.reserve(words[me] + 1);
   Index* others = out.words.reserve(total + 1);
 
-  // Heads first; then where each minibatch's nodes go.
+  // Writes the heads, then the nodes of each minibatch.
   std::vector<Index*> to(nodes_.size());
   for (size_t owner = 0; owner < parts; ++owner) {
     Index* message = owner == me ? own : others;
@@ -158,14 +158,14 @@ Fault Relay<Index, Local>::merge(const Replies& replies, int64_t threads,
   return foreign_source();
 }
 
-// How many picks each owner answers each minibatch, and whether its message has room for as many.
+// Counts the picks of each owner for each minibatch, and checks that its message has room for them.
 template <class Index, class Local>
 Fault Relay<Index, Local>::count(const std::vector<const int64_t*>& messages,
                                  const std::vector<int64_t>& words, const AnswerShape& shape,
                                  int64_t threads) {
   const int64_t parts = book_.parts();
   std::vector<int64_t> nodes(messages.size()), picks(messages.size());
-  std::vector<int64_t> before(nodes_.size());  // nodes of the owner's message
+  std::vector<int64_t> before(nodes_.size());  // nodes of the message of the owner
   std::vector<uint64_t> most(nodes_.size());
   for (int64_t o = 0; o < parts; ++o) {
     int64_t& asked = nodes[static_cast<size_t>(o)];
@@ -179,7 +179,7 @@ Fault Relay<Index, Local>::count(const std::vector<const int64_t*>& messages,
   run_tasks(minibatches(), threads, [&](int64_t b, int64_t) {
     for (int64_t o = 0; o < parts; ++o) {
       const size_t place = at(b, o);
-      uint64_t sum = 0, highest = 0;  // the sum may wrap around, where `highest` is a fault
+      uint64_t sum = 0, highest = 0;  // the sum may wrap around if `highest` is a fault
       for (int64_t i = before[place]; i < before[place] + nodes_[place]; ++i) {
         const uint64_t picks_of_node = shape.read_count(messages[static_cast<size_t>(o)], i);
         sum += picks_of_node;
@@ -203,7 +203,7 @@ Fault Relay<Index, Local>::count(const std::vector<const int64_t*>& messages,
   return {};
 }
 
-// Where each minibatch's part of each answer begins.
+// Finds the begin of each minibatch in each answer.
 template <class Index, class Local>
 auto Relay<Index, Local>::streams(const std::vector<const int64_t*>& messages, const AnswerShape& shape) const
     -> std::vector<std::vector<Stream>> {
@@ -245,8 +245,8 @@ void Relay<Index, Local>::write_ends(int64_t minibatch, const std::vector<Stream
   }
 }
 
-// One minibatch by one hop: answers are taken in the order of the frontier, so that local ids come out as one
-// process gives them.
+// Grows one minibatch by one hop. Answers are read in the order of the frontier, so that local ids
+// equal those of one process.
 template <class Index, class Local>
 template <class EdgeId>
 void Relay<Index, Local>::grow(int64_t minibatch, std::vector<Stream> streams, NodeMap<Id>& local) {
@@ -269,7 +269,7 @@ void Relay<Index, Local>::grow(int64_t minibatch, std::vector<Stream> streams, N
     const int64_t picks = indptr[i + 1] - indptr[i];
     for (int64_t p = 0; p < picks; ++p) {
       auto id = static_cast<Id>(stream.source[p]);
-      if (id >= num_nodes) [[unlikely]] {  // any node will do now, but there is room for nodes only
+      if (id >= num_nodes) [[unlikely]] {  // the fault is reported; any valid node serves here
         *fault = {WireError::kSource, from, static_cast<int64_t>(stream.source[p])};
         id = 0;
       }

@@ -1,5 +1,5 @@
-// The asking side of a relay: B minibatches that grow together, a hop at a time, from what owners answer
-// (BatchGNN, section 3.2).
+// The asking side of a relay: B minibatches grow together, one hop at a time, from the answers of
+// owners (BatchGNN, section 3.2).
 #pragma once
 
 #include <cstdint>
@@ -13,43 +13,43 @@
 
 namespace pyg_batchgnn {
 
-// Who owns what, as one rank sees it.
+// The owners of the nodes, and the place of this rank.
 struct Book {
-  std::vector<int64_t> offsets;  // [parts + 1] first id of every part, then the number of nodes
-  int64_t rank;                  // the part that is here
+  std::vector<int64_t> offsets;  // [parts + 1] the first id of every part, then the number of nodes
+  int64_t rank;                  // the part of this rank
   int64_t num_edges;             // of the whole graph
 
   int64_t parts() const { return static_cast<int64_t>(offsets.size()) - 1; }
   int64_t num_nodes() const { return offsets.back(); }
 };
 
-// Seed nodes of all minibatches, one behind the other.
+// The seed nodes of all minibatches, concatenated.
 struct SeedLists {
   const int64_t* node;      // ids by part, in [0, num_nodes)
-  const int64_t* original;  // what the users call them: the minibatches' keys are made of these
+  const int64_t* original;  // original ids, for the keys of minibatches
   const int64_t* ptr;       // [minibatches + 1]
   int64_t minibatches;
 };
 
-// What a hop asks: of others, message behind message, and of this rank itself.
+// The questions of a hop: to others, concatenated, and to this rank itself.
 template <class Index>
 struct Questions {
   Buffer<Index> words, own;
-  std::vector<int64_t> words_to, nodes_of;  // by owner; nothing for this rank itself
+  std::vector<int64_t> words_to, nodes_of;  // by owner; 0 for this rank
   int64_t own_words = 0;
 };
 
-// A hop's answers.
+// The answers of a hop.
 struct Replies {
-  const int64_t* words;           // from others, message behind message
-  std::vector<int64_t> words_of;  // by owner; nothing from this rank itself
+  const int64_t* words;           // from others, concatenated
+  std::vector<int64_t> words_of;  // by owner; 0 for this rank
   const int64_t* own;
   int64_t own_words;
 };
 
-// `ask` and `merge` by turns, once a hop each, then `take`. Between two hops nothing is kept but the
-// minibatches themselves: the maps from node to local id belong to the threads, are small enough for a cache,
-// and are filled anew.
+// Call `ask` and `merge` in turn, once per hop each, then `take`. Between two hops only the
+// minibatches are kept. The maps from node to local id belong to the threads, are small enough for
+// a cache, and are filled again in every hop.
 template <class Index, class Local>
 class Relay {
  public:
@@ -57,7 +57,7 @@ class Relay {
 
   Questions<Index> ask(int64_t threads);
 
-  // Where a fault is returned, the relay cannot go on. Throws as sample_minibatch does.
+  // After a fault the relay cannot go on. Throws as sample_minibatch does.
   Fault merge(const Replies& replies, int64_t threads, ObjectPool<Scratch<Index>>& scratches);
 
   std::vector<Sampled<Local>> take();
@@ -65,7 +65,7 @@ class Relay {
  private:
   using Id = MapId<Index>;
 
-  struct Stream;  // what one owner's answer holds for one minibatch
+  struct Stream;  // the part of one owner's answer for one minibatch
 
   int64_t minibatches() const { return static_cast<int64_t>(growths_.size()); }
   size_t at(int64_t minibatch, int64_t owner) const {

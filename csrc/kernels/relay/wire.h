@@ -1,14 +1,16 @@
-// What two ranks say to each other in one hop of a relay.
+// The messages between two ranks in one hop of a relay.
 //
 // A request, in words of the type of node ids: the number of blocks; of each block its key (64 bits, low word
-// first) and its number of nodes; then the nodes of all blocks. A block is what one minibatch asks of one
-// owner. Its key is the hop's key of that minibatch, so that the owner needs to know nothing else of it.
+// first) and its number of nodes; then the nodes of all blocks. A block is the question of one
+// minibatch to one owner. Its key is the key of the hop of that minibatch, so that the owner needs
+// no other information about it.
 //
-// An answer, in words of 64 bits: the number of picks of every node asked for, in the order asked; the input
-// edge ids of all picks, where wanted; their sources. Each of the three begins at a word and is as narrow as
-// its numbers allow, which both sides know from the plan and the size of the graph.
+// An answer, in words of 64 bits: the number of picks of every node, in the order of the question;
+// the input edge ids of all picks, if wanted; their sources. Each of the three begins at a word and
+// is as narrow as its numbers allow. Both sides know the widths from the plan and the size of the
+// graph.
 //
-// Asking for nothing is a message of no words, and so is its answer.
+// An empty question is a message of no words, and so is its answer.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +22,14 @@
 
 namespace pyg_batchgnn {
 
-// What is wrong with a message, so that the receiver can say it.
+// The errors of a message.
 enum class WireError : int64_t {
   kNothing = 0,
-  kBlocks = 1,  // value: the words that came
+  kBlocks = 1,  // value: the number of words
   kNode = 2,    // value: a node that this rank does not own
-  kPicks = 3,   // value: more picks of a node than the plan allows
-  kLength = 4,  // value: the words that came, which are not those that the counts promise
-  kSource = 5,  // value: a source that is no node
+  kPicks = 3,   // value: more the most picks of a node than the plan allows
+  kLength = 4,  // value: the number of words, which differs from what the counts say
+  kSource = 5,  // value: a source that is not a node
 };
 
 struct Fault {
@@ -61,7 +63,7 @@ struct Block {
   int64_t nodes;
 };
 
-// Appends a message's blocks to `blocks`; false where its words do not add up.
+// Appends the blocks of a message to `blocks`. Returns false if its words do not add up.
 template <class Index>
 bool read_blocks(const Index* words, int64_t count, std::vector<Block<Index>>* blocks) {
   if (count == 0) return true;
@@ -81,11 +83,11 @@ bool read_blocks(const Index* words, int64_t count, std::vector<Block<Index>>* b
   return left == 0;
 }
 
-// Where the parts of an answer lie.
+// The layout of an answer.
 struct AnswerShape {
-  int64_t count_bytes;  // of a number of picks: 1, 2, 4 or 8
-  int64_t edge_bytes;   // of an input edge id: 4 or 8, 0 where not wanted
-  int64_t id_bytes;     // of a source: 4 or 8
+  int64_t count_bytes;  // bytes of a number of picks: 1, 2, 4 or 8
+  int64_t edge_bytes;   // bytes of an input edge id: 4 or 8; 0 if not wanted
+  int64_t id_bytes;     // bytes of a source: 4 or 8
   int64_t most;         // picks of a node
 
   AnswerShape(int64_t fanout, int64_t num_edges, bool edge_ids, int64_t bytes_of_id)
@@ -97,7 +99,8 @@ struct AnswerShape {
     if (edge_ids) edge_bytes = num_edges <= int64_t{1} << 31 ? 4 : 8;
   }
 
-  // The number of picks of an answer's i-th node. One width for all of a hop, so the branch costs nothing.
+  // Returns the number of picks of the i-th node of an answer. All of a hop have one width, so the
+  // branch costs nothing.
   uint64_t read_count(const void* counts, int64_t i) const {
     switch (count_bytes) {
       case 1:
