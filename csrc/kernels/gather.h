@@ -13,8 +13,8 @@ struct RowsOut {
   char* at(int64_t i) const { return data + i * stride_bytes; }
 };
 
-// out[i] = table[index[i]] for rows of `row_bytes` that begin `stride_bytes` apart in the table. Every index
-// is valid.
+// out[i] = table[index[i]] for rows of `row_bytes` that begin `stride_bytes` apart in the table.
+// Every index is valid.
 template <class Index>
 void gather_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, const Index* index,
                  int64_t count, const RowsOut& out, int64_t threads);

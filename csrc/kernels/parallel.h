@@ -1,10 +1,11 @@
 // The parallel runtime, the only kernel that starts threads.
 //
-// Contract: `run_tasks(tasks, threads, body)` calls body(task, slot) once for every task in [0, tasks), on at
-// most `threads` threads, the caller's among them, and returns when all calls have ended. Two calls that run
-// at the same time have different slots, and slots are below `threads`. Tasks are handed out in ascending
-// order as threads become free, so a result must not depend on the slot. The first exception of a body stops
-// the handing out and is thrown to the caller after all threads have ended; none crosses a thread.
+// Contract: `run_tasks(tasks, threads, body)` calls body(task, slot) once for every task in [0,
+// tasks), on at most `threads` threads, the caller's among them, and returns when all calls have
+// ended. Two calls that run at the same time have different slots, and slots are below `threads`.
+// Tasks are handed out in ascending order as threads become free, so a result must not depend on
+// the slot. The first exception of a body stops the handing out and is thrown to the caller after
+// all threads have ended; none crosses a thread.
 //
 // Threads live for one call. Starting one takes about forty microseconds; in return there is no
 // pool to keep alive, to lose in a fork or to end at exit. A process that has a pool of threads
@@ -26,7 +27,8 @@ using ThreadPool = bool (*)(int64_t slots, void (*work)(void* context, int64_t s
 // Sets the pool that run_tasks uses instead of its own threads; null for none.
 void offer_thread_pool(ThreadPool pool);
 
-// Cuts [0, total) into at most `threads` ranges of at least `grain` and runs body(begin, end) on each.
+// Cuts [0, total) into at most `threads` ranges of at least `grain` and runs body(begin, end) on
+// each.
 void run_ranges(int64_t total, int64_t grain, int64_t threads,
                 const std::function<void(int64_t begin, int64_t end)>& body);
 

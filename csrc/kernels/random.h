@@ -1,5 +1,5 @@
-// The counter-based generator behind every random choice (docs/concepts/sampling-contract.md gives the
-// definition).
+// The counter-based generator behind every random choice (docs/concepts/sampling-contract.md gives
+// the definition).
 //
 // A choice is a function of (seed, epoch, minibatch key, hop, node, draw). There is no state to
 // share between threads or ranks, and any choice can be repeated from its key.
@@ -34,8 +34,8 @@ class WordStream {
 
   uint64_t next() { return mix(counter_ += kGamma); }
 
-  // Uniform on [0, n), without bias: Lemire's multiplication with rejection (2019). The rejecting loop is
-  // entered with probability n / 2^64.
+  // Uniform on [0, n), without bias: Lemire's multiplication with rejection (2019). The rejecting
+  // loop is entered with probability n / 2^64.
   uint64_t bounded(uint64_t n) {
     unsigned __int128 product = static_cast<unsigned __int128>(next()) * n;
     if (static_cast<uint64_t>(product) < n) [[unlikely]] {

@@ -9,7 +9,7 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kTaskElements = 1 << 17;  // enough that handing out a task costs nothing
+constexpr int64_t kTaskElements = 1 << 17;  // enough work to hide the cost of a task
 
 // Calls body(row, scratch) for every row.
 template <class Body>

@@ -13,17 +13,19 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kBlock = 1024;  // edges and rows of a task: a tenth of a millisecond, many a thread
-// A row of more edges is summed in pieces of so many, which are added in order: one hub must not keep a
-// thread busy while the others have nothing left. The cut depends on the row alone.
+constexpr int64_t kBlock = 1024;  // edges and rows of a task, about a tenth of a millisecond
+// A row with more edges is summed in pieces of this size, which are added in order. So one hub does
+// not keep a thread busy while the others have no work. The cut depends only on the row.
 constexpr int64_t kPiece = 2048;
 constexpr int64_t kMostEdges = kBlock + kPiece;
-constexpr int64_t kBytesAhead = 12800;      // of rows between prefetch and use
-constexpr int64_t kPlacesAhead = 64;        // edges between asking for where a row lies and looking
-constexpr int64_t kStreamBytes = 16 << 20;  // an output as large as this has left the caches when it is read
+constexpr int64_t kBytesAhead = 12800;      // bytes of rows between prefetch and use
+constexpr int64_t kPlacesAhead = 64;        // edges between the prefetch of a row number and its
+                                            // use
+constexpr int64_t kStreamBytes = 16 << 20;  // an output of this size has left the caches before it
+                                            // is read
 constexpr int64_t kLine = 64;
 
-// Of [3, columns] center, scale and shift; only sums in float know them.
+// Returns the columns of [3, columns] center, scale and shift; only sums in float have them.
 template <class A>
 Affine<A> affine(const float* of, int64_t columns) {
   if constexpr (std::is_same_v<A, float>) {
@@ -32,7 +34,7 @@ Affine<A> affine(const float* of, int64_t columns) {
   return {};
 }
 
-// One task with all addresses and weights looked up, so that the inner loop knows nothing of index types.
+// One task with all addresses and weights looked up. The inner loop does not depend on index types.
 template <class A>
 class Lookup {
  public:
@@ -43,7 +45,7 @@ class Lookup {
     weight_.fill(1);
   }
 
-  // The edges of [first, last) and the addresses of those behind them.
+  // Looks up the edges of [first, last) and the addresses of the following ones.
   void edges(int64_t first, int64_t last) {
     const int64_t seen = std::min(last + prefetch_, job_.indptr[job_.targets]);
     const int64_t known = std::max<int64_t>(0, std::min(seen, job_.indptr[job_.targets] - kPlacesAhead));
@@ -141,7 +143,7 @@ class Aggregator {
 
   bool is_hub(int64_t i) const { return job_.indptr[i + 1] - job_.indptr[i] > kPiece; }
 
-  // Rows between hubs, each stretch a task of its own.
+  // Sums the rows between hubs, one task per stretch.
   void rows_of(int64_t block) const {
     const int64_t end = row_at_work(job_.indptr, job_.targets, (block + 1) * kBlock);
     int64_t first = row_at_work(job_.indptr, job_.targets, block * kBlock);
@@ -194,7 +196,8 @@ class Aggregator {
     sum_rows(lookup.task(1, piece.ends, reinterpret_cast<char*>(sums), kSum, false), job_.x.element);
   }
 
-  // Adds a hub's pieces in order into the first and finishes its row; `own` is for its self part.
+  // Adds the pieces of a hub in order into the first one and finishes its row. `own` is for its
+  // self part.
   void join(int64_t row, A* sums, int64_t pieces, A* own) const {
     Lookup<A> lookup(job_);
     lookup.rows(row, row + 1, false);
@@ -208,7 +211,7 @@ class Aggregator {
     write(row, sums);
   }
 
-  // As the sum of no edges and a self part, so that it ends as other rows do.
+  // The row is finished as the sum of no edges and a self part, as other rows are.
   void write(int64_t row, const A* sums) const {
     const int64_t no_edges[2] = {};
     const A one = 1;
@@ -232,7 +235,8 @@ class Aggregator {
              kSum);
   }
 
-  // Where a block's rows of a gradient from `row` on are summed; hubs have the place behind all blocks.
+  // Returns the place of the sums of the rows of a gradient from `row` on. Hubs have the place
+  // behind all blocks.
   GradientTally<A> tally(int64_t row, int64_t block) const {
     if constexpr (std::is_same_v<A, float>) {
       const NormedGradient& of = job_.gradient;
@@ -246,7 +250,7 @@ class Aggregator {
 
   int64_t tally_size() const { return 2 * job_.columns * (blocks_ + 1); }
 
-  // In the order of the blocks, whatever threads they came from.
+  // Adds in the order of the blocks, independent of threads.
   void join_tallies() const {
     for (int64_t at = 0; at < tally_size(); ++at) {
       job_.gradient.sums[at % (2 * job_.columns)] += tallies_.data()[at];

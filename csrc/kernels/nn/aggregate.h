@@ -1,4 +1,4 @@
-// Weighted sums and means over in-edges: the sparse half of every layer, forward and backward.
+// Weighted sums and means over in-edges: the sparse part of every layer, forward and backward.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +7,21 @@
 
 namespace pyg_batchgnn {
 
-// Of a result that is the gradient g of relu((x - center) * scale + shift): the sums over all rows of g and
-// of g * (x - center), where the ReLU lets g pass, taken while rows of g are written.
+// Column sums of a result that is the gradient g of relu((x - center) * scale + shift): over all
+// rows, of g and of g * (x - center), where the ReLU passes g. They are taken while the rows of g
+// are written.
 struct NormedGradient {
-  const float* x = nullptr;        // [targets, columns]; null where the result is nothing of that kind
+  const float* x = nullptr;        // [targets, columns]; null if no sums are wanted
   const float* columns = nullptr;  // [3, columns] center, scale and shift
   double* sums = nullptr;          // [2, columns]
 };
 
-// out[i] = target_scale[i] * sum over in-edges e of edge_weight[edge[e]] * source_scale[s] * x[row[s]]
-//          + self_scale[i] * self[i],       s = indices[e]
-// where what is absent counts as one (`row`, `edge`: as the identity; `self`: as nothing). Weights and scales
-// are float, and double where the output is. Sums are taken in that type in the order of the edges.
+// out[i] = target_scale[i] * sum over in-edges e of weight[e] * source_scale[s] * x[row[s]]
+//          + self_scale[i] * self[i],   s = indices[e],   weight[e] = edge_weight[edge[e]]
+//
+// A missing factor counts as one, a missing `row` or `edge` as the identity, and a missing `self` as
+// zero. Weights and scales are float, or double if the output is. Sums are taken in that type in the
+// order of the edges.
 struct Aggregation {
   const int64_t* indptr;  // [targets + 1]
   Integers indices{};
@@ -35,12 +38,12 @@ struct Aggregation {
 
   Matrix self{};
   Integers self_row{};
-  int64_t self_rows = 0;  // only targets below have a self part
+  int64_t self_rows = 0;  // only the targets below have a self part
   const void* self_scale = nullptr;
   bool self_scale_each = false;  // else one scale for all
 
-  // [3, columns] center, scale and shift of float rows x and self, which then stand for
-  // relu((x - center) * scale + shift); null where they are what they are. Only where sums are float.
+  // [3, columns] center, scale and shift. Rows of x and self then stand for relu((x - center) *
+  // scale + shift). Null otherwise. Only for float rows and float sums.
   const float* normed = nullptr;
   NormedGradient gradient{};  // only of float rows
 
@@ -48,7 +51,7 @@ struct Aggregation {
   Element out_element;
 };
 
-// The same bits on any number of threads.
+// The result has the same bits on any number of threads.
 void aggregate(const Aggregation& job, int64_t threads);
 
 }  // namespace pyg_batchgnn

@@ -19,8 +19,8 @@ AttentionWeights weights_of(const AttentionInput& input) {
           dropout.scale(),   input.model.source_weight, input.model.target_weight};
 }
 
-// An output that has left the caches before it is read, of rows that are whole cache lines, is written past
-// them: then its lines need not be read first.
+// Returns whether the output is written past the caches: it has left them before it is read, and
+// its rows are whole cache lines. Then its lines need not be read first.
 bool writes_past_caches(const AttentionInput& input, const AttentionResult& result) {
   constexpr int64_t kLine = 64, kLarge = 16 << 20;
   if (element_bytes(result.out_type) == 2) return false;
@@ -29,7 +29,7 @@ bool writes_past_caches(const AttentionInput& input, const AttentionResult& resu
          reinterpret_cast<uintptr_t>(result.out) % kLine == 0;
 }
 
-// total[i] = sum of parts[b][i] in the order of blocks.
+// Sets total[i] to the sum of parts[b][i] in the order of blocks.
 template <class Sum>
 void add_parts(const void* parts, int64_t blocks, int64_t count, void* total) {
   const auto* part = static_cast<const Sum*>(parts);
@@ -53,7 +53,8 @@ void add_weight_grads(Element type, const char* parts, int64_t blocks, int64_t c
   }
 }
 
-// The pass over destinations: everything but the gradient of x. `pairs`: what the other pass needs, or null.
+// The pass over destinations computes all gradients but that of x. `pairs` is for the other pass,
+// or null.
 void backward_targets(const AttentionInput& input, const AttentionUpstream& upstream,
                       const AttentionGrads& grads, void* pairs, int64_t threads) {
   const AttentionKernels& kernels = attention_kernels();

@@ -1,15 +1,15 @@
-// Graph attention (Velickovic et al. 2018) over raw inputs: logits, softmax over each destination's edges,
-// and sums of the sources' rows, one for each head. The product with each head's weight comes after.
+// Graph attention (Velickovic et al. 2018) over raw inputs: logits, softmax over each destination's
+// edges, and one sum of source rows per head. The product with the weight of each head follows.
 //
-// With w_s[h] = W_h^T a_s[h] and w_t[h] = W_h^T a_t[h], edge j -> i of head h has the logit
-//   l = leaky_relu(w_s[h] . x_j + w_t[h] . x_i + t[i, h] + e[edge, h]),
-// alpha is its softmax over i's edges, and z[i, h] = sum alpha x_j; the layer's output is W_h z[i, h].
+// With w_s[h] = W_h^T a_s[h] and w_t[h] = W_h^T a_t[h], edge j -> i of head h has the logit l =
+// leaky_relu(w_s[h] . x_j + w_t[h] . x_i + t[i, h] + e[edge, h]), alpha is its softmax over i's
+// edges, and z[i, h] = sum alpha x_j; the layer's output is W_h z[i, h].
 //
-// "Slots": arrays over edges hold each destination's edges in order and, where loops are added, its loop
-// after them. Destination i's begin at indptr[i] + min(i, loops).
+// Arrays over edges have slots: the edges of each destination in order and, if loops are added, its
+// loop after them. The slots of destination i begin at indptr[i] + min(i, loops).
 //
-// The same bits on any number of threads: sums over destinations are taken in blocks that depend on the graph
-// alone, and the blocks' sums are added in order.
+// The result has the same bits on any number of threads. Sums over destinations are taken in blocks
+// that depend only on the graph, and the sums of blocks are added in order.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,24 @@
 
 namespace pyg_batchgnn {
 
-// Edges by destination. With loops >= 0 edges from a destination to itself are left out, and the first
-// `loops` destinations get one each; with loops < 0 edges are taken as they are.
+// Edges by destination. With loops >= 0 edges from a destination to itself are left out, and the
+// first `loops` destinations get one each; with loops < 0 edges are taken as they are.
 struct AttentionEdges {
   const int64_t* indptr;  // [targets + 1]
   Integers indices;
   int64_t targets, loops;
 };
 
-// Source i is row[i] of the table, or i where there is no `row`. Destination i is the same node as source i.
+// Source i is row[i] of the table, or row i without `row`. Destination i is the same node as source
+// i.
 struct AttentionRows {
   Matrix table;
   Integers row;
   int64_t columns;
 };
 
-// Of coefficients: destination i as `node[i]`, or i where null, column = position in the list * heads + head.
+// Dropout of coefficients. Destination i has the id node[i], or i if null. The column is position
+// in the list * heads + head.
 struct AttentionDropout {
   double drop;
   uint64_t key;
@@ -43,7 +45,8 @@ struct AttentionDropout {
 struct AttentionModel {
   int64_t heads;
   double slope;
-  // [heads, columns]; w_t may be null. Like all that has no type given: float32, or float64 for float64 rows.
+  // [heads, columns]; w_t may be null. Arrays without a type are float32, or float64 for float64
+  // rows.
   const void* source_weight;
   const void* target_weight;
 };
@@ -55,7 +58,7 @@ struct AttentionInput {
   AttentionModel model;
 };
 
-// Where edges go: `edge[ptr[j]]` to `edge[ptr[j + 1]]` leave source j, for `targets`.
+// The edges by source: edge[ptr[j]] to edge[ptr[j + 1]] go from source j to `targets`.
 struct AttentionTranspose {
   const int64_t* ptr;  // [sources + 1]
   Integers targets, edge;
@@ -67,7 +70,8 @@ int64_t attention_slots(const AttentionEdges& edges);
 struct AttentionResult {
   void* out;  // [targets, heads, columns]
   Element out_type;
-  // [slots, heads]: the softmax before dropout; negative where the leaky ReLU's argument was not positive.
+  // [slots, heads], the softmax before dropout. It is negative where the argument of the leaky ReLU
+  // was not positive.
   void* coefficient;
 };
 
@@ -78,23 +82,23 @@ void attention_forward(const AttentionInput& input, const void* target_logits, c
 struct AttentionUpstream {
   const void* grad;  // of z, [targets, heads, columns]
   Element type;
-  const void* coefficient;       // as the forward pass left it
+  const void* coefficient;       // from the forward pass
   const void* grad_coefficient;  // [slots, heads], or null
 };
 
 struct AttentionGrads {
   void* source_weight;  // [heads, columns]
-  void* target_weight;  // [heads, columns]; zero where there is no w_t
+  void* target_weight;  // [heads, columns]; zero without w_t
   void* target_logits;  // [targets, heads]
-  void* edge_logits;    // [slots, heads], or null where not wanted
-  void* x;              // [sources, columns] of the rows' type, or null
+  void* edge_logits;    // [slots, heads], or null if not wanted
+  void* x;              // [sources, columns] of the type of the rows, or null
 };
 
-// `transpose` is read only where grads.x is wanted.
+// `transpose` is read only if grads.x is wanted.
 void attention_backward(const AttentionInput& input, const AttentionUpstream& upstream,
                         const AttentionTranspose& transpose, const AttentionGrads& grads, int64_t threads);
 
-// keep [slots, heads]: 0 where dropped, else 1.
+// Sets keep [slots, heads] to 0 where a coefficient is dropped, else to 1.
 void attention_keep(const AttentionEdges& edges, const AttentionDropout& dropout, int64_t heads,
                     uint8_t* keep);
 

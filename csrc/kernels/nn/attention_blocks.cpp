@@ -5,7 +5,7 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kBlocks = 256;  // wanted of a minibatch; more threads than that have nothing to do
+constexpr int64_t kBlocks = 256;  // blocks per minibatch, the largest number of threads with work
 constexpr int64_t kFewestRows = 64, kMostRows = 1024;
 constexpr int64_t kEntries = 8192;  // their lists stay in the second cache
 

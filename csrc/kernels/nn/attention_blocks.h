@@ -1,5 +1,5 @@
-// Blocks of destinations and of sources, with their edges written out as pointers to rows: what the inner
-// loops of attention walk over. Where a block begins depends on the graph alone.
+// Blocks of destinations and of sources with pointers to the rows of their edges, for the inner
+// loops of attention. The cut into blocks depends only on the graph.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ inline int64_t first_slot(const AttentionEdges& edges, int64_t target) {
   return edges.indptr[target] + (target < loops ? target : loops);
 }
 
-// Consecutive rows of a CSR in blocks: so many rows, or fewer where they have many entries.
+// Cuts the rows of a CSR into blocks of a fixed number of rows, or of fewer rows if they have many
+// entries.
 class RowBlocks {
  public:
   RowBlocks(const int64_t* ptr, int64_t rows);
@@ -36,7 +37,7 @@ class TargetBlocks {
   TargetBlocks(const AttentionInput& input, int64_t threads);
 
   int64_t count() const { return blocks_.count(); }
-  // The arrays are the slot's and are overwritten by its next block.
+  // The arrays belong to the slot. Its next block overwrites them.
   AttentionBlock make(int64_t block, int64_t slot);
 
  private:

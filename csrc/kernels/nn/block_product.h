@@ -1,5 +1,4 @@
-// Products of blocks that lie in the caches, whatever their number of rows, by the loop for many zeros or
-// few.
+// Products of blocks in the caches with any number of rows, by the loop for many or for few zeros.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +8,8 @@
 
 namespace pyg_batchgnn {
 
-// out[r, :] += sum over s of values[r * row_step + s * value_step] * x[s, :], where `words` is given over the
-// terms in bits(words[r]) alone, of which there are kWordBits at most.
+// out[r, :] += sum over s of values[r * row_step + s * value_step] * x[s, :], with `words` only
+// over the terms in bits(words[r]), at most kWordBits.
 template <class T>
 struct BlockProduct {
   const uint64_t* words;  // [rows] or null
@@ -23,7 +22,7 @@ struct BlockProduct {
   int64_t out_stride;
 };
 
-// Fewer rows than a tile has: the rest of the tile is computed and thrown away.
+// For fewer rows than a tile has. The other rows of the tile are computed and discarded.
 template <class T>
 void multiply_last_rows(const BlockProduct<T>& p, int64_t vectors) {
   constexpr int64_t kMostWidth = 64;
@@ -45,7 +44,7 @@ void multiply_last_rows(const BlockProduct<T>& p, int64_t vectors) {
   }
 }
 
-// `pointers` is memory to work in.
+// `pointers` is scratch memory.
 template <class T>
 void multiply_block(const BlockProduct<T>& p, std::vector<const T*>& pointers, PrefetchQueue& prefetch) {
   const ProductKernels<T>& kernels = product_kernels<T>();

@@ -12,12 +12,13 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kChunkRows = 512;  // summed in T about their own mean; chunks are joined in double
-constexpr int64_t kSlabRows = 64;    // of some hundred columns: they stay in the first cache
+constexpr int64_t kChunkRows = 512;  // rows that are summed in T about their own mean; chunks are
+                                     // joined in double
+constexpr int64_t kSlabRows = 64;    // rows of some hundred columns that stay in the first cache
 
-// Which of the two elements (r, c) and (c, r) of a symmetric matrix are computed: the upper triangle of those
-// columns that fill vectors, and the rows of all others. A column beside whole vectors would take one more of
-// every row.
+// The computed elements of a symmetric matrix: the upper triangle of the columns that fill vectors,
+// and the whole rows of the other columns. A column after whole vectors would cost one more vector
+// in every row.
 struct Halves {
   int64_t columns, whole;
 
@@ -29,14 +30,14 @@ struct Halves {
   }
 };
 
-// Mean of some rows and the sums [columns, columns] of products of deviations from it.
+// The mean of some rows and the sums [columns, columns] of products of deviations from it.
 struct Moments {
   double* mean;
   double* products;
 };
 
-// The rows of `b`, nb of them, join the na rows of `a` (Chan, Golub and LeVeque 1979). Rows of b's products
-// lie `stride` apart.
+// Adds the nb rows of `b` to the na rows of `a` (Chan, Golub and LeVeque 1979). The rows of
+// products of b lie `stride` apart.
 template <class M, class T>
 void join(const Halves& halves, Moments a, int64_t na, const M* b_mean, const T* b_products, int64_t stride,
           int64_t nb) {
@@ -69,7 +70,7 @@ class Chunk {
     }
   }
 
-  // Rows [begin, end), with those up to `next_end` fetched on the way.
+  // Adds rows [begin, end) and fetches those up to `next_end`.
   void add(int64_t begin, int64_t end, int64_t next_end, int64_t before, Moments to) {
     next_.clear();
     next_.add(x_, end, next_end);
@@ -98,8 +99,8 @@ class Chunk {
     return {converted_.data(), stride_, rows, x_.columns};
   }
 
-  // sums[r, c] += sum over the slab's rows of x[., r] * x[., c], from the vector on that holds column r, or
-  // for all c.
+  // sums[r, c] += sum over the slab's rows of x[., r] * x[., c], from the vector that holds column
+  // r on, or for all c.
   void multiply(int64_t rows) {
     const int64_t width = kernels_.width;
     for (int64_t r = 0; r < x_.columns; r += kTileRows) {
@@ -116,8 +117,8 @@ class Chunk {
   const LinearInput& x_;
   const Halves halves_;
   const int64_t stride_;
-  Buffer<T> converted_;  // [kChunkRows, stride]; none where rows are read in place
-  Buffer<T> slab_;       // [kSlabRows, stride] rows less their mean, and zeros
+  Buffer<T> converted_;  // [kChunkRows, stride]; empty if rows are read in place
+  Buffer<T> slab_;       // [kSlabRows, stride] rows minus their mean, and zeros
   Buffer<T> sums_;       // [tile rows, stride]
   Buffer<T> mean_;
   std::vector<const T*> column_;

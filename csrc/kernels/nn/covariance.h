@@ -1,5 +1,5 @@
-// How the columns of a matrix vary together: from that the mean and variance of any product's columns are
-// known without computing it.
+// The covariance of the columns of a matrix. It gives mean and variance of the columns of any
+// product without computing the product.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace pyg_batchgnn {
 
-// `mean` [columns] and `covariance` [columns, columns] about it, divided by `rows`; zeros where there are no
-// rows. Computed in T. The bits do not depend on the number of threads.
+// Computes `mean` [columns] and `covariance` [columns, columns] about it, divided by `rows`, in T;
+// zeros without rows. The bits do not depend on the number of threads.
 template <class T>
 void column_covariance(const LinearInput& x, int64_t rows, int64_t threads, double* mean, double* covariance);
 

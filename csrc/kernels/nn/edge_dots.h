@@ -20,11 +20,11 @@ struct EdgeDots {
   bool mean = false;
 };
 
-// out[e] = target_scale[i] * source_scale[s] * <grad[i], x[row[s]]> for the edge e from s to i. Scales and
-// results are float, and double where `grad` is.
+// out[e] = target_scale[i] * source_scale[s] * <grad[i], x[row[s]]> for the edge e from s to i.
+// Scales and results are float, or double if `grad` is.
 void edge_dots(const EdgeDots& job, void* out, int64_t threads);
 
-// out[i] = <grad[i], x[row[i]]> for every target, or their sum in out[0] where not `each`.
+// out[i] = <grad[i], x[row[i]]> for every target, or their sum in out[0] unless `each`.
 void self_dots(const EdgeDots& job, bool each, void* out, int64_t threads);
 
 }  // namespace pyg_batchgnn

@@ -45,7 +45,7 @@ void fold_norm(const FoldedNorm& norm, const double* x_mean, const double* x_cov
     const double* const row = norm.weight + o * norm.columns;
     mean[o] = dot(row, x_mean, norm.columns);
     const double exact = dot(row, spread + o * norm.columns, norm.columns);
-    variance[o] = exact < 0 ? 0 : exact;  // what is not a number stays visible
+    variance[o] = exact < 0 ? 0 : exact;  // a NaN stays visible
     factor[o] = inverse_deviation(variance[o], norm.eps) * (norm.scale == nullptr ? 1.0 : norm.scale[o]);
   }
 }

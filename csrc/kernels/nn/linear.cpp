@@ -14,10 +14,12 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kBlockRows = 16 * kTileRows;  // rows that meet a panel of weights while it is in the cache
+constexpr int64_t kBlockRows = 16 * kTileRows;  // rows per block; a panel of weights stays in the
+                                                // cache meanwhile
 constexpr int64_t kBlocksPerTask = 32;
 
-// Weights of one input, transposed and cut into panels of outputs: [terms, panel] each, group by group.
+// The weights of one input, transposed and cut into panels of outputs, [terms, panel] each, group
+// by group.
 template <class Operands>
 class PackedWeight {
  public:
@@ -63,13 +65,13 @@ class PackedWeight {
   Buffer<Value> panels_;
 };
 
-// What skips zeros: of elements, or of pairs.
+// The type that skips zeros, of elements or of pairs.
 template <class Operands>
 using Skipping = std::conditional_t<std::is_same_v<Operands, Pairs>, SkippingPairs,
                                     SkippingWeight<typename Operands::Sum>>;
 
-// One call's constants, and the work on one block of rows: tile by tile, or where an input has many zeros as
-// sums of the block's rows, which skip them.
+// The constants of one call, and the work on one block of rows. A block is computed tile by tile.
+// If an input has many zeros, its rows are summed instead, which skips them.
 template <class Operands>
 class Forward {
  public:
@@ -90,7 +92,7 @@ class Forward {
       weights_.emplace_back(shape, weights[t], inputs[t].columns / shape.groups);
       skipping_.emplace_back(shape, inputs[t], weights[t]);
     }
-    // A panel's last vector may reach beyond the end.
+    // The last vector of a panel may reach beyond the end.
     const int64_t room = shape.outputs + kernels_.panel;
     std::fill_n(bias_.reserve(room), room, T{0});
     if (update.bias == nullptr) return;
@@ -106,7 +108,8 @@ class Forward {
     std::vector<Block> blocks;
   };
 
-  // Takes all memory beforehand: how much is held at a time then does not depend on when threads begin.
+  // Allocates all memory in advance, so that the memory in use does not depend on the timing of
+  // threads.
   void prepare(Scratch& scratch) const {
     const int64_t rows = std::min(kBlockRows, shape_.rows);
     scratch.converted.resize(inputs_.size());
@@ -124,7 +127,7 @@ class Forward {
     scratch.sums.reserve(whole ? kBlockRows * sums_stride() : kTileRows * kernels_.panel);
   }
 
-  // Rows [begin, end), with those up to `next_end` fetched on the way.
+  // Computes rows [begin, end) and fetches those up to `next_end`.
   void block(int64_t begin, int64_t end, int64_t next_end, Scratch& scratch) const {
     scratch.next.clear();
     for (const LinearInput& input : inputs_) scratch.next.add(input, end, next_end);
@@ -167,7 +170,8 @@ class Forward {
     }
   }
 
-  // Whether products skip the zeros of these rows of an input, which are then read; else no row is.
+  // Returns whether products skip the zeros of these rows of an input. If so, the rows have been
+  // read.
   bool read_zeros(size_t t, int64_t begin, int64_t end, Scratch& scratch) const {
     Block& block = scratch.blocks[t];
     block.rows = 0;
@@ -215,8 +219,8 @@ class Forward {
     finish(group, 0, outputs, begin, rows, sums, stride, scratch.row_keys.data());
   }
 
-  // The product of an input's rows of the block from `at` with one panel of its weight, added to those of the
-  // inputs before it.
+  // Adds the product of the rows of an input from `at` with one panel of its weight to those of the
+  // inputs before.
   void add_tile(size_t t, int64_t group, int64_t first, int64_t at, T* sums, int64_t stride,
                 Scratch& scratch) const {
     const PackedWeight<Operands>& weight = weights_[t];
@@ -230,7 +234,7 @@ class Forward {
                         sums, stride, t != 0, &scratch.next.queue});
   }
 
-  // Bias, ReLU and dropout of columns [first, first + columns) of a group, on their way to memory.
+  // Applies bias, ReLU and dropout to columns [first, first + columns) of a group and writes them.
   void finish(int64_t group, int64_t first, int64_t columns, int64_t row, int64_t rows, const T* sums,
               int64_t stride, const uint64_t* row_keys) const {
     const int64_t column = group * shape_.group_outputs() + first;
@@ -260,7 +264,7 @@ void run(const LinearShape& shape, const std::vector<LinearInput>& inputs,
          const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output,
          int64_t threads) {
   const Forward<Operands> forward(shape, inputs, weights, update, output);
-  // Few threads take long tasks, within which rows can be fetched ahead.
+  // With few threads tasks are long, so that rows can be prefetched within them.
   const int64_t blocks = (shape.rows + kBlockRows - 1) / kBlockRows;
   const int64_t task_rows = kBlockRows * std::clamp<int64_t>(blocks / (8 * threads), 1, kBlocksPerTask);
   const int64_t tasks = (shape.rows + task_rows - 1) / task_rows;

@@ -1,8 +1,7 @@
-// Dense layers: a sum of products with what follows them (bias, ReLU, dropout) in one pass, and its
-// gradients.
+// Dense layers: a sum of products with bias, ReLU and dropout in one pass, and its gradients.
 //
-// Rows of an input may lie anywhere in a table; elements may be narrower than what is computed with, and are
-// converted where they are read.
+// Rows of an input may lie anywhere in a table. Elements may be narrower than the type of the
+// computation; they are converted when they are read.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +16,11 @@ struct LinearInput {
   const void* data;
   Element element;
   int64_t stride;                  // between rows, elements
-  const void* rows;                // where each row lies, int32 or int64; null: at its own number
+  const void* rows;                // the position of each row, int32 or int64; null: in order
   bool wide_rows;                  // int64
   int64_t columns;                 // of all groups
-  const double* center = nullptr;  // [columns] taken from rows that a weight's gradient reads; or null
+  const double* center = nullptr;  // [columns] subtracted from the rows in a weight's gradient; or
+                                   // null
   bool after_relu = false;         // made by a ReLU: the gradient of a zero may be given as zero
 
   const char* row(int64_t i) const {
@@ -40,8 +40,7 @@ struct LinearWeight {
 
 struct LinearShape {
   int64_t rows, outputs, groups;
-  Element
-      compute;  // what inputs and weights are rounded to: kFloat32, kBFloat16 (sums are float32), kFloat64
+  Element compute;  // the type of inputs and weights: kFloat32, kBFloat16 (sums are float32), kFloat64
 
   int64_t group_outputs() const { return outputs / groups; }
 };
@@ -52,13 +51,15 @@ struct LinearUpdate {
   bool relu;
   double drop;          // 0: no dropout
   uint64_t key;         // of dropout
-  const int64_t* node;  // [rows] ids for dropout; null: the row's number
+  const int64_t* node;  // [rows] ids of rows for dropout; null: row numbers
 };
 
 struct LinearOutput {
   void* y;        // [rows, outputs] of the shape's `compute`
-  uint8_t* mask;  // [rows, ceil(outputs / 8)] which elements passed ReLU and dropout; or null
-  // Of y's columns; or null. Only of what is not rounded further: no bfloat16, ReLU or dropout.
+  uint8_t* mask;  // [rows, ceil(outputs / 8)] bits of the elements that passed ReLU and dropout; or
+                  // null
+  // The moments of the columns of y, or null. Only for results that are not changed further:
+  // without bfloat16, ReLU and dropout.
   ColumnMoments moments{};
 };
 
@@ -67,10 +68,10 @@ void linear(const LinearShape& shape, const std::vector<LinearInput>& inputs,
             const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output,
             int64_t threads);
 
-// Batch normalisation behind the layer, and ReLU: the gradient is that of normalised rows.
+// Batch normalisation and ReLU after the layer. The gradient is that of the normalised rows.
 struct NormedRows {
-  const void* x;        // [rows, outputs] the layer's result, of the gradient's element
-  const void* columns;  // GradientColumns, of the type that bfloat16 and float32 (float64) are computed in
+  const void* x;        // [rows, outputs] the result of the layer, of the gradient's element type
+  const void* columns;  // GradientColumns of float, or of double for float64
   bool relu;
 };
 
@@ -79,10 +80,10 @@ struct LinearGradient {
   Element element;
   const uint8_t* mask;  // or null
   double scale;
-  const NormedRows* norm = nullptr;  // or null; not beside a mask
+  const NormedRows* norm = nullptr;  // or null; not together with a mask
 };
 
-// The layer whose ReLU made an input that a ReLU made, itself without a gradient for its input.
+// The layer before, whose ReLU made the input. Its own input takes no gradient.
 struct LinearBefore {
   LinearInput input;
   void* weight;  // gradients: [outputs, input's columns]
@@ -90,14 +91,14 @@ struct LinearBefore {
   Element element;
 };
 
-// Null where a gradient is not wanted. Those of inputs have the input's element, those of weights and bias
-// the weight's.
+// The wanted gradients; others are null. Gradients of inputs have the element type of the input,
+// those of weights and bias that of the weight.
 struct LinearWanted {
   std::vector<void*> inputs;   // [rows, columns of all groups]
   std::vector<void*> weights;  // as the weights
   void* bias;                  // [outputs]
-  // In place of the only input's, which a ReLU made; or null. Then the weight's is wanted, too, and there is
-  // one group and a norm.
+  // Replaces the gradient of the only input, which a ReLU made; or null. It needs the gradient of
+  // the weight, one group and a norm.
   const LinearBefore* before = nullptr;
 };
 

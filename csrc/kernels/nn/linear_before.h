@@ -1,5 +1,5 @@
-// Gradients of the layer whose ReLU made an input that a ReLU made, where its own input takes none: they are
-// all that reads that input's gradient, which is then never written.
+// The gradients of the layer before, whose ReLU made the input and whose own input takes no
+// gradient. Nothing else reads the gradient of the input, so it is never written.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,14 @@ class BeforeGrads {
   BeforeGrads(const LinearBefore& before, int64_t outputs, Element compute)
       : before_(before), rows_(before.input, compute), outputs_(outputs) {}
 
-  // Of one part's sums: the weight's and the bias's beside it, [outputs, stride].
+  // The number of sums of one part: weight and bias side by side, [outputs, stride].
   int64_t elements() const { return outputs_ * stride(); }
 
-  // For the block of rows from `begin`, whose gradient is dots[o, i] behind the bits of words[o].
+  // Adds the block of rows from `begin`. Their gradient is dots[o, i] for the bits of words[o].
   void add(int64_t begin, int64_t rows, const uint64_t* words, SparseRows rows_at_once, const T* dots,
            T* sums, RowBlock<T>& x, PrefetchQueue& prefetch) const {
     rows_.read(begin, begin + rows, x);
-    // A column of ones: the bias's sums come with the others. There is room between columns and stride.
+    // A column of ones gives the sums of the bias. There is room between columns and stride.
     for (int64_t i = 0; i < rows; ++i) x.values.data()[i * x.stride + x.columns] = T{1};
     const int64_t width = product_kernels<T>().width;
     multiply_sparse<T>({words, 1, dots, kWordBits, 1, outputs_, round_up(x.columns + 1, width) / width,

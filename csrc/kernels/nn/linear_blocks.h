@@ -1,4 +1,5 @@
-// What the passes forward and back share: operands read block by block, rounded to what is computed with.
+// Operands of forward and backward passes, read block by block and rounded to the type of the
+// computation.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +15,8 @@ constexpr int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Between the rows of a block, in elements: at least `columns`, an odd number of cache lines, so that a
-// column of a block does not crowd into few sets of the cache.
+// Returns the distance between rows of a block, in elements: at least `columns` and an odd number
+// of cache lines. So a column of a block is spread over many sets of the cache.
 template <class T>
 int64_t block_stride(int64_t columns) {
   constexpr int64_t kLine = 64 / sizeof(T);
@@ -23,7 +24,7 @@ int64_t block_stride(int64_t columns) {
   return (lines | 1) * kLine;
 }
 
-// `count` elements as T, rounded to bfloat16 where that is computed with.
+// Reads `count` elements as T, rounded to bfloat16 if `compute` is.
 template <class T>
 void read_rounded(const void* from, Element element, Element compute, int64_t count, T* to) {
   const ProductKernels<T>& kernels = product_kernels<T>();
@@ -45,7 +46,8 @@ void read_rounded(const LinearWeight& weight, Element compute, int64_t count, T*
 template <class T>
 constexpr Element kElement = std::is_same_v<T, double> ? Element::kFloat64 : Element::kFloat32;
 
-// Outputs from this size on go past the caches: nothing of them would be left there for their reader.
+// Outputs of at least this size are written past the caches, because they would be evicted before
+// they are read.
 constexpr int64_t kStreamedBytes = 8 << 20;
 
 // Products of fewer rows are computed quickly either way. They keep the bits of the dense product.

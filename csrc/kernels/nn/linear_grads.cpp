@@ -1,8 +1,8 @@
-// The gradients of a dense layer in one pass over its output's gradient.
+// The gradients of a dense layer, in one pass over the gradient of its output.
 //
-// After ReLU and dropout most of that gradient is zero, and which elements are is known by bits: where at
-// most kDense of a block is not zero, products skip the rest. The gradient of a weight can skip zeros of the
-// input instead, as its transpose.
+// After ReLU and dropout most of that gradient is zero. Bits tell which elements are not. If at
+// most kDense of a block is not zero, products skip the zeros. The gradient of a weight can skip
+// zeros of the input instead, if it is computed transposed.
 
 #include <algorithm>
 #include <optional>
@@ -22,13 +22,13 @@
 namespace pyg_batchgnn {
 namespace {
 
-// Less than a word has bits: two operands, the next block's and weights and sums of 256 columns then share
-// the second cache.
+// Fewer rows than bits in a word: then two operands, those of the next block, and weights and sums
+// of 256 columns fit into the second cache.
 constexpr int64_t kBlockRows = 48;
 static_assert(kBlockRows <= kGradBlockRows);
 
-// Which operand of a weight's gradient gives the factors, whose zeros are skipped: the sums' rows are the
-// columns of that one.
+// The operand of a weight's gradient that gives the factors, of which zeros are skipped. Its
+// columns are the rows of the sums.
 enum class Factors : uint8_t { kGradient, kInput };
 
 template <class T>
@@ -65,8 +65,8 @@ class Backward {
     }
   }
 
-  // Sums of one part: a weight's as [outputs, input's columns] or the other way round, those of the layer
-  // before, then the bias's.
+  // The number of sums of one part: of each weight, [outputs, columns of the input] or transposed;
+  // of the layer before; of the bias.
   int64_t part_elements() const {
     int64_t total = shape_.outputs + (before_ ? before_->elements() : 0);
     for (size_t t = 0; t < inputs_.size(); ++t) total += sum_elements(t);
@@ -83,7 +83,8 @@ class Backward {
     BlockPrefetch next;
   };
 
-  // Takes all memory beforehand: how much is held at a time then does not depend on when threads begin.
+  // Allocates all memory in advance, so that the memory in use does not depend on the timing of
+  // threads.
   void prepare(Scratch& scratch) const {
     int64_t most_columns = 0, most_stride = 0, most_dots = 0;
     for (size_t t = 0; t < inputs_.size(); ++t) {
@@ -137,13 +138,13 @@ class Backward {
 
   bool passes_on(size_t t) const { return wanted_.inputs[t] != nullptr || wanted_.before != nullptr; }
 
-  // Its zeros are known where they are the factors of the weight's gradient.
+  // The zeros of an input are known only if it gives the factors of the weight's gradient.
   bool takes_relu_backward(size_t t) const {
     return inputs_[t].after_relu && inputs_[t].center == nullptr && passes_on(t) &&
            !wanted_.weights.empty() && factors_[t] == Factors::kInput && shape_.groups == 1;
   }
 
-  // Of an input's sums: those of group g are the rows [g, g + 1) * group's rows.
+  // The shape of the sums of an input. Group g has the rows [g, g + 1) * rows of a group.
   int64_t sum_rows(size_t t) const {
     return factors_[t] == Factors::kGradient ? shape_.outputs : inputs_[t].columns;
   }
@@ -152,7 +153,8 @@ class Backward {
   }
   int64_t sum_elements(size_t t) const { return sum_rows(t) * sum_stride(t); }
 
-  // The operand with fewer non-zeros, or where the zeros are few the one that fills tiles and vectors better.
+  // Chooses the operand with fewer non-zeros. If zeros are few, chooses the one that fills tiles
+  // and vectors better.
   void choose_factors() {
     const double grad_density = grad_rows_.density(shape_.rows);
     for (size_t t = 0; t < inputs_.size(); ++t) {
@@ -164,7 +166,7 @@ class Backward {
     }
   }
 
-  // What sums of so many rows and columns cost in operations of a dense product.
+  // Returns the cost of sums of `rows` and `columns`, in operations of a dense product.
   double work(int64_t rows, int64_t columns, double density) const {
     const double padded = static_cast<double>(round_up(columns, kernels_.width));
     if (density >= kDense) return static_cast<double>(round_up(rows, kTileRows)) * padded;
@@ -177,7 +179,7 @@ class Backward {
     if (block.sparse || before_) block.find_columns();
   }
 
-  // Those of an input and its weight, by the block of rows from `begin`.
+  // Adds the gradients of an input and its weight for the block of rows from `begin`.
   void add_grads(size_t t, int64_t begin, T* sums, Scratch& scratch) const {
     const bool weighs = wanted_.weights.size() > t;
     if (weighs) read_input(t, begin, begin + scratch.grad.rows, scratch.input);
@@ -239,12 +241,12 @@ class Backward {
   const std::vector<LinearInput>& inputs_;
   const LinearGradient& gradient_;
   const LinearWanted& wanted_;
-  std::vector<LinearInput> read_;  // inputs and what the layer before reads
+  std::vector<LinearInput> read_;  // the inputs and that of the layer before
   const GradientRows<T> grad_rows_;
   std::vector<InputRows<T>> input_rows_;
-  std::vector<std::optional<InputGrad<T>>> input_grads_;  // those that are wanted or read by the layer before
-  std::vector<std::optional<ReluBackwardWeight<T>>>
-      relu_backward_;  // those that are wanted behind a ReLU only
+  std::vector<std::optional<InputGrad<T>>> input_grads_;             // those that are wanted, also by the
+                                                                     // layer before
+  std::vector<std::optional<ReluBackwardWeight<T>>> relu_backward_;  // those of inputs that a ReLU made
   std::optional<BeforeGrads<T>> before_;
   std::vector<Factors> factors_;
 };

@@ -1,5 +1,5 @@
-// The blocks of rows that gradients are made of, as the products need them: converted, masked or centred, and
-// their zeros known.
+// Blocks of rows for the products of gradients: converted, masked or centred, with their zeros
+// known.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace pyg_batchgnn {
 
-// Of the output's gradient.
+// The rows of the gradient of the output.
 template <class T>
 class GradientRows {
  public:
   GradientRows(int64_t outputs, const LinearGradient& gradient) : outputs_(outputs), gradient_(gradient) {}
 
-  // Rows [begin, end).
+  // Reads rows [begin, end).
   void read(int64_t begin, int64_t end, RowBlock<T>& block) const {
     block.resize(end - begin, outputs_);
     if (gradient_.norm != nullptr) return read_normed(begin, end, block);
@@ -31,7 +31,7 @@ class GradientRows {
     if (block.sparse) block.find_columns();
   }
 
-  // The share of non-zeros, by a sample.
+  // Returns the share of non-zeros in a sample.
   double density(int64_t rows) const {
     if (gradient_.norm != nullptr) return 1.0;
     return sampled_density<T>(
@@ -61,7 +61,7 @@ class GradientRows {
   const LinearGradient& gradient_;
 };
 
-// Of an input.
+// The rows of an input.
 template <class T>
 class InputRows {
  public:
@@ -71,7 +71,7 @@ class InputRows {
                    [](double value) { return static_cast<T>(-value); });
   }
 
-  // The share of non-zeros, by a sample.
+  // Returns the share of non-zeros in a sample.
   double density(int64_t rows) const {
     if (centred()) return 1.0;
     return sampled_density<T>(rows, [&](int64_t begin, int64_t end, RowBlock<T>& block) {
@@ -79,13 +79,13 @@ class InputRows {
     });
   }
 
-  // Rows [begin, end), centred where there is a centre; else with their zeros.
+  // Reads rows [begin, end) with their zeros, or centred if there is a center.
   void read_with_zeros(int64_t begin, int64_t end, RowBlock<T>& block) const {
     if (centred()) return read(begin, end, block);
     read_block(input_, compute_, begin, end, block);
   }
 
-  // The same, without asking for zeros.
+  // Reads rows [begin, end) without finding zeros.
   void read(int64_t begin, int64_t end, RowBlock<T>& block) const {
     read_values(input_, compute_, begin, end, block);
     if (!centred()) return;
@@ -99,7 +99,7 @@ class InputRows {
 
   const LinearInput& input_;
   Element compute_;
-  Buffer<T> to_center_;  // what centres a row
+  Buffer<T> to_center_;  // the center of rows
 };
 
 }  // namespace pyg_batchgnn

@@ -1,6 +1,6 @@
-// Both gradients are sums of few rows: a row of a weight's gradient, of the input's rows whose gradient in
-// that column is not zero; a row of an input's, of the weight's rows. Which those are is listed once a block,
-// and they are added two at a time.
+// Both gradients are sums of few rows. A row of a weight's gradient is a sum of input rows, those
+// with a non-zero gradient in that column. A row of an input's gradient is a sum of rows of the
+// weight. The rows are listed once per block and added two at a time.
 
 #include "kernels/nn/linear_grads_pairs.h"
 
@@ -38,7 +38,8 @@ class PairBackward {
     }
   }
 
-  // Sums of one part: weights as [outputs, columns of all inputs], then the bias, a vector each.
+  // The number of sums of one part: weights as [outputs, columns of all inputs], then one vector
+  // per bias.
   int64_t part_elements() const { return shape_.outputs * sum_stride() + grad_stride_ * kWidth; }
 
   struct Scratch {
@@ -49,7 +50,8 @@ class PairBackward {
     BlockPrefetch next;
   };
 
-  // Takes all memory beforehand: how much is held at a time then does not depend on when threads begin.
+  // Allocates all memory in advance, so that the memory in use does not depend on the timing of
+  // threads.
   void prepare(Scratch& scratch) const {
     scratch.grad.reserve(kListTerms * grad_stride_);
     scratch.transposed.reserve(kListTerms * grad_stride_);
@@ -104,7 +106,7 @@ class PairBackward {
   int64_t group_columns(size_t t) const { return inputs_[t].columns / shape_.groups; }
   int64_t sum_stride() const { return block_stride<float>(columns_); }
   int64_t product_stride(size_t t) const { return block_stride<float>(group_columns(t)); }
-  // Where sums go, and whether to those that are there.
+  // The place of sums; `add` keeps the sums that are there.
   struct Sums {
     float* at;
     int64_t stride;
@@ -114,7 +116,7 @@ class PairBackward {
   static int64_t x_stride(int64_t columns) { return block_stride<uint16_t>(columns); }
   float scale() const { return static_cast<float>(gradient_.scale); }
 
-  // A weight in blocks of kBlockTerms rows, group by group.
+  // Folds a weight in blocks of kBlockTerms rows, group by group.
   void fold_weight(const LinearWeight& weight, size_t t) {
     const int64_t columns = group_columns(t), stride = x_stride(columns), outputs = shape_.group_outputs();
     const int64_t elements = shape_.groups * group_blocks() * kBlockTerms * stride;
@@ -149,7 +151,8 @@ class PairBackward {
                  shape_.outputs, scratch.grad.data(), grad_stride_});
   }
 
-  // sums[o, :] = grad[i, o] * input[i, :] for the rows of the block, and the bias; to what is there if `add`.
+  // sums[o, :] = grad[i, o] * input[i, :] for the rows of the block, and the bias. With `add` it
+  // adds to the sums.
   void add_weight_grads(int64_t begin, int64_t rows, const Sums& sums, Scratch& scratch) const {
     uint16_t* const transposed = scratch.transposed.data();
     pairs_.transpose(scratch.grad.data(), grad_stride_, shape_.outputs, transposed);
@@ -169,7 +172,7 @@ class PairBackward {
     }
   }
 
-  // A row of all inputs, side by side.
+  // Reads a row of all inputs, side by side.
   void read_inputs(int64_t row, int64_t group, uint16_t* to) const {
     int64_t at = 0;
     for (size_t t = 0; t < inputs_.size(); at += group_columns(t), ++t) {
@@ -244,7 +247,7 @@ class PairBackward {
   const LinearWanted& wanted_;
   const int64_t grad_stride_;
   int64_t columns_ = 0;                    // of one group of all inputs
-  std::vector<Buffer<uint16_t>> weights_;  // folded, where the input's gradient is wanted
+  std::vector<Buffer<uint16_t>> weights_;  // folded, if the gradient of the input is wanted
 };
 
 }  // namespace

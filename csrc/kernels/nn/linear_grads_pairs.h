@@ -1,4 +1,4 @@
-// The gradients of a dense layer in bfloat16, where the processor multiplies pairs of it.
+// The gradients of a dense layer in bfloat16, for processors that multiply pairs of it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace pyg_batchgnn {
 
-// Whether linear_grads_pairs can be called for what is computed with.
+// Returns whether linear_grads_pairs can compute in `compute`.
 bool has_pair_grads(Element compute);
 
 void linear_grads_pairs(const LinearShape& shape, const std::vector<LinearInput>& inputs,

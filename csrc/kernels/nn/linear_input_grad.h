@@ -1,4 +1,4 @@
-// The gradient of one input of a dense layer, block of rows by block of rows.
+// The gradient of one input of a dense layer, one block of rows at a time.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace pyg_batchgnn {
 template <class T>
 class InputGrad {
  public:
-  // `out` may be null where nothing is to be written.
+  // `out` may be null if nothing is written.
   InputGrad(const LinearShape& shape, const LinearInput& input, const LinearWeight& weight, void* out)
       : kernels_(product_kernels<T>()),
         shape_(shape),
@@ -35,8 +35,8 @@ class InputGrad {
   int64_t stride() const { return stride_; }          // between rows of a group's columns
   const T* weight() const { return weight_.data(); }  // [outputs, stride], rounded
 
-  // d_input[i, :] = sum over o of grad[i, o] * weight[o, :], for the rows from `begin`. `product` and
-  // `pointers` are memory to work in.
+  // d_input[i, :] = sum over o of grad[i, o] * weight[o, :], for the rows from `begin`. `product`
+  // and `pointers` are scratch memory.
   void write(int64_t begin, const RowBlock<T>& grad, T* product, std::vector<const T*>& pointers,
              PrefetchQueue& prefetch) const {
     const int64_t outputs = shape_.group_outputs();
@@ -56,7 +56,7 @@ class InputGrad {
     }
   }
 
-  // Rows from `begin` of one group's columns, in the type of the input.
+  // Writes rows from `begin` of the columns of one group, in the type of the input.
   void store(int64_t begin, int64_t group, int64_t rows, const T* product) const {
     const int64_t item = element_bytes(input_.element), step = input_.columns * item;
     char* const to = out_ + begin * step + group * columns_ * item;

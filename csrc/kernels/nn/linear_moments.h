@@ -1,4 +1,4 @@
-// Moments of a product's columns, taken block by block while a block lies in the cache.
+// The moments of the columns of a product, taken block by block while a block lies in the cache.
 #pragma once
 
 #include <algorithm>
@@ -9,19 +9,19 @@
 
 namespace pyg_batchgnn {
 
-// Blocks are rows that depend on nothing but their number, and are joined in their order: so the bits do not
-// depend on the number of threads.
+// The cut into blocks depends only on the number of rows, and blocks are joined in order. So the
+// bits do not depend on the number of threads.
 class BlockMoments {
  public:
-  // Room for the moments of all blocks.
+  // Makes room for the moments of all blocks.
   BlockMoments(int64_t rows, int64_t block_rows, int64_t columns)
       : rows_(rows), block_rows_(block_rows), columns_(columns) {
     parts_.reserve(2 * columns * blocks() + 1);
   }
 
-  // Columns [first, first + block.columns) of the block of the product that begins at `row`, to which `bias`
-  // is added. The center is the mean of a few rows: where that is far from the block's own, the deviation
-  // itself is as large as what is lost.
+  // Takes the moments of columns [first, first + block.columns) of the block that begins at `row`,
+  // with `bias` added. The center is the mean of a few rows. If it is far from the mean of the
+  // block, the deviation is as large as the rounding error.
   template <class T>
   void take(int64_t row, int64_t first, const StridedRows<T>& block, const T* bias) const {
     const ColumnMoments all = part(row / block_rows_);
@@ -46,7 +46,7 @@ class BlockMoments {
   }
 
  private:
-  static constexpr int64_t kColumns = 64;  // of a block's rows: they stay in the first cache
+  static constexpr int64_t kColumns = 64;  // rows of a block that stay in the first cache
   static constexpr int64_t kFirstRows = 8;
 
   int64_t blocks() const { return (rows_ + block_rows_ - 1) / block_rows_; }

@@ -1,4 +1,4 @@
-// The gradient of a layer's result from that of its normalised rows, made where it is read.
+// The gradient of a layer's result, computed from that of its normalised rows when it is read.
 #pragma once
 
 #include <vector>
@@ -8,19 +8,20 @@
 
 namespace pyg_batchgnn {
 
-// Of one row.
+// Computes one row.
 template <class T>
 void normed_row(const LinearGradient& gradient, int64_t row, int64_t outputs, T* out) {
   const NormedRows& norm = *gradient.norm;
   using A = Wide<T>;
-  // Nobody writes to the columns here.
+  // The columns are only read here.
   const GradientColumns<A> by{const_cast<A*>(static_cast<const A*>(norm.columns)), outputs};
   gradient_rows(Rows<T>{static_cast<const T*>(norm.x) + row * outputs, 1, outputs},
                 static_cast<const T*>(gradient.grad) + row * outputs, by.affine(),
                 norm.relu ? Epilogue::kRelu : Epilogue::kNone, by.constant(), by.slope(), out);
 }
 
-// Starts to fetch rows [begin, end) of the gradient, of the normalised rows and of `inputs` (or null).
+// Starts to fetch rows [begin, end) of the gradient, of the normalised rows and of `inputs` (or
+// null).
 inline void prefetch_block(const LinearGradient& gradient, int64_t outputs,
                            const std::vector<LinearInput>* inputs, int64_t begin, int64_t end,
                            BlockPrefetch& next) {

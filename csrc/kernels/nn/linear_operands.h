@@ -1,5 +1,5 @@
-// How a forward pass lays out what it multiplies: elements as they are, or pairs of bfloat16 where the
-// processor multiplies those.
+// The operands of a forward pass: single elements, or pairs of bfloat16 if the processor multiplies
+// pairs.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace pyg_batchgnn {
 
-// What a tile of the output is summed from.
+// The operands of a tile of the output.
 template <class Value, class T>
 struct TileProduct {
   const Value* const* values;  // kTileRows
@@ -30,20 +30,20 @@ struct Elements {
 
   static int64_t terms(int64_t columns) { return columns; }
 
-  // Element (term, output) of a panel, from an output's row of the weight.
+  // Sets element (term, output) of a panel from the weight's row of the output.
   static T pack(const T* weight, int64_t, int64_t term) { return weight[term]; }
 
-  // Whether rows can be computed with where they lie.
+  // Returns whether rows can be read in place.
   static bool in_place(const LinearShape& shape, const LinearInput& input) {
     return input.element == kElement<T> && shape.compute == kElement<T>;
   }
 
-  // Between converted rows.
+  // Returns the distance between converted rows.
   static int64_t row_stride(const LinearShape&, const LinearInput& input) {
     return block_stride<T>(input.columns);
   }
 
-  // Where rows [begin, end) are, converted or in place.
+  // Finds rows [begin, end), converted or in place.
   static void rows(const LinearShape& shape, const LinearInput& input, int64_t begin, int64_t end,
                    T* converted, const T** pointers) {
     for (int64_t i = begin; i < end; ++i) {
@@ -82,14 +82,14 @@ inline void round_row(const char* from, Element element, int64_t columns, uint16
   }
 }
 
-// Two bfloat16 in 32 bits, the first in the lower ones; a last odd one beside a zero.
+// Two bfloat16 in 32 bits, the first in the lower half. A last odd one is paired with zero.
 struct Pairs {
   using Sum = float;
   using Value = uint32_t;
 
   static int64_t terms(int64_t columns) { return (columns + 1) / 2; }
 
-  // The weight was rounded to bfloat16 before.
+  // The weight has been rounded to bfloat16.
   static uint32_t pack(const float* weight, int64_t columns, int64_t term) {
     const uint32_t low = std::bit_cast<uint32_t>(weight[2 * term]) >> 16;
     if (2 * term + 1 == columns) return low;

@@ -1,4 +1,4 @@
-// Sums over rows are taken in parts that depend on the number of rows alone.
+// The cut of sums over rows into parts, which depends only on the number of rows.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 namespace pyg_batchgnn {
 
 constexpr int64_t kGradBlockRows = kWordBits;
-constexpr int64_t kPartRows = 512;  // fewest rows that are worth sums of their own
+constexpr int64_t kPartRows = 512;  // the fewest rows of a part
 constexpr int64_t kMostParts = 32;
-// Sums of a part are written, read and added up, which costs as much as hundreds of rows: beyond a few parts,
-// there is another one for so many further rows only.
+// Writing, reading and adding the sums of a part costs as much as hundreds of rows. So beyond a few
+// parts the rows per part grow.
 constexpr int64_t kFewParts = 8, kFurtherPartRows = 4096;
 
 struct Parts {
@@ -30,10 +30,10 @@ struct Parts {
   }
 };
 
-// Adds the sums of all parts, [parts, elements], in their order into the first's.
+// Adds the sums of all parts, [parts, elements], in order into the first one.
 template <class T>
 void add_up(const Parts& parts, T* sums, int64_t elements, int64_t threads) {
-  constexpr int64_t kPiece = 4096;  // stays in the first cache while the parts come by
+  constexpr int64_t kPiece = 4096;  // elements that stay in the first cache while parts are added
   if (parts.count == 1) return;
   run_tasks((elements + kPiece - 1) / kPiece, threads, [&](int64_t piece, int64_t) {
     T* const to = sums + piece * kPiece;

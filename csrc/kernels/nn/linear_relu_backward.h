@@ -1,4 +1,5 @@
-// The gradients of a weight and of an input that a ReLU made: the latter is wanted only where that passed.
+// The gradients of a weight and of an input that a ReLU made. The latter is wanted only where the
+// ReLU passed.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +25,9 @@ class ReluBackwardWeight {
 
   int64_t dot_elements() const { return columns_ * kWordBits; }
 
-  // Where the input's element (i, k) is not zero:
-  // sums[k, :] += input[i, k] * grad[i, :] and dots[k, i] = grad[i, :] . weight[:, k]; else dots[k, i] = 0.
+  // For each element (i, k) of the input that is not zero,
+  // sums[k, :] += input[i, k] * grad[i, :] and dots[k, i] = grad[i, :] . weight[:, k]; otherwise
+  // dots[k, i] = 0.
   void add_grads(const RowBlock<T>& grad, const RowBlock<T>& input, T* sums, int64_t sums_stride, T* dots,
                  PrefetchQueue& prefetch) const {
     const ProductKernels<T>& kernels = product_kernels<T>();

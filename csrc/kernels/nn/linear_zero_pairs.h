@@ -11,12 +11,12 @@
 
 namespace pyg_batchgnn {
 
-// The weight of one input, transposed and folded, in blocks of kBlockTerms of the input's columns. Worthwhile
-// where few elements of a sample of the input are not zero, and the weight is finite, so that a zero adds
-// nothing whatever it meets.
+// The weight of one input, transposed and folded, in blocks of kBlockTerms of the input's columns.
+// Worthwhile if few elements of a sample of the input are not zero and the weight is finite, so
+// that a zero adds nothing.
 class SkippingPairs {
  public:
-  // Rows where they lie, and room for the lists of their non-zeros.
+  // Rows in place, and room for the lists of their non-zeros.
   struct Block {
     int64_t rows = 0;
     const uint16_t* values = nullptr;

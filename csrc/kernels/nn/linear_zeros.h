@@ -11,8 +11,8 @@
 
 namespace pyg_batchgnn {
 
-// The weight of one input, transposed: [columns of all groups, outputs of a group]. Worthwhile where a sample
-// of the input has many zeros and the weight is finite, so that a zero adds nothing whatever it meets.
+// The weight of one input, transposed: [columns of all groups, outputs of a group]. Worthwhile if a
+// sample of the input has many zeros and the weight is finite, so that a zero adds nothing.
 template <class T>
 class SkippingWeight {
  public:
@@ -43,7 +43,7 @@ class SkippingWeight {
 
   bool worthwhile() const { return worthwhile_; }
 
-  // Whether zeros of these rows are skipped; they are read then.
+  // Reads rows and returns whether their zeros are skipped.
   bool read(const LinearInput& input, Element compute, int64_t begin, int64_t end, Block& block) const {
     read_block(input, compute, begin, end, block);
     return block.sparse;

@@ -30,7 +30,7 @@ const In* source(const MaxJob& job, int64_t e, int64_t column) {
   return reinterpret_cast<const In*>(job.x.row(job.row ? job.row[s] : s)) + column;
 }
 
-// What a value becomes when it is stored as Out and read again.
+// Returns a value as it is after a store as Out.
 template <class Out, class In>
 Wide<Out> rounded(In value) {
   return widen(narrow<Out>(static_cast<Wide<Out>>(widen(value))));
@@ -81,7 +81,7 @@ void gather_chunk(const MaxJob& job, const Matrix& x, const Matrix& share, int64
   }
 }
 
-// Calls body with a value of each of the two types; numbers are stored as float, double or bfloat16 only.
+// Calls body with a value of each of the two types; results are float, double or bfloat16.
 template <class Body>
 void with_elements(Element in, Element out, const Body& body) {
   with_element(in, [&](auto x) {
@@ -118,7 +118,7 @@ void share_among_maxima(const MaxJob& job, Matrix out, Matrix grad, void* share,
 void gather_shares(const MaxJob& job, Matrix x, Matrix share, void* out, int64_t threads) {
   with_elements(x.element, job.x.element, [&](auto in, auto stored) {
     using In = decltype(in);
-    if constexpr (!std::is_same_v<In, Half>) {  // tables are read, never trained
+    if constexpr (!std::is_same_v<In, Half>) {  // float16 tables take no gradient
       for_chunks(job, threads, [&](int64_t s, int64_t column, int64_t columns) {
         gather_chunk<In, decltype(stored), Wide<decltype(stored)>>(job, x, share, s, column, columns,
                                                                    static_cast<In*>(out));

@@ -1,4 +1,4 @@
-// Means and squared deviations of columns, joined from those of some rows each.
+// Means and squared deviations of columns, joined from blocks of rows.
 #pragma once
 
 #include <algorithm>
@@ -6,13 +6,13 @@
 
 namespace pyg_batchgnn {
 
-// Mean of some rows and the sum of squared deviations from it, [columns] each.
+// The mean of some rows and the sum of squared deviations from it, [columns] each.
 struct ColumnMoments {
   double* mean;
   double* deviation;
 };
 
-// The rows of `b`, nb of them, join the na rows of `a` (Chan, Golub and LeVeque 1979).
+// Adds the nb rows of `b` to the na rows of `a` (Chan, Golub and LeVeque 1979).
 inline void join(ColumnMoments a, int64_t na, ColumnMoments b, int64_t nb, int64_t columns) {
   const double total = static_cast<double>(na + nb);
   const double share = static_cast<double>(nb) / total;
@@ -24,7 +24,7 @@ inline void join(ColumnMoments a, int64_t na, ColumnMoments b, int64_t nb, int64
   }
 }
 
-// Sums about a center, turned into moments.
+// Converts sums about a center into moments.
 template <class A>
 void to_moments(const A* center, const A* sum, const A* square, int64_t rows, int64_t columns,
                 ColumnMoments out) {

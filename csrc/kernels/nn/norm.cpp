@@ -9,9 +9,9 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kChunkRows = 256;         // summed in the narrow type
-constexpr int64_t kFirstRows = 16;          // whose means the first chunk is centred by
-constexpr int64_t kTaskElements = 1 << 18;  // enough that handing out a task costs nothing
+constexpr int64_t kChunkRows = 256;         // rows summed in the narrow type
+constexpr int64_t kFirstRows = 16;          // rows whose mean is the center of the first chunk
+constexpr int64_t kTaskElements = 1 << 18;  // enough work to hide the cost of a task
 constexpr int64_t kMaxTaskRows = 64 * kChunkRows;
 
 int64_t task_rows(int64_t columns) {
@@ -37,9 +37,10 @@ void for_tasks(const Rows<T>& x, int64_t threads, const Body& body) {
             [&](int64_t task, int64_t) { body(task, slice(x, task * each, each), task * each); });
 }
 
-// The moments of one task's rows, chunk after chunk, in one pass over memory. A chunk's sums are taken about
-// the mean of the chunk before: they lose digits only where means differ, and there the deviation between the
-// chunks is as large as what is lost. The first chunk's center is the mean of its first rows.
+// Takes the moments of the rows of one task, chunk by chunk, in one pass over memory. The sums of a
+// chunk are taken about the mean of the chunk before. They lose digits only if the means differ,
+// and then the deviation between the chunks is as large as the loss. The center of the first chunk
+// is the mean of its first rows.
 template <class T>
 void task_moments(const Rows<T>& x, ColumnMoments out) {
   using A = Wide<T>;
@@ -66,7 +67,7 @@ void task_moments(const Rows<T>& x, ColumnMoments out) {
   }
 }
 
-// A column's numbers in the type that rows are computed in.
+// The numbers of columns in the type of the computation.
 template <class A>
 class AffineColumns {
  public:
@@ -83,7 +84,7 @@ class AffineColumns {
   Affine<A> affine_{};
 };
 
-// Sums of the gradient g behind the ReLU, over all rows.
+// The sums over all rows of the gradient g behind the ReLU.
 struct GradientSums {
   double* sum;      // of g
   double* product;  // of g * (x - center)
@@ -127,8 +128,8 @@ void all_gradient_sums(const Rows<T>& x, const T* grad, const Affine<Wide<T>>& a
   }
 }
 
-// d_x = g * scale - constant - (x - center) * slope, where the last two are what the gradient of x's own mean
-// and deviation amounts to: the parts of g along one and along x - mean are taken out.
+// d_x = g * scale - constant - (x - center) * slope. The last two terms are the gradients through
+// mean and deviation of x: they remove the parts of g along 1 and along x - mean.
 template <class A>
 void project(const Normalisation& by, const Affine<A>& affine, const double* d_weight, const double* d_bias,
              int64_t rows, int64_t columns, A* constant, A* slope) {
@@ -170,7 +171,7 @@ void affine_columns(const Normalisation& by, int64_t columns, A* out) {
     const double factor = by.inverse_deviation[c] * (by.weight == nullptr ? 1.0 : by.weight[c]);
     center[c] = static_cast<A>(by.mean[c]);
     scale[c] = static_cast<A>(factor);
-    // What rounding took from the mean comes back here.
+    // This corrects the rounding of the mean.
     const double rest = by.mean[c] - static_cast<double>(center[c]);
     shift[c] = static_cast<A>((by.bias == nullptr ? 0.0 : by.bias[c]) - rest * factor);
   }

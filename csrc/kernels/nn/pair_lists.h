@@ -1,4 +1,4 @@
-// Lists of the non-zeros of bfloat16 rows, and what they are multiplied with.
+// Lists of the non-zeros of bfloat16 rows, and their products.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace pyg_batchgnn {
 
-constexpr int64_t kBlockTerms = kListTerms + 1;  // rows that a block of lists meets; the last one is zero
+constexpr int64_t kBlockTerms = kListTerms + 1;  // rows of x per block of lists; the last one is
+                                                 // zero
 
 struct Lists {
   Buffer<int32_t> starts;
@@ -23,7 +24,7 @@ struct Lists {
   }
 };
 
-// A product cut so that the block of x stays in the first cache.
+// Computes a product in pieces, so that the block of x stays in the first cache.
 inline void multiply_lists(const ListProduct& p) {
   constexpr int64_t kWidth = 16;         // sums of a vector
   constexpr int64_t kCacheVectors = 14;  // of a block of kBlockTerms rows

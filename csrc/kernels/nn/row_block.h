@@ -1,4 +1,4 @@
-// Blocks of rows to compute with, whose zeros are known, and how many zeros there are at all.
+// Blocks of rows with known zeros, and the share of zeros.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,13 @@
 namespace pyg_batchgnn {
 
 constexpr double kDense = 0.75;  // share of non-zeros from which the dense product is faster
-// Share of non-zeros from which rows go two by two: of 64 terms, two rows have an eighth in common then.
+// The share of non-zeros from which rows are added in pairs. Of 64 terms, two rows then share an
+// eighth.
 constexpr double kShared = 0.35;
-constexpr int64_t kCacheBytes = 28 << 10;  // of an operand's block that stays in the first cache
+constexpr int64_t kCacheBytes = 28 << 10;  // bytes of an operand's block that stay in the first
+                                           // cache
 
-// Bits `first` to `first + count` of some words, count <= kWordBits.
+// Returns bits [first, first + count) of some words, count <= kWordBits.
 inline uint64_t bits_at(const uint64_t* words, int64_t first, int64_t count) {
   const int64_t word = first / kWordBits, inside = first % kWordBits;
   uint64_t bits = words[word] >> inside;
@@ -23,7 +25,7 @@ inline uint64_t bits_at(const uint64_t* words, int64_t first, int64_t count) {
   return count == kWordBits ? bits : bits & ((uint64_t{1} << count) - 1);
 }
 
-// Rows of an operand, and which of their elements are not zero.
+// Rows of an operand, and the bits of their non-zeros.
 template <class T>
 struct RowBlock {
   int64_t rows = 0, columns = 0;
@@ -31,10 +33,10 @@ struct RowBlock {
   Buffer<T> values;               // [rows, stride], zero from `columns` to the next multiple of kWordBits
   Buffer<uint64_t> by_row;        // [rows, words]
   Buffer<uint64_t> by_column;     // [words * kWordBits], of kWordBits rows at most
-  bool sparse = false;            // worth skipping the zeros
+  bool sparse = false;            // skipping the zeros is worthwhile
   SparseRows rows_at_once = SparseRows::kOne;  // of a product that skips them
 
-  // `values`, `by_row` and `by_column` are then there, with nothing in them yet.
+  // Makes room in `values`, `by_row` and `by_column`, uninitialised.
   void resize(int64_t new_rows, int64_t new_columns) {
     rows = new_rows;
     columns = new_columns;
@@ -67,7 +69,7 @@ struct RowBlock {
   }
 };
 
-// Rows [begin, end) of an input, rounded to what is computed with, and their zeros.
+// Reads rows [begin, end) of an input, rounded to `compute`, and finds their zeros.
 template <class T>
 void read_block(const LinearInput& input, Element compute, int64_t begin, int64_t end, RowBlock<T>& block) {
   block.resize(end - begin, input.columns);
@@ -86,7 +88,7 @@ void read_block(const LinearInput& input, Element compute, int64_t begin, int64_
   block.count_zeros();
 }
 
-// The same, but nothing is asked about zeros.
+// Reads rows without finding zeros.
 template <class T>
 void read_values(const LinearInput& input, Element compute, int64_t begin, int64_t end, RowBlock<T>& block) {
   block.resize(end - begin, input.columns);
@@ -98,7 +100,8 @@ void read_values(const LinearInput& input, Element compute, int64_t begin, int64
   block.sparse = false;
 }
 
-// A sparse product of at most kWordBits terms, cut so that the block of x stays in the first cache.
+// Computes a sparse product of at most kWordBits terms in pieces, so that the block of x stays in
+// the first cache.
 template <class T>
 void multiply_sparse(const SparseProduct<T>& p, int64_t terms) {
   const ProductKernels<T>& kernels = product_kernels<T>();
@@ -115,8 +118,8 @@ void multiply_sparse(const SparseProduct<T>& p, int64_t terms) {
   }
 }
 
-// The share of non-zeros in a few blocks, spread evenly over `rows`, by which a pass decides beforehand what
-// to look for. `read(begin, end, block)` reads rows.
+// Returns the share of non-zeros in a few blocks, spread evenly over `rows`. A pass decides by it
+// whether to look for zeros. `read(begin, end, block)` reads rows.
 template <class T, class Read>
 double sampled_density(int64_t rows, const Read& read) {
   constexpr int64_t kSamples = 4;

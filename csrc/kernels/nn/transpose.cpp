@@ -8,8 +8,10 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kGrainEdges = 1 << 17;  // below this many a thread costs more than it brings
-constexpr int64_t kMostRanges = 8;  // each range reads all edges, which soon costs more than placing its own
+constexpr int64_t kGrainEdges = 1 << 17;  // with fewer edges per thread, starting it
+                                          // costs more than it saves
+constexpr int64_t kMostRanges = 8;        // each range reads all edges, which soon costs more than
+                                          // placing its own
 
 // Calls body(edge, source) for the edges whose source is in [low, high).
 template <class Body>
@@ -30,7 +32,8 @@ void transpose(const int64_t* indptr, Integers indices, int64_t targets, int64_t
   const int64_t ranges = std::clamp<int64_t>(edges / kGrainEdges, 1, std::min(threads, kMostRanges));
   const auto bound = [&](int64_t range) { return sources * range / ranges; };
   ptr[0] = 0;
-  // ptr[s + 1] counts s, then says where s begins, and moves to where s ends while edges are placed.
+  // ptr[s + 1] first counts the edges of s, then is the begin of s, and advances to its end while
+  // edges are placed.
   run_tasks(ranges, threads, [&](int64_t range, int64_t) {
     std::fill(ptr + bound(range) + 1, ptr + bound(range + 1) + 1, 0);
     edges_of(indices, edges, bound(range), bound(range + 1), [&](int64_t, int64_t s) { ++ptr[s + 1]; });

@@ -1,12 +1,12 @@
-// The cut of a layer's rows into tasks.
+// Cuts the rows of a layer into tasks.
 #pragma once
 
 #include <cstdint>
 
 namespace pyg_batchgnn {
 
-// The first row whose work, counted as its edges and itself, begins at or behind `work`. Rows cut at
-// multiples of a block's work make tasks of about equal length, whatever the threads.
+// Returns the first row whose work begins at or after `work`. The work of a row is the number of
+// its edges plus one. Cuts at multiples of the work of a block give tasks of about equal length.
 inline int64_t row_at_work(const int64_t* indptr, int64_t rows, int64_t work) {
   int64_t low = 0, high = rows;
   while (low < high) {

@@ -43,7 +43,8 @@ Relay<Index, Local>::Relay(Plan plan, Layout layout, Book book, const SeedLists&
   picks_.resize(nodes_.size());
 }
 
-// Asking #############################################################################################
+// Asking
+// #############################################################################################
 
 template <class Index, class Local>
 Questions<Index> Relay<Index, Local>::ask(int64_t threads) {
@@ -126,7 +127,8 @@ void Relay<Index, Local>::write_nodes(int64_t minibatch, const std::vector<Index
   }
 }
 
-// Merging ############################################################################################
+// Merging
+// ############################################################################################
 
 template <class Index, class Local>
 Fault Relay<Index, Local>::merge(const Replies& replies, int64_t threads,

@@ -1,9 +1,9 @@
 // The messages between two ranks in one hop of a relay.
 //
-// A request, in words of the type of node ids: the number of blocks; of each block its key (64 bits, low word
-// first) and its number of nodes; then the nodes of all blocks. A block is the question of one
-// minibatch to one owner. Its key is the key of the hop of that minibatch, so that the owner needs
-// no other information about it.
+// A request, in words of the type of node ids: the number of blocks; of each block its key (64
+// bits, low word first) and its number of nodes; then the nodes of all blocks. A block is the
+// question of one minibatch to one owner. Its key is the key of the hop of that minibatch, so that
+// the owner needs no other information about it.
 //
 // An answer, in words of 64 bits: the number of picks of every node, in the order of the question;
 // the input edge ids of all picks, if wanted; their sources. Each of the three begins at a word and

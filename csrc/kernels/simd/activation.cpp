@@ -33,7 +33,8 @@ template void relu_passes(const Bfloat16* x, int64_t columns, uint8_t* pass);
 template void select_scaled(const Bfloat16* x, const uint8_t* pass, float scale, int64_t columns,
                             Bfloat16* y);
 
-// Eight bytes of 0 or 1 into the bits of one: the product moves byte i to bit 56 + i, and no two bits meet.
+// Packs eight bytes of 0 or 1 into the bits of one byte: the product moves byte i to bit 56 + i,
+// without collisions.
 constexpr uint64_t kGatherBits = 0x0102040810204080u;
 
 void pack_bits(const uint8_t* pass, int64_t columns, uint8_t* bits) {

@@ -1,4 +1,4 @@
-// Inner loops of ReLU and keyed dropout: one row, one thread.
+// The inner loops of ReLU and keyed dropout: one row, one thread.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace pyg_batchgnn {
 
-// Room for one row's decisions: `draws` 16 random bits an element, `pass` a byte an element. Both are written
-// in whole words: see `padded_columns`.
+// Room for the decisions of one row: 16 random bits (`draws`) and one byte (`pass`) per element.
+// Both are written in whole words, see `padded_columns`.
 struct RowScratch {
   uint16_t* draws;
   uint8_t* pass;
@@ -16,7 +16,7 @@ struct RowScratch {
 
 inline int64_t padded_columns(int64_t columns) { return (columns + 63) / 64 * 64; }
 
-// The random bits of `dropout_word`, for columns 0, 1, ...
+// Writes the random bits of `dropout_word` for columns 0, 1, ...
 void dropout_draws(uint64_t row_key, int64_t columns, uint16_t* draws);
 
 // pass[c] = 1 where draws[c] < kept_levels, else 0.
@@ -30,7 +30,8 @@ void relu_passes(const T* x, int64_t columns, uint8_t* pass);
 template <class T>
 void select_scaled(const T* x, const uint8_t* pass, Wide<T> scale, int64_t columns, T* y);
 
-// A bit a byte and back: bit c % 8 of byte c / 8. `pass` has padded_columns(columns) bytes.
+// Convert between one byte and one bit per column: bit c % 8 of byte c / 8. `pass` has
+// padded_columns(columns) bytes.
 void pack_bits(const uint8_t* pass, int64_t columns, uint8_t* bits);
 void unpack_bits(const uint8_t* bits, int64_t columns, uint8_t* pass);
 

@@ -9,7 +9,8 @@ inline void dropout_draws(uint64_t row_key, int64_t columns, uint16_t* draws) {
 }
 
 inline void dropout_passes(const uint16_t* draws, uint32_t kept_levels, int64_t columns, uint8_t* pass) {
-  const auto last = static_cast<uint16_t>(kept_levels - 1);  // fits 16 bits where all levels are kept, too
+  const auto last = static_cast<uint16_t>(kept_levels - 1);  // fits 16 bits also if all levels are
+                                                             // kept
   for (int64_t c = 0; c < columns; ++c) pass[c] = draws[c] <= last;
 }
 

@@ -8,7 +8,7 @@
 namespace pyg_batchgnn {
 
 int64_t attention_scratch(int64_t longest, int64_t heads, int64_t columns) {
-  constexpr int64_t kPadding = 64;  // each of the arrays is filled up to whole vectors
+  constexpr int64_t kPadding = 64;  // each array has room for whole vectors
   return 3 * (longest * heads + kPadding) + heads * columns + columns + 4 * (heads + kPadding);
 }
 

@@ -1,5 +1,5 @@
-// The inner loops of graph attention, compiled for each kind of processor. csrc/kernels/nn/attention.h says
-// what is computed; arrays without a type are float32, or float64 for float64 rows.
+// The inner loops of graph attention. csrc/kernels/nn/attention.h gives the formulas. Arrays
+// without a type are float32, or float64 for float64 rows.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,24 @@
 
 namespace pyg_batchgnn {
 
-// Lists of rows go on for so many places, whose rows may be fetched and are not used.
+// Lists of rows have this many further entries, whose rows may be fetched and are not used.
 constexpr int64_t kMostRowsAhead = 32;
 
-// Some consecutive destinations and the rows that each sums over.
+// Consecutive destinations and the rows that each sums over.
 struct AttentionBlock {
   int64_t first, targets;
   const int64_t* begin;     // [targets + 1] into the lists below
-  const char* const* rows;  // where each source's row lies
-  const int32_t* place;     // each row's slot, counted from the destination's first
-  const uint8_t* keep;      // [rows, heads] whether dropout keeps a coefficient; null where there is none
-  const int64_t* slots;     // [targets + 1] where each destination's slots begin
-  const char* const* self;  // [targets] the destinations' own rows, where there is a target weight
+  const char* const* rows;  // the row of each source
+  const int32_t* place;     // the slot of each row, from the first one of the destination
+  const uint8_t* keep;      // [rows, heads] 1 if dropout keeps a coefficient, else 0; null without
+                            // dropout
+  const int64_t* slots;     // [targets + 1] the first slot of each destination
+  const char* const* self;  // [targets] the own rows of the destinations, if there is a target
+                            // weight
   void* scratch;            // attention_scratch(...) numbers
 };
 
-// Numbers of scratch memory for a block whose longest list is `longest`.
+// Returns how many numbers of scratch memory a block with lists of at most `longest` entries takes.
 int64_t attention_scratch(int64_t longest, int64_t heads, int64_t columns);
 
 struct AttentionWeights {
@@ -39,7 +41,7 @@ struct AttentionForward {
   const void* edge_logits;    // or null
   void* out;
   Element out_type;
-  bool stream;  // past the caches, where rows are whole cache lines and `out` begins on one
+  bool stream;  // writes past the caches; rows are whole cache lines and `out` begins on one
   void* coefficient;
 };
 
@@ -51,11 +53,13 @@ struct AttentionBackward {
   const void* grad_coefficient;  // or null
   void* target_logits;           // gradient
   void* edge_logits;             // gradient, or null
-  void* pairs;                   // [slots, 2, heads] dropped-out alpha, gradient of the logit; or null
-  void* partial;                 // [2, heads, columns] the block's share of the weights' gradients, from zero
+  void* pairs;                   // [slots, 2, heads] alpha after dropout, gradient of the logit; or
+                                 // null
+  void* partial;                 // [2, heads, columns] the share of the block in the gradients of
+                                 // the weights
 };
 
-// Some consecutive sources and where their edges go.
+// Consecutive sources and the destinations of their edges.
 struct AttentionSources {
   int64_t first, sources;
   const int64_t* begin;      // [sources + 1] into the lists below

@@ -2,14 +2,14 @@
 #include "kernels/simd/row_products_body.h"
 #include "kernels/simd/softmax_body.h"
 
-// How many places of a list lie between a row's being fetched and its use.
+// Returns the number of list entries between the prefetch of a row and its use.
 inline int64_t rows_ahead(int64_t row_bytes) {
   constexpr int64_t kBytes = 6400;
   const int64_t rows = kBytes / (row_bytes + 1) + 2;
   return rows < kMostRowsAhead ? rows : kMostRowsAhead;
 }
 
-// Arrays of one destination, cut from the block's scratch memory.
+// The arrays of one destination, cut from the scratch memory of the block.
 template <class Sum>
 struct Place {
   Sum *logits, *weights, *grads;  // [edges, heads]
@@ -59,7 +59,7 @@ struct Target {
         rows(reinterpret_cast<const T* const*>(block.rows) + begin),
         place(block.place + begin) {}
 
-  // Entries of an array over slots for the edges that were not left out.
+  // Reads the entries of an array over slots for the edges that were not replaced.
   template <class Value>
   void read(const Value* all, int64_t heads, Value* to) const {
     const Value* from = all + first_slot * heads;
@@ -80,7 +80,7 @@ struct Target {
   }
 };
 
-// out[e, h] = rows[e] . vectors[h] for all edges of a destination, fetching what comes later.
+// out[e, h] = rows[e] . vectors[h] for all edges of a destination. Later rows are prefetched.
 template <class T>
 inline void edge_dots(const Target<T>& target, const Wide<T>* vectors, const AttentionWeights& of,
                       int64_t ahead, Wide<T>* out) {
@@ -94,7 +94,7 @@ inline void edge_dots(const Target<T>& target, const Wide<T>* vectors, const Att
 
 // Forward #########################################################################################
 
-// What all of a destination's logits have in common.
+// Computes the terms that all logits of a destination share.
 template <class T>
 inline void target_logits(const AttentionForward& task, const AttentionBlock& block, int64_t d,
                           Wide<T>* out) {
@@ -123,7 +123,7 @@ inline void edge_logits(const AttentionForward& task, const Target<T>& target, c
   for (int64_t i = 0; i < target.count * H; ++i) at.logits[i] += at.weights[i];
 }
 
-// Keeps the softmax, its sign telling the side of the leaky ReLU, and drops what dropout drops.
+// Stores the softmax, with the side of the leaky ReLU as its sign, and applies dropout.
 template <class T>
 inline void keep_coefficients(const AttentionForward& task, const AttentionBlock& block,
                               const Target<T>& target, const Place<Wide<T>>& at) {
@@ -164,7 +164,7 @@ void forward_targets(const AttentionForward& task, const AttentionBlock& block) 
 
 // Backward ########################################################################################
 
-// From gradients of alpha to those of the softmax, and of its result where somebody used that.
+// Converts gradients of alpha to those of the softmax, and adds those of the returned coefficients.
 template <class T>
 inline void softmax_upstream(const AttentionBackward& task, const AttentionBlock& block,
                              const Target<T>& target, const Place<Wide<T>>& at) {
@@ -180,7 +180,7 @@ inline void softmax_upstream(const AttentionBackward& task, const AttentionBlock
   for (int64_t i = 0; i < count; ++i) at.grads[i] += at.weights[i] < 0 ? -at.logits[i] : at.logits[i];
 }
 
-// Alpha and the gradient of its logit side by side, for the pass over sources.
+// Stores alpha and the gradient of its logit side by side, for the pass over sources.
 template <class T>
 inline void keep_pairs(const AttentionBackward& task, const AttentionBlock& block, const Target<T>& target,
                        const Place<Wide<T>>& at) {

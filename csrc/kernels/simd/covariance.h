@@ -1,4 +1,4 @@
-// Passes over rows and over sums that moments of columns and their covariance take: one thread.
+// Passes over rows and sums for the moments of columns and their covariance, on one thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ struct StridedRows {
   const T* row(int64_t i) const { return data + i * stride; }
 };
 
-// The mean of at least one row, summed about the first: a column of equal numbers has that one for its mean.
+// Computes the mean of at least one row, summed about the first row. The mean of a column of equal
+// numbers is exact.
 template <class T>
 void row_mean(const StridedRows<T>& x, T* mean);
 

@@ -5,7 +5,7 @@ void row_mean(const StridedRows<T>& x, T* __restrict mean) {
   const T* __restrict const first = x.data;
   std::fill_n(mean, x.columns, T{0});
   int64_t i = 0;
-  // Four rows at a time: the sums go through memory.
+  // Four rows at a time, because the sums are in memory.
   for (; i + 4 <= x.rows; i += 4) {
     const T* __restrict const a = x.row(i), * __restrict const b = x.row(i + 1);
     const T* __restrict const d = x.row(i + 2), * __restrict const e = x.row(i + 3);

@@ -1,7 +1,6 @@
-// Dropout's bits by AVX-512. Included inside the namespace of a file compiled for it, behind the pragma that
-// allows its instructions, so it includes nothing.
+// The decisions of dropout with AVX-512. Included inside a level, so it includes nothing.
 
-// SplitMix64's finaliser on eight words, as kernels/random.h has it.
+// The SplitMix64 finaliser of kernels/random.h, on eight words.
 PYG_BATCHGNN_INLINE __m512i mix8(__m512i z) {
   z = _mm512_xor_si512(z, _mm512_srli_epi64(z, 30));
   z = _mm512_mullo_epi64(z, _mm512_set1_epi64(static_cast<int64_t>(0xBF58476D1CE4E5B9u)));
@@ -10,7 +9,8 @@ PYG_BATCHGNN_INLINE __m512i mix8(__m512i z) {
   return _mm512_xor_si512(z, _mm512_srli_epi64(z, 31));
 }
 
-// Whether dropout keeps columns 4 * word to 4 * word + 63 of a row. Some column must be dropped.
+// Returns bits of the columns 4 * word to 4 * word + 63 of a row that dropout keeps. The
+// probability of dropping must not be 0.
 PYG_BATCHGNN_INLINE uint64_t kept_columns(const Dropout& dropout, uint64_t row_key, int64_t word) {
   const __m512i gamma = _mm512_set1_epi64(static_cast<int64_t>(kGamma));
   const __m512i steps = _mm512_mullo_epi64(_mm512_set_epi64(8, 7, 6, 5, 4, 3, 2, 1), gamma);

@@ -1,8 +1,7 @@
-// Compiles PYG_BATCHGNN_BODY for each level, in the namespaces avx512, avx2 and baseline. Included once by a
-// kernel's .cpp file, behind the headers that the body needs:
+// Compiles PYG_BATCHGNN_BODY for each level, in the namespaces avx512, avx2 and baseline. Included
+// once by a kernel's .cpp file, behind the headers that the body needs:
 //
-//   #define PYG_BATCHGNN_BODY "kernels/simd/norm_body.h"
-//   #include "kernels/simd/each_level.h"
+// #define PYG_BATCHGNN_BODY "kernels/simd/norm_body.h" #include "kernels/simd/each_level.h"
 //
 // A body and the lanes are included inside a namespace, so they include nothing but other bodies.
 // PYG_BATCHGNN_BASELINE_BODY names another body for the baseline.

@@ -1,5 +1,5 @@
-// The end of a product of bfloat16: as finish of products_body.h, but rounded by the processor's own
-// instruction, which takes two vectors and a mask. It flushes denormals, as its products do.
+// The finish of a product of bfloat16, as in products_body.h, but rounded by the instruction of the
+// processor, which takes two vectors and a mask. Like its products it flushes denormals.
 
 #include "kernels/simd/level.h"
 #include "kernels/simd/products.h"

@@ -12,7 +12,7 @@ struct Lanes<float> {
   static constexpr int kSparseVectors = 8;
   static constexpr int kReluBackwardVectors = 4;
   static constexpr int kTwoRowVectors = 6;
-  static constexpr int kSumVectors = 13;  // of 16 registers; 104 columns, so that 100 are one chunk
+  static constexpr int kSumVectors = 13;  // 104 columns, so that 100 are one chunk
 
   PYG_BATCHGNN_INLINE __m256i first(int64_t count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)),
@@ -59,7 +59,7 @@ struct Lanes<float> {
     return load(padded);
   }
 
-  // To the nearest, ties to even; a NaN keeps its upper half and stays one.
+  // Rounds to nearest, ties to even. A NaN keeps its upper half and stays a NaN.
   PYG_BATCHGNN_INLINE __m128i to_bfloat16(Vector v) {
     const __m256i word = _mm256_castps_si256(v);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(word, 16), _mm256_set1_epi32(1));
@@ -168,7 +168,8 @@ PYG_BATCHGNN_INLINE void read_half(const uint16_t* from, int64_t count, float* t
   for (; i < count; ++i) to[i] = _cvtsh_ss(from[i]);
 }
 
-// Whether dropout keeps columns 4 * word to 4 * word + 63 of a row. Some column must be dropped.
+// Returns bits of the columns 4 * word to 4 * word + 63 of a row that dropout keeps. The
+// probability of dropping must not be 0.
 PYG_BATCHGNN_INLINE uint64_t kept_columns(const Dropout& dropout, uint64_t row_key, int64_t word) {
   alignas(32) uint64_t words[16];
   for (int64_t i = 0; i < 16; ++i) words[i] = dropout_word(row_key, word + i);

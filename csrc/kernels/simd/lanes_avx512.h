@@ -52,7 +52,7 @@ struct Lanes<float> {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(count), p));
   }
 
-  // To the nearest, ties to even; a NaN keeps its upper half and stays one.
+  // Rounds to nearest, ties to even. A NaN keeps its upper half and stays a NaN.
   PYG_BATCHGNN_INLINE __m256i to_bfloat16(Vector v) {
     const __m512i word = _mm512_castps_si512(v);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(word, 16), _mm512_set1_epi32(1));

@@ -1,18 +1,20 @@
-// Vectors of 16 bytes, which the compiler makes of whatever the processor has. What Lanes offers at each
+// Vectors of 16 bytes, which the compiler maps to the vectors of the processor. Lanes has at each
 // level:
 //
 // - Vector, kWidth, kRegisters: the vector, its elements, and how many of them the processor holds.
 // - k...Vectors: how many vectors of a row a kernel keeps in registers.
-// - load(p), load(p, count), store(p, v), store(p, v, count): from and to memory of T, of Bfloat16 and
-// (loads)
-//   of Half for T = float; with `count` only the first elements, the others are zero. stream: past the
-//   caches.
+// - load(p), load(p, count), store(p, v), store(p, v, count): from and to memory of T, of Bfloat16
+//   and (loads) of Half for T = float; with `count` only the first elements, the others are zero.
+//   stream: past the caches.
 // - fma(a, b, c) = a * b + c, rounded once where the processor can.
 // - relu(a), relu_backward(z, grad) = grad where z is positive or NaN, else 0.
-// - passing(a), nonzero(a): bits of the elements that are positive or NaN, that are not 0. keep(a, bits).
-// - sum(v): of the elements; sum4: of four vectors. add_lanes where two vectors' sums are made at once.
+// - passing(a), nonzero(a): bits of the elements that are positive or NaN, that are not 0. keep(a,
+//   bits).
+// - sum(v): of the elements; sum4: of four vectors. add_lanes where two vectors' sums are made at
+//   once.
 //
-// Beside Lanes: in_register, read_half, kept_columns (dropout's decisions), stream_lines and fence.
+// Outside of Lanes: in_register, read_half, kept_columns (dropout's decisions), stream_lines and
+// fence.
 
 template <class T>
 struct Lanes {
@@ -77,7 +79,8 @@ PYG_BATCHGNN_INLINE Vector in_register(Vector value) {
   return value;
 }
 
-// Powers of two move the exponent from its place in 16 bits to its place in 32; exact, subnormals included.
+// Scaling by a power of two moves the exponent to its place in 32 bits. It is exact, also for
+// subnormal numbers.
 PYG_BATCHGNN_INLINE void read_half(const uint16_t* from, int64_t count, float* to) {
   for (int64_t i = 0; i < count; ++i) {
     const float magnitude = std::bit_cast<float>(static_cast<uint32_t>(from[i] & 0x7FFF) << 13) * 0x1p112f;
@@ -87,7 +90,7 @@ PYG_BATCHGNN_INLINE void read_half(const uint16_t* from, int64_t count, float* t
   }
 }
 
-// Whether dropout keeps columns 4 * word to 4 * word + 63 of a row.
+// Returns bits of the columns 4 * word to 4 * word + 63 of a row that dropout keeps.
 PYG_BATCHGNN_INLINE uint64_t kept_columns(const Dropout& dropout, uint64_t row_key, int64_t word) {
   uint64_t bits = 0;
   for (int64_t i = 0; i < 16; ++i) {

@@ -2,15 +2,15 @@
 //
 // Every kernel of this folder is written in the same way:
 // - NAME.h declares it and says what it computes.
-// - NAME_body.h holds its loops, once. They are plain C++ or use Lanes<T>, the vectors of the level at hand
-//   (lanes_avx512.h, lanes_avx2.h, lanes_baseline.h).
-// - NAME.cpp includes each_level.h, which compiles the body for each level in a namespace of its own, and
-//   chooses with PYG_BATCHGNN_DISPATCH when the program runs.
-// A kernel for instructions that have no counterpart elsewhere (bfloat16 products) has one level and no body
+// - NAME_body.h holds its loops, once. They are plain C++ or use Lanes<T>, the vectors of the level
+//   at hand (lanes_avx512.h, lanes_avx2.h, lanes_baseline.h).
+// - NAME.cpp includes each_level.h, which compiles the body for each level in a namespace of its
+//   own, and chooses with PYG_BATCHGNN_DISPATCH when the program runs. A kernel for instructions
+//   that have no counterpart elsewhere (bfloat16 products) has one level and no body
 // file: its .cpp file is compiled between PYG_BATCHGNN_BEGIN_LEVEL and PYG_BATCHGNN_END_LEVEL.
 //
-// Standard headers are included before a level begins. What they define inline must run on every processor:
-// the linker keeps one copy of it.
+// Standard headers are included before a level begins. What they define inline must run on every
+// processor: the linker keeps one copy of it.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace pyg_batchgnn {
 
 enum class Simd : int { kBaseline = 0, kAvx2 = 256, kAvx512 = 512 };
 
-// The highest level that the processor has. The environment variable PYG_BATCHGNN_SIMD=avx2|baseline lowers
-// it, so that tests can run every level.
+// The highest level that the processor has. The environment variable
+// PYG_BATCHGNN_SIMD=avx2|baseline lowers it, so that tests can run every level.
 Simd simd_level() noexcept;
 
 }  // namespace pyg_batchgnn
@@ -43,7 +43,7 @@ Simd simd_level() noexcept;
   PYG_BATCHGNN_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
 #define PYG_BATCHGNN_END_LEVEL PYG_BATCHGNN_PRAGMA(clang attribute pop)
 #else
-// GCC 12 takes the undefined operands in its own intrinsics for mistakes.
+// GCC 12 warns of the undefined operands in its own intrinsics.
 #define PYG_BATCHGNN_BEGIN_LEVEL(features)                            \
   PYG_BATCHGNN_PRAGMA(GCC diagnostic ignored "-Wmaybe-uninitialized") \
   PYG_BATCHGNN_PRAGMA(GCC diagnostic ignored "-Wuninitialized")       \

@@ -1,4 +1,4 @@
-// Inner loops of batch normalisation: some rows, all columns, one thread.
+// The inner loops of batch normalisation: some rows, all columns, one thread.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct Rows {
   int64_t rows, columns;
 };
 
-// z = (x - center) * scale + shift, one value of each a column. Subtracting first keeps what a column varies
-// by where that is small beside its mean.
+// z = (x - center) * scale + shift, with one value of each per column. The subtraction comes first,
+// so that a deviation that is small compared to the mean keeps its digits.
 template <class A>
 struct Affine {
   const A* center;
@@ -33,7 +33,8 @@ void center_sums(const Rows<T>& x, const Wide<T>* center, Wide<T>* sum, Wide<T>*
 template <class T>
 void affine_rows(const Rows<T>& x, const Affine<Wide<T>>& affine, Epilogue epilogue, T* y);
 
-// With g = grad, zero where a ReLU of z is: sum[c] = sum of g, product[c] = sum of g * (x - center).
+// With g = grad, zero where a ReLU of z is: sum[c] = sum of g, product[c] = sum of g * (x -
+// center).
 template <class T>
 void gradient_sums(const Rows<T>& x, const T* grad, const Affine<Wide<T>>& affine, Epilogue epilogue,
                    Wide<T>* sum, Wide<T>* product);

@@ -1,7 +1,7 @@
 // The loops of norm.h.
 
-// Rows are asked for ahead, although they are read in order: with the sums' loads and stores in between, the
-// processor does not see the order and reads at less than half the speed.
+// Rows are prefetched although they are read in order. Between the loads and stores of the sums the
+// processor does not recognise the order and reads at less than half the speed.
 constexpr int64_t kAhead = 2048;
 constexpr int64_t kLine = 64;
 
@@ -15,7 +15,7 @@ PYG_BATCHGNN_INLINE void prefetch_row(const T* row, int64_t columns) {
 
 template <class T>
 PYG_BATCHGNN_INLINE Wide<T> relu_backward(Wide<T> z, Wide<T> grad, bool relu) {
-  return relu && z <= 0 ? Wide<T>(0) : grad;  // not of a NaN: what is not a number stays visible
+  return relu && z <= 0 ? Wide<T>(0) : grad;  // a NaN stays visible
 }
 
 template <class T>

@@ -19,7 +19,7 @@ const ProductKernels<T>& product_kernels() {
 template const ProductKernels<float>& product_kernels();
 template const ProductKernels<double>& product_kernels();
 
-// Swaps ever smaller squares off the diagonal (Warren, Hacker's Delight, 7-3).
+// Swaps smaller and smaller squares off the diagonal (Warren, Hacker's Delight, 7-3).
 void transpose_bits(uint64_t words[kWordBits]) {
   uint64_t low = 0x00000000FFFFFFFFu;
   for (int64_t half = kWordBits / 2; half != 0; half /= 2, low ^= low << half) {

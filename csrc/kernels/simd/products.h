@@ -1,10 +1,9 @@
-// The inner loops of dense layers, for each kind of processor: products of small blocks that lie in the
-// caches, and the passes over rows that go with them.
+// The inner loops of dense layers: products of small blocks in the caches, and passes over rows.
 //
-// Every element of a product is one chain of fused multiply-adds in the order of its terms, so its bits
-// depend neither on how a matrix is cut into blocks, nor on the width of vectors, nor on whether terms that
-// are zero are skipped; but see SparseRows and ReluBackwardProducts. (The baseline has no fused multiply-add
-// and rounds twice.)
+// Every element of a product is one chain of fused multiply-adds in the order of its terms, so its
+// bits do not depend on the cut into blocks, on the width of vectors, or on the skipping of zeros.
+// Exceptions are SparseRows and ReluBackwardProducts. The baseline has no fused multiply-add and
+// rounds twice.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +13,11 @@
 
 namespace pyg_batchgnn {
 
-constexpr int64_t kTileRows = 6;   // rows of a product come in groups of so many
-constexpr int64_t kWordBits = 64;  // rows or columns whose zeros are known by one word
+constexpr int64_t kTileRows = 6;   // rows of a tile of a product
+constexpr int64_t kWordBits = 64;  // rows or columns per word of bits
 
-// Rows that will be needed next, asked of memory a few lines at a time while there is something to compute:
-// rows picked from a table are nothing that the processor could predict.
+// Rows that are needed next. A few lines are fetched at a time during computation, because the
+// processor cannot predict rows that are picked from a table.
 struct PrefetchQueue {
   static constexpr int64_t kLine = 64;
   struct Row {
@@ -38,8 +37,9 @@ struct PrefetchQueue {
   }
 };
 
-// out[r, :] = sum over s of values[r][s * value_step] * x[s, :], added to out where `add`.
-// `values` and `out` have room for a multiple of kTileRows rows (values repeat), x and out for whole vectors.
+// out[r, :] = sum over s of values[r][s * value_step] * x[s, :], added to out where `add`. `values`
+// and `out` have room for a multiple of kTileRows rows (values repeat), x and out for whole
+// vectors.
 template <class T>
 struct DenseProduct {
   const T* const* values;
@@ -53,11 +53,12 @@ struct DenseProduct {
   PrefetchQueue* prefetch;
 };
 
-// How a sparse product goes through its rows: one after the other, terms in order; or rows 2i and 2i + 1 side
-// by side, terms that both have before those of one alone, which loads the former once; value_step is then 1.
+// The order of a sparse product. kOne: one row after the other, terms in order. kTwo: rows 2i and
+// 2i + 1 together, first the terms that both have, which are loaded once; value_step is then 1.
 enum class SparseRows : uint8_t { kOne, kTwo };
 
-// out[r, :] += sum over s in bits(words[r * word_step]) of values[r * row_step + s * value_step] * x[s, :].
+// out[r, :] += sum over s in bits(words[r * word_step]) of
+//              values[r * row_step + s * value_step] * x[s, :]
 template <class T>
 struct SparseProduct {
   const uint64_t* words;
@@ -73,10 +74,11 @@ struct SparseProduct {
   SparseRows rows_at_once = SparseRows::kOne;
 };
 
-// The gradients of a weight and of the input that it meets, which a ReLU made, so that only elements behind
-// non-zeros are wanted. For s in bits(words[c]) of each column c:
-// sums[c, :] += input[s, c] * grad[s, :] and dots[c, s] = grad[s, :] . weight[c, :], of each piece that
-// registers hold in as many partial sums as a vector has elements; all other dots are zero.
+// The gradients of a weight and of its input that a ReLU made. Only gradients of non-zero elements
+// are wanted. For s in bits(words[c]) of each column c:
+// sums[c, :] += input[s, c] * grad[s, :] and dots[c, s] = grad[s, :] . weight[c, :]. All other dots
+// are zero. Each piece that fits into registers is summed in as many partial sums as a vector has
+// elements.
 template <class T>
 struct ReluBackwardProducts {
   const uint64_t* words;
@@ -93,7 +95,7 @@ struct ReluBackwardProducts {
   PrefetchQueue* prefetch;
 };
 
-// What is done to a block of a product on its way to memory: bias, ReLU, dropout, rounding.
+// The finish of a block of a product: bias, ReLU, dropout and rounding.
 template <class T>
 struct Finish {
   const T* raw;  // [rows, whole vectors]
@@ -106,12 +108,12 @@ struct Finish {
   void* out;                 // at first_column
   Element out_element;
   int64_t out_stride;  // elements
-  uint8_t* mask;       // the first row's bits; or null
+  uint8_t* mask;       // the bits of the first row; or null
   int64_t mask_stride;
-  bool stream;  // past the caches, where whole lines are written
+  bool stream;  // writes whole lines past the caches
 };
 
-// A block of an output's gradient as the products need it: masked, scaled, and its zeros known.
+// A block of the gradient of an output: masked, scaled, with known zeros.
 template <class T>
 struct MaskedGrad {
   const void* grad;
@@ -123,13 +125,13 @@ struct MaskedGrad {
   int64_t rows, columns;
   T* out;  // [rows, out_stride], zero between `columns` and the next multiple of kWordBits
   int64_t out_stride;
-  uint64_t* words;  // [rows, words of `columns`]: which are not zero
+  uint64_t* words;  // [rows, words of `columns`] bits of the non-zeros
 };
 
 template <class T>
 struct ProductKernels {
   int64_t width;  // elements of a vector
-  int64_t panel;  // columns that a tile of a dense product has
+  int64_t panel;  // columns of a tile of a dense product
   void (*dense)(const DenseProduct<T>&);
   void (*sparse)(const SparseProduct<T>&);
   void (*relu_backward)(const ReluBackwardProducts<T>&);
@@ -138,7 +140,7 @@ struct ProductKernels {
   void (*read)(const void* from, Element element, int64_t count, T* to);
   void (*write)(const T* from, int64_t count, Element element, void* to);
   void (*add)(const T* from, int64_t count, T* to);
-  // Whole lines, past the caches; `fence` before anybody else reads them.
+  // Writes whole lines past the caches. `fence` makes them visible to other threads.
   void (*stream)(const void* from, int64_t bytes, void* to);
   void (*fence)();
 };
@@ -146,7 +148,8 @@ struct ProductKernels {
 template <class T>
 const ProductKernels<T>& product_kernels();
 
-// As a dense product of kTileRows rows of float32, but values and x hold pairs of bfloat16: two terms each.
+// A dense product of kTileRows rows with float32 sums. values and x hold pairs of bfloat16, two
+// terms each.
 struct PairProduct {
   const uint32_t* const* values;
   int64_t terms, vectors;
@@ -158,16 +161,17 @@ struct PairProduct {
   PrefetchQueue* prefetch;
 };
 
-// Null where the processor does not multiply bfloat16. Vectors are those of product_kernels<float>().
+// Returns null if the processor does not multiply bfloat16. Vectors are those of
+// product_kernels<float>().
 using PairKernel = void (*)(const PairProduct&);
 PairKernel pair_kernel();
 
-// As ProductKernels<float>::finish, of whole words of columns in bfloat16 with a mask, or with neither ReLU
-// nor dropout. Null where `pair_kernel` is.
+// ProductKernels<float>::finish for whole words of columns in bfloat16, with a mask, or without
+// ReLU and dropout. Null if `pair_kernel` is.
 using PairFinish = void (*)(const Finish<float>&);
 PairFinish pair_finish();
 
-// words[r] bit c becomes words[c] bit r.
+// Transposes: bit c of words[r] becomes bit r of words[c].
 void transpose_bits(uint64_t words[kWordBits]);
 
 }  // namespace pyg_batchgnn

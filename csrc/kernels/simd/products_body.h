@@ -1,6 +1,7 @@
 // The loops of products.h.
 
-constexpr int64_t kLinesPerTile = 24, kLinesPerRow = 4;  // fetched ahead; memory keeps up with about so many
+constexpr int64_t kLinesPerTile = 24, kLinesPerRow = 4;  // lines to prefetch; memory keeps up with
+                                                         // about this many
 
 // A tile of kTileRows x C vectors, in registers from the first term to the last.
 template <class T, int C>
@@ -72,14 +73,14 @@ PYG_BATCHGNN_INLINE float from_bfloat16(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-// To nearest, ties to even; a NaN stays one.
+// Rounds to nearest, ties to even. A NaN stays a NaN.
 PYG_BATCHGNN_INLINE uint16_t to_bfloat16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1)) >> 16;
   return static_cast<uint16_t>(value != value ? 0x7FC0u : rounded);
 }
 
-// All columns of a word.
+// Rounds all columns of a word.
 template <class T>
 PYG_BATCHGNN_INLINE void round_word(const T* from, uint16_t* to) {
   if constexpr (requires { Lanes<T>::round_word(from, to); }) {
@@ -134,7 +135,8 @@ void write(const T* from, int64_t count, Element element, void* to) {
   }
 }
 
-// Bits of columns [column, column + count) of a row. The bits before them are there already.
+// Writes the bits of columns [column, column + count) of a row. The bits before them have been
+// written.
 PYG_BATCHGNN_INLINE void put_bits(uint8_t* row, int64_t column, int64_t count, uint64_t bits) {
   uint8_t* byte = row + column / 8;
   const int64_t inside = column % 8;
@@ -166,8 +168,8 @@ PYG_BATCHGNN_INLINE uint64_t first_bits(int64_t count) {
   return count >= kWordBits ? ~0ull : (1ull << count) - 1;
 }
 
-// One row's columns [at, at + count), at most kWordBits of them. Inlined with that constant count, they stay
-// in registers.
+// Finishes columns [at, at + count) of one row, at most kWordBits. If the count is constant, they
+// stay in registers.
 template <class T>
 PYG_BATCHGNN_INLINE void finish_word(const Finish<T>& f, typename Lanes<T>::Vector scale, int64_t row,
                                      int64_t at, int64_t count) {
@@ -200,7 +202,7 @@ PYG_BATCHGNN_INLINE void finish_word(const Finish<T>& f, typename Lanes<T>::Vect
     return write(done, count, f.out_element, out);
   }
   if (f.out_element == kOwnElement<T>) return stream_lines(done, bytes, out);
-  // Half a word's lines are whole, too.
+  // The lines of half a word are whole, too.
   alignas(PrefetchQueue::kLine) T rounded[kWordBits];
   if (count == kWordBits && f.out_element == Element::kBFloat16) {
     round_word(done, reinterpret_cast<uint16_t*>(rounded));

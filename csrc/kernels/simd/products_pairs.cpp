@@ -1,4 +1,4 @@
-// Products of bfloat16 by the instructions for them: two terms a step, summed in float32.
+// Products of bfloat16 with the instructions for them: two terms at a time, summed in float32.
 
 #include "kernels/simd/level.h"
 #include "kernels/simd/products.h"

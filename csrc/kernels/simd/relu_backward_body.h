@@ -1,12 +1,12 @@
-// Two gradients in one loop over columns. Included behind products_body.h.
+// Two gradients in one loop over columns. Included by products_body.h.
 //
-// A loop of its own for each of the two needs a load for every multiplication. Here a row of the gradient,
-// once in a register, is multiplied twice: by the input's element, into the weight's gradient, and by the
-// weight, into a dot product.
+// Two separate loops need one load per multiplication. Here a row of the gradient is loaded once
+// and multiplied twice: by the element of the input, for the gradient of the weight, and by the
+// weight, for a dot product.
 
 constexpr int64_t kLinesPerColumn = 8;
 
-// *first += all lanes of a and *second += those of b, which are two numbers.
+// Adds all lanes of a to *first and those of b to *second.
 template <class T>
 PYG_BATCHGNN_INLINE void add_lanes(typename Lanes<T>::Vector a, typename Lanes<T>::Vector b, T* first,
                                    T* second) {
@@ -24,8 +24,9 @@ PYG_BATCHGNN_INLINE void add_lanes(typename Lanes<T>::Vector a, typename Lanes<T
   *second += lanes[1][0];
 }
 
-// Dot products whose lanes are still to be added up. They wait in registers until the next ones are under
-// way: the additions are a chain that would keep multiplications behind it out of the processor's window.
+// Dot products whose lanes are not added up yet. They wait in registers until the next ones have
+// begun. Their additions are a chain that would keep later multiplications out of the window of the
+// processor.
 template <class T>
 struct WaitingDots {
   typename Lanes<T>::Vector first, second;
@@ -34,8 +35,8 @@ struct WaitingDots {
   __attribute__((always_inline)) void add_up() const { add_lanes<T>(first, second, first_to, second_to); }
 };
 
-// C vectors of kRows rows of the gradient, which meet one column's sums and weights in registers. A single
-// row's dot product has no second one beside it: `nobody` takes that.
+// Multiplies C vectors of kRows rows of the gradient with the sums and weights of one column in
+// registers. For a single row there is no second dot product; `nobody` takes its place.
 template <class T, int C, int kRows>
 PYG_BATCHGNN_INLINE void relu_backward_rows(const ReluBackwardProducts<T>& p, const int64_t (&rows)[kRows],
                                             int64_t first, int64_t column,
@@ -55,7 +56,7 @@ PYG_BATCHGNN_INLINE void relu_backward_rows(const ReluBackwardProducts<T>& p, co
   for (int c = 0; c < C; ++c) {
 #pragma GCC unroll 2
     for (int r = 0; r < kRows; ++r) {
-      // Both multiplications would rather load.
+      // Without this the compiler loads for each multiplication.
       const typename L::Vector values = in_register(L::load(grad[r] + c * L::kWidth));
       sum[c] = L::fma(input[r], values, sum[c]);
       dot[r] = L::fma(values, weight[c], dot[r]);
@@ -67,7 +68,7 @@ PYG_BATCHGNN_INLINE void relu_backward_rows(const ReluBackwardProducts<T>& p, co
   waiting = {dot[0], dot[kRows - 1], dots + rows[0], dots + rows[kRows - 1]};
 }
 
-// Rows go by two by two: that hides the additions' latency.
+// Two rows at a time hide the latency of the additions.
 template <class T, int C>
 void relu_backward_columns(const ReluBackwardProducts<T>& p, int64_t first) {
   using L = Lanes<T>;
@@ -85,7 +86,7 @@ void relu_backward_columns(const ReluBackwardProducts<T>& p, int64_t first) {
     for (int c = 0; c < C; ++c) {
       sum[c] = L::load(to + c * L::kWidth);
       weight[c] = L::load(from + c * L::kWidth);
-      // The next column's come from the second cache.
+      // Those of the next column come from the second cache.
       __builtin_prefetch(to + p.sums_stride + c * L::kWidth);
       __builtin_prefetch(from + p.weight_stride + c * L::kWidth);
     }
@@ -110,7 +111,7 @@ constexpr auto relu_backward_table(std::integer_sequence<int, C...>) {
       &relu_backward_columns<T, C + 1>...};
 }
 
-// Cut so that as many registers as there are hold the sums and weights of a piece.
+// Pieces are cut so that the registers hold their sums and weights.
 template <class T>
 void relu_backward(const ReluBackwardProducts<T>& p) {
   using L = Lanes<T>;

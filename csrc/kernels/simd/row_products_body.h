@@ -1,9 +1,10 @@
-// Products of table rows with a few vectors, and sums of rows with a few weights each. Included after one of
-// the lanes_*.h, by a file compiled for its processors.
+// Products of table rows with a few vectors, and sums of rows with a few weights each. Included by
+// attention_body.h.
 //
-// Registers hold the results for several heads at once, so that a row is read once for all of them. While a
-// row is computed with, the one `ahead` places later in the list is fetched, a line at a time: its even lines
-// by the sums and its odd ones by the dots, so that memory is busy during both. 0 fetches nothing of use.
+// Registers hold the results for several heads at once, so that a row is read once for all of them.
+// Meanwhile the row that is `ahead` entries later in the list is prefetched, one line at a time:
+// even lines in the sums and odd lines in the dots, so that memory is busy during both. With 0 the
+// prefetch has no effect.
 
 // out[e * heads + h] = rows[e] . vectors[h], for kRows rows and kHeads heads.
 template <int kRows, int kHeads, class T>
@@ -42,7 +43,7 @@ inline void dots_of(const T* const* rows, const Wide<T>* vectors, int64_t stride
   }
 }
 
-// All heads of kRows rows.
+// Computes all heads of kRows rows.
 template <int kRows, class T>
 inline void dots(const T* const* rows, const Wide<T>* vectors, int64_t stride, int64_t columns, Wide<T>* out,
                  int64_t heads, int64_t ahead) {
@@ -58,8 +59,8 @@ inline void dots(const T* const* rows, const Wide<T>* vectors, int64_t stride, i
 
 enum class Into { kFresh, kAdd };
 
-// out[h * stride + k] (+)= sum over e of factors[e * heads + h] * rows[e][k], for kHeads heads and kVectors
-// vectors of columns, the last of which has `rest` columns, or all where rest is 0.
+// out[h * stride + k] (+)= sum over e of factors[e * heads + h] * rows[e][k], for kHeads heads and
+// kVectors vectors of columns, the last of which has `rest` columns, or all if rest is 0.
 template <int kHeads, int kVectors, class T>
 inline void sums_of(const T* const* rows, int64_t count, const Wide<T>* factors, int64_t heads, int64_t rest,
                     Wide<T>* out, int64_t stride, int64_t k, Into into, int64_t ahead) {
@@ -120,7 +121,7 @@ inline void sums_of_heads(const T* const* rows, int64_t count, const Wide<T>* fa
   }
 }
 
-// Sums of rows for all heads: out [heads, columns] with `stride` numbers between heads.
+// Sums rows for all heads: out [heads, columns] with `stride` numbers between heads.
 template <class T>
 inline void sums(const T* const* rows, int64_t count, const Wide<T>* factors, int64_t heads, int64_t columns,
                  Wide<T>* out, int64_t stride, Into into, int64_t ahead) {
@@ -157,7 +158,7 @@ inline void add_heads(const T* vectors, const Wide<T>* factors, int64_t heads, i
   L::store(out + whole, sum, rest);
 }
 
-// A row in another type.
+// Converts a row to another type.
 template <class From, class To>
 inline void convert_row(const From* from, int64_t count, To* to) {
   using L = Lanes<Wide<From>>;
@@ -166,14 +167,14 @@ inline void convert_row(const From* from, int64_t count, To* to) {
   if (k < count) L::store(to + k, L::load(from + k, count - k), count - k);
 }
 
-// A row of whole cache lines past the caches, to memory that begins on one.
+// Writes a row of whole cache lines past the caches.
 template <class T>
 inline void stream_row(const T* from, int64_t count, T* to) {
   using L = Lanes<T>;
   for (int64_t k = 0; k < count; k += L::kWidth) L::stream(to + k, L::load(from + k));
 }
 
-// The row as numbers to compute with: itself, or a copy in `buffer`.
+// Returns the row in the type of the computation: itself, or a copy in `buffer`.
 inline const double* widen_row(const void* row, Element, int64_t, double*) {
   return static_cast<const double*>(row);
 }

@@ -1,11 +1,11 @@
-// Passes over whole arrays, compiled for each kind of processor.
+// Passes over whole arrays.
 #pragma once
 
 #include <cstdint>
 
 namespace pyg_batchgnn {
 
-// Smallest and largest entry; {0, -1} where there is none.
+// The smallest and the largest entry; {0, -1} without entries.
 struct Extent {
   int64_t low, high;
 };
@@ -13,7 +13,7 @@ struct Extent {
 Extent scan_extent(const int32_t* values, int64_t count);
 Extent scan_extent(const int64_t* values, int64_t count);
 
-// Whether no entry is smaller than the one before it.
+// Returns whether no entry is smaller than the one before it.
 bool scan_ascending(const int32_t* values, int64_t count);
 bool scan_ascending(const int64_t* values, int64_t count);
 

@@ -11,7 +11,7 @@ Extent scan_extent(const T* values, int64_t count) {
   return {low, high};
 }
 
-// In blocks without a way out of the middle, which the compiler can turn into vector instructions.
+// Blocks without an early exit, which the compiler can vectorise.
 template <class T>
 bool scan_ascending(const T* values, int64_t count) {
   constexpr int64_t kBlock = 1024;

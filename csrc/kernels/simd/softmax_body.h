@@ -1,8 +1,9 @@
-// Softmax over a destination's edges, forward and backward, for all heads. Arrays are [edges, heads] and have
-// room for a whole vector more.
+// The softmax over the edges of a destination, forward and backward, for all heads. Arrays are
+// [edges, heads] and have room for one more vector.
 
-// exp(x) for x <= 0, to 1e-7 relative: 2^n exp(r) with |r| <= ln(2) / 2 and Taylor's series of r. 0 below the
-// smallest normal number; NaN stays NaN. Written so that the compiler makes vectors of a loop over it.
+// Returns exp(x) for x <= 0 with a relative error of 1e-7: 2^n exp(r) with |r| <= ln(2) / 2 and the
+// Taylor series of r. It is 0 below the smallest normal number; a NaN stays a NaN. The compiler can
+// vectorise a loop over it.
 [[gnu::always_inline]] inline float exp_negative(float x) {
   constexpr float kLog2e = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
   constexpr float kToInteger = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
@@ -27,7 +28,7 @@ inline double exp_negative(double x) { return __builtin_exp(x); }
 
 constexpr int64_t padded(int64_t count) { return (count + 15) / 16 * 16; }
 
-// kHeads numbers side by side, which the compiler computes with at once.
+// kHeads numbers side by side, which the compiler handles as one vector.
 template <class Sum, int kHeads>
 struct Side {
   typedef Sum Vector __attribute__((vector_size(kHeads * sizeof(Sum))));
@@ -38,7 +39,7 @@ struct Side<Sum, 1> {
   using Vector = Sum;
 };
 
-// Neither passed nor returned by value, which the processors' calling conventions differ in.
+// Vectors are not passed by value, because calling conventions differ between levels.
 template <class Vector, class Sum>
 inline void read(const Sum* from, Vector& to) {
   __builtin_memcpy(&to, from, sizeof(to));
@@ -49,7 +50,7 @@ inline void write(const Vector& from, Sum* to) {
   __builtin_memcpy(to, &from, sizeof(from));
 }
 
-// Some heads of [count, stride] logits: through the leaky ReLU, less their maximum.
+// Applies the leaky ReLU to some heads of [count, stride] logits and subtracts their maximum.
 template <class Vector, class Sum>
 inline void shift_logits(const Sum* logits, int64_t count, int64_t stride, Sum slope, Sum* weights) {
   Vector value, top = Vector{} - std::numeric_limits<Sum>::infinity();
@@ -101,7 +102,7 @@ inline void softmax_grad_of(const Sum* signed_weights, int64_t count, int64_t st
   write(total, totals);
 }
 
-// Calls body.of<Vector>(h) for heads h side by side, as many at once as there are.
+// Calls body.of<Vector>(h) for groups of 4, 2 or 1 heads.
 template <class Sum, class Body>
 inline void by_heads(int64_t heads, const Body& body) {
   int64_t h = 0;
@@ -142,18 +143,19 @@ struct SoftmaxGrad {
   }
 };
 
-// weights: the softmax of what the leaky ReLU makes of the logits.
+// Sets weights to the softmax of the leaky ReLU of the logits.
 template <class Sum>
 inline void softmax(const Sum* logits, int64_t count, int64_t heads, Sum slope, Sum* weights) {
   by_heads<Sum>(heads, ShiftLogits<Sum>{logits, count, heads, slope, weights});
-  // Whole vectors, so that none is left over; what lies behind the end is not read.
+  // Whole vectors without a rest. Entries behind the end are not read.
   const int64_t all = padded(count * heads);
   for (int64_t i = 0; i < all; ++i) weights[i] = exp_negative(weights[i]);
   by_heads<Sum>(heads, DivideByTotal<Sum>{count, heads, weights});
 }
 
-// signed_weights: the softmax, negative where the leaky ReLU has its slope. grads: in, of the softmax; out,
-// of the logits before the leaky ReLU. totals [heads]: their sums.
+// signed_weights: the softmax, negative where the leaky ReLU has its slope. grads: the gradient of
+// the softmax on entry, of the logits before the leaky ReLU on return. totals [heads]: the sums of
+// the latter.
 template <class Sum>
 inline void softmax_grad(const Sum* signed_weights, int64_t count, int64_t heads, Sum slope, Sum* grads,
                          Sum* totals) {

@@ -1,6 +1,6 @@
 // Products that skip zeros. Included by products_body.h.
 
-// One row after the other, C vectors of it in registers while its terms are gone through.
+// One row after the other, with C vectors of it in registers.
 template <class T, int C>
 void sparse_columns(const SparseProduct<T>& p, int64_t first) {
   using L = Lanes<T>;
@@ -13,7 +13,7 @@ void sparse_columns(const SparseProduct<T>& p, int64_t first) {
     typename L::Vector sum[C];
 #pragma GCC unroll 16
     for (int c = 0; c < C; ++c) sum[c] = L::load(out + c * L::kWidth);
-    // The next row's sums come from the second cache.
+    // The sums of the next row come from the second cache.
 #pragma GCC unroll 16
     for (int c = 0; c < C; ++c) __builtin_prefetch(out + p.out_stride + c * L::kWidth);
     for (; word != 0; word &= word - 1) {
@@ -44,7 +44,7 @@ struct RowSums {
     for (int c = 0; c < C; ++c) L::store(out + c * L::kWidth, sum[c]);
   }
 
-  // The terms of `word`, in order.
+  // Adds the terms of `word` in order.
   __attribute__((always_inline)) void add(uint64_t word, const T* values, const T* x, int64_t x_stride) {
     for (; word != 0; word &= word - 1) {
       const int64_t s = std::countr_zero(word);
@@ -56,7 +56,7 @@ struct RowSums {
   }
 };
 
-// Terms that two rows have in common are loaded once for both; then come those of one of them alone.
+// Terms that both rows have are loaded once; then the other terms follow.
 template <class T, int C>
 PYG_BATCHGNN_INLINE void sparse_two_rows(const SparseProduct<T>& p, int64_t r, const T* x, int64_t x_stride,
                                          T* out) {
@@ -70,7 +70,7 @@ PYG_BATCHGNN_INLINE void sparse_two_rows(const SparseProduct<T>& p, int64_t r, c
   RowSums<T, C> sums, next_sums;
   sums.load(out);
   next_sums.load(next_out);
-  // The next two rows' sums come from the second cache.
+  // The sums of the next two rows come from the second cache.
 #pragma GCC unroll 16
   for (int c = 0; c < C; ++c) {
     __builtin_prefetch(next_out + p.out_stride + c * L::kWidth);

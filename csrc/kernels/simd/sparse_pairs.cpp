@@ -15,15 +15,16 @@ namespace pyg_batchgnn::sparse_pairs {
 namespace {
 
 constexpr int64_t kWidth = 16;  // sums of a vector
-// Rows of a table lie on pages of their own, and a prefetch waits until its page is found: several are looked
-// for at a time. With four lines a row the last rows of a block of the first layer would not be fetched.
+// Rows of a table lie on different pages, and a prefetch waits for the translation of its page, so
+// several rows are fetched at once. With four lines per row the last rows of a block of the first
+// layer would not be fetched.
 constexpr int64_t kLinesPerRow = 5, kRowsAtOnce = 8;
 
 __attribute__((always_inline)) inline __m512bh bits_of(__m512i pairs) {
   return reinterpret_cast<__m512bh>(pairs);
 }
 
-// Keeps the compiler from loading again for each use: loads are what the loop is bound by.
+// Keeps the compiler from loading again for each use. The loop is bound by loads.
 __attribute__((always_inline)) inline __m512i in_register(__m512i value) {
   asm("" : "+v"(value));
   return value;
@@ -59,7 +60,8 @@ void mask(const MaskedPairs& g) {
   }
 }
 
-// Squares of eight by eight within the four parts of eight vectors, then each part to its column's row.
+// Transposes squares of eight by eight within the four parts of eight vectors, then stores each
+// part in the row of its column.
 __attribute__((always_inline)) inline void transpose_eight(const uint16_t* from, int64_t stride,
                                                            uint16_t* to) {
   __m512i a[8], b[8];
@@ -139,8 +141,9 @@ void list(const ListedRows& rows, const PairLists& lists) {
   }
 }
 
-// Short rows: a call of memcpy would cost more than it does. The last vector overlaps the one before:
-// with masked stores, and the loads of fold behind them, a backward pass took a fifth longer.
+// Rows are short, so a call of memcpy would cost more than the copy. The last vector overlaps the
+// one before. With masked stores, followed by the loads of fold, a backward pass took a fifth
+// longer.
 void copy(const uint16_t* from, int64_t count, uint16_t* to) {
   if (count < kFold) {
     const __mmask32 here = first_of(count);
@@ -159,7 +162,7 @@ void fold(uint16_t* rows, int64_t elements) {
   }
 }
 
-// The first eight sums of a vector alone; the others are lost.
+// Adds to the first eight sums of a vector; the others are undefined.
 __attribute__((always_inline)) inline __m512 add_eight(__m512 sum, __m512i pair, const uint16_t* first,
                                                        const uint16_t* second) {
   const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(first));
@@ -169,8 +172,8 @@ __attribute__((always_inline)) inline __m512 add_eight(__m512 sum, __m512i pair,
                                                  reinterpret_cast<__m256bh>(_mm256_unpacklo_epi16(a, b))));
 }
 
-// One row after the other, all C vectors of it in registers while its list is gone through. Of the last one
-// only eight columns count where `Half`, so half a load is enough for them.
+// One row after the other, with all C vectors of it in registers. With `Half` only eight columns of
+// the last vector count, so half a load is enough.
 template <int C, bool Half>
 void multiply_columns(const ListProduct& p) {
   constexpr int kFolds = (C + 1) / 2;
@@ -183,7 +186,7 @@ void multiply_columns(const ListProduct& p) {
     __m512 sum[C];
 #pragma GCC unroll 16
     for (int c = 0; c < C; ++c) sum[c] = p.add ? _mm512_loadu_ps(out + c * kWidth) : _mm512_setzero_ps();
-    // The next row's sums come from the second cache.
+    // The sums of the next row come from the second cache.
 #pragma GCC unroll 16
     for (int c = 0; c < C; ++c) __builtin_prefetch(out + p.out_stride + c * kWidth);
     for (; at < end; at += 2) {
@@ -215,7 +218,7 @@ void multiply_columns(const ListProduct& p) {
 
 template <bool Half, int... C>
 constexpr auto table_of(std::integer_sequence<int, C...>) {
-  // Half of a vector is left over only where it begins a fold.
+  // Half of a vector is left over only if it begins a fold.
   return std::array<void (*)(const ListProduct&), sizeof...(C)>{&multiply_columns < C + 1,
                                                                 Half && C % 2 == 0 > ...};
 }

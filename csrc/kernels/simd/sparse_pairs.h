@@ -1,8 +1,10 @@
-// Products of bfloat16 of which one operand is mostly zero, as a gradient behind ReLU and dropout is: its
-// non-zeros are listed row by row, and two of them make one step of the instructions for pairs.
+// Products of bfloat16 with one operand that is mostly zero, such as a gradient behind ReLU and
+// dropout. Its non-zeros are listed row by row, and the instructions for pairs take two of them at
+// a time.
 //
-// Rows of the other operand lie "folded": of every 32 columns, columns 0 to 3 and 16 to 19 come first, then 4
-// to 7 and 20 to 23, and so on; that is how two rows are interleaved with one instruction for 16 columns.
+// Rows of the other operand lie "folded": of every 32 columns, columns 0 to 3 and 16 to 19 come
+// first, then 4 to 7 and 20 to 23, and so on. Then one instruction interleaves 16 columns of two
+// rows.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +13,27 @@
 
 namespace pyg_batchgnn {
 
-constexpr int64_t kFold = 32;       // columns that are folded together
-constexpr int64_t kListTerms = 64;  // terms that a list is made of at most
+constexpr int64_t kFold = 32;       // columns per fold
+constexpr int64_t kListTerms = 64;  // the most terms of a list
 
-// Of each row r its non-zeros, in [starts[r], starts[r + 1]), an even number: an odd one is followed by a
-// zero of the term kListTerms.
+// The non-zeros of each row r, in [starts[r], starts[r + 1]). Their number is even: a last odd one
+// is followed by a zero of the term kListTerms.
 struct PairLists {
   int32_t* starts;   // [rows + 1]
-  uint8_t* terms;    // room for kListTerms more than there can be
-  uint16_t* values;  // the same
+  uint8_t* terms;    // with room for kListTerms more
+  uint16_t* values;  // likewise
 };
 
 // values[r * stride + s], s < terms <= kListTerms, as lists.
 struct ListedRows {
   const uint16_t* values;
   int64_t stride, rows, terms;
-  float* totals;  // [rows, 16], for what they sum to; or null
-  bool add;       // to what is there
+  float* totals;  // [rows, 16] for their sums; or null
+  bool add;       // adds to the totals
 };
 
-// A block of a gradient [rows, columns] with its zeros put in, rows up to kListTerms and columns up to the
-// stride being zero.
+// A block of a gradient [rows, columns] after the mask. Rows up to kListTerms and columns up to the
+// stride are zero.
 struct MaskedPairs {
   const uint16_t* grad;
   int64_t grad_stride;
@@ -42,8 +44,8 @@ struct MaskedPairs {
   int64_t out_stride;  // a multiple of kFold
 };
 
-// out[r, :] = sum over the list of r of value * x[term, :], to what is there where `add`; in whole vectors of
-// 16 columns, of which those behind `columns` mean nothing. Row kListTerms of x is zero.
+// out[r, :] = sum over the list of r of value * x[term, :], added to out with `add`, in whole
+// vectors of 16 columns. Those behind `columns` are undefined. Row kListTerms of x is zero.
 struct ListProduct {
   PairLists lists;
   int64_t rows, columns;  // at most 16 * kMostPairVectors
@@ -57,7 +59,8 @@ struct ListProduct {
 
 struct SparsePairKernels {
   void (*mask)(const MaskedPairs&);
-  // [kListTerms, stride], of which `columns` count, into [columns up to a multiple of kFold, kListTerms].
+  // [kListTerms, stride], of which `columns` count, into [columns up to a multiple of kFold,
+  // kListTerms].
   void (*transpose)(const uint16_t* from, int64_t stride, int64_t columns, uint16_t* to);
   void (*list)(const ListedRows&, const PairLists&);
   void (*copy)(const uint16_t* from, int64_t count, uint16_t* to);
@@ -68,7 +71,7 @@ struct SparsePairKernels {
 
 constexpr int64_t kMostPairVectors = 16;  // of one ListProduct
 
-// Null where the processor lacks the instructions.
+// Returns null if the processor lacks the instructions.
 const SparsePairKernels* sparse_pair_kernels();
 
 }  // namespace pyg_batchgnn

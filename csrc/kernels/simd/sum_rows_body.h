@@ -1,22 +1,22 @@
 // The loops of sum_rows.h for float.
 //
-// A row of sums stays in registers: columns are taken in chunks of at most SumLanes::kSumVectors vectors.
-// Where the last one is not full it begins earlier and takes some columns twice: a masked one would reach
-// beyond the row, often into a line of memory that nobody has fetched. Only rows of less than a vector are
-// masked.
+// A row of sums stays in registers. Columns are taken in chunks of at most kSumVectors vectors. If
+// the last vector is not full, it begins earlier and takes some columns twice. A masked one would
+// reach beyond the row, often into a line that is not in the cache. Only rows shorter than a vector
+// are masked.
 
 using SumLanes = Lanes<float>;
 
 constexpr int64_t kLine = 64;
 
-// How a vector of a row is read, beginning at `column`: as it is stored.
+// Reads a vector of a row, beginning at `column`, as it is stored.
 struct AsStored {
   using V = SumLanes::Vector;
   __attribute__((always_inline)) V whole(V x, int64_t) const { return x; }
   __attribute__((always_inline)) V part(V x, int64_t, int64_t) const { return x; }
 };
 
-// Normalised and behind a ReLU, with the operations and so the bits of `batch_norm`.
+// Reads a vector normalised and behind a ReLU, with the operations and so the bits of `batch_norm`.
 struct Normed {
   using V = SumLanes::Vector;
   Affine<float> by;
@@ -41,12 +41,12 @@ struct Chunk {
   int64_t last;  // columns of the last vector, 1 to kWidth
 
   bool masked() const { return column + (N - 1) * SumLanes::kWidth + last < SumLanes::kWidth; }
-  // Where the last vector begins, from `column`.
+  // Returns the begin of the last vector, from `column`.
   int64_t tail() const { return masked() ? 0 : (N - 2) * SumLanes::kWidth + last; }
 
   const In* at(const char* row) const { return reinterpret_cast<const In*>(row) + column; }
 
-  // Into the second cache: it has room for more lines under way than the first.
+  // Prefetches into the second cache, which can wait for more lines than the first.
   void prefetch(const char* row) const {
     const auto begin = reinterpret_cast<uintptr_t>(at(row)) & ~static_cast<uintptr_t>(kLine - 1);
     const auto end = reinterpret_cast<uintptr_t>(at(row) + (N - 1) * SumLanes::kWidth + last);
@@ -83,7 +83,7 @@ struct Chunk {
   }
 };
 
-// Sums over the rows of a gradient, in float; columns that the last vector takes twice have a place in each.
+// The sums over the rows of a gradient, in float. Columns that are taken twice have two places.
 template <class In, class Read, int N>
 class Tally {
  public:
@@ -108,7 +108,7 @@ class Tally {
     add_to(0, SumLanes::load(few[0]), {few[1], few[2], few[3]}, grad[0]);
   }
 
-  // Adds every column once to what is wanted in the end.
+  // Adds every column once to the wanted sums.
   void finish() const {
     if (of_.x == nullptr) return;
     const int64_t whole = (N - 1) * SumLanes::kWidth;
@@ -201,6 +201,6 @@ inline void sum_any_rows(const SumRows<float>& task, Element element) {
     case Element::kBFloat16:
       return sum_columns<Bfloat16>(task);
     case Element::kFloat64:
-      return;  // summed in double, elsewhere
+      return;  // summed in double by another kernel
   }
 }

@@ -1,8 +1,8 @@
-// The loops of sum_rows.h where the level has no vectors of its own for them, and those for double.
+// The loops of sum_rows.h without vectors: for the baseline, and for double.
 
-constexpr int64_t kChunk = 64;  // columns summed at once
+constexpr int64_t kChunk = 64;  // columns that are summed at a time
 
-// How an element of a column is read: as it is, or normalised and behind a ReLU, as `batch_norm` writes it.
+// Reads an element of a column as it is stored.
 template <class A>
 struct AsStored {
   A operator()(A x, int64_t) const { return x; }
