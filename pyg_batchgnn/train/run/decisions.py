@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.nn.matmul import ProductChoice
+from pyg_batchgnn.nn import ProductChoice
 from pyg_batchgnn.train.config import (
     TrainConfig,
     config_from_dict,
