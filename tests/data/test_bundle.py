@@ -15,7 +15,7 @@ from tests.support.tiny_datasets import CLASSES, EDGES, FEATURES, NODES, bundle_
 
 
 def nonzeros() -> int:
-    """Number of words in the made-up bundle (the same in every folder)."""
+    """Returns the number of words in the made-up bundle, the same in every folder."""
     rng = np.random.default_rng(0)
     dense = rng.random((NODES, FEATURES)) < 0.4
     dense[3] = False

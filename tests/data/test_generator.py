@@ -76,7 +76,7 @@ def test_splits_have_their_shares() -> None:
 
 
 def ridge_accuracy(x: torch.Tensor, dataset: Dataset) -> float:
-    """Test accuracy of ridge regression to one-hot labels."""
+    """Returns the test accuracy of ridge regression to one-hot labels."""
     x = torch.cat([x, torch.ones(len(x), 1)], dim=1).double()
     train, test = dataset.split("train"), dataset.split("test")
     target = torch.nn.functional.one_hot(dataset.nodes.tables["y"], dataset.num_classes).double()
@@ -94,7 +94,7 @@ def neighbour_mean(x: torch.Tensor, dataset: Dataset) -> torch.Tensor:
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("nodes", [1000, 5000])
 def test_a_gnn_clearly_beats_an_mlp(nodes: int, seed: int) -> None:
-    """The same linear classifier, on the features alone and with the neighbours' mean beside them."""
+    """The same linear classifier on the features alone and with the neighbours' mean."""
     dataset = generate(GeneratorSpec(nodes=nodes, seed=seed))
     alone = ridge_accuracy(dataset.nodes.tables["x"], dataset)
     with_neighbours = ridge_accuracy(

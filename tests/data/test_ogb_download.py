@@ -17,7 +17,7 @@ from tests.support.tiny_datasets import NODES, write_ogb_csv
 
 
 def install_ogb(monkeypatch: pytest.MonkeyPatch, download_url: Any) -> None:
-    """Put a package `ogb` in place whose data set classes do not even exist, and make any question fail."""
+    """Installs a package `ogb` without data set classes, in which every question fails."""
     url = types.ModuleType("ogb.utils.url")
 
     def extract_zip(path: str, folder: str) -> None:

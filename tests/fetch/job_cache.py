@@ -1,4 +1,4 @@
-"""What ranks do in test_cache.py."""
+"""The jobs of ranks in test_cache.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUDGETS = (0, 20, 400, "1MiB")
 
 
 def results() -> None:
-    """Every bit is that of a loader without a cache; hits and misses add up to what that fetches."""
+    """Checks the bits against a loader without a cache; hits and misses add up to its rows."""
     with Communicator.create("cache", timeout=30) as comm:
         for case, (number, budget) in itertools.product(CASES, enumerate(BUDGETS)):
             hybrid, share = number % 2 == 0, case.nodes % 2 == 0
@@ -79,7 +79,7 @@ def overwritten() -> None:
 
 
 def likely() -> list[list[float]]:
-    """How many of later epochs' remote rows caches of several sizes have: as chosen, at best, by chance."""
+    """Returns the shares of later remote rows that caches hold: as chosen, best, by chance."""
     case = Case("skewed", nodes=3000, edges=30_000, owners="contiguous")
     found = []
     with Communicator.create("cache", timeout=60) as comm:
@@ -111,7 +111,7 @@ def likely() -> list[list[float]]:
 
 
 def _needed(comm: Communicator, loader: Any, features: DistFeatureStore, case: Case) -> Tensor:
-    """How many minibatches of some epochs need each remote node."""
+    """Counts how many minibatches of some epochs need each remote node."""
     times = torch.zeros(case.nodes, dtype=torch.int64)
     for _ in range(6):
         for batch in loader:

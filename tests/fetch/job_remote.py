@@ -1,4 +1,4 @@
-"""What ranks do in test_remote.py."""
+"""The jobs of ranks in test_remote.py."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADER = Header(MessageKind.FEATURES, epoch=1, macrobatch=2)
 
 
 def sampled(case: Case, rank: int, number: int, layout: Layout) -> list[SampledMinibatch]:
-    """A rank's minibatches in original ids: overlapping ones, an empty one, and on one rank nothing else."""
+    """Returns a rank's minibatches in original ids; one is empty, and one rank has only such."""
     data = whole(case)
     graph = CscGraph.from_edge_index(data.edge_index, case.nodes)
     sampler = MacrobatchSampler(graph, SamplingPlan(FANOUTS, Replacement.WITH), 5, 1, layout)
@@ -114,7 +114,7 @@ def steady() -> list[int]:
 
 
 def values() -> dict[str, Any]:
-    """Features whose rows have several dimensions, none, no width at all, and every element type."""
+    """Checks rows of several dimensions, of none, of no width, and of every element type."""
     dtypes = (torch.float16, torch.bfloat16, torch.float64, torch.uint8, torch.int8, torch.int32, torch.bool)
     with Communicator.create("fetch", timeout=20) as comm:
         case = CASES[0]

@@ -1,4 +1,4 @@
-"""The feature cache: no bit changes, hits are not fetched, and the rows are those that are needed most."""
+"""The feature cache: no bit changes, hits are not fetched, and it has the rows needed most."""
 
 from __future__ import annotations
 

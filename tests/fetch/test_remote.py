@@ -1,4 +1,4 @@
-"""Fetch groups over ranks: the whole graph's rows, each remote one once, in exactly two rounds."""
+"""Fetch groups over ranks: the right rows, each remote one once, in two rounds."""
 
 from __future__ import annotations
 

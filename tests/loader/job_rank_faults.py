@@ -1,4 +1,4 @@
-"""What ranks do in test_rank_faults.py: all but one behave."""
+"""The jobs of ranks in test_rank_faults.py: all but one behave."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .job_ranks import stores
 
 
 def fault(how: str, victim: int, timeout: float, prefetch: int) -> dict[str, Any]:
-    """One rank ends, stops or leaves the loop in the middle of an epoch; what the others are told."""
+    """Ends, stops or leaves the loop on one rank; returns what the others are told."""
     comm = Communicator.create("loader", timeout=timeout)
     loader = MacrobatchNeighborLoader(
         stores(comm, CASES[0]),

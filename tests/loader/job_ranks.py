@@ -1,4 +1,4 @@
-"""What ranks do in test_ranks.py: make minibatches together, and compare with one process."""
+"""The jobs of ranks in test_ranks.py: make minibatches, compare with one process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def one_process(case: Case, **arguments: Any) -> MacrobatchNeighborLoader:
 
 
 def same(made: Any, wanted: Any, data: Data) -> None:
-    """Every bit of a minibatch; what a native one has of its edges is looked up in the whole graph."""
+    """Asserts that two minibatches have the same bits and the attributes of the graph."""
     left, right = contents(made), contents(wanted)
     for each in (left, right):
         each.pop("num_nodes", None)
@@ -120,7 +120,7 @@ def loader_equals_one_process(
 def _check_schedule(
     comm: Communicator, case: Case, arguments: dict[str, Any], made: list[Any], epoch: int, reference: Any
 ) -> None:
-    """Who trains which seeds."""
+    """Checks which rank trains which seeds."""
     train = whole(case).train_mask.nonzero().view(-1)
     drop = arguments.get("drop_last", False)
     mine = [batch.input_id.tolist() for batch in made]
@@ -221,7 +221,7 @@ def sums_of_losses() -> None:
 
 
 def resumed() -> list[Any]:
-    """From any point of an epoch, twice in a row; in another loader, with and without prefetching."""
+    """Resumes at any point of an epoch, twice, in another loader, with and without prefetch."""
     seen = []
     with Communicator.create("loader", timeout=30) as comm:
         case = CASES[0]
@@ -284,7 +284,7 @@ def first_steps(steps: int, state: Any = None, drop_last: bool = False) -> dict[
 
 
 def stopping() -> None:
-    """All ranks break, or raise, at the same minibatch: the next epoch works, with anything prefetched."""
+    """Breaks or raises on all ranks at one minibatch; checks that the next epoch works."""
     with Communicator.create("loader", timeout=30) as comm:
         data = whole(CASES[0])
         both = stores(comm, CASES[0])
@@ -324,8 +324,9 @@ def stopping() -> None:
 
 
 def dropped() -> None:
-    """An iterator that the garbage collector finds on the thread that does its job, or that outlives the
-    communicator, does not wait for ever."""
+    """An iterator that the garbage collector finds on the thread that does its job, or that
+    outlives the communicator, does not wait for ever.
+    """
     with Communicator.create("loader", timeout=30) as comm:
         both, data = stores(comm, CASES[0]), whole(CASES[0])
         loader = MacrobatchNeighborLoader(
@@ -396,7 +397,7 @@ def automatic_sizes() -> None:
 
 
 def refusals() -> None:
-    """What cannot be is said, and ranks that were given other arguments are told."""
+    """Checks that impossible and differing arguments are refused on every rank."""
     with Communicator.create("loader", timeout=30) as comm:
         both, data = stores(comm, CASES[0]), whole(CASES[0])
         for text, arguments in (

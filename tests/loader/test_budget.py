@@ -1,4 +1,4 @@
-"""What "auto" chooses keeps the measured peak under the budget, on graphs of every kind."""
+"""The choices of "auto" keep the measured peak under the budget, on graphs of every kind."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_generous_budget_is_used() -> None:
 
 
 def test_features_in_place_cost_nothing() -> None:
-    """However wide they are, what is left of a budget that one block would exceed goes to topology."""
+    """If one block would exceed a budget, the rest of the budget goes to topology."""
     narrow, wide = regular(20_000, 10, 4), regular(20_000, 10, 1024)
     sizes = {}
     for name, chosen in EXPORTS.items():

@@ -1,4 +1,4 @@
-"""What a batch carries: PyG's attributes, all of them and no others, with the right rows."""
+"""The attributes of a batch: all that PyG has and no others, with the right rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.loader_cases import EDGES, NODES, assert_same, contents, make
 
 
 class Positions(Data):
-    """A data class of the user's, with an attribute that is concatenated along its second dimension."""
+    """A user's data class with an attribute that is concatenated along its second dimension."""
 
     def __cat_dim__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
         return 1 if key == "wide" else super().__cat_dim__(key, value, *args, **kwargs)
@@ -103,8 +103,8 @@ def test_graph_level_attributes_stay() -> None:
         assert all(batch[name] is data[name] for name in extra)
 
 
-#: What PyG's loaders give a homogeneous batch beside the user's attributes: `batch` and `seed_time` are None
-#: there, which `Data` takes for absent.
+#: What PyG's loaders give a homogeneous batch beside the user's attributes: `batch` and `seed_time`
+#: are None there, which `Data` takes for absent.
 ADDED = {"n_id", "e_id", "num_sampled_nodes", "num_sampled_edges", "input_id", "batch_size"}
 
 

@@ -1,4 +1,4 @@
-"""Native batches that read features where they lie: the same values, no copy, and the price of that."""
+"""Native batches that read features in place: the same values, no copy, and its price."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preparing ahead on a thread: how far, what happens when the user stops, and that nothing is left behind."""
+"""Prefetching on a thread: how far, after the user stops, and that nothing is left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose memory it is: a batch stays intact as long as anybody holds it, and returns when nobody does."""
+"""The memory of batches: intact as long as anybody holds it, and returned afterwards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def no_collector() -> Iterator[None]:
-    """What must be freed at once must not wait for the garbage collector."""
+    """The memory of batches must not wait for the garbage collector."""
     gc.collect()
     gc.disable()
     yield

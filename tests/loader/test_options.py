@@ -1,4 +1,4 @@
-"""What is still to come and what is wrong is refused, with the value and the remedy."""
+"""The refusals of wrong options, with the value and the remedy."""
 
 from __future__ import annotations
 

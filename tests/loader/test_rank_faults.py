@@ -1,5 +1,6 @@
-"""A rank that dies, stops, raises or leaves in the middle of an epoch: the others end with an error that
-names it."""
+"""A rank that dies, stops, raises or leaves in the middle of an epoch: the others end with an error
+that names it.
+"""
 
 from __future__ import annotations
 

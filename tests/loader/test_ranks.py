@@ -1,4 +1,4 @@
-"""The loader over ranks: bit for bit what one process makes, in the rounds that the formulas say."""
+"""The loader over ranks: the bits of one process, in the rounds of the formulas."""
 
 from __future__ import annotations
 

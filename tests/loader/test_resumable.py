@@ -56,7 +56,7 @@ KINDS: dict[str, dict[str, Any]] = {"plain": {}, "prefetch": {"prefetch": 2}, "w
 
 
 def stop_after(loader: Any, number: int) -> list[Any]:
-    """The rest of the epoch; the loader's state is taken after ``number`` minibatches, through JSON."""
+    """Returns the rest of an epoch after ``number`` minibatches, with the state through JSON."""
     batches = iter(loader)
     for _ in range(number):
         next(batches)

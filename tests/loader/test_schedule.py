@@ -1,4 +1,4 @@
-"""Who decides in which order seeds are visited."""
+"""The order in which seeds are visited, and who decides it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_batch_sampler_without_length() -> None:
 
 
 def test_training_that_draws_does_not_change_the_order() -> None:
-    """A sampler that draws while it is read must not see the numbers that training takes in between."""
+    """A sampler that draws while it is read must not share random numbers with training."""
 
     class Lazy:
         def __iter__(self) -> Any:

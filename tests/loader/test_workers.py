@@ -1,4 +1,4 @@
-"""Worker processes: forked and spawned, kept and not, with everything PyG lets a user do to them."""
+"""Worker processes: forked and spawned, persistent or not, with all of PyG's options."""
 
 from __future__ import annotations
 

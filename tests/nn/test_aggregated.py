@@ -37,7 +37,7 @@ def beginning(kind: str, minibatch: SampledMinibatch, dtype: torch.dtype = torch
 
 
 def carrying(minibatch: SampledMinibatch, kind: str, dtype: torch.dtype = torch.float32) -> Minibatch:
-    """As a loader with a cache hands it out."""
+    """Returns a minibatch as a loader with a cache hands it out."""
     block = {"x": table(dtype), f"x_{kind}": aggregates(kind, dtype)}
     return Minibatch.in_place(minibatch, block)
 

@@ -54,8 +54,11 @@ def gradients(module: torch.nn.Module, out: Tensor, *inputs: Tensor) -> dict[str
 
 
 def assert_equal_gradients(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:
-    """Relative to the own magnitude; to a quarter of the largest of all where a sum cancels to less, as the
-    softmax makes it do for the targets' part of the logits."""
+    """Asserts that gradients are equal relative to their own magnitude.
+
+    A sum may cancel to less, as the softmax makes it do for the targets' part of the logits; it is
+    compared relative to a quarter of the largest gradient.
+    """
     assert found.keys() == wanted.keys()
     largest = max((float(grad.abs().max()) for grad in wanted.values() if grad.numel()), default=0.0)
     for name, grad in found.items():

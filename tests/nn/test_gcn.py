@@ -1,4 +1,4 @@
-"""`nn.GCNConv` beside PyG's normalisation of the whole minibatch and its convolution without one."""
+"""`nn.GCNConv` against PyG's normalisation of the whole minibatch and its convolution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who multiplies matrices: both give the same, and the choice is made as it says."""
+"""The choice of the matrix product: both give the same, and the choice is as documented."""
 
 from __future__ import annotations
 

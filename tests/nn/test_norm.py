@@ -1,4 +1,4 @@
-"""`nn.BatchNorm` beside `torch.nn.BatchNorm1d`: outputs, gradients, running statistics and state."""
+"""`nn.BatchNorm` against `torch.nn.BatchNorm1d`: outputs, gradients, statistics, state."""
 
 from __future__ import annotations
 

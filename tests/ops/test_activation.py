@@ -119,26 +119,27 @@ def test_a_node_is_treated_alike_wherever_its_row_lies() -> None:
     assert torch.equal(by_number[node], whole)
 
 
-# Statistics ########################################################################################
+# Statistics
+# ########################################################################################
 
 FAR = 4.9  # standard deviations, which one normal number in a million exceeds
 
 
 def mask(key: int, drop: float, rows: int = 2000, columns: int = 128, first: int = 0) -> Tensor:
-    """Which elements are kept; rows are those of nodes first, first + 1, ..."""
+    """Returns which elements are kept; rows are those of nodes first, first + 1, ..."""
     node = torch.arange(first, first + rows)
     return ops.activate(torch.ones(rows, columns), drop=drop, key=key, node=node) != 0
 
 
 def standardised(kept: Tensor, drop: float) -> Tensor:
-    """Mean zero and variance one, if the rate is right."""
+    """Returns numbers of mean zero and variance one, if the rate is right."""
     keep = round((1.0 - drop) * 2**16) / 2**16
     return (kept.double() - keep) / (keep * (1 - keep)) ** 0.5
 
 
 @pytest.mark.parametrize("drop", [0.1, 0.5, 0.9])
 def test_rate(drop: float) -> None:
-    """Of all elements, of every column and of every node; and rates vary as much as independent draws do."""
+    """Checks the rates of all elements, columns and nodes, and that they vary as draws do."""
     values = standardised(mask(ops.dropout_key(1, 0, 5, 1), drop, rows=4000), drop)
     assert abs(float(values.sum())) < FAR * values.numel() ** 0.5
     for dim in (0, 1):
@@ -182,7 +183,8 @@ def test_the_statistics_see_dependence() -> None:
     assert float(product.sum()) > FAR * one.numel() ** 0.5
 
 
-# Operators #########################################################################################
+# Operators
+# #########################################################################################
 
 
 def test_opcheck() -> None:

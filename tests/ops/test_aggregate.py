@@ -19,7 +19,7 @@ from tests.support.graph_strategies import fixed
 
 
 def graph(targets: int, sources: int, degree: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """indptr and indices with degrees from 0 to ``degree``; parallel edges occur."""
+    """Returns indptr and indices with degrees from 0 to ``degree`` and parallel edges."""
     generator = torch.Generator().manual_seed(seed)
     degrees = torch.randint(degree + 1, (targets,), generator=generator)
     indptr = torch.cat([torch.zeros(1, dtype=torch.int64), degrees.cumsum(0)])

@@ -42,7 +42,7 @@ class Case:
         return ops.aggregate(y, self.indptr, self.indices, self_scale=self.own, threads=threads, **options)
 
     def on_read(self, threads: int = 1, tell: bool = False, **options: Any) -> Tensor:
-        """With ``tell`` the gradient's sums are taken where it is written."""
+        """Runs the operator; with ``tell`` the gradient's sums are taken where it is written."""
         product, columns, _, _, sums = ops.linear_norm_on_read(*self.leaves, threads=threads)
         return ops.aggregate_normed(
             product,
@@ -66,7 +66,7 @@ def assert_same(found: list[Tensor], wanted: list[Tensor]) -> None:
 
 
 def assert_near(found: list[Tensor], wanted: list[Tensor]) -> None:
-    """To a part of the largest gradient: that of the product's bias is nothing but rounding."""
+    """Compares to a part of the largest gradient: the product's bias has only rounding."""
     scale = max(float(grad.abs().max()) for grad in wanted if grad.numel())
     for one, other in zip(found, wanted, strict=True):
         assert float((one - other).abs().max()) <= 2e-6 * scale if one.numel() else True

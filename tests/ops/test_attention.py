@@ -1,4 +1,4 @@
-"""Graph attention: equality with the formula, gradients, dropout, bits that do not depend on threads."""
+"""Graph attention: the formula, gradients, dropout, bits on any number of threads."""
 
 from __future__ import annotations
 

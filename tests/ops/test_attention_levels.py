@@ -1,4 +1,4 @@
-"""Graph attention with AVX-512, AVX2 and neither, as far as the processor goes, beside the formula."""
+"""Graph attention with AVX-512, AVX2 and neither, if the processor has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A linear layer and the normalisation of its result in one pass: equality with one after the other."""
+"""A linear layer and its normalisation in one pass: equality with two passes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZES = [(40, 6, 3), (65, 5, 7), (700, 20, 47), (3000, 100, 256), (1500, 130, 33
 def example(
     rows: int, columns: int, outputs: int, dtype: torch.dtype, level: float = 0.0
 ) -> tuple[Tensor, list[Tensor], Tensor]:
-    """x, the four parameters and a gradient; columns of x have `level` times their deviation as mean."""
+    """Returns x, four parameters and a gradient; the mean of x is `level` deviations."""
     generator = torch.Generator().manual_seed(rows + columns)
 
     def normal(*shape: int) -> Tensor:
@@ -35,7 +35,7 @@ def example(
 
 
 def results(x: Tensor, parameters: list[Tensor], grad: Tensor, **options: Any) -> list[Tensor]:
-    """Output, mean, variance, and the gradients of all parameters, and of x where it requires one."""
+    """Returns output, mean, variance, and the gradients of all parameters and maybe of x."""
     leaves = [one.clone().requires_grad_() for one in parameters]
     y, mean, variance = ops.linear_norm(x, *leaves, **options)
     wanted = [*leaves, x] if x.requires_grad else leaves
@@ -79,7 +79,7 @@ def test_equals_one_after_the_other(
 
 
 def check_covariance(rows: int, columns: int, dtype: torch.dtype, level: float = 0.0) -> None:
-    """`fold_norm` with one column a row of the weight: the mean and the covariance itself."""
+    """`fold_norm` with one column per row of the weight: the mean and the covariance itself."""
     x, _, _ = example(rows, columns, 1, dtype, level)
     if columns > 2:
         x[:, 2] = 7.25

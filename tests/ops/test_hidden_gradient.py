@@ -36,7 +36,7 @@ class Case:
         use: Callable[[Tensor], Tensor] | None = None,
         on_read: bool = False,
     ) -> list[Tensor]:
-        """Of all leaves; ``use`` is what else is made of the rows between the layers, to be summed up."""
+        """Returns the gradients of all leaves; ``use``: another use of the rows in between."""
         leaves = [getattr(self, name).detach().clone().requires_grad_() for name in LEAVES]
         weight, bias, scale, shift, last, last_bias = leaves
         between, _, _, hidden = ops.linear_norm_hidden(self.x, weight, bias, scale, shift, threads=threads)

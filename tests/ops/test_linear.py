@@ -101,7 +101,7 @@ def test_gradients_in_bfloat16_are_float32_sums(
 def test_whole_words_of_bfloat16_end_as_parts_of_words_do(
     rows: int, outputs: int, update: dict[str, Any]
 ) -> None:
-    """64 columns at a time are rounded, masked and, of large results, written by a loop of their own."""
+    """Loops of their own round, mask and write 64 columns at a time."""
     case = make_case(rows, 256, (9, 4), dtype=torch.bfloat16)
     parts = [weight[:outputs] for weight in case.weights], case.bias[:outputs]
     whole = case.run(key=3, **update)
@@ -223,8 +223,9 @@ def test_a_row_has_the_same_bits_wherever_it_is_computed(dtype: torch.dtype) -> 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_skipping_zeros_changes_no_bit(dtype: torch.dtype) -> None:
-    """Blocks of 64 rows are dense or sparse by their own zeros; a few more zeros elsewhere in a block move it
-    over the edge without touching the rows and columns that are compared."""
+    """Blocks of 64 rows are dense or sparse by their own zeros; a few more zeros elsewhere in a
+    block move it over the edge without touching the rows and columns that are compared.
+    """
     case = make_case(512, 130, (40, 17), dtype=dtype)
     y = case.run()
     generator = torch.Generator().manual_seed(7)
@@ -301,7 +302,8 @@ def test_opcheck(update: dict[str, Any]) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_memory_is_used_again(dtype: torch.dtype, threads: int) -> None:
-    # Rows that are read in place and rows that are converted; threads that may begin too late for any work.
+    # Rows that are read in place and rows that are converted; threads that may begin too late for
+    # any work.
     case = make_case(20000, 64, (32, 33), dtype=dtype, table_dtype=torch.float16)
 
     def step() -> None:

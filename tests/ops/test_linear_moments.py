@@ -1,4 +1,4 @@
-"""Mean and variance of a product's columns, taken with the product: equality with taking them afterwards."""
+"""Mean and variance of a product's columns, taken with the product or afterwards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.ops.library import kernels
 
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
-# Rows are taken in blocks of 96 and the first 8 of each are their centre; vectors have 4 to 16 columns.
+# Rows are taken in blocks of 96 and the first 8 of each are their centre; vectors have 4 to 16
+# columns.
 ROWS = [1, 2, 7, 8, 9, 95, 96, 97, 101, 1000]
 OUTPUTS = [1, 15, 64, 65, 130]
 
@@ -27,7 +28,10 @@ def example(rows: int, outputs: int, dtype: torch.dtype, columns: int = 20) -> t
 
 
 def check(x: Tensor, weight: Tensor, bias: Tensor | None, threads: int = 2) -> Tensor:
-    """The product's bits are those without moments; the moments are those of the product. Returns them."""
+    """The product's bits are those without moments; the moments are those of the product.
+
+    Returns them.
+    """
     y, mean, variance = kernels.linear_moments(x, weight, bias, weight.dtype, threads)
     assert torch.equal(y, ops.linear([x], [weight], bias))
     wide = y.double()

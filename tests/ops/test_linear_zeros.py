@@ -1,5 +1,6 @@
-"""Dense layers whose inputs have many zeros: skipping those changes no bit, or where many rows go two by two
-only the last ones."""
+"""Dense layers whose inputs have many zeros: skipping those changes no bit, or where many rows go
+two by two only the last ones.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tests.support.linear_cases import TOLERANCE, View, distance
 
 @dataclass(frozen=True)
 class Zeros:
-    """A layer with `share` of its first input's elements zero; the second input is a table's rows."""
+    """Returns a layer with a share of zeros in its first input; the second is a table's rows."""
 
     rows: int
     outputs: int
@@ -59,7 +60,7 @@ def make_inputs(case: Zeros, dtype: torch.dtype) -> tuple[list[Tensor], list[Ten
 
 
 def filled(x: Tensor, weight: Tensor, groups: int) -> tuple[Tensor, Tensor]:
-    """The same product without many zeros: each group has columns of ones more, that nothing is made of."""
+    """Returns the same product without many zeros: each group has more columns, of ones."""
     more = 7 * weight.size(1)
     parts = [torch.cat([part, part.new_ones(x.size(0), more)], 1) for part in x.chunk(groups, 1)]
     return torch.cat(parts, 1), torch.cat([weight, weight.new_zeros(weight.size(0), more)], 1)
@@ -68,7 +69,10 @@ def filled(x: Tensor, weight: Tensor, groups: int) -> tuple[Tensor, Tensor]:
 def run(
     inputs: list[Tensor], weights: list[Tensor], groups: int, **options: Any
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """The result, and the gradients of the first input and of all weights. The second input is a view."""
+    """The result, and the gradients of the first input and of all weights.
+
+    The second input is a view.
+    """
     first = inputs[0].clone().requires_grad_()
     own = [weight.clone().requires_grad_() for weight in weights]
     rows = inputs[0].size(0)
@@ -132,7 +136,7 @@ def test_same_bits_on_any_number_of_threads(case: Zeros) -> None:
 @pytest.mark.parametrize("outputs", [1, 17, 96, 300])
 @pytest.mark.parametrize("rows", [1024, 1025, 1055, 1057, 1500])
 def test_rows_two_by_two(rows: int, outputs: int, dtype: torch.dtype) -> None:
-    """Odd numbers of rows, empty rows beside others and beside each other, rows with nothing in common."""
+    """Odd numbers of rows, empty rows next to others, rows with nothing in common."""
     generator = torch.Generator().manual_seed(rows)
     x = torch.randn(rows, 130, generator=generator, dtype=torch.float64).relu().to(dtype)
     x[1::6] = x[4::12] = x[5::12] = 0
@@ -147,7 +151,7 @@ def test_rows_two_by_two(rows: int, outputs: int, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("outputs", [1, 17, 96, 300])
 @pytest.mark.parametrize("second", [None, 0.0, 0.9])
 def test_pairs_of_many_rows(outputs: int, columns: int, second: float | None) -> None:
-    """In bfloat16: rows with no, one, an odd number and all of their elements, beside inputs of all kinds."""
+    """In bfloat16: rows with no, one, an odd number and all of their elements."""
     inputs, weights = make_inputs(Zeros(1100, outputs, columns, 0.8, second=second), torch.bfloat16)
     inputs[0][7] = 0
     inputs[0][8, 1:] = 0
@@ -184,7 +188,7 @@ def test_weights_that_are_not_finite_meet_zeros_as_in_torch(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_gradients_of_zeros_may_be_left_out(case: Zeros, dtype: torch.dtype) -> None:
-    """Behind a ReLU: those of other elements are the same, and so is all that the ReLU lets through."""
+    """Behind a ReLU, the gradients of other elements and of what it passes are the same."""
     inputs, weights = make_inputs(case, dtype)
     y, (d_input,), d_weights = run(inputs, weights, case.groups)
     gated_y, (after_relu,), gated_weights = run(inputs, weights, case.groups, after_relu=True, threads=3)

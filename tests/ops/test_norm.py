@@ -1,4 +1,4 @@
-"""Batch normalisation: values and gradients against the formula in float64, and what must not matter."""
+"""Batch normalisation: values and gradients against the formula in float64."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def reference(x: Tensor, weight: Tensor, bias: Tensor, relu: bool, eps: float = 
 def example(rows: int, columns: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(rows * 1000 + columns)
     x = torch.randn(rows, columns, generator=generator) * 3 + torch.arange(columns) % 5
-    # Shifts that are no multiple of the scale keep results away from zero, where ReLU's gradient jumps.
+    # Shifts that are no multiple of the scale keep results away from zero, where ReLU's gradient
+    # jumps.
     weight = torch.rand(columns, generator=generator) + 0.5
     bias = torch.randn(columns, generator=generator)
     grad = torch.randn(rows, columns, generator=generator)
@@ -108,7 +109,8 @@ def test_moments_of_any_column(rows: int, scale: float, level: float, drift: flo
     _, mean, variance = ops.batch_norm(x)
     wide = x.double()
     torch.testing.assert_close(mean, wide.mean(0), rtol=0, atol=1e-6 * float(wide.abs().max()))
-    # A constant column of floats has a deviation of zero, its computed mean an error of one rounding.
+    # A constant column of floats has a deviation of zero, its computed mean an error of one
+    # rounding.
     torch.testing.assert_close(variance, wide.var(0, unbiased=False), rtol=3e-6, atol=1e-30)
 
 

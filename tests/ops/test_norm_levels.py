@@ -1,4 +1,4 @@
-"""Batch normalisation and activations with AVX-512, AVX2 and neither, as far as the processor goes."""
+"""Batch normalisation and activations with AVX-512, AVX2 and neither."""
 
 from __future__ import annotations
 

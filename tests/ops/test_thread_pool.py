@@ -24,7 +24,8 @@ def product(threads: int) -> Tensor:
     return ops.linear([X], [WEIGHT], threads=threads)
 
 
-# Torch's threads stay when an operator has ended, ours do not; but the system lists them a little longer.
+# Torch's threads stay when an operator has ended, ours do not; but the system lists them a little
+# longer.
 COUNT = """
 import os, sys, threading, time
 import torch
@@ -71,7 +72,7 @@ def two_threads() -> Iterator[None]:
 
 
 def own_thread(work: Callable[[], None]) -> None:
-    """In a thread whose kernels start threads of their own."""
+    """Runs ``work`` in a thread, so that kernels start threads of their own."""
     thread = threading.Thread(target=work)
     thread.start()
     thread.join(timeout=60)

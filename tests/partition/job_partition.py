@@ -1,4 +1,4 @@
-"""What ranks do in test_partition.py."""
+"""The jobs of ranks in test_partition.py."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ from tests.support.reference_partition import split_graph
 
 
 def graph(seed: int, nodes: int, edges: int, *, skew: bool = False, attributes: bool = True) -> Dataset:
-    """A random multigraph with self loops, the same on every rank; skewed ones have hubs at low ids, every
-    third seed gives strided edges."""
+    """A random multigraph with self loops, the same on every rank; skewed ones have hubs at low
+    ids, every third seed gives strided edges.
+    """
     draw = torch.Generator().manual_seed(seed)
     edge_index = torch.randint(0, max(nodes, 1), (2, edges), generator=draw)
     if skew:

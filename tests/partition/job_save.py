@@ -1,4 +1,4 @@
-"""What ranks do in test_save.py."""
+"""The jobs of ranks in test_save.py."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_streaming_cuts_fewer_edges_and_balances_all_loads(ranks: int) -> None:
 
 
 def test_memory_is_bounded_by_the_share(tmp_path: Path) -> None:
-    """Twice the share and a little for rounds of 1 MiB: less than the whole graph beside the share."""
+    """At most twice the share and some rounds of 1 MiB: less than the graph and the share."""
     nodes, edges = 200_000, 8_000_000
     draw = np.random.default_rng(1)
     np.save(tmp_path / "edge_index.npy", draw.integers(0, nodes, (2, edges), dtype=np.int32))

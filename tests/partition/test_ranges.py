@@ -13,7 +13,7 @@ Weights = list[tuple[int, int]]
 
 
 def loads_of(weights: Weights) -> list[list[int]]:
-    """Running sums of nodes, edges and training nodes."""
+    """Returns the running sums of nodes, edges and training nodes."""
     columns = [[1] * len(weights), *([row[k] for row in weights] for k in (0, 1))]
     return [[0, *accumulate(column)] for column in columns]
 

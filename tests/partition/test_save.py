@@ -45,7 +45,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_parts_that_are_cut_anew_share_the_training_nodes(tmp_path: Path) -> None:
-    """They are the first quarter of ids: by nodes and edges alone two of six ranks would have them."""
+    """They are the first quarter of ids: by nodes and edges, two of six ranks would have them."""
     whole = graph(1, 600, 6000)
     dataset = replace(whole, splits={"train": torch.arange(150)})
     with Communicator.create("alone") as comm:

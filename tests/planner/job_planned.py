@@ -1,4 +1,4 @@
-"""What ranks do in test_plan.py: prepare an epoch with the settings of a plan."""
+"""The jobs of ranks in test_plan.py: prepare an epoch with the settings of a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of the aggregation cache."""
+"""The planner's advice on the aggregation cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from pyg_batchgnn.planner import (
 from pyg_batchgnn.planner.advice import aggregation_advice, with_aggregates
 from pyg_batchgnn.planner.search import best
 
-#: Minibatches of an epoch that together need nearly every node, as those of the arxiv-like graph do.
+#: Minibatches of an epoch that together need nearly every node, as those of the arxiv-like graph
+#: do.
 WORK = Workload("w", 40_000, 600_000, 512, 8, 20_000, (15, 10, 5), batch_size=256)
 #: A third of a step goes into the first layer's aggregation.
 MACHINE = PlannerMachine(forward=0.001, backward=0.002, first_layer=0.33)

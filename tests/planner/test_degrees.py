@@ -1,4 +1,4 @@
-"""Minibatches predicted from degrees are nearly those of a graph whose edges join nodes at random."""
+"""Minibatches predicted from degrees are nearly those of a random graph."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pyg_batchgnn.planner.growth import Growth, growth_of
 
 
 def drawn(seed: int, nodes: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
-    """How likely each node is, and [samples, nodes] in which samples it was."""
+    """Returns how likely each node is, and [samples, nodes] in which samples it was."""
     random = np.random.default_rng(seed)
     likely = random.beta(0.3, 2.0, nodes)
     return likely, random.random((samples, nodes)) < likely
@@ -45,7 +45,7 @@ def test_more_minibatches_never_have_fewer_nodes(seed: int, nodes: int, samples:
 
 
 def test_beyond_the_samples() -> None:
-    """A third of the minibatches tell the distinct nodes of all, and what a cache of the likeliest spares."""
+    """A third of the minibatches predicts the distinct nodes of all and a cache's gain."""
     likely, seen = drawn(1, 20_000, 8)
     growth = growth_of(seen.sum(0), 8, 20_000)
     for together in (12, 24):

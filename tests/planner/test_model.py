@@ -96,8 +96,9 @@ def test_hybrid_asks_nobody_for_edges_and_a_cache_spares_rows() -> None:
 
 
 def test_aggregates_pay_where_minibatches_do_not_overlap() -> None:
-    """Appendix C: fewer bytes where the last hop finds more nodes than there were, more where it does not;
-    GCN's rows are no wider, so that its bytes never grow."""
+    """Appendix C: fewer bytes where the last hop finds more nodes than there were, more where it
+    does not; GCN's rows are no wider, so that its bytes never grow.
+    """
 
     def received(size: int, kind: Aggregation | None) -> float:
         return predict(WORK, probe(), MACHINE, NETWORK, PlannerSetting(size, aggregation=kind)).feature_bytes

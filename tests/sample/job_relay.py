@@ -1,4 +1,4 @@
-"""What ranks do in test_relay.py: sample together, and compare with one process on the whole graph."""
+"""The jobs of ranks in test_relay.py: sample together, compare with one process."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def cases(ranks: int, count: int) -> Iterator[Case]:
 
 
 def _case(draw: np.random.Generator, ranks: int, number: int) -> Case:
-    """Self loops, parallel edges, isolated nodes, hubs, parts without nodes, ranks without minibatches."""
+    """A random case: self loops, parallel edges, isolated nodes, hubs, empty parts and ranks."""
     nodes = int(draw.choice([1, 7, 60, 400, 400]))
     edges = int(draw.choice([0, 1, 3, 12, 12])) * nodes
     sources = draw.integers(0, nodes, edges)
@@ -124,7 +124,7 @@ def equal_to_one_process(count: int) -> list[int]:
 
 
 def part_of(case: Case, comm: Communicator) -> Part:
-    """With ``wide`` one whose ids do not fit 32 bits, as the book of a huge graph would say."""
+    """Returns a rank's part; the ids of a ``wide`` case do not fit 32 bits."""
     part = split_graph(case.edge_index, case.owner, comm.size, comm.rank)
     if not case.wide:
         return replace(part, edge_ids=part.edge_ids.int())
@@ -150,7 +150,8 @@ def check_counts(spent: KindCounts, rounds: int) -> None:
         assert spent == KindCounts()
 
 
-# Counts ############################################################################################
+# Counts
+# ############################################################################################
 
 
 def counted(edge_ids: bool, seeds_are_own: bool, minibatches: int) -> dict[str, Any]:
@@ -177,7 +178,7 @@ def counted(edge_ids: bool, seeds_are_own: bool, minibatches: int) -> dict[str, 
 
 
 def _remote(got: list[SampledMinibatch], part: Part, seeds_are_own: bool) -> tuple[int, int, int]:
-    """Nodes that were expanded and are not this rank's, their edges, and what a minibatch asks an owner."""
+    """Counts the expanded remote nodes, their edges, and the questions of minibatches to owners."""
     nodes = edges = blocks = 0
     for batch in got:
         owner = part.book.owner(batch.node)
@@ -192,7 +193,8 @@ def _remote(got: list[SampledMinibatch], part: Part, seeds_are_own: bool) -> tup
     return nodes, edges, blocks
 
 
-# Faults ############################################################################################
+# Faults
+# ############################################################################################
 
 
 def ring(comm: Communicator, **options: Any) -> tuple[Part, RelaySampler]:
@@ -226,7 +228,7 @@ def fault(how: str, victim: int, timeout: float) -> dict[str, Any]:
 
 
 def _misbehave(how: str, sampler: RelaySampler) -> None:
-    """Between the questions and the answers."""
+    """Fails between the questions and the answers."""
 
     def instead(*_arguments: Any) -> Any:
         if how == "kill":
@@ -237,7 +239,7 @@ def _misbehave(how: str, sampler: RelaySampler) -> None:
 
 
 def refusals() -> dict[str, str]:
-    """Wrong arguments are told before any exchange."""
+    """Checks that wrong arguments are refused before any exchange."""
     said = {}
     with Communicator.create("sampling", timeout=20) as comm:
         part, sampler = ring(comm, seeds_are_own=True)
@@ -268,7 +270,7 @@ def refusals() -> dict[str, str]:
 
 
 def wrong_book() -> dict[str, Any]:
-    """Rank 1 thinks that rank 0 owns more than it does."""
+    """Lets rank 1 think that rank 0 owns more than it does."""
     comm = Communicator.create("sampling", timeout=4)
     part, sampler = ring(comm)
     if comm.rank == 1:

@@ -1,5 +1,5 @@
-// Answers questions about the kernels that no graph can ask, one line each; tests/sample/test_kernels.py asks
-// them.
+// Answers questions about the kernels that no graph can ask, one line each;
+// tests/sample/test_kernels.py asks them.
 #include <cstdint>
 #include <iostream>
 #include <string>
@@ -48,9 +48,9 @@ void choose() {
   for (const int64_t pick : out) std::cout << pick << ' ';
 }
 
-// ids minibatches jump -> whether a map that gives out 2^31 local ids and more stays right. Every minibatch
-// maps `ids` ids in an order of its own; the last gets local id `jump`, so that the map counts on by that
-// much.
+// ids minibatches jump -> whether a map that gives out 2^31 local ids and more stays right. Every
+// minibatch maps `ids` ids in an order of its own; the last gets local id `jump`, so that the map
+// counts on by that much.
 void wrap() {
   NodeMap<uint32_t> map;
   const auto ids = read<uint32_t>();

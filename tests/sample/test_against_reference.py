@@ -1,4 +1,4 @@
-"""The compiled sampler equals the reference bit for bit, on any graph, plan, seed and number of threads."""
+"""The compiled sampler equals the reference bit for bit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_any_csc(
 @fixed(150)
 @given(st.data(), coo_graphs(), plans(fanouts(3)), random_seeds, epochs)
 def test_any_edge_index(data: st.DataObject, coo: Coo, plan: SamplingPlan, seed: int, epoch: int) -> None:
-    """Edge ids are positions in the user's edge_index, and adjacency lists are in ascending edge id."""
+    """Edge ids are positions in the user's edge_index, ascending in each adjacency list."""
     graph = CscGraph.from_edge_index(coo.edge_index, coo.num_nodes)
     sampler = MacrobatchSampler(graph, plan, seed=seed)
     check_sampler(sampler, coo.lists(), plan, seed, data.draw(seed_lists(coo.num_nodes)), epoch)
@@ -90,7 +90,7 @@ def test_shuffled_edge_index(dtype: torch.dtype) -> None:
 
 
 def test_more_rows_than_nodes() -> None:
-    """Duplicate seeds have rows of their own, so a minibatch can have more rows than the graph has nodes."""
+    """Duplicate seeds have rows of their own: a minibatch can have more rows than nodes."""
     count = 4000
     indptr = torch.cat([torch.arange(count + 1), torch.full((count,), count)])
     csc = Csc(indptr, torch.arange(count, 2 * count), None)

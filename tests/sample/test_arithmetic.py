@@ -1,8 +1,8 @@
 """Graphs with more than 2^31 and 2^32 edges and nodes, in arrays of which almost no page exists.
 
-Anonymous memory that nobody wrote to reads as zeros and takes no room: only the few pages are real in which a
-test wrote the ends of indptr, and some sources and edge ids. The graphs are given to CscGraph's constructor,
-because `from_csc` would read all of the 34 GB of zeros to check them.
+Anonymous memory that nobody wrote to reads as zeros and takes no room: only the few pages are real
+in which a test wrote the ends of indptr, and some sources and edge ids. The graphs are given to
+CscGraph's constructor, because `from_csc` would read all of the 34 GB of zeros to check them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def check(graph: CscGraph, seed_lists: list[Tensor], fanouts: tuple[int, ...]) -
 
 
 def far_edges(first_degree: int, dtype: type[np.integer], ids: type[np.integer] | None) -> CscGraph:
-    """Node 0 has `first_degree` parallel edges from itself; the lists of nodes 1..99 lie behind them."""
+    """Returns a graph in which node 0 has many parallel edges, and nodes 1..99 follow."""
     generator = np.random.default_rng(5)
     degrees = np.concatenate([[first_degree], generator.integers(0, 30, 99)])
     indptr = torch.from_numpy(np.concatenate([[0], degrees.cumsum()]))
@@ -76,7 +76,7 @@ def test_edge_ids_at_far_positions(ids: type[np.integer]) -> None:
 
 
 def test_check_of_far_entries() -> None:
-    """`from_csc` sees a wrong source beyond position 2^31; it has to read all of the zeros before it."""
+    """`from_csc` sees a wrong source beyond position 2^31, after reading all zeros before."""
     graph = far_edges(2**31 + 5, np.int32, ids=None)
     graph.indices[2**31 + 8] = 100
     with pytest.raises(IndexError, match="100"):
@@ -84,7 +84,10 @@ def test_check_of_far_entries() -> None:
 
 
 def many_nodes(num_nodes: int, dtype: type[np.integer], sources: list[int]) -> tuple[CscGraph, int]:
-    """The last eight nodes have `sources` as in-neighbours, all others none. Also the first of the eight."""
+    """The last eight nodes have `sources` as in-neighbours, all others none.
+
+    Also the first of the eight.
+    """
     count = len(sources)
     indptr = zeros(num_nodes + 1, np.int64)
     indptr[-9:] = torch.arange(9) * count
@@ -107,7 +110,7 @@ def test_node_ids(num_nodes: int) -> None:
 
 
 def test_narrow_sources_among_many_nodes_are_refused() -> None:
-    """int32 sources may all be small enough where the seeds are not: then 2^32 + 42 would be taken for 42."""
+    """int32 sources may fit where seeds do not: 2^32 + 42 must not be taken for 42."""
     graph, _ = many_nodes(2**31 + 50, np.int32, [42, 7])
     with pytest.raises(TypeError, match=r"\.to\(torch\.int64\)"):
         CscGraph.from_csc(graph.indptr, graph.indices)

@@ -1,7 +1,7 @@
 """Picks that differ in any part of the key have nothing to do with each other.
 
-Every test counts pairs of picks (one under each of two keys) in a table of 8 x 8 or 10 x 10 cells, which must
-be uniform. Pairs are disjoint: no pick is counted twice.
+Every test counts pairs of picks (one under each of two keys) in a table of 8 x 8 or 10 x 10 cells,
+which must be uniform. Pairs are disjoint: no pick is counted twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EIGHT, TEN = np.ones(8, dtype=np.int64), np.ones(10, dtype=np.int64)
 
 
 def halves(table: Ints, axis: int) -> tuple[Ints, Ints]:
-    """Entries 0, 2, 4, ... and 1, 3, 5, ... along an axis: neighbours in the key, in disjoint pairs."""
+    """Returns entries 0, 2, 4, ... and 1, 3, 5, ... along an axis: disjoint pairs of keys."""
     return table.take(range(0, table.shape[axis], 2), axis), table.take(range(1, table.shape[axis], 2), axis)
 
 
@@ -49,7 +49,7 @@ def test_seed_and_epoch_are_not_interchangeable() -> None:
 
 
 def one_hop(plan: SamplingPlan, seed_lists: list[list[int]], node: int) -> Ints:
-    """Picks of the first row of `node` in each minibatch, [lists, picks], from hubs of degree 10."""
+    """Returns the picks of a node's first row in each minibatch, [lists, picks]."""
     hubs = Hubs(10, HUBS)
     sampler = MacrobatchSampler(hubs.graph(), plan, seed=21)
     batches = sampler.sample([torch.tensor(seeds) for seeds in seed_lists], epoch=3)
@@ -72,7 +72,7 @@ def one_hop(plan: SamplingPlan, seed_lists: list[list[int]], node: int) -> Ints:
     ids=["order", "repetition", "prefix", "multiset"],
 )
 def test_seed_lists_that_are_nearly_the_same(one: list[int], other: list[int]) -> None:
-    """The same node in two minibatches whose seeds differ by little; a mark makes 4,000 such pairs."""
+    """Draws a node in two minibatches with nearly the same seeds, in 4,000 such pairs."""
     plan = SamplingPlan((2,), Replacement.WITH)
     marks = range(HUBS, HUBS + 4000)
     first = one_hop(plan, [[mark, *one] for mark in marks], 0)
@@ -102,7 +102,7 @@ def test_hops(replacement: Replacement) -> None:
 
 
 def test_duplicate_seeds_have_identical_edges() -> None:
-    """The one dependence that is wanted: occurrences of a node in the same minibatch are the same node."""
+    """The one dependence that is wanted: a node in the same minibatch draws the same."""
     plan = SamplingPlan((4,), Replacement.WITH)
     batch = MacrobatchSampler(Hubs(100, HUBS).graph(), plan, seed=1).sample([torch.tensor([3, 1, 3])], 0)[0]
     assert batch.edge is not None
@@ -111,6 +111,6 @@ def test_duplicate_seeds_have_identical_edges() -> None:
 
 
 def test_one_key_for_all_nodes_is_rejected() -> None:
-    """The same table as for the nodes of a minibatch, for a sampler whose key leaves the node out."""
+    """Returns the table of a minibatch's nodes for a sampler whose key leaves the node out."""
     table = one_key_for_all_nodes(10, draws=2000, nodes=HUBS)
     assert rejected(p_of_joint(*halves(table, 1), TEN))

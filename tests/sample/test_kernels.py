@@ -1,7 +1,7 @@
 """The kernels alone, at sizes that no graph in memory reaches.
 
-They know nothing of torch, so a small program around them is compiled here, with the sanitizer of undefined
-behaviour.
+They know nothing of torch, so a small program around them is compiled here, with the sanitizer of
+undefined behaviour.
 """
 
 from __future__ import annotations

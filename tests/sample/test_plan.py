@@ -1,4 +1,4 @@
-"""What the sampler refuses, and that the message gives the value and the remedy."""
+"""The refusals of the sampler, with the value and the remedy."""
 
 from __future__ import annotations
 

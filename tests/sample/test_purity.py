@@ -33,7 +33,7 @@ def dense_graph() -> Csc:
 
 
 def random_lists(count: int, max_size: int, seed: int = 0) -> list[Tensor]:
-    """Seed lists of random sizes, empty ones and duplicate seeds included."""
+    """Returns seed lists of random sizes, with empty ones and duplicate seeds."""
     generator = np.random.default_rng(seed)
     sizes = generator.integers(0, max_size + 1, count)
     return [torch.from_numpy(generator.integers(0, NUM_NODES, size)) for size in sizes]
@@ -71,7 +71,7 @@ def test_one_by_one_is_the_reference() -> None:
 @fixed(30)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=8), st.sampled_from([1, 2, 4]), st.randoms())
 def test_any_grouping_in_any_order(sizes: list[int], threads: int, random: Random) -> None:
-    """Cutting the same minibatches into macrobatches otherwise, or shuffling them, changes no minibatch."""
+    """Other macrobatches, or another order of minibatches, change no minibatch."""
     lists = random_lists(sum(sizes), 20, seed=sum(sizes))
     order = list(range(len(lists)))
     random.shuffle(order)
@@ -93,7 +93,7 @@ def test_the_same_minibatch_twice_in_a_macrobatch() -> None:
 
 
 def test_scratch_is_as_new_after_a_large_batch() -> None:
-    """Large, small, large on one thread: what the large batch left in the scratch memory must not be seen."""
+    """Large, small, large on one thread: old scratch memory must not be seen."""
     small, large = [torch.tensor([1, 2])], [torch.arange(NUM_NODES)]
     sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=1)
     for lists in (small, large, small, small, large, [torch.tensor([], dtype=torch.int64)], large, small):
@@ -131,7 +131,7 @@ def test_epochs_in_any_order() -> None:
 
 
 def test_batches_that_are_kept_stay_as_they_were() -> None:
-    """Memory goes back to the pool only when the last tensor on it is gone, a slice of it included."""
+    """Memory returns to the pool only after the last tensor on it, slices included."""
     sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=2)
     lists = random_lists(60, 80, seed=3)
     expected = one_by_one(lists, 0)
@@ -180,7 +180,7 @@ def test_seeds_with_a_stride() -> None:
 
 
 def test_python_threads_share_a_sampler() -> None:
-    """A loader that prefetches samples on a thread of its own while the user calls the same sampler."""
+    """A prefetching thread and the user call the same sampler at the same time."""
     sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=1)
     lists = random_lists(64, 60, seed=5)
     with ThreadPoolExecutor(4) as pool:

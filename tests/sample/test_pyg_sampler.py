@@ -36,7 +36,7 @@ def sampler_of(
 
 
 def assert_subgraph(batch: Data, data: Data) -> None:
-    """Every edge of the batch is the input edge that its id names, between the nodes that n_id names."""
+    """Checks that each edge of the batch is the input edge of its id, between its nodes."""
     assert torch.equal(batch.x, data.x[batch.n_id])
     assert torch.equal(batch.y, data.y[batch.n_id])
     assert batch.e_id.dtype == torch.int64 and batch.edge_index.dtype == torch.int64

@@ -14,7 +14,7 @@ WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 
 
 def scaled(*values: tuple[int, int]) -> Iterator[int]:
-    """Words on which bounded(n) gives v, for each (v, n): the middle of the v-th of n equal intervals."""
+    """Yields words on which bounded(n) gives v: the middle of the v-th of n intervals."""
     return iter([(2 * v + 1) * 2**63 // n for v, n in values])
 
 

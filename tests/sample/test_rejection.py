@@ -1,8 +1,9 @@
-"""The branch of Lemire's method that a random test never meets: a word that must be rejected, met on purpose.
+"""The branch of Lemire's method that a random test never meets: a word that must be rejected, met
+on purpose.
 
-A word is rejected once in 2^64 / n draws. But every step from the seed of a run to a random word is a
-bijection of 64-bit words, so the seed that makes a chosen word appear at a chosen draw of a chosen node can
-be computed backwards.
+A word is rejected once in 2^64 / n draws. But every step from the seed of a run to a random word is
+a bijection of 64-bit words, so the seed that makes a chosen word appear at a chosen draw of a
+chosen node can be computed backwards.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ def test_the_way_back() -> None:
 def test_rejected_and_nearly_rejected_words(word: int, t: int, replacement: Replacement) -> None:
     """Degree 11: 2^64 mod 11 = 5, so low halves 0 to 4 are rejected and 5 to 10 are kept.
 
-    Without replacement the bounds are 7..11, so that each draw meets the word under a bound of its own: 2^63
-    is rejected by 10 and kept by 8.
+    Without replacement the bounds are 7..11, so that each draw meets the word under a bound of its
+    own: 2^63 is rejected by 10 and kept by 8.
     """
     seeds = [0, 3]
     seed, epoch = seed_for_word(word, t, node=0, seeds=seeds)
@@ -81,7 +82,7 @@ def test_rejected_and_nearly_rejected_words(word: int, t: int, replacement: Repl
 
 
 def test_rejection_matters() -> None:
-    """Ignoring the rejection would show: the first pick would be 0 and all later ones would shift."""
+    """Without the rejection the first pick would be 0 and all later ones would shift."""
     seed, epoch = seed_for_word(0, 0, node=0, seeds=[0])
     plan = SamplingPlan((3,), Replacement.WITH)
     right = expected_minibatches(star(11).lists(), plan, seed, [torch.tensor([0])], epoch)[0]

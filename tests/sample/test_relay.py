@@ -14,7 +14,7 @@ JOBS = "tests.sample.job_relay"
 
 @pytest.mark.parametrize(("ranks", "cases"), [(1, 20), (2, 45), (3, 36), (4, 36)])
 def test_equal_to_one_process(ranks: int, cases: int) -> None:
-    """Graphs, owners, plans, layouts, widths of ids, seeds and their number differ from case to case."""
+    """Graphs, owners, plans, layouts, id widths and seeds differ from case to case."""
     results = run_ranks(f"{JOBS}:equal_to_one_process", ranks, {"count": cases})
     minibatches = sum(result.value[0] for result in results)
     edges = sum(result.value[1] for result in results)
@@ -24,8 +24,9 @@ def test_equal_to_one_process(ranks: int, cases: int) -> None:
 @pytest.mark.parametrize("edge_ids", [False, True])
 @pytest.mark.parametrize("seeds_are_own", [False, True])
 def test_what_crosses_the_wire(edge_ids: bool, seeds_are_own: bool) -> None:
-    """Rows are remote nodes asked for and their edges; bytes are the ids, a byte for each number of picks,
-    and little else."""
+    """Rows are remote nodes asked for and their edges; bytes are the ids, a byte for each number of
+    picks, and little else.
+    """
     ranks, minibatches = 3, 4
     arguments = {"edge_ids": edge_ids, "seeds_are_own": seeds_are_own, "minibatches": minibatches}
     results = [result.value for result in run_ranks(f"{JOBS}:counted", ranks, arguments)]

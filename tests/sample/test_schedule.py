@@ -30,7 +30,7 @@ def shuffles(n: int, seeds: range, epochs: range) -> Ints:
 
 
 def compositions(first: Ints, second: Ints) -> Ints:
-    """Where the second permutation sends what the first sends to 0, 1, ...: uniform if independent."""
+    """Returns the images under the second permutation of what the first sends to 0, 1, ..."""
     return np.take_along_axis(second, first.argsort(axis=-1), axis=-1)
 
 
@@ -74,7 +74,7 @@ def test_half_of_all_permutations_are_odd(n: int) -> None:
 
 
 def is_odd(permutation: list[int]) -> bool:
-    """Whether an odd number of swaps sorts the permutation."""
+    """Returns whether an odd number of swaps sorts the permutation."""
     swaps, left = 0, list(permutation)
     for i in range(len(left)):
         while left[i] != i:
@@ -101,7 +101,7 @@ def test_pairs_of_positions(n: int) -> None:
 
 
 def p_of_difference(permutations: Ints, other: int) -> float:
-    """p-value of the difference modulo n of the values at two positions: uniform over 1 .. n - 1."""
+    """Returns the p-value of differences modulo n of the values at two positions."""
     n = permutations.shape[1]
     difference = (permutations[:, other] - permutations[:, 0]) % n
     counts = np.bincount(difference, minlength=n)

@@ -38,12 +38,12 @@ CHOICES = [
 
 
 def draws_for(fanout: int) -> int:
-    """About 200,000 picks, or 4,000 draws."""
+    """Returns the number of draws: about 200,000 picks, or 4,000 draws."""
     return max(200_000 // fanout, 4_000)
 
 
 def partitions(degree: int, cells: int) -> list[Ints]:
-    """Two ways to divide the positions into at most `cells` cells: by their high and by their low digits."""
+    """Returns two divisions of positions into cells: by their high and by their low digits."""
     position = np.arange(degree)
     if degree <= cells:
         return [position]
@@ -117,9 +117,10 @@ def test_every_subset(degree: int, fanout: int) -> None:
     ("degree", "fanout", "draws"), [(11, 10, 20_000), (100, 10, 40_000), (201, 200, 20_000)]
 )
 def test_order_of_floyd(degree: int, fanout: int, draws: int) -> None:
-    """Pick number s + 1 is j = d - k + s with probability (s + 1) / (j + 1), else uniform below j.
+    """Picks number s + 1 is j = d - k + s with probability (s + 1) / (j + 1), else uniform below j.
 
-    The order is part of the contract, though no order of the neighbours changes what a layer computes.
+    The order is part of the contract, though no order of the neighbours changes what a layer
+    computes.
     """
     picks = draw_picks(degree, fanout, WITHOUT, draws)
     for s in range(0, fanout, max(1, fanout // 10)):
@@ -136,7 +137,7 @@ def test_order_of_floyd(degree: int, fanout: int, draws: int) -> None:
 
 @pytest.mark.parametrize(("degree", "fanout"), [(40_000, 200), (1_000_000, 1000)])
 def test_last_neighbours_of_a_long_list(degree: int, fanout: int) -> None:
-    """Floyd's algorithm treats the last k positions apart: they must be picked as often as any other."""
+    """Floyd's algorithm treats the last k positions apart; they must be picked as often."""
     picks = draw_picks(degree, fanout, WITHOUT, 8_000)
     cell = (np.arange(degree) >= degree - fanout).astype(np.int64)
     assert_uniform(p_of_positions(picks, degree, cell, without=True))
@@ -147,7 +148,7 @@ class TestTheTestsCanFail:
 
     @pytest.mark.parametrize(("degree", "fanout"), [(2, 1), (11, 10), (100, 10)])
     def test_floyd_off_by_one(self, degree: int, fanout: int) -> None:
-        """With large fanouts the fault is too small for statistics; equality with the reference sees it."""
+        """Large fanouts hide the fault from statistics; equality with the reference sees it."""
         picks = floyd_off_by_one(degree, fanout, draws_for(fanout))
         assert rejected(p_of_positions(picks, degree, np.arange(degree), without=True))
 

@@ -1,5 +1,6 @@
-// Blocks come from malloc in exactly the size asked for, not from the cache, whose blocks are rounded up: an
-// access behind what was asked for is then an access behind the block, which the sanitizer sees.
+// Blocks come from malloc in exactly the size asked for, not from the cache, whose blocks are
+// rounded up: an access behind what was asked for is then an access behind the block, which the
+// sanitizer sees.
 #include <cstddef>
 #include <cstdlib>
 

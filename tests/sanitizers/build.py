@@ -1,7 +1,8 @@
 """Compiles the kernels with a sanitizer, and programs that run them.
 
-Every source is compiled once for each sanitizer, as many at once as there are processors. Objects are kept
-in ``build/sanitizers`` under a digest of all that goes into them: only what has changed is compiled again.
+Every source is compiled once for each sanitizer, as many at once as there are processors. Objects
+are kept in ``build/sanitizers`` under a digest of all that goes into them: only what has changed is
+compiled again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def build(sanitizer: str, folder: Path) -> dict[str, set[str]]:
     """Makes every program in a folder.
 
     Returns:
-        The names of the kernels that each program was linked with: those that it calls, and what they call.
+        The names of the kernels that each program was linked with: those that it calls, and what
+            they call.
     """
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
     assert compiler, "no C++ compiler found; the package needs one to be built, and so does this test"
@@ -85,7 +87,7 @@ def _compile(command: list[str], common: str, sanitizer: str, name: str, source:
 
 
 def _digest(words: Iterable[str], files: Iterable[Path]) -> str:
-    """Of words and of the contents of files."""
+    """Returns a digest of words and of the contents of files."""
     digest = hashlib.sha256()
     for word in words:
         digest.update(word.encode() + b"\0")

@@ -1,5 +1,5 @@
-// Dense layers of odd shapes, forward and back; test_sanitizers.py compiles it with sanitizers. Every
-// operand is a block of exactly its size.
+// Dense layers of odd shapes, forward and back; test_sanitizers.py compiles it with sanitizers.
+// Every operand is a block of exactly its size.
 #include "kernels/nn/linear.h"
 
 #include <iostream>
@@ -43,7 +43,8 @@ void layer(int64_t rows, int64_t outputs, int64_t columns, int64_t groups, Eleme
   }
 }
 
-// Gradients behind a normalisation, of inputs that a ReLU made; and that of a weight by centred rows.
+// Gradients behind a normalisation, of inputs that a ReLU made; and that of a weight by centred
+// rows.
 template <class T>
 void around_norms(int64_t rows, int64_t outputs, int64_t columns, Element compute) {
   const Element weight = compute == Element::kFloat64 ? compute : Element::kFloat32;

@@ -1,5 +1,5 @@
-// Batch normalisation, ReLU and keyed dropout of odd shapes, forward and back; test_sanitizers.py compiles it
-// with sanitizers. Arrays are exactly as long as they must be.
+// Batch normalisation, ReLU and keyed dropout of odd shapes, forward and back; test_sanitizers.py
+// compiles it with sanitizers. Arrays are exactly as long as they must be.
 #include "kernels/nn/norm.h"
 
 #include <cstdlib>

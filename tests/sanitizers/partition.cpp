@@ -1,5 +1,5 @@
-// What the partitioner asks for, on random edges; test_sanitizers.py compiles it with sanitizers. Arrays are
-// exactly as long as they must be, and what does not fit is among what is asked.
+// What the partitioner asks for, on random edges; test_sanitizers.py compiles it with sanitizers.
+// Arrays are exactly as long as they must be, and what does not fit is among what is asked.
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
@@ -43,8 +43,8 @@ void groups(int64_t count, int64_t parts) {
   }
 }
 
-// Edges to the nodes [first, first + nodes), in rows of destination, source and id; `spoilt` ones go
-// elsewhere.
+// Edges to the nodes [first, first + nodes), in rows of destination, source and id; `spoilt` ones
+// go elsewhere.
 template <class Word, class Index, class EdgeId>
 void lists(int64_t first, int64_t nodes, int64_t edges, bool spoilt) {
   std::vector<Word> rows(size(3 * edges));
@@ -68,7 +68,8 @@ void lists(int64_t first, int64_t nodes, int64_t edges, bool spoilt) {
   expect(spoilt || (counted && placed));
 }
 
-// Slices of one graph, whose nodes are assigned by ranks that do not see each other's, on a thread each.
+// Slices of one graph, whose nodes are assigned by ranks that do not see each other's, on a thread
+// each.
 template <class Index>
 void stream(int64_t nodes, int64_t edges, int64_t parts, Score score) {
   constexpr int64_t kRanks = 3;

@@ -1,5 +1,5 @@
-// Relays between ranks that are all here: what they sample is compared with sampling from the whole graph,
-// and messages are spoilt on their way.
+// Relays between ranks that are all here: what they sample is compared with sampling from the whole
+// graph, and messages are spoilt on their way.
 #pragma once
 
 #include <algorithm>

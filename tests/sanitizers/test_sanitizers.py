@@ -1,4 +1,4 @@
-"""Every kernel on random graphs under the sanitizers of addresses, undefined behaviour and threads."""
+"""Every kernel on random graphs under the address, behaviour and thread sanitizers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 from .build import PROGRAMS, SANITIZERS, build, kernels, processors
 
-#: Programs whose kernels are the same, but for a loop or two, whatever vector instructions there are.
+#: Programs whose kernels are the same, but for a loop or two, whatever vector instructions there
+#: are.
 SCALAR = {"partition", "sampling"}
 #: Programs, and the vector instructions that each is run with.
 RUNS = [
@@ -21,7 +22,7 @@ RUNS = [
 
 @dataclass(frozen=True)
 class Sanitized:
-    """What a sanitizer's programs were linked with, and what became of each run."""
+    """The build of a sanitizer's programs, and the result of each run."""
 
     linked: dict[str, set[str]]
     runs: dict[tuple[str, str], subprocess.CompletedProcess[str]]

@@ -39,7 +39,7 @@ def tiny_dataset(seed: int = 0) -> Dataset:
 
 
 def changed(dataset: Dataset, changes: Mapping[str, Any]) -> Dataset:
-    """Returns a data set with some arrays replaced, by the names of `arrays_of`; None leaves one out.
+    """Returns a data set with some arrays (named as in `arrays_of`) replaced; None omits one.
 
     Fields are changed by their names.
     """

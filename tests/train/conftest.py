@@ -1,4 +1,4 @@
-"""A small generated graph, on disk and in memory, and the state that the trainer changes put back."""
+"""A small generated graph on disk and in memory, and the global state put back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks do in test_parallel.py."""
+"""The jobs of ranks in test_parallel.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.model_pairs import both, larger
 
 
 def train(kind: str) -> None:
-    """Saves the gradients of the second of two passes: it uses the buckets that the first has built."""
+    """Saves the gradients of the second pass, which uses the buckets of the first."""
     model, _ = both(kind, drop=0.5)
     with Communicator.create("gradients", timeout=60) as comm:
         with comm.guard(MessageKind.CONTROL):

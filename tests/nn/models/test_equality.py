@@ -75,7 +75,7 @@ def test_outputs_and_gradients(kind: str, case: str, dtype: torch.dtype) -> None
 
 
 def rounding(kind: str, batch: SampledMinibatch, wanted: dict[str, Tensor]) -> dict[str, float]:
-    """How far PyG's own float32 gradients are from its float64 ones."""
+    """Returns how far PyG's own float32 gradients are from its float64 ones."""
     torch.set_default_dtype(torch.float32)
     _, narrow = both(kind)
     _, grads = reference_run(narrow, batch, table()[batch.node].requires_grad_())
@@ -83,8 +83,9 @@ def rounding(kind: str, batch: SampledMinibatch, wanted: dict[str, Tensor]) -> d
 
 
 def relative_error_of(name: str, grad: Tensor, wanted: dict[str, Tensor]) -> float:
-    """A bias before a normalisation and what all neighbours' logits share have no gradient but rounding: they
-    are held to the weight beside them."""
+    """A bias before a normalisation and what all neighbours' logits share have no gradient but
+    rounding: they are held to the weight beside them.
+    """
     scale = wanted[name].abs().max() if wanted[name].numel() else torch.tensor(0.0)
     beside = wanted.get(name.replace("bias", "weight").replace("att_dst", "att_src"), wanted[name])
     scale = max(float(scale), float(beside.abs().max()) if beside.numel() else 0.0, 1e-12)
@@ -104,7 +105,8 @@ def test_the_three_ways_to_call(kind: str) -> None:
     assert torch.equal(hidden, native.outputs(batch, x=table()[batch.node]).hidden)
     whole = small_edges()
     assert relative_error(native(table(), whole), reference(table(), whole)) < 1e-5
-    # All neighbours of all hops are sampled, so that the seeds see what they see in the whole graph.
+    # All neighbours of all hops are sampled, so that the seeds see what they see in the whole
+    # graph.
     if kind != "gcn":
         assert relative_error(through_row, native(table(), whole)[batch.node[:3]]) < 1e-5
 

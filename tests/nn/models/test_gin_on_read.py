@@ -55,7 +55,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def pair(layers: int = 3, norm_last: bool = False) -> tuple[nn.GIN, nn.GIN]:
-    """The same weights in a model that leaves values to the next layer, and in one that writes them."""
+    """Returns two models of the same weights; one leaves values to the next layer."""
     torch.manual_seed(5)
     one = nn.GIN(FEATURES, HIDDEN, CLASSES, layers, norm_last=norm_last)
     other = WritingGIN(FEATURES, HIDDEN, CLASSES, layers, norm_last=norm_last)
@@ -64,7 +64,7 @@ def pair(layers: int = 3, norm_last: bool = False) -> tuple[nn.GIN, nn.GIN]:
 
 
 def assert_near(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
-    """To a part of the largest gradient: those of biases before a normalisation are nothing but rounding."""
+    """Compares to a part of the largest gradient: some gradients of biases are only rounding."""
     scale = max(float(grad.abs().max()) for grad in wanted.values())
     for name, grad in found.items():
         assert float((grad - wanted[name]).abs().max()) <= 2e-6 * scale, name

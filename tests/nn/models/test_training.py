@@ -33,7 +33,7 @@ def wide_batches() -> list[Minibatch]:
 def train(
     model: nn.NativeModel, steps: int, batch_of: Callable[[int], Minibatch] = larger
 ) -> dict[str, Tensor]:
-    """State and last gradients after some steps of Adam."""
+    """Returns the state and the last gradients after some steps of Adam."""
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     for step in range(steps):
         batch = batch_of(step)

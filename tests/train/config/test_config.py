@@ -1,4 +1,4 @@
-"""Configuration: presets hold the papers' settings, mistakes are named, JSON goes there and back."""
+"""The configuration: presets hold the papers' settings, mistakes are named, JSON round trips."""
 
 from __future__ import annotations
 

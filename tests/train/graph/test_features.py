@@ -1,4 +1,4 @@
-"""The features that a run reads: in memory where they fit, in the type of its layers and precision."""
+"""The features that a run reads: in memory if they fit, in the run's precision."""
 
 from __future__ import annotations
 

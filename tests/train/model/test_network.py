@@ -34,7 +34,7 @@ def config(kind: ModelKind, layers: LayerSource = LayerSource.NATIVE, **model: f
 
 
 def losses(job: TrainingJob) -> list[float]:
-    """Of the first few steps, by minibatch."""
+    """Returns the losses of the first few steps, by minibatch."""
     seen, before = [], 0.0
     progress = RunProgress()
     job.network.model.train()

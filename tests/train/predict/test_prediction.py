@@ -1,4 +1,4 @@
-"""``batchgnn predict``: the right rows, from the best weights, in a folder that is whole or not there."""
+"""``batchgnn predict``: the right rows from the best weights, in a whole folder or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks do in test_ranks.py and test_rank_faults.py: they run the command line, noting what they see."""
+"""The jobs of ranks in test_ranks.py and test_rank_faults.py: run the command line, take notes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyg_batchgnn.train.loop import (
 
 @dataclass
 class Seen:
-    """What a rank saw of one run of the command line.
+    """The observations of a rank in one run of the command line.
 
     Attributes:
         status: that it ended with.
@@ -46,8 +46,9 @@ class Seen:
 def run(commands: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Runs one command after the other.
 
-    Each has ``arguments`` of the command line or, where ranks differ, ``by_rank``; and may have ``fault``,
-    [rank, step, what]: a signal's name, which that rank sends itself before that step, counted from 0.
+    Each has ``arguments`` of the command line or, where ranks differ, ``by_rank``; and may have
+    ``fault``, [rank, step, what]: a signal's name, which that rank sends itself before that step,
+    counted from 0.
     """
     rank = int(os.environ["RANK"])
     return [asdict(_run_one(command, rank)) for command in commands]

@@ -1,4 +1,4 @@
-"""A rank that dies, stops or was given something else: the others say so in one line, and nothing is left."""
+"""A rank that dies, stops or differs: the others say so in one line, and nothing is left."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_others_name_the_rank_in_one_line(
 
 
 def test_a_rank_given_something_else_is_told_at_the_start(graph_folder: Path, tmp_path: Path) -> None:
-    """Another fanout, another seed, another data set; and a mistake that only the first rank can see."""
+    """Other fanouts, seeds and data sets, and a mistake that only the first rank can see."""
     run, taken = tmp_path / "run", tmp_path / "taken"
     taken.mkdir()
     (taken / "something").touch()
@@ -85,8 +85,8 @@ def undisturbed(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return run
 
 
-#: What becomes of a rank, options of torchrun and of the run, and what the others say. torchrun asks a
-#: stopped rank to end, and kills it when it has not done so after --shutdown-timeout.
+#: What becomes of a rank, options of torchrun and of the run, and what the others say. torchrun
+#: asks a stopped rank to end, and kills it when it has not done so after --shutdown-timeout.
 LOST = [
     ("SIGKILL", [], [], "no longer exists"),
     ("SIGSTOP", ["--shutdown-timeout=1"], ["--timeout", 4], "is stopped"),

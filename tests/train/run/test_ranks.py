@@ -20,7 +20,8 @@ from tests.support.training_runs import batchgnn, records, weights
 
 STEPS_OF_TWO = 13  # 1,185 training nodes by 2 x 48, the last step incomplete
 
-#: Ranks, who is asked to stop, options: running statistics, keyed and unkeyed dropout, ranks of unequal work.
+#: Ranks, who is asked to stop, options: running statistics, keyed and unkeyed dropout, ranks of
+#: unequal work.
 RESUMED = [
     (2, 1, ["--model", "gin", "--schedule", "local", "--prefetch", 1]),
     (3, 2, ["--model", "gin", "--schedule", "local", "--partition", "contiguous"]),
@@ -94,7 +95,7 @@ def test_global_training_equals_one_process_at_the_same_global_batch(
 def test_another_number_of_ranks_goes_on_with_the_same_minibatches(
     graph_folder: Path, tmp_path: Path
 ) -> None:
-    """Minibatch g, counted from the first one left, on rank g modulo R; also from and to one process."""
+    """Minibatch g, counted from the first one left, goes to rank g modulo R."""
     options = ["--schedule", "global", "--last-batch", "keep", "--model", "gin", "--epochs", 1]
     straight = tmp_path / "straight"
     (whole,) = launch(1, {"arguments": train(graph_folder, straight, *options)})
@@ -121,7 +122,7 @@ def _in_turns(seen: list[dict[str, Any]]) -> list[list[int]]:
 
 
 def test_evaluation_on_any_number_of_ranks_equals_one_process(graph_folder: Path, tmp_path: Path) -> None:
-    """A finished run is tested again from its checkpoint; one with the local schedule is not resumed."""
+    """A finished run is tested again; one with the local schedule is not resumed."""
     for schedule, model in (("global", "gin"), ("local", "sage")):
         run = tmp_path / schedule
         assert batchgnn(*train(graph_folder, run, "--schedule", schedule, "--model", model)) == 0

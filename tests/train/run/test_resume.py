@@ -1,4 +1,4 @@
-"""A run that was stopped or killed and resumed ends with the very same bits as one that was left alone."""
+"""A run that was stopped or killed and resumed ends with the bits of one left alone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def undisturbed_runs(graph_folder: Path, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def undisturbed(undisturbed_runs: Callable[[str], Path]) -> Path:
-    """That of native GraphSAGE."""
+    """Returns the undisturbed run of native GraphSAGE."""
     return undisturbed_runs("sage")
 
 

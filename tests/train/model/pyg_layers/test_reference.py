@@ -1,4 +1,4 @@
-"""Each model against PyG's own convolution on (x, x[:D]) with pairs of edges: outputs and gradients."""
+"""Each model against PyG's convolution on (x, x[:D]): outputs and gradients."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_outputs_and_gradients_equal_pyg(kind: str, case: str) -> None:
 
 @pytest.mark.parametrize("kind", ["sage", "gat"])
 def test_prefixes_equal_the_unsliced_model_on_seeds(kind: str) -> None:
-    """Computing every row of every layer, as a plain PyG script does, gives the seeds the same values."""
+    """Computing every row of every layer gives the seeds the same values."""
     torch.manual_seed(3)
     model, batch = MODELS[kind]().eval(), CASES["all neighbours"]
     convs = _plain_convs(model)
