@@ -12,6 +12,7 @@ from benchmark.ranks.worker import Answer, Meter, RankGraph, answer_with, train_
 from benchmark.support.meters import peak_bytes, release_free_memory, reset_peak, resident_bytes
 from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import NODES
 from pyg_batchgnn.nn import GCN, GIN, SAGE, NativeModel
 
 #: By model, what its first layer aggregates by.
@@ -87,7 +88,12 @@ def training(comm: Communicator, options: Answer) -> list[Answer]:
 
 def _network(graph: RankGraph, options: dict[str, Any], name: str) -> NativeModel:
     torch.manual_seed(0)
-    shape = (graph.part.tables["x"].shape[1], options["hidden"], graph.classes(), len(options["fanouts"]))
+    shape = (
+        graph.part.attributes[NODES]["x"].shape[1],
+        options["hidden"],
+        graph.classes(),
+        len(options["fanouts"]),
+    )
     return GIN(*shape, norm_last=False) if name == "gin" else {"sage": SAGE, "gcn": GCN}[name](*shape)
 
 

@@ -9,6 +9,7 @@ from benchmark.ranks.worker import Answer, Meter, RankGraph, answer_with
 from benchmark.support.meters import peak_bytes, release_free_memory, reset_peak, resident_bytes
 from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader, ops
 from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import NODES
 
 
 def planned(comm: Communicator, options: Answer) -> list[Answer]:
@@ -48,7 +49,7 @@ def _epochs(graph: RankGraph, setting: dict[str, Any], cache: AggregationCache |
 def _loader(
     graph: RankGraph, setting: dict[str, Any], cache: AggregationCache | None
 ) -> MacrobatchNeighborLoader:
-    macrobatch, names = setting["macrobatch"] or 1 << 20, list(graph.part.tables)
+    macrobatch, names = setting["macrobatch"] or 1 << 20, list(graph.part.attributes[NODES])
     if cache is not None and cache.kind.holds_own_row:
         names.remove("x")
     return graph.loader(

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from benchmark.support.meters import peak_bytes, release_free_memory, reset_peak, resident_bytes
 from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator, Counts, Header, MessageKind, gradient_hook
-from pyg_batchgnn.data import load_dataset
+from pyg_batchgnn.data import NODES, load_dataset
 from pyg_batchgnn.nn.models import SAGE
 from pyg_batchgnn.partition import Part, load_partition, partition, report_partition, save_partition
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
@@ -120,7 +120,7 @@ class RankGraph:
 
     def classes(self) -> int:
         """Returns the number of all ranks' together."""
-        return int(self.comm.max(int(self.part.tables["y"].max()))) + 1
+        return int(self.comm.max(int(self.part.attributes[NODES]["y"].max()))) + 1
 
     def seeds(self) -> Tensor:
         """The training nodes, every n-th where fewer are asked for."""
@@ -176,7 +176,7 @@ def preparation(comm: Communicator, options: Answer) -> list[Answer]:
                 "edges": edges,
                 "rows_fetched": loader.stats().total.rows_fetched,
                 "distinct": int(seen.sum()),  # remote ones of the epoch: the least that can be fetched
-                "row_bytes": sum(table[:1].nbytes for table in graph.part.tables.values()),
+                "row_bytes": sum(table[:1].nbytes for table in graph.part.attributes[NODES].values()),
                 "phases": dataclasses.asdict(loader.stats().total),
             }
         )
@@ -189,7 +189,9 @@ def training(comm: Communicator, options: Answer) -> Answer:
     graph = RankGraph(comm, options)
     loader = graph.loader(options["macrobatch"], prefetch=options.get("prefetch", 0))
     torch.manual_seed(0)
-    model = SAGE(graph.part.tables["x"].shape[1], options["hidden"], graph.classes(), 3, dropout=0.5)
+    model = SAGE(
+        graph.part.attributes[NODES]["x"].shape[1], options["hidden"], graph.classes(), 3, dropout=0.5
+    )
     return train_epochs(graph, options, loader, model)
 
 

@@ -54,7 +54,7 @@ def inclusion(
         from all seeds one column serves all of them. Every rank is in one of these groups.
     """
     edges = _EdgesBySource(part, comm)
-    degree = (part.indptr[1:] - part.indptr[:-1]).to(torch.float32)
+    degree = part.in_edges.degrees.to(torch.float32)
     most = max(1, int(comm.max(max(part.num_nodes, edges.num_sources))))
     width = max(1, min(comm.size, _NUMBERS // most)) if seeds.own else comm.size
     for first in range(0, comm.size, width):
@@ -93,8 +93,8 @@ class _EdgesBySource:
     edges of other parts leave from."""
 
     def __init__(self, part: Part, comm: Communicator) -> None:
-        source, (place,) = ops.unique_nodes([part.indices.to(torch.int64)], part.book.num_nodes)
-        self._ptr, self._targets, _ = ops.transpose(part.indptr, place, source.numel())
+        source, (place,) = ops.unique_nodes([part.in_edges.indices.to(torch.int64)], part.book.num_nodes)
+        self._ptr, self._targets, _ = ops.transpose(part.in_edges.indptr, place, source.numel())
         self._comm, self._nodes, self.num_sources = comm, part.num_nodes, source.numel()
         ends = torch.searchsorted(source, part.book.offsets)
         self._counts: list[int] = ends.diff().tolist()

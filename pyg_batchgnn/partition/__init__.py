@@ -11,7 +11,7 @@ from pyg_batchgnn.partition.part import Part, directory_slice, slice_size
 from pyg_batchgnn.partition.policy import Direct, Neighbours, Policy, Score, Streaming, StreamState
 from pyg_batchgnn.partition.report import PartCounts, PartitionReport, report_partition
 from pyg_batchgnn.partition.save import refuse_existing, save_partition
-from pyg_batchgnn.partition.shared import ArraySpec, allocate_on_host, share_arrays, share_tables
+from pyg_batchgnn.partition.shared import ArraySpec, allocate_on_host, share_arrays, share_attributes
 
 __all__ = [
     "ArraySpec",
@@ -38,7 +38,7 @@ __all__ = [
     "report_partition",
     "save_partition",
     "share_arrays",
-    "share_tables",
+    "share_attributes",
     "slice_size",
     "verify_partition",
     "with_files",

@@ -142,9 +142,10 @@ def _owners(
 
 def _attributes(dataset: Dataset, comm: Communicator, nodes: OwnNodes) -> dict[Group, dict[str, Tensor]]:
     """Returns the attributes of this rank's nodes and edges, by group and name."""
+    edge_ids = nodes.in_edges.explicit_edge_ids()
     return {
         found.group: {
-            name: deliver_rows(comm, table, nodes.node if found.group.is_node else nodes.edge_ids)
+            name: deliver_rows(comm, table, nodes.node if found.group.is_node else edge_ids)
             for name, table in found.tables.items()
         }
         for found in dataset.attributes

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import EDGES, NODES, Group
+from pyg_batchgnn.data import Group
+from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.deliver import OwnNodes
 from pyg_batchgnn.partition.numbering import Directory
@@ -36,7 +37,7 @@ def cut_run(
     for number in nodes.parts:
         own = book.nodes_of(number)
         rows = slice(own.start - nodes.first, own.stop - nodes.first)
-        edges = slice(int(nodes.indptr[rows.start]), int(nodes.indptr[rows.stop]))
+        edges = slice(int(nodes.in_edges.indptr[rows.start]), int(nodes.in_edges.indptr[rows.stop]))
         known = directory_slice(book.num_nodes, book.parts, number)
         start = int(directory.bounds[directory.rank])
         found.append(
@@ -44,13 +45,17 @@ def cut_run(
                 book=book,
                 number=number,
                 node=nodes.node[rows],
-                indptr=nodes.indptr[rows.start : rows.stop + 1] - edges.start,
-                indices=nodes.indices[edges],
-                edge_ids=nodes.edge_ids[edges],
+                in_edges=InEdges(
+                    nodes.in_edges.indptr[rows.start : rows.stop + 1] - edges.start,
+                    nodes.in_edges.indices[edges],
+                    nodes.in_edges.explicit_edge_ids()[edges],
+                ),
                 num_edges=num_edges,
                 directory=directory.internal[known.start - start : known.stop - start],
-                tables={name: table[rows] for name, table in attributes.get(NODES, {}).items()},
-                edge_tables={name: table[edges] for name, table in attributes.get(EDGES, {}).items()},
+                attributes={
+                    group: {name: table[rows if group.is_node else edges] for name, table in tables.items()}
+                    for group, tables in attributes.items()
+                },
                 splits={name: _rows_among(split, own) for name, split in splits.items()},
             )
         )

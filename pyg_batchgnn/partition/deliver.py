@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, MessageKind
+from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.bounded import own_rounds
 from pyg_batchgnn.partition.move import Grouping, group, pull, send
 from pyg_batchgnn.partition.numbering import Directory, Numbering
@@ -49,16 +50,13 @@ class OwnNodes:
         parts: the parts, all that this rank builds.
         first: internal id of their first node.
         node: [n] int64 original ids.
-        indptr: [n + 1] int64.
-        indices, edge_ids: [e].
+        in_edges: the in-edges of these nodes, with explicit edge ids.
     """
 
     parts: range
     first: int
     node: Tensor
-    indptr: Tensor
-    indices: Tensor
-    edge_ids: Tensor
+    in_edges: InEdges
 
 
 def deliver_nodes(
@@ -74,7 +72,7 @@ def deliver_nodes(
         columns = torch.empty(len(rows), 3, dtype=torch.int64)
         columns[:, 0] = numbering.internal[at]
         columns[:, 1] = torch.arange(part.first + rows.start, part.first + rows.stop)
-        columns[:, 2] = part.indptr[rows.start + 1 : rows.stop + 1] - part.indptr[at]
+        columns[:, 2] = part.in_edges.indptr[rows.start + 1 : rows.stop + 1] - part.in_edges.indptr[at]
         found = send(comm, columns, _to_ranks(numbering.owner[at], runs)).rows
         node[found[:, 0] - first] = found[:, 1]
         indptr[found[:, 0] - first + 1] = found[:, 2]
@@ -84,7 +82,7 @@ def deliver_nodes(
 
 def translate_sources(comm: Communicator, part: ReadingSlice, directory: Directory) -> None:
     """Overwrites the original ids of the sources by internal ids. Collective."""
-    pull(comm, directory.remote(), part.indices, out=part.indices)
+    pull(comm, directory.remote(), part.in_edges.indices, out=part.in_edges.indices)
 
 
 def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs) -> OwnNodes:
@@ -95,24 +93,22 @@ def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, 
     """
     own, first, node, indptr = deliver_nodes(comm, part, numbering, runs)
     size = int(indptr[-1])
-    done = OwnNodes(
-        *(own, first, node, indptr),
-        torch.empty(size, dtype=part.indices.dtype),
-        torch.empty(size, dtype=part.edge_ids.dtype),
-    )
+    sources, edge_ids = part.in_edges.indices, part.in_edges.explicit_edge_ids()
+    indices, ids = torch.empty(size, dtype=sources.dtype), torch.empty(size, dtype=edge_ids.dtype)
+    done = OwnNodes(own, first, node, InEdges(indptr, indices, ids))
     cursor = _first_slots(numbering, done, comm.size)
-    wide = max(part.indices.dtype, part.edge_ids.dtype, key=lambda dtype: dtype.itemsize)
-    for rows in own_rounds(comm, part.indices.numel(), 2 * wide.itemsize):
+    wide = max(sources.dtype, edge_ids.dtype, key=lambda dtype: dtype.itemsize)
+    for rows in own_rounds(comm, sources.numel(), 2 * wide.itemsize):
         at = slice(rows.start, rows.stop)
         grouping = group(part.along_edges(numbering.owner, rows), runs.parts)
         columns = torch.empty(len(rows), 2, dtype=wide)
-        columns[:, 0], columns[:, 1] = grouping.apply(part.indices[at]), grouping.apply(part.edge_ids[at])
+        columns[:, 0], columns[:, 1] = grouping.apply(sources[at]), grouping.apply(edge_ids[at])
         lengths = _lengths(comm, grouping, runs)
         found = comm.exchange(columns, runs.by_rank(grouping.counts), MessageKind.PARTITION).rows
         for (rank, number), piece in zip(cursor, found.split(lengths), strict=True):
             begin = cursor[rank, number]
             end = cursor[rank, number] = begin + len(piece)
-            done.indices[begin:end], done.edge_ids[begin:end] = piece[:, 0], piece[:, 1]
+            indices[begin:end], ids[begin:end] = piece[:, 0], piece[:, 1]
     return done
 
 
@@ -135,7 +131,7 @@ def _first_slots(numbering: Numbering, done: OwnNodes, ranks: int) -> dict[tuple
     before = numbering.counts.cumsum(0) - numbering.counts
     return {
         (rank, part): int(
-            done.indptr[int(numbering.book.offsets[part]) - done.first + int(before[rank, part])]
+            done.in_edges.indptr[int(numbering.book.offsets[part]) - done.first + int(before[rank, part])]
         )
         for rank in range(ranks)
         for part in done.parts

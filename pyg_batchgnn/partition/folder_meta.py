@@ -9,11 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyg_batchgnn.data import EDGES, NODES, attribute_array, attribute_of, split_array, split_of
 from pyg_batchgnn.data.files import META_FILE, ArrayPromise, broken, missing, read_json
 from pyg_batchgnn.partition.book import PartitionBook
 
 FORMAT = "pyg_batchgnn.partition"
-VERSION = 1
+VERSION = 2
+#: Version 1 has attributes and splits under other names.
+READABLE = (1, 2)
+_OLD_PREFIXES = {NODES: "table.", EDGES: "edge_table."}
+_OLD_SPLIT = "split."
 _REMEDY = "restore the file or partition again"
 
 
@@ -24,9 +29,11 @@ class PartitionMeta:
     Attributes:
         book: of the saved parts.
         num_edges: of the whole graph.
-        arrays: promises by part and array name, as in ``part-00003/indices``.
+        arrays: what is promised of each array, by part and name, as in ``part-00003/indices`` and
+            ``part-00003/nodes/x``.
         origin: what the parts were made from: data set, policy, seed.
         digest: of META.json itself, by which ranks see that they read the same.
+        version: of the format; it gives the names of files.
     """
 
     book: PartitionBook
@@ -34,10 +41,11 @@ class PartitionMeta:
     arrays: Mapping[str, ArrayPromise]
     origin: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
+    version: int = VERSION
 
     def file(self, folder: Path, array: str) -> Path:
-        """Where an array is."""
-        return folder / f"{array}.npy"
+        """Returns the file of an array."""
+        return folder / f"{_old_name(array) if self.version == 1 else array}.npy"
 
     def write(self, folder: Path) -> None:
         """Writes META.json."""
@@ -77,21 +85,46 @@ def read_partition_meta(folder: Path) -> PartitionMeta:
     if content.get("format") != FORMAT:
         fact = f"is {content.get('format')!r}, expected {FORMAT!r}"
         raise broken(path, "format", fact, "this folder holds something else: give a partition's folder")
-    if content.get("version") != VERSION:
-        fact = f"is {content.get('version')!r}, this release reads {VERSION}"
+    version = content.get("version")
+    if version not in READABLE:
+        fact = f"is {version!r}, this release reads {' and '.join(map(str, READABLE))}"
         raise broken(path, "version", fact, "update pyg_batchgnn or partition again")
     try:
         meta = PartitionMeta(
             book=PartitionBook(content["offsets"]),
             num_edges=int(content["num_edges"]),
-            arrays={str(name): ArrayPromise.from_json(said) for name, said in content["arrays"].items()},
+            arrays={
+                (_new_name(name) if version == 1 else name): ArrayPromise.from_json(said)
+                for name, said in content["arrays"].items()
+            },
             origin=dict(content["origin"]),
+            version=version,
             digest=hashlib.sha256(path.read_bytes()).hexdigest(),
         )
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
         raise broken(path, "contents", f"damaged ({error!r})", _REMEDY) from error
     _check_shapes(path, meta)
     return meta
+
+
+def _new_name(array: str) -> str:
+    """Returns the name of an array of version 1 in version 2."""
+    part, _, name = array.partition("/")
+    for group, prefix in _OLD_PREFIXES.items():
+        if name.startswith(prefix):
+            return f"{part}/{attribute_array(group, name.removeprefix(prefix))}"
+    if name.startswith(_OLD_SPLIT):
+        return f"{part}/{split_array(name.removeprefix(_OLD_SPLIT))}"
+    return array
+
+
+def _old_name(array: str) -> str:
+    """Returns the name that an array has in version 1; the inverse of `_new_name`."""
+    part, _, name = array.partition("/")
+    if attribute := attribute_of(name):
+        return f"{part}/{_OLD_PREFIXES[attribute[0]]}{attribute[1]}"
+    split = split_of(name)
+    return array if split is None else f"{part}/{_OLD_SPLIT}{split}"
 
 
 def _check_shapes(path: Path, meta: PartitionMeta) -> None:

@@ -11,12 +11,17 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import EDGES, NODES, Group, attribute_of, split_array, split_of
 from pyg_batchgnn.data.files import META_FILE, broken, map_tensor, verify_tensor
+from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.checks import with_files
 from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name, read_partition_meta
 from pyg_batchgnn.partition.part import Part, directory_slice
 from pyg_batchgnn.partition.ranges import Load, balanced_offsets
+
+#: Rows of saved parts, as (part, begin, end).
+_Pieces = list[tuple[int, int, int]]
 
 _REMEDY = "restore the file or partition again"
 
@@ -79,15 +84,24 @@ class _Folder:
             book=book,
             number=rank,
             node=self._checked("node", self._rows("node", rows), nodes),
-            indptr=indptr if len(rows) > 1 or ranks != old.parts else self._indptr(rank),
-            indices=self._checked("indices", self._rows("indices", edges), nodes),
-            edge_ids=self._checked("edge_ids", self._rows("edge_ids", edges), self._meta.num_edges),
+            in_edges=InEdges(
+                indptr if len(rows) > 1 or ranks != old.parts else self._indptr(rank),
+                self._checked("indices", self._rows("indices", edges), nodes),
+                self._checked("edge_ids", self._rows("edge_ids", edges), self._meta.num_edges),
+            ),
             num_edges=self._meta.num_edges,
             directory=self._checked("directory", self._directory(rank, ranks), nodes),
-            tables={name: self._rows(f"table.{name}", rows) for name in self._names("table")},
-            edge_tables={name: self._rows(f"edge_table.{name}", edges) for name in self._names("edge_table")},
-            splits={name: self._split(name, own) for name in self._names("split")},
+            attributes=self._attributes(rows, edges),
+            splits={name: self._split(name, own) for name in self._splits()},
         )
+
+    def _attributes(self, rows: _Pieces, edges: _Pieces) -> dict[Group, dict[str, Tensor]]:
+        found: dict[Group, dict[str, Tensor]] = {NODES: {}, EDGES: {}}
+        for array in self._names():
+            if attribute := attribute_of(array):
+                group, name = attribute
+                found[group][name] = self._rows(array, rows if group.is_node else edges)
+        return found
 
     # Files #######################################################################################
 
@@ -100,11 +114,15 @@ class _Folder:
             self._kept[array] = map_tensor(self._meta.file(self._path, array), array, promise)
         return self._kept[array]
 
-    def _names(self, kind: str) -> list[str]:
-        prefix = f"{part_name(0)}/{kind}."
+    def _names(self) -> list[str]:
+        """Returns the arrays that every part has."""
+        prefix = f"{part_name(0)}/"
         return [array.removeprefix(prefix) for array in self._meta.arrays if array.startswith(prefix)]
 
-    def _rows(self, name: str, pieces: list[tuple[int, int, int]]) -> Tensor:
+    def _splits(self) -> list[str]:
+        return [name for array in self._names() if (name := split_of(array)) is not None]
+
+    def _rows(self, name: str, pieces: _Pieces) -> Tensor:
         """Rows of an array, as (part, begin, end); a view of the file where they lie in one."""
         found = []
         for number, begin, end in pieces:
@@ -147,8 +165,8 @@ class _Folder:
         old = self._meta.book
         starts, parts = old.offsets.tolist(), range(old.parts)
         edges = [0, *accumulate(self._meta.arrays[f"{part_name(n)}/indices"].shape[0] for n in parts)]
-        has_train = "train" in self._names("split")
-        train = [self._open(number, "split.train") for number in parts] if has_train else []
+        has_train = "train" in self._splits()
+        train = [self._open(number, split_array("train")) for number in parts] if has_train else []
         trained = [0, *accumulate(len(split) for split in train)]
 
         def place(row: int) -> tuple[int, int]:
@@ -182,7 +200,7 @@ class _Folder:
             begin, end = _overlap(own, theirs)
             if begin >= end:
                 continue
-            split = self._checked(f"split.{name}", self._open(number, f"split.{name}"), len(theirs))
+            split = self._checked(name, self._open(number, split_array(name)), len(theirs))
             first, last = torch.searchsorted(split, torch.tensor([begin, end])).tolist()
             found.append(split[first:last] + (theirs.start - own.start))
         return torch.cat(found)

@@ -27,7 +27,7 @@ def contiguous_owners(comm: Communicator, part: ReadingSlice, parts: int) -> Ten
     A node belongs to the part in which the middle of its own weight (1 and its in-edges) lies, when all nodes
     lie side by side in order of their ids.
     """
-    weight = part.indptr[1:] - part.indptr[:-1] + 1
+    weight = part.in_edges.degrees + 1
     end = weight.cumsum(0)
     mine = end[-1:] if end.numel() else torch.zeros(1, dtype=torch.int64)
     sums = comm.all_gather(mine, MessageKind.PARTITION).rows

@@ -10,6 +10,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.bounded import shared_rounds
 from pyg_batchgnn.partition.checks import outside, refuse_outside
 from pyg_batchgnn.partition.move import Grouping, group_by_range, send
@@ -25,16 +26,13 @@ class ReadingSlice:
     Attributes:
         bounds: [ranks + 1] int64, where each rank's range begins.
         rank: of this process.
-        indptr: [n + 1] int64.
-        indices: [e] sources; original ids at first.
-        edge_ids: [e], ascending in every list.
+        in_edges: the in-edges of these nodes, with explicit edge ids, ascending for each node. The
+            sources are original ids at first.
     """
 
     bounds: Tensor
     rank: int
-    indptr: Tensor
-    indices: Tensor
-    edge_ids: Tensor
+    in_edges: InEdges
 
     @property
     def first(self) -> int:
@@ -56,9 +54,9 @@ class ReadingSlice:
         """Values of nodes [n], at each of some edges that of its destination, [len(edges)]."""
         if not len(edges):
             return values[:0]
-        first = int(torch.searchsorted(self.indptr, edges.start, right=True)) - 1
-        last = int(torch.searchsorted(self.indptr, edges.stop))
-        ends = self.indptr[first : last + 1].clamp(edges.start, edges.stop)
+        first = int(torch.searchsorted(self.in_edges.indptr, edges.start, right=True)) - 1
+        last = int(torch.searchsorted(self.in_edges.indptr, edges.stop))
+        ends = self.in_edges.indptr[first : last + 1].clamp(edges.start, edges.stop)
         return values[first:last].repeat_interleave(ends[1:] - ends[:-1])
 
 
@@ -83,21 +81,15 @@ def read_slice(dataset: Dataset, comm: Communicator, row_bytes: int = 12) -> Rea
         ops.count_values(found, first, indptr[1:])
     torch.cumsum(indptr, 0, out=indptr)
     size = int(indptr[-1])
-    part = ReadingSlice(
-        bounds,
-        comm.rank,
-        indptr,
-        torch.empty(size, dtype=ops.id_dtype(nodes)),
-        torch.empty(size, dtype=ops.id_dtype(edges)),
-    )
+    indices, edge_ids = (torch.empty(size, dtype=ops.id_dtype(count)) for count in (nodes, edges))
     cursor = indptr[:-1].clone()
-    for array in (part.indices, part.edge_ids):  # written to at random
+    for array in (indices, edge_ids):  # written to at random
         ops.advise_huge_pages(array)
     for rows in shared_rounds(comm, edges, row_bytes):
         columns = _columns(dataset, rows)
         found = send(comm, columns, group_by_range(columns[:, 0].contiguous(), bounds)).rows
-        ops.place_edges(found, first, cursor, part.indices, part.edge_ids)
-    return part
+        ops.place_edges(found, first, cursor, indices, edge_ids)
+    return ReadingSlice(bounds, comm.rank, InEdges(indptr, indices, edge_ids))
 
 
 def _columns(dataset: Dataset, rows: range) -> Tensor:

@@ -81,11 +81,11 @@ def _count(part: Part) -> tuple[int, int, int, int, int]:
     cut = halo = 0
     for begin in range(0, part.book.num_nodes, _MARKS):
         seen = torch.zeros(min(_MARKS, part.book.num_nodes - begin), dtype=torch.bool)
-        for source in part.indices.split(_EDGES):
+        for source in part.in_edges.indices.split(_EDGES):
             here = source[(source >= begin) & (source < begin + len(seen))]
             outside = here[(here < part.first) | (here >= last)]
             cut += outside.numel()
             seen[(outside - begin).to(torch.int64)] = True
         halo += int(seen.sum())
     train = part.splits["train"].numel() if "train" in part.splits else 0
-    return part.num_nodes, part.indices.numel(), train, cut, halo
+    return part.num_nodes, part.in_edges.indices.numel(), train, cut, halo

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data import DatasetError, attribute_array, split_array
 from pyg_batchgnn.data.files import (
     META_FILE,
     ArrayPromise,
@@ -92,7 +92,9 @@ def _write(part: Part, folder: Path) -> Iterator[tuple[str, ArrayPromise]]:
     own = folder / part_name(part.number)
     own.mkdir()
     for name, tensor in arrays_of(part).items():
-        yield f"{own.name}/{name}", write_tensor(own / f"{name}.npy", tensor)
+        file = own / f"{name}.npy"
+        file.parent.mkdir(exist_ok=True)
+        yield f"{own.name}/{name}", write_tensor(file, tensor)
     sync_tree(own)
 
 
@@ -100,13 +102,16 @@ def arrays_of(part: Part) -> dict[str, Tensor]:
     """What is saved of a part, by file name."""
     return {
         "node": part.node,
-        "indptr": part.indptr,
-        "indices": part.indices,
-        "edge_ids": part.edge_ids,
+        "indptr": part.in_edges.indptr,
+        "indices": part.in_edges.indices,
+        "edge_ids": part.in_edges.explicit_edge_ids(),
         "directory": part.directory,
-        **{f"table.{name}": table for name, table in part.tables.items()},
-        **{f"edge_table.{name}": table for name, table in part.edge_tables.items()},
-        **{f"split.{name}": split for name, split in part.splits.items()},
+        **{
+            attribute_array(group, name): table
+            for group, tables in part.attributes.items()
+            for name, table in tables.items()
+        },
+        **{split_array(name): split for name, split in part.splits.items()},
     }
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, share_on_host
+from pyg_batchgnn.data import Group, attribute_array, attribute_of
 from pyg_batchgnn.partition.part import Part
 
 #: Arrays begin at multiples of a cache line.
@@ -77,12 +78,28 @@ def share_arrays(comm: Communicator, arrays: Mapping[str, Tensor]) -> dict[int, 
     return found
 
 
-def share_tables(part: Part, comm: Communicator) -> dict[int, dict[str, Tensor]]:
-    """Node attributes of every rank of this host, by rank and name, each [n_rank, ...]. Collective.
+def share_attributes(part: Part, comm: Communicator) -> dict[int, dict[Group, dict[str, Tensor]]]:
+    """Copies the attributes of every rank of this host to memory that they share. Collective.
 
-    To keep one copy, go on with ``dataclasses.replace(part, tables=shared[comm.rank])``.
+    To keep one copy, go on with ``dataclasses.replace(part, attributes=shared[comm.rank])``.
+
+    Returns:
+        By rank, group and name, [n_rank, ...] each.
     """
-    return share_arrays(comm, part.tables)
+    arrays = {
+        attribute_array(group, name): table
+        for group, tables in part.attributes.items()
+        for name, table in tables.items()
+    }
+    return {rank: _grouped(shared, part) for rank, shared in share_arrays(comm, arrays).items()}
+
+
+def _grouped(arrays: Mapping[str, Tensor], part: Part) -> dict[Group, dict[str, Tensor]]:
+    found: dict[Group, dict[str, Tensor]] = {group: {} for group in part.attributes}
+    for array, tensor in arrays.items():
+        if attribute := attribute_of(array):
+            found[attribute[0]][attribute[1]] = tensor
+    return found
 
 
 def _padded(size: int) -> int:

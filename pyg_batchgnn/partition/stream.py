@@ -46,9 +46,9 @@ class Stream:
     ) -> None:
         self._comm, self._part, self._parts, self._seed = comm, part, parts, seed
         self._train = read_train(comm, part, train_idx)
-        self._degree = part.indptr[1:] - part.indptr[:-1]
+        self._degree = part.in_edges.degrees
         self.owner = torch.full((part.num_nodes,), ops.UNASSIGNED, dtype=torch.int32)
-        own = [part.num_nodes, part.indices.numel(), int(self._train.sum())]
+        own = [part.num_nodes, part.in_edges.indices.numel(), int(self._train.sum())]
         self._total = comm.all_reduce(torch.tensor(own, dtype=torch.float64), MessageKind.PARTITION)
 
     def run(self, assign: _Assign) -> None:
@@ -75,7 +75,7 @@ class Stream:
         part = self._part
 
         def assign(rows: range, found: Tensor, load: Tensor) -> None:
-            csc = (part.indptr, part.indices, part.first, self._train)
+            csc = (part.in_edges.indptr, part.in_edges.indices, part.first, self._train)
             ops.assign_nodes(*csc, self.owner, found, rows, load.clone(), rules)
 
         return assign
@@ -85,14 +85,14 @@ class Stream:
 
         def assign(rows: range, found: Tensor, load: Tensor) -> None:
             at, part = slice(rows.start, rows.stop), self._part
-            first, last = int(part.indptr[rows.start]), int(part.indptr[rows.stop])
-            source = part.indices[first:last]
+            first, last = int(part.in_edges.indptr[rows.start]), int(part.in_edges.indptr[rows.stop])
+            source = part.in_edges.indices[first:last]
             owner = torch.empty(source.numel(), dtype=torch.int32)
             outside = self._is_outside(source)
             owner[outside] = found
             owner[~outside] = self.owner[(source[~outside] - part.first).to(torch.int64)]
             node = torch.arange(part.first + rows.start, part.first + rows.stop)
-            neighbours = Neighbours(part.indptr[rows.start : rows.stop + 1] - first, source, owner)
+            neighbours = Neighbours(part.in_edges.indptr[rows.start : rows.stop + 1] - first, source, owner)
             state = StreamState(self._parts, self._seed, load.clone(), self._total.clone(), self._train[at])
             self.owner[at] = _checked(policy(node, neighbours, state), len(rows), self._parts)
 
@@ -100,11 +100,11 @@ class Stream:
 
     def _rounds(self) -> Iterator[range]:
         """Rows of the slice in pieces of about as many edges, the same number on every rank."""
-        edges = self._part.indices.numel()
+        edges = self._part.in_edges.indices.numel()
         most = rows_a_round(16, self._comm.size)
         enough = min(ROUNDS, int(self._total[0]) // (NODES * self._comm.size))
         rounds = self._comm.max(max(1, enough, -(-edges // most), -(-self._part.num_nodes // most)))
-        weight = self._part.indptr + torch.arange(self._part.num_nodes + 1)
+        weight = self._part.in_edges.indptr + torch.arange(self._part.num_nodes + 1)
         marks = int(weight[-1]) * torch.arange(rounds + 1) // rounds
         at = torch.searchsorted(weight, marks).tolist()
         at[0], at[-1] = 0, self._part.num_nodes
@@ -112,7 +112,7 @@ class Stream:
 
     def _outside(self, rows: range) -> Tensor:
         """Sources of the rows that other ranks have read."""
-        source = self._part.indices[int(self._part.indptr[rows.start]) : int(self._part.indptr[rows.stop])]
+        source = self._part.in_edges.sources(rows)
         return source[self._is_outside(source)]
 
     def _is_outside(self, source: Tensor) -> Tensor:

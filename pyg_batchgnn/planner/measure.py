@@ -100,9 +100,11 @@ def _whole(graph: CscGraph) -> Part:
         book=PartitionBook([0, graph.num_nodes]),
         number=0,
         node=node,
-        indptr=graph.indptr,
-        indices=graph.indices.to(PartitionBook([0, graph.num_nodes]).id_dtype),
-        edge_ids=torch.arange(graph.num_edges, dtype=ops.id_dtype(graph.num_edges)) if ids is None else ids,
+        in_edges=ops.InEdges(
+            graph.indptr,
+            graph.indices.to(ops.id_dtype(graph.num_nodes)),
+            torch.arange(graph.num_edges, dtype=ops.id_dtype(graph.num_edges)) if ids is None else ids,
+        ),
         num_edges=graph.num_edges,
         directory=node.to(torch.int32),
     )

@@ -175,18 +175,19 @@ class RelaySampler:
 
 def _own_edges(part: Part) -> ops.OwnedEdges:
     """The part's arrays, as far as the kernels trust them."""
-    nodes, edges = len(part.book.nodes_of(part.number)), part.indices.numel()
+    nodes, edges = len(part.book.nodes_of(part.number)), part.in_edges.num_edges
+    indptr, ids = part.in_edges.indptr, part.in_edges.explicit_edge_ids()
     ops.check_vector("part.node", part.node, (torch.int64,))
-    ops.check_vector("part.indptr", part.indptr, (torch.int64,))
-    ops.check_vector("part.indices", part.indices, (part.book.id_dtype,))
-    ops.check_vector("part.edge_ids", part.edge_ids)
-    sizes = (part.node.numel(), part.indptr.numel() - 1, part.edge_ids.numel())
+    ops.check_vector("part.indptr", indptr, (torch.int64,))
+    ops.check_vector("part.indices", part.in_edges.indices, (part.book.id_dtype,))
+    ops.check_vector("part.edge_ids", ids)
+    sizes = (part.node.numel(), part.in_edges.num_targets, ids.numel())
     if sizes != (nodes, nodes, edges):
         raise ValueError(
             f"the book gives part {part.number} {nodes} nodes, but it has {sizes[0]} original ids, "
             f"{sizes[1]} lists of in-edges, {edges} sources and {sizes[2]} edge ids"
         )
-    if int(part.indptr[0]) != 0 or int(part.indptr[-1]) != edges or not ops.is_ascending(part.indptr):
+    if int(indptr[0]) != 0 or int(indptr[-1]) != edges or not ops.is_ascending(indptr):
         raise ValueError(f"part.indptr must ascend from 0 to the number of sources, {edges}")
-    ops.check_range("part.edge_ids", part.edge_ids, part.num_edges, "edge ids")
+    ops.check_range("part.edge_ids", ids, part.num_edges, "edge ids")
     return part.owned_edges

@@ -77,13 +77,13 @@ def edge_targets(part: Part, comm: Communicator, edge: Tensor, header: Header = 
     """
     ops.check_range("edge ids", edge, part.num_edges, "edge ids")
     asked = comm.all_gather(edge, header)
-    order = torch.argsort(part.edge_ids)
-    ascending = part.edge_ids[order].to(torch.int64)
+    order = torch.argsort(part.in_edges.explicit_edge_ids())
+    ascending = part.in_edges.explicit_edge_ids()[order].to(torch.int64)
     place = torch.searchsorted(ascending, asked.rows).clamp(max=max(order.numel() - 1, 0))
     is_ours = (
         ascending[place] == asked.rows if order.numel() else torch.zeros(len(asked.rows), dtype=torch.bool)
     )
-    row = torch.searchsorted(part.indptr, order[place[is_ours]], right=True) - 1
+    row = torch.searchsorted(part.in_edges.indptr, order[place[is_ours]], right=True) - 1
     number = torch.cat([torch.arange(count) for count in asked.counts])[is_ours]
     asker = torch.repeat_interleave(torch.arange(comm.size), torch.tensor(asked.counts))[is_ours]
     answers = torch.stack([number, row + part.first], dim=1)

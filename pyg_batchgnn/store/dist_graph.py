@@ -85,9 +85,9 @@ class DistGraphStore(GraphStore):
                 f"{edge_attr.layout.value!r}"
             )
         sources = self.comm.run_job(
-            lambda: original_ids(self.part, self.comm, self.part.indices.to(torch.int64))
+            lambda: original_ids(self.part, self.comm, self.part.in_edges.indices.to(torch.int64))
         )
-        degrees = self.part.indptr[1:] - self.part.indptr[:-1]
+        degrees = self.part.in_edges.degrees
         return sources, torch.repeat_interleave(self.part.node, degrees)
 
     def _put_edge_index(self, edge_index: Any, edge_attr: EdgeAttr) -> NoReturn:

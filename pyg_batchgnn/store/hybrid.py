@@ -42,7 +42,7 @@ def replicate_topology(part: Part, comm: Communicator) -> HybridTopology:
     nodes, leads = part.book.num_nodes, comm.ranks_of_host[0] == comm.rank
     specs = {
         "indptr": ArraySpec(torch.int64, (nodes + 1,)),
-        "indices": ArraySpec(part.indices.dtype, (part.num_edges,)),
+        "indices": ArraySpec(part.in_edges.indices.dtype, (part.num_edges,)),
         "edge_ids": ArraySpec(ops.id_dtype(part.num_edges), (part.num_edges,)),
         "internal": ArraySpec(part.book.id_dtype, (nodes,)),
     }
@@ -103,7 +103,7 @@ class _Writer:
 
 
 def _send_nodes(part: Part, comm: Communicator, writer: _Writer | None) -> None:
-    degree = part.indptr[1:] - part.indptr[:-1]
+    degree = part.in_edges.degrees
     cursor = [part.book.nodes_of(rank).start for rank in range(comm.size)]
     for rows in own_rounds(comm, part.num_nodes, 16):
         at = slice(rows.start, rows.stop)
@@ -116,12 +116,13 @@ def _send_nodes(part: Part, comm: Communicator, writer: _Writer | None) -> None:
 
 
 def _send_edges(part: Part, comm: Communicator, writer: _Writer | None) -> None:
-    edges = comm.all_gather_json(part.indices.numel())
+    edges = comm.all_gather_json(part.in_edges.num_edges)
     cursor = [sum(edges[:rank]) for rank in range(comm.size)]
-    wide = max(part.indices.dtype, part.edge_ids.dtype, key=lambda dtype: dtype.itemsize)
-    for rows in own_rounds(comm, part.indices.numel(), 2 * wide.itemsize):
+    sources, edge_ids = part.in_edges.indices, part.in_edges.explicit_edge_ids()
+    wide = max(sources.dtype, edge_ids.dtype, key=lambda dtype: dtype.itemsize)
+    for rows in own_rounds(comm, sources.numel(), 2 * wide.itemsize):
         at = slice(rows.start, rows.stop)
-        columns = torch.stack([part.indices[at].to(wide), part.edge_ids[at].to(wide)], 1)
+        columns = torch.stack([sources[at].to(wide), edge_ids[at].to(wide)], 1)
         for rank, piece in _to_hosts(comm, columns):
             if writer is not None:
                 writer.edges(cursor[rank], piece)

@@ -82,14 +82,15 @@ def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
         wanted = floats if floats is not None and table.is_floating_point() else table.dtype
         return table.to(wanted).contiguous()
 
-    held = {NODES: part.tables, EDGES: part.edge_tables}
+    held = {group: part.attributes.get(group, {}) for group in (NODES, EDGES)}
     attributes = {
         group: {name: rows(table) for name, table in tables.items()} for group, tables in held.items()
     }
     for name, index in part.splits.items():
         attributes[NODES].setdefault(f"{name}_mask", _mask(part.num_nodes, index))
-    none = torch.empty(0, dtype=torch.int64)
-    edges = EdgeIndex(part.indptr, part.edge_ids) if attributes[EDGES] else EdgeIndex(none, none)
+    edges = EdgeIndex(*(torch.empty(0, dtype=torch.int64) for _ in range(2)))
+    if attributes[EDGES]:
+        edges = EdgeIndex(part.in_edges.indptr, part.in_edges.explicit_edge_ids())
     return LocalShard(part.node.to(part.book.id_dtype), attributes, {NODES: NodeIndex(), EDGES: edges})
 
 

@@ -58,7 +58,7 @@ def rows_fetched() -> None:
         part = part_with_loops(CASES[0], comm)
         both = stores(part, comm)
         own = range(part.first, part.first + part.num_nodes)
-        remote = [int(node) for node in part.indices.unique() if int(node) not in own]
+        remote = [int(node) for node in part.in_edges.indices.unique() if int(node) not in own]
         asked = comm.all_gather_json(len(remote))
         before = comm.counters.snapshot()
         AggregationCache.build(both, "sum")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
+from pyg_batchgnn.data import NODES
 from pyg_batchgnn.fetch import RemoteFetch
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan
 from pyg_batchgnn.store import CscGraph, DistFeatureStore
@@ -124,8 +125,8 @@ def values() -> dict[str, Any]:
             str(dtype): torch.randint(0, 2, (case.nodes, 3, 2), generator=draw).to(dtype) for dtype in dtypes
         }
         wholes |= {"scalar": torch.arange(case.nodes), "nothing": torch.empty(case.nodes, 0)}
-        part.tables.clear()
-        part.tables.update({name: table[part.node] for name, table in wholes.items()})
+        part.attributes[NODES].clear()
+        part.attributes[NODES].update({name: table[part.node] for name, table in wholes.items()})
         store = DistFeatureStore(part, comm)
         ids = internal_ids(owners(case, comm.size))
         (ready,) = RemoteFetch(store, list(wholes)).group([only_nodes(ids)], HEADER).minibatches

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,8 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data import NODES, DatasetError
+from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import (
     Part,
     PartitionBook,
@@ -32,7 +32,8 @@ def save(folder: str) -> None:
             for seed, nodes, edges, skew in CASES:
                 dataset = graph(seed, nodes, edges, skew=skew)
                 found = partition_parts(dataset, "random", parts, comm=comm, seed=seed)
-                found = [replace(part, tables={**part.tables, "half": _half(part)}) for part in found]
+                for part in found:
+                    part.attributes[NODES]["a/b %"] = _half(part)
                 path = Path(folder, f"{parts}-{seed}")
                 assert save_partition(found, path, comm, {"policy": "random"}) == path
         assert not [path for path in Path(folder).iterdir() if path.name.startswith(".")]
@@ -56,8 +57,7 @@ def load(folder: str) -> None:
                 dataset = graph(seed, nodes, edges, skew=skew)
                 owner = owner_of(dataset, "random", parts, seed)
                 found = load_partition(Path(folder, f"{parts}-{seed}"), comm)
-                assert torch.equal(found.tables["half"], _half(found))
-                found = replace(found, tables={n: t for n, t in found.tables.items() if n != "half"})
+                assert torch.equal(found.attributes[NODES].pop("a/b %"), _half(found))
                 old = [expected(dataset, owner, parts, number) for number in range(parts)]
                 assert_same(found, cut_anew(old, found.book, comm.rank))
                 weights = [len(found.book.nodes_of(rank)) for rank in range(comm.size)]
@@ -68,7 +68,7 @@ def cut_anew(old: list[Part], book: PartitionBook, rank: int) -> Part:
     """The part of a range of internal ids, by putting all parts together and cutting."""
     own = book.nodes_of(rank)
     rows = slice(own.start, own.stop)
-    degree = torch.cat([part.indptr.diff() for part in old])
+    degree = torch.cat([part.in_edges.indptr.diff() for part in old])
     indptr = torch.cat([torch.zeros(1, dtype=torch.int64), degree.cumsum(0)])
     edges = slice(int(indptr[own.start]), int(indptr[own.stop]))
     known = directory_slice(book.num_nodes, book.parts, rank)
@@ -81,14 +81,21 @@ def cut_anew(old: list[Part], book: PartitionBook, rank: int) -> Part:
         book=book,
         number=rank,
         node=torch.cat([part.node for part in old])[rows],
-        indptr=indptr[own.start : own.stop + 1] - edges.start,
-        indices=torch.cat([part.indices for part in old])[edges],
-        edge_ids=torch.cat([part.edge_ids for part in old])[edges],
+        in_edges=InEdges(
+            indptr[own.start : own.stop + 1] - edges.start,
+            torch.cat([part.in_edges.indices for part in old])[edges],
+            torch.cat([part.in_edges.explicit_edge_ids() for part in old])[edges],
+        ),
         num_edges=old[0].num_edges,
         directory=torch.cat([part.directory for part in old])[known.start : known.stop],
-        tables={name: torch.cat([part.tables[name] for part in old])[rows] for name in old[0].tables},
-        edge_tables={
-            name: torch.cat([part.edge_tables[name] for part in old])[edges] for name in old[0].edge_tables
+        attributes={
+            group: {
+                name: torch.cat([part.attributes[group][name] for part in old])[
+                    rows if group.is_node else edges
+                ]
+                for name in tables
+            }
+            for group, tables in old[0].attributes.items()
         },
         splits={name: splits(name) for name in old[0].splits},
     )

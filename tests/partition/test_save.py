@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data import EDGES, NODES, DatasetError, read_folder
 from pyg_batchgnn.data.files import file_sha256
 from pyg_batchgnn.partition import (
     is_partition,
@@ -25,10 +25,13 @@ from pyg_batchgnn.partition import (
 )
 from pyg_batchgnn.partition.folder_meta import read_partition_meta
 from pyg_batchgnn.partition.load import _Folder
-from tests.partition.job_partition import graph
+from tests.partition.job_partition import assert_same, graph
 from tests.support.ranks import run_ranks
+from tests.support.tiny_datasets import equal
 
 JOBS = "tests.partition.job_save"
+#: Folders that the first versions of the formats wrote, of the same graph.
+FIXTURES = Path(__file__).parent.parent / "data"
 
 
 def test_saved_parts_are_loaded_by_any_number_of_ranks(tmp_path: Path) -> None:
@@ -63,11 +66,48 @@ def test_parts_that_are_cut_anew_share_the_training_nodes(tmp_path: Path) -> Non
 def test_a_part_is_mapped_not_read(saved: Path) -> None:
     with Communicator.create("alone") as comm:
         part = load_partition(saved, comm)
-        before = file_sha256(saved / "part-00000" / "table.x.npy")
-        part.tables["x"].zero_()  # a copy of two parts' tables, for one rank
-        assert file_sha256(saved / "part-00000" / "table.x.npy") == before
+        before = file_sha256(saved / "part-00000" / "nodes" / "x.npy")
+        part.attributes[NODES]["x"].zero_()  # a copy of two parts' tables, for one rank
+        assert file_sha256(saved / "part-00000" / "nodes" / "x.npy") == before
         assert verify_partition(saved) == 2 * 17 and is_partition(saved)
-        assert part.num_nodes == 30 and part.indices.numel() == 100
+        assert part.num_nodes == 30 and part.in_edges.indices.numel() == 100
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_version_1_loads_as_version_2(ranks: int, tmp_path: Path) -> None:
+    old = FIXTURES / "v1_partition"
+    dataset = read_folder(FIXTURES / "v1_dataset")
+    with Communicator.create("alone") as comm:
+        parts = partition_parts(dataset, "random", 2, comm=comm)
+        new = save_partition(parts, tmp_path / "parts", comm)
+        folders = [(path, read_partition_meta(path)) for path in (old, new)]
+        assert [meta.version for _, meta in folders] == [1, 2]
+        for rank in range(ranks):
+            first, second = (_Folder(path, meta).part(rank, ranks) for path, meta in folders)
+            assert_same(first, second)
+        assert load_partition(old, comm).attributes[EDGES]["edge_attr"].shape == (30, 2)
+    assert verify_partition(old) == verify_partition(new) == 2 * 11
+
+
+def test_version_1_is_checked_too(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(FIXTURES / "v1_partition", tmp_path / "old"))
+    alter(folder / "part-00001" / "table.x.npy")
+    with Communicator.create("alone") as comm, pytest.raises(DatasetError, match=r"table\.x\.npy: .*sha256"):
+        load_partition(folder, comm)
+
+
+@pytest.mark.parametrize("how", ["saved", "cut anew"])
+def test_every_attribute_is_saved_with_its_type(how: str, tmp_path: Path) -> None:
+    """bfloat16, 64-bit times, booleans, rows of several dimensions, of nodes and of edges."""
+    dataset = graph(1, 30, 100)
+    with Communicator.create("alone") as comm:
+        parts = partition_parts(dataset, "random", 1 if how == "saved" else 3, comm=comm)
+        part = load_partition(save_partition(parts, tmp_path / "parts", comm), comm)
+    order = {NODES: part.node, EDGES: part.in_edges.explicit_edge_ids()}
+    for found in dataset.attributes:
+        assert part.attributes[found.group].keys() == found.tables.keys()
+        for name, table in found.tables.items():
+            assert equal(part.attributes[found.group][name], table[order[found.group].long()])
 
 
 def test_all_is_on_disk_before_a_partition_has_its_name(
@@ -124,7 +164,7 @@ DAMAGE = [
 ]
 
 
-@pytest.mark.parametrize("array", ["node", "indptr", "table.x", "split.train"])
+@pytest.mark.parametrize("array", ["node", "indptr", "nodes/x", "splits/train"])
 @pytest.mark.parametrize(("damage", "says"), DAMAGE, ids=[says for _, says in DAMAGE])
 def test_a_damaged_file_is_named(
     saved: Path, tmp_path: Path, array: str, damage: Callable[[Path], None], says: str
@@ -184,17 +224,16 @@ def test_a_damaged_meta_is_named(saved: Path, tmp_path: Path, key: str, value: o
 
 def test_damage_that_one_rank_sees_is_told_to_all(saved: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(saved, tmp_path / "parts"))
-    alter(folder / "part-00001" / "table.x.npy")
+    alter(folder / "part-00001" / "nodes" / "x.npy")
     for result in run_ranks(f"{JOBS}:load_damaged", 2, {"folder": str(folder)}):
-        assert "table.x" in result.value[0] and "(rank 1)" in result.value[0]
+        assert "nodes/x" in result.value[0] and "(rank 1)" in result.value[0]
 
 
 def test_what_could_not_be_written_is_taken_away(saved: Path, tmp_path: Path) -> None:
     with Communicator.create("alone") as comm:
         parts = partition_parts(graph(1, 30, 100), "random", 2, comm=comm)
-        broken = parts[1].tables | {"a/b": torch.zeros(parts[1].num_nodes)}
-        parts[1].tables.update(broken)
-        with pytest.raises(DatasetError, match="a/b"):
+        parts[1].attributes[NODES]["long" * 100] = torch.zeros(parts[1].num_nodes)
+        with pytest.raises(DatasetError, match="longlong"):
             save_partition(parts, tmp_path / "parts", comm)
     assert not list(tmp_path.iterdir())
     with Communicator.create("alone") as comm, pytest.raises(DatasetError, match="does not exist"):

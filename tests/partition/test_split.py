@@ -38,11 +38,12 @@ def test_parts_hold_every_edge_once_and_in_order(num_nodes: int, parts: int, ran
         part = split_graph(edge_index, owner, parts, number)
         own = torch.arange(part.first, part.first + part.num_nodes)
         assert torch.equal(original[own], part.node)
-        degrees = part.indptr[1:] - part.indptr[:-1]
-        found[0, part.edge_ids] = original[part.indices.long()]
-        found[1, part.edge_ids] = torch.repeat_interleave(part.node, degrees)
+        degrees = part.in_edges.degrees
+        found[0, part.in_edges.explicit_edge_ids()] = original[part.in_edges.indices.long()]
+        found[1, part.in_edges.explicit_edge_ids()] = torch.repeat_interleave(part.node, degrees)
         for i in range(part.num_nodes):
-            ids_of_node = part.edge_ids[part.indptr[i] : part.indptr[i + 1]]
+            edges = part.in_edges.edges(range(i, i + 1))
+            ids_of_node = part.in_edges.explicit_edge_ids()[edges.start : edges.stop]
             assert torch.equal(ids_of_node, ids_of_node.sort().values)
         mine = directory_slice(num_nodes, parts, number)
         assert torch.equal(part.directory.long(), ids[mine.start : mine.stop])

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import CommError, Communicator, KindCounts, MessageKind
+from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.sample import (
     Layout,
@@ -98,7 +99,7 @@ def equal_to_one_process(count: int) -> list[int]:
     with Communicator.create("sampling", timeout=30) as comm:
         for case in cases(comm.size, count):
             part = part_of(case, comm)
-            assert part.indices.dtype == (torch.int64 if case.wide else torch.int32)
+            assert part.in_edges.indices.dtype == (torch.int64 if case.wide else torch.int32)
             sampler = RelaySampler(
                 *(part, comm, case.plan, case.seed, case.threads, case.layout),
                 seeds_are_own=case.seeds_are_own,
@@ -127,8 +128,13 @@ def part_of(case: Case, comm: Communicator) -> Part:
     """Returns a rank's part; the ids of a ``wide`` case do not fit 32 bits."""
     part = split_graph(case.edge_index, case.owner, comm.size, comm.rank)
     if not case.wide:
-        return replace(part, edge_ids=part.edge_ids.int())
-    return replace(part, book=WideBook(part.book.offsets), indices=part.indices.long())
+        narrow = part.in_edges.explicit_edge_ids().int()
+        return replace(part, in_edges=replace(part.in_edges, edge_ids=narrow))
+    return replace(
+        part,
+        book=WideBook(part.book.offsets),
+        in_edges=replace(part.in_edges, indices=part.in_edges.indices.long()),
+    )
 
 
 class WideBook(PartitionBook):
@@ -280,9 +286,11 @@ def wrong_book() -> dict[str, Any]:
             *(part,),
             book=book,
             node=part.node[shorter],
-            indptr=part.indptr[: shorter.numel() + 1],
-            indices=part.indices[: int(part.indptr[shorter.numel()])],
-            edge_ids=part.edge_ids[: int(part.indptr[shorter.numel()])],
+            in_edges=InEdges(
+                part.in_edges.indptr[: shorter.numel() + 1],
+                part.in_edges.indices[: int(part.in_edges.indptr[shorter.numel()])],
+                part.in_edges.explicit_edge_ids()[: int(part.in_edges.indptr[shorter.numel()])],
+            ),
         )
         sampler = RelaySampler(part, comm, SamplingPlan((3, 3)), 1)
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import torch
 from torch_geometric.data import TensorAttr
 
 from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
+from pyg_batchgnn.data import NODES
 from pyg_batchgnn.store import (
     EDGE_TYPE,
     CscGraph,
@@ -63,8 +63,8 @@ def no_columns() -> None:
     """An attribute without columns has no bytes to send."""
     with Communicator.create("stores", timeout=20) as comm:
         part = part_of(CASES[0], comm.size, comm.rank)
-        tables = {**part.tables, "none": torch.empty(part.num_nodes, 0)}
-        store = DistFeatureStore(dataclasses.replace(part, tables=tables), comm, share=False)
+        part.attributes[NODES]["none"] = torch.empty(part.num_nodes, 0)
+        store = DistFeatureStore(part, comm, share=False)
         assert store.get_tensor(None, "none", index=torch.arange(7)).shape == (7, 0)
 
 
@@ -103,8 +103,8 @@ def graphs() -> None:
             (attr,) = graph.get_all_edge_attrs()
             assert attr.size == (case.nodes, case.nodes)
             edges = torch.stack(graph.get_edge_index(attr))
-            assert torch.equal(edges, data.edge_index[:, part.edge_ids])
-            every = comm.all_gather(part.edge_ids).rows
+            assert torch.equal(edges, data.edge_index[:, part.in_edges.explicit_edge_ids()])
+            every = comm.all_gather(part.in_edges.explicit_edge_ids()).rows
             assert torch.equal(every.sort().values, torch.arange(case.edges))
             index = some_ids(case.nodes, comm.rank, "some")
             internal = graph.internal_ids(index)

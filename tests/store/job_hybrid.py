@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.partition import bounded, share_tables
+from pyg_batchgnn.partition import bounded, share_attributes
 from pyg_batchgnn.store import CscGraph, replicate_topology
 from tests.partition.job_partition import CASES, expected, graph
 from tests.support.reference_partition import internal_ids
@@ -26,10 +26,13 @@ def whole_graph_everywhere(round_bytes: int) -> None:
             assert found.graph.indices.dtype == want.indices.dtype
             assert found.graph.edge_ids is not None and torch.equal(found.graph.edge_ids, ids.to(torch.int32))
             assert torch.equal(found.internal, internal_ids(owner).to(part.book.id_dtype))
-            tables = share_tables(part, comm)
-            assert sorted(tables) == comm.ranks_of_host
-            for rank, shared in tables.items():
-                theirs = expected(dataset, owner, comm.size, rank).tables
+            found_attributes = share_attributes(part, comm)
+            assert sorted(found_attributes) == comm.ranks_of_host
+            for rank, shared in found_attributes.items():
+                theirs = expected(dataset, owner, comm.size, rank).attributes
                 assert shared.keys() == theirs.keys()
-                for name, table in theirs.items():
-                    assert shared[name].dtype == table.dtype and torch.equal(shared[name], table)
+                for group, tables in theirs.items():
+                    assert shared[group].keys() == tables.keys()
+                    for name, table in tables.items():
+                        got = shared[group][name]
+                        assert got.dtype == table.dtype and torch.equal(got, table)

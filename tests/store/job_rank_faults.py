@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 from pyg_batchgnn.comm import CommError, Communicator, host_memory
-from pyg_batchgnn.partition import load, load_partition, partition, save, save_partition, share_tables
+from pyg_batchgnn.partition import load, load_partition, partition, save, save_partition, share_attributes
 from pyg_batchgnn.store import hybrid, replicate_topology
 from tests.partition.job_partition import graph
 from tests.support.faults import AwakeClock, stop_for_good
@@ -39,7 +39,7 @@ def fault(how: str, stage: str, victim: int, timeout: float, folder: str) -> dic
             elif stage == "save":
                 save_partition(part, Path(folder, "broken"), comm)
             else:
-                (replicate_topology if stage == "topology" else share_tables)(part, comm)
+                (replicate_topology if stage == "topology" else share_attributes)(part, comm)
     except CommError as error:
         return {"error": type(error).__name__, "text": str(error), "seconds": clock.seconds}
     return {"error": None}

@@ -46,8 +46,8 @@ def test_a_shard_is_made_again_from_its_arrays(edge_attributes: bool) -> None:
         assert again.attributes[group].keys() == tables.keys()
         assert all(torch.equal(again.attributes[group][name], table) for name, table in tables.items())
     if edge_attributes:
-        rows = torch.repeat_interleave(torch.arange(part.num_nodes), part.indptr.diff())
-        request = RowRequest(rows, part.edge_ids.long())
+        rows = torch.repeat_interleave(torch.arange(part.num_nodes), part.in_edges.indptr.diff())
+        request = RowRequest(rows, part.in_edges.explicit_edge_ids().long())
         assert torch.equal(again.find(EDGES, request), torch.arange(len(request)))
 
 

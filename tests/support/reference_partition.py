@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.data import EDGES, NODES
+from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import Part, PartitionBook, directory_slice
 
 
@@ -52,12 +54,16 @@ def split_graph(
         book=book,
         number=number,
         node=node,
-        indptr=torch.cat([torch.zeros(1, dtype=torch.int64), degrees.cumsum(0)]),
-        indices=ids[edge_index[0, edge]].to(book.id_dtype),
-        edge_ids=edge,
+        in_edges=InEdges(
+            torch.cat([torch.zeros(1, dtype=torch.int64), degrees.cumsum(0)]),
+            ids[edge_index[0, edge]].to(book.id_dtype),
+            edge,
+        ),
         num_edges=edge_index.shape[1],
         directory=ids[own.start : own.stop].to(book.id_dtype),
-        tables={name: table[node] for name, table in (tables or {}).items()},
-        edge_tables={name: table[edge] for name, table in (edge_tables or {}).items()},
+        attributes={
+            NODES: {name: table[node] for name, table in (tables or {}).items()},
+            EDGES: {name: table[edge] for name, table in (edge_tables or {}).items()},
+        },
         splits={name: torch.searchsorted(node, index) for name, index in kept.items()},
     )
