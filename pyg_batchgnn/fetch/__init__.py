@@ -1,21 +1,23 @@
-"""How attributes reach the minibatches that need them."""
+"""The fetchers, which bring attributes to the minibatches that need them."""
 
+from pyg_batchgnn.fetch.block import BlockFetcher
 from pyg_batchgnn.fetch.cache import CacheRequest, FeatureCache
-from pyg_batchgnn.fetch.group import Fetch, fetch_group
-from pyg_batchgnn.fetch.in_place import as_table, point_into
+from pyg_batchgnn.fetch.fetcher import Fetched, Fetcher, FetchGroup
+from pyg_batchgnn.fetch.in_place import InPlaceFetcher, as_table
 from pyg_batchgnn.fetch.inclusion import SeedShare
 from pyg_batchgnn.fetch.mapped import is_mapped
-from pyg_batchgnn.fetch.remote import Fetched, RemoteFetch
+from pyg_batchgnn.fetch.remote import RemoteFetcher
 
 __all__ = [
+    "BlockFetcher",
     "CacheRequest",
     "FeatureCache",
-    "Fetch",
+    "FetchGroup",
     "Fetched",
-    "RemoteFetch",
+    "Fetcher",
+    "InPlaceFetcher",
+    "RemoteFetcher",
     "SeedShare",
     "as_table",
-    "fetch_group",
     "is_mapped",
-    "point_into",
 ]

@@ -1,6 +1,6 @@
-"""A static cache of remote rows: what minibatches are most likely to need, fetched once.
+"""A static cache of the remote rows that minibatches are most likely to need, fetched once.
 
-Which rows is decided before the first epoch, from the probability that a minibatch holds a node
+The rows are chosen before the first epoch, from the probability that a minibatch holds a node
 (`inclusion`).
 """
 
@@ -21,18 +21,18 @@ from pyg_batchgnn.store import RowBlock, RowReader, RowRequest
 
 #: Bytes of rows that are received at once when the cache is filled.
 _PIECE = 16 << 20
-#: Of a node's id in the cache.
+#: Bytes of a node's id in the cache.
 _ID_BYTES = 8
 
 
 @dataclass(frozen=True)
 class CacheRequest:
-    """What a feature cache is made for.
+    """The purpose of a feature cache.
 
     Attributes:
-        budget: bytes a rank, of rows and ids.
-        plan: by which minibatches are sampled.
-        seeds: from which.
+        budget: the bytes of rows and ids that a rank may hold.
+        plan: the plan by which minibatches are sampled.
+        seeds: the seeds that they are made of.
     """
 
     budget: int
@@ -41,13 +41,13 @@ class CacheRequest:
 
 
 @dataclass(frozen=True)
-class Split:
-    """Wanted nodes, some of which the cache has.
+class CacheSplit:
+    """Nodes that a fetch group needs, split by whether the cache has their rows.
 
     Attributes:
-        missing: [m] int64 those that it has not, ascending.
-        row: [h] int64 rows of the cache, of those that it has.
-        place: [m + h] int64 where each wanted node lies, missing ones first.
+        missing: [m] int64, the nodes whose rows the cache has not, ascending.
+        row: [h] int64, the rows in the cache of the other nodes.
+        place: [m + h] int64, the place of each node if missing ones come first.
     """
 
     missing: Tensor
@@ -56,11 +56,11 @@ class Split:
 
 
 class FeatureCache:
-    """Rows of some remote nodes.
+    """The rows of some remote nodes.
 
     Attributes:
         node: [c] int64 internal ids, ascending.
-        version: of the store when the rows were read.
+        version: the store's version when the rows were read.
     """
 
     def __init__(self, node: Tensor) -> None:
@@ -69,11 +69,11 @@ class FeatureCache:
 
     @property
     def nbytes(self) -> int:
-        """Of rows and ids."""
+        """The bytes of rows and ids."""
         return self.node.nbytes + sum(column.nbytes for column in self._rows.columns.values())
 
     def fill(self, reader: RowReader, version: int) -> None:
-        """Reads all rows from their owners, some at a time; collective."""
+        """Reads all rows from their owners, in bounded pieces; collective."""
         piece = max(1, _PIECE // max(1, row_bytes(reader)))
         rounds = int(reader.comm.max(-(-self.node.numel() // piece)))
         self._format, self.version = reader.format(NODES), version
@@ -85,8 +85,8 @@ class FeatureCache:
             for name, column in self._rows.columns.items():
                 column[at] = read[name]
 
-    def split(self, node: Tensor) -> Split:
-        """What of ascending ids [n] int64 is here."""
+    def split(self, node: Tensor) -> CacheSplit:
+        """Splits ascending ids, [n] int64, by whether their rows are here."""
         position, row = _common(node, self.node)
         missing = torch.ones(node.numel(), dtype=torch.bool)
         missing[position] = False
@@ -94,10 +94,10 @@ class FeatureCache:
         place = torch.empty_like(node)
         place[left] = torch.arange(left.numel())
         place[position] = torch.arange(left.numel(), node.numel())
-        return Split(node[left], row, place)
+        return CacheSplit(node[left], row, place)
 
-    def put(self, block: RowBlock, split: Split) -> None:
-        """Writes the rows of what is here behind those of what is not."""
+    def put(self, block: RowBlock, split: CacheSplit) -> None:
+        """Writes the rows that are here behind those that are not."""
         if split.row.numel():
             begin = split.missing.numel()
             self._format.gather(block.rows(begin, begin + split.row.numel()), self._rows, split.row)
@@ -109,8 +109,10 @@ def _fresh(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 
 def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the values that two ascending vectors have in common lie in each; the shorter one is looked up in
-    the longer."""
+    """Returns the places of the values that two ascending vectors have in common, in each of them.
+
+    The shorter vector is looked up in the longer one.
+    """
     if one.numel() < other.numel():
         at, found = _common(other, one)
         return found, at
@@ -120,19 +122,20 @@ def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def row_bytes(reader: RowReader) -> int:
-    """What a node takes in the cache."""
+    """Returns the bytes that a node takes in the cache."""
     return _ID_BYTES + reader.format(NODES).row_bytes
 
 
 def make_cache(part: Part, held: Collection[int], reader: RowReader, request: CacheRequest) -> FeatureCache:
-    """Chooses the remote rows that are most likely to be needed; collective, and `FeatureCache.fill` is to
-    follow.
+    """Chooses the remote rows that are most likely to be needed; collective.
+
+    `FeatureCache.fill` reads them.
 
     Args:
-        part: this rank's.
-        held: ranks whose rows can be read here without asking, and that can read this rank's.
-        reader: of the attributes that are wanted.
-        request: what for.
+        part: this rank's part.
+        held: the ranks whose rows can be read here without asking, and that can read this rank's.
+        reader: reads the attributes that are wanted.
+        request: the purpose of the cache.
     """
     comm, capacity = reader.comm, request.budget // row_bytes(reader)
     none = torch.empty(0, dtype=torch.int64)
@@ -148,13 +151,13 @@ def make_cache(part: Part, held: Collection[int], reader: RowReader, request: Ca
 
 
 def _most_likely(likely: Tensor, first: int, count: int) -> Tensor:
-    """[k, 2] float64: ids of at most ``count`` nodes that may be needed at all, and how likely they are."""
+    """Returns at most ``count`` nodes that may be needed and probabilities: [k, 2] float64."""
     top = likely.topk(min(count, int((likely > 0).sum())))
     return torch.stack([(top.indices + first).to(torch.float64), top.values.to(torch.float64)], 1)
 
 
 def _chosen(comm: Communicator, candidates: list[Tensor], count: int) -> Tensor:
-    """[c] int64 ids, ascending, of the most likely among what all owners offer."""
+    """Returns the ids, [c] int64 ascending, of the most likely nodes that all owners offer."""
     offered = comm.exchange(candidates, None, Header(MessageKind.LOOKUP)).rows
     best = offered[:, 1].topk(min(count, len(offered))).indices
     return offered[best, 0].to(torch.int64).sort().values

@@ -1,37 +1,42 @@
-"""Attributes read where they lie: minibatches whose block is the user's own tensors (design, section 4).
+"""Attributes that are read where they lie (design, section 4).
 
-Layers that read a table through `Minibatch.row` need no copy of it. Where a whole table is at hand, the node
-ids are the rows, and fetching costs nothing at all.
+Layers read a table through `Minibatch.row` and need no copy of it. In a whole table the node ids
+are the rows, and fetching costs nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.sample import Minibatch, SampledMinibatch
+from pyg_batchgnn.fetch.fetcher import Fetched, FetchGroup
+from pyg_batchgnn.sample import Minibatch
 
 
-def point_into(minibatches: Sequence[SampledMinibatch], tables: Mapping[str, Tensor]) -> list[Minibatch]:
-    """Returns the minibatches with their nodes' attributes read from whole tables.
+class InPlaceFetcher:
+    """Points minibatches into whole tables.
 
     Args:
-        minibatches: sampled minibatches.
-        tables: attributes by name, with one row per node of the graph.
+        tables: node attributes by name, with one row per node of the graph.
     """
-    block = dict(tables)
-    return [Minibatch.in_place(minibatch, block) for minibatch in minibatches]
+
+    def __init__(self, tables: Mapping[str, Tensor]) -> None:
+        self.tables = dict(tables)
+
+    def fetch(self, group: FetchGroup) -> Fetched:
+        """Returns the group's minibatches with the tables; see `Fetcher`."""
+        return Fetched([Minibatch.in_place(minibatch, self.tables) for minibatch in group.minibatches])
 
 
 def as_table(value: Any, num_nodes: int) -> Tensor | str:
-    """``value`` as a table that can be read in place, or why it cannot be.
+    """Returns ``value`` as a table that can be read in place, or the reason why it cannot be.
 
     Returns:
-        ``value`` itself where it is a tensor; a view of it where it is a NumPy array.
+        ``value`` itself if it is a tensor; a view of it if it is a NumPy array.
     """
     if isinstance(value, np.ndarray):
         try:

@@ -1,8 +1,8 @@
-"""How likely a minibatch of each rank is to hold each node, along the in-edges that the plan samples.
+"""The probability that a minibatch of each rank holds each node.
 
-The probability that a node is found at hop h follows from those of hop h - 1: an in-edge of a node that is
-expanded is taken with a probability that its degree and the fanout decide, and edges are taken as if they
-were independent of each other. Each hop is one exchange along the edges that join parts.
+The probability that a node is found at hop h follows from those of hop h - 1. An in-edge of a node
+that is expanded is taken with a probability that the degree and the fanout decide. Edges are
+treated as independent of each other. Each hop is one exchange along the edges that join parts.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.partition import Part
-from pyg_batchgnn.sample import Replacement, SamplingPlan
+from pyg_batchgnn.sample import SamplingPlan, taken_probability
 
-#: Numbers that a rank works on at once, which bounds memory: a column a rank for so many nodes.
+#: Numbers that a rank works on at once, which bounds memory: one column per rank.
 _NUMBERS = 1 << 26
 _HEADER = Header(MessageKind.LOOKUP)
 
 
 @dataclass(frozen=True)
 class SeedShare:
-    """Of which nodes minibatches are made.
+    """The nodes that minibatches are made of.
 
     Attributes:
-        row: [s] int64 rows of this rank's part that are seed nodes of an epoch.
-        probability: that a minibatch has a given one of them among its seeds.
-        own: whether a rank's minibatches have seeds of its own part only, so that ranks need different nodes.
+        row: [s] int64, the rows of this rank's part that are seed nodes of an epoch.
+        probability: the probability that a minibatch has a given one of them among its seeds.
+        own: True if a rank's minibatches have seeds of its own part only. Ranks then need different
+            nodes.
     """
 
     row: Tensor
@@ -41,17 +42,19 @@ class SeedShare:
 def inclusion(
     part: Part, comm: Communicator, plan: SamplingPlan, seeds: SeedShare
 ) -> Iterator[tuple[list[int], Tensor]]:
-    """How likely a minibatch of some ranks is to hold each node of this part; collective.
+    """Yields the probability that a minibatch of some ranks holds each node of this part;
+    collective.
 
     Args:
-        part: this rank's.
-        comm: of all ranks.
+        part: this rank's part.
+        comm: the communicator of all ranks.
         plan: fanouts and replacement.
         seeds: this rank's seed nodes.
 
     Yields:
-        Ranks, and for each a column of [n, ranks] float32, one row a node of this part; where all ranks draw
-        from all seeds one column serves all of them. Every rank is in one of these groups.
+        Ranks, and one column for each: [n, ranks] float32, one row per node of this part. If all
+            ranks
+        draw from all seeds, one column serves all of them. Every rank is in one of these groups.
     """
     edges = _EdgesBySource(part, comm)
     degree = part.in_edges.degrees.to(torch.float32)
@@ -68,7 +71,7 @@ def inclusion(
 
 
 def _propagated(found: Tensor, edges: _EdgesBySource, degree: Tensor, plan: SamplingPlan) -> Tensor:
-    """[n, c] probabilities of being in the minibatch, from those of being a seed."""
+    """Returns the probabilities of being in the minibatch, [n, c], from those of being a seed."""
     left = 1 - found  # of not having been found yet
     for fanout in plan.fanouts:
         taken = taken_probability(degree, fanout, plan.replacement)
@@ -78,19 +81,11 @@ def _propagated(found: Tensor, edges: _EdgesBySource, degree: Tensor, plan: Samp
     return 1 - left
 
 
-def taken_probability(degree: Tensor, fanout: int, replacement: Replacement) -> Tensor:
-    """That sampling a node of so many in-edges takes a given one of them."""
-    degree = degree.clamp(min=1)
-    if fanout < 0:
-        return torch.ones_like(degree)
-    if replacement is Replacement.WITH:
-        return 1 - (1 - 1 / degree) ** fanout
-    return (fanout / degree).clamp(max=1)
-
-
 class _EdgesBySource:
-    """The in-edges of this part's nodes by source, wherever the source is; and which of this part's nodes the
-    edges of other parts leave from."""
+    """The in-edges of this part's nodes by source, wherever the source is.
+
+    It also knows from which of this part's nodes the edges of other parts leave.
+    """
 
     def __init__(self, part: Part, comm: Communicator) -> None:
         source, (place,) = ops.unique_nodes([part.in_edges.indices.to(torch.int64)], part.book.num_nodes)
@@ -102,8 +97,9 @@ class _EdgesBySource:
         self._rows = [rows - part.first for rows in asked.split()]
 
     def sums(self, values: Tensor) -> Tensor:
-        """[n, c] of every node the sum of ``values`` [n, c] over the destinations of its out-edges;
-        collective, one round."""
+        """Sums ``values``, [n, c], over the destinations of every node's out-edges; collective, one
+        round.
+        """
         sums = ops.aggregate(values, self._ptr, self._targets)
         received = self._comm.exchange(sums, self._counts, _HEADER).split()
         out = torch.zeros(self._nodes, values.size(1))

@@ -1,4 +1,4 @@
-"""Whether a tensor's memory is ordinary memory or a file's."""
+"""A look at where a tensor's memory comes from: ordinary memory or a mapped file."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from torch import Tensor
 _MAPS = Path("/proc/self/maps")
 #: begin-end permissions offset device inode path
 _LINE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ (\d+) *(.*)")
-#: What has a name and an inode but lies in memory: shared memory, memfd, System V segments.
+#: Mappings that have a name and an inode but lie in memory: shared memory, memfd, System V.
 _IN_MEMORY = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")
 
 
 def is_mapped(tensor: Tensor) -> bool:
-    """Whether the first byte of a CPU tensor lies in a file's mapping, which may be larger than memory.
+    """Returns whether the first byte of a CPU tensor lies in a mapped file, which may exceed
+    memory.
 
-    Linux says so in ``/proc/self/maps``; elsewhere the answer is no.
+    Linux tells so in ``/proc/self/maps``; elsewhere the answer is no.
     """
     if tensor.numel() == 0 or not _MAPS.exists():
         return False

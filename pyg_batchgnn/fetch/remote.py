@@ -1,49 +1,37 @@
-"""Fetch groups over ranks: each distinct remote node's row crosses the wire once a group (BatchGNN, appendix
-D.2.1)."""
+"""A fetcher over ranks: each distinct remote node's row crosses the wire once per fetch group.
+
+See BatchGNN, appendix D.2.1.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Header
+from pyg_batchgnn.comm import Header, MessageKind
 from pyg_batchgnn.data import EDGES, NODES, Group
-from pyg_batchgnn.fetch.cache import CacheRequest, FeatureCache, Split, make_cache
+from pyg_batchgnn.fetch.cache import CacheRequest, CacheSplit, FeatureCache, make_cache
+from pyg_batchgnn.fetch.fetcher import Fetched, FetchGroup
 from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement, SampledMinibatch
 from pyg_batchgnn.store import Columns, DistFeatureStore, RowRequest
 
 
-@dataclass(frozen=True)
-class Fetched:
-    """A fetch group.
-
-    Attributes:
-        minibatches: with their attributes, and original ids as ``node``.
-        rows: how many nodes' rows came from other hosts.
-        bytes: of the block and of the edge attributes.
-        hits: how many nodes' rows of other hosts were in the cache.
-    """
-
-    minibatches: list[Minibatch]
-    rows: int
-    bytes: int
-    hits: int = 0
-
-
-class RemoteFetch:
+class RemoteFetcher:
     """Fetches the attributes of sampled minibatches.
 
     Args:
-        store: where they are.
-        names: node attributes that are wanted, the same on every rank.
-        edge_names: edge attributes that are wanted; minibatches must then carry edge ids.
-        internal: [N] internal ids by original id where minibatches hold original ids (topology on every
-            rank); None where they hold internal ids, which then become original ones.
-        threads: at most so many threads.
+        store: the store that has them.
+        names: the node attributes that are wanted, the same on every rank.
+        edge_names: the edge attributes that are wanted. Minibatches must then carry edge ids.
+        internal: [N] internal ids by original id if minibatches hold original ids (topology on
+            every rank); None if they hold internal ids, which then become original ones.
+        threads: at most this many threads copy rows.
+
+    Attributes:
+        cache: remote rows that stay here, if `make_cache` was called.
     """
 
     def __init__(
@@ -56,7 +44,6 @@ class RemoteFetch:
     ) -> None:
         nodes = {NODES: Columns(names, original_ids=internal is None)}
         self._store = store
-        #: Of remote rows, where `make_cache` was called.
         self.cache: FeatureCache | None = None
         self._reader = store.reader({**nodes, EDGES: Columns(edge_names)} if edge_names else nodes, threads)
         self._nodes_only = store.reader(nodes, threads)
@@ -65,7 +52,7 @@ class RemoteFetch:
 
     @property
     def row_bytes(self) -> int:
-        """Of a node on the wire, its original id included."""
+        """The bytes of a node on the wire, its original id included."""
         return self._reader.format(NODES).wire_bytes
 
     def make_cache(self, request: CacheRequest) -> None:
@@ -74,17 +61,24 @@ class RemoteFetch:
         self.cache.fill(self._nodes_only, self._store.version)
         ops.empty_cache()  # of sizes that are not needed again
 
-    def _cached(self, node: Tensor) -> Split | None:
-        """What of ascending ids need not be fetched; collective where rows were written since the cache was
-        filled."""
+    def _cached(self, node: Tensor) -> CacheSplit | None:
+        """Splits ascending ids by whether the cache has their rows; None without a cache.
+
+        It is collective if rows were written since the cache was filled.
+        """
         if self.cache is None:
             return None
         if self.cache.version != self._store.version:
             self.cache.fill(self._nodes_only, self._store.version)
         return self.cache.split(node) if self.cache.node.numel() else None
 
-    def group(self, minibatches: Sequence[SampledMinibatch], header: Header) -> Fetched:
-        """Fetches for some minibatches together; collective, two rounds, whatever the minibatches hold."""
+    def fetch(self, group: FetchGroup) -> Fetched:
+        """Fetches the group's attributes; see `Fetcher`.
+
+        It is collective and takes two rounds, whatever the minibatches hold.
+        """
+        minibatches = group.minibatches
+        header = Header(MessageKind.FEATURES, ops.to_signed(group.epoch), group.macrobatch, group.number)
         nodes = [self._internal_ids(minibatch.node) for minibatch in minibatches]
         unique, rows = ops.unique_nodes(nodes, self._num_nodes)
         split = self._cached(unique)
@@ -108,7 +102,15 @@ class RemoteFetch:
                 copied += attributes[EDGES].nbytes
             node = None if original is None else ops.gather_rows(original, row, self._threads)
             ready.append(Minibatch.of(minibatch, attributes, node))
-        return Fetched(ready, found.fetched[NODES], copied, hits)
+        fetched = found.fetched[NODES]
+        return Fetched(
+            ready,
+            bytes=copied,
+            rows=fetched,
+            hits=hits,
+            misses=0 if self.cache is None else fetched,
+            hit_bytes=hits * self.row_bytes,
+        )
 
     def _edge_rows(self, tables: Mapping[str, Tensor], place: Tensor) -> AttributeRows:
         """Copies the rows of a minibatch's edges, which lie at ``place`` in the tables."""
@@ -124,7 +126,7 @@ class RemoteFetch:
 def _distinct_edges(
     minibatches: Sequence[SampledMinibatch], nodes: Sequence[Tensor]
 ) -> tuple[RowRequest, list[Tensor]]:
-    """The distinct edges by destination, and where each minibatch's edges are among them."""
+    """Returns the distinct edges by destination, and each minibatch's places in them."""
     edges = []
     targets = []
     for minibatch, node in zip(minibatches, nodes, strict=True):

@@ -1,7 +1,8 @@
-"""From a loader's arguments, which are those of PyG's and PyTorch's loaders, to the parts that use them."""
+"""The arguments of a loader: those of PyG's and PyTorch's loaders, checked."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,22 +11,35 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch_geometric.data import Data
 
+from pyg_batchgnn.loader.reading import Features
 from pyg_batchgnn.ops import check_range, check_vector
-from pyg_batchgnn.sample import PygNeighborSampler
-from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, graph_from_pyg
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 
 #: Attributes that are the graph itself.
 TOPOLOGY = ("edge_index", "adj_t")
 
+_OF_WORKERS = ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context")
+
 
 @dataclass(frozen=True)
-class Sampling:
-    """What the user wants sampled, as given to the loader."""
+class SamplingRequest:
+    """The user's wishes about sampling, as given to the loader.
+
+    Attributes:
+        num_neighbors: fanouts by hop in one of PyG's forms.
+        replace: True to sample with replacement.
+        seed: the key of every random choice; None draws one.
+        sampler: the user's own sampler, or None.
+        schedule: which minibatches a rank trains; None is the default.
+
+    Raises:
+        TypeError, ValueError: a seed or schedule that cannot be.
+    """
 
     num_neighbors: Any
     replace: bool
     seed: int | None
-    given: Any  # a sampler
+    sampler: Any
     schedule: str | None
 
     def __post_init__(self) -> None:
@@ -35,53 +49,60 @@ class Sampling:
             raise ValueError(f"schedule must be 'local' or 'global', got {self.schedule!r}")
 
 
-def is_spread(data: Any) -> bool:
-    """Whether a graph is spread over ranks."""
+def is_partitioned(data: Any) -> bool:
+    """Returns whether a graph is partitioned over ranks."""
     return isinstance(data, (tuple, list)) and any(
         isinstance(store, (DistFeatureStore, DistGraphStore)) for store in data
     )
 
 
-def drawn_seed() -> int:
-    """A seed from torch's default generator."""
-    return int(torch.empty((), dtype=torch.int64).random_())
-
-
-def sampler_for(
-    data: Any, num_neighbors: Any, replace: bool, seed: int | None, threads: int | None, given: Any
-) -> PygNeighborSampler:
-    """The user's sampler, or one for the graph in ``data``; ``seed=None`` draws one from torch."""
-    if isinstance(given, PygNeighborSampler):
-        return _checked(given, data, seed, threads)
-    if given is not None:
+def partitioned_stores(data: Any) -> tuple[DistFeatureStore, DistGraphStore]:
+    """Returns the two stores of a partitioned graph, checked."""
+    features, graph = data
+    if not isinstance(features, DistFeatureStore) or not isinstance(graph, DistGraphStore):
         raise TypeError(
-            f"neighbor_sampler must be a pyg_batchgnn.PygNeighborSampler, got {type(given).__name__}; "
-            f"use torch_geometric.loader.NodeLoader with samplers of another kind"
+            f"data must be (DistFeatureStore, DistGraphStore), got ({type(features).__name__}, "
+            f"{type(graph).__name__})"
         )
-    graph = graph_from_pyg(data).advise_huge_pages()
-    seed = drawn_seed() if seed is None else seed
-    return PygNeighborSampler(graph, num_neighbors, replace, seed, threads)
+    if features.comm is not graph.comm:
+        raise ValueError("the feature store and the graph store must be made with the same communicator")
+    return features, graph
 
 
-def _checked(
-    given: PygNeighborSampler, data: Any, seed: int | None, threads: int | None
-) -> PygNeighborSampler:
-    if seed is not None or threads is not None:
-        raise ValueError(
-            f"seed={seed} and threads={threads} have no effect beside neighbor_sampler, which has its own; "
-            f"give them to PygNeighborSampler"
+def refuse_over_ranks(request: SamplingRequest, features: Features, kwargs: dict[str, Any]) -> None:
+    """Raises ValueError for what a loader over ranks cannot do.
+
+    ``kwargs`` are those of DataLoader.
+    """
+    if request.sampler is not None:
+        raise ValueError("neighbor_sampler works in one process; over ranks give num_neighbors and seed")
+    for name in ("generator", "sampler", "batch_sampler"):
+        if kwargs.get(name) is not None:
+            raise ValueError(
+                f"{name} may draw another order on every rank; over ranks use shuffle=True, which is a keyed "
+                f"permutation by seed and epoch"
+            )
+    if features is Features.IN_PLACE:
+        raise ValueError("features='in_place' is for one process; over ranks rows are copied")
+
+
+def without_workers(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Returns DataLoader's arguments without those of worker processes, and warns of them."""
+    if kwargs.get("num_workers", 0) > 0:
+        warnings.warn(
+            f"num_workers={kwargs['num_workers']}: worker processes cannot talk to other ranks, so the "
+            f"loader does the work itself; use prefetch=1 to prepare macrobatches beside training",
+            stacklevel=4,
         )
-    nodes = given.macrobatch.graph.num_nodes
-    if isinstance(data, Data) and data.num_nodes != nodes:
-        raise ValueError(f"neighbor_sampler is for a graph of {nodes} nodes, but data has {data.num_nodes}")
-    return given
+    return {name: value for name, value in kwargs.items() if name not in _OF_WORKERS}
 
 
 def seed_nodes(data: Any, input_nodes: Any, num_nodes: int) -> Any:
-    """``input_nodes`` as PyG's loaders take them, checked.
+    """Returns ``input_nodes`` as PyG's loaders take them, checked.
 
-    A boolean mask stays one (it decides what ``input_id`` means); anything else becomes a vector of node
-    ids. None, which PyG takes for a ``Data`` alone, means all nodes of a pair of stores as well.
+    A boolean mask stays one (a mask decides what ``input_id`` means); anything else becomes a
+    vector of node ids. None, which PyG takes for a ``Data`` alone, means all nodes of a pair of
+    stores as well.
 
     Raises:
         NotImplementedError: a node type, which only heterogeneous graphs have.
@@ -115,8 +136,21 @@ def seed_nodes(data: Any, input_nodes: Any, num_nodes: int) -> Any:
     return ids
 
 
+def split_nodes(graph: DistGraphStore, name: str) -> Tensor:
+    """Returns the original ids of a split's nodes, ascending, on every rank; collective."""
+    names = sorted({key for keys in graph.comm.all_gather_json(sorted(graph.part.splits)) for key in keys})
+    if name not in names:
+        raise ValueError(f"the graph has no split {name!r}; it has {', '.join(names) or 'none'}")
+    rows = graph.part.splits.get(name, torch.empty(0, dtype=torch.int64))
+    return graph.comm.all_gather(graph.part.node[rows]).rows.sort().values
+
+
 def count_seeds(input_nodes: Tensor | None, input_id: Tensor | None, num_nodes: int) -> int:
-    """How many nodes `seed_nodes` returned; raises ValueError unless ``input_id`` has as many entries."""
+    """Returns how many nodes `seed_nodes` returned.
+
+    Raises:
+        ValueError: ``input_id`` has another number of entries.
+    """
     if input_nodes is None:
         return num_nodes
     count = int(input_nodes.sum()) if input_nodes.dtype is torch.bool else input_nodes.numel()
@@ -128,7 +162,9 @@ def count_seeds(input_nodes: Tensor | None, input_id: Tensor | None, num_nodes: 
 
 
 def worker_arguments(loader: DataLoader) -> dict[str, Any]:
-    """What the worker processes' own DataLoader is to have of this one's arguments."""
+    """Returns those of this loader's arguments that the worker processes' own DataLoader is to
+    have.
+    """
     return {
         "num_workers": loader.num_workers,
         "persistent_workers": loader.persistent_workers,
@@ -140,6 +176,7 @@ def worker_arguments(loader: DataLoader) -> dict[str, Any]:
 
 
 def has_edge_attributes(data: Any) -> bool:
+    """Returns whether the edges of a ``Data`` or of a pair of stores have attributes."""
     if isinstance(data, Data):
         return any(data.is_edge_attr(key) for key in data.keys() if key not in TOPOLOGY)  # noqa: SIM118
     return any(isinstance(attr.group_name, tuple) for attr in data[0].get_all_tensor_attrs())

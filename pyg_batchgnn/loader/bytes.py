@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write them."""
+"""Numbers of bytes in the form in which people write them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes from a text like 2GiB, 500MB or 1000000.
+    """Returns the bytes that a text like 2GiB, 500MB or 1000000 stands for.
 
     Raises:
-        ValueError: it is none of those.
+        ValueError: the text is no number of bytes.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", text.lower())
     if match is None:

@@ -1,8 +1,8 @@
-"""PyG batches: a sample with every attribute of its nodes and edges.
+"""PyG batches: samples with every attribute of their nodes and edges.
 
-The semantics are those of ``torch_geometric.loader.utils``; rows are gathered straight from the user's
-tensors into memory that is used again, when the batch is made, so that a script may change ``data`` between
-batches.
+The semantics are those of ``torch_geometric.loader.utils``. When a batch is made, rows are gathered
+straight from the user's tensors into memory that is used again. So a script may change ``data``
+between batches.
 """
 
 from __future__ import annotations
@@ -24,15 +24,21 @@ from pyg_batchgnn import ops
 
 
 class Gatherer:
-    """Selects rows and counts the bytes that it copied."""
+    """Selects rows and counts the bytes that it copied.
+
+    Args:
+        threads: at most this many threads copy; one in a worker process.
+    """
 
     def __init__(self, threads: int | None) -> None:
-        self.threads = threads
+        self.threads = threads if get_worker_info() is None else 1
         self.bytes_gathered = 0
         self._known: list[tuple[Tensor, int]] = []  # indices met so far, and the rows that each needs
 
     def __call__(self, value: Any, index: Tensor, dim: int = 0) -> Any:
-        """``value`` at ``index`` along ``dim``: a tensor, NumPy array or whatever else PyG can select from.
+        """Selects from ``value`` at ``index`` along ``dim``.
+
+        ``value`` is a tensor, a NumPy array or anything else that PyG can select from.
 
         Raises:
             IndexError: ``value`` has fewer rows than the index asks for.
@@ -46,11 +52,14 @@ class Gatherer:
         return out
 
     def count(self, out: Any) -> None:
-        """Adds what a feature store selected."""
+        """Adds the bytes of what a feature store selected."""
         self.bytes_gathered += out.nbytes if isinstance(out, Tensor) else 0
 
     def _check(self, value: Tensor, index: Tensor) -> None:
-        """Kernels trust their index, but a script may have shrunk a table, or a user's hook made up ids."""
+        """Checks an index, which kernels trust.
+
+        A script may have shrunk a table, or a user's hook may have made up ids.
+        """
         needed = next((rows for known, rows in self._known if known is index), None)
         if needed is None:
             low, high = ops.extent(index, self.threads)
@@ -66,8 +75,11 @@ class Gatherer:
 
 
 def _is_ours(value: Any, dim: int) -> bool:
-    """Not in a worker process, which writes into shared memory at once, and not where a gradient must flow
-    back or where an element is more than its bytes."""
+    """Returns whether the package's own kernel may select from ``value``.
+
+    It may not in a worker process, which writes into shared memory at once. It may not if a
+    gradient must flow back, or if an element is more than its bytes.
+    """
     return (
         type(value) is Tensor
         and dim == 0
@@ -99,8 +111,10 @@ def _select(value: Any, index: Tensor, dim: int) -> Any:
 
 
 def filter_data(data: Data, out: SamplerOutput, gather: Gatherer) -> Data:
-    """A shallow copy of ``data`` with the nodes and edges of ``out``; graph-level attributes stay as they
-    are."""
+    """Returns a shallow copy of ``data`` with the nodes and edges of ``out``.
+
+    Attributes of the whole graph stay as they are.
+    """
     store = data._store
     batch = copy.copy(data)
     for key, value in store.items():
@@ -119,8 +133,11 @@ def filter_data(data: Data, out: SamplerOutput, gather: Gatherer) -> Data:
 
 
 def edge_index_of(out: SamplerOutput) -> Tensor:
-    """[2, E]; the block that the sampler wrote where row and col are still its two rows, else a stacked
-    copy."""
+    """Returns the edges, [2, E].
+
+    They are the block that the sampler wrote if row and col are still its two rows, else a stacked
+    copy.
+    """
     whole = out.row._base
     if (
         whole is not None
@@ -160,8 +177,10 @@ def _sampled_adj_t(adj_t: Any, out: SamplerOutput, gather: Gatherer) -> Any:
 
 
 def filter_store(store: FeatureStore, out: SamplerOutput, gather: Gatherer, custom_cls: Any = None) -> Data:
-    """A new batch with every attribute of a feature store: those of a node group by node, those of an edge
-    group (a tuple as group name) by input edge."""
+    """Makes a batch with every attribute of a feature store.
+
+    Attributes of nodes are selected by node, those of edges by input edge.
+    """
     batch = custom_cls() if custom_cls is not None else Data()
     batch.edge_index = edge_index_of(out)
     batch.num_nodes = out.node.numel()
@@ -177,8 +196,18 @@ def read_store(
     gather: Gatherer,
     names: Sequence[str] | None = None,
 ) -> dict[str, Tensor]:
-    """Every node attribute and, where ``edge`` is given, every edge attribute, by name, in one request; only
-    those of the given names where there are any."""
+    """Reads attributes from a feature store in one request.
+
+    Args:
+        store: the feature store.
+        node: [n] ids of the nodes whose attributes are read.
+        edge: [e] ids of the edges whose attributes are read; None reads no edge attributes.
+        gather: counts the bytes.
+        names: the attributes that are read; None reads all.
+
+    Returns:
+        The attributes by name.
+    """
     wanted = []
     for attr in map(copy.copy, store.get_all_tensor_attrs()):
         attr.index = edge if isinstance(attr.group_name, tuple) else node
@@ -191,8 +220,10 @@ def read_store(
 
 
 def add_sample_info(batch: Data, out: SamplerOutput) -> None:
-    """What PyG's loaders put beside the attributes. ``n_id`` and ``e_id`` give way to the user's of that
-    name."""
+    """Adds what PyG's loaders put beside the attributes.
+
+    ``n_id`` and ``e_id`` give way to the user's attributes of that name.
+    """
     if "n_id" not in batch:
         batch.n_id = out.node
     if out.edge is not None and "e_id" not in batch:

@@ -1,4 +1,6 @@
-"""The arguments that `MacrobatchNeighborLoader` adds to PyG's, and PyG's that are still to come."""
+"""The arguments that `MacrobatchNeighborLoader` adds to PyG's, and those of PyG that are still to
+come.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ Size: TypeAlias = int | Literal["auto"]
 
 
 class Export(enum.Enum):
-    """What the loader hands out."""
+    """The form of the batches that a loader hands out."""
 
     PYG = "pyg"  # torch_geometric.data.Data, as NeighborLoader does
     NATIVE = "native"  # pyg_batchgnn.Minibatch, attributes in place or in the fetch group's block
@@ -21,8 +23,21 @@ class Export(enum.Enum):
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """Checked once. ``memory_budget`` is in bytes; None means an eighth of the memory that is free at
-    construction."""
+    """The arguments that the loader adds to PyG's, checked once.
+
+    Attributes:
+        macrobatch_size, fetch_size: B and F, or "auto".
+        memory_budget: bytes; None means an eighth of the memory that is free at construction.
+        prefetch: macrobatches that are prepared ahead.
+        threads: at most this many threads work; torch's number if None.
+        export: the form of the batches.
+        reading: which attributes native batches carry, and where those lie.
+        feature_cache: bytes for rows of other hosts; None for no cache.
+        aggregation_cache: aggregates that stand for the last hop, or None.
+
+    Raises:
+        TypeError, ValueError: an argument that cannot be, or two that contradict each other.
+    """
 
     macrobatch_size: Size
     fetch_size: Size
@@ -31,7 +46,7 @@ class LoaderOptions:
     threads: int | None
     export: Export
     reading: Reading
-    feature_cache: int | None = None  # bytes; None: no cache
+    feature_cache: int | None = None
     aggregation_cache: AggregationCache | None = None
 
     def __post_init__(self) -> None:
@@ -49,7 +64,7 @@ class LoaderOptions:
         if self.aggregation_cache is not None and self.export is Export.PYG:
             raise ValueError(
                 "an aggregation cache is for export='native': PyG's layers aggregate what was sampled, and "
-                "know of no aggregates made beforehand; use native layers, or no cache"
+                "do not know of aggregates made beforehand; use native layers, or no cache"
             )
         _check_number("prefetch", self.prefetch, 0, "macrobatches")
         if self.threads is not None:
@@ -57,6 +72,11 @@ class LoaderOptions:
 
 
 def parse_export(export: str) -> Export:
+    """Returns the form of that name.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
     try:
         return Export(export)
     except ValueError:
@@ -72,7 +92,9 @@ def refuse_what_is_to_come(
     weight_attr: str | None,
     directed: bool,
 ) -> None:
-    """Raises NotImplementedError for an option of PyG's NeighborLoader that this loader does not have yet."""
+    """Raises NotImplementedError for an option of PyG's NeighborLoader that this loader does not
+    have yet.
+    """
     kind = str(getattr(subgraph_type, "value", subgraph_type))
     if input_time is not None and time_attr is None:
         raise ValueError("input_time is set while time_attr is not: name the attribute that holds the times")
@@ -94,7 +116,10 @@ def refuse_what_is_to_come(
 def refuse_what_does_not_go_together(
     options: LoaderOptions, kwargs: dict[str, Any], transform_sampler_output: Any
 ) -> None:
-    """Raises ValueError for arguments that contradict each other. ``kwargs`` are those of DataLoader."""
+    """Raises ValueError for arguments that contradict each other.
+
+    ``kwargs`` are those of DataLoader.
+    """
     if options.prefetch and kwargs.get("num_workers", 0) > 0:
         raise ValueError(
             f"prefetch={options.prefetch} works in this process; with num_workers={kwargs['num_workers']} "

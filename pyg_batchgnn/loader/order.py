@@ -1,39 +1,50 @@
-"""Epochs cut into macrobatches, and the keyed shuffle."""
+"""The order in which an epoch visits seed nodes, and who decides it."""
 
 from __future__ import annotations
 
 import enum
-import itertools
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
-from torch.utils.data import Sampler
+from torch.utils.data import BatchSampler, DataLoader, Sampler, SequentialSampler
 
 from pyg_batchgnn.ops import keyed_permutation
 
-#: Positions made Python integers at a time; the whole permutation as a list would take 40 bytes an entry.
+#: Positions made Python integers at a time; a whole permutation as a list would take 40 bytes per
+#: entry.
 CHUNK = 1 << 16
 
+#: Returns the positions in the loader's input that are visited from one place of the order to
+#: another.
+Visit: TypeAlias = Callable[[int, int], Tensor]
 
-class LastBatch(enum.Enum):
-    """What becomes of an epoch's last minibatch where it is smaller than the others."""
+
+class Order(enum.Enum):
+    """The one who decides in which order seeds are visited."""
+
+    SEQUENTIAL = "sequential"
+    KEYED = "keyed"  # shuffled by (seed, epoch)
+    DRAWN = "drawn"  # by the user's generator, sampler or batch sampler
+
+    def visit(self, count: int, seed: int, epoch: int) -> Visit:
+        """Returns the order of an epoch over range(count). A drawn order is not known here."""
+        if self is Order.KEYED:
+            permutation = keyed_permutation(count, seed, epoch)
+            return lambda begin, end: permutation[begin:end]
+        return torch.arange
+
+
+class Remainder(enum.Enum):
+    """The fate of an epoch's last seeds if they do not fill a minibatch."""
 
     KEEP = "keep"
     DROP = "drop"
 
 
-@dataclass(frozen=True)
-class WorkItem:
-    """One macrobatch to make: all that a worker process needs to know, epoch included."""
-
-    epoch: int
-    number: int  # of the macrobatch in the epoch
-    indices: list[list[int]]  # positions in the loader's input, a list a minibatch
-
-
 class KeyedShuffleSampler(Sampler[int]):
-    """Visits range(n) in an order that depends on (seed, epoch) alone, computed when it is asked for."""
+    """Visits range(n) in an order that depends on (seed, epoch) alone, computed on request."""
 
     def __init__(self, n: int, seed: int, epoch: int = 0) -> None:
         self.n = n
@@ -48,33 +59,31 @@ class KeyedShuffleSampler(Sampler[int]):
         return self.n
 
 
-def keyed_batches(n: int, seed: int, epoch: int, size: int, last: LastBatch) -> Iterator[list[int]]:
-    """Minibatches of `KeyedShuffleSampler`'s order, each list made at once and not entry by entry."""
-    for batch in keyed_permutation(n, seed, epoch).split(size):
-        if batch.numel() == size or (batch.numel() and last is LastBatch.KEEP):
-            yield batch.tolist()
+def with_keyed_shuffle(kwargs: dict[str, Any], num_seeds: int) -> dict[str, Any]:
+    """Turns ``shuffle=True`` into a keyed permutation, unless the user's arguments decide the
+    order.
+
+    The permutation's seed is set when the loader's is known.
+    """
+    decided = any(kwargs.get(name) is not None for name in ("generator", "sampler", "batch_sampler"))
+    if not kwargs.get("shuffle") or decided:
+        return kwargs
+    return {**kwargs, "shuffle": False, "sampler": KeyedShuffleSampler(num_seeds, 0)}
 
 
-def sequential_batches(n: int, size: int, last: LastBatch) -> Iterator[list[int]]:
-    """Minibatches of range(n) in order."""
-    end = n if last is LastBatch.KEEP else n - n % size
-    return (list(range(first, min(first + size, end))) for first in range(0, end, size))
+def order_of(loader: DataLoader) -> Order:
+    """Returns who decides the order of a loader."""
+    if type(loader.batch_sampler) is not BatchSampler:
+        return Order.DRAWN
+    if isinstance(loader.sampler, KeyedShuffleSampler):
+        return Order.KEYED
+    return Order.SEQUENTIAL if type(loader.sampler) is SequentialSampler else Order.DRAWN
 
 
-def work_items(
-    batches: Iterable[list[int]], epoch: int, macrobatch_size: int, skip: int = 0
-) -> Iterator[WorkItem]:
-    """Cuts an epoch's minibatches into macrobatches, leaving out the first ``skip`` minibatches."""
-    left = itertools.islice(iter(batches), skip, None)
-    for number in itertools.count():
-        indices = list(itertools.islice(left, macrobatch_size))
-        if not indices:
-            return
-        yield WorkItem(epoch, number, indices)
-
-
-def as_list(index: object) -> list[int]:
-    """Positions as a list of integers, from a list or a tensor."""
+def as_positions(index: object) -> Tensor:
+    """Returns positions in the loader's input, a list or a tensor of any integer type, as [n]
+    int64.
+    """
     if isinstance(index, Tensor):
-        return [int(position) for position in index.view(-1).tolist()]
-    return [int(position) for position in index]  # type: ignore[attr-defined]
+        return index.view(-1).to("cpu", torch.int64)
+    return torch.tensor([int(position) for position in index], dtype=torch.int64)  # type: ignore[attr-defined]

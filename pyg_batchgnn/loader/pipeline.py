@@ -1,6 +1,7 @@
-"""From a work item to batches: sample, fetch, export.
+"""The way from a work item to batches: sample, fetch, export.
 
-The same code runs in the main process, on its prefetching thread and in worker processes.
+The same code runs in one process and over ranks, on the user's thread, on a thread that prefetches
+and in worker processes.
 """
 
 from __future__ import annotations
@@ -8,151 +9,145 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from torch import Tensor
 from torch.utils.data import get_worker_info
-from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
-from pyg_batchgnn.fetch import fetch_group, point_into
-from pyg_batchgnn.loader.filter import Gatherer, add_sample_info
-from pyg_batchgnn.loader.options import Export
-from pyg_batchgnn.loader.order import WorkItem
-from pyg_batchgnn.loader.reading import Reading
-from pyg_batchgnn.loader.source import DataSource, Source, StoreSource
-from pyg_batchgnn.loader.stats import Counters, StatsBook, sampling_counters
-from pyg_batchgnn.sample import MacrobatchSampler, Minibatch, SampledMinibatch
-from pyg_batchgnn.sample.pyg import to_sampler_output
+from pyg_batchgnn.fetch import Fetcher, FetchGroup
+from pyg_batchgnn.loader.export import Exported, Exporter
+from pyg_batchgnn.loader.prefetch import drain
+from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook, sampling_counters
+from pyg_batchgnn.loader.work import WorkItem
+from pyg_batchgnn.sample import (
+    MacrobatchSeeds,
+    Minibatch,
+    SampledMinibatch,
+    Sampler,
+    to_sampler_output,
+)
 
 T = TypeVar("T")
 
-SamplerHook = Callable[[SamplerOutput], SamplerOutput]
+#: Does a piece of work, now.
+Now = Callable[[Callable[[], Any]], Any]
+
+
+def immediately(work: Callable[[], T]) -> T:
+    """Does a piece of work on the calling thread."""
+    return work()
 
 
 class Pipeline:
     """Makes batches.
 
+    Over ranks making a macrobatch is collective: every rank makes the same ones, each its own
+    share.
+
     Args:
-        data: what the user gave the loader.
-        inputs: the loader's input nodes.
+        inputs: the loader's input nodes, by original id.
         sampler: samples macrobatches.
-        reading: which attributes native batches carry, and where those lie.
-        beside: tables that native batches carry as well, a row a node of the graph.
-        transform_sampler_output: the user's hook between sampling and fetching, or None.
-        custom_cls: class of the batches made from a feature store, or None.
+        fetcher: fetches attributes for groups of minibatches; None if the exporter reads them
+            itself.
+        exporter: turns minibatches into batches.
+        num_nodes: the number of nodes of the graph, above all ids that the sampler returns.
     """
 
     def __init__(
         self,
-        data: Any,
         inputs: NodeSamplerInput,
-        sampler: MacrobatchSampler,
-        reading: Reading,
-        beside: Mapping[str, Tensor],
-        transform_sampler_output: SamplerHook | None = None,
-        custom_cls: Any = None,
+        sampler: Sampler,
+        fetcher: Fetcher | None,
+        exporter: Exporter,
+        num_nodes: int,
     ) -> None:
-        self.inputs = inputs
-        self.sampler = sampler
-        self.transform_sampler_output = transform_sampler_output
-        self.custom_cls = custom_cls
-        self.reading, self.beside = reading, beside
+        self.inputs, self.num_nodes = inputs, num_nodes
+        self.sampler, self.fetcher, self.exporter = sampler, fetcher, exporter
         self.book = StatsBook()
-        self.source = self.source_of(data)
 
-    def source_of(self, data: Any) -> Source:
-        if isinstance(data, Data):
-            return DataSource(data, self.reading, self.beside)
-        return StoreSource(data[0], self.reading, self.beside, self.custom_cls)
-
-    @property
-    def threads(self) -> int | None:
-        """One in a worker process: there are as many workers as the user wants to be busy."""
-        return self.sampler.threads if get_worker_info() is None else 1
+    def with_sampler(self, sampler: Sampler) -> Pipeline:
+        """Returns a pipeline with another sampler and an account of its own."""
+        return Pipeline(self.inputs, sampler, self.fetcher, self.exporter, self.num_nodes)
 
     def sample(self, item: WorkItem) -> list[SampledMinibatch]:
         """Samples a macrobatch and opens its account."""
         begin = time.perf_counter()
-        inputs = [self.inputs[index] for index in item.indices]
-        nodes = [one.node.long().contiguous() for one in inputs]
-        sampled = self.sampler.sample(nodes, item.epoch, self.threads)
-        minibatches = [
+        minibatches = self.sample_uncounted(item)
+        self.book.open(sampling_counters(minibatches, self.num_nodes, begin))
+        return minibatches
+
+    def sample_uncounted(self, item: WorkItem) -> list[SampledMinibatch]:
+        """Samples a macrobatch, which the statistics do not count."""
+        inputs = [self.inputs[step.positions] for step in item.steps]
+        internal = [step.internal for step in item.steps if step.internal is not None]
+        seeds = MacrobatchSeeds(
+            item.epoch,
+            item.number,
+            [one.node.long().contiguous() for one in inputs],
+            internal if len(internal) == len(inputs) else None,
+        )
+        # There are as many workers as the user wants to be busy: each of them uses one thread.
+        sampled = self.sampler.sample_macrobatch(seeds, None if get_worker_info() is None else 1)
+        return [
             dataclasses.replace(minibatch, input_id=one.input_id)
             for minibatch, one in zip(sampled, inputs, strict=True)
         ]
-        self.book.open(sampling_counters(minibatches, self.sampler.graph.num_nodes, begin))
-        return minibatches
 
-    def batches(self, item: WorkItem, export: Export, fetch_size: int) -> Iterator[Any]:
-        """The batches of a macrobatch, before the user's transform. A PyG batch's attributes are read when
-        it is asked for."""
-        sampled = self.sample(item)
-        if export is Export.NATIVE:
-            return self.natives(sampled, fetch_size)
-        return map(self.to_pyg, outputs(sampled))
+    def batches(self, item: WorkItem, fetch_size: int, now: Now = immediately) -> Iterator[Any]:
+        """Makes the batches of a macrobatch, before the user's transform.
 
-    def to_pyg(self, out: SamplerOutput) -> Data:
-        """One PyG batch, before the user's transform."""
-        if self.transform_sampler_output is not None:
-            out = self.transform_sampler_output(out)
-        return self.gather(out)
+        A fetch group is fetched when its first batch is asked for. Attributes that the exporter
+        reads are read when their batch is asked for.
 
-    def gather(self, out: SamplerOutput) -> Data:
-        """The batch of a sample that the user's hook has seen already."""
+        Args:
+            item: the macrobatch.
+            fetch_size: minibatches per fetch group.
+            now: samples and fetches, both of which are collective over ranks.
+        """
+        sampled = now(functools.partial(self.sample, item))
+        return self.finished(item, sampled, fetch_size, now)
+
+    def finished(
+        self, item: WorkItem, sampled: list[SampledMinibatch], fetch_size: int, now: Now = immediately
+    ) -> Iterator[Any]:
+        """Makes the batches of a macrobatch that has been sampled; takes over the list."""
+        if self.fetcher is None:
+            yield from map(self._export, drain(sampled))
+        number = 0
+        while sampled:
+            group, sampled[:fetch_size] = sampled[:fetch_size], []
+            ready = now(functools.partial(self._fetch, FetchGroup(group, item.epoch, item.number, number)))
+            number += 1
+            del group  # it holds memory of minibatches that the user may be done with
+            yield from map(self._export, drain(ready))
+
+    def export(self, exported: Exported) -> Any:
+        """Counts what making a batch took, and returns the batch."""
+        if exported.counters is not None:
+            self.book.add(exported.counters)
+        return exported.batch
+
+    def _export(self, minibatch: SampledMinibatch) -> Any:
+        return self.export(self.exporter.export(minibatch))
+
+    def _fetch(self, group: FetchGroup) -> list[Minibatch]:
+        assert self.fetcher is not None
         begin = time.perf_counter()
-        gather = Gatherer(self.threads)
-        batch = self.source.batch(out, gather)
-        fetched = time.perf_counter()
-        add_sample_info(batch, out)
-        exported = time.perf_counter()
-        self._book_fetch(gather, fetched - begin, exported - fetched)
-        return batch
-
-    def natives(self, minibatches: list[SampledMinibatch], fetch_size: int) -> Iterator[Minibatch]:
-        """The minibatches with their attributes: in place, or fetched for ``fetch_size`` of them at a
-        time."""
-        if minibatches and (tables := self.tables()) is not None:
-            ready = point_into(minibatches, tables)
-            minibatches.clear()
-            yield from drain(ready)
-        while minibatches:
-            group, minibatches[:fetch_size] = minibatches[:fetch_size], []
-            begin = time.perf_counter()
-            gather = Gatherer(self.threads)
-            fetch = functools.partial(self.source.block, gather=gather)
-            ready = fetch_group(group, fetch, self.sampler.graph.num_nodes)
-            self._book_fetch(gather, time.perf_counter() - begin, 0.0)
-            del group, fetch, gather  # all hold memory of minibatches that the user may be done with
-            yield from drain(ready)
-
-    def tables(self) -> dict[str, Tensor] | None:
-        """The tables that native batches read in place; None where they get a block."""
-        return self.source.tables(self.sampler.graph.num_nodes)
-
-    def _book_fetch(self, gather: Gatherer, fetch_seconds: float, export_seconds: float) -> None:
+        fetched = self.fetcher.fetch(group)
         self.book.add(
-            Counters(
-                bytes_gathered=gather.bytes_gathered,
-                fetch_seconds=fetch_seconds,
-                export_seconds=export_seconds,
+            LoaderCounters(
+                bytes_gathered=fetched.bytes,
+                rows_fetched=fetched.rows,
+                cache_hits=fetched.hits,
+                cache_misses=fetched.misses,
+                cache_bytes=fetched.hit_bytes,
+                fetch_seconds=time.perf_counter() - begin,
             )
         )
-
-
-def drain(minibatches: list[T]) -> Iterator[T]:
-    """Hands minibatches over one by one and keeps none, so that their memory returns when the user is
-    done."""
-    minibatches.reverse()
-    while minibatches:
-        yield minibatches.pop()
+        return fetched.minibatches
 
 
 def outputs(minibatches: list[SampledMinibatch]) -> Iterator[SamplerOutput]:
-    """The minibatches in PyG's form, keeping none."""
-    return map(_output, drain(minibatches))
-
-
-def _output(minibatch: SampledMinibatch) -> SamplerOutput:
-    return to_sampler_output(minibatch, minibatch.input_id)
+    """Returns the minibatches in PyG's form, and keeps none."""
+    return (to_sampler_output(minibatch, minibatch.input_id) for minibatch in drain(minibatches))

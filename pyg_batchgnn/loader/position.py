@@ -1,4 +1,4 @@
-"""Where a loader stands: its epoch, the minibatches it has handed out, and what a checkpoint keeps of it."""
+"""The place where a loader stands in its epochs, and what a checkpoint keeps of it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,29 @@ VERSION = 1
 
 @dataclass
 class Run:
-    """One pass over the epoch, by one iterator."""
+    """One pass over the epoch, by one iterator.
+
+    Attributes:
+        epoch: the epoch.
+        skip: minibatches that an earlier process handed out.
+        handed_out: minibatches handed out, ``skip`` included.
+        num_batches: minibatches of the epoch, if it has begun and its order says so.
+        drawn: how to draw the order again, if a generator or sampler drew it.
+        stride: minibatches of the epoch that the ranks together take per step.
+        steps: minibatches that this run handed out.
+        seeds: the number of seed nodes of each step so far, on all ranks.
+        weight: the loader's ``loss_weight``.
+    """
 
     epoch: int
-    skip: int = 0  # minibatches that an earlier process handed out
-    handed_out: int = 0  # those included
-    num_batches: int | None = None  # of the epoch, where it has begun and its order says
-    drawn: dict[str, Any] | None = None  # how to draw the order again, where a generator or sampler drew it
-    stride: int = 1  # minibatches of the epoch that ranks together take with every one that is handed out
-    steps: int = 0  # minibatches that this run handed out
-    seeds: list[int] = field(default_factory=list)  # over ranks: seed nodes of its steps, on all ranks
-    weight: float | None = None  # the loader's ``loss_weight``
+    skip: int = 0
+    handed_out: int = 0
+    num_batches: int | None = None
+    drawn: dict[str, Any] | None = None
+    stride: int = 1
+    steps: int = 0
+    seeds: list[int] = field(default_factory=list)
+    weight: float | None = None
 
     def hand_out(self) -> None:
         """Counts one minibatch."""
@@ -31,7 +43,7 @@ class Run:
 
 
 class Position:
-    """The loader's runs, one after the other. The latest one is what `state_dict` speaks of."""
+    """The loader's runs, one after the other. `state_dict` describes the latest one."""
 
     def __init__(self) -> None:
         self.run = Run(epoch=0)
@@ -39,7 +51,7 @@ class Position:
 
     @property
     def upcoming(self) -> Run:
-        """The run that `begin` starts: the next epoch, or what is left of the one that was loaded."""
+        """The run that `begin` starts: the next epoch, or the rest of the one that was loaded."""
         return self._next
 
     def begin(self) -> None:
@@ -49,7 +61,10 @@ class Position:
         self._next = Run(self.run.epoch + 1)
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch of the next run and of ``loader(index)``. What was loaded stays if it is of it."""
+        """Sets the epoch of the next run and of ``loader(index)``.
+
+        A loaded place stays if it is in this epoch.
+        """
         if isinstance(epoch, bool) or not isinstance(epoch, int):
             raise TypeError(f"epoch must be an integer, got {epoch!r}")
         if self._next.epoch != epoch or self._next.skip == 0:
@@ -58,7 +73,9 @@ class Position:
             self.run = Run(epoch)
 
     def state_dict(self, seed: int, settings: dict[str, Any], generators: list[str]) -> dict[str, Any]:
-        """JSON-able; counts minibatches handed out, not those prefetched.
+        """Returns the state of the latest run, which JSON can hold.
+
+        It counts the minibatches that were handed out, not those that were prefetched.
 
         Args:
             seed: key of shuffling and sampling.
@@ -78,13 +95,17 @@ class Position:
 
     @staticmethod
     def check(state: Any, settings: dict[str, Any]) -> None:
-        """Raises ValueError unless ``state`` is of a loader with these settings; the message names what
-        differs."""
+        """Raises ValueError unless ``state`` is of a loader with these settings.
+
+        The message names what differs.
+        """
         _check(state, settings)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Lets the next run go on where the checked ``state`` was saved; after the last minibatch that is the
-        next epoch."""
+        """Lets the next run go on where the checked ``state`` was saved.
+
+        After the last minibatch that is the next epoch.
+        """
         epoch, batches, of, drawn = state["epoch"], state["batches"], state["num_batches"], state["drawn"]
         self.run = Run(epoch, handed_out=batches, num_batches=of, drawn=drawn)
         if of is not None and batches >= of:
@@ -94,7 +115,7 @@ class Position:
 
 
 def _check(state: Any, settings: dict[str, Any]) -> None:
-    """The minibatches that are left can only be the same if everything that decides them is."""
+    """Checks a state: what decides the minibatches that are left must be the same."""
     found = state.get("version") if isinstance(state, dict) else type(state).__name__
     if found != VERSION:
         raise ValueError(f"not a state of this loader: version {VERSION} expected, found {found!r}")

@@ -1,4 +1,4 @@
-"""Which node attributes native batches carry, and whether they are copied."""
+"""The node attributes that native batches carry, and whether they are copied."""
 
 from __future__ import annotations
 
@@ -9,23 +9,28 @@ from typing import Any
 
 
 class Features(enum.Enum):
-    """Where the attributes of a native batch lie."""
+    """The place where the attributes of a native batch lie."""
 
-    AUTO = "auto"  # in place where all of them are in memory, else copied
+    AUTO = "auto"  # in place if all of them are in memory, else copied
     IN_PLACE = "in_place"  # the user's own tensors
     COPY = "copy"  # a block of the fetch group's distinct nodes
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The user's choice, checked once. ``attributes`` are names, None all of them."""
+    """The user's choice, checked once.
+
+    Attributes:
+        features: where the attributes lie.
+        attributes: their names; None stands for all.
+    """
 
     features: Features = Features.AUTO
     attributes: tuple[str, ...] | None = None
 
     @classmethod
     def parse(cls, features: Any, attributes: Sequence[str] | None) -> Reading:
-        """From the loader's arguments.
+        """Returns the choice that the loader's arguments make.
 
         Raises:
             ValueError: an unknown choice.
@@ -43,7 +48,7 @@ class Reading:
         return cls(Features(features), tuple(attributes))
 
     def chosen(self, names: Iterable[str]) -> list[str]:
-        """Those of ``names`` that are wanted.
+        """Returns those of ``names`` that are wanted.
 
         Raises:
             ValueError: an attribute that is wanted is not among them.

@@ -1,24 +1,21 @@
-"""A loader that can be stopped and resumed in the middle of an epoch, as torchdata's stateful loaders can."""
+"""A loader that can be stopped and resumed inside an epoch, as torchdata's stateful loaders can."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyg_batchgnn.loader.generators import generator_states, set_generators
 from pyg_batchgnn.loader.order import KeyedShuffleSampler
 from pyg_batchgnn.loader.position import Position
-from pyg_batchgnn.loader.schedule import generator_states, order_of, set_generators
-from pyg_batchgnn.ops import digest_text, minibatch_key
-
-if TYPE_CHECKING:
-    from pyg_batchgnn.loader.pipeline import Pipeline
-    from pyg_batchgnn.loader.workers import WorkerPool
+from pyg_batchgnn.loader.setup import Composition
+from pyg_batchgnn.loader.workers import WorkerPool
 
 
 class Resumable:
     """Epochs and states, for a DataLoader that has these attributes."""
 
     _position: Position
-    _pipeline: Pipeline
+    _parts: Composition
     _pool: WorkerPool | None
 
     def set_epoch(self, epoch: int) -> None:
@@ -27,7 +24,9 @@ class Resumable:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the latest iterator, of `set_epoch` or of a loaded state, whichever came last."""
+        """The epoch of the latest iterator, of `set_epoch` or of a loaded state, whichever came
+        last.
+        """
         return self._position.run.epoch
 
     @property
@@ -37,55 +36,55 @@ class Resumable:
 
     @property
     def steps_left(self) -> int:
-        """Minibatches that the next ``iter(loader)`` hands out, where that is known beforehand: fewer than
-        ``len(loader)`` after `load_state_dict`."""
-        loader: Any = self
-        return max(len(loader) - self._position.upcoming.skip, 0)
+        """The number of minibatches that the next ``iter(loader)`` hands out.
+
+        It is below ``len(loader)`` after `load_state_dict`.
+
+        Raises:
+            TypeError: the user's batch sampler has no length.
+        """
+        left = self._parts.schedule.length(self._position.upcoming.skip)
+        if left is None:
+            raise TypeError(
+                "the loader's batch_sampler has no len(): how many minibatches are left is unknown"
+            )
+        return left
 
     @property
     def seed(self) -> int:
-        """The key of shuffling and sampling."""
-        return self._pipeline.sampler.seed
+        """The key of shuffling and sampling, the same on every rank."""
+        return self._parts.pipeline.sampler.seed
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the latest iterator stands: a plain dictionary that JSON can hold."""
+        """Returns the place of the latest iterator, as a plain dictionary that JSON can hold."""
         return self._position.state_dict(self.seed, self._settings(), generator_states(self))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Lets the next ``iter(loader)`` hand out exactly the minibatches that were left.
 
-        A sampler with a state of its own, other than a ``generator`` attribute, must be brought back by its
-        owner. That it draws the same minibatches again is checked when iterating begins.
+        A sampler with a state of its own, other than a ``generator`` attribute, must be brought
+        back by its owner. That it draws the same minibatches again is checked when iterating
+        begins.
 
         Raises:
-            ValueError: a state of another loader; the message names the setting that differs.
+            ValueError: the state is of another loader; the message names the setting that differs.
         """
         self._position.check(state, self._settings())
         set_generators(self, state["generators"])
         self._position.load_state_dict(state)
         if state["seed"] != self.seed:
             self._reseed(state["seed"])
+            self._pool = None  # persistent workers sample with the old one
 
     def _reseed(self, seed: int) -> None:
+        """Sets the key of shuffling and sampling."""
         loader: Any = self
-        self._pipeline.sampler.seed = loader.node_sampler.macrobatch.seed = seed
+        for sampler in self._parts.samplers:
+            sampler.seed = seed
         if isinstance(loader.sampler, KeyedShuffleSampler):
             loader.sampler.seed = seed
-        self._pool = None  # persistent workers sample with the old one
 
     def _settings(self) -> dict[str, Any]:
-        """What decides, beside seed and epoch, which minibatches there are."""
+        """Returns what decides, beside seed and epoch, which minibatches there are."""
         loader: Any = self
-        sampler, nodes = self._pipeline.sampler, loader.input_data.node
-        return {
-            "num_nodes": sampler.graph.num_nodes,
-            "num_edges": sampler.graph.num_edges,
-            "num_seeds": nodes.numel(),
-            "seeds_digest": digest_text(minibatch_key(nodes.long().contiguous())),
-            "batch_size": loader.batch_size,
-            "drop_last": loader.drop_last,
-            "fanouts": list(sampler.plan.fanouts),
-            "replacement": sampler.plan.replacement.value,
-            "order": order_of(loader).value,
-            "schedule": "global",  # over ranks, the one that has these minibatches
-        }
+        return {**self._parts.shape(loader), **self._parts.schedule.settings()}

@@ -1,145 +1,204 @@
-"""Who decides in which order seeds are visited, and how an order that was drawn is drawn again."""
+"""The schedules of an epoch: which seed nodes the minibatches of each rank have (design, section
+2).
+
+All ranks make the same number of steps. It is known from counts alone before the epoch begins. One
+process is the only rank of the global schedule.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import enum
-from collections.abc import Iterable, Iterator, Sized
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-import torch
 from torch import Tensor
-from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
-from pyg_batchgnn.loader.order import (
-    KeyedShuffleSampler,
-    LastBatch,
-    as_list,
-    keyed_batches,
-    sequential_batches,
-)
+from pyg_batchgnn.loader.order import Order, Remainder
 from pyg_batchgnn.loader.position import Run
-from pyg_batchgnn.ops import digest_text, minibatch_key
+from pyg_batchgnn.ops import part_key
 
 
-class Order(enum.Enum):
-    """Who decides in which order seeds are visited."""
+@dataclass(frozen=True, eq=False)
+class SeedStep:
+    """The seed nodes of one step.
 
-    SEQUENTIAL = "sequential"
-    KEYED = "keyed"  # shuffled by (seed, epoch)
-    DRAWN = "drawn"  # by the user's generator, sampler or batch sampler
-
-
-def with_keyed_shuffle(kwargs: dict[str, Any], num_seeds: int, seed: int) -> dict[str, Any]:
-    """``shuffle=True`` as a keyed permutation, unless the user gave something else that decides the order."""
-    decided = any(kwargs.get(name) is not None for name in ("generator", "sampler", "batch_sampler"))
-    if not kwargs.get("shuffle") or decided:
-        return kwargs
-    return {**kwargs, "shuffle": False, "sampler": KeyedShuffleSampler(num_seeds, seed)}
-
-
-def order_of(loader: DataLoader) -> Order:
-    if type(loader.batch_sampler) is not BatchSampler:
-        return Order.DRAWN
-    if isinstance(loader.sampler, KeyedShuffleSampler):
-        return Order.KEYED
-    return Order.SEQUENTIAL if type(loader.sampler) is SequentialSampler else Order.DRAWN
-
-
-def num_batches_of(loader: DataLoader) -> int | None:
-    """Minibatches an epoch; None where the user's batch sampler does not say."""
-    return len(loader) if isinstance(loader.batch_sampler, Sized) else None
-
-
-def batches_of(loader: Any, run: Run) -> Iterable[list[int]]:
-    """An epoch's minibatches as positions in the loader's input; notes in ``run`` how to repeat them.
-
-    What the user's sampler draws is drawn whole, so that neither training nor the size of a macrobatch comes
-    in between.
-
-    Raises:
-        ValueError: the run is to go on where another process left it, but the sampler draws another order.
+    Attributes:
+        positions: [S] int64, the positions of this rank's seeds in the loader's input; none if the
+            rank has none left.
+        seeds: the number of seeds of the step, on all ranks together.
+        internal: [S] int64, the seeds' internal ids if a partitioned graph is sampled.
     """
-    order = order_of(loader)
-    run.num_batches = num_batches_of(loader)
-    last = LastBatch.DROP if loader.drop_last else LastBatch.KEEP
-    if order is Order.KEYED:
-        return keyed_batches(len(loader.sampler), loader.seed, run.epoch, loader.batch_size, last)
-    if order is Order.SEQUENTIAL:
-        return sequential_batches(len(loader.sampler), loader.batch_size, last)
-    if run.num_batches is None:
-        if run.skip:
-            raise ValueError(
-                "a batch_sampler without len() cannot be resumed inside an epoch; give it a __len__"
-            )
-        return map(as_list, loader.batch_sampler)
-    saved, before = run.drawn, [_to_text(torch.get_rng_state()), *generator_states(loader)]
-    with contextlib.nullcontext() if saved is None else _restored(loader, saved["states"]):
-        batches = [as_list(batch) for batch in loader.batch_sampler]
-    digest = _digest(batches)
-    if saved is not None and saved["digest"] != digest:
-        raise ValueError(
-            f"the sampler draws other minibatches than it drew for epoch {run.epoch} before the state was "
-            f"saved; bring it back to where it stood when that epoch began"
-        )
-    run.drawn = saved or {"states": before, "digest": digest}
-    run.num_batches = len(batches)
-    return batches
+
+    positions: Tensor
+    seeds: int
+    internal: Tensor | None = None
+
+    @classmethod
+    def of(cls, positions: Tensor) -> SeedStep:
+        """Returns the step of one process that has these seeds."""
+        return cls(positions, positions.numel())
 
 
-def generator_states(loader: Any) -> list[str]:
-    """The states of the generators that decide the order, other than torch's default one, as they are now."""
-    return _states(_generators(loader))
+@dataclass(frozen=True)
+class StepShape:
+    """The rule by which an epoch's seeds are cut into minibatches.
 
-
-def set_generators(loader: Any, states: list[str]) -> None:
-    """Brings the generators that decide the order back to what `generator_states` returned.
-
-    Raises:
-        ValueError: there are not as many generators as states.
+    Attributes:
+        batch_size: the seed nodes of a rank's minibatch.
+        remainder: what becomes of the last seeds if they do not fill a step.
+        order: the order in which seeds are visited.
     """
-    generators = _generators(loader)
-    if len(generators) != len(states):
-        raise ValueError(
-            f"the loader's state is of {len(states)} generators, but this loader and its samplers have "
-            f"{len(generators)}; make the loader with the same generator, sampler and batch_sampler to resume"
-        )
-    for generator, state in zip(generators, states, strict=True):
-        generator.set_state(_from_text(state))
+
+    batch_size: int
+    remainder: Remainder
+    order: Order
+
+    def batches(self, count: int) -> int:
+        """Returns the number of minibatches that ``count`` seeds make."""
+        whole = count // self.batch_size
+        return whole if self.remainder is Remainder.DROP else -(-count // self.batch_size)
 
 
-def _generators(loader: Any) -> list[torch.Generator]:
-    """What the loader and its samplers hold, each once."""
-    if order_of(loader) is not Order.DRAWN:
-        return []
-    inner = getattr(loader.batch_sampler, "sampler", None)
-    owners = (loader, loader.sampler, loader.batch_sampler, inner)
-    held = (getattr(owner, "generator", None) for owner in owners)
-    return list({id(one): one for one in held if isinstance(one, torch.Generator)}.values())
+class SeedSchedule(Protocol):
+    """The steps of an epoch.
+
+    Attributes:
+        stride: the minibatches of the epoch that a step takes.
+    """
+
+    stride: int
+
+    def length(self, skip: int = 0) -> int | None:
+        """Returns the number of steps after ``skip`` minibatches, or None if it cannot be known."""
+
+    def end(self, skip: int) -> int | None:
+        """Returns how many minibatches of the epoch are done after its last step."""
+
+    def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:
+        """Returns the steps of a run, and notes in it what repeating them takes."""
+
+    def num_candidates(self) -> int:
+        """Returns the number of seeds that this rank's minibatches are made of."""
+
+    def candidates(self, which: Tensor) -> Tensor:
+        """Returns the positions in the loader's input of some of these seeds."""
+
+    def settings(self) -> dict[str, Any]:
+        """Returns what decides, with the order, which minibatches there are; JSON can hold it."""
 
 
-@contextlib.contextmanager
-def _restored(loader: Any, states: list[str]) -> Iterator[None]:
-    """Generators as they were. The default one, which training uses too, is afterwards as it was found."""
-    set_generators(loader, states[1:])
-    with torch.random.fork_rng(devices=[]):
-        torch.set_rng_state(_from_text(states[0]))
-        yield
+class GlobalSchedule:
+    """The same minibatches for any number of ranks: rank g mod R trains minibatch g.
+
+    The ranks are counted from the first minibatch that is left. With `Remainder.DROP` the last
+    minibatch is left out if it is smaller, and then the last step if it has fewer than R
+    minibatches.
+
+    Args:
+        count: the number of seed nodes in the loader's input.
+        rank, size: of the group.
+        shape: how minibatches are cut.
+    """
+
+    def __init__(self, count: int, rank: int, size: int, shape: StepShape) -> None:
+        self._count, self._rank, self.stride, self._shape = count, rank, size, shape
+        self._batches = shape.batches(count)
+
+    def length(self, skip: int = 0) -> int:
+        """Returns the number of steps after ``skip`` minibatches."""
+        left = max(self._batches - skip, 0)
+        drop = self._shape.remainder is Remainder.DROP
+        return left // self.stride if drop else -(-left // self.stride)
+
+    def end(self, skip: int) -> int:
+        """Returns how many minibatches of the epoch are done after its last step."""
+        return min(self._batches, skip + self.length(skip) * self.stride)
+
+    def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:
+        """Returns the steps of a run."""
+        visit = self._shape.order.visit(self._count, seed, run.epoch)
+        firsts = range(run.skip, run.skip + self.length(run.skip) * self.stride, self.stride)
+        for first in firsts:
+            begin, end = self._bounds(first + self._rank)
+            seeds = self._bounds(first + self.stride - 1)[1] - self._bounds(first)[0]
+            yield SeedStep(visit(begin, end), seeds)
+
+    def num_candidates(self) -> int:
+        """Returns the number of all seeds."""
+        return self._count
+
+    def candidates(self, which: Tensor) -> Tensor:
+        """Returns the same positions: all seeds are candidates."""
+        return which
+
+    def settings(self) -> dict[str, Any]:
+        """Returns the schedule's name."""
+        return {"schedule": "global"}
+
+    def _bounds(self, number: int) -> tuple[int, int]:
+        """Returns the places in the order where a minibatch begins and ends."""
+        begin = min(number * self._shape.batch_size, self._count)
+        return begin, min(begin + self._shape.batch_size, self._count)
 
 
-def _states(generators: list[torch.Generator]) -> list[str]:
-    return [_to_text(generator.get_state()) for generator in generators]
+class LocalSchedule:
+    """The minibatches of the seed nodes that a rank owns (BatchGNN, DistDGL, FastSample).
 
+    Ranks with fewer minibatches than the rank with the most cut their nodes into as many, whose
+    sizes differ by at most one.
 
-def _to_text(state: Tensor) -> str:
-    """A generator's state, [S] uint8, as hexadecimal digits, which JSON can hold."""
-    return state.numpy().tobytes().hex()
+    Args:
+        own: [S_r] positions of this rank's seed nodes in the loader's input, in its order.
+        counts: S_r of every rank.
+        rank: this rank.
+        shape: how minibatches are cut.
+        partition: the digest of every part's nodes: another partition gives ranks other seeds.
+    """
 
+    stride = 1
 
-def _from_text(text: str) -> Tensor:
-    return torch.frombuffer(bytearray(bytes.fromhex(text)), dtype=torch.uint8)
+    def __init__(
+        self, own: Tensor, counts: Sequence[int], rank: int, shape: StepShape, partition: Sequence[str] = ()
+    ) -> None:
+        self.own, self._counts, self._rank, self._shape = own, list(counts), rank, shape
+        self._partition = list(partition)
+        self._steps = max(map(shape.batches, self._counts), default=0)
 
+    def length(self, skip: int = 0) -> int:
+        """Returns the number of steps after ``skip`` minibatches."""
+        return max(self._steps - skip, 0)
 
-def _digest(batches: list[list[int]]) -> str:
-    positions = [position for batch in batches for position in batch]
-    return digest_text(minibatch_key(torch.tensor([*positions, *map(len, batches)], dtype=torch.int64)))
+    def end(self, skip: int) -> int:  # noqa: ARG002
+        """Returns the number of steps."""
+        return self._steps
+
+    def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:
+        """Returns the steps of a run."""
+        # In a world of one rank the order is that of one process.
+        key = seed if self._rank == 0 else part_key(seed, f"r{self._rank}")
+        count = self.own.numel()
+        order = self.own[self._shape.order.visit(count, key, run.epoch)(0, count)]
+        sizes = [self._sizes(count) for count in self._counts]
+        mine = sizes[self._rank]
+        parts = order[: sum(mine)].split(mine) if mine else ()
+        seeds = [sum(step) for step in zip(*sizes, strict=True)]
+        return map(SeedStep, parts[run.skip :], seeds[run.skip :])
+
+    def num_candidates(self) -> int:
+        """Returns the number of the rank's own seeds."""
+        return self.own.numel()
+
+    def candidates(self, which: Tensor) -> Tensor:
+        """Returns the positions of some of the rank's own seeds."""
+        return self.own[which]
+
+    def settings(self) -> dict[str, Any]:
+        """Returns the schedule's name, the number of ranks and the partition."""
+        return {"schedule": "local", "ranks": len(self._counts), "partition": self._partition}
+
+    def _sizes(self, count: int) -> list[int]:
+        """Returns the sizes of the minibatches of a rank with ``count`` seeds."""
+        steps, size = self._steps, self._shape.batch_size
+        if self._shape.batches(count) == steps:
+            return [min(size, count - step * size) for step in range(steps)]
+        return [count // steps + (step < count % steps) for step in range(steps)]

@@ -1,4 +1,4 @@
-"""What a loader did, in numbers."""
+"""The work that a loader did, in numbers."""
 
 from __future__ import annotations
 
@@ -12,31 +12,56 @@ from pyg_batchgnn.sample import SampledMinibatch
 
 
 @dataclass
-class Counters:
-    """Counts over some minibatches; seconds are wall time of the thread or process that did the work."""
+class LoaderCounters:
+    """Counts over some minibatches.
+
+    Seconds are wall time of the thread or process that did the work.
+
+    Attributes:
+        minibatches: the number of minibatches.
+        nodes: their nodes.
+        edges: their edges.
+        unique_nodes: distinct nodes of each macrobatch, summed over macrobatches.
+        bytes_gathered: bytes of attributes that were copied for minibatches.
+        rows_fetched: distinct remote nodes of each fetch group, summed over fetch groups.
+        cache_hits: distinct remote nodes of each fetch group whose rows the feature cache had.
+        cache_misses: distinct remote nodes whose rows it had not; 0 without a cache.
+        cache_bytes: bytes that did not cross the wire because the cache had the rows.
+        sample_seconds: time for choosing edges and relabelling nodes.
+        fetch_seconds: time for gathering attributes.
+        export_seconds: time for putting the user's batch together.
+    """
 
     minibatches: int = 0
     nodes: int = 0
     edges: int = 0
-    unique_nodes: int = 0  # distinct nodes of each macrobatch, summed over macrobatches
-    bytes_gathered: int = 0  # attributes copied for minibatches
-    rows_fetched: int = 0  # distinct remote nodes of each fetch group, summed over fetch groups
-    cache_hits: int = 0  # distinct remote nodes of each fetch group whose rows the feature cache had
-    cache_misses: int = 0  # those whose rows it had not; 0 without a cache
-    cache_bytes: int = 0  # of the rows that the cache had, which else would have crossed the wire
-    sample_seconds: float = 0.0  # choosing edges and numbering nodes
-    fetch_seconds: float = 0.0  # gathering attributes
-    export_seconds: float = 0.0  # putting the user's batch together
+    unique_nodes: int = 0
+    bytes_gathered: int = 0
+    rows_fetched: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    cache_bytes: int = 0
+    sample_seconds: float = 0.0
+    fetch_seconds: float = 0.0
+    export_seconds: float = 0.0
 
-    def add(self, other: Counters) -> None:
+    def add(self, other: LoaderCounters) -> None:
+        """Adds other counts to these."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
-def sampling_counters(minibatches: Sequence[SampledMinibatch], num_nodes: int, begin: float) -> Counters:
-    """What sampling a macrobatch counts; distinct nodes before the seconds since ``begin``, by
-    `time.perf_counter`, are taken. ``num_nodes``: of the graph that their ids are of."""
-    return Counters(
+def sampling_counters(
+    minibatches: Sequence[SampledMinibatch], num_nodes: int, begin: float
+) -> LoaderCounters:
+    """Returns the counts of a macrobatch that was sampled.
+
+    Args:
+        minibatches: the minibatches.
+        num_nodes: the number of nodes of the graph, above all their ids.
+        begin: when sampling began, by `time.perf_counter`. It ends when distinct nodes are counted.
+    """
+    return LoaderCounters(
         minibatches=len(minibatches),
         nodes=sum(minibatch.num_nodes for minibatch in minibatches),
         edges=sum(minibatch.num_edges for minibatch in minibatches),
@@ -47,40 +72,44 @@ def sampling_counters(minibatches: Sequence[SampledMinibatch], num_nodes: int, b
 
 @dataclass(frozen=True)
 class LoaderStats:
-    """Counters of the last macrobatch and of all since the loader was made."""
+    """LoaderCounters of the last macrobatch and of all since the loader was made."""
 
-    last: Counters
-    total: Counters
+    last: LoaderCounters
+    total: LoaderCounters
 
 
 class StatsBook:
-    """Collects counters. A macrobatch's account opens when it is sampled and grows as its minibatches are
-    exported, which with prefetching happens on another thread."""
+    """Collects counters.
+
+    A macrobatch's account opens when it is sampled. It grows as its minibatches are exported, which
+    with prefetching happens on another thread.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._last = Counters()
-        self._total = Counters()
+        self._last = LoaderCounters()
+        self._total = LoaderCounters()
 
     def __reduce__(self) -> tuple[type[StatsBook], tuple[()]]:
         return StatsBook, ()  # a worker process starts a book of its own
 
-    def open(self, counters: Counters) -> None:
+    def open(self, counters: LoaderCounters) -> None:
         """Starts the next macrobatch's account with what sampling counted."""
         with self._lock:
-            self._last = Counters()
+            self._last = LoaderCounters()
             self._last.add(counters)
             self._total.add(counters)
 
-    def add(self, counters: Counters) -> None:
+    def add(self, counters: LoaderCounters) -> None:
         """Adds to the current macrobatch's account."""
         with self._lock:
             self._last.add(counters)
             self._total.add(counters)
 
     def snapshot(self) -> LoaderStats:
+        """Returns a copy of the counters."""
         with self._lock:
-            last, total = Counters(), Counters()
+            last, total = LoaderCounters(), LoaderCounters()
             last.add(self._last)
             total.add(self._total)
         return LoaderStats(last, total)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
-from pyg_batchgnn.sample import Replacement
+from pyg_batchgnn.sample import Replacement, taken_probability
 
 Numbers = NDArray[np.float64]
 
@@ -97,7 +98,7 @@ class DegreeOverlap:
         missed = np.full(len(degrees.degree), 1 - seeds)
         biased = degrees.degree * degrees.nodes / max(degrees.edges, 1e-300)
         for hop, expanded in enumerate(hop_probabilities(work, degrees, self.replacement)[:-1]):
-            taken = expanded * taken_share(degrees.degree, work.fanouts[hop], self.replacement)
+            taken = expanded * _taken_share(degrees.degree, work.fanouts[hop], self.replacement)
             # A seed node is one in a single minibatch of an epoch; other nodes may be in several.
             ever = together * taken if hop == 0 else 1 - (1 - taken) ** together
             missed = missed * (1 - np.minimum((biased * ever).sum(), 1.0)) ** degrees.degree
@@ -130,13 +131,10 @@ class PowerOverlap:
         return self.distinct(together) * max(1 - kept / self.population, 0.0)
 
 
-def taken_share(degree: Numbers, fanout: int, replacement: Replacement) -> Numbers:
-    """Probability that sampling a node of so many in-edges takes a given one of them."""
-    if fanout < 0:
-        return np.ones_like(degree)
-    if replacement is Replacement.WITH:
-        return 1 - (1 - 1 / np.maximum(degree, 1.0)) ** fanout
-    return np.minimum(1.0, fanout / np.maximum(degree, 1.0))
+def _taken_share(degree: Numbers, fanout: int, replacement: Replacement) -> Numbers:
+    """Returns `taken_probability` of NumPy's numbers."""
+    share: Numbers = taken_probability(torch.from_numpy(degree), fanout, replacement).numpy()
+    return share
 
 
 def hop_probabilities(workload: Workload, degrees: Degrees, replacement: Replacement) -> list[Numbers]:
@@ -145,7 +143,7 @@ def hop_probabilities(workload: Workload, degrees: Degrees, replacement: Replace
     left, hops = 1 - found, [found]
     biased = degrees.degree * degrees.nodes / max(degrees.edges, 1e-300)
     for fanout in workload.fanouts:
-        reached = (biased * found * taken_share(degrees.degree, fanout, replacement)).sum()
+        reached = (biased * found * _taken_share(degrees.degree, fanout, replacement)).sum()
         found = (1 - (1 - min(reached, 1.0)) ** degrees.degree) * left
         left = left - found
         hops.append(found)

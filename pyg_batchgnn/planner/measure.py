@@ -18,7 +18,7 @@ from pyg_batchgnn.planner.machine import PlannerMachine
 from pyg_batchgnn.planner.resident import resident_bytes
 from pyg_batchgnn.planner.training_step import TrainingStepTimer
 from pyg_batchgnn.planner.workload import Workload
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, RelaySampler, Replacement, SamplingPlan
+from pyg_batchgnn.sample import Layout, MacrobatchSampler, PartitionedSampler, Replacement, SamplingPlan
 from pyg_batchgnn.store import CscGraph
 
 #: Minibatches that are timed together, table rows at most, bytes sent, and how often anything is done.
@@ -56,7 +56,7 @@ def measure_machine(
     sampler = MacrobatchSampler(graph, plan, 0, 1, Layout.CSC)
     sampled = sampler.sample(seeds, 0)
     edges, nodes = sum(one.num_edges for one in sampled), sum(one.num_nodes for one in sampled)
-    relay = RelaySampler(_whole(graph), comm, plan, 0, 1, Layout.CSC, seeds_are_own=True)
+    relay = PartitionedSampler(_whole(graph), comm, plan, 0, 1, Layout.CSC, seeds_are_own=True)
     local = _seconds(lambda: sampler.sample(seeds, 0))
     relayed = _seconds(lambda: relay.sample(seeds, seeds, 0, 0))
     distinct = _seconds(lambda: ops.unique_nodes([one.node for one in sampled], graph.num_nodes))

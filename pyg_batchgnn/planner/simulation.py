@@ -1,7 +1,7 @@
 """The memory that preparing minibatches takes, from a simulation with sizes alone.
 
-The simulation takes and gives back blocks in the order of `sample.RelaySampler` and
-`fetch.RemoteFetch`.
+The simulation takes and gives back blocks in the order of `sample.PartitionedSampler` and
+`fetch.RemoteFetcher`.
 """
 
 from __future__ import annotations

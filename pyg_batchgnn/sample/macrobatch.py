@@ -11,11 +11,12 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.sample.minibatch import SampledMinibatch
 from pyg_batchgnn.sample.plan import SamplingPlan
+from pyg_batchgnn.sample.sampler import MacrobatchSeeds
 from pyg_batchgnn.store import CscGraph
 
 
 class Layout(enum.Enum):
-    """What a minibatch's edges look like."""
+    """The form of a minibatch's edges."""
 
     CSC = "csc"  # int32 sources by destination: what native layers read
     COO = "coo"  # int64 sources and destinations as well: what PyG's edge_index is
@@ -28,7 +29,7 @@ class MacrobatchSampler:
         graph: the whole graph by destination.
         plan: fanouts, replacement and whether edge ids are wanted.
         seed: any integer, taken modulo 2**64.
-        threads: at most so many threads work, on different minibatches; torch's own number where None.
+        threads: at most this many threads work, on different minibatches; torch's number if None.
         layout: form of the edges.
     """
 
@@ -59,7 +60,8 @@ class MacrobatchSampler:
             threads: overrides the sampler's own number for this call.
 
         Raises:
-            TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the graph.
+            TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the
+                graph.
         """
         seed_lists = [seeds.contiguous() if isinstance(seeds, Tensor) else seeds for seeds in seed_lists]
         for number, seeds in enumerate(seed_lists):
@@ -84,6 +86,10 @@ class MacrobatchSampler:
         )
         keys = [ops.minibatch_key(seeds) for seeds in seed_lists]
         return as_minibatches(arrays, counts, keys, self.plan, self.layout, self.seed, epoch)
+
+    def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
+        """Samples one minibatch for each list of seed nodes; see `Sampler`."""
+        return self.sample(seeds.original, seeds.epoch, threads)
 
 
 def as_minibatches(

@@ -17,8 +17,9 @@ from pyg_batchgnn.data import EDGES, NODES, Group
 class SampledMinibatch:
     """A sampled subgraph as one CSC by destination that holds every layer (design, section 3).
 
-    Layer l of L (1 is nearest the input) computes the first ``sum(nodes_per_hop[:L-l+1])`` rows from
-    the first ``sum(edges_per_hop[:L-l+1])`` edges. Its inputs are the rows of the layer before.
+    Layer l of L (1 is nearest the input) computes the first ``sum(nodes_per_hop[:L-l+1])`` rows
+    from the first ``sum(edges_per_hop[:L-l+1])`` edges. Its inputs are the rows of the layer
+    before.
 
     Attributes:
         node: [N] int64, node ids in order of discovery; the first ``batch_size`` are the seeds. The
@@ -86,7 +87,7 @@ class SampledMinibatch:
 
 
 class Placement(enum.Enum):
-    """What one row of a minibatch's attribute tables belongs to."""
+    """The owner of one row in a minibatch's attribute tables."""
 
     IN_PLACE = "in_place"  # a node of the graph: the tables are the user's own
     BLOCK = "block"  # a distinct node of the fetch group: its minibatches share the tables
@@ -99,8 +100,8 @@ class AttributeRows:
 
     Attributes:
         tables: attributes by name, [rows, ...] each.
-        row: [n] int64, the row of each of the minibatch's nodes or edges in every table; None if they
-            are the rows themselves, in order.
+        row: [n] int64, the row of each of the minibatch's nodes or edges in every table; None if
+            they are the rows themselves, in order.
         placement: what one row belongs to.
     """
 
@@ -147,7 +148,8 @@ class Minibatch(SampledMinibatch):
         Args:
             sampled: the minibatch.
             attributes: its attributes by group.
-            original: [N] int64, the original ids of its nodes if ``sampled.node`` holds internal ones.
+            original: [N] int64, the original ids of its nodes if ``sampled.node`` holds internal
+                ones.
         """
         fields = {name: getattr(sampled, name) for name in _SAMPLED}
         if original is not None:
@@ -156,7 +158,7 @@ class Minibatch(SampledMinibatch):
 
     @classmethod
     def in_place(cls, sampled: SampledMinibatch, tables: Mapping[str, Tensor]) -> Minibatch:
-        """Returns a minibatch that reads its nodes' attributes from whole tables, without a copy."""
+        """Returns a minibatch that reads node attributes from whole tables, without a copy."""
         return cls.of(sampled, {NODES: AttributeRows.in_place(tables, sampled.node)})
 
     @property
@@ -169,14 +171,14 @@ class Minibatch(SampledMinibatch):
     def block(self) -> Mapping[str, Tensor]:
         """The tables of the node attributes by name.
 
-        They have one row per distinct node of the fetch group, or they are the user's own tables with
-        one row per node of the graph: ``placement`` says which.
+        They have one row per distinct node of the fetch group, or they are the user's own tables
+        with one row per node of the graph: ``placement`` says which.
         """
         return _tables(self.attributes.get(NODES))
 
     @property
     def placement(self) -> Placement | None:
-        """What one row of ``block`` belongs to; None if the minibatch carries no node attributes."""
+        """The owner of one row of ``block``; None if the minibatch carries no node attributes."""
         rows = self.attributes.get(NODES)
         return None if rows is None else rows.placement
 

@@ -1,4 +1,4 @@
-"""How a minibatch grows from its seed nodes."""
+"""The plan by which a minibatch grows from its seed nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ALL_NEIGHBORS = -1
 
 
 class Replacement(enum.Enum):
-    """Whether a neighbour may be picked more than once."""
+    """The rule whether a neighbour may be picked more than once."""
 
     WITHOUT = "without"
     WITH = "with"
@@ -20,15 +20,16 @@ class Replacement(enum.Enum):
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """Fanouts by hop, checked once and passed whole.
+    """The fanouts by hop and the rules of picking, checked once.
 
     Attributes:
         fanouts: neighbours to pick for each node of hop 0 (the seeds), 1, ...; -1 picks all.
-        replacement: with `Replacement.WITH` a node that has any neighbour gets exactly its fanout of picks.
-        edge_ids: whether minibatches carry the input ids of their edges.
+        replacement: with `Replacement.WITH` a node that has any neighbour gets exactly as many
+            picks as the fanout says.
+        edge_ids: True if minibatches carry the input ids of their edges.
 
     Raises:
-        ValueError, TypeError: a fanout that is no integer or below -1, or no fanout at all.
+        ValueError, TypeError: a fanout is no integer or below -1, or there is none.
     """
 
     fanouts: tuple[int, ...]
@@ -44,13 +45,14 @@ class SamplingPlan:
 
     @property
     def num_hops(self) -> int:
+        """The number of hops."""
         return len(self.fanouts)
 
     def without_last_hop(self) -> SamplingPlan:
-        """The plan whose minibatches are what this one's are before their last hop.
+        """Returns the plan whose minibatches are those of this plan before the last hop.
 
         Raises:
-            ValueError: there is one hop only.
+            ValueError: the plan has one hop only.
         """
         if self.num_hops == 1:
             raise ValueError(
@@ -61,13 +63,15 @@ class SamplingPlan:
 
     @classmethod
     def from_pyg(cls, num_neighbors: Any, replace: bool) -> SamplingPlan:
-        """The plan that PyG's ``num_neighbors`` (a list or `NumNeighbors`) and ``replace`` ask for."""
+        """Returns the plan that PyG's ``num_neighbors`` (a list or `NumNeighbors`) and ``replace``
+        say.
+        """
         is_dict = isinstance(num_neighbors, dict)
         values = num_neighbors if is_dict else getattr(num_neighbors, "values", num_neighbors)
         if isinstance(values, dict):
             raise NotImplementedError(
                 "num_neighbors as a dict by edge type is for heterogeneous graphs, which are still to come; "
-                "give a list with one entry a hop"
+                "give a list with one entry per hop"
             )
         if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
             raise TypeError(f"num_neighbors must be a list of integers, got {num_neighbors!r}")

@@ -1,4 +1,4 @@
-"""The sampler as a PyG `BaseSampler`."""
+"""The macrobatch sampler as a PyG `BaseSampler`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pyg_batchgnn.store import CscGraph
 
 
 class PygNeighborSampler(BaseSampler):
-    """For ``NodeLoader(node_sampler=...)`` and ``NeighborLoader(neighbor_sampler=...)``.
+    """Samples for ``NodeLoader(node_sampler=...)`` and ``NeighborLoader(neighbor_sampler=...)``.
 
     Args:
         graph: the whole graph by destination; the loader's ``data`` must be the same graph.
-        num_neighbors: list of fanouts, one a hop; -1 for all neighbours.
-        replace: whether a neighbour may be picked more than once.
-        seed: key of every random choice.
-        threads: at most so many threads.
+        num_neighbors: fanouts, one per hop; -1 picks all neighbours.
+        replace: True if a neighbour may be picked more than once.
+        seed: the key of every random choice.
+        threads: at most this many threads work; torch's number if None.
 
-    Samples depend on ``epoch`` as well, which PyG's loaders know nothing of: assign it between epochs, or
-    the same seed nodes get the same neighbours again.
+    Samples also depend on ``epoch``, which PyG's loaders do not know of. Assign it between epochs,
+    or the same seed nodes get the same neighbours again.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class PygNeighborSampler(BaseSampler):
 
     @property
     def num_neighbors(self) -> list[int]:
-        """Fanouts by hop. They are part of the plan and do not change; make another sampler for others."""
+        """The fanouts by hop. They do not change: make another sampler for other fanouts."""
         return list(self.macrobatch.plan.fanouts)
 
     def sample_from_nodes(self, inputs: NodeSamplerInput, **_kwargs: Any) -> SamplerOutput:
@@ -52,17 +52,17 @@ class PygNeighborSampler(BaseSampler):
         return to_sampler_output(minibatch, inputs.input_id)
 
     def sample_from_edges(self, *_args: Any, **_kwargs: Any) -> SamplerOutput:
-        """Refused: link sampling is still to come."""
+        """Raises NotImplementedError: link sampling is still to come."""
         raise NotImplementedError("sampling around edges (LinkLoader) is still to come; use a NodeLoader")
 
     @property
     def edge_permutation(self) -> Tensor | None:
-        """None: the edges of a sample carry input edge ids already."""
+        """The permutation of edge ids: None, as a sample carries input edge ids already."""
         return None
 
 
 def to_sampler_output(minibatch: SampledMinibatch, input_id: Tensor | None) -> SamplerOutput:
-    """A minibatch in the form that PyG's loaders and their transforms know."""
+    """Returns a minibatch in the form that PyG's loaders and their transforms know."""
     row, col = minibatch.edge_index
     return SamplerOutput(
         node=minibatch.node,

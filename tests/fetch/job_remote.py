@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, Header, MessageKind
+from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import NODES
-from pyg_batchgnn.fetch import RemoteFetch
+from pyg_batchgnn.fetch import FetchGroup, RemoteFetcher
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan
 from pyg_batchgnn.store import CscGraph, DistFeatureStore
 from tests.support.bare_minibatches import only_nodes
@@ -19,7 +19,6 @@ from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
 from tests.support.reference_partition import internal_ids
 
 FANOUTS = (3, 2)
-HEADER = Header(MessageKind.FEATURES, epoch=1, macrobatch=2)
 
 
 def sampled(case: Case, rank: int, number: int, layout: Layout) -> list[SampledMinibatch]:
@@ -52,9 +51,9 @@ def _group(comm: Communicator, case: Case, share: bool, edges: tuple[str, ...], 
     given = per_rank[comm.rank]
     if not hybrid:
         given = [dataclasses.replace(one, node=ids[one.node]) for one in given]
-    fetch = RemoteFetch(store, ["x", "train_mask"], edges, ids if hybrid else None, threads=1)
+    fetch = RemoteFetcher(store, ["x", "train_mask"], edges, ids if hybrid else None, threads=1)
     before = comm.counters.snapshot()
-    fetched = fetch.group(given, HEADER)
+    fetched = fetch.fetch(FetchGroup(given, epoch=1, macrobatch=2))
     counts = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
     for ready, sample in zip(fetched.minibatches, per_rank[comm.rank], strict=True):
         assert torch.equal(ready.node, sample.node) and ready.key == sample.key
@@ -103,13 +102,13 @@ def steady() -> list[int]:
         case = Case("larger", nodes=20_000, edges=200_000)
         store = DistFeatureStore(part_of(case, comm.size, comm.rank, edge_attributes=False), comm)
         ids = internal_ids(owners(case, comm.size))
-        fetch = RemoteFetch(store, ["x", "y"], threads=1)
+        fetch = RemoteFetcher(store, ["x", "y"], threads=1)
         calls = []
         for _ in range(4):
             draw = torch.Generator().manual_seed(comm.rank)
             seeds = [torch.randint(case.nodes, (500,), generator=draw) for _ in range(3)]
             given = [only_nodes(ids[one]) for one in seeds]
-            fetch.group(given, HEADER)
+            fetch.fetch(FetchGroup(given, epoch=1, macrobatch=2))
             calls.append(ops.memory_stats().system_calls)
         return calls
 
@@ -129,7 +128,7 @@ def values() -> dict[str, Any]:
         part.attributes[NODES].update({name: table[part.node] for name, table in wholes.items()})
         store = DistFeatureStore(part, comm)
         ids = internal_ids(owners(case, comm.size))
-        (ready,) = RemoteFetch(store, list(wholes)).group([only_nodes(ids)], HEADER).minibatches
+        (ready,) = RemoteFetcher(store, list(wholes)).fetch(FetchGroup([only_nodes(ids)])).minibatches
         for name, table in wholes.items():
             assert torch.equal(ready.attribute(name), table), name
         assert torch.equal(ready.node, torch.arange(case.nodes))

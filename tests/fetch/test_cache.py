@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from pyg_batchgnn.fetch.cache import FeatureCache
-from pyg_batchgnn.fetch.inclusion import taken_probability
-from pyg_batchgnn.loader.bytes import parse_bytes
-from pyg_batchgnn.sample import Replacement
+from pyg_batchgnn.loader import parse_bytes
+from pyg_batchgnn.sample import Replacement, taken_probability
 from tests.support.ranks import run_ranks
 
 JOBS = "tests.fetch.job_cache"

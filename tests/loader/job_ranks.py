@@ -333,7 +333,7 @@ def dropped() -> None:
             both, [3, 2], data.train_mask, batch_size=2, seed=1, prefetch=2, macrobatch_size=2
         )
         begun, let_go = threading.Event(), threading.Event()
-        sample = loader._pipeline.sample
+        sample = loader._parts.pipeline.sample
 
         def collects(item: Any) -> Any:
             if item.number == 1:
@@ -342,14 +342,14 @@ def dropped() -> None:
                 gc.collect()
             return sample(item)
 
-        loader._pipeline.sample = collects
+        loader._parts.pipeline.sample = collects
         batches: list[Any] = [iter(loader)]
         next(batches[0])
         assert begun.wait(20)
         batches.append(batches)  # a cycle
         del batches
         let_go.set()
-        loader._pipeline.sample = sample
+        loader._parts.pipeline.sample = sample
         assert sum(1 for _ in loader) == len(loader)
         kept = iter(loader)
         next(kept)
@@ -372,14 +372,14 @@ def raising_ahead() -> str:
                 prefetch=1,
                 macrobatch_size=1,
             )
-            group = loader._pipeline._group
+            fetch = loader._parts.pipeline.fetcher.fetch
 
-            def fails(minibatches: Any, item: Any, number: int) -> Any:
-                if comm.rank == 1 and item.number == 2:
+            def fails(group: Any) -> Any:
+                if comm.rank == 1 and group.macrobatch == 2:
                     raise ArithmeticError("the third macrobatch")
-                return group(minibatches, item, number)
+                return fetch(group)
 
-            loader._pipeline._group = fails
+            loader._parts.pipeline.fetcher.fetch = fails
             list(loader)
     except (CommError, ArithmeticError) as error:
         return f"{type(error).__name__}: {error}"

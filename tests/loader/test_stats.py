@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pyg_batchgnn.loader.stats import Counters, StatsBook
+from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook
 from tests.support.loader_cases import contents, make_data, make_loader
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -23,9 +23,9 @@ KINDS: dict[str, dict[str, Any]] = {
 SECONDS = ("sample_seconds", "fetch_seconds", "export_seconds")
 
 
-def counted(batches: list[Any], macrobatch: int) -> Counters:
+def counted(batches: list[Any], macrobatch: int) -> LoaderCounters:
     """The counters of these PyG batches, by looking at them."""
-    total = Counters(minibatches=len(batches))
+    total = LoaderCounters(minibatches=len(batches))
     for start in range(0, len(batches), macrobatch):
         group = batches[start : start + macrobatch]
         total.unique_nodes += torch.cat([batch.n_id for batch in group]).unique().numel()
@@ -36,8 +36,8 @@ def counted(batches: list[Any], macrobatch: int) -> Counters:
     return total
 
 
-def assert_counts(seen: Counters, expected: Counters) -> None:
-    for field in dataclasses.fields(Counters):
+def assert_counts(seen: LoaderCounters, expected: LoaderCounters) -> None:
+    for field in dataclasses.fields(LoaderCounters):
         if field.name not in SECONDS:
             assert getattr(seen, field.name) == getattr(expected, field.name), field.name
 
@@ -89,7 +89,7 @@ def test_a_call_counts_as_a_macrobatch_of_one() -> None:
 def test_choosing_sizes_is_not_counted() -> None:
     loader = make_loader(make_data(), macrobatch_size="auto", fetch_size="auto")
     assert loader.sizes.macrobatch > 1
-    assert loader.stats().total == Counters()
+    assert loader.stats().total == LoaderCounters()
 
 
 def test_what_was_read_does_not_change() -> None:
@@ -100,23 +100,23 @@ def test_what_was_read_does_not_change() -> None:
     loader([2, 3])
     assert before.total == copy
     with pytest.raises(dataclasses.FrozenInstanceError):
-        before.total = Counters()  # type: ignore[misc]
+        before.total = LoaderCounters()  # type: ignore[misc]
 
 
 def test_a_book_takes_entries_from_many_threads() -> None:
     book = StatsBook()
-    book.open(Counters(minibatches=1))
+    book.open(LoaderCounters(minibatches=1))
 
     def write() -> None:
         for _ in range(2000):
-            book.add(Counters(nodes=1, fetch_seconds=0.5))
+            book.add(LoaderCounters(nodes=1, fetch_seconds=0.5))
 
     threads = [threading.Thread(target=write) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert book.snapshot().last == Counters(minibatches=1, nodes=8000, fetch_seconds=4000.0)
+    assert book.snapshot().last == LoaderCounters(minibatches=1, nodes=8000, fetch_seconds=4000.0)
 
 
 def test_seconds_are_those_that_passed() -> None:

@@ -14,7 +14,7 @@ from tests.support.loader_cases import assert_same, contents, make_data, make_lo
 from tests.support.memory_stores import stores_of
 from tests.support.worker_hooks import die, mark_output, note_worker, read_note, tag
 
-from .test_iterate import nothing_left_behind  # noqa: F401  (a fixture)
+from .test_prefetch import nothing_left_behind  # noqa: F401  (a fixture)
 
 #: What `tag` adds.
 TAGS = ["pid", "worker", "threads", "cores", "noise"]

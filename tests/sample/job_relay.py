@@ -19,7 +19,7 @@ from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.sample import (
     Layout,
     MacrobatchSampler,
-    RelaySampler,
+    PartitionedSampler,
     Replacement,
     SampledMinibatch,
     SamplingPlan,
@@ -100,7 +100,7 @@ def equal_to_one_process(count: int) -> list[int]:
         for case in cases(comm.size, count):
             part = part_of(case, comm)
             assert part.in_edges.indices.dtype == (torch.int64 if case.wide else torch.int32)
-            sampler = RelaySampler(
+            sampler = PartitionedSampler(
                 *(part, comm, case.plan, case.seed, case.threads, case.layout),
                 seeds_are_own=case.seeds_are_own,
             )
@@ -171,7 +171,7 @@ def counted(edge_ids: bool, seeds_are_own: bool, minibatches: int) -> dict[str, 
         part = split_graph(edge_index, owner, comm.size, comm.rank)
         ids = internal_ids(owner)
         seeds = [part.node[torch.randperm(part.num_nodes)[:20]] for _ in range(minibatches)]
-        sampler = RelaySampler(part, comm, plan, 1, seeds_are_own=seeds_are_own)
+        sampler = PartitionedSampler(part, comm, plan, 1, seeds_are_own=seeds_are_own)
         got = sampler.sample([ids[those] for those in seeds], seeds, 0, 0)
         spent = comm.counters.snapshot()[MessageKind.TOPOLOGY]
         remote_nodes, remote_edges, blocks = _remote(got, part, seeds_are_own)
@@ -203,14 +203,14 @@ def _remote(got: list[SampledMinibatch], part: Part, seeds_are_own: bool) -> tup
 # ############################################################################################
 
 
-def ring(comm: Communicator, **options: Any) -> tuple[Part, RelaySampler]:
+def ring(comm: Communicator, **options: Any) -> tuple[Part, PartitionedSampler]:
     """A ring of 100 nodes for each rank, every node with an in-edge from each of the next five."""
     nodes = 100 * comm.size
     destination = torch.arange(nodes).repeat_interleave(5)
     source = (destination + torch.arange(1, 6).repeat(nodes)) % nodes
     owner = torch.arange(nodes) % comm.size
     part = split_graph(torch.stack([source, destination]), owner, comm.size, comm.rank)
-    return part, RelaySampler(part, comm, SamplingPlan((3, 3)), 1, **options)
+    return part, PartitionedSampler(part, comm, SamplingPlan((3, 3)), 1, **options)
 
 
 def fault(how: str, victim: int, timeout: float) -> dict[str, Any]:
@@ -233,7 +233,7 @@ def fault(how: str, victim: int, timeout: float) -> dict[str, Any]:
     raise AssertionError("nobody failed")
 
 
-def _misbehave(how: str, sampler: RelaySampler) -> None:
+def _misbehave(how: str, sampler: PartitionedSampler) -> None:
     """Fails between the questions and the answers."""
 
     def instead(*_arguments: Any) -> Any:
@@ -263,11 +263,11 @@ def refusals() -> dict[str, str]:
             except (ValueError, IndexError, TypeError) as error:
                 said[what] = f"{type(error).__name__}: {error}"
         try:
-            RelaySampler(replace(part, number=1 - comm.rank), comm, SamplingPlan((2,)))
+            PartitionedSampler(replace(part, number=1 - comm.rank), comm, SamplingPlan((2,)))
         except ValueError as error:
             said["part"] = str(error)
         try:
-            RelaySampler(replace(part, node=part.node[1:]), comm, SamplingPlan((2,)))
+            PartitionedSampler(replace(part, node=part.node[1:]), comm, SamplingPlan((2,)))
         except ValueError as error:
             said["node"] = str(error)
         (after,) = sampler.sample([seeds], [names], 0, 0)
@@ -292,7 +292,7 @@ def wrong_book() -> dict[str, Any]:
                 part.in_edges.explicit_edge_ids()[: int(part.in_edges.indptr[shorter.numel()])],
             ),
         )
-        sampler = RelaySampler(part, comm, SamplingPlan((3, 3)), 1)
+        sampler = PartitionedSampler(part, comm, SamplingPlan((3, 3)), 1)
     try:
         with comm:
             seeds = torch.arange(140, 145) if comm.rank == 1 else torch.arange(5)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pyg_batchgnn.loader.bytes import parse_bytes as as_bytes
+from pyg_batchgnn.loader import parse_bytes as as_bytes
 from pyg_batchgnn.train.errors import TrainError
 
 _MODEL, _SAMPLING, _RUN = "Model and optimiser", "Sampling", "Running"
@@ -207,7 +207,7 @@ def assignments(given: Mapping[str, Any], settings: list[str]) -> list[str]:
 
 
 def parse_bytes(text: str) -> int:
-    """As `pyg_batchgnn.loader.bytes.parse_bytes`.
+    """As `pyg_batchgnn.loader.parse_bytes`.
 
     Raises:
         TrainError: it is no number of bytes.

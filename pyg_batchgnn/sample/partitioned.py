@@ -1,7 +1,8 @@
-"""Sampling minibatches together whose nodes' in-edges are spread over ranks (BatchGNN, section 3.2)."""
+"""A sampler of a graph that is partitioned over ranks (BatchGNN, section 3.2)."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import torch
@@ -14,26 +15,28 @@ from pyg_batchgnn.partition import Part
 from pyg_batchgnn.sample.macrobatch import Layout, as_minibatches
 from pyg_batchgnn.sample.minibatch import SampledMinibatch
 from pyg_batchgnn.sample.plan import Replacement, SamplingPlan
+from pyg_batchgnn.sample.sampler import MacrobatchSeeds
 
 
-class RelaySampler:
-    """Samples the minibatches of a macrobatch over all ranks, each hop for all of them in one relay.
+class PartitionedSampler:
+    """Samples the minibatches of a macrobatch over all ranks, each hop for all of them in one
+    relay.
 
-    The minibatches are, bit for bit, those of `MacrobatchSampler` on the whole graph. Between ranks go, a
-    hop, one round of questions and one of answers (kind TOPOLOGY); with ``seeds_are_own`` the first hop needs
-    none. In a world of one rank there are none at all.
+    The minibatches are, bit for bit, those of `MacrobatchSampler` on the whole graph. Each hop
+    takes one round of questions and one of answers (kind TOPOLOGY). With ``seeds_are_own`` the
+    first hop takes none. A world of one rank makes no exchange at all.
 
     Args:
         part: this rank's part of the graph.
-        comm: of all ranks; part ``r`` is on rank ``r``.
+        comm: the communicator of all ranks; part ``r`` is on rank ``r``.
         plan: fanouts, replacement and whether edge ids are wanted.
         seed: any integer, taken modulo 2**64.
-        threads: at most so many threads work; torch's own number where None.
+        threads: at most this many threads work; torch's number if None.
         layout: form of the edges.
-        seeds_are_own: whether every seed is a node of its rank's own part (schedule ``local``). A matter of
-            configuration, because all ranks must make the same exchanges.
+        seeds_are_own: True if every seed is a node of its rank's own part (schedule ``local``). It
+            is an argument, because all ranks must make the same exchanges.
 
-    All but ``part`` and ``threads`` must be the same on every rank (`Communicator.check_agreement`).
+    All arguments but ``part`` and ``threads`` must be the same on every rank.
     """
 
     def __init__(
@@ -55,28 +58,34 @@ class RelaySampler:
         self._edges = _own_edges(part)
 
     def sample(
-        self, seed_lists: Sequence[Tensor], originals: Sequence[Tensor], epoch: int, macrobatch: int
+        self,
+        seed_lists: Sequence[Tensor],
+        originals: Sequence[Tensor],
+        epoch: int,
+        macrobatch: int,
+        threads: int | None = None,
     ) -> list[SampledMinibatch]:
         """Samples one minibatch for each list of seed nodes; collective.
 
         Args:
-            seed_lists: [S_b] int64 internal ids each; duplicates, empty lists and no list at all are allowed,
-                and ranks may differ in how many they give.
+            seed_lists: [S_b] int64 internal ids each. Duplicates, empty lists and no list at all
+                are allowed. Ranks may give different numbers of lists.
             originals: [S_b] int64 original ids of the same nodes.
             epoch: any integer, taken modulo 2**64; the same on every rank.
-            macrobatch: number in the epoch, for the header of the exchanges.
+            macrobatch: the macrobatch's number in the epoch, for the header of the exchanges.
+            threads: overrides the sampler's own number for this call.
 
         Returns:
-            The minibatches. Their ``node`` holds internal ids. Fetching the nodes' attributes turns them
-            into original ids.
+            The minibatches. Their ``node`` holds internal ids. Fetching the nodes' attributes turns
+            them into original ids.
 
         Raises:
-            TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the graph or, with
-                ``seeds_are_own``, the part.
-            CommError: a peer failed, or sent what cannot be.
+            TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the graph
+                or, with ``seeds_are_own``, the part.
+            CommError: a peer failed, or sent a message that cannot be.
         """
         seed_lists, originals = self._checked(seed_lists, originals)
-        threads = self.threads or torch.get_num_threads()
+        threads = threads or self.threads or torch.get_num_threads()
         sizes = torch.tensor([0, *(seeds.numel() for seeds in seed_lists)])
         none = torch.empty(0, dtype=torch.int64)
         relay = Relay(
@@ -100,6 +109,18 @@ class RelaySampler:
         keys = [ops.minibatch_key(seeds) for seeds in originals]
         return as_minibatches(arrays, counts, keys, self.plan, self.layout, self.seed, epoch)
 
+    def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
+        """Samples one minibatch for each list of seed nodes; collective, see `Sampler`."""
+        if seeds.internal is None:
+            raise ValueError("a partitioned graph is sampled by internal ids; give the seeds' internal ids")
+        return self.sample(seeds.internal, seeds.original, seeds.epoch, seeds.number, threads)
+
+    def of_any_seeds(self) -> PartitionedSampler:
+        """Returns the same sampler for seeds that need not be nodes of the rank's own part."""
+        other = copy.copy(self)
+        other.seeds_are_own = False
+        return other
+
     def _hop(self, relay: Relay, header: Header, threads: int) -> None:
         asked = relay.ask(threads)
         if self.comm.size == 1 or (header.hop == 0 and self.seeds_are_own):
@@ -114,7 +135,7 @@ class RelaySampler:
     def _over_ranks(
         self, asked: RelayQuestions, header: Header, threads: int
     ) -> tuple[RelayAnswers, tuple[Tensor, list[int]]]:
-        """One relay: while the questions travel, this rank answers its own."""
+        """Makes one relay. While the questions travel, this rank answers its own."""
         under_way = self.comm.start_exchange(asked.words, asked.counts, header, ops.empty, asked.nodes)
         own = self._answer(asked.own, [asked.own.numel()], header.hop, threads)
         questions = under_way.wait()

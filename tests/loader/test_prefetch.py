@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from pyg_batchgnn.loader.iterate import iterate
+from pyg_batchgnn.loader.prefetch import ThreadExecutor, prefetch
 from tests.support.loader_cases import assert_same, make_data, make_loader
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -106,12 +106,12 @@ def test_an_exception_in_a_hook(kind: str, hook: str) -> None:
 
 def test_how_far_ahead() -> None:
     """When a minibatch of macrobatch k is in use, k + prefetch and no later one has been begun."""
-    for prefetch in (1, 2):
-        loader = make_loader(make_data(), macrobatch_size=2, prefetch=prefetch)
+    for depth in (1, 2):
+        loader = make_loader(make_data(), macrobatch_size=2, prefetch=depth)
         for number, _ in enumerate(loader):
             time.sleep(0.01)
             begun = loader.stats().total.minibatches
-            assert begun <= min(10, 2 * (number // 2 + 1 + prefetch))
+            assert begun <= min(10, 2 * (number // 2 + 1 + depth))
         assert loader.stats().total.minibatches == 10
 
 
@@ -120,14 +120,14 @@ def test_the_garbage_collector_on_the_thread_that_prepares() -> None:
     """It may find a dropped iterator there, and must not wait for the thread it is on."""
     let_go, collected = threading.Event(), threading.Event()
 
-    def make(item: Any) -> Iterator[Any]:
+    def make(item: Any) -> list[Any]:
         if item == 1:
             assert let_go.wait(60)
             gc.collect()
             collected.set()
-        yield item
+        return [item]
 
-    batches: list[Any] = [iterate(make, iter(range(9)), 1)]
+    batches: list[Any] = [prefetch(ThreadExecutor(), make, iter(range(9)), 1)]
     next(batches[0])
     batches.append(batches)  # a cycle
     del batches

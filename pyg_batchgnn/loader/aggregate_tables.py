@@ -1,4 +1,4 @@
-"""Aggregates that minibatches carry beside the attributes of the user's data."""
+"""The aggregates that minibatches carry besides the attributes of the user's data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ANEW = "make one of it: AggregationCache.build(data, kind)"
 
 
 def cached_tables(cache: AggregationCache, data: Any) -> Mapping[str, Tensor]:
-    """The aggregates of all nodes, in one process.
+    """Returns the aggregates of all nodes by name, in one process.
 
     Raises:
         ValueError: the cache is not of this data.
@@ -36,7 +36,7 @@ def cached_tables(cache: AggregationCache, data: Any) -> Mapping[str, Tensor]:
 
 
 def cached_store(cache: AggregationCache, features: DistFeatureStore) -> DistFeatureStore:
-    """The feature store with the aggregates as one more attribute.
+    """Returns the feature store with the aggregates as one more attribute.
 
     Raises:
         ValueError: the cache is not of this store.

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.fetch import fetch_group
+from pyg_batchgnn.fetch import BlockFetcher, FetchGroup
 from pyg_batchgnn.sample import SampledMinibatch
 from tests.support.bare_minibatches import only_nodes
 
@@ -38,7 +38,7 @@ def test_each_node_once_and_every_row_found(nodes: list[list[int]]) -> None:
         return {"x": table[node]}
 
     given = [minibatch(node) for node in nodes]
-    ready = fetch_group(given, fetch, NODES)
+    ready = BlockFetcher(fetch, NODES).fetch(FetchGroup(given)).minibatches
     assert [node.tolist() for node in asked] == [sorted({node for one in nodes for node in one})]
     for one, before in zip(ready, given, strict=True):
         assert one.node is before.node and one.block is ready[0].block
@@ -47,6 +47,6 @@ def test_each_node_once_and_every_row_found(nodes: list[list[int]]) -> None:
 
 
 def test_an_unknown_attribute_is_named() -> None:
-    (ready,) = fetch_group([minibatch([1])], lambda node: {"x": node}, NODES)
+    (ready,) = BlockFetcher(lambda node: {"x": node}, NODES).fetch(FetchGroup([minibatch([1])])).minibatches
     with pytest.raises(KeyError, match=r"'z'.*'x'"):
         ready.attribute("z")

@@ -1,0 +1,117 @@
+"""The forms in which batches are handed out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch_geometric.data import Data
+from torch_geometric.sampler import SamplerOutput
+
+from pyg_batchgnn.loader.filter import Gatherer, add_sample_info, edge_index_of
+from pyg_batchgnn.loader.source import Source
+from pyg_batchgnn.loader.stats import LoaderCounters
+from pyg_batchgnn.sample import Minibatch, SampledMinibatch, to_sampler_output
+
+SamplerHook = Callable[[SamplerOutput], SamplerOutput]
+
+
+@dataclass(frozen=True, eq=False)
+class Exported:
+    """A batch as the user gets it, before the user's transform.
+
+    Attributes:
+        batch: the batch.
+        counters: what making it took; None if it took nothing.
+    """
+
+    batch: Any
+    counters: LoaderCounters | None = None
+
+
+class Exporter(Protocol):
+    """Turns minibatches into batches."""
+
+    def export(self, minibatch: Any) -> Exported:
+        """Makes a batch of a minibatch: a fetched one if the pipeline has a fetcher, else a sampled
+        one.
+        """
+
+
+class NativeExporter:
+    """Hands out minibatches as they are."""
+
+    def export(self, minibatch: Minibatch) -> Exported:
+        """Returns the minibatch."""
+        return Exported(minibatch)
+
+
+class GatheringExporter:
+    """Makes PyG batches straight from the user's data, whose rows are read when a batch is made.
+
+    Args:
+        source: where attributes come from.
+        transform_sampler_output: the user's hook between sampling and fetching, or None.
+        threads: at most this many threads copy rows.
+    """
+
+    def __init__(
+        self, source: Source, transform_sampler_output: SamplerHook | None, threads: int | None
+    ) -> None:
+        self._source, self._hook, self._threads = source, transform_sampler_output, threads
+
+    def export(self, minibatch: SampledMinibatch) -> Exported:
+        """Makes the batch of a sampled minibatch."""
+        return self.from_output(to_sampler_output(minibatch, minibatch.input_id))
+
+    def from_output(self, out: SamplerOutput) -> Exported:
+        """Makes the batch of a sample in PyG's form."""
+        return self._gathered(out if self._hook is None else self._hook(out))
+
+    def batch_bytes(self, minibatch: SampledMinibatch) -> int:
+        """Returns the bytes of the attributes that a batch holds. The user's hook is not called."""
+        out = to_sampler_output(minibatch, minibatch.input_id)
+        counters = self._gathered(out).counters
+        return 0 if counters is None else counters.bytes_gathered
+
+    def _gathered(self, out: SamplerOutput) -> Exported:
+        begin = time.perf_counter()
+        gather = Gatherer(self._threads)
+        batch = self._source.batch(out, gather)
+        fetched = time.perf_counter()
+        add_sample_info(batch, out)
+        counters = LoaderCounters(
+            bytes_gathered=gather.bytes_gathered,
+            fetch_seconds=fetched - begin,
+            export_seconds=time.perf_counter() - fetched,
+        )
+        return Exported(batch, counters)
+
+
+class BlockExporter:
+    """Makes PyG batches with copies of the rows that a fetcher put into a block.
+
+    Args:
+        custom_cls: the class of the batches; ``Data`` if None.
+        threads: at most this many threads copy rows.
+    """
+
+    def __init__(self, custom_cls: Any, threads: int | None) -> None:
+        self._custom_cls, self._threads = custom_cls, threads
+
+    def export(self, minibatch: Minibatch) -> Exported:
+        """Makes the batch of a fetched minibatch."""
+        begin = time.perf_counter()
+        gather = Gatherer(self._threads)
+        out = to_sampler_output(minibatch, minibatch.input_id)
+        batch = Data() if self._custom_cls is None else self._custom_cls()
+        batch.edge_index = edge_index_of(out)
+        batch.num_nodes = minibatch.num_nodes
+        for rows in minibatch.attributes.values():
+            for name, table in rows.tables.items():
+                batch[name] = table if rows.row is None else gather(table, rows.row)
+        add_sample_info(batch, out)
+        seconds = time.perf_counter() - begin
+        return Exported(batch, LoaderCounters(bytes_gathered=gather.bytes_gathered, export_seconds=seconds))

@@ -1,0 +1,115 @@
+"""The parts that a loader is composed of, and what composes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch_geometric.loader import NodeLoader
+
+from pyg_batchgnn.loader.numbering import NumberSeeds
+from pyg_batchgnn.loader.order import Remainder, order_of
+from pyg_batchgnn.loader.pipeline import Pipeline
+from pyg_batchgnn.loader.probe import MeasureCost
+from pyg_batchgnn.loader.schedule import SeedSchedule, StepShape
+from pyg_batchgnn.loader.world import World
+from pyg_batchgnn.ops import digest_text, minibatch_key
+from pyg_batchgnn.sample import Sampler, SamplingPlan
+
+
+@dataclass(frozen=True, eq=False)
+class Composition:
+    """The parts that a loader is composed of.
+
+    Attributes:
+        schedule: which seeds the steps of an epoch have.
+        number: finds the internal ids of the seeds of the schedule's steps.
+        pipeline: makes the batches of an epoch.
+        number_any: finds the internal ids of any seeds.
+        calls: makes the batches of ``loader(index)``, whose seeds may be any.
+        cost: measures what attributes take.
+        samplers: all samplers; they have one seed.
+        shape: returns what decides, beside seed, epoch and schedule, which minibatches a loader
+            has.
+    """
+
+    schedule: SeedSchedule
+    number: NumberSeeds
+    pipeline: Pipeline
+    number_any: NumberSeeds
+    calls: Pipeline
+    cost: MeasureCost
+    samplers: Sequence[Sampler]
+    shape: Callable[[NodeLoader], dict[str, Any]]
+
+
+class Setup(Protocol):
+    """Composes a loader from its arguments: of a graph held whole, or of one partitioned over
+    ranks.
+
+    Attributes:
+        num_nodes: the number of nodes of the graph.
+    """
+
+    num_nodes: int
+
+    @property
+    def world(self) -> World:
+        """The processes that make macrobatches together."""
+
+    @property
+    def node_sampler(self) -> Any:
+        """The sampler that PyG's own code finds; None if no process samples alone."""
+
+    def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Returns those arguments of DataLoader that mean something here.
+
+        Raises:
+            ValueError: an argument that is not possible here.
+        """
+
+    def input_nodes(self, data: Any, input_nodes: Any) -> Any:
+        """Returns the seed nodes as PyG's loaders take them, checked."""
+
+    def compose(self, loader: NodeLoader) -> Composition:
+        """Makes the parts of a loader whose arguments PyG's constructor has stored."""
+
+    def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> None:
+        """Lets the pipeline read attributes from another object, ``loader.data``.
+
+        Raises:
+            AttributeError: the loader can only read what it was made with.
+        """
+
+
+def step_shape(loader: NodeLoader) -> StepShape:
+    """Returns what the minibatches of a loader are cut by."""
+    assert loader.batch_size is not None
+    remainder = Remainder.DROP if loader.drop_last else Remainder.KEEP
+    return StepShape(loader.batch_size, remainder, order_of(loader))
+
+
+def shape_of(plan: SamplingPlan, graph: Any, loader: NodeLoader) -> dict[str, Any]:
+    """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has.
+
+    Args:
+        plan: what is sampled.
+        graph: has ``num_nodes`` and ``num_edges``.
+        loader: has the seeds and how they are cut.
+
+    Returns:
+        Values that JSON can hold.
+    """
+    nodes = loader.input_data.node
+    return {
+        "num_nodes": graph.num_nodes,
+        "num_edges": graph.num_edges,
+        "num_seeds": nodes.numel(),
+        "seeds_digest": digest_text(minibatch_key(nodes.long().contiguous())),
+        "batch_size": loader.batch_size,
+        "drop_last": loader.drop_last,
+        "fanouts": list(plan.fanouts),
+        "replacement": plan.replacement.value,
+        "order": order_of(loader).value,
+    }
