@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from tests.support.two_hosts import TwoHosts
 
 ROOT = Path(__file__).parents[2]
@@ -117,8 +119,13 @@ class Page:
             )
 
     def _python(self, code: str, where: str) -> str:
-        with contextlib.redirect_stdout(io.StringIO()) as printed, _inside(self._folder):
-            exec(compile(code, where, "exec"), self._namespace)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # threads of torch's that spin would slow down a busy machine
+        try:
+            with contextlib.redirect_stdout(io.StringIO()) as printed, _inside(self._folder):
+                exec(compile(code, where, "exec"), self._namespace)
+        finally:
+            torch.set_num_threads(threads)
         return printed.getvalue()
 
     def _shell(self, code: str, where: str) -> str:
