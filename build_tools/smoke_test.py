@@ -1,7 +1,7 @@
 """Trains for a moment with an installed wheel, on a machine without a compiler.
 
-Run by ``make wheel`` in a fresh environment: ``python smoke_test.py``. The current folder must not hold the
-package's source, or that would be imported instead.
+Run by ``make wheel`` in a fresh environment: ``python smoke_test.py``. The current folder must not
+hold the package's source, or that would be imported instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks the releases of PyTorch and PyTorch Geometric before anything is imported from them.
 
-The compiled operators use torch's stable ABI, which promises that they load beside later releases of
-torch. Only the releases named in `TESTED` have been tested.
+The compiled operators use torch's stable ABI, which promises that they load beside later releases
+of torch. Only the releases named in `TESTED` have been tested.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ COMMANDS = {
 def check_versions() -> None:
     """Checks that torch and torch-geometric are installed and recent enough.
 
-    Reads the packages' metadata and imports neither of them. A package without metadata, for instance one
-    that is imported from its source tree, is not checked.
+    Reads the packages' metadata and imports neither of them. A package without metadata, for
+    instance one that is imported from its source tree, is not checked.
 
     Raises:
-        ImportError: a package is older than the oldest release that works. The message gives the release
-            that was found and the command that installs a tested one.
+        ImportError: a package is older than the oldest release that works. The message gives the
+            release that was found and the command that installs a tested one.
     """
     for package, oldest in OLDEST.items():
         try:

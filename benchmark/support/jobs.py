@@ -63,5 +63,5 @@ class WorkDone:
         self.feature_bytes += feature_bytes
 
 
+#: A prepared contestant: does the work of the round with a number and returns how much it was.
 Job = Callable[[int], WorkDone]
-"""A prepared contestant: given the number of the round, does the round's work and says how much it was."""

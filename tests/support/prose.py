@@ -57,7 +57,7 @@ PHRASES = {
     r"\bfore(?:tell|told|see|saw|seen)\w*": "predict or prefetch",
     r"\bof no meaning\b": "ignored unless ...",
     r"\bso (?:many|much)\b(?! (?:that|as)\b)": "give the number: 'N rows', 'at most N threads'",
-    rf"(?<!whose )\b(?:{_MANY}) an? (?:{_ONE})\b": "'one row per node'",
+    rf"(?<!whose )(?<!per )\b(?:{_MANY}) an? (?:{_ONE})\b": "'one row per node'",
     r"\bwhose \w+ (?:an?|the|each|every) (?:rank|node|user|loader|process|minibatch)\b": "'which ...'",
     r"\bwatchm[ae]n\b": "watchdog",
     r"\brehears\w+": "simulate",
@@ -161,7 +161,10 @@ def _kind(node: ast.AST) -> str:
         return "module"
     if isinstance(node, ast.ClassDef):
         return "class"
-    return "comment" if getattr(node, "name", "").startswith("test_") else "function"
+    # A test states what holds, and a command's docstring is its help text, in the imperative.
+    decorators = [ast.unparse(one) for one in getattr(node, "decorator_list", [])]
+    free = getattr(node, "name", "").startswith("test_") or any("command" in one for one in decorators)
+    return "comment" if free else "function"
 
 
 def _docstring(node: ast.Constant, lines: list[str], kind: str) -> Text:

@@ -46,8 +46,8 @@ def feature_table(x: Tensor, config: TrainConfig) -> Tensor:
 def feature_type(x: Tensor, config: TrainConfig) -> torch.dtype:
     """Returns the type in which features are held and travel.
 
-    It is bfloat16 in a bfloat16 run. Otherwise native layers read features of at most 32 bits as they
-    are, and all other features are converted to float32.
+    It is bfloat16 in a bfloat16 run. Otherwise native layers read features of at most 32 bits as
+    they are, and all other features are converted to float32.
     """
     if config.run.precision is Precision.BFLOAT16:
         return torch.bfloat16

@@ -33,7 +33,8 @@ class NodeClassification:
         """Takes features, labels and splits from a data set.
 
         Raises:
-            TrainError: features or labels are missing, or have a type or shape that training cannot use.
+            TrainError: features or labels are missing, or have a type or shape that training cannot
+                use.
         """
         return cls(
             _features(dataset),
