@@ -49,7 +49,7 @@ class GraphFingerprint:
         Raises:
             KeyError, TypeError, ValueError: values are missing or of another type.
         """
-        return cls(**{field.name: type_of(field.type)(values[field.name]) for field in fields(cls)})
+        return cls(**{field.name: _type_of(field.type)(values[field.name]) for field in fields(cls)})
 
     def differences(self, other: GraphFingerprint) -> list[str]:
         """Returns, in words, what differs in another fingerprint."""
@@ -65,7 +65,7 @@ class GraphFingerprint:
         return [word for name, word in digests.items() if getattr(self, name) != getattr(other, name)]
 
 
-def type_of(name: Any) -> type:
+def _type_of(name: Any) -> type:
     """Returns the class that a field's annotation names."""
     return {"int": int, "str": str}[str(name)]
 
