@@ -21,7 +21,8 @@ def part_with_loops(case: Case, comm: Communicator, seed: int = 0) -> Part:
     data = with_loops(whole(case))
     owner = owners(dataclasses.replace(case, seed=case.seed + seed), comm.size)
     splits = {"train": data.train_mask.nonzero().view(-1)}
-    tables = {"x": data.x, "y": data.y}
+    # An attribute with the name that a column of the builder would have is left alone.
+    tables = {"x": data.x, "y": data.y, "scale": torch.zeros(case.nodes)}
     return split_graph(
         data.edge_index, owner, comm.size, comm.rank, tables=tables, edge_tables={}, splits=splits
     )

@@ -114,6 +114,12 @@ def test_a_cache_of_other_data_is_refused_by_name(
         AggregationCache.load(folder, data)
 
 
+def test_a_folder_that_cannot_be_made_is_an_error_of_data(data: Data, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DatasetError, match="Not a directory"):
+        AggregationCache.build(data, "mean").save(tmp_path / "file" / "cache")
+
+
 def test_another_aggregation_is_refused(data: Data, tmp_path: Path) -> None:
     folder = AggregationCache.build(data, "mean").save(tmp_path / "cache")
     with pytest.raises(DatasetError, match="aggregates by mean, but sum is wanted"):

@@ -9,9 +9,10 @@ import torch
 from torch_geometric.data import TensorAttr
 
 from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
-from pyg_batchgnn.data import NODES
+from pyg_batchgnn.data import NODES, Group, RowKind
 from pyg_batchgnn.store import (
     EDGE_TYPE,
+    Columns,
     CscGraph,
     DistFeatureStore,
     DistGraphStore,
@@ -148,6 +149,10 @@ def refusals() -> None:
         for error, text, call in refused:
             with pytest.raises(error, match=text):
                 call()
+        with pytest.raises(ValueError, match="node attribute 'x' already"):
+            features.with_attribute(NODES, "x", {})
+        with pytest.raises(ValueError, match="one group of nodes and one of edges"):
+            features.reader({NODES: Columns(), Group(RowKind.NODE, "other"): Columns()})
         with pytest.raises(AgreementError, match="edge attributes"):
             DistFeatureStore(part_of(CASES[0], comm.size, comm.rank, edge_attributes=comm.rank == 0), comm)
 

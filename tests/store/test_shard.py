@@ -6,11 +6,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch_geometric.data import TensorAttr
 
 from pyg_batchgnn.data import EDGES, NODES
-from pyg_batchgnn.store import Columns, RowRequest
+from pyg_batchgnn.store import EDGE_TYPE, Columns, RowRequest
 from pyg_batchgnn.store.row_index import EdgeIndex
 from pyg_batchgnn.store.shard import shard_of
+from pyg_batchgnn.store.tensor_attr import group_name, group_of
 from tests.support.partitioned_graphs import CASES, part_of
 
 
@@ -67,6 +69,12 @@ def test_one_more_attribute_is_not_copied() -> None:
     block = more.block(NODES, Columns(["more", "x"], original_ids=True))
     assert block.attributes["more"] is table and block.original is shard.node
     assert "more" not in shard.attributes[NODES]
+
+
+def test_pyg_names_of_groups() -> None:
+    names = [group_name(group) for group in (NODES, EDGES)]
+    assert names == [None, EDGE_TYPE]
+    assert [group_of(TensorAttr(name, "x")) for name in names] == [NODES, EDGES]
 
 
 def test_requests_are_cut_by_owner() -> None:
