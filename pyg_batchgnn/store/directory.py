@@ -77,8 +77,9 @@ def edge_targets(part: Part, comm: Communicator, edge: Tensor, header: Header = 
     """
     ops.check_range("edge ids", edge, part.num_edges, "edge ids")
     asked = comm.all_gather(edge, header)
-    order = torch.argsort(part.in_edges.explicit_edge_ids())
-    ascending = part.in_edges.explicit_edge_ids()[order].to(torch.int64)
+    edge_ids = part.in_edges.explicit_edge_ids()
+    order = torch.argsort(edge_ids)
+    ascending = edge_ids[order].to(torch.int64)
     place = torch.searchsorted(ascending, asked.rows).clamp(max=max(order.numel() - 1, 0))
     is_ours = (
         ascending[place] == asked.rows if order.numel() else torch.zeros(len(asked.rows), dtype=torch.bool)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.store.row_request import RowRequest
 
 
@@ -54,10 +55,15 @@ class EdgeIndex:
             attributes.
     """
 
-    indptr: Tensor
-    edge_ids: Tensor
+    indptr: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    edge_ids: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
     id_columns: ClassVar[int] = 2
+
+    @classmethod
+    def of(cls, in_edges: InEdges) -> EdgeIndex:
+        """Makes the index of some nodes' in-edges, which must be ascending by edge id."""
+        return cls(in_edges.indptr, in_edges.explicit_edge_ids())
 
     def find(self, request: RowRequest) -> Tensor:
         """Finds edges by bisection among the in-edges of their destinations.

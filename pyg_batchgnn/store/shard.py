@@ -82,15 +82,13 @@ def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
         wanted = floats if floats is not None and table.is_floating_point() else table.dtype
         return table.to(wanted).contiguous()
 
-    held = {group: part.attributes.get(group, {}) for group in (NODES, EDGES)}
     attributes = {
-        group: {name: rows(table) for name, table in tables.items()} for group, tables in held.items()
+        group: {name: rows(table) for name, table in part.attributes.get(group, {}).items()}
+        for group in (NODES, EDGES)
     }
     for name, index in part.splits.items():
         attributes[NODES].setdefault(f"{name}_mask", _mask(part.num_nodes, index))
-    edges = EdgeIndex(*(torch.empty(0, dtype=torch.int64) for _ in range(2)))
-    if attributes[EDGES]:
-        edges = EdgeIndex(part.in_edges.indptr, part.in_edges.explicit_edge_ids())
+    edges = EdgeIndex.of(part.in_edges) if attributes[EDGES] else EdgeIndex()
     return LocalShard(part.node.to(part.book.id_dtype), attributes, {NODES: NodeIndex(), EDGES: edges})
 
 
