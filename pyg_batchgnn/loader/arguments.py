@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from pyg_batchgnn.loader.reading import Features
 from pyg_batchgnn.ops import check_range, check_vector
-from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, group_of
 
 #: Attributes that are the graph itself.
 TOPOLOGY = ("edge_index", "adj_t")
@@ -179,4 +179,4 @@ def has_edge_attributes(data: Any) -> bool:
     """Returns whether the edges of a ``Data`` or of a pair of stores have attributes."""
     if isinstance(data, Data):
         return any(data.is_edge_attr(key) for key in data.keys() if key not in TOPOLOGY)  # noqa: SIM118
-    return any(isinstance(attr.group_name, tuple) for attr in data[0].get_all_tensor_attrs())
+    return any(group_of(attr).is_edge for attr in data[0].get_all_tensor_attrs())

@@ -21,6 +21,7 @@ from torch_geometric.loader.utils import index_select
 from torch_geometric.sampler import SamplerOutput
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.store import group_of
 
 
 class Gatherer:
@@ -210,7 +211,7 @@ def read_store(
     """
     wanted = []
     for attr in map(copy.copy, store.get_all_tensor_attrs()):
-        attr.index = edge if isinstance(attr.group_name, tuple) else node
+        attr.index = edge if group_of(attr).is_edge else node
         if attr.index is not None and (names is None or attr.attr_name in names):
             wanted.append(attr)
     tensors = store.multi_get_tensor(wanted)

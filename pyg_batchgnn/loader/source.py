@@ -14,6 +14,7 @@ from torch_geometric.sampler import SamplerOutput
 from pyg_batchgnn.fetch import BlockFetcher, Fetched, Fetcher, FetchGroup, InPlaceFetcher, as_table, is_mapped
 from pyg_batchgnn.loader.filter import Gatherer, filter_data, filter_store, read_store
 from pyg_batchgnn.loader.reading import Features, Reading
+from pyg_batchgnn.store import group_of
 
 
 class Source(Protocol):
@@ -153,5 +154,5 @@ class StoreSource:
         if self.reading.features is Features.IN_PLACE:
             raise ValueError("a feature store hands out copies; use features='auto' or 'copy', or a Data")
         attrs = self.store.get_all_tensor_attrs()
-        self.reading.chosen(attr.attr_name for attr in attrs if not isinstance(attr.group_name, tuple))
+        self.reading.chosen(attr.attr_name for attr in attrs if group_of(attr).is_node)
         return None

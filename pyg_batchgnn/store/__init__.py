@@ -9,7 +9,7 @@ from pyg_batchgnn.store.row_format import RowBlock, RowFormat
 from pyg_batchgnn.store.row_reader import RowReader, Rows
 from pyg_batchgnn.store.row_request import Columns, RowRequest
 from pyg_batchgnn.store.shard import LocalShard
-from pyg_batchgnn.store.tensor_attr import EDGE_TYPE
+from pyg_batchgnn.store.tensor_attr import EDGE_TYPE, group_of
 
 __all__ = [
     "EDGE_TYPE",
@@ -25,5 +25,6 @@ __all__ = [
     "RowRequest",
     "Rows",
     "graph_from_pyg",
+    "group_of",
     "replicate_topology",
 ]
