@@ -1,4 +1,4 @@
-"""What the aggregation cache would do, in sentences."""
+"""Sentences that say whether the aggregation cache pays off."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from rich.filesize import decimal
 
 from pyg_batchgnn.planner.setting import Prediction
 
-#: By how much an epoch must change for a word in favour, or against.
+#: The factor by which an epoch must change for advice in favour or against.
 _WORTH = 1.05
 
 
 def with_aggregates(predictions: Sequence[Prediction], plain: Prediction) -> Prediction | None:
-    """The same setting with an aggregation cache; None where none was tried."""
+    """Returns the same setting with an aggregation cache, or None if it was not tried."""
     for one in predictions:
         kept = one.setting.aggregation is not None
         if kept and dataclasses.replace(one.setting, aggregation=None) == plain.setting:
@@ -23,8 +23,11 @@ def with_aggregates(predictions: Sequence[Prediction], plain: Prediction) -> Pre
 
 
 def aggregation_advice(predictions: Sequence[Prediction], chosen: Prediction) -> list[str]:
-    """Of the recommended setting, and of the same with the fewest minibatches together, where the cache has
-    most to spare (appendix C)."""
+    """Returns the verdict on the cache for the recommended setting.
+
+    A second verdict is for the same setting with the smallest macrobatch, where the cache saves the
+    most (appendix C).
+    """
     setting = chosen.setting
     alike = [one for one in predictions if _but_for_sizes(one) == _but_for_sizes(chosen)]
     least = min(alike, key=lambda one: (one.setting.macrobatch or one.minibatches, one.setting.fetch))
@@ -38,9 +41,12 @@ def _but_for_sizes(prediction: Prediction) -> object:
 
 
 def _verdict(plain: Prediction, kept: Prediction) -> str:
-    """Whether a setting is better with the cache, and by what bytes and seconds. Where it makes ranks fetch
-    more and wait longer the word is against it, even if shorter training steps outweigh that: it is there to
-    spare fetching, and training with it is not the same."""
+    """Returns whether a setting is better with the cache, with bytes and seconds.
+
+    The verdict is against the cache if it makes ranks fetch more and wait longer, even if shorter
+    training steps outweigh that. The purpose of the cache is to save fetching, and it changes what
+    is trained.
+    """
     where = f"with B = {plain.setting.macrobatch or 'all'}"
     gain = plain.epoch / max(kept.epoch, 1e-9)
     more = kept.feature_bytes > _WORTH * plain.feature_bytes and kept.preparation > plain.preparation
@@ -54,7 +60,7 @@ def _verdict(plain: Prediction, kept: Prediction) -> str:
 
 
 def _compared(plain: Prediction, kept: Prediction) -> str:
-    numbers = f"{_received(kept)} to a rank instead of {_received(plain)}"
+    numbers = f"a rank receives {_received(kept)} instead of {_received(plain)}"
     if kept.feature_bytes > plain.feature_bytes:
         share = kept.rows / max(plain.rows, 1.0)
         numbers += f", because rows are twice as wide and {share:.0%} as many are still needed"
@@ -63,7 +69,7 @@ def _compared(plain: Prediction, kept: Prediction) -> str:
         f"{kept.epoch:.2f} s instead of {plain.epoch:.2f}"
     )
     if not kept.fits:
-        numbers += f"; it needs {decimal(int(kept.memory))} a rank, which is not there"
+        numbers += f"; it needs {decimal(int(kept.memory))} per rank, which is not available"
     return numbers
 
 

@@ -1,8 +1,9 @@
-"""The package's memory of blocks that are used again (csrc/kernels/allocation.cpp), played with sizes alone.
+"""A simulation of the package's block cache (csrc/kernels/allocation.cpp) with sizes alone.
 
-What a process keeps depends on which sizes follow each other: a block that was given back serves a later one
-of its size class or of one of the two below it, and is dropped only where much more is kept than was ever in
-use at once. That makes up to twice as much as is in use, which no factor tells for all settings.
+The memory that a process keeps depends on the order of the sizes. A block that was given back
+serves a later request of its size class or of one of the two classes below it. It is dropped only
+if much more is kept than was ever in use at once. A process may keep up to twice as much as is in
+use, and no single factor fits all settings.
 """
 
 from __future__ import annotations
@@ -10,43 +11,50 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-#: As there: the smallest block, size classes that a kept block may be too large, what may be kept.
+#: As in the C++ code: the smallest block, the size classes by which a kept block may be too large,
+#: and the limits of what is kept.
 _SMALLEST, _BORROW, _KEEP_FACTOR, _ALWAYS_KEPT = 1024, 2, 1.5, 16 << 20
-#: Where memory is backed by pages of this size, a block's pages are there in whole.
+#: The size of a huge page. Where memory is backed by huge pages, a block's pages are resident as a
+#: whole.
 _HUGE_PAGE = 2 << 20
 _HEADER = 64
 
 
 @dataclass(eq=False)
 class Block:
-    """Memory of a size class; ``touched``: bytes of it that were ever written to."""
+    """A block of a size class.
+
+    Attributes:
+        size_class: the size class.
+        touched: bytes that were ever written to.
+    """
 
     size_class: int
     touched: int = 0
 
 
 def class_of(size: int) -> int:
-    """Four classes to a doubling."""
+    """Returns the size class of a size. There are four classes per doubling."""
     rounded = max(size, _SMALLEST) - 1
     log = rounded.bit_length() - 1
     return (log << 2) + ((rounded >> (log - 2)) & 3) + 1
 
 
 def bytes_of(size_class: int) -> int:
-    """Of a block of a class."""
+    """Returns the bytes of a block of a size class."""
     base = 1 << (size_class >> 2)
     return base + (base >> 2) * (size_class & 3)
 
 
 class Blocks:
-    """Blocks in use and kept.
+    """The blocks that are in use and those that are kept.
 
     Args:
-        live: bytes in use beside what is taken here.
+        live: bytes that are in use elsewhere.
 
     Attributes:
-        resident: bytes of all of them that were written to.
-        peak: the most that this ever was.
+        resident: bytes of all blocks that were written to.
+        peak: the maximum of ``resident``.
     """
 
     def __init__(self, live: int = 0) -> None:
@@ -56,7 +64,7 @@ class Blocks:
         self.resident = self.peak = 0
 
     def take(self, size: float) -> Block:
-        """A block that is written to in whole."""
+        """Takes a block and writes to all of it."""
         wanted = class_of(int(size) + _HEADER)
         block = self._found(wanted) or self._made(wanted)
         whole = bytes_of(block.size_class)
@@ -71,11 +79,11 @@ class Blocks:
 
     @property
     def held(self) -> int:
-        """Bytes of all blocks, in use and kept."""
+        """The bytes of all blocks, in use and kept."""
         return self._live + self._cached
 
     def give(self, *blocks: Block) -> None:
-        """They are no longer in use."""
+        """Gives back blocks that are no longer in use."""
         for block in blocks:
             whole = bytes_of(block.size_class)
             self._live, self._cached = self._live - whole, self._cached + whole

@@ -1,7 +1,8 @@
-"""Minibatches of a graph of which only the degrees are known, as if its edges joined nodes at random.
+"""Minibatches of a graph with known degrees, as if its edges joined nodes at random.
 
-Every edge is taken to lead to a node in proportion to its degree. That is what remains of a graph that is too
-large to look at, and it overstates distinct nodes where neighbours share neighbours.
+Every edge is assumed to lead to a node with a probability proportional to the node's degree. This
+serves graphs that are too large to sample. It overstates the distinct nodes where neighbours share
+neighbours.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Degrees:
-    """Nodes by degree, in-degree and out-degree being the same.
+    """The number of nodes of each degree. In-degrees and out-degrees are equal.
 
     Attributes:
-        degree: [c] distinct degrees.
-        nodes: [c] how many nodes have each.
+        degree: [c], the distinct degrees.
+        nodes: [c], the number of nodes that have each degree.
     """
 
     degree: Numbers
@@ -32,16 +33,17 @@ class Degrees:
 
     @property
     def edges(self) -> float:
-        """Directed ones."""
+        """The number of directed edges."""
         return float((self.degree * self.nodes).sum())
 
     @classmethod
     def lognormal(cls, nodes: float, edges: float, spread: float) -> Degrees:
-        """Degrees of at least one whose logarithm is normal.
+        """Returns degrees of at least 1 that have a log-normal distribution.
 
         Args:
             nodes, edges: N and (directed) E.
-            spread: standard deviation of the logarithm; the mean is exp(spread**2 / 2) times the median.
+            spread: the standard deviation of the logarithm. The mean is exp(spread**2 / 2) times
+                the median.
         """
         wanted, low, high = edges / nodes, -20.0, np.log(edges / nodes) + 1.0
         for _ in range(60):
@@ -53,8 +55,10 @@ class Degrees:
 
 
 def _around(centre: float, spread: float) -> tuple[Numbers, Numbers]:
-    """Degrees and the share of nodes that have them, at points evenly spread over the logarithm; what is
-    below 1 counts as 1."""
+    """Returns degrees, evenly spaced in their logarithm, and the share of nodes that have each.
+
+    Degrees below 1 count as 1.
+    """
     steps = np.linspace(-5.0, 5.0, 400)
     share = np.exp(-(steps**2) / 2)
     return np.maximum(np.exp(centre + spread * steps), 1.0), share / share.sum()
@@ -62,14 +66,14 @@ def _around(centre: float, spread: float) -> tuple[Numbers, Numbers]:
 
 @dataclass(frozen=True, eq=False)
 class DegreeOverlap:
-    """Distinct nodes of minibatches; see `Overlap`.
+    """The distinct nodes of minibatches (`Overlap`), from the degrees.
 
     Attributes:
         workload: nodes and training nodes, fanouts, minibatch size.
-        degrees: of the graph.
-        replacement: of sampling.
-        share: of the nodes other than seeds that are counted: those on other hosts.
-        own_seeds: whether the seeds are not counted.
+        degrees: the graph's degrees.
+        replacement: whether sampling is with replacement.
+        share: the share of the nodes that are counted, apart from seeds: those on other hosts.
+        own_seeds: whether the seeds are left out.
     """
 
     workload: Workload
@@ -92,7 +96,7 @@ class DegreeOverlap:
         return self.distinct(together) * float((left * likely[order]).sum()) / max(whole, 1e-300)
 
     def _held(self, together: float) -> Numbers:
-        """[c] probability that a node is in one of so many minibatches of different seeds."""
+        """Returns the probability [c] that a node is in one of ``together`` minibatches."""
         work, degrees = self.workload, self.degrees
         seeds = min(1.0, together * work.batch_size / work.nodes)
         missed = np.full(len(degrees.degree), 1 - seeds)
@@ -107,12 +111,15 @@ class DegreeOverlap:
 
 @dataclass(frozen=True)
 class PowerOverlap:
-    """Distinct nodes that grow as a power of the minibatches, where two numbers are all that is known.
+    """The distinct nodes of minibatches (`Overlap`), from two known numbers.
+
+    They grow as a power of the number of minibatches.
 
     Attributes:
-        one: distinct nodes of a minibatch.
-        many, together: distinct nodes of so many minibatches.
-        population: nodes that there are.
+        one: distinct nodes of one minibatch.
+        many: distinct nodes of ``together`` minibatches.
+        together: the number of minibatches that ``many`` is for.
+        population: the number of nodes.
     """
 
     one: float
@@ -127,7 +134,7 @@ class PowerOverlap:
         return float(min(self.population, self.one * together**exponent))
 
     def missed(self, together: float, kept: float) -> float:
-        """As if all nodes were equally likely."""
+        """Returns the number as if all nodes were equally likely."""
         return self.distinct(together) * max(1 - kept / self.population, 0.0)
 
 
@@ -138,7 +145,7 @@ def _taken_share(degree: Numbers, fanout: int, replacement: Replacement) -> Numb
 
 
 def hop_probabilities(workload: Workload, degrees: Degrees, replacement: Replacement) -> list[Numbers]:
-    """[c] each: that a minibatch finds a node as a seed, at hop 0, 1, ..."""
+    """Returns the probabilities [c] that a minibatch finds a node as a seed, at hop 0, 1, ..."""
     found = np.full(len(degrees.degree), min(1.0, workload.batch_size / workload.nodes))
     left, hops = 1 - found, [found]
     biased = degrees.degree * degrees.nodes / max(degrees.edges, 1e-300)
@@ -158,7 +165,7 @@ def probe_degrees(
     ranks_per_host: int = 1,
     replacement: Replacement = Replacement.WITH,
 ) -> PlannerProbe:
-    """What minibatches are like under the policy "random", from degrees alone."""
+    """Returns the sizes of minibatches under the policy "random", from degrees alone."""
     hosts = -(-ranks // ranks_per_host)
     seeds = [
         workload.training * (rank + 1) // ranks - workload.training * rank // ranks for rank in range(ranks)
@@ -176,7 +183,7 @@ def probe_degrees(
 def _depth(
     workload: Workload, degrees: Degrees, hops: int, away: float, remote: float, replacement: Replacement
 ) -> MinibatchMeans:
-    """The first hops."""
+    """Returns the means over minibatches of the first ``hops`` hops."""
     work = Workload(**{**vars(workload), "fanouts": workload.fanouts[:hops]})
     found = hop_probabilities(work, degrees, replacement)
     nodes = [float((part * degrees.nodes).sum()) for part in found]

@@ -1,7 +1,8 @@
-"""How distinct nodes add up when minibatches are fetched together: the overlap of BatchGNN's appendix A.
+"""The number of distinct nodes of minibatches that are fetched together (BatchGNN, appendix A).
 
-What is known is how many nodes were in exactly j of m sampled minibatches. That tells the distinct nodes of
-any k <= m of them without assuming anything; for more, it is estimated how likely nodes are to be in one.
+The probe counts how many nodes were in exactly j of m sampled minibatches. From these counts follow
+the distinct nodes of any k <= m minibatches, without further assumptions. For more minibatches, the
+probability that a node is in a minibatch is estimated.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 
-#: Probabilities that the estimate chooses among, and its rounds.
+#: The number of probabilities on the estimate's grid, and of its rounds.
 _GRID, _ROUNDS = 60, 400
 
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """Nodes by how likely a minibatch is to hold them.
+    """The growth of the number of distinct nodes with the number of minibatches.
 
     Attributes:
-        counts: [m] how many nodes were in exactly 1, 2, ..., m of m sampled minibatches; may be means.
-        population: nodes that can be in a minibatch at all, at least as many.
+        counts: [m], the number of nodes that were in exactly 1, 2, ..., m of m sampled minibatches.
+            They may be means.
+        population: the number of nodes that can be in a minibatch, at least the sum of ``counts``.
     """
 
     counts: tuple[float, ...]
@@ -32,18 +34,19 @@ class Growth:
 
     @property
     def samples(self) -> int:
-        """m."""
+        """The number m of sampled minibatches."""
         return len(self.counts)
 
     @property
     def seen(self) -> float:
-        """Distinct nodes of all samples together."""
+        """The number of distinct nodes of all samples together."""
         return sum(self.counts)
 
     @cached_property
     def mixture(self) -> tuple[Numbers, Numbers]:
-        """Probabilities and the number of nodes that have each, most likely first: the likeliest mixture of
-        binomials."""
+        """The mixture of binomials with the maximum likelihood: probabilities, the largest first,
+        and the number of nodes that have each.
+        """
         m = self.samples
         grid = np.concatenate([[1.0], np.geomspace(1 / (4 * m * 16), 1 - 1 / (8 * m), _GRID)[::-1], [0.0]])
         unseen = max(self.population - self.seen, 0.0)
@@ -56,7 +59,10 @@ class Growth:
         return grid, weight
 
     def distinct(self, together: float) -> float:
-        """Expected distinct nodes of so many minibatches; between whole numbers, on the line."""
+        """Returns the expected number of distinct nodes.
+
+        Interpolates linearly between whole numbers.
+        """
         low = int(together)
         if low != together:
             share = together - low
@@ -64,7 +70,10 @@ class Growth:
         return self._rarefied(low) if low <= self.samples else self._extrapolated(low)
 
     def _rarefied(self, k: int) -> float:
-        """Of k of the m samples: a node in j of them is missed where k are chosen among the other m - j."""
+        """Returns the mean over all choices of k samples.
+
+        A node in j of the m samples is missed if all k are among the other m - j.
+        """
         m, missed, total = self.samples, 1.0, 0.0
         for j, nodes in enumerate(self.counts, 1):
             missed = missed * max(m - k - j + 1, 0) / (m - j + 1)
@@ -72,7 +81,7 @@ class Growth:
         return total
 
     def _extrapolated(self, k: int) -> float:
-        """By the mixture, which need not give exactly what was seen at m."""
+        """Returns the growth by the mixture, shifted to give exactly what was seen at m."""
         return min(self.population, self.seen + self._by_mixture(k) - self._by_mixture(self.samples))
 
     def _by_mixture(self, k: float) -> float:
@@ -80,7 +89,7 @@ class Growth:
         return float((weight * (1 - (1 - grid) ** k)).sum())
 
     def missed(self, together: float, kept: float) -> float:
-        """Expected distinct nodes of so many minibatches that are not among the ``kept`` likeliest nodes."""
+        """Returns the expected number of distinct nodes outside the ``kept`` most likely ones."""
         if kept <= 0:
             return self.distinct(together)
         grid, weight = self.mixture
@@ -91,7 +100,7 @@ class Growth:
 
 
 def _binomial(m: int, grid: Numbers) -> Numbers:
-    """[m + 1, p] the probability of j successes in m trials; pascal's triangle in logarithms."""
+    """Returns the probabilities [m + 1, p] of j successes in m trials, computed in logarithms."""
     j = np.arange(m + 1)[:, None]
     steps = np.log(np.arange(1, m + 1))
     factorial = np.concatenate([[0.0], steps.cumsum()])
@@ -104,6 +113,12 @@ def _binomial(m: int, grid: Numbers) -> Numbers:
 
 
 def growth_of(times: Numbers, samples: int, population: float) -> Growth:
-    """From how many samples each node was in: [n] whole numbers, 0 for those in none."""
+    """Returns the growth, given in how many samples each node was.
+
+    Args:
+        times: [n], the number of samples that hold each node.
+        samples: the number of samples.
+        population: as in `Growth`.
+    """
     histogram = np.bincount(times.astype(np.int64), minlength=samples + 1)[1:]
     return Growth(tuple(float(count) for count in histogram), population)

@@ -1,23 +1,23 @@
-"""How fast a rank's machine and network are: measured here, or given for another cluster."""
+"""The speeds of a rank's machine and network: measured here, or given for another cluster."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
 
-#: Share of its links' rate that an uneven all-to-all over TCP reached between four hosts at 1 Gbit/s, on one
-#: graph (the arxiv-like one of the benchmarks).
+#: The share of the links' rate that an uneven all-to-all over TCP reached between four hosts at
+#: 1 Gbit/s, on one graph (the arxiv-like one of the benchmarks).
 ALL_TO_ALL = 0.6
 
 
 @dataclass(frozen=True)
 class PlannerNetwork:
-    """Links between hosts.
+    """The links between hosts.
 
     Attributes:
-        bandwidth: bytes a second that a host sends, and receives at the same time.
+        bandwidth: bytes per second that a host sends, and receives at the same time.
         latency: seconds that a message takes from one host to another.
-        efficiency: share of the bandwidth that exchanges between all hosts reach.
+        efficiency: the share of the bandwidth that exchanges between all hosts reach.
     """
 
     bandwidth: float
@@ -26,32 +26,32 @@ class PlannerNetwork:
 
     @property
     def rate(self) -> float:
-        """Bytes a second in an exchange."""
+        """Bytes per second in an exchange."""
         return self.bandwidth * self.efficiency
 
 
 @dataclass(frozen=True)
 class PlannerMachine:
-    """What one core does, and how many a rank has.
+    """The speeds of one core, and the cores and memory of one rank.
 
     Attributes:
-        cores: of a rank; 0.5 where two ranks share one.
-        memory: bytes that a rank may use; 0: no limit.
-        relay_edge: seconds to choose an edge and take it into a minibatch over ranks.
-        local_edge: the same where the whole topology is here.
-        node: seconds a node of a minibatch to find the distinct ones.
-        gather: seconds a byte of rows gathered at random.
-        copy: seconds a byte of rows copied in order.
-        export: seconds a byte of features that are copied once more for each minibatch; 0 where layers read
-            them in place, as ours do.
-        wire: seconds a byte that goes through a socket, at one end.
-        exchange: seconds that an exchange takes a rank, whatever it carries.
-        macrobatch: seconds that a macrobatch takes beside that.
-        forward, backward: seconds of a training step of a minibatch of the probed size.
-        first_layer: share of a training step that aggregating the input takes.
+        cores: cores per rank, 0.5 where two ranks share a core.
+        memory: bytes that a rank may use, 0 for no limit.
+        relay_edge: seconds per edge to sample a minibatch over ranks.
+        local_edge: seconds per edge to sample a minibatch from the whole topology.
+        node: seconds per node of a minibatch to find the distinct nodes.
+        gather: seconds per byte of rows that are gathered at random.
+        copy: seconds per byte of rows that are copied in order.
+        export: seconds per byte of features that are copied once more for each minibatch. 0 where
+            layers read them in place, as the native layers do.
+        wire: seconds per byte that goes through a socket, at one end.
+        exchange: seconds that an exchange takes on a rank, whatever it carries.
+        macrobatch: further seconds per macrobatch.
+        forward, backward: seconds of a training step, for a minibatch of the probed size.
+        first_layer: the share of a training step that aggregating the input takes.
         resident: bytes of a process that holds no graph.
-        parallel: share of linear speed-up that several cores give.
-        memory_rate: bytes a second that all cores of a rank together gather.
+        parallel: the share of a linear speed-up that several cores reach.
+        memory_rate: bytes per second that all cores of a rank gather together.
     """
 
     cores: float = 1.0
@@ -73,12 +73,12 @@ class PlannerMachine:
     memory_rate: float = 1e12
 
     def speedup(self, tasks: float) -> float:
-        """How much faster than one core a rank is at work that falls into so many tasks."""
+        """Returns the speed-up of a rank over one core, for work in ``tasks`` tasks."""
         if self.cores <= 1:
             return self.cores
         used = min(self.cores, max(tasks, 1.0))
         return max(1.0, used * self.parallel) if used > 1 else 1.0
 
     def on(self, cores: float, memory: float) -> PlannerMachine:
-        """The same cores, another number of them."""
+        """Returns a machine with the same speeds and other cores and memory."""
         return dataclasses.replace(self, cores=cores, memory=memory)

@@ -1,4 +1,4 @@
-"""From a graph and a cluster to a plan."""
+"""Making a plan from a graph and a cluster."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pyg_batchgnn.planner.workload import PlannerProbe, Workload
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import CscGraph
 
-#: Told what is being done, in a few words.
-Progress = Callable[[str], object]
+#: Called with a few words as each stage begins.
+ProgressCallback = Callable[[str], object]
 
 
 def plan(
@@ -43,33 +43,36 @@ def plan(
     policies: Sequence[str] = ("random",),
     choices: Choices | None = None,
     samples: int = SAMPLES,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Plan:
-    """Predicts an epoch of training for many settings, from a short look at the graph and at this machine.
+    """Predicts an epoch of training for many settings.
+
+    The predictions come from some sampled minibatches and from short measurements of this machine.
 
     Args:
-        dataset: the graph, whole.
-        ranks: that will train.
-        network: between hosts.
-        ranks_per_host: that share a host's memory.
-        cores: of a rank; 0.5 where two ranks share one.
-        memory: bytes that a rank may take; 0: no limit.
-        machine: speeds of another machine's cores; None measures those of this one.
-        fanouts: neighbours a hop, nearest the seeds first.
-        batch_size: seed nodes of a rank's minibatch.
-        replacement: of sampling.
+        dataset: the whole graph.
+        ranks: the number of ranks that will train.
+        network: the network between hosts.
+        ranks_per_host: the number of ranks that share a host's memory.
+        cores: cores per rank, 0.5 where two ranks share a core.
+        memory: bytes that a rank may take, 0 for no limit.
+        machine: the speeds of another machine's cores. By default this machine is measured.
+        fanouts: neighbours per hop, nearest to the seeds first.
+        batch_size: seed nodes per minibatch of a rank.
+        replacement: whether sampling is with replacement.
         drop_last: whether a last, smaller minibatch is left out.
-        own_seeds: whether ranks train the nodes that they own (schedule "local").
-        hidden: width of the layers whose training is timed; 0: only preparing minibatches is predicted.
-        policies: by which nodes may be owned, or folders of saved partitions.
-        choices: what else is tried; all there is where None. The aggregation cache among it says whose
-            layers are timed: GraphSAGE's by default.
-        samples: minibatches that are looked at for each policy.
+        own_seeds: whether ranks train the nodes that they own (the local schedule).
+        hidden: the width of the layers whose training is timed. 0 predicts only the preparation of
+            minibatches.
+        policies: the partitioning policies, or folders of saved partitions, that are tried.
+        choices: what else is tried, by default everything. Its aggregation cache says which layers
+            are timed, GraphSAGE's by default.
+        samples: the number of minibatches that are sampled for each policy.
         progress: called with a few words as each stage begins.
 
     Raises:
-        ValueError: numbers that cannot be, a data set without training nodes, or a saved partition in
-            another number of parts.
+        ValueError: a number is impossible, the data set has no training nodes, or a saved partition
+            has another number of parts.
     """
     tell = progress or (lambda _: None)
     _check(ranks, ranks_per_host, cores, batch_size, dataset)
@@ -83,7 +86,7 @@ def plan(
     training, probes = dataset.split("train"), dict[str, PlannerProbe]()
     with Communicator.create("plan") as comm:
         for policy in policies:
-            tell(f"looking at minibatches, partition {policy}")
+            tell(f"sampling minibatches, partition {policy}")
             owner = owners_of(dataset, policy, ranks, comm)
             probes[policy] = probe_graph(
                 *(workload, graph, training, owner),
@@ -117,7 +120,7 @@ def workload_of(
     own_seeds: bool = True,
     kind: Aggregation = Aggregation.MEAN,
 ) -> Workload:
-    """A data set's numbers; ``kind`` tells what network is trained."""
+    """Returns the numbers that describe a data set. ``kind`` says which network is trained."""
     columns = dataset.num_features
     tables = dataset.nodes.tables
     itemsize = tables[FEATURES].dtype.itemsize if FEATURES in tables else 4

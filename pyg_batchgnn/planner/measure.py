@@ -1,4 +1,4 @@
-"""Short measurements of this machine: what one core does with the real graph's minibatches."""
+"""Short measurements of one core of this machine with the real graph's minibatches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyg_batchgnn.planner.workload import Workload
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, PartitionedSampler, Replacement, SamplingPlan
 from pyg_batchgnn.store import CscGraph
 
-#: Minibatches that are timed together, table rows at most, bytes sent, and how often anything is done.
+#: Minibatches that are timed together, the most bytes of the table, bytes sent, and repetitions.
 _BATCHES, _TABLE, _SENT, _TIMES = 4, 256 << 20, 64 << 20, 3
 
 
@@ -36,17 +36,17 @@ def measure_machine(
     classes: int = 2,
     kind: Aggregation = Aggregation.MEAN,
 ) -> PlannerMachine:
-    """What one core of this machine does.
+    """Measures the speeds of one core of this machine.
 
     Args:
         workload: what is trained.
-        graph: the whole one.
-        training: [s] int64 training nodes.
-        comm: of this process alone.
-        replacement: of sampling.
-        hidden: width of the layers whose training step is timed; 0: none is.
-        classes: that they tell apart.
-        kind: by which they aggregate: mean for SAGE.
+        graph: the whole graph.
+        training: [s] int64, the training nodes.
+        comm: a communicator of this process alone.
+        replacement: whether sampling is with replacement.
+        hidden: the width of the layers whose training step is timed. 0 times none.
+        classes: the number of classes.
+        kind: the layers' aggregation: mean for SAGE.
     """
     plan = SamplingPlan(workload.fanouts, replacement)
     order = torch.randperm(training.numel(), generator=torch.Generator().manual_seed(1))
@@ -83,7 +83,7 @@ def measure_machine(
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """The least of some times, after one that does not count."""
+    """Returns the shortest of several times, after one run that is not timed."""
     times = []
     for _ in range(1 + _TIMES):
         begin = time.perf_counter()
@@ -111,7 +111,7 @@ def _whole(graph: CscGraph) -> Part:
 
 
 def _row_rates(width: int) -> tuple[float, float]:
-    """Seconds a byte to gather rows at random, and to copy them in order."""
+    """Returns the seconds per byte to gather rows at random, and to copy them in order."""
     rows = max(1, min(_TABLE // width, 1 << 20))
     table = torch.ones(rows, max(width // 4, 1))
     index = torch.randperm(rows)[: max(1, rows // 2)]
@@ -122,7 +122,7 @@ def _row_rates(width: int) -> tuple[float, float]:
 
 
 def _wire() -> float:
-    """Seconds of processor time a byte at one end of a socket."""
+    """Returns the seconds of processor time per byte at one end of a socket."""
     data = bytes(1 << 20)
     with socket.create_server(("127.0.0.1", 0)) as server:
         sender = socket.create_connection(server.getsockname())

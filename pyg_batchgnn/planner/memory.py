@@ -1,4 +1,4 @@
-"""Bytes that a rank's process takes."""
+"""The memory of a rank's process."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pyg_batchgnn.planner.setting import PlannerSetting, sizes
 from pyg_batchgnn.planner.simulation import simulate_memory
 from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
 
-#: What choosing the rows of a feature cache takes for each in-edge of a part.
+#: Bytes per in-edge of a part for choosing the rows of a feature cache.
 _CHOOSING = 28
-#: Vectors of numbers of 8 bytes that a loader has of the training nodes: nodes, own ones, their internal ids,
-#: an epoch's order, and the seeds of its minibatches.
+#: The vectors of 8-byte numbers that a loader has of the training nodes: all of them, the rank's
+#: own, their internal ids, an epoch's order, and the seeds of its minibatches.
 _SEED_VECTORS = 5
 
 
 def part_bytes(workload: Workload, probe: PlannerProbe, setting: PlannerSetting) -> float:
-    """Of what a rank holds of the graph: attributes, ids, lists of in-edges, its slice of the directory."""
+    """Returns the bytes of a rank's part: attributes, ids, in-edges, its slice of the directory."""
     features = workload.features * (1 if setting.aggregation is None else 2)
     node = features + workload.attributes + 8 + 8 + 2 * workload.id_bytes
     held = probe.part_nodes * node + probe.part_edges * (workload.id_bytes + workload.edge_bytes)
@@ -32,8 +32,11 @@ def memory_of(
     setting: PlannerSetting,
     depth: MinibatchMeans,
 ) -> float:
-    """Of the process of the rank with the most training nodes at its peak: the part, and the most that
-    preparing minibatches takes (`simulate_memory`)."""
+    """Returns the peak bytes of the process of the rank with the most training nodes.
+
+    They are the bytes of its part, and the most that preparing minibatches takes
+    (`simulate_memory`).
+    """
     busiest = max(workload.seeds_of(probe.seeds), key=sum)
     shares = iter(seeds / workload.batch_size for seeds in busiest)
     made = [

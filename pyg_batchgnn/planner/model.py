@@ -1,8 +1,9 @@
 """Predictions: rounds, rows, bytes, memory and seconds of an epoch, as functions of numbers.
 
-Macrobatching after BatchGNN's appendix A: minibatches cost the same topology data whatever B, the incidental
-cost of a relay once a macrobatch, and features the union of what a fetch group needs. The aggregation cache
-after appendix C: the last hop is not sampled, and the nodes that are left have rows twice as wide.
+Macrobatching follows BatchGNN's appendix A. The topology data per minibatch does not depend on B.
+The fixed cost of a relay is paid once per macrobatch. Features cost the union of what a fetch group
+needs. The aggregation cache follows appendix C. The last hop is not sampled, and the rows of the
+nodes that are left are twice as wide.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pyg_batchgnn.planner.seconds import Traffic, seconds_of
 from pyg_batchgnn.planner.setting import PlannerSetting, Prediction, Rounds, rounds, row_bytes, sizes
 from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
 
-#: Bytes that a minibatch adds to a question, and a message to what it holds, at most.
+#: The most bytes that a minibatch adds to a question, and that a message adds to its content.
 _BLOCK, _MESSAGE = 12, 25
 
 
@@ -27,7 +28,7 @@ def predict(
     network: PlannerNetwork,
     setting: PlannerSetting,
 ) -> Prediction:
-    """An epoch with a setting, of the rank that has the most to do."""
+    """Predicts an epoch with a setting, for the rank that has the most work."""
     minibatches = workload.minibatches(probe.seeds)
     depth = probe.full if setting.aggregation is None else probe.inner
     groups = _groups(workload, probe, setting)
@@ -35,21 +36,21 @@ def predict(
     full = workload.fullness(probe.seeds)
     unique = sum(often * depth.distinct.distinct(group) for group, often in groups.items())
     rows = sum(often * depth.remote.missed(group, kept) for group, often in groups.items())
-    told = rounds(workload, probe, setting, minibatches)
+    exchanges = rounds(workload, probe, setting, minibatches)
     traffic = Traffic(
-        topology=_topology_bytes(workload, probe, depth, setting, minibatches * full, told),
+        topology=_topology_bytes(workload, probe, depth, setting, minibatches * full, exchanges),
         rows=rows,
         row_bytes=row_bytes(workload, setting),
         id_bytes=workload.id_bytes,
         unique=unique,
     )
     gradients = 2 * 4.0 * workload.parameters * (probe.ranks - 1) / probe.ranks * minibatches
-    seconds = seconds_of(workload, probe, machine, network, setting, told, traffic, depth, gradients)
+    seconds = seconds_of(workload, probe, machine, network, setting, exchanges, traffic, depth, gradients)
     memory = memory_of(workload, probe, machine, setting, depth)
     return Prediction(
         setting,
         minibatches,
-        told,
+        exchanges,
         rows,
         traffic.topology,
         traffic.features,
@@ -61,8 +62,7 @@ def predict(
 
 
 def _groups(workload: Workload, probe: PlannerProbe, setting: PlannerSetting) -> dict[float, float]:
-    """How many whole minibatches fetch groups amount to, and how many such groups there are; means over
-    ranks."""
+    """Returns the mean number of fetch groups per rank, by their size in whole minibatches."""
     made = sizes(workload.minibatches(probe.seeds), setting.macrobatch, setting.fetch)
     found: defaultdict[float, float] = defaultdict(float)
     for seeds in workload.seeds_of(probe.seeds):
@@ -79,9 +79,9 @@ def _topology_bytes(
     depth: MinibatchMeans,
     setting: PlannerSetting,
     minibatches: float,
-    told: Rounds,
+    exchanges: Rounds,
 ) -> float:
-    """Nodes asked for and edges answered, what a minibatch adds for each owner, and what a message does."""
+    """Returns the bytes of questions and answers, with the fixed bytes of their messages."""
     if setting.hybrid or probe.ranks == 1:
         return 0.0
     first = int(workload.own_seeds)
@@ -90,4 +90,4 @@ def _topology_bytes(
     counts = max(1, math.ceil(math.log2(max(*workload.fanouts, 2)) / 8))
     data = asked * (workload.id_bytes + counts) + answered * workload.id_bytes
     blocks = _BLOCK * hops * (probe.ranks - 1)
-    return minibatches * (data + blocks) + told.topology / 2 * (probe.ranks - 1) * _MESSAGE
+    return minibatches * (data + blocks) + exchanges.topology / 2 * (probe.ranks - 1) * _MESSAGE

@@ -1,4 +1,4 @@
-"""Who owns which node under a policy, without cutting the graph where that can be told."""
+"""The owner of each node under a policy, without cutting the graph where that is possible."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from pyg_batchgnn.partition import load_partition, partition_parts, random_owner
 
 
 def owners_of(dataset: Dataset, policy: str, ranks: int, comm: Communicator) -> Tensor:
-    """[N] the rank that owns each node.
+    """Returns the rank that owns each node, [N] int64.
 
     Args:
         dataset: the graph.
-        policy: "random", "contiguous", "ldg", "fennel", or the folder of a saved partition in as many parts.
-        ranks: how many.
-        comm: of this process alone.
+        policy: "random", "contiguous", "ldg", "fennel", or the folder of a saved partition with one
+            part per rank.
+        ranks: the number of ranks.
+        comm: a communicator of this process alone.
 
     Raises:
         ValueError: the saved partition has another number of parts.

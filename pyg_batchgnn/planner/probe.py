@@ -1,4 +1,4 @@
-"""A look at some minibatches of the real graph: how large they are, and how much they overlap."""
+"""A probe of the real graph: the sizes and the overlap of some sampled minibatches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan
 from pyg_batchgnn.store import CscGraph
 
-#: Minibatches that are sampled unless told otherwise.
+#: The default number of minibatches that are sampled.
 SAMPLES = 32
 
 
@@ -33,22 +33,22 @@ def probe_graph(
 
     Args:
         workload: what is trained.
-        graph: the whole one.
-        training: [s] int64 training nodes.
-        owner: [N] rank of each node.
-        policy: by which they are owned.
-        ranks: how many.
-        ranks_per_host: that share memory.
-        replacement: of sampling.
-        samples: at most so many minibatches.
-        threads: at most so many.
+        graph: the whole graph.
+        training: [s] int64, the training nodes.
+        owner: [N], the rank of each node.
+        policy: the policy that made ``owner``.
+        ranks: the number of ranks.
+        ranks_per_host: the number of ranks that share a host's memory.
+        replacement: whether sampling is with replacement.
+        samples: the most minibatches that are sampled.
+        threads: the most threads that sample.
     """
     seeds = torch.bincount(owner[training], minlength=ranks)
     busiest = int(seeds.argmax())
     mine = training[owner[training] == busiest] if workload.own_seeds else training
     sampler = MacrobatchSampler(graph, SamplingPlan(workload.fanouts, replacement), 0, threads, Layout.CSC)
     sampled = sampler.sample(_seed_lists(mine, workload.batch_size, samples), 0)
-    # Of another rank, and of another host than this rank's.
+    # Nodes of other ranks, and nodes of other hosts.
     away = owner != busiest
     remote = owner // ranks_per_host != busiest // ranks_per_host
     hops = len(workload.fanouts)
@@ -68,14 +68,17 @@ def probe_graph(
 
 
 def _seed_lists(mine: Tensor, batch_size: int, samples: int) -> list[Tensor]:
-    """Shuffled minibatches of a rank; the smaller last one only where there is no other."""
+    """Returns the seeds of a rank's shuffled minibatches.
+
+    A smaller one only if there is no other.
+    """
     order = torch.randperm(mine.numel(), generator=torch.Generator().manual_seed(0))
     whole = max(1, min(samples, mine.numel() // batch_size))
     return [part.contiguous() for part in mine[order].to(torch.int64).split(batch_size)[:whole]]
 
 
 def _depth(sampled: Sequence[SampledMinibatch], hops: int, away: Tensor, remote: Tensor) -> MinibatchMeans:
-    """The first hops of sampled minibatches."""
+    """Returns the means over the first hops of sampled minibatches."""
     times = torch.zeros(away.numel(), dtype=torch.int64)
     nodes = edges = expanded = room = 0.0
     asked, answered = torch.zeros(hops), torch.zeros(hops)

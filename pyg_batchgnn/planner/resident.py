@@ -1,7 +1,7 @@
-"""How many bytes a rank's process takes that holds no graph.
+"""The memory of a rank's process that holds no graph.
 
-Importing is not all: libraries take memory when they are first used, and so a tiny graph is loaded from and
-trained on before the process looks at itself.
+Libraries take memory when they are imported, and more when they are first used. So the process
+first loads a tiny graph and trains on it, and then measures itself.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 
 
 def resident_bytes() -> float:
-    """Of a process of its own."""
+    """Returns the bytes that a new process takes after a few training steps."""
     command = [sys.executable, "-c", f"from {__name__} import after_work; print(after_work())"]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def after_work() -> int:
-    """Bytes that this process takes after a few steps."""
+    """Trains a few steps. Returns the bytes that this process then takes."""
     with Communicator.create("resident") as comm:
         part = partition(load_dataset("generated:nodes=200,features=8"), "random", comm=comm)
         stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)

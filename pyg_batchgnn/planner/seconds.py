@@ -1,4 +1,4 @@
-"""Seconds of an epoch by phase, from what is sampled, gathered and sent."""
+"""The seconds of an epoch by phase, from what is sampled, gathered and sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
 
 @dataclass(frozen=True)
 class Traffic:
-    """Of an epoch: bytes of topology, remote rows, bytes of a row and of an id, distinct nodes."""
+    """The traffic of an epoch.
+
+    Attributes:
+        topology: bytes of topology that a rank receives.
+        rows: remote rows.
+        row_bytes, id_bytes: bytes per row and per node id.
+        unique: distinct nodes of all fetch groups.
+    """
 
     topology: float
     rows: float
@@ -21,7 +28,7 @@ class Traffic:
 
     @property
     def features(self) -> float:
-        """Bytes received: rows, and as many ids that others ask for."""
+        """Bytes received: rows, and one id per row that other ranks ask for."""
         return self.rows * (self.row_bytes + self.id_bytes)
 
 
@@ -31,13 +38,16 @@ def seconds_of(
     machine: PlannerMachine,
     network: PlannerNetwork,
     setting: PlannerSetting,
-    told: Rounds,
+    exchanges: Rounds,
     traffic: Traffic,
     depth: MinibatchMeans,
     gradients: float,
 ) -> dict[str, float]:
-    """By phase. Sampling and gathering take cores, which ranks may share; what crosses the wire takes the
-    link, or the cores that copy it, whichever is slower."""
+    """Returns the seconds by phase.
+
+    Sampling and gathering take cores, which ranks may share. What crosses the wire takes the link
+    or the cores that copy it, whichever is slower.
+    """
     steps = workload.minibatches(probe.seeds)
     together = min(setting.macrobatch or steps, steps)
     made, minibatches = -(-steps // max(together, 1)), steps * workload.fullness(probe.seeds)
@@ -55,9 +65,9 @@ def seconds_of(
     return {
         "sample": minibatches * depth.edges * edge / sampling
         + made * machine.macrobatch / min(machine.cores, 1),
-        "relay": exchanged(traffic.topology, told.topology + told.lookup),
+        "relay": exchanged(traffic.topology, exchanges.topology + exchanges.lookup),
         "gather": max(gathering / whole, (block + received) / machine.memory_rate),
-        "fetch": exchanged(traffic.features, told.features if probe.hosts > 1 else 0),
+        "fetch": exchanged(traffic.features, exchanges.features if probe.hosts > 1 else 0),
         "forward": minibatches * machine.forward * (1 - less) / whole,
         "backward": minibatches * machine.backward * (1 - less) / whole,
         "gradients": exchanged(gradients, 2 * steps if probe.ranks > 1 and gradients else 0),

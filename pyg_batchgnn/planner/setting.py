@@ -1,4 +1,4 @@
-"""What can be chosen, and what follows by counting alone: fetch groups, rounds, bytes of a row."""
+"""A setting, and what follows from it by counting: fetch groups, rounds, bytes per row."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pyg_batchgnn.planner.workload import PlannerProbe, Workload
 
 @dataclass(frozen=True)
 class PlannerSetting:
-    """What can be chosen.
+    """One choice of everything that can be chosen.
 
     Attributes:
-        macrobatch: B, minibatches sampled together; 0: all of an epoch.
-        fetch: F, minibatches whose rows are fetched together, at most B; 0: B.
-        policy: who owns which node.
+        macrobatch: B, the number of minibatches sampled together, 0 for all of an epoch.
+        fetch: F, the number of minibatches fetched together, at most B, 0 for B.
+        policy: the partitioning policy, or the folder of a saved partition.
         hybrid: whether every host has the whole topology.
-        aggregation: of the input, that is kept (appendix C); None: none.
+        aggregation: the aggregation of the input that is cached (BatchGNN, appendix C), or None.
         feature_cache: bytes of remote rows that a rank keeps.
     """
 
@@ -32,7 +32,7 @@ class PlannerSetting:
 
 @dataclass(frozen=True)
 class Rounds:
-    """Exchanges of data in an epoch, by kind, of every rank."""
+    """The exchanges of data of every rank in an epoch, by kind."""
 
     topology: int
     features: int
@@ -41,18 +41,18 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Prediction:
-    """An epoch of one rank.
+    """A prediction for one epoch of one rank.
 
     Attributes:
-        setting: that is predicted for.
-        minibatches: of a rank.
-        rounds: exchanges.
-        rows: distinct remote rows of all fetch groups.
-        topology_bytes, feature_bytes, gradient_bytes: that a rank receives.
+        setting: the setting.
+        minibatches: the number of minibatches of a rank.
+        rounds: the number of exchanges.
+        rows: the distinct remote rows of all fetch groups.
+        topology_bytes, feature_bytes, gradient_bytes: bytes that a rank receives.
         memory: bytes that a rank's process takes at its peak.
-        seconds: by phase: sampling, asking others for edges, gathering, fetching rows, forward, backward,
-            exchanging gradients.
-        fits: whether the memory is there.
+        seconds: seconds by phase: sampling, asking other ranks for edges, gathering, fetching rows,
+            forward, backward, exchanging gradients.
+        fits: whether the memory is available.
     """
 
     setting: PlannerSetting
@@ -68,21 +68,21 @@ class Prediction:
 
     @property
     def preparation(self) -> float:
-        """Seconds until minibatches with features are there."""
+        """Seconds that preparing the minibatches takes, features included."""
         return sum(self.seconds[phase] for phase in ("sample", "relay", "gather", "fetch"))
 
     @property
     def epoch(self) -> float:
-        """Seconds of all phases, one after the other."""
+        """Seconds of all phases together."""
         return sum(self.seconds.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Returns plain values, for JSON."""
         return {**asdict(self), "preparation": self.preparation, "epoch": self.epoch}
 
 
 def sizes(minibatches: int, macrobatch: int, fetch: int) -> list[list[int]]:
-    """The minibatches of every fetch group of every macrobatch."""
+    """Returns the number of minibatches of each fetch group of each macrobatch."""
     size = min(macrobatch or minibatches, minibatches) or 1
     group = min(fetch or size, size)
     whole = [min(size, minibatches - first) for first in range(0, minibatches, size)]
@@ -90,7 +90,7 @@ def sizes(minibatches: int, macrobatch: int, fetch: int) -> list[list[int]]:
 
 
 def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, minibatches: int) -> Rounds:
-    """Exact (docs/concepts/relay.md): 2(L - 1) or 2L a macrobatch, 2 a fetch group."""
+    """Counts the rounds: 2(L - 1) or 2L per macrobatch, 2 per fetch group (concepts/relay)."""
     made = sizes(minibatches, setting.macrobatch, setting.fetch)
     hops = len(workload.fanouts) - int(setting.aggregation is not None)
     relays = max(hops - int(workload.own_seeds), 0)
@@ -100,8 +100,11 @@ def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, min
 
 
 def row_bytes(workload: Workload, setting: PlannerSetting) -> int:
-    """Of a node on the wire: attributes, aggregates beside its own features unless they hold them, the
-    original id unless it is known, padded to the widest number."""
+    """Returns the bytes of a node's row on the wire, padded to the widest number.
+
+    The row holds the node's attributes, its aggregates, and its original id unless that is known.
+    Its own features are left out where the aggregates contain them.
+    """
     kept = setting.aggregation
     features = workload.features * (1 if kept is None or kept.holds_own_row else 2)
     own = features + workload.attributes + (0 if setting.hybrid else workload.id_bytes)

@@ -1,4 +1,4 @@
-"""How long a training step takes one core, with aggregates made beforehand and without."""
+"""The time of a training step on one core, with cached aggregates and without."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyg_batchgnn.nn import Aggregated
 from pyg_batchgnn.nn.models import GCN, GIN, SAGE, NativeModel
 from pyg_batchgnn.sample import SampledMinibatch
 
-#: How often a step is done, of which the fastest counts.
+#: The number of times that a step is run. The fastest counts.
 _TIMES = 3
 _NETWORKS: dict[Aggregation, Callable[..., NativeModel]] = {
     Aggregation.MEAN: SAGE,
@@ -25,23 +25,23 @@ _NETWORKS: dict[Aggregation, Callable[..., NativeModel]] = {
 
 
 def network_of(kind: Aggregation, columns: int, hidden: int, classes: int, layers: int) -> NativeModel:
-    """A network whose layers aggregate by ``kind``.
+    """Returns a network whose layers aggregate by ``kind``.
 
     Args:
-        kind: mean: SAGE, sum: GIN, symmetric: GCN.
-        columns: of the features.
+        kind: mean for SAGE, sum for GIN, symmetric for GCN.
+        columns: columns of the features.
         hidden: columns between layers.
-        classes: that it tells apart.
-        layers: how many.
+        classes: the number of classes.
+        layers: the number of layers.
     """
     return _NETWORKS[kind](columns, hidden, classes, layers)
 
 
 class TrainingStepTimer:
-    """A training step on one core.
+    """Times a training step on one core.
 
     Args:
-        kind, columns, hidden, classes, layers: of the network, see `network_of`.
+        kind, columns, hidden, classes, layers: as in `network_of`.
     """
 
     def __init__(self, kind: Aggregation, columns: int, hidden: int, classes: int, layers: int) -> None:
@@ -50,8 +50,10 @@ class TrainingStepTimer:
         self._optimiser = torch.optim.Adam(self._model.parameters())
 
     def seconds(self, minibatch: SampledMinibatch) -> tuple[float, float]:
-        """Of the forward half, and of the other with the update; of a minibatch with a hop less than there
-        are layers those of a step that begins with aggregates."""
+        """Returns the seconds of the forward pass, and of the backward pass with the update.
+
+        If the minibatch has one hop fewer than there are layers, the step begins with aggregates.
+        """
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:

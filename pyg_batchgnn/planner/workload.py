@@ -1,4 +1,4 @@
-"""What is to be trained, as numbers."""
+"""The numbers that describe what is trained."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from pyg_batchgnn import ops
 
 
 class Overlap(Protocol):
-    """How distinct nodes add up."""
+    """The number of distinct nodes of several minibatches."""
 
     def distinct(self, together: float) -> float:
-        """Expected distinct nodes of so many minibatches."""
+        """Returns the expected number of distinct nodes of ``together`` minibatches."""
 
     def missed(self, together: float, kept: float) -> float:
-        """Those of them that are not among the ``kept`` likeliest nodes."""
+        """Returns how many of them are not among the ``kept`` most likely nodes."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A graph and how it is sampled.
+    """A graph and the way in which it is sampled.
 
     Attributes:
-        name: of the graph.
+        name: the graph's name.
         nodes, edges: N and (directed) E of the whole graph.
         features: bytes of a node's input features.
-        attributes: bytes of the other attributes of a node that are fetched (label, masks).
-        training: training nodes.
-        fanouts: neighbours a hop, nearest the seeds first.
-        batch_size: seed nodes a minibatch.
+        attributes: bytes of a node's other attributes that are fetched (label, masks).
+        training: the number of training nodes.
+        fanouts: neighbours per hop, nearest to the seeds first.
+        batch_size: seed nodes per minibatch.
         drop_last: whether a last, smaller minibatch is left out.
-        own_seeds: whether ranks train their own nodes (schedule local).
-        parameters: numbers that the model learns, whose gradients are exchanged.
+        own_seeds: whether ranks train the nodes that they own (the local schedule).
+        parameters: the number of the model's parameters, whose gradients are exchanged.
     """
 
     name: str
@@ -51,24 +51,27 @@ class Workload:
 
     @property
     def id_bytes(self) -> int:
-        """Of a node's id on the wire and in memory."""
+        """Bytes of a node's id on the wire and in memory."""
         return ops.id_dtype(self.nodes).itemsize
 
     @property
     def edge_bytes(self) -> int:
-        """Of an edge's id in memory."""
+        """Bytes of an edge's id in memory."""
         return ops.id_dtype(self.edges).itemsize
 
     def minibatches(self, counts: Sequence[int]) -> int:
-        """Of every rank in an epoch, from the seed nodes that each rank has (`LocalSchedule`), or from those
-        of all ranks (`GlobalSchedule`)."""
+        """Returns the number of minibatches of every rank in an epoch.
+
+        Args:
+            counts: the number of seed nodes of each rank.
+        """
         cut = math.floor if self.drop_last else math.ceil
         if self.own_seeds:
             return max((cut(count / self.batch_size) for count in counts), default=0)
         return cut(cut(sum(counts) / self.batch_size) / len(counts))
 
     def seeds_of(self, counts: Sequence[int]) -> list[list[int]]:
-        """Seed nodes of every minibatch of every rank, as the schedules deal them."""
+        """Returns the seed nodes per minibatch of each rank, as the schedules deal them."""
         steps, size = self.minibatches(counts), self.batch_size
         if not self.own_seeds:
             every = sum(counts)
@@ -83,23 +86,23 @@ class Workload:
         ]
 
     def fullness(self, counts: Sequence[int]) -> float:
-        """Mean seed nodes of a minibatch of all ranks, as a share of the batch size."""
+        """Returns the mean number of seed nodes per minibatch, as a share of the batch size."""
         steps = self.minibatches(counts) * len(counts)
         return min(1.0, sum(counts) / (steps * self.batch_size)) if steps else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class MinibatchMeans:
-    """What minibatches of so many hops are like; means over those of one rank, a minibatch.
+    """The means over minibatches of one rank, all with the same number of hops.
 
     Attributes:
-        nodes, edges: in it.
-        asked: by hop, nodes of other ranks whose in-edges it needs.
-        answered: by hop, in-edges of these.
-        expanded: nodes whose in-edges are in it.
-        room: nodes that it has room for while it is sampled: one for every edge of the last hop.
-        distinct: growth of the nodes when minibatches are fetched together.
-        remote: the same of nodes of other hosts.
+        nodes, edges: the size of a minibatch.
+        asked: by hop, the nodes of other ranks of which it needs the in-edges.
+        answered: by hop, the in-edges of these nodes.
+        expanded: nodes whose in-edges are in the minibatch.
+        room: nodes for which there is room during sampling: one per edge of the last hop.
+        distinct: the number of distinct nodes when minibatches are fetched together.
+        remote: the same for nodes of other hosts.
     """
 
     nodes: float
@@ -114,15 +117,15 @@ class MinibatchMeans:
 
 @dataclass(frozen=True, eq=False)
 class PlannerProbe:
-    """What was found out about minibatches of one partitioning.
+    """The sizes of minibatches under one partitioning.
 
     Attributes:
-        policy: who owns which node.
-        ranks, hosts: how many.
-        seeds: of every rank.
-        part_nodes, part_edges: of the rank with the most.
+        policy: the partitioning policy, or the folder of a saved partition.
+        ranks, hosts: the number of ranks and of hosts.
+        seeds: the number of seed nodes of each rank.
+        part_nodes, part_edges: nodes and edges of the largest part.
         full: minibatches of all hops.
-        inner: the same without the last hop: what is left with the aggregation cache.
+        inner: minibatches without the last hop, as the aggregation cache needs them.
     """
 
     policy: str

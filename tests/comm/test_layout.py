@@ -55,8 +55,8 @@ def test_the_layout_does_not_depend_on_the_order_of_fields() -> None:
     ("columns", "text"),
     [
         ({"x": torch.zeros(2, 3)}, "do not match"),
-        ({"x": torch.zeros(2, 3), "y": torch.zeros(1)}, "differ in rows"),
-        ({"x": torch.zeros(2, 4), "y": torch.zeros(2)}, r"\[4\] a row"),
+        ({"x": torch.zeros(2, 3), "y": torch.zeros(1)}, "differ in their number of rows"),
+        ({"x": torch.zeros(2, 4), "y": torch.zeros(2)}, r"\[4\] per row"),
         ({"x": torch.zeros(2, 3).double(), "y": torch.zeros(2)}, "float64"),
     ],
 )

@@ -75,7 +75,7 @@ def test_aggregates_in_place_of_features_are_not() -> None:
 def test_aggregates_that_do_not_fit() -> None:
     found, chosen = planned(Aggregation.MEAN, PlannerNetwork(125e6))
     tight = [dataclasses.replace(one, fits=one.setting.aggregation is None) for one in found]
-    assert all(line.endswith("which is not there.") for line in aggregation_advice(tight, chosen))
+    assert all(line.endswith("which is not available.") for line in aggregation_advice(tight, chosen))
 
 
 def test_nothing_is_said_of_what_was_not_tried() -> None:

@@ -26,9 +26,10 @@ _CLUSTER, _TRAINING, _TRIED = "The cluster", "What is trained", "What is tried"
 
 def plan_command(
     dataset: Annotated[str, typer.Argument(help="A name or folder, as for train.")],
-    ranks: Annotated[int, typer.Option(help="How many will train.", min=1, rich_help_panel=_CLUSTER)],
+    ranks: Annotated[int, typer.Option(help="Ranks that will train.", min=1, rich_help_panel=_CLUSTER)],
     bandwidth: Annotated[
-        str, typer.Option(help="Of a host's link, as in 1gbit or 12.5GB.", rich_help_panel=_CLUSTER)
+        str,
+        typer.Option(help="Rate of a host's link, such as 1gbit or 12.5GB.", rich_help_panel=_CLUSTER),
     ] = "10gbit",
     latency: Annotated[
         float, typer.Option(help="Microseconds between hosts.", min=0, rich_help_panel=_CLUSTER)
@@ -37,57 +38,61 @@ def plan_command(
         int, typer.Option(help="Ranks that share a host's memory.", min=1, rich_help_panel=_CLUSTER)
     ] = 1,
     cores: Annotated[
-        float, typer.Option(help="Of a rank; 0.5 where two share one.", rich_help_panel=_CLUSTER)
+        float, typer.Option(help="Cores per rank, 0.5 where two share a core.", rich_help_panel=_CLUSTER)
     ] = 1.0,
     memory: Annotated[
-        str | None, typer.Option(help="That a rank may take, as in 32GiB.", rich_help_panel=_CLUSTER)
+        str | None, typer.Option(help="Memory that a rank may take, such as 32GiB.", rich_help_panel=_CLUSTER)
     ] = None,
     machine: Annotated[
         Path | None,
         typer.Option(
-            help='JSON of speeds of other cores, as "machine" in a plan.json; default: measured here.',
+            help='JSON with the speeds of other cores, as "machine" in plan.json. Default: measured here.',
             rich_help_panel=_CLUSTER,
         ),
     ] = None,
-    fanout: Annotated[str, typer.Option(help="Neighbours by hop.", rich_help_panel=_TRAINING)] = "15,10,5",
+    fanout: Annotated[str, typer.Option(help="Neighbours per hop.", rich_help_panel=_TRAINING)] = "15,10,5",
     batch_size: Annotated[
-        int, typer.Option(help="Training nodes a minibatch, on each rank.", min=1, rich_help_panel=_TRAINING)
+        int,
+        typer.Option(help="Training nodes per minibatch, on each rank.", min=1, rich_help_panel=_TRAINING),
     ] = 1024,
-    replacement: Annotated[Replacement, typer.Option(help="Of sampling.", rich_help_panel=_TRAINING)] = (
-        Replacement.WITH
-    ),
+    replacement: Annotated[
+        Replacement, typer.Option(help="Whether sampling is with replacement.", rich_help_panel=_TRAINING)
+    ] = (Replacement.WITH),
     model: Annotated[
-        ModelKind, typer.Option(help="Whose layers; not gat.", rich_help_panel=_TRAINING)
+        ModelKind, typer.Option(help="The model whose layers are timed; not gat.", rich_help_panel=_TRAINING)
     ] = ModelKind.SAGE,
     hidden: Annotated[
-        int, typer.Option(help="Width of the layers; 0: do not time them.", min=0, rich_help_panel=_TRAINING)
+        int, typer.Option(help="Width of the layers. 0 does not time them.", min=0, rich_help_panel=_TRAINING)
     ] = 256,
     global_schedule: Annotated[
         bool, typer.Option("--global", help="Plan for --schedule global.", rich_help_panel=_TRAINING)
     ] = False,
     partition: Annotated[
         list[str] | None,
-        typer.Option(help="Policy or saved partition; may be repeated.", rich_help_panel=_TRIED),
+        typer.Option(help="Policy or saved partition. May be repeated.", rich_help_panel=_TRIED),
     ] = None,
     macrobatch: Annotated[
         list[int] | None,
-        typer.Option(help="B, 0 is all; may be repeated.", min=0, rich_help_panel=_TRIED),
+        typer.Option(help="B, 0 for all. May be repeated.", min=0, rich_help_panel=_TRIED),
     ] = None,
     feature_cache: Annotated[
         list[str] | None,
-        typer.Option(help="Beside none, as in 512MiB; may be repeated.", rich_help_panel=_TRIED),
+        typer.Option(
+            help="Size to try as well as none, such as 512MiB. May be repeated.", rich_help_panel=_TRIED
+        ),
     ] = None,
     samples: Annotated[
-        int, typer.Option(help="Minibatches to look at.", min=1, rich_help_panel=_TRIED)
+        int, typer.Option(help="Minibatches to sample.", min=1, rich_help_panel=_TRIED)
     ] = SAMPLES,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for plan.json and plan.png.")] = None,
 ) -> None:
     """Predict what training on several machines takes, and recommend a setting.
 
-    Looks at some minibatches of the graph, measures for a few seconds what a
-    core of this machine does, and computes for each B and F, partition,
-    hybrid or not, cache or not: rounds, rows and bytes that travel, memory of
-    a rank, and seconds of an epoch by phase.
+    Predicts the number of rounds for each macrobatch size and reports
+    whether a cache pays off. Samples some minibatches of the graph and
+    measures one core of this machine for a few seconds. Then computes, for
+    each B, F, partition and cache, the rounds, the rows and bytes that
+    travel, the memory of a rank, and the seconds of an epoch by phase.
 
     [bold]Examples[/bold]
 
@@ -136,7 +141,7 @@ def plan_command(
 
 
 def parse_rate(text: str) -> float:
-    """Bytes a second from a text like 1gbit, 100mbit, 12.5GB or 1000000.
+    """Returns the bytes per second of a text like 1gbit, 100mbit, 12.5GB or 1000000.
 
     Raises:
         TrainError: it is none of those, or is not positive.
