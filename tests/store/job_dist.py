@@ -69,6 +69,30 @@ def no_columns() -> None:
         assert store.get_tensor(None, "none", index=torch.arange(7)).shape == (7, 0)
 
 
+def dtypes() -> None:
+    """Attributes of all types and shapes are read and written, shared or not."""
+    draw = torch.Generator().manual_seed(5)
+    wholes = {
+        str(dtype): torch.randint(0, 2, (CASES[0].nodes, *shape), generator=draw).to(dtype)
+        for dtype, shape in (
+            *((torch.bool, (10,)), (torch.bfloat16, (3,)), (torch.float64, (2, 3)), (torch.int8, ())),
+            *((torch.complex64, ()), (torch.float16, (1, 1, 2)), (torch.uint8, (5,))),
+        )
+    }
+    with Communicator.create("stores", timeout=20) as comm:
+        for share in (True, False):
+            part = part_of(CASES[0], comm.size, comm.rank)
+            tables = {name: table[part.node] for name, table in wholes.items()}
+            part.attributes[NODES].update(tables)
+            store = DistFeatureStore(part, comm, share=share)
+            index = some_ids(CASES[0].nodes, comm.rank, "some")
+            for name, table in wholes.items():
+                assert torch.equal(store.get_tensor(None, name, index=index), table[index])
+                store.put_tensor(table[index], None, name, index=index)
+                found = store.get_tensor(None, name, index=slice(None))
+                assert torch.equal(found, table) and found.dtype == table.dtype
+
+
 def writes() -> None:
     """The last row of the highest rank stays if ranks write the same row."""
     with Communicator.create("stores", timeout=20) as comm:

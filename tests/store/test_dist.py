@@ -19,6 +19,6 @@ def test_what_ranks_hold_together_is_the_whole_graph(job: str, ranks: int, hosts
     run_ranks(f"{JOBS}:{job}", ranks, hosts=hosts)
 
 
-@pytest.mark.parametrize("job", ["refusals", "no_columns"])
+@pytest.mark.parametrize("job", ["dtypes", "refusals", "no_columns"])
 def test_two_ranks(job: str) -> None:
     run_ranks(f"{JOBS}:{job}", 2)
