@@ -68,7 +68,7 @@ EXPERIMENTS = {
 
 
 def machine(result: Result) -> str:
-    """One sentence on where and when the figures were measured."""
+    """Returns one sentence on where and when the figures were measured."""
     where = result["machine"]
     extensions = ", ".join(where["vector_extensions"])
     text = (
@@ -87,7 +87,7 @@ def machine(result: Result) -> str:
 
 
 def heading(result: Result) -> str:
-    """The graph and the workload of a result file."""
+    """Returns the graph and the workload of a result file."""
     if "graph" not in result:
         return ""
     if "parts" in result:
@@ -117,7 +117,7 @@ def section(name: str, results: Path, folder: Path) -> str:
 
 
 def render(readme: Path, results: Path) -> str:
-    """The text of ``readme`` with everything between result comments replaced."""
+    """Returns the text of a README with all tables between result comments replaced."""
 
     def replaced(match: re.Match[str]) -> str:
         return f"<!-- results:{match[1]} -->\n\n{section(match[1], results, readme.parent)}\n\n<!-- end -->"

@@ -41,7 +41,7 @@ PAST_THE_DOOR: set[tuple[str, str]] = set()
 CIRCLES: list[list[str]] = []
 #: Names that classes of several rooms still share.
 SHARED_NAMES = {
-    *("Progress", "Stream"),
+    "Stream",
 }
 
 

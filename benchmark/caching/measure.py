@@ -105,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures the parts; settings measured earlier and not now are kept."""
+    """Measures the parts; keeps the results of settings that are not measured again."""
     chosen = parser().parse_args(arguments)
     if "accuracy" in chosen.parts:
         caching_accuracy.measure(chosen.models, chosen.datasets, chosen.repeats, chosen.results)
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _store(path: Path, bench: RankWorkload, part: str, series: list[Entry]) -> None:
-    """Puts what was measured so far in the place of what is known of the same settings."""
+    """Stores what was measured so far, in place of older results of the same settings."""
     content = json.loads(path.read_text()) if path.is_file() else {"parts": {}}
     known = content["parts"].get(part, {"series": []})["series"]
     measured = {_key(one) for one in series}

@@ -17,7 +17,7 @@ QUANTITIES = {"preparation": "s to prepare an epoch", "training": "s per epoch"}
 
 
 def table(result: Result) -> str:
-    """All parts that were measured, a table each."""
+    """Returns one table for each part that was measured."""
     if "accuracy" in result:
         return _accuracy(result["accuracy"])
     written = [WRITERS[name](result["parts"][name]) for name in WRITERS if name in result["parts"]]
@@ -115,7 +115,7 @@ WRITERS: dict[str, Callable[[Result], str]] = {
 
 
 def plot(result: Result) -> Any:
-    """Seconds with and without, one panel per part; or accuracy, one panel per data set."""
+    """Draws seconds with and without, one panel per part; or accuracy per data set."""
     if "accuracy" in result:
         groups = list(by(result["accuracy"], "dataset"))
         figure, axes = plt.subplots(1, max(len(groups), 1), figsize=(11, 3.2), squeeze=False)
@@ -147,7 +147,7 @@ def _seconds(part: Result) -> dict[str, dict[str, float]]:
 
 
 def _bars(axes: Any, values: dict[str, dict[str, float]], label: str) -> None:
-    """Bars side by side: groups on the axis, ways in colours."""
+    """Draws bars in groups, with one colour per way."""
     ways = list(next(iter(values.values()), {}))
     wide = 0.8 / max(len(ways), 1)
     for number, way in enumerate(ways):

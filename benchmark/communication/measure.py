@@ -29,7 +29,7 @@ LIMIT = 300.0
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures and writes ``communication.json``; backends that are not to be had are left out."""
+    """Measures and writes ``communication.json``; backends that are not installed are left out."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for ranks in parsed.ranks:
         for way, (backend, environment) in WAYS.items():
             if backend not in available_backends():
-                print(f"{way}: not to be had here, left out", flush=True)
+                print(f"{way}: not installed here, left out", flush=True)
                 continue
             runs.append({"way": way, "ranks": ranks, **measure(backend, ranks, environment)})
             print(f"{way}, {ranks} ranks: {runs[-1]['backend']}", flush=True)

@@ -16,7 +16,7 @@ from benchmark.support.cli import BenchmarkRun, parser
 from benchmark.support.harness import Contestant, run_series
 from benchmark.support.native import compiled
 
-# (name, side, job, minibatches a round; 0: all)
+# (name, side, job, minibatches per round; 0: all)
 COLUMNS = [
     ("ours", "ours", "training-native", 0),
     ("ours, bfloat16", "ours", "training-native-bfloat16", 0),
@@ -28,7 +28,7 @@ COLUMNS = [
 
 
 def alone(run: BenchmarkRun, contestant: Contestant) -> list[dict[str, Any]]:
-    """Every network and setting of one contestant, each in a fresh process."""
+    """Measures every network and setting of one contestant, each in a fresh process."""
     return [
         {
             **run_series([contestant], replace(run.options, model=model), setting, run.rounds, 2).as_dict(),

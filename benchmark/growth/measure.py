@@ -27,7 +27,7 @@ POLICIES = ("random", "ldg")
 
 
 def graph_folder(nodes: int) -> Path:
-    """A generated graph at rest, written on first use."""
+    """Returns the folder of a generated graph, written on first use."""
     folder = CACHE / "growing" / str(nodes)
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def graph_folder(nodes: int) -> Path:
 
 
 def metis(python: str, folder: Path, parts: int) -> dict[str, Any]:
-    """Seconds, peak memory and edge cut of METIS through DGL, in a process of its own."""
+    """Returns seconds, peak memory and edge cut of METIS through DGL, in its own process."""
     with tempfile.NamedTemporaryFile(suffix=".json") as answer:
         options = json.dumps({"dataset": str(folder), "parts": parts, "answer": answer.name})
         environment = ProcessSetting(threads=1, malloc=MallocSetting.KEPT).environment()

@@ -13,7 +13,7 @@ from benchmark.support.tables import table as markdown
 
 
 def table(result: Result) -> str:
-    """A line for each graph, number of ranks and policy."""
+    """Returns one line per graph, number of ranks and policy."""
     return markdown(
         [
             "nodes",

@@ -27,7 +27,7 @@ def measure(run: BenchmarkRun, threads: int) -> list[dict[str, Any]]:
         text=True,
     )
     if ended.returncode:
-        raise RuntimeError(f"layers_worker.py failed:\n{ended.stderr}")
+        raise RuntimeError(f"benchmark.layers.worker failed:\n{ended.stderr}")
     return json.loads(ended.stdout.splitlines()[-1])
 
 

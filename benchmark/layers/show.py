@@ -7,7 +7,7 @@ from benchmark.support.tables import table as markdown
 
 
 def table(result: Result) -> str:
-    """Rates of kernels: bytes of rows gathered, or operations."""
+    """Returns the rates of operators: bytes of gathered rows, or operations."""
     lines = []
     for threads, cases in result["cases"].items():
         for case in cases:

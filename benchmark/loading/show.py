@@ -8,7 +8,7 @@ from benchmark.support.tables import table as markdown
 
 
 def table(result: Result) -> str:
-    """A row for every setting and peer, beside our own figures of the same rounds."""
+    """Returns one row per setting and peer, with our own figures of the same rounds."""
     rows = []
     for series in result["series"]:
         found = medians(series)
@@ -36,7 +36,7 @@ def times(ours: dict[str, float] | None, other: dict[str, float], seconds: str) 
 
 
 def own_figures(ours: dict[str, float]) -> list[str]:
-    """The cells of a row of :func:`table` that has no peer."""
+    """Returns the cells of a row of `table` without a peer."""
     wall, cpu = milliseconds(ours, "wall_per_minibatch"), milliseconds(ours, "cpu_per_minibatch")
     return ["-", wall, "-", cpu, "-", f"{ours['edges_per_minibatch']:,.0f}", "-", "-"]
 

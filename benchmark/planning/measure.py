@@ -72,14 +72,14 @@ def settings(features: int, nodes: int, group: int) -> list[PlannerSetting]:
 
 
 def opened(name: str) -> GraphFolder:
-    """A folder of arrays, or a data set of the project by name."""
+    """Returns a folder of arrays, or a data set of the package by name."""
     if Path(name).is_dir():
         return GraphFolder.open(name)
     return dataset_folder(re.sub(r"[^\w]+", "-", name), name)
 
 
 def as_dataset(graph: GraphFolder) -> Dataset:
-    """The planner's view of a folder: no feature is read."""
+    """Returns the planner's view of a folder, without reading features."""
     return Dataset.homogeneous(
         graph.describe()["name"],
         graph.num_nodes,
@@ -111,7 +111,7 @@ def look(graph: GraphFolder, options: argparse.Namespace) -> tuple[Workload, Pla
 def measure(
     bench: RankWorkload, network: str, epochs: int, chosen: Sequence[PlannerSetting]
 ) -> list[dict[str, Any]]:
-    """Every setting's figures; one world for each kind of topology."""
+    """Measures every setting, in one world for each kind of topology."""
     answers: dict[PlannerSetting, list[Any]] = {}
     for hybrid in (False, True):
         some = [setting for setting in chosen if setting.hybrid is hybrid]
@@ -152,7 +152,7 @@ def compared(of_ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def predicted(prediction: Prediction) -> dict[str, Any]:
-    """The same of a prediction."""
+    """Returns the same figures of a prediction."""
     return {
         "minibatches": prediction.minibatches,
         "rounds": [prediction.rounds.topology, prediction.rounds.features],
@@ -213,7 +213,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Every graph; a result file each."""
+    """Measures every graph and stores one result file each."""
     options = parser().parse_args(arguments)
     torch.set_num_threads(1)
     for name in options.graph or ["generated:nodes=200000"]:

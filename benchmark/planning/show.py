@@ -20,7 +20,7 @@ COMPARED = {
 
 
 def name_of(setting: Result) -> str:
-    """A setting in words."""
+    """Returns a setting in words."""
     words = [f"B = {setting['macrobatch'] or 'all'}"]
     words += [f"F = {setting['fetch']}"] if setting["fetch"] else []
     words += ["hybrid"] if setting["hybrid"] else []

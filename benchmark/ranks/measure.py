@@ -151,7 +151,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures the parts; those of an earlier run that are not measured again are kept."""
+    """Measures the parts; keeps the results of parts that are not measured again."""
     options = parser().parse_args(arguments)
     bench = replace(RankWorkload.parse(options), dgl=dict(options.peer).get("dgl", ""))
     graph = bench.graph

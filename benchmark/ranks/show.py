@@ -17,7 +17,7 @@ SLACK = 256 * MIB  # what a rank may use beside twice its share
 
 
 def table(result: Result) -> str:
-    """All parts that were measured, a table each."""
+    """Returns one table for each part that was measured."""
     parts = [WRITERS[name](result["parts"][name]) for name in WRITERS if name in result["parts"]]
     return "\n\n".join(parts)
 
@@ -189,7 +189,7 @@ def plot(result: Result) -> Any:
 
 
 def _preparation(axes: Any, part: Result) -> None:
-    """Bars of the slowest rank's seconds."""
+    """Draws bars of the slowest rank's seconds."""
     found = {
         size_name(size): median(max(of_ranks(one, "wall")) for one in entries)
         for size, entries in by(part["series"], "macrobatch")

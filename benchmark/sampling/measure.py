@@ -26,8 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     before = [gather_limit(count) for count in threads]
     series = run.measure(COLUMNS)
     after = [gather_limit(count) for count in threads]
-    # The limit is the better of two measurements, so that a neighbour on the machine does not
-    # flatter us.
+    # The better of two measurements is the limit: a busy machine must not flatter us.
     limits = [
         max(pair, key=lambda limit: limit["loads_per_second"]) for pair in zip(before, after, strict=True)
     ]

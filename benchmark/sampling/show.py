@@ -8,7 +8,7 @@ from benchmark.support.tables import table as markdown
 
 
 def table(result: Result) -> str:
-    """Rates of edges, with the share of the gather limit measured in the same run."""
+    """Returns rates of edges, and their share of the gather limit of the same run."""
     rows = []
     limits = {limit["threads"]: limit["loads_per_second"] for limit in result["gather_limit"]}
     for series in result["series"]:

@@ -32,11 +32,11 @@ class Peers:
     pythons: dict[str, str]
 
     def python(self, side: str) -> str:
-        """The interpreter named for ``side``, else this one."""
+        """Returns the interpreter named for ``side``, else this one."""
         return self.pythons.get(side, sys.executable)
 
     def contestant(self, name: str, side: str, job: str, batches: int = 0) -> Contestant:
-        """A column of the table."""
+        """Returns a column of the table."""
         return Contestant(name, side, job, self.python(side), batches)
 
 
@@ -57,7 +57,7 @@ def add_peer_option(result: argparse.ArgumentParser) -> None:
 
 
 def parser(description: str, batches: int, rounds: int, threads: Sequence[int]) -> argparse.ArgumentParser:
-    """A parser with the options of every script; the arguments are the script's own defaults."""
+    """Returns a parser with the common options; the arguments are a benchmark's own defaults."""
     result = argparse.ArgumentParser(
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
@@ -67,15 +67,21 @@ def parser(description: str, batches: int, rounds: int, threads: Sequence[int]) 
         type=Path,
         help="folder with colptr.npy, row.npy, x.npy, y.npy, train_idx.npy (CSC by destination)",
     )
-    add("--nodes", type=int, default=1_000_000, help="size of the generated graph, where no folder is given")
+    add("--nodes", type=int, default=1_000_000, help="size of the generated graph if no folder is given")
     add_peer_option(result)
     add("--rounds", type=int, default=rounds, help="rounds measured, after one unmeasured")
     add("--batches", type=int, default=batches, help="minibatches per contestant and round")
     add("--batch-size", type=int, default=1024, help="seed nodes per minibatch")
     add("--fanouts", type=int, nargs="+", default=[15, 10, 5], help="neighbours per hop, from the seeds")
-    add("--models", nargs="+", choices=MODELS, default=list(MODELS), help="networks, where some are trained")
+    add(
+        "--models",
+        nargs="+",
+        choices=MODELS,
+        default=list(MODELS),
+        help="networks of the benchmarks that train",
+    )
     add("--hidden", type=int, default=256, help="width of hidden layers")
-    add("--macrobatch", type=int, default=0, help="minibatches sampled together; 0 leaves it to us")
+    add("--macrobatch", type=int, default=0, help="minibatches sampled together; 0: the loader's own choice")
     add(
         "--threads",
         type=int,
@@ -85,15 +91,15 @@ def parser(description: str, batches: int, rounds: int, threads: Sequence[int]) 
     )
     allocators = [setting.value for setting in MallocSetting]
     add("--malloc", choices=allocators, nargs="+", default=allocators, help="allocator settings to measure")
-    add("--seed", type=int, default=0, help="decides which training nodes take part")
-    add("--resume", action="store_true", help="keep pieces measured before, where the benchmark has pieces")
+    add("--seed", type=int, default=0, help="seed that chooses the training nodes")
+    add("--resume", action="store_true", help="keep pieces that were measured before")
     add("--results", type=Path, default=RESULTS, help="folder for the JSON file")
     return result
 
 
 @dataclass(frozen=True)
 class BenchmarkRun:
-    """A parsed command line, ready to measure."""
+    """A parsed command line of a benchmark with the common options."""
 
     graph: GraphFolder
     options: Options
@@ -161,13 +167,13 @@ class BenchmarkRun:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a result file; nothing, where there is none yet."""
+    """Reads a result file; returns an empty one if there is none."""
     found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
     return found
 
 
 def pieces_folder(results: Path, benchmark: str) -> Path:
-    """Makes the folder of what a benchmark has measured so far, from which its result is collected.
+    """Makes the folder of a benchmark's pieces, from which its result is collected.
 
     It is not kept in the repository: a new measurement replaces its part of the stored result.
     """

@@ -39,7 +39,7 @@ class Contestant:
 
 
 class ContestantError(RuntimeError):
-    """A contestant could not start or broke down; the text says why."""
+    """The error of a contestant that could not start or failed; the text says why."""
 
 
 class Worker:
@@ -59,7 +59,7 @@ class Worker:
         )
 
     def prepare(self, options: Options) -> dict[str, Any]:
-        """Has the job built; returns ``versions`` and ``resident`` memory before any work."""
+        """Lets the process build the job; returns ``versions`` and ``resident`` memory."""
         mine = replace(
             options,
             threads=self.setting.threads,
@@ -69,7 +69,7 @@ class Worker:
         return self._ask(order)
 
     def round(self, number: int) -> dict[str, Any]:
-        """Has one round done and returns what was measured inside the process."""
+        """Lets the process do one round; returns what it measured."""
         return self._ask({"round": number})
 
     @property
@@ -115,7 +115,7 @@ class Series:
     absent: dict[str, str] = field(default_factory=dict)
 
     def leave(self, name: str, error: Exception) -> None:
-        """Takes a contestant that broke down out of the series."""
+        """Removes a contestant that failed from the series."""
         self.rounds.pop(name, None)
         self.absent[name] = str(error)
         print(f"  without {name}: {error}", flush=True)
@@ -132,7 +132,7 @@ class Series:
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-able form with the medians that the tables are made of."""
+        """Returns the series for JSON, with the medians that tables show."""
         return {
             "threads": self.setting.threads,
             "malloc": self.setting.malloc.value,
@@ -187,7 +187,7 @@ class Players:
         return worker
 
     def _prepare(self, options: Options, series: Series, names: Sequence[str] | None) -> list[Worker]:
-        """Those who can do the job; the others leave, and the series says why."""
+        """Returns the workers that can do the job; the series says why others cannot."""
         playing = []
         for contestant in (one for one in self.contestants if names is None or one.name in names):
             try:
@@ -205,7 +205,7 @@ class Players:
     def series(
         self, options: Options, rounds: int, warmup: int = 1, names: Sequence[str] | None = None
     ) -> Series:
-        """Rounds in which everyone has one turn, first turns going round.
+        """Measures rounds in which every contestant has one turn; the first one changes.
 
         Args:
             options: the workload.
@@ -232,7 +232,7 @@ class Players:
 def run_series(
     contestants: Sequence[Contestant], options: Options, setting: ProcessSetting, rounds: int, warmup: int = 1
 ) -> Series:
-    """One series in processes of its own."""
+    """Measures one series in processes of its own."""
     print(f"{setting.threads} thread(s), malloc {setting.malloc.value}", flush=True)
     with Players(contestants, setting) as players:
         return players.series(options, rounds, warmup)

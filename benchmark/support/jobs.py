@@ -23,7 +23,7 @@ class Options:
         threads: threads that a contestant may use.
         model: network that is trained, one of ``networks.recipe.MODELS``.
         hidden: width of the hidden layers, for training.
-        seed: decides which training nodes take part and in which order.
+        seed: seed that chooses the training nodes and in which order.
     """
 
     graph: str
@@ -37,7 +37,7 @@ class Options:
     seed: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-able form, read back by :meth:`from_dict`."""
+        """Returns the options for JSON, which `from_dict` reads."""
         return asdict(self)
 
     @classmethod

@@ -28,13 +28,13 @@ def peak_bytes() -> int:
 
 
 def reset_peak() -> None:
-    """Lets the peak be what is resident now, where the kernel allows it."""
+    """Resets the peak to the resident memory, if the kernel allows it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def release_free_memory() -> None:
-    """Gives back what the C allocator holds free, so that what is resident is in use."""
+    """Returns the C allocator's free memory to the system, so that resident memory is in use."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
     if trim is not None:
         trim(0)
@@ -55,7 +55,7 @@ class AllocationMeter:
                 self.counters.append((name, counter))
 
     def read(self) -> dict[str, int]:
-        """Counts since the process began."""
+        """Returns the counts since the process began."""
         return {name: int(counter()) for name, counter in self.counters}
 
 
@@ -70,7 +70,7 @@ class MemoryReading:
 
     @classmethod
     def now(cls, meter: AllocationMeter) -> MemoryReading:
-        """Reads them."""
+        """Reads all clocks and counters."""
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         return cls(time.perf_counter(), time.process_time(), faults, meter.read())
 

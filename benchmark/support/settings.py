@@ -20,7 +20,7 @@ class MallocSetting(Enum):
 
 MALLOC_ENVIRONMENT = {
     MallocSetting.DEFAULT: {},
-    # Told to keep memory: nothing is mapped anew or given back between minibatches.
+    # Keeps memory: nothing is mapped anew or given back between minibatches.
     MallocSetting.KEPT: {
         "MALLOC_MMAP_THRESHOLD_": "4294967296",
         "MALLOC_TRIM_THRESHOLD_": "17179869184",

@@ -17,7 +17,7 @@ Result = dict[str, Any]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; the first column is text, the others are numbers."""
+    """Returns a Markdown table; the first column is text, the others are numbers."""
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -33,18 +33,18 @@ def medians(series: Result) -> dict[str, dict[str, float]]:
 
 
 def milliseconds(figures: dict[str, float] | None, seconds: str) -> str:
-    """One figure in milliseconds, or a dash where the side is absent."""
+    """Returns a figure in milliseconds, or a dash if the side is absent."""
     return "-" if figures is None else f"{1e3 * figures[seconds]:,.1f}"
 
 
 def setting(series: Result) -> str:
-    """Threads and allocator of a series, in words."""
+    """Returns the threads and the allocator of a series, in words."""
     threads = series["threads"]
     return f"{threads} thread{'s' if threads > 1 else ''}, malloc {series['malloc']}"
 
 
 def absences(series: Iterable[Result]) -> str:
-    """One sentence for every contestant that could not take part."""
+    """Returns one sentence for every contestant that could not take part."""
     reasons = {name: why for one in series for name, why in one["absent"].items()}
     return "".join(f"\n\n{paragraph(f'Not measured: {why}.')}" for why in reasons.values())
 
@@ -55,13 +55,13 @@ def size_name(macrobatch: int) -> str:
 
 
 def by(series: list[Result], key: str) -> Iterator[tuple[Any, list[Result]]]:
-    """Entries of the same ``key``, in order of first appearance."""
+    """Yields the entries of each value of ``key``, in order of first appearance."""
     for value in dict.fromkeys(one[key] for one in series):
         yield value, [one for one in series if one[key] == value]
 
 
 def of_ranks(entry: Result, *path: str) -> list[float]:
-    """One figure of every rank."""
+    """Returns one figure of every rank."""
     values = entry["of_ranks"]
     for name in path:
         values = [value[name] for value in values]

@@ -26,7 +26,7 @@ LOOPBACK = "loopback"
 
 
 class RankError(RuntimeError):
-    """A rank failed; the text has the end of what it printed."""
+    """The error of a rank that failed; the text has the end of its output."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class World:
 
     @contextlib.contextmanager
     def standing(self) -> Iterator[World]:
-        """The hosts, for the time of a block; nothing to do for loopback."""
+        """Sets up the hosts for a block; loopback needs none."""
         with contextlib.ExitStack() as stack:
             if self.network != LOOPBACK:
                 stack.enter_context(namespaces.hosts(self.ranks, self.network))
             yield self
 
     def run(self, job: str, options: dict[str, Any]) -> list[Any]:
-        """Every rank's answer to ``job`` of `ranks_worker.JOBS`; inside `standing`.
+        """Returns every rank's answer to a job of the worker's `JOBS`; call it inside `standing`.
 
         Raises:
             RankError: a rank failed or did not end in time; the others are killed.

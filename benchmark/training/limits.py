@@ -33,7 +33,7 @@ def ask(order: dict[str, Any], threads: int) -> Any:
         text=True,
     )
     if ended.returncode:
-        raise RuntimeError(f"limits_worker.py failed:\n{ended.stderr}")
+        raise RuntimeError(f"benchmark.training.limits_worker failed:\n{ended.stderr}")
     return json.loads(ended.stdout.splitlines()[-1])
 
 

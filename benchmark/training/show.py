@@ -38,7 +38,7 @@ class Row:
 
 
 def rows(result: Result) -> Iterator[Row]:
-    """Networks in their order, each with its settings."""
+    """Yields the networks in their order, each with its settings."""
     found: dict[tuple[str, int, str], Row] = {}
     for series in result["series"]:
         key = (series["model"], series["threads"], series["malloc"])
@@ -85,12 +85,12 @@ def table(result: Result) -> str:
 
 
 def milliseconds(row: Row, name: str) -> str:
-    """One cell of the first table."""
+    """Returns one cell of the first table."""
     return f"{1e3 * row.seconds[name]:,.0f}" if name in row.seconds else "-"
 
 
 def times(row: Row, name: str) -> str:
-    """One cell of the second table."""
+    """Returns one cell of the second table."""
     return f"{row.times[name]:.1f}x" if name in row.times else "-"
 
 
