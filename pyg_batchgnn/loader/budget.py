@@ -15,7 +15,6 @@ import torch
 
 from pyg_batchgnn.loader.options import LoaderOptions, Size
 from pyg_batchgnn.loader.probe import LoaderProbe
-from pyg_batchgnn.loader.world import World
 
 #: Blocks are handed out in sizes up to a quarter larger than asked for and kept up to half again as
 #: long.
@@ -48,26 +47,6 @@ class PrefetchDepth:
 def default_budget() -> int:
     """Returns an eighth of the memory that is free now, in bytes."""
     return psutil.virtual_memory().available // 8
-
-
-def agreed_sizes(
-    options: LoaderOptions,
-    probe: LoaderProbe | None,
-    num_batches: int | None,
-    depth: PrefetchDepth,
-    world: World,
-) -> Sizes:
-    """Resolves "auto": the least B and F of all processes that have seeds to measure with."""
-    sizes = choose_sizes(options, probe, num_batches, depth, world.max_macrobatch(num_batches))
-    everyones = world.gather([probe is not None, sizes.macrobatch, sizes.fetch])
-    chosen = [one for measured, *one in everyones if measured] or [one for _, *one in everyones]
-    macrobatch, fetch = (min(column) for column in zip(*chosen, strict=True))
-    return Sizes(macrobatch, min(fetch, macrobatch))
-
-
-def is_automatic(options: LoaderOptions) -> bool:
-    """Returns whether sizes depend on a probe."""
-    return "auto" in (options.macrobatch_size, options.fetch_size)
 
 
 def choose_sizes(
@@ -136,5 +115,5 @@ def _warn_if_over(peak: int, budget: int, sizes: Sizes) -> None:
             f"the loader may hold {peak / 2**20:.0f} MiB at macrobatch_size={sizes.macrobatch}, "
             f"fetch_size={sizes.fetch}, more than memory_budget={budget / 2**20:.0f} MiB; "
             f"use a smaller batch_size or smaller fanouts",
-            stacklevel=5,
+            stacklevel=6,
         )

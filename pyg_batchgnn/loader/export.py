@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from torch_geometric.data import Data
 from torch_geometric.sampler import SamplerOutput
 
-from pyg_batchgnn.loader.filter import Gatherer, add_sample_info, edge_index_of
+from pyg_batchgnn.loader.filter import add_sample_info, edge_index_of
+from pyg_batchgnn.loader.gather import Gatherer
 from pyg_batchgnn.loader.source import Source
 from pyg_batchgnn.loader.stats import LoaderCounters
 from pyg_batchgnn.sample import Minibatch, SampledMinibatch, to_sampler_output

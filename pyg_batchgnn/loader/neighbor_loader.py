@@ -16,7 +16,7 @@ from torch_geometric.sampler import SamplerOutput
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.loader.arguments import SamplingRequest, count_seeds, is_partitioned, worker_arguments
-from pyg_batchgnn.loader.budget import PrefetchDepth, Sizes, agreed_sizes, is_automatic
+from pyg_batchgnn.loader.budget import PrefetchDepth, Sizes
 from pyg_batchgnn.loader.bytes import parse_bytes
 from pyg_batchgnn.loader.export import GatheringExporter
 from pyg_batchgnn.loader.local_setup import LocalSetup
@@ -28,16 +28,16 @@ from pyg_batchgnn.loader.options import (
     refuse_what_does_not_go_together,
     refuse_what_is_to_come,
 )
-from pyg_batchgnn.loader.order import as_positions, order_of, with_keyed_shuffle
+from pyg_batchgnn.loader.order import as_positions, with_keyed_shuffle
 from pyg_batchgnn.loader.pipeline import outputs
 from pyg_batchgnn.loader.position import Position, Run
 from pyg_batchgnn.loader.prefetch import prefetch as prefetched
-from pyg_batchgnn.loader.probe import LoaderProbe, candidate_positions, probe_of
 from pyg_batchgnn.loader.rank_setup import RankSetup
 from pyg_batchgnn.loader.reading import Reading
 from pyg_batchgnn.loader.resumable import Resumable
 from pyg_batchgnn.loader.schedule import SeedStep
 from pyg_batchgnn.loader.setup import Setup
+from pyg_batchgnn.loader.sizing import resolve_sizes
 from pyg_batchgnn.loader.stats import LoaderStats
 from pyg_batchgnn.loader.work import NO_NUMBER, WorkItem, work_items
 from pyg_batchgnn.loader.workers import MakeBatches, Stage, WorkerPool
@@ -286,19 +286,7 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         return self._sizes
 
     def _choose_sizes(self) -> Sizes:
-        probe = self._probe() if is_automatic(self._options) else None
-        num_batches = self._parts.schedule.length()
-        return agreed_sizes(self._options, probe, num_batches, self._prefetch_depth(), self._world)
-
-    def _probe(self) -> LoaderProbe | None:
-        """Measures a few minibatches; None if there are no seeds. Statistics do not count them."""
-        schedule, pipeline = self._parts.schedule, self._parts.pipeline
-        count, order = schedule.num_candidates(), order_of(self)
-        chosen = candidate_positions(count, self.batch_size, schedule.length(), order) if count else []
-        steps = self._parts.number([SeedStep.of(schedule.candidates(one)) for one in chosen])
-        item = WorkItem(0, NO_NUMBER, list(steps))
-        sampled = self._world.now(lambda: pipeline.sample_uncounted(item))
-        return probe_of(sampled, pipeline.num_nodes, self._parts.cost(sampled)) if sampled else None
+        return resolve_sizes(self._options, self._parts, self, self._prefetch_depth(), self._world)
 
     def _prefetch_depth(self) -> PrefetchDepth:
         """Returns what a prefetching thread or worker processes prepare beside the macrobatch in

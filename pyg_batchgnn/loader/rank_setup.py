@@ -22,11 +22,12 @@ from pyg_batchgnn.loader.arguments import (
     without_workers,
 )
 from pyg_batchgnn.loader.export import BlockExporter, Exporter, NativeExporter
+from pyg_batchgnn.loader.local_schedule import LocalSchedule
 from pyg_batchgnn.loader.numbering import NumberSeeds, OwnSeeds, as_they_are, from_table, looked_up
 from pyg_batchgnn.loader.options import Export, LoaderOptions
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.probe import AttributeCost
-from pyg_batchgnn.loader.schedule import GlobalSchedule, LocalSchedule, SeedSchedule
+from pyg_batchgnn.loader.schedule import GlobalSchedule, SeedSchedule
 from pyg_batchgnn.loader.setup import Composition, shape_of, step_shape
 from pyg_batchgnn.loader.world import RankWorld
 from pyg_batchgnn.ops import digest_text, minibatch_key

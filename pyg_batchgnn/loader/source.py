@@ -12,7 +12,8 @@ from torch_geometric.data import Data, FeatureStore
 from torch_geometric.sampler import SamplerOutput
 
 from pyg_batchgnn.fetch import BlockFetcher, Fetched, Fetcher, FetchGroup, InPlaceFetcher, as_table, is_mapped
-from pyg_batchgnn.loader.filter import Gatherer, filter_data, filter_store, read_store
+from pyg_batchgnn.loader.filter import filter_data, filter_store, read_store
+from pyg_batchgnn.loader.gather import Gatherer
 from pyg_batchgnn.loader.reading import Features, Reading
 from pyg_batchgnn.store import group_of
 
