@@ -114,7 +114,7 @@ def seed_nodes(data: Any, input_nodes: Any, num_nodes: int) -> Any:
         isinstance(input_nodes, (list, tuple)) and input_nodes and isinstance(input_nodes[0], str)
     ):
         raise NotImplementedError(
-            f"input_nodes={input_nodes!r} names a node type: heterogeneous graphs are still to come; "
+            f"input_nodes={input_nodes!r} names a node type: heterogeneous graphs are not supported yet; "
             f"give a mask or node ids"
         )
     nodes = input_nodes if isinstance(input_nodes, Tensor) else torch.as_tensor(input_nodes)

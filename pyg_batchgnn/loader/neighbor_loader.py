@@ -93,7 +93,7 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
             permutation by (seed, epoch).
 
     Raises:
-        NotImplementedError: an option that is still to come: heterogeneous graphs, temporal,
+        NotImplementedError: an option that is not supported yet: heterogeneous graphs, temporal,
             weighted, disjoint, bidirectional and induced sampling.
         TypeError, ValueError, IndexError: arguments that do not fit; the message gives value and
             remedy.

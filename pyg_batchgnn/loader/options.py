@@ -108,7 +108,7 @@ def refuse_what_is_to_come(
     for option, is_asked in asked.items():
         if is_asked:
             raise NotImplementedError(
-                f"{option} is still to come in MacrobatchNeighborLoader; use "
+                f"{option} is not supported yet in MacrobatchNeighborLoader; use "
                 f"torch_geometric.loader.NeighborLoader for it"
             )
 

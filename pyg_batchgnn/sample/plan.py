@@ -70,8 +70,8 @@ class SamplingPlan:
         values = num_neighbors if is_dict else getattr(num_neighbors, "values", num_neighbors)
         if isinstance(values, dict):
             raise NotImplementedError(
-                "num_neighbors as a dict by edge type is for heterogeneous graphs, which are still to come; "
-                "give a list with one entry per hop"
+                "num_neighbors as a dict by edge type is for heterogeneous graphs, which are not supported "
+                "yet; give a list with one entry per hop"
             )
         if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
             raise TypeError(f"num_neighbors must be a list of integers, got {num_neighbors!r}")

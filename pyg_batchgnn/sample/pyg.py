@@ -47,13 +47,13 @@ class PygNeighborSampler(BaseSampler):
     def sample_from_nodes(self, inputs: NodeSamplerInput, **_kwargs: Any) -> SamplerOutput:
         """Samples one minibatch around ``inputs.node``."""
         if inputs.time is not None:
-            raise NotImplementedError("temporal sampling (input_time) is still to come")
+            raise NotImplementedError("temporal sampling (input_time) is not supported yet")
         (minibatch,) = self.macrobatch.sample([inputs.node.long().contiguous()], self.epoch)
         return to_sampler_output(minibatch, inputs.input_id)
 
     def sample_from_edges(self, *_args: Any, **_kwargs: Any) -> SamplerOutput:
-        """Raises NotImplementedError: link sampling is still to come."""
-        raise NotImplementedError("sampling around edges (LinkLoader) is still to come; use a NodeLoader")
+        """Raises NotImplementedError: link sampling is not supported yet."""
+        raise NotImplementedError("sampling around edges (LinkLoader) is not supported yet; use a NodeLoader")
 
     @property
     def edge_permutation(self) -> Tensor | None:
