@@ -40,9 +40,7 @@ PAST_THE_DOOR: set[tuple[str, str]] = set()
 #: Circles between files that are still to be cut.
 CIRCLES: list[list[str]] = []
 #: Names that classes of several rooms still share.
-SHARED_NAMES = {
-    "Stream",
-}
+SHARED_NAMES: set[str] = set()
 
 
 def room_of(module: str) -> str:

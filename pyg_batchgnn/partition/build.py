@@ -17,7 +17,7 @@ from pyg_batchgnn.partition.owners import contiguous_owners, random_owners
 from pyg_batchgnn.partition.part import Part
 from pyg_batchgnn.partition.policy import Direct, Policy, PolicyLike, Streaming, as_policy, name_of
 from pyg_batchgnn.partition.reading import ReadingSlice, read_slice
-from pyg_batchgnn.partition.stream import Stream
+from pyg_batchgnn.partition.stream import OwnerStream
 
 #: Told what is being done, in a few words, as each stage begins.
 Progress = Callable[[str], None]
@@ -131,7 +131,7 @@ def _owners(
         return random_owners(part, parts, seed)
     if policy is Direct.CONTIGUOUS:
         return contiguous_owners(comm, part, parts)
-    stream = Stream(comm, part, dataset.split("train"), parts, seed)
+    stream = OwnerStream(comm, part, dataset.split("train"), parts, seed)
     if isinstance(policy, Streaming):
         for _ in range(policy.passes):
             stream.run(stream.by_score(policy))

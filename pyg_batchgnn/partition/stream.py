@@ -34,7 +34,7 @@ def read_train(comm: Communicator, part: ReadingSlice, train_idx: Tensor) -> Ten
     return train
 
 
-class Stream:
+class OwnerStream:
     """One rank's view of the stream.
 
     Attributes:

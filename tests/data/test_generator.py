@@ -11,7 +11,7 @@ from pyg_batchgnn.data import Dataset, DatasetError, GeneratorSpec, generate, ge
 from pyg_batchgnn.data.generator.communities import coprime_strides, make_communities
 from pyg_batchgnn.data.generator.edges import BLOCK_NODES
 from pyg_batchgnn.data.generator.permutation import IdPermutation
-from pyg_batchgnn.data.generator.write import Progress
+from pyg_batchgnn.data.generator.write import ProgressBar
 from tests.support.tiny_datasets import same
 
 TWO_BLOCKS = GeneratorSpec(nodes=BLOCK_NODES + 3000, seed=7, degree=6.0, features=4)
@@ -150,7 +150,7 @@ def test_a_failure_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_progress_bar_goes_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     generate_folder(GeneratorSpec(nodes=1000), tmp_path / "hidden")
     assert capsys.readouterr() == ("", "")
-    generate_folder(GeneratorSpec(nodes=1000), tmp_path / "shown", progress=Progress.SHOW)
+    generate_folder(GeneratorSpec(nodes=1000), tmp_path / "shown", progress=ProgressBar.SHOW)
     out, err = capsys.readouterr()
     assert out == "" and "drawing features" in err
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyg_batchgnn.data.generator.spec import GeneratorSpec, Stream
+from pyg_batchgnn.data.generator.spec import GeneratorSpec, RandomStream
 
 _NODES_PER_GROUP = 2048
 _NODES_PER_LEAF = 96
@@ -40,7 +40,7 @@ class Communities:
 
 def make_communities(spec: GeneratorSpec) -> Communities:
     """Draw communities: about 2,048 nodes a group and 96 a leaf, sizes lognormal; N / 10 bytes of memory."""
-    random = spec.random(Stream.COMMUNITIES)
+    random = spec.random(RandomStream.COMMUNITIES)
     groups = max(spec.classes, spec.nodes // _NODES_PER_GROUP)
     leaves = max(groups, spec.nodes // _NODES_PER_LEAF)
     leaf_start = _starts(random, leaves, spec.nodes)

@@ -15,7 +15,7 @@ import numpy as np
 
 from pyg_batchgnn.data.generator.communities import Communities, coprime_strides
 from pyg_batchgnn.data.generator.permutation import IdPermutation
-from pyg_batchgnn.data.generator.spec import GeneratorSpec, Stream
+from pyg_batchgnn.data.generator.spec import GeneratorSpec, RandomStream
 
 # The unit of randomness: fixed, so that how the work is cut into pieces does not change the graph.
 BLOCK_NODES = 1 << 16
@@ -39,7 +39,7 @@ def edge_keys(
         Two arrays of sorted uint64 keys (source << 32) | destination, first the edges drawn, then their
         reverses. No self loops. Repeats occur, inside a block and between blocks.
     """
-    random = spec.random(Stream.EDGES, block)
+    random = spec.random(RandomStream.EDGES, block)
     place = np.arange(block * BLOCK_NODES, min((block + 1) * BLOCK_NODES, spec.nodes))
     draws = _draws(spec, random, len(place))
     other = _neighbours(spec, communities, random, place, draws)

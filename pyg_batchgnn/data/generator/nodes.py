@@ -13,7 +13,7 @@ import numpy as np
 from pyg_batchgnn.data.generator.communities import Communities
 from pyg_batchgnn.data.generator.edges import BLOCK_NODES
 from pyg_batchgnn.data.generator.permutation import IdPermutation
-from pyg_batchgnn.data.generator.spec import GeneratorSpec, Stream
+from pyg_batchgnn.data.generator.spec import GeneratorSpec, RandomStream
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class NodeBlock:
 
 def class_means(spec: GeneratorSpec) -> np.ndarray:
     """[C, F] float32 mean features: random directions (orthogonal where C <= F) of length `signal`."""
-    means = spec.random(Stream.CLASS_MEANS).standard_normal((spec.classes, spec.features))
+    means = spec.random(RandomStream.CLASS_MEANS).standard_normal((spec.classes, spec.features))
     if spec.classes <= spec.features:
         means = np.linalg.qr(means.T)[0].T
     else:
@@ -45,7 +45,7 @@ def make_nodes(
     spec: GeneratorSpec, communities: Communities, permutation: IdPermutation, means: np.ndarray, block: int
 ) -> NodeBlock:
     """Draw one block of nodes."""
-    random = spec.random(Stream.NODES, block)
+    random = spec.random(RandomStream.NODES, block)
     ids = np.arange(block * BLOCK_NODES, min((block + 1) * BLOCK_NODES, spec.nodes))
     community_class = communities.group_class[communities.group_of(permutation.to_place(ids))]
     replaced = random.random(len(ids)) < spec.label_noise

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from pyg_batchgnn.data.generator.spec import GeneratorSpec, Stream
+from pyg_batchgnn.data.generator.spec import GeneratorSpec, RandomStream
 
 _ROUNDS = 4  # enough for a random-looking permutation when the round functions are random (Luby and Rackoff)
 
@@ -26,7 +26,7 @@ class IdPermutation:
         self._size = spec.nodes
         self._b = math.isqrt(self._size - 1) + 1
         self._a = -(-self._size // self._b)
-        random = spec.random(Stream.PERMUTATION)
+        random = spec.random(RandomStream.PERMUTATION)
         self._left_tables = [random.integers(0, self._a, self._b, np.int32) for _ in range(_ROUNDS // 2)]
         self._right_tables = [random.integers(0, self._b, self._a, np.int32) for _ in range(_ROUNDS // 2)]
 

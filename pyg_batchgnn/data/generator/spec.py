@@ -13,7 +13,7 @@ from pyg_batchgnn.data.errors import DatasetError
 MAX_NODES = 2**31  # two ids make one 64-bit sort key, and ids are stored as int32
 
 
-class Stream(enum.IntEnum):
+class RandomStream(enum.IntEnum):
     """Independent streams of random numbers."""
 
     COMMUNITIES = 1
@@ -118,6 +118,6 @@ class GeneratorSpec:
         feature = np.dtype(self.feature_dtype).itemsize * self.features
         return edges + self.nodes * (feature + 16)
 
-    def random(self, stream: Stream, block: int = 0) -> np.random.Generator:
+    def random(self, stream: RandomStream, block: int = 0) -> np.random.Generator:
         """Random numbers of one stream and block; independent of the order in which blocks are made."""
         return np.random.default_rng([self.seed, int(stream), block])

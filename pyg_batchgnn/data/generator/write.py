@@ -35,7 +35,7 @@ _BAR_NODES = 1_000_000
 Advance = Callable[[], None]
 
 
-class Progress(enum.Enum):
+class ProgressBar(enum.Enum):
     """Whether to show a progress bar; AUTO: from a million nodes on, where stderr is a terminal."""
 
     AUTO = "auto"
@@ -79,7 +79,7 @@ def generate_folder(
     path: str | Path,
     *,
     piece_nodes: int = PIECE_NODES,
-    progress: Progress = Progress.AUTO,
+    progress: ProgressBar = ProgressBar.AUTO,
 ) -> Path:
     """Make a graph in a new folder that `read_folder` maps; memory is bounded by the piece, not by the graph.
 
@@ -163,16 +163,16 @@ def _file(folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def _progress_bar(spec: GeneratorSpec, progress: Progress) -> Iterator[Callable[[str, int], Advance]]:
+def _progress_bar(spec: GeneratorSpec, progress: ProgressBar) -> Iterator[Callable[[str, int], Advance]]:
     """Gives a function that starts a phase of so many steps and returns what to call after each step."""
     wanted = spec.nodes >= _BAR_NODES and sys.stderr.isatty()
-    if progress is Progress.HIDE or (progress is Progress.AUTO and not wanted):
+    if progress is ProgressBar.HIDE or (progress is ProgressBar.AUTO and not wanted):
         yield lambda _phase, _steps: lambda: None
         return
     from rich.console import Console
-    from rich.progress import Progress as Bar
+    from rich.progress import Progress
 
-    with Bar(console=Console(stderr=True), transient=progress is Progress.AUTO) as bar:
+    with Progress(console=Console(stderr=True), transient=progress is ProgressBar.AUTO) as bar:
 
         def start_phase(phase: str, steps: int) -> Advance:
             task = bar.add_task(phase, total=steps)
