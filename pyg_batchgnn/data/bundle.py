@@ -47,12 +47,13 @@ def find_bundle(name: str, root: str | Path | None = None) -> Path | None:
 def read_bundle(
     name: str, root: str | Path | None = None, *, feature_dim: int | None = None, projection_seed: int = 0
 ) -> Dataset:
-    """Read a bundled graph.
+    """Reads a bundled graph.
 
     Args:
         name: file name without ending, such as "cora".
         root: folder of the files; see `data_folders` for where they are looked for without it.
-        feature_dim: project sparse features at random to this many columns instead of making them dense.
+        feature_dim: project sparse features at random to this many columns instead of making them
+            dense.
         projection_seed: seed of that projection.
 
     Raises:
@@ -81,7 +82,7 @@ def read_bundle(
 
 
 def _read_about(path: Path) -> dict[str, Any]:
-    """Read and check NAME.json, and NAME.npz against the size and checksum in it."""
+    """Reads and check NAME.json, and NAME.npz against the size and checksum in it."""
     json_path = path.with_suffix(".json")
     for file in (path, json_path):
         if not file.is_file():
@@ -104,7 +105,7 @@ def _read_about(path: Path) -> dict[str, Any]:
 
 
 def _read_arrays(path: Path, about: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Read every array and compare it with what the JSON promises."""
+    """Reads every array and compare it with what the JSON promises."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {key: _read_member(path, archive, key) for key in archive.files}

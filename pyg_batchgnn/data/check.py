@@ -14,8 +14,8 @@ from pyg_batchgnn.data.groups import FEATURES, LABELS, NODES
 from pyg_batchgnn.data.labels import class_numbers
 from pyg_batchgnn.data.layout import attribute_array, split_array
 
-# Features are read whole to look for NaN only up to this size. A larger table is mapped, and reading all of
-# it would cost what mapping saves.
+# Features are read whole to look for NaN only up to this size. A larger table is mapped, and
+# reading all of it would cost what mapping saves.
 FINITE_CHECK_BYTES = 1 << 30
 _ROWS_AT_A_TIME = 1 << 16
 
@@ -73,16 +73,18 @@ class _Checker:
 
 
 def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
-    """Raises `DatasetError` on the first thing that is wrong with a data set, and returns it otherwise.
+    """Raises `DatasetError` on the first thing that is wrong with a data set, and returns it
+    otherwise.
 
-    Checked are counts, shapes, dtypes, node ids in [0, N), class numbers in [-1, C), and features "x", which
-    must be finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and "test" must be disjoint
-    and without repeats, and where there are class numbers they must hold labelled nodes only.
+    Checked are counts, shapes, dtypes, node ids in [0, N), class numbers in [-1, C), and features
+    "x", which must be finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and
+    "test" must be disjoint and without repeats, and where there are class numbers they must hold
+    labelled nodes only.
 
     Args:
         dataset: the data set.
-        files: for each array (`edge_index`, `nodes/x`, `splits/train`) the file it came from, so that errors
-            can name it. Errors name the data set otherwise.
+        files: for each array (`edge_index`, `nodes/x`, `splits/train`) the file it came from, so
+            that errors can name it. Errors name the data set otherwise.
     """
     check_outline(dataset, files)
     check = _Checker(dataset, files or {})

@@ -13,7 +13,8 @@ from pyg_batchgnn.data.files import as_tensor
 
 
 def to_index(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns node ids as int32 or int64: shared where the type allows, converted from other integers.
+    """Returns node ids as int32 or int64: shared where the type allows, converted from other
+    integers.
 
     Raises:
         DatasetError: other types than integers, or a value beyond int64.
@@ -42,8 +43,8 @@ def to_labels(values: np.ndarray, file: str | Path, array: str) -> Tensor:
 
 
 def to_targets(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns class numbers as `to_labels` does. Targets of another kind stay as they are: numbers that are
-    not whole, and several per node."""
+    """Returns class numbers as `to_labels` does. Targets of another kind stay as they are: numbers
+    that are not whole, and several per node."""
     column = _one_column(values)
     whole = column.dtype.kind in "iu" or (
         column.dtype.kind == "f" and bool((_is_whole(column) | np.isnan(column)).all())
@@ -62,7 +63,8 @@ def _is_whole(values: np.ndarray) -> np.ndarray:
 
 
 def to_features(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns features as float16 or float32: shared where the type allows, else converted to float32.
+    """Returns features as float16 or float32: shared where the type allows, else converted to
+    float32.
 
     Raises:
         DatasetError: the elements are not real numbers.

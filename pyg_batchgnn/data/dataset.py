@@ -24,17 +24,19 @@ SPLITS = ("train", "val", "test")
 class Dataset:
     """A homogeneous graph. Readers return only what `check_dataset` has passed.
 
-    Tensors read from a folder are mapped from its files. Reading touches only the pages used. Writing to one
-    changes this process's copy, never the file.
+    Tensors read from a folder are mapped from its files. Reading touches only the pages used.
+    Writing to one changes this process's copy, never the file.
 
     Attributes:
         name: the short name, as `load_dataset` knows it.
         num_nodes: the number of nodes N; node ids are 0 to N - 1.
-        num_classes: the number of classes C; 0 where the labels "y" are no class numbers, or are absent.
-        edge_index: [2, E] int32 or int64, (source, destination) of each edge. An edge's position is its id.
-        attributes: the attributes of each group, of any dtype and shape. By convention "x" are the features
-            of nodes, "y" their labels (class numbers 0 to C - 1, or -1 where a node has none) and "edge_attr"
-            the features of edges.
+        num_classes: the number of classes C; 0 where the labels "y" are no class numbers, or are
+            absent.
+        edge_index: [2, E] int32 or int64, (source, destination) of each edge. An edge's position is
+            its id.
+        attributes: the attributes of each group, of any dtype and shape. By convention "x" are the
+            features of nodes, "y" their labels (class numbers 0 to C - 1, or -1 where a node has
+            none) and "edge_attr" the features of edges.
         splits: the node ids of each split, int64. "train", "val" and "test" are disjoint.
         source: one sentence that says where the data came from.
     """
@@ -69,7 +71,8 @@ class Dataset:
             nodes: attributes of nodes by name, [N, ...] each.
             edges: attributes of edges by name, [E, ...] each.
             splits: node ids by name of the split, int64.
-            num_classes: the number of classes; without it the largest class number + 1 (`count_classes`).
+            num_classes: the number of classes; without it the largest class number + 1
+                (`count_classes`).
             source: where the data came from.
         """
         tables = dict(nodes or {})

@@ -1,10 +1,12 @@
-"""The one kind of error that reading, checking or making a data set raises for a mistake outside the code."""
+"""The one kind of error that reading, checking or making a data set raises for a mistake outside
+the code."""
 
 from pathlib import Path
 
 
 class DatasetError(ValueError):
-    """A data set cannot be read, is inconsistent, or was asked for wrongly; the message is one line."""
+    """A data set cannot be read, is inconsistent, or was asked for wrongly; the message is one
+    line."""
 
 
 class DatasetNotFoundError(DatasetError, FileNotFoundError):
@@ -12,7 +14,7 @@ class DatasetNotFoundError(DatasetError, FileNotFoundError):
 
 
 def broken(file: str | Path, array: str, fact: str, remedy: str) -> DatasetError:
-    """Word the error for one array of one file.
+    """Makes the error for one array of one file.
 
     Args:
         file: the file (or, for data that never were in a file, the data set's name).
@@ -24,5 +26,5 @@ def broken(file: str | Path, array: str, fact: str, remedy: str) -> DatasetError
 
 
 def missing(file: str | Path, array: str, remedy: str) -> DatasetNotFoundError:
-    """Word the error for a file that is not there, though the array it should hold is needed."""
+    """Makes the error for a file that is not there, though the array it should hold is needed."""
     return DatasetNotFoundError(f"{file}: {array}: the file does not exist; {remedy}")

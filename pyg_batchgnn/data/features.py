@@ -52,10 +52,11 @@ def densify(rows: SparseRows) -> Tensor:
 
 
 def project(rows: SparseRows, dim: int, seed: int) -> Tensor:
-    """Project the rows at random to `dim` columns: float32 [num_rows, dim].
+    """Projects the rows at random to `dim` columns: float32 [num_rows, dim].
 
-    The projection matrix is normal with variance 1 / dim, so that squared norms, and with them distances
-    between rows, are kept on average (Johnson and Lindenstrauss). The same seed gives the same matrix.
+    The projection matrix is normal with variance 1 / dim, so that squared norms, and with them
+    distances between rows, are kept on average (Johnson and Lindenstrauss). The same seed gives the
+    same matrix.
     """
     generator = np.random.default_rng(seed)
     matrix = generator.standard_normal((rows.num_columns, dim), dtype=np.float32) / np.float32(np.sqrt(dim))

@@ -15,16 +15,17 @@ from pyg_batchgnn.data.groups import EDGES, NODES
 def read_folder(path: str | Path) -> Dataset:
     """Reads a data set from a folder.
 
-    Edges are `edge_index.npy` [2, E], which is mapped, or `src.npy` and `dst.npy` [E], or `edges*.parquet`
-    with columns src and dst, which are read into memory. All else is optional and mapped:
+    Edges are `edge_index.npy` [2, E], which is mapped, or `src.npy` and `dst.npy` [E], or
+    `edges*.parquet` with columns src and dst, which are read into memory. All else is optional and
+    mapped:
 
     - `nodes/NAME.npy` [N, ...] and `edges/NAME.npy` [E, ...]: the attributes NAME, of any dtype;
     - `splits/NAME.npy`: the node ids of the split NAME;
-    - in the folder itself `x.npy`, `y.npy` and `edge_attr.npy`, where features that are neither float16 nor
-      float32 become float32, and class numbers int64 (NaN: no label, -1); and `train_idx.npy` (node ids) or
-      `train_mask.npy` (bool [N]), and so for val and test;
-    - META.json: name, source, num_nodes and num_classes. In folders that this package wrote it also holds
-      dtype, shape and checksum of every array, which are compared.
+    - in the folder itself `x.npy`, `y.npy` and `edge_attr.npy`, where features that are neither
+      float16 nor float32 become float32, and class numbers int64 (NaN: no label, -1); and
+      `train_idx.npy` (node ids) or `train_mask.npy` (bool [N]), and so for val and test;
+    - META.json: name, source, num_nodes and num_classes. In folders that this package wrote it also
+      holds dtype, shape and checksum of every array, which are compared.
 
     Warns:
         UserWarning: the folder itself has an array of another name, which is not read.
@@ -40,11 +41,12 @@ def read_folder(path: str | Path) -> Dataset:
 def open_folder(path: str | Path) -> Dataset:
     """Reads a folder as `read_folder` does, but does not look at node ids, labels and features.
 
-    It is for `partition`, where each rank reads some of them and checks what it needs, and for folders that
-    were checked before.
+    It is for `partition`, where each rank reads some of them and checks what it needs, and for
+    folders that were checked before.
 
     Raises:
-        DatasetNotFoundError, DatasetError: as `read_folder`, from counts, shapes, dtypes and checksums.
+        DatasetNotFoundError, DatasetError: as `read_folder`, from counts, shapes, dtypes and
+            checksums.
     """
     return check_outline(*_read(path))
 
@@ -75,7 +77,8 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
 
 
 def verify_folder(path: str | Path) -> int:
-    """Compares every file of a folder with META.json, however large; returns the number of files compared.
+    """Compares every file of a folder with META.json, however large; returns the number of files
+    compared.
 
     Raises:
         DatasetError: a file differs, or META.json has no checksums.

@@ -71,7 +71,8 @@ class FolderReader:
         return to_index(found, self.files["edge_index"], "edge_index")
 
     def _edges_from_columns(self) -> np.ndarray:
-        """Reads edges from src.npy and dst.npy, or from Parquet, into memory: they lie apart on disk."""
+        """Reads edges from src.npy and dst.npy, or from Parquet, into memory: they lie apart on
+        disk."""
         source, destination = self.open("src"), self.open("dst")
         if source is not None and destination is not None:
             if source.shape != destination.shape or source.dim() != 1:
@@ -142,8 +143,8 @@ class FolderReader:
         return torch.from_numpy(np.flatnonzero(values).astype(np.int64))
 
     def num_nodes(self, edge_index: Tensor, tables: dict[str, Tensor]) -> int:
-        """Returns META.json's number of nodes, else the rows of an attribute or of a mask, else the largest
-        node id + 1."""
+        """Returns META.json's number of nodes, else the rows of an attribute or of a mask, else the
+        largest node id + 1."""
         if self.meta.num_nodes is not None:
             return self.meta.num_nodes
         conventions = [tables[name] for name in (FEATURES, LABELS) if name in tables]

@@ -13,8 +13,8 @@ from pyg_batchgnn.data.groups import LABELS
 def class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
     """Returns the labels "y" as [N] int64 if they are class numbers, otherwise None.
 
-    Integers of shape [N] or [N, 1] are class numbers. Floating-point targets, booleans and several labels
-    per node are not.
+    Integers of shape [N] or [N, 1] are class numbers. Floating-point targets, booleans and several
+    labels per node are not.
     """
     y = tables.get(LABELS)
     if y is None or y.dtype is torch.bool or y.is_floating_point() or y.is_complex():
@@ -25,6 +25,7 @@ def class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
 
 
 def count_classes(tables: Mapping[str, Tensor]) -> int:
-    """Returns the largest class number + 1; 0 where the labels "y" are no class numbers, or are absent."""
+    """Returns the largest class number + 1; 0 where the labels "y" are no class numbers, or are
+    absent."""
     labels = class_numbers(tables)
     return 0 if labels is None or not labels.numel() else max(int(labels.max()) + 1, 0)

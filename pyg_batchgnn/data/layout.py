@@ -1,7 +1,7 @@
 """The names of arrays in a folder: `edge_index`, `nodes/x`, `edges/edge_attr`, `splits/train`.
 
-The file of an array is its name with `.npy` behind it. Characters of attributes' names that a file's name
-may not have are percent-encoded.
+The file of an array is its name with `.npy` behind it. Characters of attributes' names that a
+file's name may not have are percent-encoded.
 """
 
 from __future__ import annotations

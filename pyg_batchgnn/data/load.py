@@ -29,24 +29,25 @@ Options = Mapping[str, Any]
 
 
 def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **options: Any) -> Dataset:
-    """Load a data set by name or path.
+    """Loads a data set by name or path.
 
     Args:
         name_or_path: one of
-            - "cora", "amazon_photo", ...: a bundled real graph; options `feature_dim`, `projection_seed`
-              (see `read_bundle`);
+            - "cora", "amazon_photo", ...: a bundled real graph; options `feature_dim`,
+              `projection_seed` (see `read_bundle`);
             - "ogbn-arxiv", "ogbn-products", "ogbn-papers100M"; options `download`, `converted` (see
               `read_ogb`);
-            - "generated", with the fields of `GeneratorSpec` as options; with `root` it is written to a
-              folder there and mapped, and found again the next time;
+            - "generated", with the fields of `GeneratorSpec` as options; with `root` it is written
+              to a folder there and mapped, and found again the next time;
             - a folder of arrays (see `read_folder`).
             Options may follow a name after a colon, as in "generated:nodes=100000,seed=1".
         root: folder in which to look for, or put, what has a name.
-        options: as above, and for all of them `undirected`: a `ParallelEdges` (or "keep", "merge") stores
-            every edge in both directions.
+        options: as above, and for all of them `undirected`: a `ParallelEdges` (or "keep", "merge")
+            stores every edge in both directions.
 
     Raises:
-        DatasetError: anything wrong with the request or the data; a ValueError, its message is one line.
+        DatasetError: anything wrong with the request or the data; a ValueError, its message is one
+            line.
         DatasetNotFoundError: something is not there; also a FileNotFoundError.
     """
     name, options = _parse(name_or_path, options)
@@ -72,7 +73,8 @@ def available_datasets(root: str | Path | None = None) -> list[str]:
 def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
     """A real graph where one is found (amazon_photo first), a generated one otherwise.
 
-    `Dataset.source` says which it is, and why where it is generated. `options` go to the real graph.
+    `Dataset.source` says which it is, and why where it is generated. `options` go to the real
+    graph.
     """
     for name in _PREFERRED:
         if find_bundle(name, root) is not None:
@@ -83,7 +85,7 @@ def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
 
 
 def _parse(name_or_path: str | Path, options: Options) -> tuple[str, dict[str, Any]]:
-    """Split "name:key=value,key=value" and add the options; a path that exists is never split."""
+    """Splits "name:key=value,key=value" and add the options; a path that exists is never split."""
     text = os.fspath(name_or_path)
     merged = dict(options)
     head, colon, tail = text.partition(":")

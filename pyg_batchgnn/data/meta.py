@@ -13,7 +13,8 @@ from pyg_batchgnn.data.files import META_FILE, ArrayPromise, promise_of, read_js
 
 FORMAT = "pyg_batchgnn.dataset"
 VERSION = 2
-#: Version 1 has features, labels and splits under fixed names, which a folder made by hand may have too.
+#: Version 1 has features, labels and splits under fixed names, which a folder made by hand may have
+#: too.
 READABLE = (1, 2)
 
 
@@ -26,8 +27,8 @@ class Meta:
         source: where it came from.
         num_nodes: the number of nodes, or None: it is taken from the arrays.
         num_classes: the number of classes, or None: it is taken from the labels.
-        arrays: dtype, shape and checksum of each array (see `layout`); empty where the folder was made by
-            hand.
+        arrays: dtype, shape and checksum of each array (see `layout`); empty where the folder was
+            made by hand.
         origin: what the folder was made from, as its maker wants to compare it later.
     """
 
@@ -43,8 +44,8 @@ def read_meta(folder: Path) -> Meta:
     """Reads a folder's META.json; returns an empty `Meta` where there is none.
 
     Raises:
-        DatasetError: the file is damaged, of another format or a newer version, or an entry is of the wrong
-            type.
+        DatasetError: the file is damaged, of another format or a newer version, or an entry is of
+            the wrong type.
     """
     path = folder / META_FILE
     if not path.is_file():

@@ -16,14 +16,14 @@ def parquet_files(folder: Path) -> list[Path]:
 
 
 def read_parquet_edges(files: list[Path]) -> np.ndarray:
-    """Read the columns src and dst of all files, one after the other.
+    """Reads the columns src and dst of all files, one after the other.
 
     Returns:
         [2, E] int32 where every file stores int32 (or less), int64 otherwise.
 
     Raises:
-        DatasetError: pyarrow is not installed, or a file is damaged, lacks a column, or has one that is not
-            of integers or has missing values.
+        DatasetError: pyarrow is not installed, or a file is damaged, lacks a column, or has one
+            that is not of integers or has missing values.
     """
     try:
         import pyarrow.parquet as pq

@@ -24,20 +24,21 @@ _NO_ATTRIBUTES = ("edge_index", "num_nodes")
 def from_pyg(data: Data, name: str = "pyg", num_classes: int | None = None) -> Dataset:
     """Returns the data set in a PyG `Data`, which shares its tensors.
 
-    Every dense tensor with one row per node or per edge becomes an attribute, with its dtype and shape. Where
-    there are as many nodes as edges, names with "edge" in them are of edges, as in PyG. `train_mask` (bool
-    [N]) or `train_idx` (node ids) becomes the split "train", and so for val and test; masks of two dimensions
-    are attributes. `Dataset.to_pyg` gives the same `Data` back, with masks for splits.
+    Every dense tensor with one row per node or per edge becomes an attribute, with its dtype and
+    shape. Where there are as many nodes as edges, names with "edge" in them are of edges, as in
+    PyG. `train_mask` (bool [N]) or `train_idx` (node ids) becomes the split "train", and so for val
+    and test; masks of two dimensions are attributes. `Dataset.to_pyg` gives the same `Data` back,
+    with masks for splits.
 
     Args:
         data: needs `edge_index`.
         name: the name to give it, used in errors.
-        num_classes: the number of classes. Without it the largest class number in `y` + 1, or 0 where `y` is
-            not one integer per node.
+        num_classes: the number of classes. Without it the largest class number in `y` + 1, or 0
+            where `y` is not one integer per node.
 
     Warns:
-        UserWarning: something cannot be carried: a tensor of another number of rows, a sparse tensor, or what
-            is not a tensor. The warning names it.
+        UserWarning: something cannot be carried: a tensor of another number of rows, a sparse
+            tensor, or what is not a tensor. The warning names it.
 
     Raises:
         TypeError: `data` is not a `Data`.

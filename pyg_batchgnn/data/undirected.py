@@ -24,11 +24,12 @@ class ParallelEdges(enum.Enum):
 def make_undirected(
     edge_index: Tensor, num_nodes: int, parallel: ParallelEdges = ParallelEdges.KEEP
 ) -> Tensor:
-    """Store every edge in both directions.
+    """Stores every edge in both directions.
 
-    KEEP appends the reverse of every edge, as BatchGNN does: edge e of E gets its reverse at E + e, parallel
-    edges stay, an edge already stored both ways is then there twice each way, and a self loop is there twice.
-    MERGE leaves one edge per ordered pair, sorted by source and then destination; a self loop is there once.
+    KEEP appends the reverse of every edge, as BatchGNN does: edge e of E gets its reverse at E + e,
+    parallel edges stay, an edge already stored both ways is then there twice each way, and a self
+    loop is there twice. MERGE leaves one edge per ordered pair, sorted by source and then
+    destination; a self loop is there once.
 
     Args:
         edge_index: [2, E] int32 or int64.
@@ -84,7 +85,7 @@ def _check(edge_index: Tensor, num_nodes: int) -> None:
 
 
 def _merge(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Sort by (source, destination) and drop repeats."""
+    """Sorts by (source, destination) and drop repeats."""
     source, destination = edge_index.numpy()
     if num_nodes <= 3_037_000_499:  # num_nodes^2 fits int64: one sort of one number an edge
         key = source.astype(np.int64)

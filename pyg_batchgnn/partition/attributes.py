@@ -14,8 +14,8 @@ from pyg_batchgnn.partition.deliver import Runs
 from pyg_batchgnn.partition.move import Remote, group, group_by_range, pull, send
 from pyg_batchgnn.partition.numbering import Directory
 
-#: Rows of an input table that one rank reads before the next rank's turn: owners ask for ascending rows, and
-#: so all ranks read at the same time.
+#: Rows of an input table that one rank reads before the next rank's turn: owners ask for ascending
+#: rows, and so all ranks read at the same time.
 STRIPE = 1 << 10
 
 

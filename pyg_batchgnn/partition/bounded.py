@@ -16,7 +16,8 @@ def rows_a_round(row_bytes: int, ranks: int) -> int:
 
 
 def own_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[range]:
-    """This rank's own rows in rounds; empty ranges at the end where other ranks have more. Collective."""
+    """This rank's own rows in rounds; empty ranges at the end where other ranks have more.
+    Collective."""
     step = rows_a_round(row_bytes, comm.size)
     for at in range(0, comm.max(rows), step):
         yield range(min(at, rows), min(at + step, rows))
@@ -25,8 +26,9 @@ def own_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[range]
 def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[range]:
     """This rank's share of rows that all ranks can read (a file's), in rounds.
 
-    The ranks go through the rows side by side: within a round the rows of rank 0 come first, then those of
-    rank 1, and all of them before the next round's: what is received in order of ranks is in order of rows.
+    The ranks go through the rows side by side: within a round the rows of rank 0 come first, then
+    those of rank 1, and all of them before the next round's: what is received in order of ranks is
+    in order of rows.
     """
     step = rows_a_round(row_bytes, comm.size)
     for at in range(0, rows, step * comm.size):

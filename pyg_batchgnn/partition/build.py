@@ -33,17 +33,18 @@ def partition(
 ) -> Part:
     """Cuts a graph into one part for each rank while reading it. Collective.
 
-    Every rank reads some of the input and sends edges, features, labels and splits to their owners in rounds
-    of bounded size: no rank ever holds the whole graph, all features or a map of all nodes.
+    Every rank reads some of the input and sends edges, features, labels and splits to their owners
+    in rounds of bounded size: no rank ever holds the whole graph, all features or a map of all
+    nodes.
 
-    The parts depend on (graph, policy, seed, number of parts) alone with "random" and "contiguous"; with
-    streaming policies also on the number of ranks that read.
+    The parts depend on (graph, policy, seed, number of parts) alone with "random" and "contiguous";
+    with streaming policies also on the number of ranks that read.
 
     Args:
         dataset: the same on every rank; arrays that are mapped from files are read in pieces.
-        policy: who owns a node: "random" (by hash of seed and id), "contiguous" (ranges of ids, balanced
-            by edges and nodes), "ldg" or "fennel" (by the owners of in-neighbours; `Streaming` has options),
-            or a function of one's own (see `Policy`).
+        policy: who owns a node: "random" (by hash of seed and id), "contiguous" (ranges of ids,
+            balanced by edges and nodes), "ldg" or "fennel" (by the owners of in-neighbours;
+            `Streaming` has options), or a function of one's own (see `Policy`).
         comm: of all ranks.
         seed: of the random choices.
         progress: called with a few words as each stage begins.
@@ -67,11 +68,12 @@ def partition_parts(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Part]:
-    """As `partition`, for any number of parts: each rank builds a contiguous run of them, to be saved.
+    """As `partition`, for any number of parts: each rank builds a contiguous run of them, to be
+    saved.
 
     Returns:
-        This rank's parts, the parts [rank * parts // ranks, (rank + 1) * parts // ranks); none where there
-        are fewer parts than ranks.
+        This rank's parts, the parts [rank * parts // ranks, (rank + 1) * parts // ranks); none
+        where there are fewer parts than ranks.
     """
     if parts < 1:
         raise ValueError(f"parts must be at least 1, not {parts}")

@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 
 def with_files(comm: Communicator, work: Callable[[], T]) -> T:
-    """Does something with files on every rank. Where it fails on one rank, all ranks raise. Collective.
+    """Does something with files on every rank. Where it fails on one rank, all ranks raise.
+    Collective.
 
     Raises:
         DatasetError: what went wrong first, and on which rank.

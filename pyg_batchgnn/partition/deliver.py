@@ -19,7 +19,8 @@ from pyg_batchgnn.partition.reading import ReadingSlice
 
 @dataclass(frozen=True)
 class Runs:
-    """Which parts each rank builds: contiguous runs, one part each where there are as many parts as ranks."""
+    """Which parts each rank builds: contiguous runs, one part each where there are as many parts as
+    ranks."""
 
     parts: int
     ranks: int
@@ -88,8 +89,8 @@ def translate_sources(comm: Communicator, part: ReadingSlice, directory: Directo
 def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs) -> OwnNodes:
     """Adjacency lists to the owners of their nodes. Collective.
 
-    A rank's nodes were read in ascending order by ranks in ascending order. So what one rank sends for one
-    part is written in order, from where that rank's first node of the part has its list.
+    A rank's nodes were read in ascending order by ranks in ascending order. So what one rank sends
+    for one part is written in order, from where that rank's first node of the part has its list.
     """
     own, first, node, indptr = deliver_nodes(comm, part, numbering, runs)
     size = int(indptr[-1])

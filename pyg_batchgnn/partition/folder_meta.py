@@ -66,7 +66,7 @@ def part_name(number: int) -> str:
 
 
 def is_partition(folder: str | Path) -> bool:
-    """Whether a folder says that it holds a partitioned graph."""
+    """Returns whether a folder says that it holds a partitioned graph."""
     path = Path(folder).expanduser() / META_FILE
     return path.is_file() and read_json(path).get("format") == FORMAT
 

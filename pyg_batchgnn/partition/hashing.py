@@ -13,7 +13,8 @@ _UPPER = (1 << 32) - 1
 def random_owner(node: Tensor, parts: int, seed: int) -> Tensor:
     """Returns a part for every node, which depends on (seed, original id, number of parts) alone.
 
-    The part is the upper half of a hash of seed and id, as a fraction of 2**32, times the number of parts.
+    The part is the upper half of a hash of seed and id, as a fraction of 2**32, times the number of
+    parts.
 
     Args:
         node: [n] int32 or int64 original ids.

@@ -29,17 +29,18 @@ _REMEDY = "restore the file or partition again"
 def load_partition(folder: str | Path, comm: Communicator) -> Part:
     """Reads this rank's part of a saved partition. Collective.
 
-    With as many ranks as parts every array is mapped from its file. With another number the graph is cut
-    anew: internal ids stay, each rank gets a contiguous range of them, balanced by nodes, edges and training
-    nodes as far as ranges go (`balanced_offsets`), and maps what lies in one file and copies what lies in
-    several. `Part.node` then ascends only within a saved part.
+    With as many ranks as parts every array is mapped from its file. With another number the graph
+    is cut anew: internal ids stay, each rank gets a contiguous range of them, balanced by nodes,
+    edges and training nodes as far as ranges go (`balanced_offsets`), and maps what lies in one
+    file and copies what lies in several. `Part.node` then ascends only within a saved part.
 
     Args:
         folder: that `save_partition` wrote; the same on every rank.
         comm: of all ranks.
 
     Raises:
-        DatasetError: on every rank, where a file is damaged, altered, foreign or missing on one of them.
+        DatasetError: on every rank, where a file is damaged, altered, foreign or missing on one of
+            them.
         AgreementError: ranks read different folders.
     """
     path = Path(folder).expanduser()

@@ -18,7 +18,8 @@ class Grouping:
     """Rows in order of groups, stably.
 
     Attributes:
-        order: [n] where the rows in order of groups stand; None where they are in that order already.
+        order: [n] where the rows in order of groups stand; None where they are in that order
+            already.
         counts: rows of each group.
     """
 
@@ -85,7 +86,8 @@ def pull(comm: Communicator, remote: Remote, ids: Tensor, out: Tensor | None = N
     Args:
         comm: of all ranks.
         remote: where the rows are.
-        ids: [n] row numbers; n may differ from rank to rank. They travel as they are: narrow ones cost less.
+        ids: [n] row numbers; n may differ from rank to rank. They travel as they are: narrow ones
+            cost less.
         out: [n, *shape] to write to; may be ``ids`` itself.
     """
     if out is None:

@@ -22,10 +22,11 @@ def random_owners(part: ReadingSlice, parts: int, seed: int) -> Tensor:
 
 
 def contiguous_owners(comm: Communicator, part: ReadingSlice, parts: int) -> Tensor:
-    """[n] int32 owners: ranges of original ids, with equal sums of nodes and edges as nearly as ranges can.
+    """[n] int32 owners: ranges of original ids, with equal sums of nodes and edges as nearly as
+    ranges can.
 
-    A node belongs to the part in which the middle of its own weight (1 and its in-edges) lies, when all nodes
-    lie side by side in order of their ids.
+    A node belongs to the part in which the middle of its own weight (1 and its in-edges) lies, when
+    all nodes lie side by side in order of their ids.
     """
     weight = part.in_edges.degrees + 1
     end = weight.cumsum(0)

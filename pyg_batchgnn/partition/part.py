@@ -58,7 +58,8 @@ class Part:
         return OwnedEdges(self.in_edges, self.node, self.first, self.book.num_nodes, self.num_edges)
 
     def check_rank(self, comm: Communicator) -> None:
-        """Raises ValueError unless the part is that of this rank, of as many parts as there are ranks."""
+        """Raises ValueError unless the part is that of this rank, of as many parts as there are
+        ranks."""
         if self.book.parts != comm.size or self.number != comm.rank:
             raise ValueError(
                 f"part {self.number} of {self.book.parts} cannot be on rank {comm.rank} of {comm.size}; give "

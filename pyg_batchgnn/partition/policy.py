@@ -29,8 +29,8 @@ class StreamState(NamedTuple):
     Attributes:
         parts: how many there are.
         seed: of the run.
-        load: [3, parts] float64 nodes, in-edges and training nodes that each part has got so far from all
-            ranks, as of the beginning of the round.
+        load: [3, parts] float64 nodes, in-edges and training nodes that each part has got so far
+            from all ranks, as of the beginning of the round.
         total: [3] float64 nodes, in-edges and training nodes of the whole graph.
         train: [n] bool, which of the nodes are training nodes.
     """
@@ -43,11 +43,12 @@ class StreamState(NamedTuple):
 
 
 class Policy(Protocol):
-    """A policy of one's own: called for a few nodes at a time, on every rank for the nodes that it has read.
+    """A policy of one's own: called for a few nodes at a time, on every rank for the nodes that it
+    has read.
 
-    It returns the part of each node, [n] integers. Ranks go through their nodes side by side, in ascending
-    original id; they may be called for no nodes at all. A policy should not depend on how many nodes it is
-    asked for at once.
+    It returns the part of each node, [n] integers. Ranks go through their nodes side by side, in
+    ascending original id; they may be called for no nodes at all. A policy should not depend on how
+    many nodes it is asked for at once.
     """
 
     def __call__(self, node: Tensor, neighbours: Neighbours, state: StreamState) -> Tensor: ...
@@ -62,13 +63,14 @@ class Score(Enum):
 
 @dataclass(frozen=True)
 class Streaming:
-    """LDG (Stanton and Kliot 2012) or Fennel (Tsourakakis et al. 2014) over nodes, edges and training nodes.
+    """LDG (Stanton and Kliot 2012) or Fennel (Tsourakakis et al. 2014) over nodes, edges and
+    training nodes.
 
     Attributes:
-        score: LDG takes the part with the most neighbours, weighted by its room; Fennel subtracts the price
-            of a fuller part.
-        passes: how often the nodes are streamed. In a later pass all neighbours have owners, from this pass
-            or the one before it (restreaming, Nishimura and Ugander 2013).
+        score: LDG takes the part with the most neighbours, weighted by its room; Fennel subtracts
+            the price of a fuller part.
+        passes: how often the nodes are streamed. In a later pass all neighbours have owners, from
+            this pass or the one before it (restreaming, Nishimura and Ugander 2013).
         slack: how many times the mean of nodes, of edges and of training nodes a part may get.
     """
 

@@ -13,11 +13,12 @@ _PRECISION = 1e-3  # of the bound on the largest load, relative
 
 
 def balanced_offsets(nodes: int, loads: Sequence[Load], ranks: int) -> list[int]:
-    """Ranges whose fullest one, over all loads and relative to the load's mean, is as empty as ranges allow.
+    """Ranges whose fullest one, over all loads and relative to the load's mean, is as empty as
+    ranges allow.
 
-    The least bound is found by halving: with one given, each range in turn takes all that fits. Within the
-    bound, ends are then put as near as they may to where all loads together are cut evenly, so that one heavy
-    node does not leave the other ranges uneven.
+    The least bound is found by halving: with one given, each range in turn takes all that fits.
+    Within the bound, ends are then put as near as they may to where all loads together are cut
+    evenly, so that one heavy node does not leave the other ranges uneven.
 
     Args:
         nodes: N, rows to cut.

@@ -15,7 +15,8 @@ from pyg_batchgnn.partition.bounded import shared_rounds
 from pyg_batchgnn.partition.checks import outside, refuse_outside
 from pyg_batchgnn.partition.move import Grouping, group_by_range, send
 
-#: The ranges begin at multiples of a power of two, so that a histogram of at most this length balances them.
+#: The ranges begin at multiples of a power of two, so that a histogram of at most this length
+#: balances them.
 BUCKETS = 1 << 16
 
 

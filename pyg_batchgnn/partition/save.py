@@ -31,11 +31,12 @@ def save_partition(
     comm: Communicator,
     origin: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Writes the parts of all ranks to a new folder. Collective; all ranks must see the same file system.
+    """Writes the parts of all ranks to a new folder. Collective; all ranks must see the same file
+    system.
 
-    Every rank writes its own parts under a temporary name; when all are on disk the first rank writes
-    META.json with their checksums and renames the folder. What a save left that was killed does not count as
-    a partition, and the next save to the same folder removes it.
+    Every rank writes its own parts under a temporary name; when all are on disk the first rank
+    writes META.json with their checksums and renames the folder. What a save left that was killed
+    does not count as a partition, and the next save to the same folder removes it.
 
     Args:
         parts: this rank's part, or parts.

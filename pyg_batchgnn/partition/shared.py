@@ -32,8 +32,8 @@ class ArraySpec:
 def allocate_on_host(comm: Communicator, arrays: Mapping[str, ArraySpec]) -> dict[int, dict[str, Tensor]]:
     """Arrays of every rank of this host, in shared memory, all zeros. Collective.
 
-    A rank fills its own and then calls ``comm.barrier()``, after which the others read them; they may not
-    write. Nothing is left behind however the ranks end.
+    A rank fills its own and then calls ``comm.barrier()``, after which the others read them; they
+    may not write. Nothing is left behind however the ranks end.
 
     Args:
         comm: of all ranks.
@@ -61,7 +61,8 @@ def allocate_on_host(comm: Communicator, arrays: Mapping[str, ArraySpec]) -> dic
 def share_arrays(comm: Communicator, arrays: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
     """Copies arrays to shared memory, where all ranks of the host read them. Collective.
 
-    The caller lets go of the originals and uses its own shared ones instead, so that there is one copy.
+    The caller lets go of the originals and uses its own shared ones instead, so that there is one
+    copy.
 
     Args:
         comm: of all ranks.

@@ -1,4 +1,5 @@
-"""Owners assigned in a stream, as in CuSP: ranks stream their slices side by side, in synchronised rounds."""
+"""Owners assigned in a stream, as in CuSP: ranks stream their slices side by side, in synchronised
+rounds."""
 
 from __future__ import annotations
 
@@ -16,10 +17,12 @@ from pyg_batchgnn.partition.move import Remote, pull, send
 from pyg_batchgnn.partition.policy import Neighbours, Policy, Score, Streaming, StreamState
 from pyg_batchgnn.partition.reading import ReadingSlice
 
-#: Loads are summed over ranks at least so often in a pass, but not for fewer nodes than this a rank.
+#: Loads are summed over ranks at least so often in a pass, but not for fewer nodes than this a
+#: rank.
 ROUNDS, NODES = 64, 32
 
-#: Assigns the rows of a slice; is given the rows, the owners of the neighbours outside the slice, the loads.
+#: Assigns the rows of a slice; is given the rows, the owners of the neighbours outside the slice,
+#: the loads.
 _Assign = Callable[[range, Tensor, Tensor], None]
 
 
@@ -66,8 +69,8 @@ class OwnerStream:
         rules = ops.StreamRules(
             limit=policy.slack * self._total / self._parts,
             fennel=policy.score is Score.FENNEL,
-            # The paper's alpha * gamma * load ** (gamma - 1) for gamma = 1.5 and a part that is full; an
-            # undirected edge is there twice.
+            # The paper's alpha * gamma * load ** (gamma - 1) for gamma = 1.5 and a part that is
+            # full; an undirected edge is there twice.
             alpha=1.5 * policy.slack**0.5 * edges / 2 / max(nodes, 1),
             step=self._comm.size,
             key=ops.to_signed(self._seed),

@@ -1,7 +1,8 @@
-"""Arrays and JSON in files: written durably, read without trust. Used by every room that has folders.
+"""Arrays and JSON in files: written durably, read without trust. Used by every room that has
+folders.
 
-`ArrayPromise` is what a folder's META.json says of one array. `write_tensor` makes it, `map_tensor` and
-`verify_tensor` compare a file with it.
+`ArrayPromise` is what a folder's META.json says of one array. `write_tensor` makes it, `map_tensor`
+and `verify_tensor` compare a file with it.
 """
 
 from pyg_batchgnn.data.errors import broken, missing

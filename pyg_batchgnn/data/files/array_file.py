@@ -29,8 +29,8 @@ class ArrayPromise:
     """What META.json says of one file.
 
     Attributes:
-        dtype: the name of torch's type. Types that NumPy lacks, such as bfloat16, are stored as integers of
-            their width.
+        dtype: the name of torch's type. Types that NumPy lacks, such as bfloat16, are stored as
+            integers of their width.
         shape: the sizes.
         sha256: the checksum of the whole file, 64 hexadecimal digits.
     """

@@ -13,7 +13,8 @@ def read_json(path: Path) -> dict[str, Any]:
     """Reads a JSON object.
 
     Raises:
-        DatasetError: the file is damaged, is not an object, or holds NaN or infinity, which are not JSON.
+        DatasetError: the file is damaged, is not an object, or holds NaN or infinity, which are not
+            JSON.
     """
 
     def refuse(constant: str) -> None:

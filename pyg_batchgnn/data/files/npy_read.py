@@ -1,4 +1,5 @@
-"""Opens .npy files without trusting them: never unpickles, checks header and size, maps, does not read."""
+"""Opens .npy files without trusting them: never unpickles, checks header and size, maps, does not
+read."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from torch import Tensor
 
 from pyg_batchgnn.data.errors import DatasetError, broken, missing
 
-# Python names this flag from 3.13 on. Without it Linux refuses to map privately a file larger than memory.
+# Python names this flag from 3.13 on. Without it Linux refuses to map privately a file larger than
+# memory.
 _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 
 
@@ -42,7 +44,7 @@ class NpyHeader:
 
 
 def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
-    """Read and check the header at the start of a .npy stream (a file, or a member of a .npz).
+    """Reads and check the header at the start of a .npy stream (a file, or a member of a .npz).
 
     Raises:
         DatasetError: not a .npy, a damaged header, or elements that could only be unpickled.
@@ -70,7 +72,7 @@ def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
 
 
 def open_npy(path: Path, array: str) -> np.ndarray:
-    """Map a .npy file; the array can be written to without changing the file (copy on write).
+    """Maps a .npy file; the array can be written to without changing the file (copy on write).
 
     An array in Fortran order or with foreign byte order is copied into memory in C order instead.
 

@@ -1,4 +1,5 @@
-"""Writes .npy files a piece at a time, so that an array need not fit memory nor its length be known."""
+"""Writes .npy files a piece at a time, so that an array need not fit memory nor its length be
+known."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class NpyAppender:
         self._stream.write(npy_header(self.dtype, (0, *row)))
 
     def append(self, piece: np.ndarray) -> None:
-        """Append rows: [n, *row] of any type."""
+        """Appends rows: [n, *row] of any type."""
         if piece.shape[1:] != self.row:
             raise ValueError(f"a piece has rows of shape {piece.shape[1:]}, expected {self.row}")
         np.ascontiguousarray(piece, self.dtype).tofile(self._stream)
@@ -57,8 +58,8 @@ class NpyAppender:
 class EdgeAppender:
     """Writes edge_index.npy [2, E] by appending edges.
 
-    Sources go straight to their final place; destinations, whose place depends on E, wait in a file beside it
-    and are appended when the writer is closed.
+    Sources go straight to their final place; destinations, whose place depends on E, wait in a file
+    beside it and are appended when the writer is closed.
 
     Args:
         path: file to write.
@@ -74,19 +75,19 @@ class EdgeAppender:
         self._sources.write(npy_header(self.dtype, (2, 0)))
 
     def append(self, source: np.ndarray, destination: np.ndarray) -> None:
-        """Append edges: source [n] and destination [n]."""
+        """Appends edges: source [n] and destination [n]."""
         if source.shape != destination.shape:
             raise ValueError(f"{source.shape} sources but {destination.shape} destinations")
         self.append_sources(source)
         self.append_destinations(destination)
 
     def append_sources(self, source: np.ndarray) -> None:
-        """Append sources alone; the matching destinations may come any time before the end."""
+        """Appends sources alone; the matching destinations may come any time before the end."""
         np.ascontiguousarray(source, self.dtype).tofile(self._sources)
         self.edges += len(source)
 
     def append_destinations(self, destination: np.ndarray) -> None:
-        """Append destinations alone."""
+        """Appends destinations alone."""
         np.ascontiguousarray(destination, self.dtype).tofile(self._destinations)
 
     def __enter__(self) -> EdgeAppender:

@@ -1,4 +1,5 @@
-"""Sorts more edges than fit memory: keys go to files by range of source, each file is then sorted alone."""
+"""Sorts more edges than fit memory: keys go to files by range of source, each file is then sorted
+alone."""
 
 from __future__ import annotations
 
@@ -33,14 +34,15 @@ class EdgeBuckets:
         return len(self._paths)
 
     def add(self, keys: np.ndarray) -> None:
-        """Add sorted uint64 keys."""
+        """Adds sorted uint64 keys."""
         cuts = np.append(np.searchsorted(keys, self._first_keys), len(keys))
         for file, start, end in zip(self._files, cuts[:-1], cuts[1:], strict=True):
             if end > start:
                 keys[start:end].tofile(file)
 
     def drain(self) -> Iterator[np.ndarray]:
-        """Yield the sorted keys of each range in ascending order, repeats included, and remove its file."""
+        """Yields the sorted keys of each range in ascending order, repeats included, and remove its
+        file."""
         self._close()
         for path in self._paths:
             keys = np.fromfile(path, np.uint64)

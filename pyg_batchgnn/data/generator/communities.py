@@ -39,7 +39,8 @@ class Communities:
 
 
 def make_communities(spec: GeneratorSpec) -> Communities:
-    """Draw communities: about 2,048 nodes a group and 96 a leaf, sizes lognormal; N / 10 bytes of memory."""
+    """Draws communities: about 2,048 nodes a group and 96 a leaf, sizes lognormal; N / 10 bytes of
+    memory."""
     random = spec.random(RandomStream.COMMUNITIES)
     groups = max(spec.classes, spec.nodes // _NODES_PER_GROUP)
     leaves = max(groups, spec.nodes // _NODES_PER_LEAF)
@@ -58,7 +59,8 @@ def make_communities(spec: GeneratorSpec) -> Communities:
 
 
 def coprime_strides(sizes: np.ndarray) -> np.ndarray:
-    """For each size a number coprime to it near 0.618 times it, which scatters successive ranks widely."""
+    """For each size a number coprime to it near 0.618 times it, which scatters successive ranks
+    widely."""
     strides = np.maximum((sizes * 0.6180339887498949).astype(np.int64), 1)
     shared = np.gcd(strides, sizes) > 1
     while shared.any():

@@ -1,9 +1,10 @@
 """Draws the edges of a generated graph, block by block.
 
-Every node draws a number of neighbours from a power law (Chung and Lu's model, seen from one end). Half of
-them lie in its leaf community, three in ten in its group, the rest anywhere. In the group and anywhere,
-rank r is drawn with probability proportional to r^(-1 / (exponent - 1)), which gives the other end of the
-edges a power law with the same exponent. Closed forms throughout: no table over all nodes is needed.
+Every node draws a number of neighbours from a power law (Chung and Lu's model, seen from one end).
+Half of them lie in its leaf community, three in ten in its group, the rest anywhere. In the group
+and anywhere, rank r is drawn with probability proportional to r^(-1 / (exponent - 1)), which gives
+the other end of the edges a power law with the same exponent. Closed forms throughout: no table
+over all nodes is needed.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ def num_blocks(spec: GeneratorSpec) -> int:
 def edge_keys(
     spec: GeneratorSpec, communities: Communities, permutation: IdPermutation, block: int
 ) -> Iterator[np.ndarray]:
-    """Draw the edges that one block's nodes ask for.
+    """Draws the edges that one block's nodes ask for.
 
     Yields:
-        Two arrays of sorted uint64 keys (source << 32) | destination, first the edges drawn, then their
-        reverses. No self loops. Repeats occur, inside a block and between blocks.
+        Two arrays of sorted uint64 keys (source << 32) | destination, first the edges drawn, then
+        their reverses. No self loops. Repeats occur, inside a block and between blocks.
     """
     random = spec.random(RandomStream.EDGES, block)
     place = np.arange(block * BLOCK_NODES, min((block + 1) * BLOCK_NODES, spec.nodes))
@@ -65,7 +66,8 @@ def split_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draws(spec: GeneratorSpec, random: np.random.Generator, count: int) -> np.ndarray:
-    """Neighbours each node draws: power law with mean degree / 2, rounded at random to keep the mean."""
+    """Neighbours each node draws: power law with mean degree / 2, rounded at random to keep the
+    mean."""
     alpha = 1.0 / (spec.exponent - 1.0)
     mean = spec.degree / 2.0
     wanted = mean * (1.0 - alpha) * (1.0 - random.random(count)) ** -alpha

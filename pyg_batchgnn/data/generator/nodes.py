@@ -1,7 +1,8 @@
 """Draws features, labels and splits of a generated graph, block by block.
 
-A node's features are its class's mean plus normal noise of variance 1 a column, too much noise for one node's
-features to tell the class, while the mean over its neighbours, most of them of its class, does.
+A node's features are its class's mean plus normal noise of variance 1 a column, too much noise for
+one node's features to tell the class, while the mean over its neighbours, most of them of its
+class, does.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def class_means(spec: GeneratorSpec) -> np.ndarray:
 def make_nodes(
     spec: GeneratorSpec, communities: Communities, permutation: IdPermutation, means: np.ndarray, block: int
 ) -> NodeBlock:
-    """Draw one block of nodes."""
+    """Draws one block of nodes."""
     random = spec.random(RandomStream.NODES, block)
     ids = np.arange(block * BLOCK_NODES, min((block + 1) * BLOCK_NODES, spec.nodes))
     community_class = communities.group_class[communities.group_of(permutation.to_place(ids))]

@@ -14,9 +14,9 @@ _ROUNDS = 4  # enough for a random-looking permutation when the round functions 
 class IdPermutation:
     """A permutation of range(n): place -> id and back.
 
-    An unbalanced Feistel network on pairs (left, right) in Z_a x Z_b with a * b >= n, whose round functions
-    are tables of random numbers. A result outside range(n) goes through the network again until it is
-    inside; since a * b - n < a, that is rare.
+    An unbalanced Feistel network on pairs (left, right) in Z_a x Z_b with a * b >= n, whose round
+    functions are tables of random numbers. A result outside range(n) goes through the network again
+    until it is inside; since a * b - n < a, that is rare.
 
     Args:
         spec: gives n and the seed.

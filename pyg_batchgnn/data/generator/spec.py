@@ -30,13 +30,15 @@ class GeneratorSpec:
     Attributes:
         nodes: number of nodes N, from 4 a class up to 2^31.
         seed: seed of every random choice.
-        degree: mean number of neighbours aimed at; merging parallel edges loses about a tenth of it.
+        degree: mean number of neighbours aimed at; merging parallel edges loses about a tenth of
+            it.
         classes: number of classes C.
         features: number of feature columns F.
         exponent: exponent of the power law of degrees, above 2.
-        signal: distance of a class's mean feature vector from the origin, in standard deviations of the
-            noise.
-        label_noise: share of nodes whose label is replaced by a random class: a ceiling on any accuracy.
+        signal: distance of a class's mean feature vector from the origin, in standard deviations of
+            the noise.
+        label_noise: share of nodes whose label is replaced by a random class: a ceiling on any
+            accuracy.
         train: share of nodes in the training split.
         val: share in the validation split.
         test: share in the test split.
@@ -119,5 +121,6 @@ class GeneratorSpec:
         return edges + self.nodes * (feature + 16)
 
     def random(self, stream: RandomStream, block: int = 0) -> np.random.Generator:
-        """Random numbers of one stream and block; independent of the order in which blocks are made."""
+        """Random numbers of one stream and block; independent of the order in which blocks are
+        made."""
         return np.random.default_rng([self.seed, int(stream), block])

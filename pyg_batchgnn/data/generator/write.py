@@ -36,7 +36,8 @@ Advance = Callable[[], None]
 
 
 class ProgressBar(enum.Enum):
-    """Whether to show a progress bar; AUTO: from a million nodes on, where stderr is a terminal."""
+    """Returns whether to show a progress bar; AUTO: from a million nodes on, where stderr is a
+    terminal."""
 
     AUTO = "auto"
     SHOW = "show"
@@ -44,9 +45,10 @@ class ProgressBar(enum.Enum):
 
 
 def generate(spec: GeneratorSpec) -> Dataset:
-    """Make a graph in memory. The same bytes as `generate_folder` writes.
+    """Makes a graph in memory. The same bytes as `generate_folder` writes.
 
-    Edges come in both directions, sorted by source and then destination, without self loops or repeats.
+    Edges come in both directions, sorted by source and then destination, without self loops or
+    repeats.
     """
     communities, permutation, means = make_communities(spec), IdPermutation(spec), class_means(spec)
     pieces = [
@@ -81,10 +83,11 @@ def generate_folder(
     piece_nodes: int = PIECE_NODES,
     progress: ProgressBar = ProgressBar.AUTO,
 ) -> Path:
-    """Make a graph in a new folder that `read_folder` maps; memory is bounded by the piece, not by the graph.
+    """Makes a graph in a new folder that `read_folder` maps; memory is bounded by the piece, not by
+    the graph.
 
-    Peak memory is about 32 * degree bytes a node of a piece, and on the way the folder takes about twice the
-    disk space of the finished edges.
+    Peak memory is about 32 * degree bytes a node of a piece, and on the way the folder takes about
+    twice the disk space of the finished edges.
 
     Args:
         spec: what to make.
@@ -164,7 +167,8 @@ def _file(folder: Path, name: str) -> Path:
 
 @contextmanager
 def _progress_bar(spec: GeneratorSpec, progress: ProgressBar) -> Iterator[Callable[[str, int], Advance]]:
-    """Gives a function that starts a phase of so many steps and returns what to call after each step."""
+    """Gives a function that starts a phase of so many steps and returns what to call after each
+    step."""
     wanted = spec.nodes >= _BAR_NODES and sys.stderr.isatty()
     if progress is ProgressBar.HIDE or (progress is ProgressBar.AUTO and not wanted):
         yield lambda _phase, _steps: lambda: None

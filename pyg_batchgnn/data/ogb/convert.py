@@ -42,15 +42,16 @@ def raw_sizes(table: OgbTable, folder: Path) -> dict[str, int]:
 
 
 def convert(table: OgbTable, folder: Path, target: Path) -> None:
-    """Write `target`, a folder that `read_folder` reads, from the raw files in `folder`.
+    """Writes `target`, a folder that `read_folder` reads, from the raw files in `folder`.
 
-    Features, edges and labels go through memory in pieces of about 16 MiB, except the edges of CSV data sets,
-    which are read whole. Node ids become int32 where they fit. An edge list that holds each undirected edge
-    once is stored in both directions (every edge, then every reverse).
+    Features, edges and labels go through memory in pieces of about 16 MiB, except the edges of CSV
+    data sets, which are read whole. Node ids become int32 where they fit. An edge list that holds
+    each undirected edge once is stored in both directions (every edge, then every reverse).
 
     Raises:
         DatasetNotFoundError: a raw file is missing.
-        DatasetError: a raw file is damaged or does not agree with another; `target` cannot be written.
+        DatasetError: a raw file is damaged or does not agree with another; `target` cannot be
+            written.
     """
     with new_folder(target) as temporary:
         if table.layout is RawLayout.CSV:
@@ -130,7 +131,7 @@ def _convert_binary(folder: Path, target: Path) -> int:
 
 
 def _write_edges(member: NpzMember, target: Path, num_nodes: int) -> None:
-    """Stream edge_index [2, E]: all sources come first, so both rows pass through one flat writer."""
+    """Streams edge_index [2, E]: all sources come first, so both rows pass through one flat writer."""
     id_type = np.int32 if fits_int32(num_nodes) else np.int64
     num_edges = member.header.shape[1]
     written = 0
@@ -152,7 +153,7 @@ def _narrow(file: Path, ids: np.ndarray, num_nodes: int, id_type: type) -> np.nd
 
 
 def _whole_rows(pieces: Iterator[np.ndarray], columns: int) -> Iterator[np.ndarray]:
-    """Regroup flat pieces into arrays [rows, columns]."""
+    """Regroups flat pieces into arrays [rows, columns]."""
     rest = np.empty(0, np.float32)
     for piece in pieces:
         flat = np.concatenate([rest, piece]) if rest.size else piece

@@ -17,7 +17,7 @@ _AGAIN = "download the data set again"
 
 
 def read_csv_gz(path: Path, array: str, dtype: np.dtype | type, columns: int | None = None) -> np.ndarray:
-    """Read a whole table as [rows, columns]; see `csv_gz_pieces`."""
+    """Reads a whole table as [rows, columns]; see `csv_gz_pieces`."""
     pieces = list(csv_gz_pieces(path, array, dtype, columns))
     return np.concatenate(pieces) if pieces else np.empty((0, columns or 1), dtype)
 
@@ -25,7 +25,8 @@ def read_csv_gz(path: Path, array: str, dtype: np.dtype | type, columns: int | N
 def csv_gz_pieces(
     path: Path, array: str, dtype: np.dtype | type, columns: int | None = None, piece_bytes: int = PIECE_BYTES
 ) -> Iterator[np.ndarray]:
-    """Yield the table's rows in order, as arrays [rows, columns] of about `piece_bytes` of text each.
+    """Yields the table's rows in order, as arrays [rows, columns] of about `piece_bytes` of text
+    each.
 
     Args:
         path: the .csv.gz file.
@@ -36,7 +37,8 @@ def csv_gz_pieces(
 
     Raises:
         DatasetNotFoundError: no such file.
-        DatasetError: truncated or damaged gzip, a row of another length, or a field that is not a number.
+        DatasetError: truncated or damaged gzip, a row of another length, or a field that is not a
+            number.
     """
     if not path.is_file():
         raise missing(path, array, _AGAIN)
@@ -68,7 +70,7 @@ def _whole_lines(path: Path, array: str, piece_bytes: int) -> Iterator[bytes]:
 def _parse(
     path: Path, array: str, text: bytes, dtype: np.dtype, columns: int | None, first_row: int
 ) -> np.ndarray:
-    """Parse whole lines into [rows, columns]; `first_row` is their number in the file, for errors."""
+    """Parses whole lines into [rows, columns]; `first_row` is their number in the file, for errors."""
     characters = np.frombuffer(text, np.uint8)
     separators = characters[(characters == ord(",")) | (characters == ord("\n"))]
     ends = np.flatnonzero(separators == ord("\n"))

@@ -16,10 +16,11 @@ _SILENCE_SECONDS = 60.0
 
 
 def download_ogb(table: OgbTable, root: Path) -> Path:
-    """Download and unpack a data set to `root`/`table.folder`; returns that folder.
+    """Downloads and unpack a data set to `root`/`table.folder`; returns that folder.
 
-    Of `ogb` only `download_url` and `extract_zip` are used: its data set classes, and `decide_download`,
-    ask at the prompt before large downloads. Everything happens in a temporary folder, renamed at the end.
+    Of `ogb` only `download_url` and `extract_zip` are used: its data set classes, and
+    `decide_download`, ask at the prompt before large downloads. Everything happens in a temporary
+    folder, renamed at the end.
 
     Raises:
         DatasetNotFoundError: `ogb` is not installed.
@@ -40,8 +41,8 @@ def download_ogb(table: OgbTable, root: Path) -> Path:
         ):
             extract_zip(download_url(table.url, folder), folder)
             (Path(folder) / table.archive_folder).rename(place)
-    # ogb turns whatever stops a download, Ctrl-C too, into RuntimeError, and chokes with TypeError on an
-    # answer without a length.
+    # ogb turns whatever stops a download, Ctrl-C too, into RuntimeError, and chokes with TypeError
+    # on an answer without a length.
     except (OSError, RuntimeError, TypeError, zipfile.BadZipFile) as error:
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from error
@@ -58,7 +59,7 @@ def _by_hand(table: OgbTable, place: Path) -> str:
 
 @contextmanager
 def _impatient_sockets() -> Iterator[None]:
-    """Give up on a silent network: ogb sets no time limit."""
+    """Gives up on a silent network: ogb sets no time limit."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_SILENCE_SECONDS)
     try:

@@ -34,7 +34,7 @@ class NpzMember:
             raise broken(path, array, "is stored in Fortran order", "save the array in C order")
 
     def pieces(self, piece_bytes: int = PIECE_BYTES) -> Iterator[np.ndarray]:
-        """Yield the elements in order as flat arrays; the first index varies slowest.
+        """Yields the elements in order as flat arrays; the first index varies slowest.
 
         Raises:
             DatasetError: the member ends early or its checksum is wrong.
@@ -60,11 +60,13 @@ class NpzMember:
 
 @contextmanager
 def open_member(path: Path, array: str) -> Iterator[NpzMember]:
-    """Open one array of a .npz archive; errors of reading it inside the `with` name file and array too.
+    """Opens one array of a .npz archive; errors of reading it inside the `with` name file and array
+    too.
 
     Raises:
         DatasetNotFoundError: no such file.
-        DatasetError: not an archive (or truncated: its directory is at the end), no such array, damaged.
+        DatasetError: not an archive (or truncated: its directory is at the end), no such array,
+            damaged.
     """
     if not path.is_file():
         raise missing(path, array, _AGAIN)

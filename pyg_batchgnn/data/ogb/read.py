@@ -20,7 +20,7 @@ CONVERTED = "pyg_batchgnn"  # folder beside raw/ and split/
 
 
 class Download(enum.Enum):
-    """Whether a data set that is not on disk may be downloaded."""
+    """Returns whether a data set that is not on disk may be downloaded."""
 
     IF_MISSING = "if_missing"
     NEVER = "never"
@@ -33,17 +33,19 @@ def read_ogb(
     download: Download = Download.IF_MISSING,
     converted: str | Path | None = None,
 ) -> Dataset:
-    """Read an OGB data set from OGB's raw layout.
+    """Reads an OGB data set from OGB's raw layout.
 
     Args:
         name: "ogbn-arxiv", "ogbn-products" or "ogbn-papers100M".
-        root: folder that holds (or shall hold) `ogbn_arxiv` and so on; that folder itself is accepted too.
-            Without it: the folder named by PYG_BATCHGNN_DATA, else `dataset` in the working directory,
-            which is where ogb puts things.
+        root: folder that holds (or shall hold) `ogbn_arxiv` and so on; that folder itself is
+            accepted too. Without it: the folder named by PYG_BATCHGNN_DATA, else `dataset` in the
+            working directory, which is where ogb puts things.
         download: whether to download a data set that is not there (needs the package `ogb`).
-        converted: folder for the arrays made from the raw files; `pyg_batchgnn` beside them without it.
+        converted: folder for the arrays made from the raw files; `pyg_batchgnn` beside them without
+            it.
 
-    The edges of ogbn-products come in both directions, the other two as directed edges (citing, cited).
+    The edges of ogbn-products come in both directions, the other two as directed edges (citing,
+    cited).
 
     Raises:
         DatasetNotFoundError: not there and not to be downloaded, or a raw file is missing.
@@ -85,7 +87,8 @@ def _find(table: OgbTable, root: Path) -> Path | None:
 
 
 def _is_current(table: OgbTable, folder: Path, target: Path) -> bool:
-    """Whether `target` was made from the raw files that are there (or these were deleted to save room)."""
+    """Returns whether `target` was made from the raw files that are there (or these were deleted to
+    save room)."""
     if not target.is_dir():
         return False
     sizes = raw_sizes(table, folder)
@@ -93,7 +96,7 @@ def _is_current(table: OgbTable, folder: Path, target: Path) -> bool:
 
 
 def _make_room(target: Path) -> None:
-    """Remove an outdated conversion, and only that: never a folder with anything else in it."""
+    """Removes an outdated conversion, and only that: never a folder with anything else in it."""
     if not target.exists():
         return
     if "raw_bytes" not in read_meta(target).origin:
