@@ -1,4 +1,4 @@
-"""Where the graph comes from: readers, a generator, and one way in to all of them (`load_dataset`)."""
+"""Reads data sets from files, makes generated ones, and has one way in to all: `load_dataset`."""
 
 from pyg_batchgnn.data.bundle import read_bundle
 from pyg_batchgnn.data.check import check_dataset

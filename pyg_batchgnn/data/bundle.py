@@ -1,4 +1,4 @@
-"""Reads the small real graphs kept as NAME.npz with NAME.json beside it (cora, amazon_photo, ...)."""
+"""Reads the small real graphs kept as NAME.npz with NAME.json (cora, amazon_photo, ...)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FEATURE_KEYS = ("x_indptr", "x_indices", "x_shape")
 
 
 def bundled_names(root: str | Path | None = None) -> list[str]:
-    """Names of the homogeneous bundled graphs that are present, sorted."""
+    """Returns the names of the homogeneous bundled graphs that are present, sorted."""
     names = set()
     for folder in data_folders(root):
         for path in folder.glob("*.json"):
@@ -36,7 +36,7 @@ def bundled_names(root: str | Path | None = None) -> list[str]:
 
 
 def find_bundle(name: str, root: str | Path | None = None) -> Path | None:
-    """The .npz file of a bundled graph, or None."""
+    """Returns the .npz file of a bundled graph, or None."""
     for folder in data_folders(root):
         path = folder / f"{name}.npz"
         if path.is_file() or path.with_suffix(".json").is_file():
@@ -82,7 +82,7 @@ def read_bundle(
 
 
 def _read_about(path: Path) -> dict[str, Any]:
-    """Reads and check NAME.json, and NAME.npz against the size and checksum in it."""
+    """Reads and checks NAME.json, and checks NAME.npz against the size and checksum in it."""
     json_path = path.with_suffix(".json")
     for file in (path, json_path):
         if not file.is_file():
@@ -105,7 +105,7 @@ def _read_about(path: Path) -> dict[str, Any]:
 
 
 def _read_arrays(path: Path, about: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Reads every array and compare it with what the JSON promises."""
+    """Reads every array and compares it with what the JSON promises."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {key: _read_member(path, archive, key) for key in archive.files}

@@ -1,4 +1,4 @@
-"""Everything that must hold of a `Dataset`, checked in one place."""
+"""Checks everything that must hold of a `Dataset`, in one place."""
 
 from __future__ import annotations
 
@@ -73,8 +73,7 @@ class _Checker:
 
 
 def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
-    """Raises `DatasetError` on the first thing that is wrong with a data set, and returns it
-    otherwise.
+    """Raises `DatasetError` on the first thing that is wrong with a data set, else returns it.
 
     Checked are counts, shapes, dtypes, node ids in [0, N), class numbers in [-1, C), and features
     "x", which must be finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and

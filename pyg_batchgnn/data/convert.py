@@ -1,4 +1,4 @@
-"""Node ids, labels and features from arrays that users and OGB made."""
+"""Makes tensors of node ids, labels and features from arrays that users and OGB made."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pyg_batchgnn.data.files import as_tensor
 
 
 def to_index(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns node ids as int32 or int64: shared where the type allows, converted from other
-    integers.
+    """Returns node ids as int32 or int64.
+
+    They are shared where the type allows, and converted from other integers.
 
     Raises:
         DatasetError: other types than integers, or a value beyond int64.
@@ -63,8 +64,9 @@ def _is_whole(values: np.ndarray) -> np.ndarray:
 
 
 def to_features(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns features as float16 or float32: shared where the type allows, else converted to
-    float32.
+    """Returns features as float16 or float32.
+
+    They are shared where the type allows, and converted to float32 otherwise.
 
     Raises:
         DatasetError: the elements are not real numbers.

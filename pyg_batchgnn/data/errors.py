@@ -1,16 +1,17 @@
-"""The one kind of error that reading, checking or making a data set raises for a mistake outside
-the code."""
+"""The error that reading, checking or making a data set raises for a mistake outside the code."""
 
 from pathlib import Path
 
 
 class DatasetError(ValueError):
-    """A data set cannot be read, is inconsistent, or was asked for wrongly; the message is one
-    line."""
+    """A data set cannot be read, is inconsistent, or was asked for wrongly.
+
+    The message is one line.
+    """
 
 
 class DatasetNotFoundError(DatasetError, FileNotFoundError):
-    """A file or folder of a data set is not there; also a FileNotFoundError."""
+    """A file or folder of a data set does not exist; also a FileNotFoundError."""
 
 
 def broken(file: str | Path, array: str, fact: str, remedy: str) -> DatasetError:

@@ -1,4 +1,4 @@
-"""Bags of words kept as compressed sparse rows: to dense features, whole or projected at random."""
+"""Makes dense features of bags of words kept as sparse rows, whole or projected at random."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class SparseRows:
-    """Compressed sparse rows (CSR) of a [num_rows, num_columns] matrix.
+    """A [num_rows, num_columns] matrix in compressed sparse rows (CSR).
 
     Attributes:
         indptr: [num_rows + 1] integer, where each row starts.
@@ -26,7 +26,7 @@ class SparseRows:
     num_columns: int
 
     def flaw(self) -> tuple[str, str] | None:
-        """(array, what is wrong with it) of the first inconsistency, or None."""
+        """Returns (array, what is wrong with it) of the first inconsistency, or None."""
         if len(self.indptr) == 0 or int(self.indptr[0]) != 0:
             return "x_indptr", "does not start with 0"
         if (np.diff(self.indptr.astype(np.int64)) < 0).any():
@@ -44,7 +44,7 @@ class SparseRows:
 
 
 def densify(rows: SparseRows) -> Tensor:
-    """The matrix as float32 [num_rows, num_columns]."""
+    """Returns the matrix as float32 [num_rows, num_columns]."""
     dense = np.zeros((len(rows.indptr) - 1, rows.num_columns), np.float32)
     row = np.repeat(np.arange(len(dense)), np.diff(rows.indptr))
     dense[row, rows.indices] = 1.0 if rows.data is None else rows.data

@@ -77,8 +77,9 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
 
 
 def verify_folder(path: str | Path) -> int:
-    """Compares every file of a folder with META.json, however large; returns the number of files
-    compared.
+    """Compares every file of a folder with META.json, however large.
+
+    Returns:     The number of files compared.
 
     Raises:
         DatasetError: a file differs, or META.json has no checksums.

@@ -1,4 +1,4 @@
-"""The arrays of a data set's folder: those of version 2, of version 1, and of folders made by hand."""
+"""Reads the arrays of a data set's folder, of either version or made by hand."""
 
 from __future__ import annotations
 

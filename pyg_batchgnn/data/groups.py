@@ -17,7 +17,7 @@ EDGE_FEATURES = "edge_attr"
 
 
 class RowKind(enum.Enum):
-    """What one row of a group is about."""
+    """The thing that one row of a group is about."""
 
     NODE = "node"
     EDGE = "edge"

@@ -1,4 +1,4 @@
-"""One way in for every kind of data set."""
+"""The one way in for every kind of data set."""
 
 from __future__ import annotations
 
@@ -65,13 +65,16 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
 
 
 def available_datasets(root: str | Path | None = None) -> list[str]:
-    """Names that `load_dataset` can load without a download: real graphs found, then "generated"."""
+    """Returns the names that `load_dataset` can load without a download.
+
+    They are those of the real graphs found, then "generated".
+    """
     ogb = [name for name in OGB_TABLES if find_ogb(name, root) is not None]
     return [*bundled_names(root), *ogb, "generated"]
 
 
 def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
-    """A real graph where one is found (amazon_photo first), a generated one otherwise.
+    """Returns a real graph where one is found (amazon_photo first), a generated one otherwise.
 
     `Dataset.source` says which it is, and why where it is generated. `options` go to the real
     graph.
@@ -85,7 +88,7 @@ def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
 
 
 def _parse(name_or_path: str | Path, options: Options) -> tuple[str, dict[str, Any]]:
-    """Splits "name:key=value,key=value" and add the options; a path that exists is never split."""
+    """Splits "name:key=value,key=value" and adds the options; an existing path is never split."""
     text = os.fspath(name_or_path)
     merged = dict(options)
     head, colon, tail = text.partition(":")
@@ -102,7 +105,7 @@ def _parse(name_or_path: str | Path, options: Options) -> tuple[str, dict[str, A
 
 
 def _reader(name: str, options: Options) -> Callable[[str, str | Path | None, dict[str, Any]], Dataset]:
-    """The function that reads what this name stands for, after its options have been checked."""
+    """Returns the function that reads what a name stands for, after checking its options."""
     if name == "generated":
         known = [field.name for field in dataclasses.fields(GeneratorSpec)]
         reader: Callable[..., Dataset] = _load_generated
@@ -170,7 +173,7 @@ def _load_generated_folder(spec: GeneratorSpec, root: Path) -> Dataset:
 
 
 def _number(kind: type[int] | type[float], name: str, value: Any) -> Any:
-    """A number from text, or unchanged; the receiver checks its range."""
+    """Returns a number from text, or the value unchanged; the receiver checks its range."""
     if not isinstance(value, str):
         return value
     try:
@@ -181,7 +184,7 @@ def _number(kind: type[int] | type[float], name: str, value: Any) -> Any:
 
 
 def _choice(kind: Any, name: str, value: Any) -> Any:
-    """An enum member, itself or named by its value."""
+    """Returns an enum member, given itself or its value."""
     try:
         return kind(value)
     except ValueError as error:

@@ -11,7 +11,7 @@ from pyg_batchgnn.data.errors import DatasetError, broken
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """The folder's edge files, `edges*.parquet`, in the order their edges are numbered."""
+    """Returns the folder's edge files, `edges*.parquet`, in the order their edges are numbered."""
     return sorted(folder.glob("edges*.parquet"))
 
 

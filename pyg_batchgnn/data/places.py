@@ -1,4 +1,4 @@
-"""Where data sets are looked for."""
+"""The folders in which data sets are looked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DATA_VARIABLE = "PYG_BATCHGNN_DATA"
 
 
 def data_folders(root: str | Path | None) -> list[Path]:
-    """Folders to search, best first.
+    """Returns the folders to search, best first.
 
     `root` alone where it is given. Otherwise the folder named by the environment variable
     PYG_BATCHGNN_DATA, or `../shared/data` beside the project: the checkout this package was
@@ -30,7 +30,7 @@ def data_folders(root: str | Path | None) -> list[Path]:
 
 
 def say_where(folders: list[Path]) -> str:
-    """The folders searched, for an error message."""
+    """Returns the folders searched, for an error message."""
     if not folders:
         return f"no data folder was found (set {DATA_VARIABLE} or pass root=FOLDER)"
     return "looked in " + ", ".join(map(str, folders))

@@ -15,7 +15,7 @@ from pyg_batchgnn.data.groups import EDGES, AttributeGroup
 
 
 class ParallelEdges(enum.Enum):
-    """What becomes of several edges between the same two nodes."""
+    """The ways to treat several edges between the same two nodes."""
 
     KEEP = "keep"
     MERGE = "merge"
@@ -85,7 +85,7 @@ def _check(edge_index: Tensor, num_nodes: int) -> None:
 
 
 def _merge(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Sorts by (source, destination) and drop repeats."""
+    """Sorts edges by (source, destination) and drops repeats."""
     source, destination = edge_index.numpy()
     if num_nodes <= 3_037_000_499:  # num_nodes^2 fits int64: one sort of one number an edge
         key = source.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Who owns which node."""
+"""Partitions a graph: policies, the partition book, and parts in memory and on disk."""
 
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.bounded import own_rounds

@@ -1,4 +1,4 @@
-"""Attributes of nodes and edges, and splits, to the owners."""
+"""Sends attributes of nodes and edges, and splits, to their owners."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STRIPE = 1 << 10
 
 
 def striped(table: Tensor, ranks: int) -> Remote:
-    """The rows of a table that every rank can read; each reads its stripes for all."""
+    """Returns the rows of a table that every rank can read; each rank reads its stripes for all."""
     return Remote(
         lambda row: group(torch.div(row, STRIPE, rounding_mode="floor").remainder_(ranks), ranks),
         lambda row: gather_rows(table, row),
@@ -30,14 +30,14 @@ def striped(table: Tensor, ranks: int) -> Remote:
 
 
 def deliver_rows(comm: Communicator, table: Tensor, ids: Tensor) -> Tensor:
-    """The rows of the input table [rows, ...] that this rank owns, [n, ...]. Collective."""
+    """Returns the rows of the input table [rows, ...] that this rank owns, [n, ...]. Collective."""
     return pull(comm, striped(table, comm.size), ids)
 
 
 def deliver_split(
     comm: Communicator, split: Tensor, directory: Directory, book: PartitionBook, runs: Runs
 ) -> Tensor:
-    """Internal ids of a split's nodes that this rank owns, ascending. Collective.
+    """Returns the internal ids of a split's nodes that this rank owns, ascending. Collective.
 
     Args:
         comm: of all ranks.

@@ -1,4 +1,4 @@
-"""Who owns which node."""
+"""The partition book: which part owns which node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pyg_batchgnn import ops
 
 
 class PartitionBook:
-    """Owners of the internal node ids: each part is a contiguous range of them (design, section 2).
+    """The owners of the internal node ids: each part is a contiguous range of them (design, section
+    2).
 
     Args:
         offsets: first internal id of every part, then the number of nodes: ascending from 0.
@@ -35,20 +36,20 @@ class PartitionBook:
 
     @property
     def id_dtype(self) -> torch.dtype:
-        """Narrowest type that internal ids fit."""
+        """The narrowest type that internal ids fit."""
         return ops.id_dtype(self.num_nodes)
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits by which ranks see that they have the same book."""
+        """A digest of 16 hexadecimal digits, by which ranks see that they have the same book."""
         return ops.digest_text(ops.minibatch_key(self.offsets))
 
     def nodes_of(self, part: int) -> range:
-        """The internal ids of a part."""
+        """Returns the internal ids of a part."""
         return range(int(self.offsets[part]), int(self.offsets[part + 1]))
 
     def owner(self, node: Tensor) -> Tensor:
-        """The part of each internal id, by binary search.
+        """Returns the part of each internal id, by binary search.
 
         Args:
             node: [n] int32 or int64 internal ids.

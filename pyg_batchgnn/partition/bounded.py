@@ -1,4 +1,4 @@
-"""Working through long arrays in rounds of bounded size, the same number of rounds on every rank."""
+"""Rounds of bounded size over long arrays, the same number of rounds on every rank."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ ROUND_BYTES = 16 << 20
 
 
 def rows_a_round(row_bytes: int, ranks: int) -> int:
-    """Rows that each rank handles in one round."""
+    """Returns the number of rows that each rank handles in one round."""
     return max(256, ROUND_BYTES // (max(row_bytes, 1) * ranks))
 
 
 def own_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[range]:
-    """This rank's own rows in rounds; empty ranges at the end where other ranks have more.
-    Collective."""
+    """Yields this rank's own rows in rounds. Collective.
+
+    Ranges are empty at the end where other ranks have more rows.
+    """
     step = rows_a_round(row_bytes, comm.size)
     for at in range(0, comm.max(rows), step):
         yield range(min(at, rows), min(at + step, rows))
 
 
 def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[range]:
-    """This rank's share of rows that all ranks can read (a file's), in rounds.
+    """Yields this rank's share of rows that all ranks can read (a file's), in rounds.
 
     The ranks go through the rows side by side: within a round the rows of rank 0 come first, then
     those of rank 1, and all of them before the next round's: what is received in order of ranks is

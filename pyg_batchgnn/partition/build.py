@@ -1,4 +1,4 @@
-"""Partitioning: from a data set that every rank can read to the parts that each holds."""
+"""Cuts a data set that every rank can read into the parts that each rank holds."""
 
 from __future__ import annotations
 
@@ -68,8 +68,9 @@ def partition_parts(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Part]:
-    """As `partition`, for any number of parts: each rank builds a contiguous run of them, to be
-    saved.
+    """Cuts a graph into any number of parts. Collective.
+
+    It works as `partition` does. Each rank builds a contiguous run of parts, to be saved.
 
     Returns:
         This rank's parts, the parts [rank * parts // ranks, (rank + 1) * parts // ranks); none
@@ -128,7 +129,7 @@ def _owners(
     seed: int,
     parts: int,
 ) -> Tensor:
-    """[n] int32 the part of every node of the slice."""
+    """Returns the part of every node of the slice, [n] int32."""
     if policy is Direct.RANDOM:
         return random_owners(part, parts, seed)
     if policy is Direct.CONTIGUOUS:

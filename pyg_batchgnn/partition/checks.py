@@ -1,4 +1,4 @@
-"""What ranks check of the input, each its share, so that all of them raise or none."""
+"""Checks of the input. Each rank checks its share, and all ranks raise or none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def with_files(comm: Communicator, work: Callable[[], T]) -> T:
 
 
 def outside(ids: Tensor, num_nodes: int) -> str:
-    """Which of the ids [n] is no node's, in words; nothing where all are."""
+    """Returns a description of an id among ids [n] that is no node; empty where all are nodes."""
     low, high = ops.extent(ids)
     if low >= 0 and high < num_nodes:
         return ""
@@ -57,7 +57,7 @@ def refuse_outside(comm: Communicator, dataset: Dataset, array: str, problem: st
 
 
 def own_share(comm: Communicator, rows: Tensor) -> Tensor:
-    """A contiguous share of rows that every rank can read."""
+    """Returns a contiguous share of rows that every rank can read."""
     total = len(rows)
     return rows[total * comm.rank // comm.size : total * (comm.rank + 1) // comm.size]
 

@@ -1,4 +1,4 @@
-"""From the run of parts that a rank has built to the parts."""
+"""Cuts the run of parts that a rank has built into the parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cut_run(
     attributes: Mapping[Group, Mapping[str, Tensor]],
     splits: Mapping[str, Tensor],
 ) -> list[Part]:
-    """The parts of a run; their arrays are views of the run's.
+    """Returns the parts of a run; their arrays are views of the run's.
 
     Args:
         book: of all parts.
@@ -63,6 +63,6 @@ def cut_run(
 
 
 def _rows_among(internal: Tensor, own: range) -> Tensor:
-    """Ascending internal ids that are among a part's, as rows of the part."""
+    """Returns the ascending internal ids that are in a part, as rows of the part."""
     begin, end = torch.searchsorted(internal, torch.tensor([own.start, own.stop])).tolist()
     return internal[begin:end] - own.start

@@ -1,4 +1,4 @@
-"""Nodes, adjacency lists and attributes on their way to their owners."""
+"""Sends nodes and adjacency lists to their owners."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from pyg_batchgnn.partition.reading import ReadingSlice
 
 @dataclass(frozen=True)
 class Runs:
-    """Which parts each rank builds: contiguous runs, one part each where there are as many parts as
-    ranks."""
+    """The parts that each rank builds: contiguous runs, of one part each where there are as many
+    parts as ranks."""
 
     parts: int
     ranks: int
 
     def of(self, rank: int) -> range:
-        """The parts of a rank."""
+        """Returns the parts of a rank."""
         return range(rank * self.parts // self.ranks, (rank + 1) * self.parts // self.ranks)
 
     @property
     def bounds(self) -> Tensor:
-        """[ranks + 1] int64 first part of each rank."""
+        """The first part of each rank, [ranks + 1] int64."""
         return torch.tensor([rank * self.parts // self.ranks for rank in range(self.ranks + 1)])
 
     def directory_bounds(self, num_nodes: int) -> Tensor:
-        """[ranks + 1] int64, where the directory slices of each rank's parts begin."""
+        """Returns where the directory slices of each rank's parts begin, [ranks + 1] int64."""
         return (self.bounds * slice_size(num_nodes, self.parts)).clamp(max=num_nodes)
 
     def by_rank(self, of_parts: Sequence[int]) -> list[int]:
-        """Sums over each rank's parts."""
+        """Returns the sums over each rank's parts."""
         return [sum(of_parts[part] for part in self.of(rank)) for rank in range(self.ranks)]
 
 
 @dataclass
 class OwnNodes:
-    """Nodes of one rank's parts and their adjacency lists.
+    """The nodes of one rank's parts and their adjacency lists.
 
     Attributes:
         parts: the parts, all that this rank builds.
@@ -63,7 +63,8 @@ class OwnNodes:
 def deliver_nodes(
     comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs
 ) -> tuple[range, int, Tensor, Tensor]:
-    """Original ids and degrees to the owners, who then know where every list goes. Collective."""
+    """Sends original ids and degrees to the owners, who then know where every list goes.
+    Collective."""
     offsets, own = numbering.book.offsets, runs.of(comm.rank)
     first, last = int(offsets[own.start]), int(offsets[own.stop])
     node = torch.empty(last - first, dtype=torch.int64)
@@ -87,7 +88,7 @@ def translate_sources(comm: Communicator, part: ReadingSlice, directory: Directo
 
 
 def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs) -> OwnNodes:
-    """Adjacency lists to the owners of their nodes. Collective.
+    """Sends adjacency lists to the owners of their nodes. Collective.
 
     A rank's nodes were read in ascending order by ranks in ascending order. So what one rank sends
     for one part is written in order, from where that rank's first node of the part has its list.
@@ -114,13 +115,13 @@ def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, 
 
 
 def _to_ranks(owner: Tensor, runs: Runs) -> Grouping:
-    """Rows by the ranks of their parts."""
+    """Groups rows by the ranks of their parts."""
     grouping = group(owner, runs.parts)
     return Grouping(grouping.order, runs.by_rank(grouping.counts))
 
 
 def _lengths(comm: Communicator, grouping: Grouping, runs: Runs) -> list[int]:
-    """Rows that come for each part of this rank, by sender and part."""
+    """Returns how many rows come for each part of this rank, by sender and part."""
     counts = torch.tensor(grouping.counts, dtype=torch.int64)
     sizes = [len(runs.of(rank)) for rank in range(comm.size)]
     lengths: list[int] = comm.exchange(counts, sizes, MessageKind.PARTITION).rows.tolist()
@@ -128,7 +129,7 @@ def _lengths(comm: Communicator, grouping: Grouping, runs: Runs) -> list[int]:
 
 
 def _first_slots(numbering: Numbering, done: OwnNodes, ranks: int) -> dict[tuple[int, int], int]:
-    """Where what each rank sends for each part begins, by rank and part."""
+    """Returns where the rows begin that each rank sends for each part, by rank and part."""
     before = numbering.counts.cumsum(0) - numbering.counts
     return {
         (rank, part): int(

@@ -24,7 +24,7 @@ _REMEDY = "restore the file or partition again"
 
 @dataclass(frozen=True)
 class PartitionMeta:
-    """Contents of META.json.
+    """The contents of META.json.
 
     Attributes:
         book: of the saved parts.
@@ -61,7 +61,7 @@ class PartitionMeta:
 
 
 def part_name(number: int) -> str:
-    """The sub-folder of a part."""
+    """Returns the name of the sub-folder of a part."""
     return f"part-{number:05}"
 
 
@@ -128,7 +128,7 @@ def _old_name(array: str) -> str:
 
 
 def _check_shapes(path: Path, meta: PartitionMeta) -> None:
-    """Every part has the arrays that it needs, of the sizes that the offsets give them."""
+    """Checks that every part has the arrays it needs, of the sizes that the offsets give them."""
     edges = 0
     for number in range(meta.book.parts):
         nodes, part = len(meta.book.nodes_of(number)), part_name(number)

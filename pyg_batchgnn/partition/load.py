@@ -1,4 +1,4 @@
-"""Parts read from a folder, for any number of ranks."""
+"""Loads parts from a folder, for any number of ranks."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class _Folder:
         self._kept: dict[str, Tensor] = {}
 
     def part(self, rank: int, ranks: int) -> Part:
-        """The part of one of ``ranks`` ranks."""
+        """Returns the part of one of ``ranks`` ranks."""
         old = self._meta.book
         book = old if ranks == old.parts else PartitionBook(self._new_offsets(ranks))
         own = book.nodes_of(rank)
@@ -124,7 +124,8 @@ class _Folder:
         return [name for array in self._names() if (name := split_of(array)) is not None]
 
     def _rows(self, name: str, pieces: _Pieces) -> Tensor:
-        """Rows of an array, as (part, begin, end); a view of the file where they lie in one."""
+        """Returns rows of an array, as (part, begin, end); a view of the file where they lie in
+        one."""
         found = []
         for number, begin, end in pieces:
             whole = self._open(number, name)
@@ -162,7 +163,7 @@ class _Folder:
         return int(indptr[begin]), int(indptr[end])
 
     def _new_offsets(self, ranks: int) -> list[int]:
-        """Ranges of internal ids with about as many nodes, edges and training nodes each."""
+        """Returns ranges of internal ids with nearly equal nodes, edges and training nodes."""
         old = self._meta.book
         starts, parts = old.offsets.tolist(), range(old.parts)
         edges = [0, *accumulate(self._meta.arrays[f"{part_name(n)}/indices"].shape[0] for n in parts)]
@@ -208,6 +209,6 @@ class _Folder:
 
 
 def _overlap(own: range, theirs: range) -> tuple[int, int]:
-    """What two ranges have in common, counted from the begin of the second."""
+    """Returns what two ranges have in common, counted from the beginning of the second."""
     begin, end = max(own.start, theirs.start), min(own.stop, theirs.stop)
     return (begin - theirs.start, max(begin, end) - theirs.start) if begin < end else (0, 0)

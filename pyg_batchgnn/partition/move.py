@@ -1,4 +1,4 @@
-"""Rows that travel: to where they belong, and from where they are."""
+"""Moves rows between ranks: to where they belong, and from where they are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyg_batchgnn.partition.bounded import own_rounds
 
 @dataclass(frozen=True)
 class Grouping:
-    """Rows in order of groups, stably.
+    """An order of rows by groups, stable.
 
     Attributes:
         order: [n] where the rows in order of groups stand; None where they are in that order
@@ -27,11 +27,12 @@ class Grouping:
     counts: list[int]
 
     def apply(self, rows: Tensor) -> Tensor:
-        """The rows in order of groups."""
+        """Returns rows in order of groups."""
         return rows if self.order is None else rows.index_select(0, self.order)
 
     def sorted(self, rows: Tensor) -> tuple[Tensor, list[int]]:
-        """The rows in order of groups, and how many each has: what an exchange sends."""
+        """Returns rows in order of groups and the number of rows of each group: what an exchange
+        sends."""
         return self.apply(rows), self.counts
 
     def undo(self, rows: Tensor, out: Tensor) -> None:
@@ -43,19 +44,19 @@ class Grouping:
 
 
 def group(owner: Tensor, groups: int) -> Grouping:
-    """Rows by their owners, [n] int32 or int64 in [0, groups)."""
+    """Groups rows by their owners, [n] int32 or int64 in [0, groups)."""
     order, counts = ops.group_by_owner(owner, groups)
     return Grouping(order, counts.tolist())
 
 
 def group_by_range(values: Tensor, bounds: Tensor) -> Grouping:
-    """Rows by the range that each value [n] is in; bounds [ranges + 1] int64, ascending."""
+    """Groups rows by the range that each value [n] is in; bounds [ranges + 1] int64, ascending."""
     order, counts = ops.group_by_range(values, bounds)
     return Grouping(order, counts.tolist())
 
 
 def send(comm: Communicator, rows: Tensor, grouping: Grouping) -> Received:
-    """One exchange: each row to the rank of its group."""
+    """Sends each row to the rank of its group, in one exchange."""
     return comm.exchange(*grouping.sorted(rows), MessageKind.PARTITION)
 
 
@@ -81,7 +82,7 @@ class Remote:
 
 
 def pull(comm: Communicator, remote: Remote, ids: Tensor, out: Tensor | None = None) -> Tensor:
-    """The rows of ``ids``, asked of their holders in rounds. Collective.
+    """Returns the rows of ``ids``, asked of their holders in rounds. Collective.
 
     Args:
         comm: of all ranks.

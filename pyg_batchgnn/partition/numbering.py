@@ -1,4 +1,4 @@
-"""Internal ids from owners, and the directory that knows them."""
+"""Gives nodes internal ids by owner, and makes the directory that knows these ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyg_batchgnn.partition.move import Remote, group, group_by_range
 
 @dataclass(frozen=True)
 class Directory:
-    """Internal ids by original id, each rank those of a range.
+    """The internal ids by original id; each rank has those of a range.
 
     Attributes:
         bounds: [ranks + 1] int64, where each rank's range of original ids begins.
@@ -27,7 +27,7 @@ class Directory:
     internal: Tensor
 
     def remote(self) -> Remote:
-        """The internal ids of all nodes, to be pulled by original id."""
+        """Returns the internal ids of all nodes, to be pulled by original id."""
         first = int(self.bounds[self.rank])
         return Remote(
             lambda node: group_by_range(node, self.bounds),
@@ -39,7 +39,7 @@ class Directory:
 
 @dataclass(frozen=True)
 class Numbering:
-    """Who owns the nodes that were read, and their new ids.
+    """The owners of the nodes that were read, and their new ids.
 
     Attributes:
         book: of all parts.

@@ -1,4 +1,4 @@
-"""Policies that need no look at the neighbours: by hash, and by ranges of original ids."""
+"""The policies that need no look at the neighbours: by hash, and by ranges of original ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NODES = 1 << 20
 
 
 def random_owners(part: ReadingSlice, parts: int, seed: int) -> Tensor:
-    """[n] int32 owners by hash."""
+    """Returns owners by hash, [n] int32."""
     owner = torch.empty(part.num_nodes, dtype=torch.int32)
     for piece, node in zip(owner.split(_NODES), part.node().split(_NODES), strict=True):
         piece.copy_(random_owner(node, parts, seed))
@@ -22,8 +22,9 @@ def random_owners(part: ReadingSlice, parts: int, seed: int) -> Tensor:
 
 
 def contiguous_owners(comm: Communicator, part: ReadingSlice, parts: int) -> Tensor:
-    """[n] int32 owners: ranges of original ids, with equal sums of nodes and edges as nearly as
-    ranges can.
+    """Returns owners that are ranges of original ids, [n] int32.
+
+    The ranges have equal sums of nodes and edges, as nearly as ranges can.
 
     A node belongs to the part in which the middle of its own weight (1 and its in-edges) lies, when
     all nodes lie side by side in order of their ids.

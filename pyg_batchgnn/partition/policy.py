@@ -1,4 +1,4 @@
-"""Who gets which node: the policies that there are, and what a user's own one is given."""
+"""The policies that decide which part owns a node, and what a policy of your own is given."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Neighbours(NamedTuple):
-    """In-neighbours of a few nodes.
+    """The in-neighbours of a few nodes.
 
     Attributes:
         indptr: [n + 1] int64, where each node's neighbours begin.
@@ -24,7 +24,7 @@ class Neighbours(NamedTuple):
 
 
 class StreamState(NamedTuple):
-    """What is known when a few nodes are to be assigned.
+    """The state of the stream when a few nodes are to be assigned.
 
     Attributes:
         parts: how many there are.
@@ -43,8 +43,8 @@ class StreamState(NamedTuple):
 
 
 class Policy(Protocol):
-    """A policy of one's own: called for a few nodes at a time, on every rank for the nodes that it
-    has read.
+    """A policy of your own. It is called for a few nodes at a time, on every rank for the nodes
+    that the rank has read.
 
     It returns the part of each node, [n] integers. Ranks go through their nodes side by side, in
     ascending original id; they may be called for no nodes at all. A policy should not depend on how
@@ -55,7 +55,7 @@ class Policy(Protocol):
 
 
 class Score(Enum):
-    """By what a stream chooses."""
+    """The score by which a stream chooses."""
 
     LDG = "ldg"
     FENNEL = "fennel"
@@ -63,8 +63,8 @@ class Score(Enum):
 
 @dataclass(frozen=True)
 class Streaming:
-    """LDG (Stanton and Kliot 2012) or Fennel (Tsourakakis et al. 2014) over nodes, edges and
-    training nodes.
+    """The policy LDG (Stanton and Kliot 2012) or Fennel (Tsourakakis et al. 2014), over nodes,
+    edges and training nodes.
 
     Attributes:
         score: LDG takes the part with the most neighbours, weighted by its room; Fennel subtracts
@@ -88,7 +88,7 @@ class Streaming:
 
 
 class Direct(Enum):
-    """Policies that look at no neighbours."""
+    """The policies that look at no neighbours."""
 
     RANDOM = "random"
     CONTIGUOUS = "contiguous"
@@ -98,7 +98,7 @@ PolicyLike = str | Direct | Streaming | Policy
 
 
 def as_policy(policy: PolicyLike) -> Direct | Streaming | Policy:
-    """A policy by name, or itself."""
+    """Returns a policy by name, or the policy itself."""
     if isinstance(policy, (Direct, Streaming)):
         return policy
     if isinstance(policy, str):
@@ -115,7 +115,7 @@ def as_policy(policy: PolicyLike) -> Direct | Streaming | Policy:
 
 
 def name_of(policy: Direct | Streaming | Policy) -> str:
-    """For messages, reports and agreement between ranks."""
+    """Returns the name of a policy, for messages, reports and agreement between ranks."""
     if isinstance(policy, Direct):
         return policy.value
     if isinstance(policy, Streaming):

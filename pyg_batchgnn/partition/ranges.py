@@ -1,4 +1,4 @@
-"""Cutting a row of nodes into ranges of about equal work."""
+"""Cuts a row of nodes into ranges of about equal work."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _PRECISION = 1e-3  # of the bound on the largest load, relative
 
 
 def balanced_offsets(nodes: int, loads: Sequence[Load], ranks: int) -> list[int]:
-    """Ranges whose fullest one, over all loads and relative to the load's mean, is as empty as
-    ranges allow.
+    """Returns ranges whose fullest one is as empty as ranges allow, over all loads and relative to
+    each load's mean.
 
     The least bound is found by halving: with one given, each range in turn takes all that fits.
     Within the bound, ends are then put as near as they may to where all loads together are cut
@@ -41,7 +41,7 @@ class _Cutter:
         self._loads = [(load, load(nodes) / ranks) for load in loads]
 
     def least_bound(self) -> float:
-        """The least load of the fullest range, in means, nearly."""
+        """Returns the least load of the fullest range, in means, nearly."""
         low, high = 1.0, float(self._ranks)
         while high > low * (1 + _PRECISION):
             bound = (low + high) / 2
@@ -52,7 +52,7 @@ class _Cutter:
         return high
 
     def even(self, bound: float) -> list[int]:
-        """Ranges within a bound that can be kept."""
+        """Returns ranges within a bound that can be kept."""
         least = [self._nodes]  # where each range may begin at the earliest, from the last one on
         for _ in range(self._ranks - 1):
             least.append(self._begin(least[-1], bound))
@@ -69,7 +69,7 @@ class _Cutter:
         return end == self._nodes
 
     def _end(self, begin: int, bound: float) -> int:
-        """The furthest end of a range within the bound."""
+        """Returns the furthest end of a range within the bound."""
         rows = range(begin, self._nodes + 1)
         ends = (
             bisect.bisect_right(rows, load(begin) + bound * mean, key=load) - 1 + begin
@@ -78,13 +78,13 @@ class _Cutter:
         return max(begin, min(ends))
 
     def _begin(self, end: int, bound: float) -> int:
-        """The earliest begin of a range within the bound."""
+        """Returns the earliest begin of a range within the bound."""
         rows = range(end + 1)
         begins = (bisect.bisect_left(rows, load(end) - bound * mean, key=load) for load, mean in self._loads)
         return min(end, max(begins))
 
     def _cut_at(self, share: float) -> int:
-        """The row before which there is a share of all loads."""
+        """Returns the row before which there is a share of all loads."""
         total = share * self._ranks * len(self._loads)
 
         def weight(row: int) -> float:

@@ -44,15 +44,16 @@ class ReadingSlice:
         return int(self.bounds[self.rank + 1]) - self.first
 
     def node(self) -> Tensor:
-        """[n] int64 original ids."""
+        """Returns the original ids, [n] int64."""
         return torch.arange(self.first, self.first + self.num_nodes)
 
     def group(self, node: Tensor) -> Grouping:
-        """Original ids [n] by the rank whose slice has them."""
+        """Groups original ids [n] by the rank whose slice has them."""
         return group_by_range(node, self.bounds)
 
     def along_edges(self, values: Tensor, edges: range) -> Tensor:
-        """Values of nodes [n], at each of some edges that of its destination, [len(edges)]."""
+        """Returns, for each of some edges, the value of its destination, [len(edges)]; values [n]
+        are by node."""
         if not len(edges):
             return values[:0]
         first = int(torch.searchsorted(self.in_edges.indptr, edges.start, right=True)) - 1
@@ -94,7 +95,7 @@ def read_slice(dataset: Dataset, comm: Communicator, row_bytes: int = 12) -> Rea
 
 
 def _columns(dataset: Dataset, rows: range) -> Tensor:
-    """Destination, source and id of edges, [n, 3], in a type that holds all of them."""
+    """Returns destination, source and id of edges, [n, 3], in a type that holds all of them."""
     columns = torch.empty(len(rows), 3, dtype=ops.id_dtype(max(dataset.num_nodes, dataset.num_edges)))
     columns[:, 0] = dataset.edge_index[1, rows.start : rows.stop]
     columns[:, 1] = dataset.edge_index[0, rows.start : rows.stop]
@@ -103,7 +104,7 @@ def _columns(dataset: Dataset, rows: range) -> Tensor:
 
 
 def _balanced_bounds(dataset: Dataset, comm: Communicator) -> Tensor:
-    """Ranges of original ids with about as many edges and nodes each."""
+    """Returns ranges of original ids with about as many edges and nodes each."""
     nodes, edges = dataset.num_nodes, dataset.num_edges
     shift = max(0, (nodes // BUCKETS).bit_length())
     width = 1 << shift

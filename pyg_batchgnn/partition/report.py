@@ -1,4 +1,4 @@
-"""How good a partition is."""
+"""Reports on the quality of a partition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EDGES = 1 << 22
 
 @dataclass(frozen=True)
 class PartCounts:
-    """What one part has.
+    """The counts of one part.
 
     Attributes:
         nodes, edges, train: nodes, their in-edges, training nodes among them.
@@ -35,23 +35,26 @@ class PartCounts:
 
 @dataclass(frozen=True)
 class PartitionReport:
-    """Counts of all parts, in order."""
+    """The counts of all parts, in order."""
 
     parts: tuple[PartCounts, ...]
 
     @property
     def edge_cut(self) -> float:
-        """Share of all edges that join different parts."""
+        """The share of all edges that join different parts."""
         edges = sum(part.edges for part in self.parts)
         return sum(part.cut for part in self.parts) / edges if edges else 0.0
 
     def balance(self, of: str) -> float:
-        """Largest count over the mean, 1 at best. ``of``: nodes, edges, train or halo."""
+        """Returns the largest count over the mean, 1 at best.
+
+        Args:     of: nodes, edges, train or halo.
+        """
         counts = [getattr(part, of) for part in self.parts]
         return max(counts) * len(counts) / sum(counts) if sum(counts) else 1.0
 
     def table(self) -> Table:
-        """A line a part, and the balance below."""
+        """Returns a table with one line per part, and the balance below."""
         columns = ("nodes", "edges", "train", "cut", "halo")
         table = Table("part", *columns, title=f"edge cut {self.edge_cut:.1%}", show_footer=True)
         for number, part in enumerate(self.parts):
@@ -64,7 +67,7 @@ class PartitionReport:
 
 
 def report_partition(parts: Part | Sequence[Part], comm: Communicator) -> PartitionReport:
-    """Counts of all parts, on every rank. Collective; only counts travel.
+    """Counts all parts, on every rank. Collective; only counts travel.
 
     Args:
         parts: this rank's part, or parts.

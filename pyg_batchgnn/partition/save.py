@@ -1,4 +1,4 @@
-"""Parts written to a folder, by all ranks together."""
+"""Writes parts to a folder, by all ranks together."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def save_partition(
     comm: Communicator,
     origin: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Writes the parts of all ranks to a new folder. Collective; all ranks must see the same file
-    system.
+    """Writes the parts of all ranks to a new folder. Collective.
+
+    All ranks must see the same file system.
 
     Every rank writes its own parts under a temporary name; when all are on disk the first rank
     writes META.json with their checksums and renames the folder. What a save left that was killed
@@ -70,7 +71,7 @@ def save_partition(
 
 
 def refuse_existing(folder: str | Path, comm: Communicator) -> None:
-    """What `save_partition` would refuse, before any work. Collective.
+    """Raises what `save_partition` would raise for an existing folder, before any work. Collective.
 
     Raises:
         DatasetError: on every rank, if the folder exists.
@@ -100,7 +101,7 @@ def _write(part: Part, folder: Path) -> Iterator[tuple[str, ArrayPromise]]:
 
 
 def arrays_of(part: Part) -> dict[str, Tensor]:
-    """What is saved of a part, by file name."""
+    """Returns everything that is saved of a part, by array."""
     return {
         "node": part.node,
         "indptr": part.in_edges.indptr,
@@ -119,7 +120,7 @@ def arrays_of(part: Part) -> dict[str, Tensor]:
 def _end(
     parts: list[Part], arrays: dict[str, ArrayPromise], origin: Mapping[str, Any], temporary: Path, path: Path
 ) -> None:
-    """The rank with the first part ends it: the others' arrays it knows by now."""
+    """Ends the save on the rank with the first part, which knows the others' arrays by now."""
     if parts and parts[0].number == 0:
         PartitionMeta(parts[0].book, parts[0].num_edges, arrays, origin).write(temporary)
         sync_file(temporary / META_FILE)

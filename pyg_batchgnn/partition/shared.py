@@ -1,4 +1,4 @@
-"""Arrays that the ranks of a host have once, in memory that has no name."""
+"""Arrays that the ranks of a host have once, in memory without a name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ArraySpec:
 
 
 def allocate_on_host(comm: Communicator, arrays: Mapping[str, ArraySpec]) -> dict[int, dict[str, Tensor]]:
-    """Arrays of every rank of this host, in shared memory, all zeros. Collective.
+    """Allocates arrays of every rank of this host in shared memory, all zeros. Collective.
 
     A rank fills its own and then calls ``comm.barrier()``, after which the others read them; they
     may not write. Nothing is left behind however the ranks end.

@@ -1,4 +1,4 @@
-"""Owners assigned in a stream, as in CuSP: ranks stream their slices side by side, in synchronised
+"""Assigns owners in a stream, as CuSP does: ranks stream their slices side by side, in synchronised
 rounds."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Assign = Callable[[range, Tensor, Tensor], None]
 
 
 def read_train(comm: Communicator, part: ReadingSlice, train_idx: Tensor) -> Tensor:
-    """[n] bool, which nodes of the slice are training nodes. Collective."""
+    """Returns which nodes of the slice are training nodes, [n] bool. Collective."""
     train = torch.zeros(part.num_nodes, dtype=torch.bool)
     mine = own_share(comm, train_idx)
     for rows in own_rounds(comm, mine.numel(), 8):
@@ -55,7 +55,7 @@ class OwnerStream:
         self._total = comm.all_reduce(torch.tensor(own, dtype=torch.float64), MessageKind.PARTITION)
 
     def run(self, assign: _Assign) -> None:
-        """One pass over all nodes. Collective."""
+        """Assigns all nodes once. Collective."""
         load = torch.zeros(3, self._parts, dtype=torch.float64)
         remote = Remote(self._part.group, self._owners, (), torch.int32)
         for rows in self._rounds():
@@ -64,7 +64,7 @@ class OwnerStream:
             load += self._comm.all_reduce(self._load_of(rows), MessageKind.PARTITION)
 
     def by_score(self, policy: Streaming) -> _Assign:
-        """The built-in policies."""
+        """Returns the assignment of the built-in policies."""
         nodes, edges, _ = self._total.tolist()
         rules = ops.StreamRules(
             limit=policy.slack * self._total / self._parts,
@@ -84,7 +84,7 @@ class OwnerStream:
         return assign
 
     def by_function(self, policy: Policy) -> _Assign:
-        """A user's own policy."""
+        """Returns the assignment of a user's own policy."""
 
         def assign(rows: range, found: Tensor, load: Tensor) -> None:
             at, part = slice(rows.start, rows.stop), self._part
@@ -102,7 +102,8 @@ class OwnerStream:
         return assign
 
     def _rounds(self) -> Iterator[range]:
-        """Rows of the slice in pieces of about as many edges, the same number on every rank."""
+        """Returns rows of the slice in pieces of nearly as many edges, as many pieces on every
+        rank."""
         edges = self._part.in_edges.indices.numel()
         most = rows_a_round(16, self._comm.size)
         enough = min(ROUNDS, int(self._total[0]) // (NODES * self._comm.size))
@@ -114,7 +115,7 @@ class OwnerStream:
         return (range(begin, end) for begin, end in pairwise(at))
 
     def _outside(self, rows: range) -> Tensor:
-        """Sources of the rows that other ranks have read."""
+        """Returns the sources of the rows that other ranks have read."""
         source = self._part.in_edges.sources(rows)
         return source[self._is_outside(source)]
 
@@ -125,7 +126,7 @@ class OwnerStream:
         return self.owner.index_select(0, node.sub_(self._part.first))
 
     def _load_of(self, rows: range) -> Tensor:
-        """[3, parts] what the rows add to each part."""
+        """Returns what the rows add to each part, [3, parts]."""
         at = slice(rows.start, rows.stop)
         owner = self.owner[at]
         weights = (None, self._degree[at].double(), self._train[at].double())

@@ -1,5 +1,4 @@
-"""Arrays and JSON in files: written durably, read without trust. Used by every room that has
-folders.
+"""Arrays and JSON in files, written durably and read without trust, for all that has folders.
 
 `ArrayPromise` is what a folder's META.json says of one array. `write_tensor` makes it, `map_tensor`
 and `verify_tensor` compare a file with it.

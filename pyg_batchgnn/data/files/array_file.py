@@ -26,7 +26,7 @@ _STORED_AS = {torch.bfloat16: torch.int16, **dict.fromkeys(_FLOAT8, torch.int8)}
 
 @dataclass(frozen=True)
 class ArrayPromise:
-    """What META.json says of one file.
+    """The promise of META.json about one file.
 
     Attributes:
         dtype: the name of torch's type. Types that NumPy lacks, such as bfloat16, are stored as
@@ -59,7 +59,7 @@ def stored_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def write_tensor(path: Path, tensor: Tensor) -> ArrayPromise:
-    """Writes a tensor; returns what to promise of the file."""
+    """Writes a tensor and returns what to promise of the file."""
     stored = tensor.detach().contiguous().view(stored_dtype(tensor.dtype))
     np.save(path, stored.numpy(), allow_pickle=False)
     return ArrayPromise(_name(tensor.dtype), tuple(tensor.shape), file_sha256(path))

@@ -1,5 +1,4 @@
-"""Opens .npy files without trusting them: never unpickles, checks header and size, maps, does not
-read."""
+"""Opens .npy files without trusting them: checks header and size, maps, never unpickles."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux
 
 @dataclass(frozen=True)
 class NpyHeader:
-    """What the header of a .npy file says.
+    """The header of a .npy file.
 
     Attributes:
         dtype: type of the elements.
@@ -39,12 +38,12 @@ class NpyHeader:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the elements."""
+        """The bytes of the elements."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
-    """Reads and check the header at the start of a .npy stream (a file, or a member of a .npz).
+    """Reads and checks the header at the start of a .npy stream (a file, or a member of a .npz).
 
     Raises:
         DatasetError: not a .npy, a damaged header, or elements that could only be unpickled.

@@ -1,5 +1,4 @@
-"""Writes .npy files a piece at a time, so that an array need not fit memory nor its length be
-known."""
+"""Writes .npy files in pieces, so that an array need not fit memory nor its length be known."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ _COPY_BYTES = 1 << 20
 
 
 def npy_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    """A version 1.0 .npy header of always the same length (numpy.lib.format describes it)."""
+    """Returns a version 1.0 .npy header of a fixed length (numpy.lib.format describes it)."""
     text = repr({"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
     room = _HEADER_BYTES - 10
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", room) + text.encode("latin1").ljust(room - 1) + b"\n"

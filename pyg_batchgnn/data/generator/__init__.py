@@ -1,5 +1,7 @@
-"""Power-law graphs with nested communities, features and labels, at any scale, the same for the
-same seed."""
+"""Generates power-law graphs with nested communities, features and labels, at any scale.
+
+The same seed gives the same graph.
+"""
 
 from pyg_batchgnn.data.generator.spec import GeneratorSpec
 from pyg_batchgnn.data.generator.write import generate, generate_folder

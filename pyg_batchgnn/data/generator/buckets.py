@@ -1,5 +1,7 @@
-"""Sorts more edges than fit memory: keys go to files by range of source, each file is then sorted
-alone."""
+"""Sorts more edges than fit memory.
+
+Keys go to files by range of source; each file is then sorted alone.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _MOST_FILES = 256  # all are open at once, and a process may often open only 1,0
 
 
 class EdgeBuckets:
-    """Temporary files of edge keys, one for each range of source ids.
+    """The temporary files of edge keys, one for each range of source ids.
 
     Args:
         folder: where to put them; it must exist.
@@ -41,8 +43,10 @@ class EdgeBuckets:
                 keys[start:end].tofile(file)
 
     def drain(self) -> Iterator[np.ndarray]:
-        """Yields the sorted keys of each range in ascending order, repeats included, and remove its
-        file."""
+        """Yields the sorted keys of each range in ascending order, repeats included.
+
+        Each file is removed when it has been read.
+        """
         self._close()
         for path in self._paths:
             keys = np.fromfile(path, np.uint64)

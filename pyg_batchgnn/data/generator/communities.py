@@ -1,4 +1,4 @@
-"""The nested communities of a generated graph: leaves inside groups, each group of one class."""
+"""The nested communities of a generated graph: leaves inside groups, one class per group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _NODES_PER_LEAF = 96
 
 @dataclass(frozen=True)
 class Communities:
-    """Consecutive ranges of places. A place is a node's number before ids are scattered.
+    """The communities as consecutive ranges of places.
+
+    A place is a node's number before ids are scattered.
 
     Attributes:
         leaf_start: [leaves + 1] int64, first place of each leaf, ending with N.
@@ -30,17 +32,19 @@ class Communities:
     group_stride: np.ndarray
 
     def leaf_of(self, place: np.ndarray) -> np.ndarray:
-        """Leaf of each place."""
+        """Returns the leaf of each place."""
         return np.searchsorted(self.leaf_start, place, side="right") - 1
 
     def group_of(self, place: np.ndarray) -> np.ndarray:
-        """Group of each place."""
+        """Returns the group of each place."""
         return np.searchsorted(self.group_start, place, side="right") - 1
 
 
 def make_communities(spec: GeneratorSpec) -> Communities:
-    """Draws communities: about 2,048 nodes a group and 96 a leaf, sizes lognormal; N / 10 bytes of
-    memory."""
+    """Draws communities of about 2,048 nodes per group and 96 per leaf, with lognormal sizes.
+
+    They take N / 10 bytes of memory.
+    """
     random = spec.random(RandomStream.COMMUNITIES)
     groups = max(spec.classes, spec.nodes // _NODES_PER_GROUP)
     leaves = max(groups, spec.nodes // _NODES_PER_LEAF)
@@ -59,8 +63,10 @@ def make_communities(spec: GeneratorSpec) -> Communities:
 
 
 def coprime_strides(sizes: np.ndarray) -> np.ndarray:
-    """For each size a number coprime to it near 0.618 times it, which scatters successive ranks
-    widely."""
+    """Returns for each size a number coprime to it, near 0.618 times it.
+
+    Such a stride scatters successive ranks widely.
+    """
     strides = np.maximum((sizes * 0.6180339887498949).astype(np.int64), 1)
     shared = np.gcd(strides, sizes) > 1
     while shared.any():
@@ -70,7 +76,8 @@ def coprime_strides(sizes: np.ndarray) -> np.ndarray:
 
 
 def _starts(random: np.random.Generator, parts: int, total: int) -> np.ndarray:
-    """[parts + 1] boundaries cutting `total` into parts of lognormal sizes, each at least 1."""
+    """Returns [parts + 1] boundaries that cut `total` into parts of lognormal sizes, each at
+    least 1."""
     weight = random.lognormal(0.0, 0.6, parts)
     sizes = 1 + random.multinomial(total - parts, weight / weight.sum())
     return np.concatenate([[0], np.cumsum(sizes)])

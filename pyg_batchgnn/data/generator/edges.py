@@ -27,7 +27,7 @@ ID_BITS = 32  # an edge is a key (source << 32) | destination
 
 
 def num_blocks(spec: GeneratorSpec) -> int:
-    """Number of blocks of nodes."""
+    """Returns the number of blocks of nodes."""
     return -(-spec.nodes // BLOCK_NODES)
 
 
@@ -55,7 +55,7 @@ def edge_keys(
 
 
 def split_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(source, destination) of sorted keys, repeats dropped; int32."""
+    """Returns (source, destination) of sorted keys, repeats dropped; int32."""
     if len(keys):
         fresh = np.empty(len(keys), np.bool_)
         fresh[0] = True
@@ -66,8 +66,10 @@ def split_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draws(spec: GeneratorSpec, random: np.random.Generator, count: int) -> np.ndarray:
-    """Neighbours each node draws: power law with mean degree / 2, rounded at random to keep the
-    mean."""
+    """Returns how many neighbours each node draws.
+
+    The numbers follow a power law with mean degree / 2, and are rounded at random to keep the mean.
+    """
     alpha = 1.0 / (spec.exponent - 1.0)
     mean = spec.degree / 2.0
     wanted = mean * (1.0 - alpha) * (1.0 - random.random(count)) ** -alpha
@@ -82,7 +84,7 @@ def _neighbours(
     place: np.ndarray,
     draws: np.ndarray,
 ) -> np.ndarray:
-    """The place at the other end of every draw."""
+    """Returns the place at the other end of every draw."""
     leaf, group = communities.leaf_of(place), communities.group_of(place)
     node = np.repeat(np.arange(len(place)), draws)
     chance = random.random(len(node))
@@ -113,6 +115,6 @@ def _range(starts: np.ndarray, part: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _scatter(rank: np.ndarray, stride: np.ndarray, size: np.ndarray | np.int64) -> np.ndarray:
-    """Places of ranks inside ranges of the given sizes."""
+    """Returns the places of ranks inside ranges of the given sizes."""
     whole = np.minimum(rank.astype(np.int64), size - 1)  # the product above may round up to size
     return np.asarray(whole * stride % size)

@@ -19,7 +19,7 @@ from pyg_batchgnn.data.generator.spec import GeneratorSpec, RandomStream
 
 @dataclass(frozen=True)
 class NodeBlock:
-    """What belongs to a block of consecutive node ids.
+    """The features, labels and splits of a block of consecutive node ids.
 
     Attributes:
         x: [n, F] features.
@@ -33,7 +33,10 @@ class NodeBlock:
 
 
 def class_means(spec: GeneratorSpec) -> np.ndarray:
-    """[C, F] float32 mean features: random directions (orthogonal where C <= F) of length `signal`."""
+    """Returns [C, F] float32 mean features of length `signal`.
+
+    Their directions are random, and orthogonal where C <= F.
+    """
     means = spec.random(RandomStream.CLASS_MEANS).standard_normal((spec.classes, spec.features))
     if spec.classes <= spec.features:
         means = np.linalg.qr(means.T)[0].T

@@ -1,4 +1,4 @@
-"""A random permutation of node ids that needs memory for the square root of their number only."""
+"""A random permutation of node ids that needs memory for the square root of their number."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class IdPermutation:
         self._right_tables = [random.integers(0, self._b, self._a, np.int32) for _ in range(_ROUNDS // 2)]
 
     def to_id(self, place: np.ndarray) -> np.ndarray:
-        """Ids [n] int64 of places [n]."""
+        """Returns the ids [n] int64 of places [n]."""
         return self._walk(place, inverse=False)
 
     def to_place(self, ids: np.ndarray) -> np.ndarray:
-        """Places [n] int64 of ids [n]."""
+        """Returns the places [n] int64 of ids [n]."""
         return self._walk(ids, inverse=True)
 
     def _walk(self, value: np.ndarray, *, inverse: bool) -> np.ndarray:

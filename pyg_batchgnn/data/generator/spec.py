@@ -1,4 +1,4 @@
-"""What graph to generate."""
+"""The parameters of a generated graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_NODES = 2**31  # two ids make one 64-bit sort key, and ids are stored as int
 
 
 class RandomStream(enum.IntEnum):
-    """Independent streams of random numbers."""
+    """The independent streams of random numbers."""
 
     COMMUNITIES = 1
     PERMUTATION = 2
@@ -25,7 +25,7 @@ class RandomStream(enum.IntEnum):
 
 @dataclass(frozen=True)
 class GeneratorSpec:
-    """Parameters of a generated graph; equal parameters give equal bytes.
+    """The parameters of a generated graph. Equal parameters give equal bytes.
 
     Attributes:
         nodes: number of nodes N, from 4 a class up to 2^31.
@@ -91,7 +91,7 @@ class GeneratorSpec:
 
     @property
     def name(self) -> str:
-        """How `load_dataset` calls this graph: only what differs from the defaults."""
+        """The graph's name for `load_dataset`: only what differs from the defaults."""
         default = GeneratorSpec()
         parts = [f"nodes={self.nodes}", f"seed={self.seed}"]
         for field in fields(self)[2:]:
@@ -102,7 +102,7 @@ class GeneratorSpec:
 
     @property
     def source(self) -> str:
-        """The sentence that tells where such a data set comes from."""
+        """The sentence that says where such a data set comes from."""
         return (
             f"Power-law graph with nested communities made by this package's generator "
             f"({self.name.removeprefix('generated:')}); not real data."
@@ -110,17 +110,19 @@ class GeneratorSpec:
 
     @property
     def feature_dtype(self) -> type:
-        """NumPy type of the stored features."""
+        """NumPy's type of the stored features."""
         return np.float16 if self.half else np.float32
 
     @property
     def estimated_bytes(self) -> int:
-        """About how much the finished arrays take."""
+        """The approximate size of the finished arrays."""
         edges = int(self.nodes * self.degree) * 8
         feature = np.dtype(self.feature_dtype).itemsize * self.features
         return edges + self.nodes * (feature + 16)
 
     def random(self, stream: RandomStream, block: int = 0) -> np.random.Generator:
-        """Random numbers of one stream and block; independent of the order in which blocks are
-        made."""
+        """Returns random numbers of one stream and block.
+
+        They do not depend on the order in which blocks are made.
+        """
         return np.random.default_rng([self.seed, int(stream), block])

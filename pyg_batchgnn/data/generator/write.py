@@ -1,4 +1,4 @@
-"""Makes a generated graph in memory, or piece by piece in a folder."""
+"""Makes a generated graph in memory, or in pieces in a folder."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ Advance = Callable[[], None]
 
 
 class ProgressBar(enum.Enum):
-    """Returns whether to show a progress bar; AUTO: from a million nodes on, where stderr is a
-    terminal."""
+    """The choice to show a progress bar.
+
+    AUTO shows it from a million nodes on, where stderr is a terminal.
+    """
 
     AUTO = "auto"
     SHOW = "show"
@@ -45,7 +47,7 @@ class ProgressBar(enum.Enum):
 
 
 def generate(spec: GeneratorSpec) -> Dataset:
-    """Makes a graph in memory. The same bytes as `generate_folder` writes.
+    """Makes a graph in memory, of the same bytes as `generate_folder` writes.
 
     Edges come in both directions, sorted by source and then destination, without self loops or
     repeats.
@@ -83,8 +85,9 @@ def generate_folder(
     piece_nodes: int = PIECE_NODES,
     progress: ProgressBar = ProgressBar.AUTO,
 ) -> Path:
-    """Makes a graph in a new folder that `read_folder` maps; memory is bounded by the piece, not by
-    the graph.
+    """Makes a graph in a new folder that `read_folder` maps.
+
+    Memory is bounded by the piece, not by the graph.
 
     Peak memory is about 32 * degree bytes a node of a piece, and on the way the folder takes about
     twice the disk space of the finished edges.
@@ -167,8 +170,10 @@ def _file(folder: Path, name: str) -> Path:
 
 @contextmanager
 def _progress_bar(spec: GeneratorSpec, progress: ProgressBar) -> Iterator[Callable[[str, int], Advance]]:
-    """Gives a function that starts a phase of so many steps and returns what to call after each
-    step."""
+    """Yields a function that starts a phase of a number of steps.
+
+    That function returns what to call after each step.
+    """
     wanted = spec.nodes >= _BAR_NODES and sys.stderr.isatty()
     if progress is ProgressBar.HIDE or (progress is ProgressBar.AUTO and not wanted):
         yield lambda _phase, _steps: lambda: None

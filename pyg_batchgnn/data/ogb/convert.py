@@ -25,7 +25,7 @@ _AGAIN = "download the data set again"
 
 
 def raw_files(table: OgbTable, folder: Path) -> list[Path]:
-    """The raw files that a data set consists of."""
+    """Returns the raw files that a data set consists of."""
     if table.layout is RawLayout.BINARY:
         names = ["data.npz", "node-label.npz"]
     else:
@@ -36,7 +36,10 @@ def raw_files(table: OgbTable, folder: Path) -> list[Path]:
 
 
 def raw_sizes(table: OgbTable, folder: Path) -> dict[str, int]:
-    """Bytes of each raw file that is present: tells whether a conversion is still of these files."""
+    """Returns the bytes of each raw file that is present.
+
+    They tell whether a conversion is still of these files.
+    """
     files = raw_files(table, folder)
     return {str(file.relative_to(folder)): file.stat().st_size for file in files if file.is_file()}
 
@@ -131,7 +134,10 @@ def _convert_binary(folder: Path, target: Path) -> int:
 
 
 def _write_edges(member: NpzMember, target: Path, num_nodes: int) -> None:
-    """Streams edge_index [2, E]: all sources come first, so both rows pass through one flat writer."""
+    """Writes edge_index [2, E] in pieces.
+
+    All sources come first, so both rows pass through one flat writer.
+    """
     id_type = np.int32 if fits_int32(num_nodes) else np.int64
     num_edges = member.header.shape[1]
     written = 0
@@ -145,7 +151,10 @@ def _write_edges(member: NpzMember, target: Path, num_nodes: int) -> None:
 
 
 def _narrow(file: Path, ids: np.ndarray, num_nodes: int, id_type: type) -> np.ndarray:
-    """Node ids in the type they are stored in; checked first, for narrowing would hide a bad one."""
+    """Returns node ids in the type they are stored in.
+
+    They are checked first, because narrowing would hide a bad one.
+    """
     if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < num_nodes:
         worst = int(ids.max()) if int(ids.max()) >= num_nodes else int(ids.min())
         raise broken(file, "edge_index", f"node id {worst} is outside [0, {num_nodes})", _AGAIN)
@@ -167,7 +176,8 @@ def _file(target: Path, name: str) -> Path:
 
 
 def _total(file: Path, count: str) -> int:
-    """The number of nodes or edges, one entry a graph; OGB's node data sets are one graph."""
+    """Returns the number of nodes or edges: one entry per graph, and OGB's node data sets are
+    one graph."""
     counts = read_csv_gz(file, count, np.int64, 1)
     if counts.shape != (1, 1) or int(counts[0, 0]) < 0:
         raise broken(file, count, f"holds {counts.ravel().tolist()[:5]}, expected one count", _AGAIN)

@@ -51,7 +51,7 @@ def csv_gz_pieces(
 
 
 def _whole_lines(path: Path, array: str, piece_bytes: int) -> Iterator[bytes]:
-    """Decompressed text cut after ends of lines."""
+    """Yields decompressed text that is cut after ends of lines."""
     rest = b""
     try:
         with gzip.open(path, "rb") as stream:
@@ -70,7 +70,8 @@ def _whole_lines(path: Path, array: str, piece_bytes: int) -> Iterator[bytes]:
 def _parse(
     path: Path, array: str, text: bytes, dtype: np.dtype, columns: int | None, first_row: int
 ) -> np.ndarray:
-    """Parses whole lines into [rows, columns]; `first_row` is their number in the file, for errors."""
+    """Parses whole lines into [rows, columns]; `first_row` is their number in the file, for
+    errors."""
     characters = np.frombuffer(text, np.uint8)
     separators = characters[(characters == ord(",")) | (characters == ord("\n"))]
     ends = np.flatnonzero(separators == ord("\n"))
@@ -92,7 +93,7 @@ def _parse(
 
 
 def _first_bad_field(text: bytes, dtype: np.dtype) -> tuple[int, str]:
-    """(row, text) of the first field that is not a number of this type."""
+    """Returns (row, text) of the first field that is not a number of this type."""
     convert = int if dtype.kind == "i" else float
     for row, line in enumerate(text.split(b"\n")):
         for field in line.split(b","):

@@ -20,7 +20,7 @@ CONVERTED = "pyg_batchgnn"  # folder beside raw/ and split/
 
 
 class Download(enum.Enum):
-    """Returns whether a data set that is not on disk may be downloaded."""
+    """The choice whether a data set that is not on disk may be downloaded."""
 
     IF_MISSING = "if_missing"
     NEVER = "never"
@@ -71,7 +71,7 @@ def read_ogb(
 
 
 def find_ogb(name: str, root: str | Path | None = None) -> Path | None:
-    """Folder of an OGB data set on disk, or None."""
+    """Returns the folder of an OGB data set on disk, or None."""
     return _find(OGB_TABLES[name], _root(root))
 
 
@@ -87,8 +87,10 @@ def _find(table: OgbTable, root: Path) -> Path | None:
 
 
 def _is_current(table: OgbTable, folder: Path, target: Path) -> bool:
-    """Returns whether `target` was made from the raw files that are there (or these were deleted to
-    save room)."""
+    """Returns whether `target` was made from the raw files that are there.
+
+    It counts as current where the raw files were deleted to save room.
+    """
     if not target.is_dir():
         return False
     sizes = raw_sizes(table, folder)

@@ -1,4 +1,4 @@
-"""What is known beforehand of each OGB data set (OGB 1.3.6)."""
+"""The facts that are known beforehand of each OGB data set (OGB 1.3.6)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 
 class RawLayout(enum.Enum):
-    """How OGB ships the raw arrays."""
+    """The ways in which OGB ships the raw arrays."""
 
     CSV = "csv"
     BINARY = "binary"
 
 
 class StoredEdges(enum.Enum):
-    """Which directions the raw edge list holds."""
+    """The directions that the raw edge list holds."""
 
     DIRECTED = "directed"
     EACH_ONCE = "each undirected edge once"
@@ -44,7 +44,7 @@ class OgbTable:
 
     @property
     def folder(self) -> str:
-        """Folder name that OGB gives the data set on disk."""
+        """The folder name that OGB gives the data set on disk."""
         return self.name.replace("-", "_")
 
 
