@@ -52,7 +52,7 @@ class FolderReader:
         return self.path / f"{array}.npy"
 
     def open(self, array: str, stands_for: str | None = None) -> Tensor | None:
-        """Maps an array, compared with META.json; returns None where the folder has no such file."""
+        """Maps an array that agrees with META.json; None where the folder has no such file."""
         file = self.file(array)
         if not file.is_file():
             return None
@@ -143,8 +143,10 @@ class FolderReader:
         return torch.from_numpy(np.flatnonzero(values).astype(np.int64))
 
     def num_nodes(self, edge_index: Tensor, tables: dict[str, Tensor]) -> int:
-        """Returns META.json's number of nodes, else the rows of an attribute or of a mask, else the
-        largest node id + 1."""
+        """Returns the number of nodes.
+
+        It is META.json's, else that of the rows of an attribute or a mask, else the largest id + 1.
+        """
         if self.meta.num_nodes is not None:
             return self.meta.num_nodes
         conventions = [tables[name] for name in (FEATURES, LABELS) if name in tables]

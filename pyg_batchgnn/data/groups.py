@@ -17,7 +17,7 @@ EDGE_FEATURES = "edge_attr"
 
 
 class RowKind(enum.Enum):
-    """The thing that one row of a group is about."""
+    """The two kinds of rows: a row is about a node or about an edge."""
 
     NODE = "node"
     EDGE = "edge"
@@ -32,7 +32,7 @@ class Group:
     """The nodes of one type or the edges of one relation.
 
     Attributes:
-        kind: what one row is about.
+        kind: the kind of the rows.
         name: the node type, or the relation as (source type, name, target type).
 
     Raises:

@@ -46,7 +46,7 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
             stores every edge in both directions.
 
     Raises:
-        DatasetError: anything wrong with the request or the data; a ValueError, its message is one
+        DatasetError: the request or the data are wrong; a ValueError whose message is one
             line.
         DatasetNotFoundError: something is not there; also a FileNotFoundError.
     """

@@ -103,7 +103,7 @@ class _Reader:
             self.tables[group][key] = value
 
     def _group_of(self, key: str, value: Any) -> Group | None:
-        """Returns whose rows a value has; None where it has nobody's."""
+        """Returns the group that a value has a row for each member of, or None."""
         if not _is_dense(value) or value.dim() == 0 or self.data.__cat_dim__(key, value) != 0:
             return None
         groups = [EDGES, NODES] if "edge" in key else [NODES, EDGES]

@@ -14,8 +14,8 @@ from pyg_batchgnn.partition.deliver import Runs
 from pyg_batchgnn.partition.move import Remote, group, group_by_range, pull, send
 from pyg_batchgnn.partition.numbering import Directory
 
-#: Rows of an input table that one rank reads before the next rank's turn: owners ask for ascending
-#: rows, and so all ranks read at the same time.
+#: The rows of an input table that one rank reads before the next rank's turn. Owners ask for
+#: ascending rows, and so all ranks read at the same time.
 STRIPE = 1 << 10
 
 
@@ -40,11 +40,11 @@ def deliver_split(
     """Returns the internal ids of a split's nodes that this rank owns, ascending. Collective.
 
     Args:
-        comm: of all ranks.
+        comm: the communicator of all ranks.
         split: [S] int64 original ids, the same on every rank; each reads some of them.
-        directory: of this rank.
-        book: of all parts.
-        runs: which parts each rank builds.
+        directory: the directory of this rank.
+        book: the partition book.
+        runs: the parts that each rank builds.
     """
     internal = pull(comm, directory.remote(), own_share(comm, split))
     bounds = book.offsets[runs.bounds]

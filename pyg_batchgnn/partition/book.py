@@ -15,7 +15,7 @@ class PartitionBook:
     2).
 
     Args:
-        offsets: first internal id of every part, then the number of nodes: ascending from 0.
+        offsets: the first internal id of every part, then the number of nodes; ascending from 0.
     """
 
     def __init__(self, offsets: Sequence[int] | Tensor) -> None:

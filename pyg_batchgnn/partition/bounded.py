@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from pyg_batchgnn.comm import Communicator
 
-#: Bytes of rows that a rank may at most receive in one round, if all ranks send it all they have.
+#: A rank receives at most this many bytes of rows in one round, if all ranks send it all they have.
 ROUND_BYTES = 16 << 20
 
 
-def rows_a_round(row_bytes: int, ranks: int) -> int:
+def rows_per_round(row_bytes: int, ranks: int) -> int:
     """Returns the number of rows that each rank handles in one round."""
     return max(256, ROUND_BYTES // (max(row_bytes, 1) * ranks))
 
@@ -20,7 +20,7 @@ def own_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[range]
 
     Ranges are empty at the end where other ranks have more rows.
     """
-    step = rows_a_round(row_bytes, comm.size)
+    step = rows_per_round(row_bytes, comm.size)
     for at in range(0, comm.max(rows), step):
         yield range(min(at, rows), min(at + step, rows))
 
@@ -32,7 +32,7 @@ def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[ran
     those of rank 1, and all of them before the next round's: what is received in order of ranks is
     in order of rows.
     """
-    step = rows_a_round(row_bytes, comm.size)
+    step = rows_per_round(row_bytes, comm.size)
     for at in range(0, rows, step * comm.size):
         first = at + comm.rank * step
         yield range(min(first, rows), min(first + step, rows))

@@ -19,7 +19,7 @@ from pyg_batchgnn.partition.policy import Direct, Policy, PolicyLike, Streaming,
 from pyg_batchgnn.partition.reading import ReadingSlice, read_slice
 from pyg_batchgnn.partition.stream import OwnerStream
 
-#: Told what is being done, in a few words, as each stage begins.
+#: A function that is called with a few words as each stage begins.
 Progress = Callable[[str], None]
 
 
@@ -42,19 +42,19 @@ def partition(
 
     Args:
         dataset: the same on every rank; arrays that are mapped from files are read in pieces.
-        policy: who owns a node: "random" (by hash of seed and id), "contiguous" (ranges of ids,
-            balanced by edges and nodes), "ldg" or "fennel" (by the owners of in-neighbours;
-            `Streaming` has options), or a function of one's own (see `Policy`).
-        comm: of all ranks.
-        seed: of the random choices.
+        policy: decides which part owns a node: "random" (by hash of seed and id), "contiguous"
+            (ranges of ids, balanced by edges and nodes), "ldg" or "fennel" (by the owners of
+            in-neighbours; `Streaming` has options), or a function of your own (see `Policy`).
+        comm: the communicator of all ranks.
+        seed: the seed of the random choices.
         progress: called with a few words as each stage begins.
 
     Returns:
-        This rank's part, its number the rank.
+        This rank's part. Its number is the rank.
 
     Raises:
         AgreementError: ranks were given different arguments.
-        DatasetError: on every rank, where an edge or a split has a node id outside [0, N).
+        DatasetError: raised on every rank, where an edge or a split has a node id outside [0, N).
     """
     return partition_parts(dataset, policy, comm.size, comm=comm, seed=seed, progress=progress)[0]
 

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def with_files(comm: Communicator, work: Callable[[], T]) -> T:
-    """Does something with files on every rank. Where it fails on one rank, all ranks raise.
+    """Works with files on every rank. Where it fails on one rank, all ranks raise.
     Collective.
 
     Raises:

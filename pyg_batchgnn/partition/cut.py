@@ -26,7 +26,7 @@ def cut_run(
     """Returns the parts of a run; their arrays are views of the run's.
 
     Args:
-        book: of all parts.
+        book: the partition book.
         num_edges: of the whole graph.
         nodes: of the run.
         directory: of the run's directory slices.

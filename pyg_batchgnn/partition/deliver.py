@@ -48,9 +48,9 @@ class OwnNodes:
     """The nodes of one rank's parts and their adjacency lists.
 
     Attributes:
-        parts: the parts, all that this rank builds.
-        first: internal id of their first node.
-        node: [n] int64 original ids.
+        parts: all parts that this rank builds.
+        first: the internal id of their first node.
+        node: [n] int64, the original ids.
         in_edges: the in-edges of these nodes, with explicit edge ids.
     """
 

@@ -35,8 +35,8 @@ def load_partition(folder: str | Path, comm: Communicator) -> Part:
     file and copies what lies in several. `Part.node` then ascends only within a saved part.
 
     Args:
-        folder: that `save_partition` wrote; the same on every rank.
-        comm: of all ranks.
+        folder: a folder that `save_partition` wrote; the same on every rank.
+        comm: the communicator of all ranks.
 
     Raises:
         DatasetError: on every rank, where a file is damaged, altered, foreign or missing on one of

@@ -18,9 +18,9 @@ class Grouping:
     """An order of rows by groups, stable.
 
     Attributes:
-        order: [n] where the rows in order of groups stand; None where they are in that order
+        order: [n], the positions of the rows in order of groups; None where they are in that order
             already.
-        counts: rows of each group.
+        counts: the number of rows of each group.
     """
 
     order: Tensor | None
@@ -65,10 +65,11 @@ class Remote:
     """An array of rows of which each rank holds some.
 
     Attributes:
-        group: row numbers [n] by the rank that holds each.
-        read: rows that this rank holds, from [n] row numbers in any order, which it may overwrite.
-        shape: of one row.
-        dtype: of its elements.
+        group: groups row numbers [n] by the rank that holds each.
+        read: returns rows that this rank holds, given [n] row numbers in any order, which it may
+            overwrite.
+        shape: the shape of one row.
+        dtype: the dtype of its elements.
     """
 
     group: Callable[[Tensor], Grouping]
@@ -85,8 +86,8 @@ def pull(comm: Communicator, remote: Remote, ids: Tensor, out: Tensor | None = N
     """Returns the rows of ``ids``, asked of their holders in rounds. Collective.
 
     Args:
-        comm: of all ranks.
-        remote: where the rows are.
+        comm: the communicator of all ranks.
+        remote: the array to read.
         ids: [n] row numbers; n may differ from rank to rank. They travel as they are: narrow ones
             cost less.
         out: [n, *shape] to write to; may be ``ids`` itself.

@@ -18,8 +18,8 @@ class Directory:
 
     Attributes:
         bounds: [ranks + 1] int64, where each rank's range of original ids begins.
-        rank: of this process.
-        internal: of this rank's range.
+        rank: the rank of this process.
+        internal: [k], the internal ids of this rank's range.
     """
 
     bounds: Tensor
@@ -42,10 +42,10 @@ class Numbering:
     """The owners of the nodes that were read, and their new ids.
 
     Attributes:
-        book: of all parts.
-        counts: [ranks, parts] nodes of each part that each rank has read.
-        owner: [n] int32 or int64 part of every node of this rank's range of original ids.
-        internal: [n] ``book.id_dtype``.
+        book: the partition book.
+        counts: [ranks, parts], the number of nodes of each part that each rank has read.
+        owner: [n] int32 or int64, the part of every node of this rank's range of original ids.
+        internal: [n] ``book.id_dtype``, the internal ids of these nodes.
     """
 
     book: PartitionBook
@@ -58,9 +58,10 @@ def number_nodes(comm: Communicator, owner: Tensor, parts: int) -> Numbering:
     """Numbers the nodes by part, within a part by original id. Collective.
 
     Args:
-        comm: of all ranks; the ranges of original ids that they have read follow each other.
-        owner: [n] part of every node of this rank's range.
-        parts: how many there are.
+        comm: the communicator of all ranks; the ranges of original ids that they have read follow
+            each other.
+        owner: [n], the part of every node of this rank's range.
+        parts: the number of parts.
     """
     mine = torch.bincount(owner, minlength=parts)
     counts = comm.all_gather(mine.view(1, -1), MessageKind.PARTITION).rows
@@ -77,9 +78,9 @@ def make_directory(comm: Communicator, internal: Tensor, first: int, bounds: Ten
     """Moves internal ids from the ranges that were read to the ranges of the directory. Collective.
 
     Args:
-        comm: of all ranks.
-        internal: [n] those of the original ids from ``first`` on.
-        first: original id.
+        comm: the communicator of all ranks.
+        internal: [n], the internal ids of the original ids from ``first`` on.
+        first: the first of these original ids.
         bounds: [ranks + 1] int64, the ranges of the directory.
     """
     counts = (bounds - first).clamp(0, internal.numel()).diff().tolist()

@@ -9,7 +9,7 @@ from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.partition.hashing import random_owner
 from pyg_batchgnn.partition.reading import ReadingSlice
 
-#: Nodes hashed at a time.
+#: The number of nodes hashed at a time.
 _NODES = 1 << 20
 
 

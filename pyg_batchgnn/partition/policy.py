@@ -27,12 +27,12 @@ class StreamState(NamedTuple):
     """The state of the stream when a few nodes are to be assigned.
 
     Attributes:
-        parts: how many there are.
-        seed: of the run.
-        load: [3, parts] float64 nodes, in-edges and training nodes that each part has got so far
-            from all ranks, as of the beginning of the round.
-        total: [3] float64 nodes, in-edges and training nodes of the whole graph.
-        train: [n] bool, which of the nodes are training nodes.
+        parts: the number of parts.
+        seed: the seed of the run.
+        load: [3, parts] float64, the nodes, in-edges and training nodes that each part has got so
+            far from all ranks, as of the beginning of the round.
+        total: [3] float64, the nodes, in-edges and training nodes of the whole graph.
+        train: [n] bool, True for training nodes.
     """
 
     parts: int
@@ -69,9 +69,10 @@ class Streaming:
     Attributes:
         score: LDG takes the part with the most neighbours, weighted by its room; Fennel subtracts
             the price of a fuller part.
-        passes: how often the nodes are streamed. In a later pass all neighbours have owners, from
-            this pass or the one before it (restreaming, Nishimura and Ugander 2013).
-        slack: how many times the mean of nodes, of edges and of training nodes a part may get.
+        passes: the number of times that the nodes are streamed. In a later pass all neighbours have
+            owners, from this pass or the one before it (restreaming, Nishimura and Ugander 2013).
+        slack: a part gets at most this many times the mean of nodes, of edges and of training
+            nodes.
     """
 
     score: Score

@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-#: What the nodes before a row weigh together, for rows 0 to N; ascending.
+#: A function that returns the weight of all nodes before a row, for rows 0 to N; ascending.
 Load: TypeAlias = Callable[[int], int]
 
 _PRECISION = 1e-3  # of the bound on the largest load, relative
@@ -21,12 +21,12 @@ def balanced_offsets(nodes: int, loads: Sequence[Load], ranks: int) -> list[int]
     evenly, so that one heavy node does not leave the other ranges uneven.
 
     Args:
-        nodes: N, rows to cut.
-        loads: at least one. One that weighs nothing at all is left out.
-        ranks: R, how many ranges; some may be empty.
+        nodes: N, the number of rows to cut.
+        loads: at least one. A load that is zero everywhere is left out.
+        ranks: R, the number of ranges; some may be empty.
 
     Returns:
-        Where they begin, then N: R + 1 numbers.
+        The begin of each range, then N: R + 1 numbers.
     """
     given = [load for load in loads if load(nodes) > 0]
     if not given:

@@ -26,7 +26,7 @@ class ReadingSlice:
 
     Attributes:
         bounds: [ranks + 1] int64, where each rank's range begins.
-        rank: of this process.
+        rank: the rank of this process.
         in_edges: the in-edges of these nodes, with explicit edge ids, ascending for each node. The
             sources are original ids at first.
     """
@@ -67,8 +67,8 @@ def read_slice(dataset: Dataset, comm: Communicator, row_bytes: int = 12) -> Rea
 
     Args:
         dataset: the same on every rank; each reads some of its edges.
-        comm: of all ranks.
-        row_bytes: of an edge on its way; sizes the rounds.
+        comm: the communicator of all ranks.
+        row_bytes: the bytes of one edge in an exchange, by which rounds are sized.
 
     Raises:
         DatasetError: on every rank, where an edge has a node id outside [0, N).

@@ -11,7 +11,8 @@ from rich.table import Table
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.partition.part import Part
 
-#: Nodes marked at a time where distinct ones are counted, and edges looked at.
+#: The number of nodes marked at a time, where distinct ones are counted, and of edges read at a
+#: time.
 _MARKS = 1 << 26
 _EDGES = 1 << 22
 
@@ -21,9 +22,9 @@ class PartCounts:
     """The counts of one part.
 
     Attributes:
-        nodes, edges, train: nodes, their in-edges, training nodes among them.
-        cut: in-edges from nodes of other parts.
-        halo: distinct nodes of other parts that they come from.
+        nodes, edges, train: the numbers of nodes, of their in-edges, of training nodes among them.
+        cut: the number of in-edges from nodes of other parts.
+        halo: the number of distinct nodes of other parts that they come from.
     """
 
     nodes: int
@@ -48,7 +49,8 @@ class PartitionReport:
     def balance(self, of: str) -> float:
         """Returns the largest count over the mean, 1 at best.
 
-        Args:     of: nodes, edges, train or halo.
+        Args:
+            of: nodes, edges, train or halo.
         """
         counts = [getattr(part, of) for part in self.parts]
         return max(counts) * len(counts) / sum(counts) if sum(counts) else 1.0
@@ -71,7 +73,7 @@ def report_partition(parts: Part | Sequence[Part], comm: Communicator) -> Partit
 
     Args:
         parts: this rank's part, or parts.
-        comm: of all ranks.
+        comm: the communicator of all ranks.
     """
     mine = [parts] if isinstance(parts, Part) else parts
     counted = {str(part.number): list(_count(part)) for part in mine}

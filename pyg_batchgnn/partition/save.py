@@ -41,8 +41,8 @@ def save_partition(
 
     Args:
         parts: this rank's part, or parts.
-        folder: to be made; must not exist.
-        comm: of all ranks.
+        folder: the folder to make; it must not exist.
+        comm: the communicator of all ranks.
         origin: what the parts were made from, to be kept in META.json.
 
     Returns:

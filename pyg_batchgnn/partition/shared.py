@@ -33,14 +33,14 @@ def allocate_on_host(comm: Communicator, arrays: Mapping[str, ArraySpec]) -> dic
     """Allocates arrays of every rank of this host in shared memory, all zeros. Collective.
 
     A rank fills its own and then calls ``comm.barrier()``, after which the others read them; they
-    may not write. Nothing is left behind however the ranks end.
+    may not write. Nothing is left behind, however the ranks end.
 
     Args:
-        comm: of all ranks.
-        arrays: what this rank wants; may differ from rank to rank, may be empty.
+        comm: the communicator of all ranks.
+        arrays: this rank's arrays by name; they may differ from rank to rank, and may be none.
 
     Returns:
-        By rank, by name.
+        The arrays by rank and name.
 
     Raises:
         CommError: on every rank, if one of them cannot take the memory.
@@ -65,11 +65,11 @@ def share_arrays(comm: Communicator, arrays: Mapping[str, Tensor]) -> dict[int, 
     copy.
 
     Args:
-        comm: of all ranks.
-        arrays: of this rank, by name; the numbers of rows may differ from rank to rank.
+        comm: the communicator of all ranks.
+        arrays: the arrays of this rank by name; the numbers of rows may differ from rank to rank.
 
     Returns:
-        By rank of this host, by name.
+        The arrays by rank of this host and name.
     """
     specs = {name: ArraySpec(array.dtype, tuple(array.shape)) for name, array in arrays.items()}
     found = allocate_on_host(comm, specs)
@@ -85,7 +85,7 @@ def share_attributes(part: Part, comm: Communicator) -> dict[int, dict[Group, di
     To keep one copy, go on with ``dataclasses.replace(part, attributes=shared[comm.rank])``.
 
     Returns:
-        By rank, group and name, [n_rank, ...] each.
+        The attributes by rank, group and name, [n_rank, ...] each.
     """
     arrays = {
         attribute_array(group, name): table

@@ -11,18 +11,18 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.partition.bounded import own_rounds, rows_a_round
+from pyg_batchgnn.partition.bounded import own_rounds, rows_per_round
 from pyg_batchgnn.partition.checks import own_share
 from pyg_batchgnn.partition.move import Remote, pull, send
 from pyg_batchgnn.partition.policy import Neighbours, Policy, Score, Streaming, StreamState
 from pyg_batchgnn.partition.reading import ReadingSlice
 
-#: Loads are summed over ranks at least so often in a pass, but not for fewer nodes than this a
-#: rank.
+#: Loads are summed over ranks at least ROUNDS times in a pass, but not for fewer than NODES nodes
+#: per rank.
 ROUNDS, NODES = 64, 32
 
-#: Assigns the rows of a slice; is given the rows, the owners of the neighbours outside the slice,
-#: the loads.
+#: A function that assigns the rows of a slice. It is given the rows, the owners of the neighbours
+#: outside the slice, and the loads.
 _Assign = Callable[[range, Tensor, Tensor], None]
 
 
@@ -41,7 +41,7 @@ class OwnerStream:
     """One rank's view of the stream.
 
     Attributes:
-        owner: [n] int32 part of every node of the slice.
+        owner: [n] int32, the part of every node of the slice.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class OwnerStream:
         """Returns rows of the slice in pieces of nearly as many edges, as many pieces on every
         rank."""
         edges = self._part.in_edges.indices.numel()
-        most = rows_a_round(16, self._comm.size)
+        most = rows_per_round(16, self._comm.size)
         enough = min(ROUNDS, int(self._total[0]) // (NODES * self._comm.size))
         rounds = self._comm.max(max(1, enough, -(-edges // most), -(-self._part.num_nodes // most)))
         weight = self._part.in_edges.indptr + torch.arange(self._part.num_nodes + 1)
@@ -137,7 +137,7 @@ class OwnerStream:
 def _checked(owner: Tensor, nodes: int, parts: int) -> Tensor:
     if not isinstance(owner, Tensor) or owner.shape != (nodes,) or owner.dtype.is_floating_point:
         seen = f"{owner.dtype} {list(owner.shape)}" if isinstance(owner, Tensor) else type(owner).__name__
-        raise TypeError(f"the policy must return [{nodes}] integers, one part a node, not {seen}")
+        raise TypeError(f"the policy must return [{nodes}] integers, one part per node, not {seen}")
     if nodes and not 0 <= int(owner.min()) <= int(owner.max()) < parts:
         raise ValueError(
             f"the policy returned parts {int(owner.min())} to {int(owner.max())}; there are {parts}"

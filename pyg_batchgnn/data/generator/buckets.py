@@ -22,7 +22,7 @@ class EdgeBuckets:
     Args:
         folder: where to put them; it must exist.
         num_nodes: number of nodes.
-        piece_nodes: sources a file; more where there would be too many files.
+        piece_nodes: sources per file; more where there would be too many files.
     """
 
     def __init__(self, folder: Path, num_nodes: int, piece_nodes: int) -> None:

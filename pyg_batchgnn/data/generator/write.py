@@ -89,8 +89,8 @@ def generate_folder(
 
     Memory is bounded by the piece, not by the graph.
 
-    Peak memory is about 32 * degree bytes a node of a piece, and on the way the folder takes about
-    twice the disk space of the finished edges.
+    Peak memory is about 32 * degree bytes per node of a piece, and on the way the folder takes
+    about twice the disk space of the finished edges.
 
     Args:
         spec: what to make.

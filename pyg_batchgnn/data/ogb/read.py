@@ -39,7 +39,7 @@ def read_ogb(
         name: "ogbn-arxiv", "ogbn-products" or "ogbn-papers100M".
         root: folder that holds (or shall hold) `ogbn_arxiv` and so on; that folder itself is
             accepted too. Without it: the folder named by PYG_BATCHGNN_DATA, else `dataset` in the
-            working directory, which is where ogb puts things.
+            working directory, where the package ogb puts data sets.
         download: whether to download a data set that is not there (needs the package `ogb`).
         converted: folder for the arrays made from the raw files; `pyg_batchgnn` beside them without
             it.
