@@ -12,7 +12,7 @@ from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.data import load_dataset
 from pyg_batchgnn.planner import Choices, Plan, PlannerMachine, PlannerNetwork, PlannerSetting, predict
 from pyg_batchgnn.sample import Replacement
-from pyg_batchgnn.train.cli.plan_command import parse_rate
+from pyg_batchgnn.train.cli.quantities import parse_rate
 from pyg_batchgnn.train.errors import TrainError
 from tests.support.ranks import run_ranks
 from tests.support.training_runs import batchgnn

@@ -1,5 +1,4 @@
-"""The command line: ``batchgnn train``, ``plan``, ``predict``, ``datasets``, ``generate``,
-``partition``, ``verify``."""
+"""The command line, with one module per command."""
 
 from pyg_batchgnn.train.cli.app import app, main
 

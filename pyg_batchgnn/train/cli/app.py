@@ -1,4 +1,4 @@
-"""Puts the commands together and turns a user's mistakes into one line and exit status 2."""
+"""The program of all commands. It reports a user's mistake in one line, with exit status 2."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from pyg_batchgnn.train.errors import FirstRankError, TrainError
 USER_MISTAKE = 2
 PEER_FAILED = 3
 DEBUG_VARIABLE = "PYG_BATCHGNN_DEBUG"
-#: What torch says, in a RuntimeError, where a tensor does not fit.
+#: Torch's word, in a RuntimeError, for a tensor that does not fit into memory.
 _NO_MEMORY = "DefaultCPUAllocator"
 
 app = typer.Typer(
     name="batchgnn",
-    help="Train graph neural networks on large graphs, on CPUs.\n\n"
-    "Start with [bold]batchgnn train[/bold]: it picks a data set, trains GraphSAGE, prints a table and "
-    "leaves a run folder. [bold]batchgnn COMMAND --help[/bold] explains a command with examples.\n\n"
-    "Several ranks train together where torchrun starts them: "
+    help="Trains graph neural networks on large graphs, on CPUs.\n\n"
+    "Start with [bold]batchgnn train[/bold]. It chooses a data set, trains GraphSAGE, prints a table "
+    "and writes a run folder. [bold]batchgnn COMMAND --help[/bold] explains a command, with examples.\n\n"
+    "Several ranks train together under torchrun: "
     "[bold]torchrun --nproc-per-node=4 -m pyg_batchgnn train[/bold].\n\n"
-    "A mistake gives one line and exit status 2, a failed rank gives status 3 on the others; set "
-    f"{DEBUG_VARIABLE}=1 to see where it was noticed.",
+    "A mistake in the arguments ends with one line and exit status 2. If a rank fails, the others end "
+    f"with exit status 3. Set {DEBUG_VARIABLE}=1 to see the traceback.",
     rich_markup_mode="rich",
     no_args_is_help=True,
     add_completion=False,
@@ -43,20 +43,23 @@ for command in (train, predict, datasets, generate, partition, verify, doctor):
     app.command()(command)
 app.command("plan")(plan_command)
 
-# typer brings click along under another name in some versions; the base class is the same
-# everywhere.
+# Some versions of typer have a copy of click under another name. The base class has one name.
 _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line (`sys.argv` where no arguments are given) and exit."""
+    """Runs the command line and exits.
+
+    Args:
+        arguments: of the command line; None takes them from `sys.argv`.
+    """
     try:
         status = app(arguments, standalone_mode=False)
     except (TrainError, DatasetError) as error:
         status = _mistake(str(error))
     except FirstRankError:
         status = USER_MISTAKE
-    except AgreementError as error:  # the same on all ranks
+    except AgreementError as error:  # all ranks have the same error
         status = _complain(str(error), USER_MISTAKE) if _rank() in ("", "0") else USER_MISTAKE
     except (CommError, dist.DistError) as error:
         status = _complain(str(error), PEER_FAILED)
@@ -70,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and _NO_MEMORY not in str(error):
             raise
-        status = _mistake(f"not enough memory: {error}; a smaller batch, fanout or hidden size needs less")
+        status = _mistake(f"not enough memory: {error}; use a smaller batch, fanout or hidden size")
     except (KeyboardInterrupt, typer.Abort):
         print("batchgnn: interrupted", file=sys.stderr)
         status = 130
@@ -82,8 +85,8 @@ def _mistake(message: str) -> int:
 
 
 def _complain(message: str, status: int) -> int:
-    """One line on the standard error; with the debug variable set, the error being handled goes
-    on."""
+    """Prints one line to the standard error. With the debug variable set, raises the error
+    again."""
     if os.environ.get(DEBUG_VARIABLE):
         raise
     who = f"rank {_rank()}: " if _rank() else ""
@@ -92,5 +95,5 @@ def _complain(message: str, status: int) -> int:
 
 
 def _rank() -> str:
-    """This process's rank where a launcher started several, else nothing."""
+    """Returns this process's rank if a launcher started several, else an empty text."""
     return os.environ.get("RANK", "") if os.environ.get("WORLD_SIZE", "1") != "1" else ""

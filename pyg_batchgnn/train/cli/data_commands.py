@@ -1,4 +1,4 @@
-"""``batchgnn datasets``, ``generate`` and ``verify``."""
+"""The commands ``batchgnn datasets``, ``generate`` and ``verify``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ _DEFAULT = GeneratorSpec()
 
 
 def datasets(
-    name: Annotated[str | None, typer.Argument(help="A name or folder to load and describe.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Name or folder of a data set to describe. Default: list all names.")
+    ] = None,
 ) -> None:
-    """List the data sets that can be loaded here, or describe one.
+    """Lists the data sets that can be loaded here, or describes one.
 
-    Real graphs are looked for in the folder that the environment variable PYG_BATCHGNN_DATA names.
+    Real graphs are read from the folder that the environment variable
+    PYG_BATCHGNN_DATA names.
 
     [bold]Examples[/bold]
 
@@ -45,19 +48,26 @@ def datasets(
 
 
 def generate(
-    folder: Annotated[Path, typer.Argument(help="New folder to write.")],
+    folder: Annotated[Path, typer.Argument(help="New folder for the graph.")],
     nodes: Annotated[int, typer.Option(help="Number of nodes.")] = _DEFAULT.nodes,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same graph.")] = _DEFAULT.seed,
-    degree: Annotated[float, typer.Option(help="Mean number of neighbours.")] = _DEFAULT.degree,
+    seed: Annotated[int, typer.Option(help="Seed; the same seed gives the same graph.")] = _DEFAULT.seed,
+    degree: Annotated[float, typer.Option(help="Mean number of neighbours per node.")] = _DEFAULT.degree,
     classes: Annotated[int, typer.Option(help="Number of classes.")] = _DEFAULT.classes,
-    features: Annotated[int, typer.Option(help="Number of feature columns.")] = _DEFAULT.features,
-    signal: Annotated[float, typer.Option(help="How far features give the class away.")] = _DEFAULT.signal,
-    label_noise: Annotated[float, typer.Option(help="Share of wrong labels.")] = _DEFAULT.label_noise,
-    half: Annotated[bool, typer.Option("--half", help="Store features as float16.")] = False,
+    features: Annotated[int, typer.Option(help="Number of features per node.")] = _DEFAULT.features,
+    signal: Annotated[
+        float, typer.Option(help="How well features tell the class: 0 not at all; higher is easier.")
+    ] = _DEFAULT.signal,
+    label_noise: Annotated[
+        float, typer.Option(help="Share of nodes with a wrong label, from 0 to 1.")
+    ] = _DEFAULT.label_noise,
+    half: Annotated[
+        bool, typer.Option("--half", help="Store features as float16, in half the space.")
+    ] = False,
 ) -> None:
-    """Make a power-law graph with communities, features and labels.
+    """Makes a power-law graph with communities, features and labels.
 
-    It is written in pieces and mapped when it is read, so it may be larger than memory.
+    It is written in pieces and mapped when it is read, so it may be larger
+    than memory.
 
     [bold]Examples[/bold]
 
@@ -81,8 +91,8 @@ def generate(
     typer.echo(f"wrote {folder}; train on it with: batchgnn train {folder}")
 
 
-def verify(folder: Annotated[Path, typer.Argument(help="A folder that this program wrote.")]) -> None:
-    """Check a data folder, a partition or an aggregation cache against its checksums.
+def verify(folder: Annotated[Path, typer.Argument(help="Folder that this program wrote.")]) -> None:
+    """Checks a data folder, a partition or an aggregation cache against its checksums.
 
     [bold]Example[/bold]
 

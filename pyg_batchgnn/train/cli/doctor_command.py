@@ -1,4 +1,4 @@
-"""``batchgnn doctor``."""
+"""The command ``batchgnn doctor``."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from pyg_batchgnn.doctor import as_json, as_table, examine, is_healthy
 
 
 def doctor(
-    as_text: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json_text: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> int:
-    """Show what is installed and works here, and what to do about the rest.
+    """Shows what is installed and works here, and what to do about the rest.
 
-    Looks at torch, PyG and what is used beside them, at the processor, huge
-    pages and shared memory, and lets two processes talk over every backend
-    of torch.distributed. Nothing is installed or changed. The exit status
-    is 1 where something that is needed does not work, else 0.
+    Checks torch, PyG and optional packages, the processor, huge pages and
+    shared memory, and lets two processes exchange data over each backend of
+    torch.distributed. Installs and changes nothing. The exit status is 1 if
+    something that is needed does not work, else 0.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
 
       batchgnn doctor
 
       batchgnn doctor --json
     """
     findings = examine()
-    if as_text:
+    if as_json_text:
         print(json.dumps(as_json(findings), indent=1))
     else:
         Console().print(as_table(findings))

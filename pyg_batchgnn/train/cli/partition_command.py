@@ -1,4 +1,4 @@
-"""``batchgnn partition``."""
+"""The command ``batchgnn partition``."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pyg_batchgnn.data import load_dataset, open_folder
 from pyg_batchgnn.partition import partition_parts, refuse_existing, report_partition, save_partition
 from pyg_batchgnn.train.graph import fingerprint_dataset
 
-#: Parts, whose folders are numbered with five digits.
+#: The most parts. Their folders are numbered with five digits.
 _MOST = 100_000
 
 
 class PolicyName(str, Enum):
-    """The policies that there are."""
+    """The partitioning policies."""
 
     RANDOM = "random"
     CONTIGUOUS = "contiguous"
@@ -30,32 +30,34 @@ class PolicyName(str, Enum):
 
 
 def partition(
-    dataset: Annotated[str, typer.Argument(help="A name or folder, as for train.")],
-    out: Annotated[Path, typer.Option("--out", help="New folder to write.")],
+    dataset: Annotated[str, typer.Argument(help="Name or folder of a data set, as for train.")],
+    out: Annotated[Path, typer.Option("--out", help="New folder for the partition.")],
     parts: Annotated[
-        int | None, typer.Option(help="How many; by default one a rank.", min=1, max=_MOST)
+        int | None,
+        typer.Option(help="Number of parts. Default: one per rank of this command.", min=1, max=_MOST),
     ] = None,
-    policy: Annotated[PolicyName, typer.Option(help="Who gets which node, see above.")] = PolicyName.RANDOM,
-    seed: Annotated[int, typer.Option(help="Of the policy's random choices.")] = 0,
+    policy: Annotated[
+        PolicyName, typer.Option(help="Decides which part gets which node; see above.")
+    ] = PolicyName.RANDOM,
+    seed: Annotated[int, typer.Option(help="Seed of the policy's random choices.")] = 0,
 ) -> None:
-    """Cut a graph into parts, one for each rank that will train, and write them to a folder.
+    """Cuts a graph into parts, one for each rank that will train, and writes them to a folder.
 
-    A part has its nodes, their features and all their in-edges. Training on
-    as many ranks maps the files of its part; another number of ranks cuts
-    the parts anew.
+    A part has its nodes, their attributes and all their in-edges. Training
+    with one rank per part maps the files of the parts. Training with another
+    number of ranks cuts the parts again.
 
     Policies: [bold]random[/bold] spreads nodes by a hash. [bold]contiguous[/bold] takes ranges of
-    ids with equal sums of nodes and edges: good where neighbours have near ids. [bold]ldg[/bold]
-    and [bold]fennel[/bold] put a node where most of its in-neighbours are, with nodes, edges and
-    training nodes balanced: slower to make, but fewer edges join parts, so less has to travel in
-    training.
+    ids with equal sums of nodes and edges: good if neighbours have near ids. [bold]ldg[/bold] and
+    [bold]fennel[/bold] put a node where most of its in-neighbours are, with nodes, edges and
+    training nodes balanced. They take longer, but fewer edges join parts, so training sends less.
 
-    The table at the end has a line a part: its nodes, in-edges and training
-    nodes, the in-edges from other parts (cut) and the distinct nodes that
-    these come from (halo).
+    The table at the end has one line per part: its nodes, in-edges and
+    training nodes, the in-edges from other parts (cut) and the distinct nodes
+    that these come from (halo).
 
-    Run alone, or under torchrun where several ranks read, cut and write together (to one file
-    system).
+    Run it alone, or under torchrun: then several ranks read, cut and write together, to one file
+    system.
 
     [bold]Examples[/bold]
 

@@ -1,4 +1,4 @@
-"""``batchgnn predict``."""
+"""The command ``batchgnn predict``."""
 
 from __future__ import annotations
 
@@ -11,21 +11,33 @@ from pyg_batchgnn.train.predict import PredictRequest, predict_nodes
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="The folder of a run that has a checkpoint.")],
-    out: Annotated[Path, typer.Option(help="New folder to write.")],
-    nodes: Annotated[str, typer.Option(help="all, train, val, test, or a .npy file of node ids.")] = "all",
+    run: Annotated[Path, typer.Argument(help="Run folder with a checkpoint, as train writes it.")],
+    out: Annotated[Path, typer.Option(help="New folder for the predictions.")],
+    nodes: Annotated[
+        str,
+        typer.Option(help="Nodes to classify: all, train, val, test, or a .npy file of node ids."),
+    ] = "all",
     embeddings: Annotated[
-        bool, typer.Option("--embeddings", help="Also write the last hidden layer.")
+        bool,
+        typer.Option("--embeddings", help="Write the last hidden layer too, one row per node."),
     ] = False,
-    dataset: Annotated[str | None, typer.Option(help="Where the data set is now, if it has moved.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Default: those of the run.")] = None,
-    layers: Annotated[str | None, typer.Option(help="native or pyg; default: those of the run.")] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="Name or folder of the data set, if it has moved since the run."),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads of torch and the loader. Default: those of the run.")
+    ] = None,
+    layers: Annotated[
+        str | None,
+        typer.Option(help="native or pyg; both read the same weights. Default: those of the run."),
+    ] = None,
 ) -> None:
-    """Classify nodes with the best weights of a run.
+    """Classifies nodes with the best weights of a run.
 
-    Writes node_ids.npy, predictions.npy (classes), probabilities.npy,
-    with --embeddings also embeddings.npy, and META.json. Row i of each
-    array is about node node_ids[i].
+    Writes node_ids.npy, predictions.npy (classes), probabilities.npy and
+    META.json; with --embeddings embeddings.npy too. Row i of each array
+    belongs to node node_ids[i].
 
     [bold]Examples[/bold]
 
@@ -36,5 +48,5 @@ def predict(
       batchgnn predict runs/cora-gcn-1 --nodes ids.npy --out some
     """
     done = predict_nodes(PredictRequest(run, out, nodes, embeddings, dataset, threads, layers))
-    accuracy = "no labels" if done.accuracy is None else f"accuracy {done.accuracy:.4f} where labelled"
+    accuracy = "no labels" if done.accuracy is None else f"accuracy {done.accuracy:.4f} on labelled nodes"
     typer.echo(f"{done.nodes:,} nodes, weights of epoch {done.epoch}, {accuracy}; written to {out}")

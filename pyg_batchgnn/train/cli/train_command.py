@@ -1,4 +1,4 @@
-"""``batchgnn train``."""
+"""The command ``batchgnn train``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from pyg_batchgnn.train.cli import options
+from pyg_batchgnn.train.cli import train_options as options
 from pyg_batchgnn.train.config import DEFAULT_PRESET, PRESETS, assign, preset, read_config
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.loop import RunOutcome
@@ -21,21 +21,27 @@ def train(
     dataset: Annotated[
         str | None,
         typer.Argument(
-            help='Name, "generated:nodes=100000", or folder; default: a real graph where one is found. '
-            "[bold]batchgnn datasets[/bold] lists names."
+            help='Name of a data set, "generated:nodes=100000", or a folder. '
+            "[bold]batchgnn datasets[/bold] lists the names. Default: a real graph if one is found, else a "
+            "generated one."
         ),
     ] = None,
     preset_name: Annotated[
-        str, typer.Option("--preset", help=f"Configuration to start from: {', '.join(PRESETS)}.")
+        str,
+        typer.Option(
+            "--preset",
+            help=f"Ready configuration to start from: {', '.join(PRESETS)}. Other options change it.",
+        ),
     ] = DEFAULT_PRESET,
     config: Annotated[
-        Path | None, typer.Option(help="A config.json to start from instead of a preset.")
+        Path | None,
+        typer.Option(help="config.json to start from, as in a run folder, instead of a preset."),
     ] = None,
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="A run folder to go on with, exactly where it stopped; "
-            '"auto": that of --run where it has a checkpoint, else start it.'
+            help="Run folder to continue exactly where it stopped. "
+            '"auto" continues the run of --run if it has a checkpoint, else starts it.'
         ),
     ] = None,
     run: Annotated[
@@ -43,12 +49,16 @@ def train(
         typer.Option(
             "--run",
             "--run-folder",
-            help="Folder to write; default runs/<dataset>-<model>-<n>. (torchrun takes --run for its own.)",
+            help="New run folder. Default: runs/<dataset>-<model>-<n>. Under torchrun use the longer name.",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any field, as in optimiser.weight_decay=0.0005; may be repeated."),
+        typer.Option(
+            "--set",
+            help="Any field of the configuration, as in optimiser.weight_decay=0.0005; may be repeated. "
+            "A run's config.json shows all fields.",
+        ),
     ] = None,
     model: options.Model = None,
     layers: options.Layers = None,
@@ -80,13 +90,13 @@ def train(
     backend: options.Backend = None,
     timeout: options.Timeout = None,
 ) -> int:
-    """Train a model and write a run folder.
+    """Trains a model and writes a run folder.
 
-    Prints a line an epoch and a table at the end: test accuracy at the
-    best validation epoch, and where the time went. The run folder holds
-    config.json, metrics.jsonl, checkpoint.safetensors, result.json and
-    two plots. Ctrl-C saves a checkpoint; [bold]--resume[/bold] goes on from it and
-    ends with the very same weights.
+    Prints one line per epoch, and a table at the end: the test accuracy of
+    the epoch with the best validation accuracy, and the time per phase. The
+    run folder holds config.json, metrics.jsonl, checkpoint.safetensors,
+    result.json and two plots. Ctrl-C saves a checkpoint. [bold]--resume[/bold] continues
+    from it and ends with the same weights, bit for bit.
 
     [bold]Examples[/bold]
 
@@ -106,58 +116,27 @@ def train(
 
       batchgnn train --config runs/cora-gcn-1/config.json --seed 1
 
-    Several processes train together under torchrun; a step then takes a
-    minibatch of every rank. Started again with [bold]--resume auto[/bold], by torchrun
-    or by you, a run goes on from its last checkpoint.
+    Several ranks train together under torchrun. A step then takes one
+    minibatch per rank. With [bold]--resume auto[/bold] a run that is started again, by
+    torchrun or by you, continues from its last checkpoint.
 
       torchrun --nproc-per-node=4 -m pyg_batchgnn train cora --partition ldg
 
-      torchrun --nproc-per-node=4 --max-restarts=3 -m pyg_batchgnn train ogbn-products
-        --schedule global --run-folder runs/products --resume auto
+      torchrun --nproc-per-node=4 --max-restarts=3 -m pyg_batchgnn train cora
+        --schedule global --run-folder runs/cora --resume auto
     """
-    given = {
-        "model": model,
-        "layers": layers,
-        "num_layers": num_layers,
-        "hidden": hidden,
-        "dropout": dropout,
-        "heads": heads,
-        "lr": lr,
-        "fanout": fanout,
-        "test_fanout": test_fanout,
-        "replacement": replacement,
-        "batch_size": batch_size,
-        "last_batch": last_batch,
-        "macrobatch": macrobatch,
-        "fetch": fetch,
-        "memory_budget": memory_budget,
-        "prefetch": prefetch,
-        "cache": cache,
-        "cache_folder": cache_folder,
-        "evaluate_with_cache": evaluate_with_cache,
-        "dataset": dataset,
-        "epochs": epochs,
-        "seed": seed,
-        "threads": threads,
-        "precision": precision,
-        "partition": partition,
-        "hybrid": hybrid,
-        "feature_cache": feature_cache,
-        "schedule": schedule,
-        "backend": backend,
-        "timeout": timeout,
-    }
+    given = {name: value for name, value in locals().items() if name in options.FIELDS}
     console = Console()
     changes = options.assignments(given, settings or [])
     base = preset(preset_name) if config is None else read_config(config)
     if resume == Path("auto"):
         if run is None:
-            raise TrainError("--resume auto needs --run FOLDER, the run to go on with or to start")
+            raise TrainError("--resume auto needs --run FOLDER: the run to continue or to start")
         outcome = start_or_resume_run(assign(base, changes), run, console)
     elif resume is not None:
         if config is not None or run is not None or preset_name != DEFAULT_PRESET:
             raise TrainError(
-                "--resume goes on with its own configuration and folder: drop --config, --run, --preset"
+                "--resume continues with its own configuration and folder: drop --config, --run and --preset"
             )
         outcome = resume_run(resume, changes, console)
     else:

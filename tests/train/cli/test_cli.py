@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from pyg_batchgnn.train.cli import main
-from pyg_batchgnn.train.cli.options import FIELDS, parse_bytes
+from pyg_batchgnn.train.cli.quantities import parse_size
+from pyg_batchgnn.train.cli.train_options import FIELDS
 from pyg_batchgnn.train.config import TrainConfig, config_to_dict
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.measure import Phase
@@ -91,7 +92,10 @@ def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
         (["train", "--fanout", "ten,five"], "sampling.fanout must be whole numbers"),
         (["train", "--fanout", "10,5", "--num-layers", "3"], "but the model has 3 layers"),
         (["train", "--num-layers", "2"], "but the model has 2 layers"),
-        (["train", "--layers", "2"], "native or pyg; for their number use --num-layers 2"),
+        (
+            ["train", "--layers", "2"],
+            "chooses native or pyg layers; for the number of layers use --num-layers 2",
+        ),
         (["train", "--layers", "dgl"], "model.layers must be one of native, pyg, got 'dgl'"),
         (["train", "--precision", "half"], "run.precision must be one of float32, bfloat16, got 'half'"),
         (["train", "--precision", "bfloat16", "--layers", "pyg"], "choose model.layers=native"),
@@ -101,7 +105,7 @@ def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
         (["train", "--memory-budget", "lots"], "'lots' is not a number of bytes"),
         (["train", "--config", "missing.json"], "missing.json: no such file"),
         (["train", "--resume", "missing"], "missing: no such run folder"),
-        (["train", "--resume", "x", "--run", "y"], "drop --config, --run, --preset"),
+        (["train", "--resume", "x", "--run", "y"], "drop --config, --run and --preset"),
         (["train", "generated:nodes=100", "--run", "/proc/none"], "/proc/none"),
         (["generate", "x", "--nodes", "1"], "generator: nodes is 1"),
         (["datasets", "no-such-data"], "no-such-data"),
@@ -212,10 +216,10 @@ def test_partition_and_verify(graph_folder: Path, tmp_path: Path, capsys: pytest
     ],
 )
 def test_bytes(text: str, expected: int) -> None:
-    assert parse_bytes(text) == expected
+    assert parse_size(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "GiB", "-1", "1 parsec", "1e3"])
 def test_not_bytes(text: str) -> None:
     with pytest.raises(TrainError, match="not a number of bytes"):
-        parse_bytes(text)
+        parse_size(text)

@@ -1,0 +1,50 @@
+"""Sizes, rates and fanouts as users write them."""
+
+from __future__ import annotations
+
+import re
+
+from pyg_batchgnn.loader import parse_bytes
+from pyg_batchgnn.train.errors import TrainError, as_train_error
+
+
+def parse_size(text: str) -> int:
+    """Returns the bytes of a text like 2GiB, 500MB or 1000000.
+
+    Raises:
+        TrainError: the text is not a number of bytes.
+    """
+    with as_train_error(ValueError):
+        return parse_bytes(text)
+
+
+def parse_rate(text: str) -> float:
+    """Returns the bytes per second of a text like 1gbit, 100mbit, 12.5GB or 1000000.
+
+    Raises:
+        TrainError: the text is not a rate, or the rate is not positive.
+    """
+    match = re.fullmatch(r"\s*(.*?)(bit)?(/s)?\s*", text.lower())
+    assert match is not None
+    try:
+        rate = parse_bytes(match[1]) / (8 if match[2] else 1)
+    except ValueError:
+        rate = 0.0
+    if not rate > 0:
+        raise TrainError(f"{text!r} is not a rate; write it like 10gbit, 100mbit or 1.25GB")
+    return rate
+
+
+def parse_fanout(text: str) -> tuple[int, ...]:
+    """Returns the numbers of a text like 15,10,5.
+
+    Raises:
+        TrainError: the text is no list of numbers, or one of them is below -1.
+    """
+    try:
+        numbers = tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise TrainError(f"--fanout is {text!r}; write numbers like 15,10,5") from None
+    if any(number < -1 for number in numbers):
+        raise TrainError(f"--fanout is {text!r}; numbers must be 0 or more, or -1 for all neighbours")
+    return numbers
