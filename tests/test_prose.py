@@ -17,7 +17,6 @@ QUOTING = {ROOT / "tests" / "test_prose.py", ROOT / "tests" / "support" / "prose
 #: Rooms whose prose is still to be rewritten.
 TO_COME = {  # one per line: several people shorten this list
     "csrc/kernels",
-    "pyg_batchgnn/train",
 }
 
 
