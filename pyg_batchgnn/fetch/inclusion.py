@@ -42,8 +42,9 @@ class SeedShare:
 def inclusion(
     part: Part, comm: Communicator, plan: SamplingPlan, seeds: SeedShare
 ) -> Iterator[tuple[list[int], Tensor]]:
-    """Yields the probability that a minibatch of some ranks holds each node of this part;
-    collective.
+    """Yields the probability that some ranks' minibatches hold each node of this part.
+
+    It is collective.
 
     Args:
         part: this rank's part.
@@ -97,8 +98,9 @@ class _EdgesBySource:
         self._rows = [rows - part.first for rows in asked.split()]
 
     def sums(self, values: Tensor) -> Tensor:
-        """Sums ``values``, [n, c], over the destinations of every node's out-edges; collective, one
-        round.
+        """Sums ``values``, [n, c], over the destinations of every node's out-edges.
+
+        It is collective and takes one round.
         """
         sums = ops.aggregate(values, self._ptr, self._targets)
         received = self._comm.exchange(sums, self._counts, _HEADER).split()

@@ -15,8 +15,9 @@ _IN_MEMORY = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")
 
 
 def is_mapped(tensor: Tensor) -> bool:
-    """Returns whether the first byte of a CPU tensor lies in a mapped file, which may exceed
-    memory.
+    """Returns whether the first byte of a CPU tensor lies in a mapped file.
+
+    Such a file may be larger than memory.
 
     Linux tells so in ``/proc/self/maps``; elsewhere the answer is no.
     """

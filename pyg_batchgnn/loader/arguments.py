@@ -162,9 +162,7 @@ def count_seeds(input_nodes: Tensor | None, input_id: Tensor | None, num_nodes: 
 
 
 def worker_arguments(loader: DataLoader) -> dict[str, Any]:
-    """Returns those of this loader's arguments that the worker processes' own DataLoader is to
-    have.
-    """
+    """Returns the arguments that the worker processes' own DataLoader takes over."""
     return {
         "num_workers": loader.num_workers,
         "persistent_workers": loader.persistent_workers,

@@ -61,7 +61,7 @@ class DrawnSchedule:
         return max(len(sampler) - skip, 0) if isinstance(sampler, Sized) else None
 
     def end(self, skip: int) -> int | None:  # noqa: ARG002
-        """Returns the number of minibatches of an epoch, where it can be known."""
+        """Returns the number of minibatches of an epoch, or None if it cannot be known."""
         return self.length()
 
     def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:  # noqa: ARG002

@@ -36,8 +36,9 @@ class Exporter(Protocol):
     """Turns minibatches into batches."""
 
     def export(self, minibatch: Any) -> Exported:
-        """Makes a batch of a minibatch: a fetched one if the pipeline has a fetcher, else a sampled
-        one.
+        """Makes a batch of a minibatch.
+
+        The minibatch is a fetched one if the pipeline has a fetcher, else a sampled one.
         """
 
 

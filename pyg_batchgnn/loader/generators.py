@@ -13,8 +13,9 @@ from pyg_batchgnn.loader.order import Order, order_of
 
 
 def generator_states(loader: Any) -> list[str]:
-    """Returns the present states of the generators that decide the order, but for torch's default
-    one.
+    """Returns the present states of the generators that decide the order.
+
+    Torch's default generator is not among them.
     """
     return [_to_text(generator.get_state()) for generator in _generators(loader)]
 

@@ -150,9 +150,7 @@ def _checked(
 
 
 def _native_cost(pipeline: Pipeline, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
-    """Measures what native minibatches' attributes take, by fetching those of the biggest
-    minibatch.
-    """
+    """Measures native minibatches' attributes, by fetching those of the biggest one."""
     assert pipeline.fetcher is not None
     biggest = biggest_of(sampled)
     fetched = pipeline.fetcher.fetch(FetchGroup([biggest]))

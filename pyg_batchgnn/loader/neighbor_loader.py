@@ -255,8 +255,9 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         return WorkItem(self.epoch, NO_NUMBER, list(steps))
 
     def collate_fn(self, index: Tensor | list[int]) -> Any:
-        """Does what a worker of PyG's does: the whole minibatch with `filter_per_worker`, else its
-        sample.
+        """Does what a worker of PyG's does.
+
+        It makes the whole minibatch with `filter_per_worker`, else its sample.
         """
         if self._finishes_in_workers or self._world.collective:
             return self(index)
@@ -289,9 +290,7 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         return resolve_sizes(self._options, self._parts, self, self._prefetch_depth(), self._world)
 
     def _prefetch_depth(self) -> PrefetchDepth:
-        """Returns what a prefetching thread or worker processes prepare beside the macrobatch in
-        use.
-        """
+        """Returns what is prepared beside the macrobatch in use, by a thread or by workers."""
         if self.num_workers == 0:
             return PrefetchDepth(self._options.prefetch, makers=1)
         return PrefetchDepth(self.num_workers * (self.prefetch_factor or 2), self.num_workers)

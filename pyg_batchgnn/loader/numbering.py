@@ -24,8 +24,9 @@ def as_they_are(steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
 
 
 def from_table(internal: Tensor) -> NumberSeeds:
-    """Returns a function that finds internal ids in a table, [s] int64 by position in the loader's
-    input.
+    """Returns a function that finds internal ids in a table.
+
+    ``internal``: [s] int64, by position in the loader's input.
     """
     return lambda steps: (replace(step, internal=internal[step.positions]) for step in steps)
 

@@ -1,6 +1,4 @@
-"""The arguments that `MacrobatchNeighborLoader` adds to PyG's, and those of PyG that are still to
-come.
-"""
+"""The arguments that `MacrobatchNeighborLoader` adds to PyG's, and those it refuses."""
 
 from __future__ import annotations
 
@@ -92,9 +90,7 @@ def refuse_what_is_to_come(
     weight_attr: str | None,
     directed: bool,
 ) -> None:
-    """Raises NotImplementedError for an option of PyG's NeighborLoader that this loader does not
-    have yet.
-    """
+    """Raises NotImplementedError for an option of PyG's that is not supported yet."""
     kind = str(getattr(subgraph_type, "value", subgraph_type))
     if input_time is not None and time_attr is None:
         raise ValueError("input_time is set while time_attr is not: name the attribute that holds the times")

@@ -60,8 +60,7 @@ class KeyedShuffleSampler(Sampler[int]):
 
 
 def with_keyed_shuffle(kwargs: dict[str, Any], num_seeds: int) -> dict[str, Any]:
-    """Turns ``shuffle=True`` into a keyed permutation, unless the user's arguments decide the
-    order.
+    """Turns ``shuffle=True`` into a keyed permutation, unless other arguments decide the order.
 
     The permutation's seed is set when the loader's is known.
     """
@@ -81,8 +80,9 @@ def order_of(loader: DataLoader) -> Order:
 
 
 def as_positions(index: object) -> Tensor:
-    """Returns positions in the loader's input, a list or a tensor of any integer type, as [n]
-    int64.
+    """Returns positions in the loader's input as [n] int64.
+
+    ``index``: a list, or a tensor of any integer type.
     """
     if isinstance(index, Tensor):
         return index.view(-1).to("cpu", torch.int64)

@@ -71,8 +71,7 @@ class RankExecutor:
 def prefetch(
     executor: Executor, make: Callable[[Item], list[T]], items: Iterator[Item], depth: int
 ) -> Iterator[T]:
-    """Yields what ``make`` returns for all items, one by one, ``depth`` items ahead of the
-    consumer.
+    """Yields what ``make`` returns for all items, one by one, ``depth`` items ahead.
 
     How many pieces of work were started depends only on how many results were asked for. Closing
     the iterator waits for what has started, unless another thread than the consumer's closes it:
@@ -104,8 +103,9 @@ def drain(made: list[T]) -> Iterator[T]:
 
 
 def _in_mode(wants_grad: bool, make: Callable[[Item], T], item: Item) -> T:
-    """Works in the consumer's gradient mode: a thread has a mode of its own, which begins as
-    enabled.
+    """Works in the consumer's gradient mode.
+
+    A thread has a mode of its own, which begins as enabled.
     """
     with torch.set_grad_enabled(wants_grad):
         return make(item)

@@ -62,8 +62,9 @@ MeasureCost: TypeAlias = Callable[[Sequence[SampledMinibatch]], AttributeCost]
 def probe_batches(
     num_seeds: int, batch_size: int | None, num_batches: int | None, order: Order
 ) -> list[list[int]]:
-    """Chooses a few minibatches to measure with, as positions in range(num_seeds), without drawing
-    any.
+    """Chooses a few minibatches to measure with, as positions in range(num_seeds).
+
+    Nothing is drawn for them.
 
     They are runs of neighbouring positions if that is how seeds are visited, else positions spread
     over the whole range.

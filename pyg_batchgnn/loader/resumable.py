@@ -24,8 +24,9 @@ class Resumable:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the latest iterator, of `set_epoch` or of a loaded state, whichever came
-        last.
+        """The epoch of the latest iterator, of `set_epoch` or of a loaded state.
+
+        The one that came last counts.
         """
         return self._position.run.epoch
 

@@ -1,5 +1,6 @@
-"""The schedules of an epoch: which seed nodes the minibatches of each rank have (design, section
-2).
+"""The schedules of an epoch: which seed nodes each rank's minibatches have.
+
+See design, section 2.
 
 All ranks make the same number of steps. It is known from counts alone before the epoch begins. One
 process is the only rank of the global schedule.

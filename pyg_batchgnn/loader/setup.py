@@ -45,8 +45,7 @@ class Composition:
 
 
 class Setup(Protocol):
-    """Composes a loader from its arguments: of a graph held whole, or of one partitioned over
-    ranks.
+    """Composes a loader of a graph that is held whole, or of one partitioned over ranks.
 
     Attributes:
         num_nodes: the number of nodes of the graph.

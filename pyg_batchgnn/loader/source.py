@@ -28,8 +28,9 @@ class Source(Protocol):
         """Copies the wanted node attributes of the given nodes, by name."""
 
     def tables(self, num_nodes: int) -> dict[str, Tensor] | None:
-        """Returns the wanted node attributes of all nodes where they lie, or None if they are to be
-        copied.
+        """Returns the wanted node attributes of all nodes where they lie.
+
+        It returns None if they are to be copied.
 
         Raises:
             ValueError: the user wants tables read in place that cannot be.

@@ -128,7 +128,7 @@ class AttributeRows:
 class Minibatch(SampledMinibatch):
     """A sampled minibatch with the attributes of its nodes and edges.
 
-    ``node`` holds original ids, whoever sampled it.
+    ``node`` always holds original ids.
 
     Attributes:
         attributes: for each group of nodes or edges, its attributes and their rows.

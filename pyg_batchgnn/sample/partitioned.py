@@ -19,8 +19,7 @@ from pyg_batchgnn.sample.sampler import MacrobatchSeeds
 
 
 class PartitionedSampler:
-    """Samples the minibatches of a macrobatch over all ranks, each hop for all of them in one
-    relay.
+    """Samples the minibatches of a macrobatch over all ranks, one relay per hop for all of them.
 
     The minibatches are, bit for bit, those of `MacrobatchSampler` on the whole graph. Each hop
     takes one round of questions and one of answers (kind TOPOLOGY). With ``seeds_are_own`` the

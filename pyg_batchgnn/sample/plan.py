@@ -63,8 +63,9 @@ class SamplingPlan:
 
     @classmethod
     def from_pyg(cls, num_neighbors: Any, replace: bool) -> SamplingPlan:
-        """Returns the plan that PyG's ``num_neighbors`` (a list or `NumNeighbors`) and ``replace``
-        say.
+        """Returns the plan that PyG's ``num_neighbors`` and ``replace`` say.
+
+        ``num_neighbors``: a list or a `NumNeighbors`.
         """
         is_dict = isinstance(num_neighbors, dict)
         values = num_neighbors if is_dict else getattr(num_neighbors, "values", num_neighbors)

@@ -1,4 +1,4 @@
-"""The interface of all samplers of macrobatches, whoever holds the graph."""
+"""The interface of all samplers of macrobatches."""
 
 from __future__ import annotations
 
