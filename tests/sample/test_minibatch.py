@@ -1,0 +1,74 @@
+"""Minibatches before and after fetching: keys, attributes by group, and whose bytes are counted."""
+
+from __future__ import annotations
+
+import torch
+
+from pyg_batchgnn.data import EDGES, NODES
+from pyg_batchgnn.sample import (
+    AttributeRows,
+    Layout,
+    MacrobatchSampler,
+    MacrobatchSeeds,
+    Minibatch,
+    Placement,
+    SampledMinibatch,
+    SamplingPlan,
+    minibatch_key,
+)
+from pyg_batchgnn.store import CscGraph
+from tests.support.minibatch_checks import assert_same
+
+NODE_COUNT = 50
+
+
+def sampler(layout: Layout = Layout.CSC) -> MacrobatchSampler:
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(NODE_COUNT, (2, 400), generator=generator)
+    graph = CscGraph.from_edge_index(edges, NODE_COUNT)
+    return MacrobatchSampler(graph, SamplingPlan((3, 2)), seed=1, layout=layout)
+
+
+def sampled(layout: Layout = Layout.CSC) -> SampledMinibatch:
+    return sampler(layout).sample([torch.tensor([4, 2, 4])], 0)[0]
+
+
+def test_the_key_is_that_of_the_seeds_and_stays_when_node_ids_change() -> None:
+    batch = sampled()
+    assert batch.key == minibatch_key(torch.tensor([4, 2, 4]))
+    renamed = Minibatch.of(batch, {}, original=batch.node + 7)
+    assert renamed.key == batch.key and torch.equal(renamed.node, batch.node + 7)
+
+
+def test_seeds_of_a_macrobatch_are_sampled_as_lists_are() -> None:
+    lists = [torch.tensor([1, 2]), torch.tensor([3]), torch.empty(0, dtype=torch.int64)]
+    made = sampler().sample_macrobatch(MacrobatchSeeds(5, 0, lists))
+    for one, other in zip(made, sampler().sample(lists, 5), strict=True):
+        assert_same(one, other)
+
+
+def test_destinations_are_those_of_either_layout() -> None:
+    csc, coo = sampled(), sampled(Layout.COO)
+    assert torch.equal(csc.destination, coo.destination)
+    assert torch.equal(csc.edge_index, coo.edge_index)
+
+
+def test_bytes_that_are_shared_are_not_counted() -> None:
+    batch, table = sampled(), torch.randn(NODE_COUNT, 8)
+    in_place = Minibatch.in_place(batch, {"x": table})
+    assert in_place.placement is Placement.IN_PLACE and in_place.nbytes == batch.nbytes
+    row = torch.arange(batch.num_nodes)
+    block = AttributeRows({"x": table[batch.node]}, row, Placement.BLOCK)
+    copied = Minibatch.of(batch, {NODES: block})
+    assert copied.nbytes == batch.nbytes + row.nbytes
+    assert torch.equal(copied.attribute("x"), in_place.attribute("x"))
+    own = AttributeRows({"w": torch.randn(batch.num_edges)}, None, Placement.MINIBATCH)
+    with_edges = Minibatch.of(batch, {NODES: block, EDGES: own})
+    assert with_edges.nbytes == copied.nbytes + 4 * batch.num_edges
+    assert with_edges.edge_block.keys() == {"w"}
+
+
+def test_without_attributes_there_is_nothing_to_read() -> None:
+    batch = Minibatch.of(sampled(), {})
+    assert batch.row is None and batch.placement is None
+    assert not batch.block and not batch.edge_block
