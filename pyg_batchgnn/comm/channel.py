@@ -116,7 +116,7 @@ class Channel:
         """Breaks the channel and tells the other ranks.
 
         Args:
-            error: why. Later uses of the channel repeat it.
+            error: the reason. Later uses of the channel repeat it.
             report: what the other ranks are told, by default the error's own text.
 
         Returns:
@@ -133,8 +133,10 @@ class Channel:
         return error
 
     def close(self, reason: str = "") -> None:
-        """Leaves the channel without waiting for peers. The process group is destroyed, unless the
-        channel is broken: then the group was abandoned."""
+        """Leaves the channel without waiting for peers.
+
+        The process group is destroyed. If the channel is broken, the group was abandoned before.
+        """
         if self.broken is not None:
             return
         self.broken = CommError(reason or "it was closed", [self.rank])
@@ -149,8 +151,7 @@ class Channel:
         return None if self.board is None else self.board.statuses(seconds)
 
     def _check_peers(self, waited: float) -> None:
-        """Checks the peers while this rank waits. `Transport` calls it after each slice of a
-        wait."""
+        """Checks the peers. `Transport` calls it after each slice of a wait."""
         if self.stopping.is_set():
             raise TransportError("this process is ending")
         if waited < _CHECK_INTERVAL:
@@ -163,8 +164,7 @@ class Channel:
             raise PeerFailure(failure)
 
     def _somebody_died(self) -> bool:
-        """Returns whether a process of this machine is gone without having finished the
-        exchange."""
+        """Returns whether a process of this machine ended without finishing the exchange."""
         gone = [peer.rank for peer in self.peers if peer.process.liveness() is Liveness.GONE]
         statuses = self._statuses(self._reserve) if gone else None
         return any(statuses is None or not finished(statuses[rank], self.last_exchange) for rank in gone)

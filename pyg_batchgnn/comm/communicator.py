@@ -88,6 +88,7 @@ class Communicator(Collectives):
 
     @property
     def counters(self) -> CommCounters:
+        """The counts of rounds, rows, bytes and seconds, by kind."""
         return self._channel.counters
 
     @property
@@ -103,17 +104,19 @@ class Communicator(Collectives):
     # Jobs ########################################################################################
 
     def run_job(self, job: Callable[[], T]) -> T:
-        """Does work that makes several exchanges on the calling thread, after the jobs started
-        before."""
+        """Does work that makes several exchanges on the calling thread.
+
+        It begins when the jobs that were started before have ended.
+        """
         return self._jobs.run(job)
 
     def start_job(self, job: Callable[[], T]) -> Handle[T]:
-        """Does work that makes several exchanges on a thread of the communicator, in the order of
-        the calls.
+        """Does work that makes several exchanges on a thread of the communicator.
 
-        While a job is under way only jobs may use the communicator, so that the order of exchanges
-        does not depend on timing. A job that raises breaks the communicator, because its peers are
-        in the middle of the same job. They are told which rank raised what.
+        Jobs run in the order of the calls. While a job is under way only jobs may use the
+        communicator, so that the order of exchanges does not depend on timing. A job that raises
+        breaks the communicator, because its peers are in the middle of the same job. They are told
+        which rank raised what.
         """
         return self._jobs.start(lambda: self._run_to_end(job))
 
@@ -158,8 +161,11 @@ class Communicator(Collectives):
         return self._channel.fail(error)
 
     def close(self, reason: str = "") -> None:
-        """Leaves the communicator. Not collective: it never waits for peers. Peers that wait for
-        this rank are told the reason."""
+        """Leaves the communicator.
+
+        It is not collective and never waits for peers. Peers that wait for this rank are told the
+        reason.
+        """
         if not (self._exchanges.stop(0.0) and self._jobs.stop(0.0)):
             self._channel.stopping.set()
             if not (self._jobs.stop(1.0) and self._exchanges.stop(1.0)):

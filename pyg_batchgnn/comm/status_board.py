@@ -80,7 +80,7 @@ class StatusBoard:
     def __init__(self, store: Store, prefix: str, rank: int, size: int) -> None:
         self._rank, self._size = rank, size
         self._writer = PrefixStore(prefix, _clone(store))
-        self._reader = _Reader(PrefixStore(prefix, _clone(store)))
+        self._reader = _StoreReader(PrefixStore(prefix, _clone(store)))
         self._lost = False  # whether the store has refused a status
 
     def join(self, introduction: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
@@ -151,7 +151,7 @@ class StatusBoard:
         return None if answer is None else {rank: _decode(text) for rank, text in enumerate(answer)}
 
 
-class _Reader:
+class _StoreReader:
     """Asks the store without waiting longer than told.
 
     A question that is not answered in time keeps its thread and the connection. Until it is

@@ -19,9 +19,10 @@ def run_together(
     catch: tuple[type[Exception], ...],
     error: MakeError,
 ) -> T:
-    """Implements `Communicator.run_together`.
+    """Implements `Collectives.run_together`.
 
     Args:
+        work, catch, error: as there.
         gather: returns the text of every rank, by rank.
     """
     result: list[T] = []
@@ -31,7 +32,7 @@ def run_together(
     except catch as caught:
         cause = caught
     text = "" if cause is None else str(cause) or type(cause).__name__
-    problems = {rank: said for rank, said in enumerate(gather(text)) if said}
+    problems = {rank: theirs for rank, theirs in enumerate(gather(text)) if theirs}
     if problems:
         raise error(problems) from cause
     return result[0]
@@ -43,5 +44,5 @@ def name_failures(problems: Mapping[int, str], hosts: Sequence[int]) -> str:
 
 
 def failed_together(problems: Mapping[int, str], hosts: Sequence[int]) -> CommError:
-    """Returns the error of `Communicator.run_together` where its caller words none."""
+    """Returns the error of `Collectives.run_together` if its caller gives none."""
     return CommError(name_failures(problems, hosts), problems)

@@ -171,7 +171,7 @@ def probe_degrees(
         workload.training * (rank + 1) // ranks - workload.training * rank // ranks for rank in range(ranks)
     ]
     depths = [
-        _depth(workload, degrees, hops, 1 - 1 / ranks, 1 - 1 / hosts, replacement)
+        _means(workload, degrees, hops, 1 - 1 / ranks, 1 - 1 / hosts, replacement)
         for hops in (len(workload.fanouts), len(workload.fanouts) - 1)
     ]
     return PlannerProbe(
@@ -180,7 +180,7 @@ def probe_degrees(
     )
 
 
-def _depth(
+def _means(
     workload: Workload, degrees: Degrees, hops: int, away: float, remote: float, replacement: Replacement
 ) -> MinibatchMeans:
     """Returns the means over minibatches of the first ``hops`` hops."""

@@ -30,7 +30,7 @@ def memory_of(
     probe: PlannerProbe,
     machine: PlannerMachine,
     setting: PlannerSetting,
-    depth: MinibatchMeans,
+    means: MinibatchMeans,
 ) -> float:
     """Returns the peak bytes of the process of the rank with the most training nodes.
 
@@ -43,7 +43,7 @@ def memory_of(
         [[next(shares) for _ in range(group)] for group in groups]
         for groups in sizes(len(busiest), setting.macrobatch, setting.fetch)
     ]
-    working = simulate_memory(workload, probe, setting, depth, made)
+    working = simulate_memory(workload, probe, setting, means, made)
     choosing = _CHOOSING * probe.part_edges if setting.feature_cache else 0
     graph = part_bytes(workload, probe, setting) + setting.feature_cache
     return machine.resident + graph + _SEED_VECTORS * 8 * sum(probe.seeds) + max(working, choosing)

@@ -30,23 +30,23 @@ def predict(
 ) -> Prediction:
     """Predicts an epoch with a setting, for the rank that has the most work."""
     minibatches = workload.minibatches(probe.seeds)
-    depth = probe.full if setting.aggregation is None else probe.inner
+    means = probe.full if setting.aggregation is None else probe.inner
     groups = _groups(workload, probe, setting)
     kept = setting.feature_cache / (row_bytes(workload, setting) + 8)
     full = workload.fullness(probe.seeds)
-    unique = sum(often * depth.distinct.distinct(group) for group, often in groups.items())
-    rows = sum(often * depth.remote.missed(group, kept) for group, often in groups.items())
+    unique = sum(often * means.distinct.distinct(group) for group, often in groups.items())
+    rows = sum(often * means.remote.missed(group, kept) for group, often in groups.items())
     exchanges = rounds(workload, probe, setting, minibatches)
     traffic = Traffic(
-        topology=_topology_bytes(workload, probe, depth, setting, minibatches * full, exchanges),
+        topology=_topology_bytes(workload, probe, means, setting, minibatches * full, exchanges),
         rows=rows,
         row_bytes=row_bytes(workload, setting),
         id_bytes=workload.id_bytes,
         unique=unique,
     )
     gradients = 2 * 4.0 * workload.parameters * (probe.ranks - 1) / probe.ranks * minibatches
-    seconds = seconds_of(workload, probe, machine, network, setting, exchanges, traffic, depth, gradients)
-    memory = memory_of(workload, probe, machine, setting, depth)
+    seconds = seconds_of(workload, probe, machine, network, setting, exchanges, traffic, means, gradients)
+    memory = memory_of(workload, probe, machine, setting, means)
     return Prediction(
         setting,
         minibatches,
@@ -76,7 +76,7 @@ def _groups(workload: Workload, probe: PlannerProbe, setting: PlannerSetting) ->
 def _topology_bytes(
     workload: Workload,
     probe: PlannerProbe,
-    depth: MinibatchMeans,
+    means: MinibatchMeans,
     setting: PlannerSetting,
     minibatches: float,
     exchanges: Rounds,
@@ -85,8 +85,8 @@ def _topology_bytes(
     if setting.hybrid or probe.ranks == 1:
         return 0.0
     first = int(workload.own_seeds)
-    asked, answered = sum(depth.asked[first:]), sum(depth.answered[first:])
-    hops = len(depth.asked) - first
+    asked, answered = sum(means.asked[first:]), sum(means.answered[first:])
+    hops = len(means.asked) - first
     counts = max(1, math.ceil(math.log2(max(*workload.fanouts, 2)) / 8))
     data = asked * (workload.id_bytes + counts) + answered * workload.id_bytes
     blocks = _BLOCK * hops * (probe.ranks - 1)

@@ -45,9 +45,9 @@ def probe_graph(
     """
     seeds = torch.bincount(owner[training], minlength=ranks)
     busiest = int(seeds.argmax())
-    mine = training[owner[training] == busiest] if workload.own_seeds else training
+    own = training[owner[training] == busiest] if workload.own_seeds else training
     sampler = MacrobatchSampler(graph, SamplingPlan(workload.fanouts, replacement), 0, threads, Layout.CSC)
-    sampled = sampler.sample(_seed_lists(mine, workload.batch_size, samples), 0)
+    sampled = sampler.sample(_seed_lists(own, workload.batch_size, samples), 0)
     # Nodes of other ranks, and nodes of other hosts.
     away = owner != busiest
     remote = owner // ranks_per_host != busiest // ranks_per_host
@@ -62,22 +62,22 @@ def probe_graph(
         tuple(seeds.tolist()),
         int(nodes.max()),
         int(edges.max()),
-        _depth(sampled, hops, away, remote),
-        _depth(sampled, hops - 1, away, remote),
+        _means(sampled, hops, away, remote),
+        _means(sampled, hops - 1, away, remote),
     )
 
 
-def _seed_lists(mine: Tensor, batch_size: int, samples: int) -> list[Tensor]:
+def _seed_lists(own: Tensor, batch_size: int, samples: int) -> list[Tensor]:
     """Returns the seeds of a rank's shuffled minibatches.
 
     A smaller one only if there is no other.
     """
-    order = torch.randperm(mine.numel(), generator=torch.Generator().manual_seed(0))
-    whole = max(1, min(samples, mine.numel() // batch_size))
-    return [part.contiguous() for part in mine[order].to(torch.int64).split(batch_size)[:whole]]
+    order = torch.randperm(own.numel(), generator=torch.Generator().manual_seed(0))
+    whole = max(1, min(samples, own.numel() // batch_size))
+    return [part.contiguous() for part in own[order].to(torch.int64).split(batch_size)[:whole]]
 
 
-def _depth(sampled: Sequence[SampledMinibatch], hops: int, away: Tensor, remote: Tensor) -> MinibatchMeans:
+def _means(sampled: Sequence[SampledMinibatch], hops: int, away: Tensor, remote: Tensor) -> MinibatchMeans:
     """Returns the means over the first hops of sampled minibatches."""
     times = torch.zeros(away.numel(), dtype=torch.int64)
     nodes = edges = expanded = room = 0.0

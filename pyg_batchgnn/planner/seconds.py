@@ -40,7 +40,7 @@ def seconds_of(
     setting: PlannerSetting,
     exchanges: Rounds,
     traffic: Traffic,
-    depth: MinibatchMeans,
+    means: MinibatchMeans,
     gradients: float,
 ) -> dict[str, float]:
     """Returns the seconds by phase.
@@ -55,7 +55,7 @@ def seconds_of(
     edge = machine.local_edge if setting.hybrid or probe.ranks == 1 else machine.relay_edge
     block, received = traffic.unique * traffic.row_bytes, traffic.rows * traffic.row_bytes
     gathering = (block - received) * machine.gather + received * (machine.gather + machine.copy)
-    gathering += minibatches * depth.nodes * (machine.node + traffic.row_bytes * machine.export)
+    gathering += minibatches * means.nodes * (machine.node + traffic.row_bytes * machine.export)
 
     def exchanged(size: float, number: int) -> float:
         moving = max(size / network.rate, 2 * size * machine.wire / whole)
@@ -63,7 +63,7 @@ def seconds_of(
 
     less = 0.0 if setting.aggregation is None else machine.first_layer
     return {
-        "sample": minibatches * depth.edges * edge / sampling
+        "sample": minibatches * means.edges * edge / sampling
         + made * machine.macrobatch / min(machine.cores, 1),
         "relay": exchanged(traffic.topology, exchanges.topology + exchanges.lookup),
         "gather": max(gathering / whole, (block + received) / machine.memory_rate),

@@ -32,7 +32,7 @@ class PlannerSetting:
 
 @dataclass(frozen=True)
 class Rounds:
-    """The exchanges of data of every rank in an epoch, by kind."""
+    """The number of exchanges of data that every rank makes in an epoch, by kind."""
 
     topology: int
     features: int
@@ -90,7 +90,10 @@ def sizes(minibatches: int, macrobatch: int, fetch: int) -> list[list[int]]:
 
 
 def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, minibatches: int) -> Rounds:
-    """Counts the rounds: 2(L - 1) or 2L per macrobatch, 2 per fetch group (concepts/relay)."""
+    """Counts the rounds exactly: 2(L - 1) or 2L per macrobatch, and 2 per fetch group.
+
+    The formulas are those of docs/concepts/relay.md.
+    """
     made = sizes(minibatches, setting.macrobatch, setting.fetch)
     hops = len(workload.fanouts) - int(setting.aggregation is not None)
     relays = max(hops - int(workload.own_seeds), 0)
