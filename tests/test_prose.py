@@ -14,10 +14,6 @@ SUFFIXES = {".py", ".md", ".cpp", ".h"}
 OPEN = ("pyg_batchgnn", "csrc", "tests")
 #: These quote what they forbid.
 QUOTING = {ROOT / "tests" / "test_prose.py", ROOT / "tests" / "support" / "prose.py"}
-#: Rooms whose prose is still to be rewritten.
-TO_COME = {  # one per line: several people shorten this list
-    "csrc/kernels",
-}
 
 
 def rooms() -> list[str]:
@@ -39,7 +35,7 @@ def files(room: Path) -> list[Path]:
     )
 
 
-@pytest.mark.parametrize("room", [room for room in rooms() if room not in TO_COME])
+@pytest.mark.parametrize("room", rooms())
 def test_prose_is_plain(room: str) -> None:
     found = [violation for path in files(ROOT / room) for violation in violations(path)]
     assert not found, "\n".join(found)

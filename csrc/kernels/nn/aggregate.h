@@ -19,9 +19,9 @@ struct NormedGradient {
 // out[i] = target_scale[i] * sum over in-edges e of weight[e] * source_scale[s] * x[row[s]]
 //          + self_scale[i] * self[i],   s = indices[e],   weight[e] = edge_weight[edge[e]]
 //
-// A missing factor counts as one, a missing `row` or `edge` as the identity, and a missing `self` as
-// zero. Weights and scales are float, or double if the output is. Sums are taken in that type in the
-// order of the edges.
+// A missing factor counts as one, a missing `row` or `edge` as the identity, and a missing `self`
+// as zero. Weights and scales are float, or double if the output is. Sums are taken in that type in
+// the order of the edges.
 struct Aggregation {
   const int64_t* indptr;  // [targets + 1]
   Integers indices{};
