@@ -161,10 +161,8 @@ def _kind(node: ast.AST) -> str:
         return "module"
     if isinstance(node, ast.ClassDef):
         return "class"
-    # A test states what holds, and a command's docstring is its help text, in the imperative.
-    decorators = [ast.unparse(one) for one in getattr(node, "decorator_list", [])]
-    free = getattr(node, "name", "").startswith("test_") or any("command" in one for one in decorators)
-    return "comment" if free else "function"
+    # A test states what holds.
+    return "comment" if getattr(node, "name", "").startswith("test_") else "function"
 
 
 def _docstring(node: ast.Constant, lines: list[str], kind: str) -> Text:
