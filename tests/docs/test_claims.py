@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from typing import Any
 
 import pytest
 
@@ -92,3 +94,50 @@ def test_docstrings_cite_sections_that_are_there() -> None:
             for numbers in re.findall(r"design, sections? ([\d, and]+)", path.read_text(encoding="utf-8")):
                 wrong += [(path, one) for one in re.findall(r"\d+", numbers) if one not in sections]
     assert not wrong
+
+
+#: Rooms whose names stand in the pages; `loader` and `data` are variables there.
+ROOMS = "cache|comm|fetch|nn|ops|partition|planner|sample|store|train"
+FOLDERS = "benchmark|build_tools|csrc|examples|kernels|pyg_batchgnn|tests"
+
+
+def spans(pattern: str) -> list[tuple[str, str]]:
+    """Returns the pages and the words in code type that match a pattern."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    return [
+        (str(page.relative_to(ROOT)), found)
+        for page in pages
+        for found in re.findall(rf"`({pattern})(?=[`(])", page.read_text(encoding="utf-8"))
+    ]
+
+
+def is_importable(path: list[str]) -> bool:
+    """Returns whether a dotted path inside the package leads to something."""
+    found: Any = importlib.import_module("pyg_batchgnn")
+    for part in path:
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            try:
+                found = importlib.import_module(f"{found.__name__}.{part}")
+            except (AttributeError, ImportError):
+                return False
+    return True
+
+
+def test_names_in_the_pages_exist() -> None:
+    missing = []
+    for page, name in spans(rf"(?:pyg_batchgnn\.|(?:{ROOMS})\.)[\w.]*\w"):
+        path = name.removeprefix("pyg_batchgnn.").split(".")
+        if not path[0].startswith("_") and not is_importable(path):
+            missing.append((page, name))
+    assert not missing
+
+
+def test_files_in_the_pages_exist() -> None:
+    missing = [
+        (page, name)
+        for page, name in spans(rf"(?:{FOLDERS})/[\w./-]*")
+        if not (ROOT / name).exists() and not (ROOT / "csrc" / name).exists()
+    ]
+    assert not missing
