@@ -27,13 +27,13 @@ class PartitionMeta:
     """The contents of META.json.
 
     Attributes:
-        book: of the saved parts.
-        num_edges: of the whole graph.
+        book: the partition book of the saved parts.
+        num_edges: the number of edges of the whole graph.
         arrays: what is promised of each array, by part and name, as in ``part-00003/indices`` and
             ``part-00003/nodes/x``.
         origin: what the parts were made from: data set, policy, seed.
-        digest: of META.json itself, by which ranks see that they read the same.
-        version: of the format; it gives the names of files.
+        digest: the digest of META.json itself, by which ranks see that they read the same.
+        version: the version of the format, which decides the names of files.
     """
 
     book: PartitionBook

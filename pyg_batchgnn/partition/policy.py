@@ -43,10 +43,10 @@ class StreamState(NamedTuple):
 
 
 class Policy(Protocol):
-    """A policy of your own. It is called for a few nodes at a time, on every rank for the nodes
-    that the rank has read.
+    """A policy of your own.
 
-    It returns the part of each node, [n] integers. Ranks go through their nodes side by side, in
+    It is called for a few nodes at a time, on every rank for the nodes that the rank has read. It
+    returns the part of each node, [n] integers. Ranks go through their nodes side by side, in
     ascending original id; they may be called for no nodes at all. A policy should not depend on how
     many nodes it is asked for at once.
     """
