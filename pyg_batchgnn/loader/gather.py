@@ -54,7 +54,9 @@ class Gatherer:
         if needed is None:
             low, high = ops.extent(index, self.threads)
             if low < 0:
-                raise IndexError(f"a sample holds the id {low}: what did transform_sampler_output do?")
+                raise IndexError(
+                    f"a sample holds the id {low}, which is below 0: check what transform_sampler_output does"
+                )
             needed = high + 1
             self._known.append((index, needed))
         if value.size(0) < needed:

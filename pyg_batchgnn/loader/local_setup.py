@@ -40,8 +40,8 @@ class LocalSetup:
             )
         if options.feature_cache is not None:
             raise ValueError(
-                "feature_cache keeps rows of other hosts, of which one process knows none: leave it out, or "
-                "give (DistFeatureStore, DistGraphStore) as data"
+                "feature_cache keeps rows of other hosts, but one process reads all rows itself: leave it "
+                "out, or give (DistFeatureStore, DistGraphStore) as data"
             )
         self.world = LocalWorld()
         self.node_sampler = _sampler_for(data, request, options.threads, self.world)
@@ -140,8 +140,8 @@ def _checked(
 ) -> PygNeighborSampler:
     if seed is not None or threads is not None:
         raise ValueError(
-            f"seed={seed} and threads={threads} have no effect beside neighbor_sampler, which has its own; "
-            f"give them to PygNeighborSampler"
+            f"neighbor_sampler has a seed and threads of its own, so seed={seed} and threads={threads} "
+            f"would have no effect; give them to PygNeighborSampler"
         )
     nodes = given.macrobatch.graph.num_nodes
     if isinstance(data, Data) and data.num_nodes != nodes:

@@ -271,7 +271,7 @@ class MacrobatchNeighborLoader(Resumable, NeighborLoader):
         """
         pipeline = self._parts.pipeline
         assert isinstance(pipeline.exporter, GatheringExporter)
-        return self._finish(pipeline.export(pipeline.exporter.from_output(out)))
+        return self._finish(pipeline.counted(pipeline.exporter.from_output(out)))
 
     # What it decided and did #####################################################################
 

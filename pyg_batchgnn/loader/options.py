@@ -118,8 +118,8 @@ def refuse_what_does_not_go_together(
     """
     if options.prefetch and kwargs.get("num_workers", 0) > 0:
         raise ValueError(
-            f"prefetch={options.prefetch} works in this process; with num_workers={kwargs['num_workers']} "
-            f"use prefetch_factor instead"
+            f"prefetch={options.prefetch} is for the loader's own thread; with "
+            f"num_workers={kwargs['num_workers']} use prefetch_factor instead"
         )
     if "batch_size" in kwargs and kwargs["batch_size"] is None and kwargs.get("batch_sampler") is None:
         raise ValueError("batch_size=None is not possible: a minibatch is a list of seeds; use batch_size=1")

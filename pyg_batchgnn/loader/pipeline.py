@@ -106,10 +106,10 @@ class Pipeline:
             now: samples and fetches, both of which are collective over ranks.
         """
         sampled = now(functools.partial(self.sample, item))
-        return self.finished(item, sampled, fetch_size, now)
+        return self._finished(item, sampled, fetch_size, now)
 
-    def finished(
-        self, item: WorkItem, sampled: list[SampledMinibatch], fetch_size: int, now: Now = immediately
+    def _finished(
+        self, item: WorkItem, sampled: list[SampledMinibatch], fetch_size: int, now: Now
     ) -> Iterator[Any]:
         """Makes the batches of a macrobatch that has been sampled; takes over the list."""
         if self.fetcher is None:
@@ -122,14 +122,14 @@ class Pipeline:
             del group  # it holds memory of minibatches that the user may be done with
             yield from map(self._export, drain(ready))
 
-    def export(self, exported: Exported) -> Any:
+    def counted(self, exported: Exported) -> Any:
         """Counts what making a batch took, and returns the batch."""
         if exported.counters is not None:
             self.book.add(exported.counters)
         return exported.batch
 
     def _export(self, minibatch: SampledMinibatch) -> Any:
-        return self.export(self.exporter.export(minibatch))
+        return self.counted(self.exporter.export(minibatch))
 
     def _fetch(self, group: FetchGroup) -> list[Minibatch]:
         assert self.fetcher is not None

@@ -56,8 +56,8 @@ class SamplingPlan:
         """
         if self.num_hops == 1:
             raise ValueError(
-                f"an aggregation cache stands for the last hop, and fanouts {list(self.fanouts)} have no "
-                f"other one to sample; take a model of two layers or more, or no cache"
+                f"an aggregation cache replaces the last hop, but fanouts {list(self.fanouts)} have one hop "
+                f"only; take a model of two layers or more, or no cache"
             )
         return dataclasses.replace(self, fanouts=self.fanouts[:-1])
 

@@ -99,7 +99,7 @@ def test_what_a_cache_cannot_be_for_is_refused() -> None:
     named = Data(**{**data.to_dict(), "x_mean": data.x})
     refusals: list[tuple[Any, dict[str, Any], str]] = [
         (data, {"export": "pyg"}, "PyG's layers aggregate what was sampled"),
-        (data, {"export": "native", "fanouts": (4,)}, r"fanouts \[4\] have no other one"),
+        (data, {"export": "native", "fanouts": (4,)}, r"fanouts \[4\] have one hop only"),
         (make_data(200), {"export": "native"}, "cache is of 300 nodes .* but data has 200"),
         (named, {"export": "native"}, "attribute 'x_mean' already"),
     ]
