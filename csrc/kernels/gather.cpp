@@ -10,8 +10,7 @@ namespace {
 
 constexpr int64_t kBytesAhead = 4096;     // bytes of rows between prefetch and use
 constexpr int64_t kPrefetched = 128;      // a prefetch brings its line and the neighbouring one
-constexpr int64_t kGrainBytes = 1 << 20;  // with less work per thread a thread costs more than it
-                                          // saves
+constexpr int64_t kGrainBytes = 1 << 20;  // fewer bytes do not pay for a thread
 
 // The index of rows that are copied in order.
 struct InOrder {

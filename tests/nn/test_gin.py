@@ -1,4 +1,4 @@
-"""`nn.GINConv` beside PyG's, on minibatches and on graphs held whole."""
+"""`nn.GINConv` compared with PyG's, on minibatches and on whole graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers' edges: prefixes of minibatches and graphs held whole."""
+"""The edges of layers: prefixes of minibatches and whole graphs."""
 
 from __future__ import annotations
 

@@ -81,7 +81,9 @@ def test_the_baseline_rounds_otherwise_and_drops_the_same(answers: Answers) -> N
 
 
 @pytest.mark.parametrize("level", ["avx2", "baseline"])
-def test_gated_gradients_are_summed_in_as_many_parts_as_a_vector_has(level: str, answers: Answers) -> None:
+def test_gradients_behind_a_relu_are_summed_in_as_many_parts_as_a_vector_has(
+    level: str, answers: Answers
+) -> None:
     for one, other in zip(answers[""][1], answers[level][1], strict=True):
         assert distance(one, other) < TOLERANCE[one.dtype]
         assert torch.equal(one == 0, other == 0)
