@@ -18,7 +18,7 @@ from pyg_batchgnn.ops.norm import BatchNormResult
 
 
 class Product(NamedTuple):
-    """A product and the statistics of its columns.
+    """A product and, unless it is rounded, the statistics of its columns.
 
     Attributes:
         y: [D, O].
@@ -29,6 +29,20 @@ class Product(NamedTuple):
     y: Tensor
     mean: Tensor | None
     variance: Tensor | None
+
+
+class LinearMoments(NamedTuple):
+    """A product with the statistics of its columns, taken in the same pass.
+
+    Attributes:
+        y: [D, O].
+        mean: [O] float64.
+        variance: [O] float64, biased.
+    """
+
+    y: Tensor
+    mean: Tensor
+    variance: Tensor
 
 
 class GradColumns(NamedTuple):
@@ -92,7 +106,7 @@ class NormedLinear(torch.autograd.Function):
                 *kernels.batch_norm(product, scale, shift, found.mean, found.variance, eps, relu, threads)
             )
         else:
-            y, mean, variance = Product(*kernels.linear_moments(x, own, bias, dtype, threads))
+            y, mean, variance = LinearMoments(*kernels.linear_moments(x, own, bias, dtype, threads))
             product = y
         before = () if hidden is None else (hidden.x, hidden.center)
         ctx.save_for_backward(x, own, product, scale, shift, mean, variance, *before)

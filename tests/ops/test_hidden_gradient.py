@@ -183,7 +183,7 @@ def test_a_product_in_bfloat16_leaves_the_gradient_to_the_layer_before() -> None
     assert torch.equal(*found) and bool(found[0].any())
 
 
-def test_other_rows_and_products_that_are_not_gated_are_refused() -> None:
+def test_other_rows_and_products_that_are_not_after_a_relu_are_refused() -> None:
     case = Case(50, 10, 32, 24, torch.float32)
     between, _, _, hidden = ops.linear_norm_hidden(case.x, case.weight.requires_grad_())
     with pytest.raises(ValueError, match="got after_relu=False"):
