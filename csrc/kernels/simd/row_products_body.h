@@ -17,12 +17,16 @@ inline void dots_of(const T* const* rows, const Wide<T>* vectors, int64_t stride
   }
   const auto step = [&](auto load, int64_t k) __attribute__((always_inline)) {
     typename L::Vector x[kRows];
+#pragma GCC unroll 8
     for (int e = 0; e < kRows; ++e) x[e] = load(rows[e] + k);
     if ((k / L::kWidth) % 2 == 1) {
+#pragma GCC unroll 8
       for (int e = 0; e < kRows; ++e) __builtin_prefetch(rows[e + ahead] + k, 0, 2);
     }
+#pragma GCC unroll 8
     for (int h = 0; h < kHeads; ++h) {
       const auto w = load(vectors + h * stride + k);
+#pragma GCC unroll 8
       for (int e = 0; e < kRows; ++e) sums[e][h] = L::fma(x[e], w, sums[e][h]);
     }
   };
@@ -34,10 +38,12 @@ inline void dots_of(const T* const* rows, const Wide<T>* vectors, int64_t stride
     const int64_t rest = columns - k;
     step([rest](const auto* p) __attribute__((always_inline)) { return L::load(p, rest); }, k);
   }
+#pragma GCC unroll 8
   for (int e = 0; e < kRows; ++e) {
     if constexpr (kHeads == 4) {
       L::sum4(sums[e], out + e * heads);
     } else {
+#pragma GCC unroll 8
       for (int h = 0; h < kHeads; ++h) out[e * heads + h] = L::sum(sums[e][h]);
     }
   }
@@ -59,35 +65,47 @@ inline void dots(const T* const* rows, const Wide<T>* vectors, int64_t stride, i
 
 enum class Into { kFresh, kAdd };
 
+// Whether the last vector of columns may have fewer of them. The loop over whole vectors must not ask.
+enum class Tail { kWhole, kPart };
+
 // out[h * stride + k] (+)= sum over e of factors[e * heads + h] * rows[e][k], for kHeads heads and
 // kVectors vectors of columns, the last of which has `rest` columns, or all if rest is 0.
-template <int kHeads, int kVectors, class T>
+// Loops are unrolled by hand: the compiler may otherwise keep the sums on the stack.
+template <int kHeads, int kVectors, Tail kTail, class T>
 inline void sums_of(const T* const* rows, int64_t count, const Wide<T>* factors, int64_t heads, int64_t rest,
                     Wide<T>* out, int64_t stride, int64_t k, Into into, int64_t ahead) {
   using L = Lanes<Wide<T>>;
   constexpr int kFull = kVectors - 1;
   const auto load = [rest](const auto* p, int v) __attribute__((always_inline)) {
-    return v == kFull && rest != 0 ? L::load(p, rest) : L::load(p);
+    return kTail == Tail::kPart && v == kFull && rest != 0 ? L::load(p, rest) : L::load(p);
   };
   typename L::Vector sums[kHeads][kVectors];
+#pragma GCC unroll 8
   for (int h = 0; h < kHeads; ++h) {
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       sums[h][v] = into == Into::kAdd ? load(out + h * stride + k + v * L::kWidth, v) : L::zero();
     }
   }
   for (int64_t e = 0; e < count; ++e) {
     typename L::Vector x[kVectors];
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) x[v] = load(rows[e] + k + v * L::kWidth, v);
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; v += 2) __builtin_prefetch(rows[e + ahead] + k + v * L::kWidth, 0, 2);
+#pragma GCC unroll 8
     for (int h = 0; h < kHeads; ++h) {
       const auto factor = L::fill(factors[e * heads + h]);
+#pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) sums[h][v] = L::fma(factor, x[v], sums[h][v]);
     }
   }
+#pragma GCC unroll 8
   for (int h = 0; h < kHeads; ++h) {
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       Wide<T>* const to = out + h * stride + k + v * L::kWidth;
-      if (v == kFull && rest != 0) {
+      if (kTail == Tail::kPart && v == kFull && rest != 0) {
         L::store(to, sums[h][v], rest);
       } else {
         L::store(to, sums[h][v]);
@@ -104,18 +122,18 @@ inline void sums_of_heads(const T* const* rows, int64_t count, const Wide<T>* fa
   constexpr int64_t kColumns = kVectors * L::kWidth;
   int64_t k = 0;
   for (; k + kColumns <= columns; k += kColumns) {
-    sums_of<kHeads, kVectors>(rows, count, factors, heads, 0, out, stride, k, into, ahead);
+    sums_of<kHeads, kVectors, Tail::kWhole>(rows, count, factors, heads, 0, out, stride, k, into, ahead);
   }
   const int64_t rest = (columns - k) % L::kWidth;
   switch ((columns - k + L::kWidth - 1) / L::kWidth) {
     case 4:
-      return sums_of<kHeads, 4>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
+      return sums_of<kHeads, 4, Tail::kPart>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
     case 3:
-      return sums_of<kHeads, 3>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
+      return sums_of<kHeads, 3, Tail::kPart>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
     case 2:
-      return sums_of<kHeads, 2>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
+      return sums_of<kHeads, 2, Tail::kPart>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
     case 1:
-      return sums_of<kHeads, 1>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
+      return sums_of<kHeads, 1, Tail::kPart>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
     default:
       return;
   }
