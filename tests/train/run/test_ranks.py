@@ -137,7 +137,7 @@ def test_evaluation_on_any_number_of_ranks_equals_one_process(graph_folder: Path
         again = json.loads((run / "result.json").read_text())
         assert again["test_accuracy"] == result["test_accuracy"] and again["ranks"] == ranks
         assert_ended(refused, 2)
-        assert f"the run had 1 rank(s), this one has {ranks}: with ranks.schedule=local" in refused[0]["err"]
+        assert f"the run had 1 rank(s), now there are {ranks}: with ranks.schedule=local" in refused[0]["err"]
 
 
 def test_who_owns_a_node_changes_no_bit_of_global_training(graph_folder: Path, tmp_path: Path) -> None:
