@@ -346,7 +346,7 @@ X = torch.ones(1, 2)
                 X, INDPTR, INDICES, self_input=X, self_scale=X[0, :1].clone().requires_grad_()
             ),
             ValueError,
-            "self_scale gets no gradient beside",
+            "self_scale gets no gradient together with self_input",
         ),
     ],
 )

@@ -37,7 +37,7 @@ def test_a_run_and_its_predictions(
     run = tmp_path / "run"
     assert batchgnn(*train(graph_folder, run, "--model", kind, *CACHED, *options)) == 0
     out = capsys.readouterr().out
-    assert "instead of the last hop's 3" in out and " MiB on the first rank" in out
+    assert "replace the last hop's 3" in out and " MiB on the first rank" in out
     assert f"evaluation {'with them' if evaluated_with else 'without'}" in out
     result = json.loads((run / "result.json").read_text())
     assert result["test_accuracy"] > 0.5
@@ -102,7 +102,7 @@ def test_a_kept_cache_of_another_graph_is_refused(
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        (["model.layers=pyg"], "PyG's layers aggregate what was sampled"),
+        (["model.layers=pyg"], "PyG's layers aggregate sampled neighbours"),
         (["model.kind=gat"], "GAT weighs neighbours"),
         (["model.num_layers=1", "sampling.fanout=5"], "a model of one layer"),
         (["sampling.cache=off", "sampling.cache_folder=x"], "add --cache aggregation"),
