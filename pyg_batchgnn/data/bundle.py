@@ -93,8 +93,8 @@ def _read_about(path: Path) -> dict[str, Any]:
             raise broken(json_path, key, "entry is missing", _RESTORE)
     if about.get("heterogeneous", False):
         raise DatasetError(
-            f"{path}: this graph has several node and edge types; heterogeneous graphs are still to come, "
-            "use a homogeneous one such as oewn"
+            f"{path}: this graph has several node and edge types; heterogeneous graphs are not supported "
+            "yet, use a homogeneous one such as oewn"
         )
     size = path.stat().st_size
     if size != about["bytes"]:

@@ -47,7 +47,8 @@ def from_pyg(data: Data, name: str = "pyg", num_classes: int | None = None) -> D
     from torch_geometric.data import Data, HeteroData
 
     if isinstance(data, HeteroData):
-        raise broken(name, "data", "is a HeteroData", "heterogeneous graphs are still to come: pass a Data")
+        remedy = "heterogeneous graphs are not supported yet: pass a Data"
+        raise broken(name, "data", "is a HeteroData", remedy)
     if not isinstance(data, Data):
         raise TypeError(f"data is {type(data).__name__}; pass a torch_geometric.data.Data")
     if data.num_nodes is None or "edge_index" not in data:

@@ -145,7 +145,7 @@ def test_a_foreign_file_with_a_right_checksum_is_named(tmp_path: Path) -> None:
 
 def test_heterogeneous_is_refused(tmp_path: Path) -> None:
     write_bundle(tmp_path, about={"heterogeneous": True})
-    with pytest.raises(DatasetError, match="heterogeneous graphs are still to come"):
+    with pytest.raises(DatasetError, match="heterogeneous graphs are not supported yet"):
         load_dataset("toy", tmp_path)
     assert bundled_names(tmp_path) == []
 
@@ -181,5 +181,5 @@ def test_projection_keeps_norms_on_cora(real_graphs: Path) -> None:
 
 
 def test_real_heterogeneous_graph_is_refused(real_graphs: Path) -> None:
-    with pytest.raises(DatasetError, match=r"oewn_hetero\.npz: .*heterogeneous graphs are still to come"):
+    with pytest.raises(DatasetError, match=r"oewn_hetero\.npz: .*heterogeneous graphs are not supported yet"):
         load_dataset("oewn_hetero", real_graphs)

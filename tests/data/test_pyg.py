@@ -131,7 +131,7 @@ def test_what_does_not_fit_is_refused(attribute: str, value: Any, fact: str) -> 
 
 
 def test_other_objects() -> None:
-    with pytest.raises(DatasetError, match="heterogeneous graphs are still to come"):
+    with pytest.raises(DatasetError, match="heterogeneous graphs are not supported yet"):
         from_pyg(HeteroData())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="Data"):
         from_pyg({})  # type: ignore[arg-type]
