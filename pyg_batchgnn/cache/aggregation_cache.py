@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.cache.build import aggregator, own_scale, result_dtype, wide_dtype
+from pyg_batchgnn.cache.build import SCALE, aggregator, own_scale, result_dtype, wide_dtype
 from pyg_batchgnn.cache.contexts import BuildContext, context_of
 from pyg_batchgnn.cache.fingerprint import GraphFingerprint, digest_edges, digest_features
 from pyg_batchgnn.cache.folder import load_rows, save_rows
@@ -18,7 +18,7 @@ from pyg_batchgnn.cache.folder_meta import CacheMeta
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.cache.pieces import Piece, SourceColumns
 from pyg_batchgnn.cache.progress import progress_bar
-from pyg_batchgnn.data import NODES
+from pyg_batchgnn.data import FEATURES, NODES
 from pyg_batchgnn.store import DistFeatureStore
 
 
@@ -85,7 +85,11 @@ class AggregationCache:
         readable = context.allocate(tuple(features.shape), dtype)
         rows, reduce = readable[context.rank], aggregator(kind, own, features, scale, threads)
         edges = 0
-        title, columns = f"aggregating features ({kind.value})", SourceColumns(True, scale)
+        title = f"aggregating features ({kind.value})"
+        tables = {FEATURES: context.readable}
+        if scale is not None:
+            tables[SCALE] = context.shared(scale)
+        columns = SourceColumns(tables)
         for piece in _pieces(context, columns, memory_budget, title, progress):
             rows[piece.rows.start : piece.rows.stop] = reduce(piece)
             edges += digest_edges(own, piece)

@@ -10,8 +10,11 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.cache.pieces import Piece
+from pyg_batchgnn.data import FEATURES
 from pyg_batchgnn.ops import OwnedEdges
 
+#: The name of the column of GCN's factors in pieces.
+SCALE = "scale"
 #: Rows that are worked on together.
 _ROWS = 1 << 16
 
@@ -20,6 +23,16 @@ def result_dtype(table: Tensor) -> torch.dtype:
     """Returns the type of aggregates: that of the features, but float32 for float16.
 
     Sums of float16 overflow.
+
+    Raises:
+        TypeError, ValueError: see `check_features`.
+    """
+    check_features(table)
+    return torch.float32 if table.dtype == torch.float16 else table.dtype
+
+
+def check_features(table: Tensor) -> None:
+    """Checks features that are read for all nodes.
 
     Raises:
         TypeError: the features are not floating-point numbers.
@@ -34,7 +47,6 @@ def result_dtype(table: Tensor) -> torch.dtype:
         raise ValueError(f"x must be [nodes, columns], got {list(table.shape)}")
     if not table.is_floating_point():
         raise TypeError(f"x is {table.dtype}, but only floating-point features are aggregated; use x.float()")
-    return torch.float32 if table.dtype == torch.float16 else table.dtype
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -44,14 +56,22 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def own_scale(own: OwnedEdges, dtype: torch.dtype) -> Tensor:
     """Returns GCN's factor of each owned node, [n]: (1 + its in-edges but self loops)^-1/2."""
-    scale = torch.empty(own.node.numel(), dtype=dtype)
-    for rows in row_blocks(own.node.numel()):
-        degree = own.in_edges.indptr[rows.start : rows.stop + 1].diff()
+    return (in_degrees(own, with_loops=False) + 1).to(torch.float64).rsqrt().to(dtype)
+
+
+def in_degrees(own: OwnedEdges, with_loops: bool) -> Tensor:
+    """Returns the number of in-edges of each owned node, [n] int64.
+
+    Args:
+        own: the in-edges.
+        with_loops: True counts edges from a node to itself too.
+    """
+    degrees = own.in_edges.degrees
+    for rows in () if with_loops else row_blocks(own.node.numel()):
         targets = own.in_edges.targets(rows)
         loops = targets[own.in_edges.sources(rows) == targets + own.first_node] - rows.start
-        degree = degree - torch.bincount(loops, minlength=len(rows))
-        scale[rows.start : rows.stop] = (degree + 1).to(torch.float64).rsqrt()
-    return scale
+        degrees[rows.start : rows.stop] -= torch.bincount(loops, minlength=len(rows))
+    return degrees
 
 
 def row_blocks(count: int) -> Iterator[range]:
@@ -76,9 +96,8 @@ def aggregator(
 
     def reduced(piece: Piece) -> Tensor:
         ptr = own.in_edges.indptr[piece.rows.start : piece.rows.stop + 1]
-        assert piece.features is not None
         return ops.aggregate(
-            piece.features,
+            piece.tables[FEATURES],
             ptr - ptr[0],
             piece.indices,
             reduce=kind.value,
@@ -87,16 +106,16 @@ def aggregator(
         )
 
     def symmetric(piece: Piece) -> Tensor:
-        assert scale is not None and piece.features is not None
+        assert scale is not None
         at = slice(piece.rows.start, piece.rows.stop)
         ptr = own.in_edges.indptr[piece.rows.start : piece.rows.stop + 1]
         is_no_loop = own.in_edges.sources(piece.rows) != own.in_edges.targets(piece.rows) + own.first_node
         out = ops.aggregate(
-            piece.features,
+            piece.tables[FEATURES],
             ptr - ptr[0],
             piece.indices,
             edge_weight=is_no_loop.to(wide),
-            source_scale=piece.scale,
+            source_scale=piece.tables[SCALE],
             target_scale=scale[at],
             out_dtype=wide,
             threads=threads,

@@ -1,4 +1,4 @@
-"""The graph and the features of which a cache is built: in one process, or spread over ranks."""
+"""A graph and its features for a pass over all nodes: in one process, or spread over ranks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from torch_geometric.data import Data
 
 from pyg_batchgnn.cache.distributed_context import DistributedContext
 from pyg_batchgnn.cache.local_context import LocalContext
-from pyg_batchgnn.cache.pieces import Piece, SourceColumns
+from pyg_batchgnn.cache.pieces import Piece, ReadableRows, SourceColumns
+from pyg_batchgnn.cache.source_values import SourceValues
+from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import OwnedEdges
 from pyg_batchgnn.store import CscGraph, DistFeatureStore, DistGraphStore, graph_from_pyg
 
@@ -19,7 +21,7 @@ T = TypeVar("T")
 
 
 class BuildContext(Protocol):
-    """The graph, the features and the helpers that building a cache needs in a process.
+    """The graph, the features and the helpers that a pass over all nodes needs in a process.
 
     All methods are collective over ranks.
 
@@ -27,18 +29,21 @@ class BuildContext(Protocol):
         rank: of the process.
         own: the in-edges of the nodes that it owns.
         features: [n, F] of these nodes.
+        readable: the features of each rank whose memory this one can read, by rank.
         store: the store of the features, over ranks; else None.
     """
 
     rank: int
     own: OwnedEdges
     features: Tensor
+    readable: ReadableRows
     store: DistFeatureStore | None
 
     def pieces(self, columns: SourceColumns, budget: int | None) -> Iterator[Piece]:
         """Yields the owned nodes in pieces.
 
-        All ranks yield the same number of pieces; the last ones of a rank may be empty.
+        All ranks yield the same number of pieces, at least one; the last ones of a rank may be
+        empty.
 
         Args:
             columns: the columns of the sources that the pieces hold.
@@ -48,6 +53,25 @@ class BuildContext(Protocol):
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> dict[int, Tensor]:
         """Makes a table for the owned nodes. Returns those that this rank can read, by rank."""
+
+    def shared(self, column: Tensor) -> ReadableRows:
+        """Lets the other ranks of the host read a column of the owned nodes, [n, ...].
+
+        Returns those that this rank can read, by rank.
+        """
+
+    def values_of_sources(self, column: Tensor, kind: MessageKind) -> SourceValues:
+        """Returns a value for each owned node and for each source of their in-edges.
+
+        Each value of another rank's node travels once.
+
+        Args:
+            column: [n] the values of the owned nodes.
+            kind: the kind under which exchanges are counted.
+        """
+
+    def wait_for_all(self) -> None:
+        """Waits until all ranks have written their rows, which others read after that."""
 
     def agree(self, arguments: dict[str, Any]) -> None:
         """Raises AgreementError unless the arguments are the same everywhere."""
@@ -78,6 +102,6 @@ def context_of(data: Any, threads: int | None) -> BuildContext:
     if len(pair) == 2 and isinstance(pair[0], DistFeatureStore) and isinstance(pair[1], DistGraphStore):
         return DistributedContext(pair[0], threads)
     raise TypeError(
-        f"an aggregation cache is made of a Data, of (CscGraph, features) or of (DistFeatureStore, "
-        f"DistGraphStore), got {type(data).__name__}; give the features of other stores as a tensor"
+        f"all nodes are read from a Data, (CscGraph, features) or (DistFeatureStore, DistGraphStore), "
+        f"got {type(data).__name__}; give the features of other stores as a tensor"
     )

@@ -1,8 +1,9 @@
-"""Building a cache of a graph that is spread over ranks."""
+"""A pass over all nodes of a graph that is spread over ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -10,13 +11,26 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.folder import work_with_files
-from pyg_batchgnn.cache.pieces import Piece, PieceLimits, SourceColumns, cut_pieces, free_bytes
+from pyg_batchgnn.cache.pieces import (
+    Piece,
+    PieceLimits,
+    ReadableRows,
+    Renumbered,
+    SourceColumns,
+    SourceNumbers,
+    cut_pieces,
+    free_bytes,
+)
+from pyg_batchgnn.cache.source_values import SourceValues, halo_nodes
 from pyg_batchgnn.comm import Header, MessageKind
 from pyg_batchgnn.data import FEATURES, NODES
 from pyg_batchgnn.partition import ArraySpec, allocate_on_host, share_arrays
 from pyg_batchgnn.store import Columns, DistFeatureStore, RowReader, RowRequest
 
 T = TypeVar("T")
+
+#: The name of a column of one value per node.
+_VALUES = "values"
 
 
 class DistributedContext:
@@ -26,48 +40,68 @@ class DistributedContext:
         attributes = store.own.attributes[NODES]
         if FEATURES not in attributes:
             raise ValueError(
-                f"the graph has no node attribute {FEATURES!r} to aggregate (it has: "
+                f"the graph has no node attribute {FEATURES!r} (it has: "
                 f"{', '.join(sorted(attributes)) or 'none'})"
             )
         self.store: DistFeatureStore | None = store
         self._store, self._comm, self._threads = store, store.comm, threads
         store.comm.run_job(lambda: None)  # waits for what a loader prepares
         self.rank, self.features = store.comm.rank, attributes[FEATURES]
+        self.readable: ReadableRows = {
+            rank: shard.attributes[NODES][FEATURES] for rank, shard in store.readable.items()
+        }
         self.own = store.part.owned_edges
         # All ranks answer, because a rank that is alone on its host cannot tell whether others
         # share.
         self._shares = max(store.comm.all_gather_json(len(store.readable))) > 1
 
     def pieces(self, columns: SourceColumns, budget: int | None) -> Iterator[Piece]:
-        store, names = self._store, [FEATURES] if columns.features else []
-        scale = _unused_name("scale", store.own.attributes[NODES])
-        if columns.scale is not None:
-            store = store.with_attribute(NODES, scale, self._readable(columns.scale))
-            names.append(scale)
-        reader = store.reader({NODES: Columns(names, original_ids=True)}, self._threads)
+        reader = self._reader(columns.tables, columns.numbers is SourceNumbers.TABLE_ROWS)
         mine = free_bytes() // len(self._comm.ranks_of_host) if budget is None else budget
         row_bytes = reader.format(NODES).wire_bytes
-        cuts = list(
-            cut_pieces(self.own, PieceLimits.fetched(int(self._comm.min(mine)), row_bytes, self._comm.size))
-        )
-        for number in range(self._comm.max(len(cuts))):
+        limits = PieceLimits.fetched(int(self._comm.min(mine)), row_bytes, self._comm.size)
+        cuts = list(cut_pieces(self.own, limits.with_results(columns.result_bytes)))
+        for number in range(max(1, int(self._comm.max(len(cuts))))):
             rows = cuts[number] if number < len(cuts) else range(0)
             # The generator holds no piece: memory is free again when the caller lets go of it.
-            yield self._fetched(reader, rows, scale, Header(MessageKind.FEATURES, macrobatch=number))
+            yield self._fetched(reader, rows, columns, Header(columns.kind, macrobatch=number))
 
-    def _fetched(self, reader: RowReader, rows: range, scale: str, header: Header) -> Piece:
-        sources = self.own.in_edges.sources(rows).to(torch.int64)
-        unique, (place,) = ops.unique_nodes([sources], self.own.num_nodes)
+    def _reader(self, tables: Mapping[str, ReadableRows], original_ids: bool) -> RowReader:
+        """Makes a reader of some columns alone."""
+        store = self._store
+        shards = {
+            rank: replace(shard, attributes={NODES: {name: rows[rank] for name, rows in tables.items()}})
+            for rank, shard in store.readable.items()
+        }
+        columns = {NODES: Columns(list(tables), original_ids)}
+        return RowReader(store.book, store.part.num_edges, self._comm, shards, columns, self._threads)
+
+    def _fetched(self, reader: RowReader, rows: range, columns: SourceColumns, header: Header) -> Piece:
+        sources, first = self.own.in_edges.sources(rows), self.own.first_node
+        order = ids = None
+        if columns.numbers is SourceNumbers.TARGETS_FIRST:
+            found = Renumbered.of(sources, range(first + rows.start, first + rows.stop), self.own.num_nodes)
+            unique, place, order = found.ids, found.indices, found.order
+            ids = ops.gather_rows(unique, order)
+        else:
+            unique, (place,) = ops.unique_nodes([sources.to(torch.int64)], self.own.num_nodes)
         block = reader.read({NODES: RowRequest(unique)}, header).blocks[NODES]
-        found = block.attributes
-        return Piece(rows, place, block.original, found.get(FEATURES), found.get(scale))
+        return Piece(rows, place, block.original, block.attributes, order, ids)
 
-    def _readable(self, column: Tensor) -> dict[int, Tensor]:
-        """Shares a column of the owned nodes. Returns those that this rank can read, by rank."""
+    def shared(self, column: Tensor) -> ReadableRows:
         if not self._shares:
             return {self.rank: column}
         shared = share_arrays(self._comm, {"column": column})
         return {rank: arrays["column"] for rank, arrays in shared.items()}
+
+    def values_of_sources(self, column: Tensor, kind: MessageKind) -> SourceValues:
+        halo = halo_nodes(self.own)
+        reader = self._reader({_VALUES: self.shared(column)}, original_ids=False)
+        found = reader.read({NODES: RowRequest(halo)}, Header(kind)).blocks[NODES]
+        return SourceValues(self.own.first_node, column, halo, found.attributes[_VALUES])
+
+    def wait_for_all(self) -> None:
+        self._comm.barrier()
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> dict[int, Tensor]:
         if not self._shares:
@@ -84,9 +118,3 @@ class DistributedContext:
 
     def run_together(self, work: Callable[[], T]) -> T:
         return work_with_files(self._comm, work)
-
-
-def _unused_name(name: str, taken: Collection[str]) -> str:
-    while name in taken:
-        name = f"_{name}"
-    return name

@@ -1,7 +1,8 @@
-"""Building a cache of a whole graph in one process."""
+"""A pass over all nodes of a whole graph in one process."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -9,8 +10,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.cache.folder import work_with_files
-from pyg_batchgnn.cache.pieces import Piece, PieceLimits, SourceColumns, cut_pieces, free_bytes
+from pyg_batchgnn.cache.pieces import (
+    Piece,
+    PieceLimits,
+    ReadableRows,
+    Renumbered,
+    SourceColumns,
+    SourceNumbers,
+    cut_pieces,
+    free_bytes,
+)
+from pyg_batchgnn.cache.source_values import SourceValues
+from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.store import CscGraph, DistFeatureStore
 
 T = TypeVar("T")
@@ -32,15 +45,34 @@ class LocalContext:
         if len(x) != graph.num_nodes:
             raise ValueError(f"x has {len(x)} rows for {graph.num_nodes} nodes")
         self.own, self.features = graph.owned_edges, x
+        self.readable: ReadableRows = {0: x}
 
     def pieces(self, columns: SourceColumns, budget: int | None) -> Iterator[Piece]:
-        features = self.features if columns.features else None
         limits = PieceLimits.in_place(free_bytes() if budget is None else budget)
-        for rows in cut_pieces(self.own, limits):
-            yield Piece(rows, self.own.in_edges.sources(rows), None, features, columns.scale)
+        cuts = cut_pieces(self.own, limits.with_results(columns.result_bytes))
+        tables = {name: rows[self.rank] for name, rows in columns.tables.items()}
+        for rows in itertools.chain(cuts, () if self.own.num_nodes else [range(0)]):
+            yield self._piece(rows, tables, columns.numbers)
+
+    def _piece(self, rows: range, tables: dict[str, Tensor], numbers: SourceNumbers) -> Piece:
+        sources = self.own.in_edges.sources(rows)
+        if numbers is SourceNumbers.TABLE_ROWS or len(rows) == self.own.num_nodes:
+            return Piece(rows, sources, None, tables)
+        found = Renumbered.of(sources, rows, self.own.num_nodes)
+        ids = ops.gather_rows(found.ids, found.order)
+        return Piece(rows, found.indices, None, tables, order=ids, ids=ids)
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> dict[int, Tensor]:
         return {0: torch.empty(shape, dtype=dtype)}
+
+    def shared(self, column: Tensor) -> ReadableRows:
+        return {self.rank: column}
+
+    def values_of_sources(self, column: Tensor, kind: MessageKind) -> SourceValues:  # noqa: ARG002
+        return SourceValues(0, column, torch.empty(0, dtype=torch.int64), column[:0])
+
+    def wait_for_all(self) -> None:
+        pass
 
     def agree(self, arguments: dict[str, Any]) -> None:
         pass

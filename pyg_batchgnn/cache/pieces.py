@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TypeAlias
 
 import psutil
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import OwnedEdges
 
 
@@ -21,11 +24,13 @@ class PieceLimits:
         budget: bytes of a piece, about; the in-edges of one node are never divided.
         source: bytes that a distinct source takes.
         edge: bytes that an edge takes, at most.
+        rows: a piece has at most this many nodes; None for any number.
     """
 
     budget: int
     source: int
     edge: int = 48
+    rows: int | None = None
 
     @classmethod
     def in_place(cls, budget: int) -> PieceLimits:
@@ -41,6 +46,13 @@ class PieceLimits:
         """
         return cls(budget, row_bytes + 2 * row_bytes * (ranks - 1) // ranks)
 
+    def with_results(self, row_bytes: int) -> PieceLimits:
+        """Gives half of the budget to the results, of which each node has ``row_bytes``."""
+        if row_bytes == 0:
+            return self
+        half = max(1, self.budget // 2)
+        return replace(self, budget=half, rows=max(1, half // row_bytes))
+
     def bytes(self, sources: int, edges: int) -> int:
         """Returns the bytes of a piece."""
         return sources * self.source + edges * self.edge
@@ -54,17 +66,32 @@ class PieceLimits:
         return max(1, self.budget // (self.source + self.edge), of_all)
 
 
-@dataclass(frozen=True)
+#: Rows of the nodes of each rank whose memory this one can read, by rank.
+ReadableRows: TypeAlias = Mapping[int, Tensor]
+
+
+class SourceNumbers(Enum):
+    """The numbers by which a piece's edges name their sources."""
+
+    TABLE_ROWS = "table rows"  #: rows of the piece's tables
+    TARGETS_FIRST = "targets first"  #: the piece's nodes, then the other sources
+
+
+@dataclass(frozen=True, eq=False)
 class SourceColumns:
-    """The columns that building needs of the sources of edges, beside their original ids.
+    """The columns that a pass over all nodes reads of the sources of their in-edges.
 
     Attributes:
-        features: True if the features are needed.
-        scale: [n] a number for each node that this process owns; None where none is needed.
+        tables: the columns by name.
+        numbers: the numbers that sources have.
+        result_bytes: bytes that the pass takes for each node beside the rows of sources.
+        kind: the kind under which exchanges are counted.
     """
 
-    features: bool = False
-    scale: Tensor | None = None
+    tables: Mapping[str, ReadableRows] = field(default_factory=dict)
+    numbers: SourceNumbers = SourceNumbers.TABLE_ROWS
+    result_bytes: int = 0
+    kind: MessageKind = MessageKind.FEATURES
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,24 +100,60 @@ class Piece:
 
     Attributes:
         rows: the owned nodes.
-        indices: [e] int32 or int64, the row of each in-edge's source in the tables below.
-        node: [u] int32 or int64, original ids; None where each row's number is its original id.
-        features: [u, F], where they are needed.
-        scale: [u], where it is needed.
+        indices: [e] int32 or int64, the number of each in-edge's source; see `SourceNumbers`.
+        node: [u] int32 or int64, original ids by table row; None where each row's number is its
+            original id.
+        tables: by name, the columns, one row per table row.
+        order: [s] the table row of each number; None where numbers are table rows.
+        ids: [s] int64, the id of each number in the numbering of `OwnedEdges`; None where each
+            number is the id itself.
     """
 
     rows: range
     indices: Tensor
     node: Tensor | None
-    features: Tensor | None
-    scale: Tensor | None
+    tables: Mapping[str, Tensor]
+    order: Tensor | None = None
+    ids: Tensor | None = None
 
     @property
     def original(self) -> Tensor:
-        """[e] int64, the original id of each in-edge's source."""
+        """[e] int64, the original id of each in-edge's source, of numbers that are table rows."""
         if self.node is None:
             return self.indices.to(torch.int64)
         return ops.gather_rows(self.node.to(torch.int64), self.indices)
+
+
+@dataclass(frozen=True, eq=False)
+class Renumbered:
+    """The sources of some in-edges with the targets first.
+
+    Attributes:
+        ids: [u] int64, the targets and the sources, each once, ascending.
+        indices: [e] int64, the number of each edge's source.
+        order: [u] int64, the position in ``ids`` of each number.
+    """
+
+    ids: Tensor
+    indices: Tensor
+    order: Tensor
+
+    @classmethod
+    def of(cls, sources: Tensor, targets: range, num_nodes: int) -> Renumbered:
+        """Numbers the sources.
+
+        Args:
+            sources: [e] ids of the sources.
+            targets: the ids of the targets.
+            num_nodes: of the graph.
+        """
+        own = torch.arange(targets.start, targets.stop)
+        ids, (place, at) = ops.unique_nodes([sources.to(torch.int64), own], num_nodes)
+        begin, count = (int(at[0]) if len(targets) else 0), len(targets)
+        order = torch.cat([at, torch.arange(begin), torch.arange(begin + count, ids.numel())])
+        number = torch.empty_like(order)
+        number[order] = torch.arange(order.numel())
+        return cls(ids, ops.gather_rows(number, place), order)
 
 
 def cut_pieces(own: OwnedEdges, limits: PieceLimits) -> Iterator[range]:
@@ -103,7 +166,8 @@ def cut_pieces(own: OwnedEdges, limits: PieceLimits) -> Iterator[range]:
     edges = limits.edges(own.num_nodes)
     all_fit = limits.bytes(own.num_nodes, edges) <= limits.budget
     while begin < nodes:
-        rows = range(begin, _end(own, begin, edges))
+        most = nodes if limits.rows is None else begin + limits.rows
+        rows = range(begin, min(most, _end(own, begin, edges)))
         taken = 0 if all_fit else limits.bytes(_distinct(own, rows), len(own.in_edges.edges(rows)))
         if taken > limits.budget and len(rows) > 1 and edges > 1:
             edges = max(1, edges * limits.budget * 3 // (taken * 4))

@@ -22,6 +22,7 @@ class MessageKind(IntEnum):
     GRADIENTS = 3
     CONTROL = 4
     LOOKUP = 5  # internal ids of original ids, and back
+    INFERENCE = 6  # rows of halo nodes in the inference of all nodes
 
 
 class Operation(IntEnum):

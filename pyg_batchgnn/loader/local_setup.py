@@ -10,6 +10,7 @@ from typing import Any
 from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 
+from pyg_batchgnn.data import FEATURES
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.aggregate_tables import cached_tables
 from pyg_batchgnn.loader.arguments import SamplingRequest, has_edge_attributes, seed_nodes
@@ -79,6 +80,10 @@ class LocalSetup:
             [self.node_sampler.macrobatch, sampler],
             functools.partial(shape_of, sampler.plan, self._graph),
         )
+
+    def graph(self, data: Any) -> Any:
+        """Returns the sampler's graph and the features; see `Setup`."""
+        return self._graph, data.x if isinstance(data, Data) else data[0].get_tensor(None, FEATURES, None)
 
     def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> None:
         """Lets the pipeline read attributes from ``loader.data``; see `Setup`."""

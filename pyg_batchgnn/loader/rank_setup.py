@@ -98,6 +98,10 @@ class RankSetup:
             shape,
         )
 
+    def graph(self, data: Any) -> Any:  # noqa: ARG002
+        """Returns the stores; see `Setup`."""
+        return self._features, self._graph
+
     def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> NoReturn:  # noqa: ARG002
         """Raises AttributeError."""
         raise AttributeError("a loader over ranks reads the stores that it was made with; make another one")

@@ -74,6 +74,13 @@ class Setup(Protocol):
     def compose(self, loader: NodeLoader) -> Composition:
         """Makes the parts of a loader whose arguments PyG's constructor has stored."""
 
+    def graph(self, data: Any) -> Any:
+        """Returns the graph with its features ``x`` as `AllNodes` takes them.
+
+        Args:
+            data: the object that attributes are read from.
+        """
+
     def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> None:
         """Lets the pipeline read attributes from another object, ``loader.data``.
 

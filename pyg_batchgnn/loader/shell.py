@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch_geometric.sampler import SamplerOutput
 
+from pyg_batchgnn.cache import AllNodes
 from pyg_batchgnn.loader.arguments import worker_arguments
 from pyg_batchgnn.loader.budget import PrefetchDepth, Sizes
 from pyg_batchgnn.loader.export import GatheringExporter
@@ -199,6 +200,21 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         one is ahead of what was handed out.
         """
         return self._parts.pipeline.book.snapshot()
+
+    def all_nodes(self, memory_budget: int | None = None, progress: bool = False) -> AllNodes:
+        """Returns all nodes of the graph, for the inference of all nodes; collective over ranks.
+
+        The loader's fanouts, seed nodes and sizes do not matter. Over ranks each rank has the nodes
+        that it owns.
+
+        Args:
+            memory_budget: bytes that a piece takes, about; see `AggregationCache.build`.
+            progress: True shows a progress bar.
+
+        Raises:
+            TypeError, ValueError: the graph has no dense features ``x``.
+        """
+        return AllNodes(self._setup.graph(self.data), self._options.threads, memory_budget, progress)
 
     @property
     def data(self) -> Any:

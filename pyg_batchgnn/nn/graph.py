@@ -56,12 +56,15 @@ class LayerGraph:
         num_sources: N; N >= D except where sources and targets are nodes of two types.
         node: [D] int64, the original ids of the targets, for dropout; None: 0 to D - 1.
         key: the key of the dropout of the layer; None if each call draws one.
+        degree: [N] the in-edges of each source in the whole graph, for GCN: loops are counted
+            unless the layer replaces them. None if these edges are all that count.
     """
 
     in_edges: ops.InEdges
     num_sources: int
     node: Tensor | None = None
     key: int | None = None
+    degree: Tensor | None = None
 
     @property
     def indptr(self) -> Tensor:

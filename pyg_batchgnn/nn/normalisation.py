@@ -75,6 +75,10 @@ def _unweighted_scaling(whole: LayerGraph, kind: _Kind) -> Scaling:
     loops = 1 if kind.add_loops else 0
 
     def scale(root: bool) -> Tensor:
+        if whole.degree is not None:
+            degree = (whole.degree + loops).to(kind.dtype)
+            found = degree.rsqrt() if root else degree.reciprocal()
+            return found.masked_fill_(degree == 0, 0.0)
         return ops.degree_scale(indptr, whole.num_sources, loops=loops, root=root, dtype=kind.dtype)
 
     in_edges = ops.InEdges(indptr, indices)

@@ -4,15 +4,24 @@ graph."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn.nn.aggregated import Aggregated, aggregated_of
-from pyg_batchgnn.nn.graph import SampledBatch, is_sampled
-from pyg_batchgnn.nn.inputs import Rows, head
+from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled
+from pyg_batchgnn.nn.inputs import Edges, Rows, head
+from pyg_batchgnn.nn.layerwise import (
+    HasNodes,
+    LayerStep,
+    OwnedNodes,
+    check_row_wise,
+    infer_layers,
+    nodes_of,
+)
 from pyg_batchgnn.nn.rows import NormedRows, RowView
 from pyg_batchgnn.nn.update import Update
 
@@ -78,9 +87,7 @@ class NativeModel(torch.nn.Module):
         self.convs = torch.nn.ModuleList(convs)
         self.between = Update(relu=True, drop=dropout)
 
-    def compute(
-        self, index: int, x: Rows | Aggregated, edges: Tensor | SampledBatch, layer: int | None
-    ) -> Tensor:
+    def compute(self, index: int, x: Rows | Aggregated, edges: Edges, layer: int | None) -> Tensor:
         """Computes layer ``index`` (from 0), with ReLU and dropout after all layers but the last.
 
         ``layer`` is the number of the layer in the minibatch, 0 if ``x`` is `Aggregated`.
@@ -146,6 +153,59 @@ class NativeModel(torch.nn.Module):
                 of layers, or there are no features.
         """
         return self.outputs(source, edge_index, x=x).logits
+
+    def inference(
+        self,
+        loader: HasNodes,
+        device: Any = None,
+        embedding_device: Any = "cpu",
+        progress_bar: bool = False,
+        cache: bool = False,  # noqa: ARG002  (nothing is sampled, so there is nothing to keep)
+        *,
+        memory_budget: int | None = None,
+    ) -> Tensor:
+        """Returns the logits of all nodes, each from all its in-neighbours, layer by layer.
+
+        This is the whole graph's forward pass in evaluation mode, with memory bounded by pieces of
+        the nodes. Collective over ranks: each rank computes the nodes that it owns, and fetches the
+        rows of its halo nodes once per layer and piece.
+
+        Args:
+            loader: a `MacrobatchNeighborLoader`; its fanouts and seed nodes do not matter.
+            device, embedding_device: the CPU; arguments of PyG's ``inference``.
+            progress_bar: shows a progress bar for each layer.
+            cache: ignored; an argument of PyG's ``inference``.
+            memory_budget: bytes that a piece takes, about. None: an eighth of the free memory of
+                the host that has least, divided by its ranks.
+
+        Returns:
+            [N, classes] float32, or float64 from float64 weights, by node id; over ranks [n,
+            classes], by the rank's ``part.node``.
+
+        Raises:
+            TypeError, ValueError: a device that is not the CPU, a loader without features, or a
+                normalisation over the nodes of a call.
+        """
+        for one in (device, embedding_device):
+            if one is not None and torch.device(one).type != "cpu":
+                raise ValueError(f"inference runs on the CPU, got device {one!r}; leave the devices out")
+        return self.infer(nodes_of(loader, memory_budget, progress_bar)).logits
+
+    def infer(self, nodes: OwnedNodes) -> ModelOutput:
+        """Returns logits and the last hidden layer of the nodes that a process owns."""
+        check_row_wise(self.modules())
+        steps = [LayerStep(conv, partial(self._step, index)) for index, conv in enumerate(self.convs)]
+        was_training = self.training
+        self.eval()
+        try:
+            hidden, result = infer_layers(steps, nodes, keep=2)
+        finally:
+            self.train(was_training)
+        wide = result.float() if result.dtype == torch.bfloat16 else result
+        return ModelOutput(wide, hidden)
+
+    def _step(self, index: int, x: Rows, graph: LayerGraph) -> Tensor:
+        return self.compute(index, x, graph, None)
 
     def _arguments(
         self, source: Tensor | SampledBatch, edge_index: Tensor | None, x: Rows | Aggregated | None

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.gin import GINConv
-from pyg_batchgnn.nn.graph import SampledBatch
-from pyg_batchgnn.nn.inputs import Rows
+from pyg_batchgnn.nn.inputs import Edges, Rows
 from pyg_batchgnn.nn.linear import Linear, is_watched
 from pyg_batchgnn.nn.models.base import NativeModel, layer_widths
 from pyg_batchgnn.nn.norm import BatchNorm, NormOnRead
@@ -62,7 +61,7 @@ class GIN(NativeModel):
         )
 
     def compute(
-        self, index: int, x: Rows | NormedRows | Aggregated, edges: Tensor | SampledBatch, layer: int | None
+        self, index: int, x: Rows | NormedRows | Aggregated, edges: Edges, layer: int | None
     ) -> Tensor:
         """Computes layer ``index`` with its normalisation, if it has one."""
         if index == len(self.activations):
@@ -77,7 +76,7 @@ class GIN(NativeModel):
         return result
 
     def _compute_rows(
-        self, index: int, x: Rows | NormedRows | Aggregated, edges: Tensor | SampledBatch, layer: int | None
+        self, index: int, x: Rows | NormedRows | Aggregated, edges: Edges, layer: int | None
     ) -> Rows | NormedRows:
         if not self._is_unseen(index):
             return self.compute(index, x, edges, layer)

@@ -1,0 +1,129 @@
+"""The inference of all nodes equals the forward pass of the whole graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.nn import GraphNorm
+
+from pyg_batchgnn import MacrobatchNeighborLoader
+from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, BatchNorm, GCNConv, NativeModel, SAGEConv
+from tests.support.partitioned_graphs import Case, whole
+from tests.support.reference_aggregates import with_loops
+
+BUDGETS = (None, 20_000, 1)
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    """A graph with self loops, parallel edges, isolated nodes and a hub."""
+    return with_loops(whole(Case("random", nodes=150, edges=700)))
+
+
+def close(found: Tensor, expected: Tensor, tolerance: float = 1e-5) -> bool:
+    """Returns whether the largest difference is small beside the largest absolute value."""
+    largest = expected.abs().max().clamp(min=1e-30)
+    same = found.shape == expected.shape and found.dtype == expected.dtype
+    return same and bool((found - expected).abs().max() <= tolerance * largest)
+
+
+def with_running_statistics(model: torch.nn.Module) -> torch.nn.Module:
+    """Gives normalisations statistics of their own."""
+    draw = torch.Generator().manual_seed(3)
+    for module in model.modules():
+        if isinstance(module, BatchNorm) and module.running_mean is not None:
+            module.running_mean.normal_(generator=draw)
+            module.running_var.uniform_(0.5, 2.0, generator=draw)
+    return model
+
+
+MODELS: dict[str, Callable[[], NativeModel]] = {
+    "sage": lambda: SAGE(5, 8, 3, layers=3, dropout=0.5),
+    "gcn": lambda: GCN(5, 8, 3, layers=2, dropout=0.5),
+    "gin": lambda: GIN(5, 8, 3, layers=3),
+    "gat": lambda: GAT(5, 8, 3, layers=2, dropout=0.5, heads=2),
+    "one layer": lambda: GCN(5, 8, 3, layers=1),
+}
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("name", MODELS)
+def test_inference_is_the_forward_pass_of_the_whole_graph(name: str, budget: int | None, data: Data) -> None:
+    torch.manual_seed(1)
+    model = with_running_statistics(MODELS[name]())
+    loader = MacrobatchNeighborLoader(data, [2], input_nodes=torch.arange(3), batch_size=2)
+    model.eval()
+    with torch.no_grad():
+        expected = model(data.x, data.edge_index)
+    model.train()
+    found = model.inference(loader, memory_budget=budget)
+    assert close(found, expected) and not found.requires_grad
+    assert model.training and all(module.training for module in model.modules())
+
+
+@pytest.mark.parametrize(
+    "conv",
+    [
+        lambda a, b: SAGEConv(a, b, aggr="max"),
+        lambda a, b: SAGEConv(a, b, project=True, normalize=True),
+        lambda a, b: SAGEConv(a, b, root_weight=False),
+    ],
+)
+def test_layers_with_other_arguments(conv: Callable[[int, int], torch.nn.Module], data: Data) -> None:
+    model = NativeModel([conv(5, 8), conv(8, 3)], dropout=0.0).eval()
+    loader = MacrobatchNeighborLoader(data, [2])
+    with torch.no_grad():
+        expected = model(data.x, data.edge_index)
+    assert close(model.inference(loader, memory_budget=30_000), expected)
+
+
+@pytest.mark.parametrize("arguments", [{"add_self_loops": False}, {"normalize": False}])
+def test_gcn_without_loops_or_normalisation(arguments: dict[str, bool], data: Data) -> None:
+    model = NativeModel([GCNConv(5, 8, **arguments), GCNConv(8, 3, **arguments)], dropout=0.0).eval()
+    with torch.no_grad():
+        expected = model(data.x, data.edge_index)
+    found = model.inference(MacrobatchNeighborLoader(data, [2]), memory_budget=30_000)
+    assert close(found, expected)
+
+
+@pytest.mark.parametrize("name", ["sage", "gcn", "gat"])
+def test_bfloat16(name: str, data: Data) -> None:
+    torch.manual_seed(1)
+    model, half = MODELS[name]().eval(), data.clone()
+    half.x = data.x.bfloat16()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        expected = model(half.x, data.edge_index)
+        found = model.inference(MacrobatchNeighborLoader(half, [2]), memory_budget=30_000)
+    assert close(found, expected, 1e-2)
+
+
+def test_float64(data: Data) -> None:
+    model = MODELS["gcn"]().double().eval()
+    wide = data.clone()
+    wide.x = data.x.double()
+    with torch.no_grad():
+        expected = model(wide.x, data.edge_index)
+    assert close(model.inference(MacrobatchNeighborLoader(wide, [2]), memory_budget=30_000), expected, 1e-12)
+
+
+def test_what_cannot_be_inferred_is_refused(data: Data) -> None:
+    model, loader = MODELS["sage"](), MacrobatchNeighborLoader(data, [2])
+    with pytest.raises(TypeError, match=r"takes a pyg_batchgnn\.MacrobatchNeighborLoader, got Data"):
+        model.inference(data)
+    with pytest.raises(ValueError, match="runs on the CPU, got device 'cuda'"):
+        model.inference(loader, "cuda")
+    with pytest.raises(ValueError, match="memory_budget must be a number of bytes, at least 1, got 0"):
+        model.inference(loader, memory_budget=0)
+    model.extra = GraphNorm(8)
+    with pytest.raises(ValueError, match="GraphNorm takes statistics over all nodes of a call"):
+        model.inference(loader)
+    model.extra = BatchNorm(8, track_running_stats=False)
+    with pytest.raises(ValueError, match="BatchNorm has no running statistics"):
+        model.inference(loader)
+    without = MacrobatchNeighborLoader(Data(edge_index=data.edge_index, num_nodes=150), [2])
+    with pytest.raises(ValueError, match="there are no features x"):
+        MODELS["sage"]().inference(without)
