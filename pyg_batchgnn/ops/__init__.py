@@ -71,6 +71,7 @@ from pyg_batchgnn.ops.partition import (
 from pyg_batchgnn.ops.precision import compute_dtype
 from pyg_batchgnn.ops.products import ProductsName, current_products, set_products
 from pyg_batchgnn.ops.relay import Relay, RelayAnswers, RelayFault, RelayQuestions, WireError, relay_answer
+from pyg_batchgnn.ops.words import WordStreams
 
 __all__ = [
     "INTEGERS",
@@ -97,6 +98,7 @@ __all__ = [
     "StreamRules",
     "WireError",
     "WithTargets",
+    "WordStreams",
     "activate",
     "advise_huge_pages",
     "aggregate",

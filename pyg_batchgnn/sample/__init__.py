@@ -1,8 +1,12 @@
 """The samplers, which choose the edges of each minibatch, and the types of minibatches."""
 
 from pyg_batchgnn.ops import keyed_permutation, minibatch_key
+from pyg_batchgnn.sample.existing_pairs import ExistingPairs
 from pyg_batchgnn.sample.macrobatch import Layout, MacrobatchSampler
 from pyg_batchgnn.sample.minibatch import AttributeRows, Minibatch, Placement, SampledMinibatch
+from pyg_batchgnn.sample.negative_draw import draw_negatives
+from pyg_batchgnn.sample.negatives import NegativeMode, NegativePlan, Negatives, negative_key
+from pyg_batchgnn.sample.node_pool import NodePool
 from pyg_batchgnn.sample.partitioned import PartitionedSampler
 from pyg_batchgnn.sample.plan import Replacement, SamplingPlan
 from pyg_batchgnn.sample.probability import taken_probability
@@ -11,10 +15,15 @@ from pyg_batchgnn.sample.sampler import MacrobatchSeeds, Sampler
 
 __all__ = [
     "AttributeRows",
+    "ExistingPairs",
     "Layout",
     "MacrobatchSampler",
     "MacrobatchSeeds",
     "Minibatch",
+    "NegativeMode",
+    "NegativePlan",
+    "Negatives",
+    "NodePool",
     "PartitionedSampler",
     "Placement",
     "PygNeighborSampler",
@@ -22,8 +31,10 @@ __all__ = [
     "SampledMinibatch",
     "Sampler",
     "SamplingPlan",
+    "draw_negatives",
     "keyed_permutation",
     "minibatch_key",
+    "negative_key",
     "taken_probability",
     "to_sampler_output",
 ]

@@ -1,0 +1,268 @@
+"""Negatives equal the plain reference bit for bit, and their statistics are those of the law."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pyg_batchgnn.ops import InEdges, WordStreams, build_csc
+from pyg_batchgnn.sample import (
+    ExistingPairs,
+    NegativeMode,
+    NegativePlan,
+    NodePool,
+    draw_negatives,
+    negative_key,
+)
+from tests.support.chi_square import assert_uniform, p_of_cells
+from tests.support.reference_negatives import ReferenceNegatives, ReferencePool, reference_negative_key
+from tests.support.reference_sampler import bounded, words
+
+BINARY, TRIPLET = NegativeMode.BINARY, NegativeMode.TRIPLET
+
+
+def pools(
+    num_nodes: int, time: list[int] | None, weight: list[float] | None
+) -> tuple[NodePool, ReferencePool]:
+    """The same pool twice."""
+    tensors = (
+        None if time is None else torch.tensor(time),
+        None if weight is None else torch.tensor(weight).double(),
+    )
+    return NodePool.of(num_nodes, *tensors), ReferencePool(num_nodes, time, weight)
+
+
+def graph_of(
+    pairs: set[tuple[int, int]], num_sources: int, num_targets: int, mode: NegativeMode
+) -> ExistingPairs:
+    """The existing pairs of a relation that has each edge twice."""
+    edges = torch.tensor(sorted(pairs) * 2, dtype=torch.int64).view(-1, 2).t()
+    whole = build_csc(edges.contiguous(), max(num_sources, num_targets))
+    in_edges = InEdges(whole.indptr[: num_targets + 1], whole.indices)
+    by = ExistingPairs.by_target if mode is BINARY else ExistingPairs.by_source
+    return by(in_edges, num_sources)
+
+
+# Words ############################################################################################
+
+
+def test_words_are_those_of_the_contract() -> None:
+    keys = [0, 1, -5, 2**63 - 1, -(2**63)]
+    streams = WordStreams(torch.tensor(keys))
+    expected = [words(key % 2**64) for key in keys]
+    for which in ([0, 1, 2, 3, 4], [1, 3], [4], [0, 1, 2, 3, 4]):
+        bound = torch.tensor([3, 2**40, 2**62, 1, 7])[which]
+        drawn = streams.bounded(bound, torch.tensor(which))
+        assert drawn.tolist() == [bounded(expected[at], int(n)) for at, n in zip(which, bound, strict=True)]
+    level = streams.uniform(torch.arange(5))
+    assert level.tolist() == [(next(word) >> 11) * 2.0**-53 for word in expected]
+
+
+def test_rejected_words_are_drawn_again() -> None:
+    # With a bound just above 2**62 every fourth word or so is rejected.
+    bound = 2**62 + 1
+    streams = WordStreams(torch.arange(200))
+    expected = [words(key) for key in range(200)]
+    every = torch.arange(200)
+    for _ in range(3):
+        drawn = streams.bounded(torch.full((200,), bound), every)
+        assert drawn.tolist() == [bounded(word, bound) for word in expected]
+    used = [next(word) for word in expected]
+    assert streams.next(every).tolist() == [word - 2**64 * (word >> 63) for word in used]
+
+
+# Equality with the reference ######################################################################
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> dict[str, object]:
+    """A small relation, its pools, links with times and a plan."""
+    num_sources, num_targets = draw(st.integers(1, 6)), draw(st.integers(1, 6))
+    node = lambda n: st.integers(0, n - 1)  # noqa: E731
+    links = draw(st.lists(st.tuples(node(num_sources), node(num_targets)), min_size=1, max_size=7))
+    timed = draw(st.booleans())
+    times = lambda n: draw(st.lists(st.integers(-3, 3), min_size=n, max_size=n)) if timed else None  # noqa: E731
+    weights = lambda n: draw(  # noqa: E731
+        st.none() | st.lists(st.sampled_from([0.0, 0.5, 1.0, 1e-9, 3e7]), min_size=n, max_size=n)
+    )
+    pairs = st.sets(st.tuples(node(num_sources), node(num_targets)), max_size=36)
+    return {
+        "sizes": (num_sources, num_targets),
+        "links": links,
+        "times": times(len(links)),
+        "node_times": (times(num_sources), times(num_targets)),
+        "weights": (weights(num_sources), weights(num_targets)),
+        "edges": draw(st.none() | pairs),
+        "seed": draw(st.integers(0, 2**64 - 1)),
+    }
+
+
+def drawn(
+    plan: NegativePlan, links: list[tuple[int, int]], times: list[int] | None, key: int
+) -> list[list[int]]:
+    """The negatives as lists: pairs, or the targets of each link."""
+    source, target = torch.tensor(links).view(-1, 2).t()
+    found = draw_negatives(plan, source, target, None if times is None else torch.tensor(times), key)
+    if plan.mode is BINARY:
+        assert found.positive.tolist() == [j % len(links) for j in range(found.positive.numel())]
+        return torch.stack([found.source, found.target], dim=1).tolist()
+    assert torch.equal(found.source, source[found.positive])
+    return found.target.view(len(links), -1).tolist()
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=cases(), mode=st.sampled_from(NegativeMode), amount=st.sampled_from([1, 3, 0.4, 1.5]))
+def test_negatives_equal_the_reference(case: dict, mode: NegativeMode, amount: float) -> None:
+    amount = amount if mode is BINARY else max(1, int(amount))
+    made = [pools(*args) for args in zip(case["sizes"], case["node_times"], case["weights"], strict=True)]
+    (sources, reference_sources), (targets, reference_targets) = made
+    edges = case["edges"]
+    existing = None if edges is None else graph_of(edges, *case["sizes"], mode)
+    plan = NegativePlan(mode, amount, sources, targets, existing)
+    reference = ReferenceNegatives(amount, reference_sources, reference_targets, edges)
+    key = negative_key(case["seed"], 5, 77, None)
+    assert key == reference_negative_key(case["seed"], 5, 77, None)
+    law = reference.binary if mode is BINARY else reference.triplet
+    try:
+        expected = [list(one) for one in law(case["links"], case["times"], key)]
+    except ValueError:
+        expected = None  # nothing is allowed, or everything exists
+    if expected is None:
+        with pytest.raises(ValueError, match=r"link \(\d, \d\) has no negative"):
+            drawn(plan, case["links"], case["times"], key)
+    else:
+        assert drawn(plan, case["links"], case["times"], key) == expected
+
+
+def test_weights_of_several_blocks_equal_the_reference() -> None:
+    generator = np.random.default_rng(3)
+    weight = generator.random(10_000).round(2).tolist()
+    time = generator.integers(0, 50, 10_000).tolist()
+    links, times = [(i, i) for i in range(40)], list(range(5, 45))
+    for node_time in (None, time):
+        pool, reference = pools(10_000, node_time, weight)
+        plan = NegativePlan(TRIPLET, 2, pool, pool)
+        expected = ReferenceNegatives(2, reference, reference).triplet(links, times, 9)
+        assert drawn(plan, links, times, 9) == expected
+
+
+def test_a_negative_depends_on_every_part_of_its_key() -> None:
+    pool = NodePool.of(10**9)
+    plan = NegativePlan(BINARY, 4, pool, pool)
+    links = [(1, 2), (3, 4)]
+    keys = [(0, 0, 0, None), (1, 0, 0, None), (0, 1, 0, None), (0, 0, 1, None), (0, 0, 0, 1)]
+    every = [tuple(pair) for key in keys for pair in drawn(plan, links, None, negative_key(*key))]
+    assert len(set(every)) == len(every) == 40
+    assert len({node for pair in every for node in pair}) == 80  # the two ends have streams of their own
+
+
+def test_more_negatives_begin_with_the_same_ones() -> None:
+    pool = NodePool.of(1000)
+    few, many = (drawn(NegativePlan(BINARY, amount, pool, pool), [(0, 1)] * 4, None, 3) for amount in (1, 5))
+    assert many[:4] == few
+
+
+# Statistics #######################################################################################
+
+
+def counts(plan: NegativePlan, num_nodes: int, time: int | None = None) -> np.ndarray:
+    """The number of times that each target is drawn, in 40 minibatches of 500 links."""
+    zeros = torch.zeros(500, dtype=torch.int64)
+    times = None if time is None else zeros + time
+    every = [draw_negatives(plan, zeros, zeros, times, negative_key(8, 0, i, None)).target for i in range(40)]
+    return torch.cat(every).bincount(minlength=num_nodes).numpy()
+
+
+@pytest.mark.parametrize("mode", NegativeMode)
+def test_uniform_negatives_are_uniform(mode: NegativeMode) -> None:
+    pool = NodePool.of(13)
+    assert_uniform(p_of_cells(counts(NegativePlan(mode, 1, pool, pool), 13), np.full(13, 1 / 13)))
+
+
+@pytest.mark.parametrize("mode", NegativeMode)
+def test_weighted_negatives_follow_their_weights(mode: NegativeMode) -> None:
+    weight = torch.tensor([1.0, 0.0, 2.0, 0.5, 0.0, 8.0])
+    pool = NodePool.of(6, weight=weight)
+    found = counts(NegativePlan(mode, 1, pool, pool), 6)
+    assert found[1] == found[4] == 0
+    positive = weight > 0
+    assert_uniform(p_of_cells(found[positive.numpy()], (weight / weight.sum())[positive].double().numpy()))
+
+
+def test_timed_negatives_are_uniform_among_those_allowed() -> None:
+    time = torch.tensor([5, 1, 3, 9, 3, 2])
+    pool = NodePool.of(6, time)
+    for weight in (None, torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])):
+        pool = NodePool.of(6, time, weight)
+        found = counts(NegativePlan(TRIPLET, 1, pool, pool), 6, time=3)
+        allowed = (time <= 3).numpy()
+        assert found[~allowed].sum() == 0
+        share = np.ones(6) if weight is None else weight.double().numpy()
+        assert_uniform(p_of_cells(found[allowed], share[allowed] / share[allowed].sum()))
+
+
+@pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 0.0])])
+@pytest.mark.parametrize("free", [[0], [1, 6], [0, 2, 4, 6]])
+def test_triplets_that_avoid_edges_are_drawn_from_what_is_free(
+    free: list[int], weight: Tensor | None
+) -> None:
+    pool = NodePool.of(8, weight=weight)
+    taken = {(0, node) for node in range(8) if node not in free}
+    plan = NegativePlan(TRIPLET, 1, pool, pool, graph_of(taken, 8, 8, TRIPLET))
+    found = counts(plan, 8)
+    share = (torch.ones(8) if weight is None else weight).double().numpy()[free]
+    assert found.sum() == found[free].sum()
+    if len(free) > 1:
+        assert_uniform(p_of_cells(found[free], share / share.sum()))
+
+
+def test_pairs_that_avoid_edges_are_uniform_where_few_exist() -> None:
+    taken = {(0, 0), (1, 2), (2, 2), (3, 1)}
+    pool = NodePool.of(4)
+    plan = NegativePlan(BINARY, 1, pool, pool, graph_of(taken, 4, 4, BINARY))
+    zeros = torch.zeros(4000, dtype=torch.int64)
+    found = draw_negatives(plan, zeros, zeros, None, 12)
+    cells = (found.source * 4 + found.target).bincount(minlength=16).numpy()
+    free = np.array([(s, t) not in taken for s in range(4) for t in range(4)])
+    assert cells[~free].sum() == 0
+    assert_uniform(p_of_cells(cells[free], np.full(12, 1 / 12)))
+
+
+# Errors ###########################################################################################
+
+
+def test_errors_name_the_link_and_its_time() -> None:
+    pool, early = NodePool.of(3), NodePool.of(3, torch.tensor([5, 6, 7]))
+    links = [(0, 1), (2, 1)]
+    with pytest.raises(ValueError, match=r"link \(2, 1\) has no negative target at time 4"):
+        drawn(NegativePlan(TRIPLET, 2, pool, early), links, [5, 4], 0)
+    with pytest.raises(ValueError, match=r"link \(0, 1\) has no negative source at time -1"):
+        drawn(NegativePlan(BINARY, 2, early, pool), links, [-1, 4], 0)
+    nothing = NodePool.of(3, weight=torch.zeros(3))
+    with pytest.raises(ValueError, match=r"link \(0, 1\) has no negative target: no node of positive weight"):
+        drawn(NegativePlan(TRIPLET, 1, pool, nothing), links, None, 0)
+
+
+@pytest.mark.parametrize("mode", NegativeMode)
+def test_a_complete_graph_has_no_negatives(mode: NegativeMode) -> None:
+    pool = NodePool.of(3)
+    complete = graph_of({(s, t) for s in range(3) for t in range(3)}, 3, 3, mode)
+    with pytest.raises(ValueError, match=r"link \(2, 1\) has no negative: .*exclude_existing"):
+        drawn(NegativePlan(mode, 1, pool, pool, complete), [(2, 1)], None, 0)
+
+
+def test_a_minibatch_without_links_has_no_negatives() -> None:
+    empty = torch.empty(0, dtype=torch.int64)
+    for mode in NegativeMode:
+        found = draw_negatives(NegativePlan(mode, 2, NodePool.of(0), NodePool.of(0)), empty, empty, None, 0)
+        assert found.target.numel() == 0
+
+
+def test_pairs_that_cannot_be_numbered_are_refused() -> None:
+    edges = build_csc(torch.empty(2, 0, dtype=torch.int64), 1)
+    with pytest.raises(ValueError, match="63 bits"):
+        ExistingPairs.by_source(edges, 2**63)
