@@ -19,6 +19,7 @@ Benchmarks:
     rank_accuracy  the main job on 2 and 4 ranks, against one process at the same global batch
     convergence    time to accuracy of the main job: native layers against PyG's
     caching        the aggregation cache: making it; preparation, epochs, bytes and accuracy
+    inference      all nodes layer by layer, against PyG's inference and against sampling
     planning       the planner's predictions, against 4 ranks on a slow network (needs root)
     communication  all-to-all and all-reduce over gloo and ccl, 1 KiB to 64 MiB
         ranks          rows fetched, preparation on a slow network (root), CPU seconds, partitioning
@@ -45,6 +46,7 @@ from benchmark.communication import measure as communication
 from benchmark.convergence import measure as convergence
 from benchmark.footprint import measure as footprint
 from benchmark.growth import measure as growth
+from benchmark.inference import measure as inference
 from benchmark.layers import measure as layers
 from benchmark.loading import measure as loading
 from benchmark.memory import measure as memory
@@ -71,6 +73,7 @@ CHOICES = {
     "ranks": ranks.main,
     "caching": caching.main,
     "communication": communication.main,
+    "inference": inference.main,
     "growth": growth.main,
     "planning": planning.main,
 }

@@ -27,6 +27,7 @@ from benchmark.communication import show as communication
 from benchmark.convergence import show as convergence
 from benchmark.footprint import show as footprint
 from benchmark.growth import show as growth
+from benchmark.inference import show as inference
 from benchmark.layers import show as layers
 from benchmark.loading import show as loading
 from benchmark.memory import show as memory
@@ -64,6 +65,7 @@ EXPERIMENTS = {
     "caching": Shown(caching.table, caching.plot),
     "communication": Shown(communication.table, communication.plot),
     "planning": Shown(planning.table, planning.plot),
+    "inference": Shown(inference.table, None),
 }
 
 
@@ -93,12 +95,14 @@ def heading(result: Result) -> str:
     if "parts" in result:
         return f"**{result['graph']['name']}**\n\n"
     graph, options = result["graph"], result["options"]
-    fanouts = ", ".join(map(str, options["fanouts"]))
     text = (
         f"**{graph['name']}**: {graph['nodes']:,} nodes, {graph['edges']:,} edges, "
-        f"{graph['features']} features; batch {options['batch_size']:,}, fanout {fanouts}; "
-        f"medians of {options['rounds']} rounds of {options['batches']} minibatches."
+        f"{graph['features']} features; batch {options['batch_size']:,}"
     )
+    if "fanouts" not in options:
+        return paragraph(f"{text}; medians of {options['rounds']} rounds.") + "\n\n"
+    fanouts = ", ".join(map(str, options["fanouts"]))
+    text += f", fanout {fanouts}; medians of {options['rounds']} rounds of {options['batches']} minibatches."
     return paragraph(text) + "\n\n"
 
 
