@@ -148,7 +148,7 @@ def _layer_graph(minibatch: SampledBatch, layer: int) -> LayerGraph:
             f"has {minibatch.indptr.numel()} entries and indices {minibatch.indices.numel()}"
         )
     return LayerGraph(
-        ops.InEdges(minibatch.indptr[: targets + 1], minibatch.indices[:edges]),
+        ops.InEdges(ops.prefix(minibatch.indptr, targets + 1), ops.prefix(minibatch.indices, edges)),
         num_sources=sources,
         node=minibatch.node[:targets],
         key=ops.dropout_key(minibatch.seed, minibatch.epoch, minibatch.key, layer),
@@ -184,7 +184,8 @@ def whole_graph(edge_index: Tensor, num_sources: int, num_targets: int) -> Layer
         ops.check_range("edge_index[1]", edge_index[1].contiguous(), num_targets, "targets")
     found = ops.build_csc(edge_index, max(num_sources, num_targets))
     graph = LayerGraph(
-        ops.InEdges(found.indptr[: num_targets + 1], found.indices, found.edge_ids), num_sources
+        ops.InEdges(ops.prefix(found.indptr, num_targets + 1), found.indices, found.edge_ids),
+        num_sources,
     )
     if stamp[0] is not None:
         _whole[edge_index] = (stamp, graph)

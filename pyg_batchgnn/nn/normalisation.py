@@ -38,8 +38,8 @@ class Scaling:
         """Returns the edges of a layer without self loops that are added separately."""
         if self.in_edges.indptr.data_ptr() == graph.indptr.data_ptr():
             return graph
-        indptr = self.in_edges.indptr[: graph.num_targets + 1]
-        in_edges = ops.InEdges(indptr, self.in_edges.indices[: int(indptr[-1])])
+        indptr = ops.prefix(self.in_edges.indptr, graph.num_targets + 1)
+        in_edges = ops.InEdges(indptr, ops.prefix(self.in_edges.indices, int(indptr[-1])))
         return replace(graph, in_edges=in_edges)
 
 

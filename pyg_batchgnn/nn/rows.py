@@ -34,8 +34,7 @@ class RowView:
             raise ValueError("a RowView gets no gradient; gather the rows first: table[row]")
         if self.table.numel() and self.table.stride(1) != 1:
             raise ValueError("the table's columns are not contiguous; call table.contiguous()")
-        ops.check_vector("row", self.row)
-        ops.check_range("row", self.row, self.table.size(0), "rows of the table")
+        ops.check_ids("row", self.row, self.table.size(0), "rows of the table")
 
     @property
     def shape(self) -> torch.Size:
@@ -57,7 +56,7 @@ class RowView:
         """Returns the first ``rows`` rows without checking them again."""
         view = object.__new__(RowView)
         object.__setattr__(view, "table", self.table)
-        object.__setattr__(view, "row", self.row[:rows])
+        object.__setattr__(view, "row", ops.prefix(self.row, rows))
         return view
 
     def gather(self) -> Tensor:

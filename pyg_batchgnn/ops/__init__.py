@@ -1,8 +1,8 @@
 """The compiled operators, with their arguments checked before a kernel runs.
 
 Kernels trust their arguments. A wrong shape, dtype, stride or range could make a kernel read or
-write out of bounds, so all of these are checked here. Arrays that are checked once and used often,
-such as those of a graph, are checked by the class that holds them.
+write out of bounds, so all of these are checked here. The entries of an array are read once: what
+was found is remembered until torch writes to the array, and arrays that kernels made are known.
 """
 
 from pyg_batchgnn.ops.activation import activate, check_drop, dropout_scale, mask_grad
@@ -19,6 +19,9 @@ from pyg_batchgnn.ops.aggregate_with_targets import WithTargets, aggregate_with_
 from pyg_batchgnn.ops.attention import Attention, attention, attention_key, attention_weights
 from pyg_batchgnn.ops.checks import (
     INTEGERS,
+    check_dense,
+    check_ids,
+    check_indptr,
     check_matrix,
     check_range,
     check_vector,
@@ -40,6 +43,7 @@ from pyg_batchgnn.ops.keys import (
     minibatch_key,
     part_key,
 )
+from pyg_batchgnn.ops.known import prefix
 from pyg_batchgnn.ops.library import simd_level, to_signed
 from pyg_batchgnn.ops.linear import LinearInput, RowsOfTable, linear
 from pyg_batchgnn.ops.linear_norm import (
@@ -110,7 +114,10 @@ __all__ = [
     "attention_weights",
     "batch_norm",
     "build_csc",
+    "check_dense",
     "check_drop",
+    "check_ids",
+    "check_indptr",
     "check_matrix",
     "check_range",
     "check_vector",
@@ -144,6 +151,7 @@ __all__ = [
     "minibatch_key",
     "part_key",
     "place_edges",
+    "prefix",
     "put_rows",
     "relay_answer",
     "reset_peak",

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_float, check_vector
+from pyg_batchgnn.ops.checks import check_dense, check_float, check_vector
 from pyg_batchgnn.ops.library import fake, gradient, kernels
 
 #: Probabilities of dropout are rounded to multiples of 1 / LEVELS.
@@ -106,6 +106,15 @@ def mask_grad(grad: Tensor, mask: Tensor, scale: float, threads: int | None = No
         scale: see `dropout_scale`.
         threads: the largest number of threads; torch's own number where None.
     """
+    check_float("grad", grad)
+    check_dense("mask", mask)
+    columns = grad.size(-1) if grad.dim() else 1
+    shape = (grad.numel() // max(1, columns), (columns + 7) // 8)
+    if mask.dtype is not torch.uint8 or mask.shape != shape or not mask.is_contiguous():
+        raise ValueError(
+            f"mask must be contiguous uint8 of shape {list(shape)} for a gradient of {list(grad.shape)}, got "
+            f"{mask.dtype} of {list(mask.shape)}"
+        )
     matrix = grad.contiguous().view(-1, grad.size(-1) if grad.dim() else 1)
     return kernels.mask_grad(matrix, mask, scale, threads or torch.get_num_threads()).view(grad.shape)
 

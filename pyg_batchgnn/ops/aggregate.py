@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_vector
+from pyg_batchgnn.ops.checks import check_dense, check_ids, check_indptr, check_vector
+from pyg_batchgnn.ops.known import known_bound, remember
 from pyg_batchgnn.ops.library import kernels
 
 REDUCTIONS = ("sum", "mean", "max")
@@ -36,16 +37,20 @@ def transpose(indptr: Tensor, indices: Tensor, num_sources: int, threads: int | 
 
     Args:
         indptr: [D + 1] int64, from 0 to E.
-        indices: [E] int32 or int64 in [0, num_sources); trusted.
+        indices: [E] int32 or int64 in [0, num_sources).
         num_sources: the number of sources, N.
         threads: the largest number of threads; torch's own number where None.
     """
-    check_vector("indptr", indptr, (torch.int64,))
-    check_vector("indices", indices)
+    check_indptr("indptr", indptr, indices.numel())
+    check_ids("indices", indices, num_sources, "sources")
     targets = indptr.numel() - 1
-    return BySource(
+    found = BySource(
         *kernels.transpose(indptr, indices, targets, num_sources, threads or torch.get_num_threads())
     )
+    remember(found.ptr, indices.numel() + 1, ascends=True)
+    remember(found.targets, targets)
+    remember(found.edge, indices.numel())
+    return found
 
 
 def aggregate(
@@ -81,8 +86,8 @@ def aggregate(
     Args:
         x: [>= N, F] float32, float64, bfloat16 or float16; columns contiguous.
         indptr: [D + 1] int64, from 0 to E.
-        indices: [E] int32 or int64 in [0, N); trusted, because it comes from a sampler.
-        row: [>= N] int32 or int64 rows of ``x``; trusted. With it ``x`` gets no gradient.
+        indices: [E] int32 or int64 in [0, N).
+        row: [>= N] int32 or int64 rows of ``x``. With it ``x`` gets no gradient.
         edge_weight: one number per edge, read at ``edge``. "max" takes neither this nor the
             arguments from here to ``self_scale``.
         edge: [E] int32 or int64.
@@ -102,6 +107,7 @@ def aggregate(
     """
     dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
     check_graph(x, indptr, indices, row, reduce, dtype)
+    check_by_source(by_source, x.size(0), indptr, indices)
     scales = {
         "edge_weight": edge_weight,
         "source_scale": source_scale,
@@ -112,13 +118,17 @@ def aggregate(
     held = x.size(0) if row is None else row.numel()
     own = held if self_input is None else self_input.size(0)
     targets = indptr.numel() - 1
+    if edge is not None:
+        if edge.numel() != indices.numel():
+            raise ValueError(f"edge has {edge.numel()} entries for {indices.numel()} edges")
+        check_ids("edge", edge, 0 if edge_weight is None else edge_weight.numel(), "edge weights")
     _check_size("edge_weight", edge_weight, indices.numel() if edge is None else 0)
     _check_size("source_scale", source_scale, held)
     _check_size("target_scale", target_scale, targets)
     if self_scale is not None and self_scale.numel() != 1:
         _check_size("self_scale", self_scale, min(own, targets))
-    if self_input is not None and (self_input.size(1) != x.size(1) or self_input.dtype != x.dtype):
-        raise ValueError(f"self_input must be like x, [M, {x.size(1)}] of {x.dtype}")
+    if self_input is not None:
+        self_input = _rows_like("self_input", self_input, x)
     if torch.is_grad_enabled() and x.requires_grad and not by_source:
         by_source = transpose(indptr, indices, x.size(0), threads)
     return launch(
@@ -184,22 +194,54 @@ def check_graph(
     """Raises unless `aggregate` can read these rows along these edges."""
     if reduce not in REDUCTIONS:
         raise ValueError(f"reduce must be one of {', '.join(REDUCTIONS)}, got {reduce!r}")
-    if x.dim() != 2 or x.device.type != "cpu":
-        raise ValueError(f"x must be [rows, columns] on the CPU, got {list(x.shape)} on {x.device}")
+    check_dense("x", x)
+    if x.dim() != 2:
+        raise ValueError(f"x must be [rows, columns], got {list(x.shape)}")
     if x.dtype not in TABLES:
         raise TypeError(f"x must be of a floating type, got {x.dtype}; convert it with .float()")
     if dtype not in FLOATS:
         raise TypeError(f"results are float32, float64 or bfloat16, not {dtype}")
     if x.dtype == torch.float64 and dtype != torch.float64:
         raise TypeError(f"x is float64 and the result {dtype}; convert x with .to({dtype})")
-    check_vector("indptr", indptr, (torch.int64,))
     check_vector("indices", indices)
-    if indptr.numel() == 0 or int(indptr[-1]) != indices.numel():
-        raise ValueError(f"indptr must end at the number of edges, {indices.numel()}")
+    check_indptr("indptr", indptr, indices.numel())
+    check_ids("indices", indices, x.size(0) if row is None else row.numel(), "sources")
     if row is not None:
-        check_vector("row", row)
+        check_ids("row", row, x.size(0), "rows of x")
         if x.requires_grad and torch.is_grad_enabled():
             raise ValueError("rows that are read through row get no gradient; gather them first: x[row]")
+
+
+def check_by_source(by_source: Sequence[Tensor], sources: int, indptr: Tensor, indices: Tensor) -> None:
+    """Raises unless ``by_source`` is empty or fits the checked edges, as `transpose` returns it."""
+    if not by_source:
+        return
+    edges = indices.numel()
+    if len(by_source) != 3 or any(part.numel() != edges for part in by_source[1:]):
+        raise ValueError(
+            f"by_source must be what transpose returned for these {edges} edges, got tensors of "
+            f"{[part.numel() for part in by_source]} entries"
+        )
+    ptr, targets, edge = by_source
+    if ptr.numel() != sources + 1:
+        raise ValueError(
+            f"by_source is of {ptr.numel() - 1} sources, but x has {sources} rows; give "
+            f"ops.transpose(indptr, indices, {sources})"
+        )
+    check_indptr("by_source[0]", ptr, edges)
+    check_vector("by_source[1]", targets, (torch.int32,))
+    check_ids("by_source[1]", targets, indptr.numel() - 1, "targets")
+    check_ids("by_source[2]", edge, edges, "edges")
+
+
+def _rows_like(name: str, rows: Tensor, x: Tensor) -> Tensor:
+    """Returns a matrix as wide as x and of its dtype, with contiguous columns."""
+    check_dense(name, rows)
+    if rows.dim() != 2 or rows.size(1) != x.size(1) or rows.dtype != x.dtype:
+        raise ValueError(
+            f"{name} must be like x, [M, {x.size(1)}] of {x.dtype}, got {list(rows.shape)} of {rows.dtype}"
+        )
+    return rows if rows.stride(-1) == 1 else rows.contiguous()
 
 
 def _check_scales(scales: dict[str, Tensor | None], reduce: str, self_input: Tensor | None) -> None:
@@ -216,7 +258,10 @@ def _check_scales(scales: dict[str, Tensor | None], reduce: str, self_input: Ten
 
 
 def _check_size(name: str, values: Tensor | None, least: int) -> None:
-    if values is not None and (values.dim() != 1 or values.numel() < least):
+    if values is None:
+        return
+    check_dense(name, values)
+    if values.dim() != 1 or values.numel() < least:
         raise ValueError(f"{name} must be a vector of {least} entries or more, got {list(values.shape)}")
 
 
@@ -237,7 +282,11 @@ def degree_scale(
     Returns:
         [N].
     """
-    check_vector("indptr", indptr, (torch.int64,))
+    check_indptr("indptr", indptr, int(indptr[-1]) if indptr.numel() else 0)
+    if num_nodes < indptr.numel() - 1:
+        raise ValueError(f"num_nodes is {num_nodes}, but indptr has {indptr.numel() - 1} targets")
+    if dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"scales are float32 or float64, not {dtype}")
     return kernels.degree_scale(indptr, num_nodes, loops, root, dtype)
 
 
@@ -257,8 +306,14 @@ class LoopFree(NamedTuple):
 
 def drop_self_loops(indptr: Tensor, indices: Tensor) -> LoopFree | None:
     """Returns a CSC graph without its self loops, or None if it has none."""
-    check_vector("indptr", indptr, (torch.int64,))
     check_vector("indices", indices)
+    check_indptr("indptr", indptr, indices.numel())
     if kernels.count_self_loops(indptr, indices) == 0:
         return None
-    return LoopFree(*kernels.drop_self_loops(indptr, indices))
+    found = LoopFree(*kernels.drop_self_loops(indptr, indices))
+    remember(found.indptr, found.indices.numel() + 1, ascends=True)
+    remember(found.kept, indices.numel())
+    known = known_bound(indices)
+    if known is not None:
+        remember(found.indices, known)
+    return found

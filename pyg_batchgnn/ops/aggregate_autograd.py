@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.aggregate import degree_scale, launch, transpose
+from pyg_batchgnn.ops.aggregate import launch
 from pyg_batchgnn.ops.checks import id_dtype
 from pyg_batchgnn.ops.library import fake, gradient, kernels
 
@@ -38,7 +38,7 @@ def source_gradient(
     """
     ptr, targets, place = by_source
     if mean:
-        degree = degree_scale(indptr, indptr.numel() - 1, loops=0, root=False, dtype=_wide(grad.dtype))
+        degree = kernels.degree_scale(indptr, indptr.numel() - 1, 0, False, _wide(grad.dtype))
         target_scale = degree if target_scale is None else degree * target_scale
     weight_at = None if edge_weight is None else place if edge is None else edge.index_select(0, place)
     # In a graph of two node types a target that is not a source has no row for its own part.
@@ -90,7 +90,9 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     grad = grad.contiguous()
     grad_x = grad_edge = grad_self = None
     if ctx.needs_input_grad[0]:
-        by_source = by_source or transpose(indptr, indices, ctx.sources, ctx.threads)
+        by_source = by_source or kernels.transpose(
+            indptr, indices, indptr.numel() - 1, ctx.sources, ctx.threads
+        )
         if ctx.reduce == "max":
             grad_x = kernels.aggregate_max_grads(
                 grad, out, x, indptr, indices, by_source[0], by_source[1], ctx.threads

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.aggregate import check_graph, transpose
+from pyg_batchgnn.ops.aggregate import check_by_source, check_graph, transpose
 from pyg_batchgnn.ops.aggregate_autograd import source_gradient
+from pyg_batchgnn.ops.checks import check_dense
 from pyg_batchgnn.ops.gradient_sums import GradientSums
 from pyg_batchgnn.ops.library import fake, kernels
 
@@ -37,7 +38,7 @@ def aggregate_normed(
         product: [>= N, F] float32, [N, F] if it takes a gradient; copied if it is not contiguous.
         columns: [3, F] float32, center, scale and shift; without a gradient.
         indptr: [D + 1] int64, from 0 to E.
-        indices: [E] int32 or int64 in [0, N); trusted.
+        indices: [E] int32 or int64 in [0, N).
         self_scale: [D], or [1] for all; constant.
         by_source: the result of `transpose`; computed if it is empty and a gradient needs it.
         sums: from `linear_norm_on_read`; receives the sums of the gradient, which are taken while
@@ -60,6 +61,8 @@ def aggregate_normed(
             f"columns must be [3, {product.size(1)}] float32, got {list(columns.shape)} {columns.dtype}"
         )
     targets, count = indptr.numel() - 1, threads or torch.get_num_threads()
+    check_dense("columns", columns)
+    check_dense("self_scale", self_scale)
     if self_scale.requires_grad:
         raise ValueError(
             "self_scale gets no gradient from rows that are never written; use batch_norm and aggregate"
@@ -69,11 +72,7 @@ def aggregate_normed(
     rows = product.contiguous()
     if torch.is_grad_enabled() and product.requires_grad and not by_source:
         by_source = transpose(indptr, indices, product.size(0), count)
-    if by_source and by_source[0].numel() != product.size(0) + 1:
-        raise ValueError(
-            f"by_source is of {by_source[0].numel() - 1} sources, product has {product.size(0)} rows; "
-            f"give product[:{by_source[0].numel() - 1}]"
-        )
+    check_by_source(by_source, product.size(0), indptr, indices)
     scale = self_scale.to(torch.float32).contiguous()
     out: Tensor = _AggregateNormed.apply(
         rows, columns.contiguous(), indptr, indices, scale, tuple(by_source), sums, dtype, count

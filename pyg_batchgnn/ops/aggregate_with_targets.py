@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.aggregate import aggregate, transpose
+from pyg_batchgnn.ops.aggregate import aggregate, check_by_source, transpose
 from pyg_batchgnn.ops.aggregate_autograd import source_gradient
 
 
@@ -87,6 +87,8 @@ def aggregate_with_targets(
     """
     targets = indptr.numel() - 1
     dtype = out_dtype or x.dtype
+    if targets > x.size(0):
+        raise ValueError(f"x has {x.size(0)} rows, but there are {targets} targets")
     threads = threads or torch.get_num_threads()
     if reduce == "max" or not (torch.is_grad_enabled() and x.requires_grad):
         out = aggregate(
@@ -94,6 +96,7 @@ def aggregate_with_targets(
         )
         return WithTargets(out, x[:targets])
     by_source = by_source or transpose(indptr, indices, x.size(0), threads)
+    check_by_source(by_source, x.size(0), indptr, indices)
     return WithTargets(
         *_AggregateWithTargets.apply(x, indptr, indices, tuple(by_source), reduce, dtype, threads)
     )

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from pyg_batchgnn.ops import attention_autograd as attention_autograd  # registers
 from pyg_batchgnn.ops.activation import check_drop, dropout_scale
-from pyg_batchgnn.ops.checks import check_vector
+from pyg_batchgnn.ops.aggregate import check_by_source
+from pyg_batchgnn.ops.checks import check_dense, check_ids, check_indptr, check_vector
 from pyg_batchgnn.ops.keys import part_key
 from pyg_batchgnn.ops.library import kernels
 
@@ -68,12 +69,12 @@ def attention(
     Args:
         x: [>= N, K] float32, float64, bfloat16 or float16, columns contiguous.
         indptr: [D + 1] int64, from 0 to E.
-        indices: [E] int32 or int64 in [0, N); trusted, because it comes from a sampler.
+        indices: [E] int32 or int64 in [0, N).
         source_weight: [heads, K] float32, or float64 if ``x`` is.
         target_weight: [heads, K] of the dtype of ``source_weight``, as are the logits.
         target_logits: [D, heads].
         edge_logits: [slots, heads].
-        row: [>= N] int32 or int64 rows of ``x``; trusted. With it ``x`` gets no gradient.
+        row: [>= N] int32 or int64 rows of ``x``. With it ``x`` gets no gradient.
         node: [>= D] int64, the original ids of the targets, for dropout; 0, 1, ... where None.
         by_source: the result of `transpose` for ``x.size(0)`` sources; required if ``x`` needs a
             gradient.
@@ -91,8 +92,10 @@ def attention(
     _check_input(x, indptr, indices, row, node, by_source, dtype)
     _check_loops(loops, targets, x if row is None else row)
     check_drop(drop)
+    if target_weight is not None and targets > (x if row is None else row).size(0):
+        raise ValueError(f"x has {(x if row is None else row).size(0)} rows, but there are {targets} targets")
     slots = indices.numel() + (loops or 0)
-    heads = source_weight.size(0)
+    heads = source_weight.size(0) if source_weight.dim() else 0
     shapes = {
         "source_weight": (source_weight, (heads, x.size(1))),
         "target_weight": (target_weight, (heads, x.size(1))),
@@ -141,11 +144,19 @@ def attention_weights(
     Returns:
         [slots, heads].
     """
+    targets, edges = indptr.numel() - 1, coefficient.size(0) - (loops or 0)
+    if coefficient.dim() != 2:
+        raise ValueError(f"coefficient must be [slots, heads], got {list(coefficient.shape)}")
+    if loops is not None and not 0 <= loops <= targets:
+        raise ValueError(f"loops must be in [0, {targets}], the targets, got {loops}")
+    check_indptr("indptr", indptr, edges)
+    _check_node(node, targets)
+    check_drop(drop)
     weights = coefficient.abs()
     if drop == 0.0:
         return weights
     keep = kernels.attention_keep(
-        indptr, node, indptr.numel() - 1, -1 if loops is None else loops, coefficient.size(1), drop, key
+        indptr, node, targets, -1 if loops is None else loops, coefficient.size(1), drop, key
     )
     return weights * keep * dropout_scale(drop)
 
@@ -164,10 +175,10 @@ def _check_input(
     by_source: Sequence[Tensor],
     dtype: torch.dtype,
 ) -> None:
-    if x.dim() != 2 or x.device.type != "cpu" or (x.numel() and x.stride(1) != 1):
+    check_dense("x", x)
+    if x.dim() != 2 or (x.numel() and x.stride(1) != 1):
         raise ValueError(
-            f"x must be a matrix on the CPU, columns contiguous, got {list(x.shape)} with strides "
-            f"{x.stride()} on {x.device}"
+            f"x must be a matrix, columns contiguous, got {list(x.shape)} with strides {x.stride()}"
         )
     if x.dtype not in TABLES:
         raise TypeError(f"x must be of a floating type, got {x.dtype}; convert it with .float()")
@@ -175,12 +186,12 @@ def _check_input(
         raise TypeError(f"results are float32, float64 or bfloat16, not {dtype}")
     if (x.dtype == torch.float64) != (dtype == torch.float64):
         raise TypeError(f"x is {x.dtype} and the result {dtype}; convert x with .to({dtype})")
-    check_vector("indptr", indptr, (torch.int64,))
     check_vector("indices", indices)
+    check_indptr("indptr", indptr, indices.numel())
+    check_ids("indices", indices, x.size(0) if row is None else row.numel(), "sources")
     if row is not None:
-        check_vector("row", row)
-    if node is not None:
-        check_vector("node", node, (torch.int64,))
+        check_ids("row", row, x.size(0), "rows of x")
+    _check_node(node, indptr.numel() - 1)
     if not (x.requires_grad and torch.is_grad_enabled()):
         return
     if row is not None:
@@ -192,6 +203,15 @@ def _check_input(
             f"x needs a gradient: give by_source=ops.transpose(indptr, indices, {x.size(0)}), the same edges "
             "by source"
         )
+    check_by_source(by_source, x.size(0), indptr, indices)
+
+
+def _check_node(node: Tensor | None, targets: int) -> None:
+    if node is None:
+        return
+    check_vector("node", node, (torch.int64,))
+    if node.numel() < targets:
+        raise ValueError(f"node has {node.numel()} ids for {targets} targets")
 
 
 def _check_loops(loops: int | None, targets: int, sources: Tensor) -> None:
@@ -205,6 +225,7 @@ def _check_loops(loops: int | None, targets: int, sources: Tensor) -> None:
 def _check_numbers(name: str, tensor: Tensor | None, shape: tuple[int, int], dtype: torch.dtype) -> None:
     if tensor is None:
         return
+    check_dense(name, tensor)
     if tensor.dtype != dtype:
         raise TypeError(f"{name} must be {dtype}, got {tensor.dtype}; convert it with .to({dtype})")
     if tuple(tensor.shape) != shape or not tensor.is_contiguous():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.ops.known import is_known_indptr, known_bound, remember
 from pyg_batchgnn.ops.library import kernels
 
 INTEGERS = (torch.int32, torch.int64)
@@ -39,17 +40,29 @@ def check_vector(name: str, tensor: Tensor, dtypes: Sequence[torch.dtype] = INTE
         raise ValueError(f"{name} is not contiguous (stride {tensor.stride(0)}); call .contiguous()")
 
 
-def check_float(name: str, tensor: Tensor) -> None:
-    """Raises unless ``tensor`` is a CPU tensor of a dtype of `FLOATS`."""
+def check_dense(name: str, tensor: Tensor) -> None:
+    """Raises unless ``tensor`` is a dense CPU tensor of any type."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}; use torch.as_tensor")
-    if tensor.dtype not in FLOATS:
-        raise TypeError(
-            f"{name} must be float32, float64 or bfloat16, got {tensor.dtype}; convert it with .float()"
-        )
     if tensor.device.type != "cpu" or tensor.layout != torch.strided:
         raise ValueError(
             f"{name} is {tensor.layout} on {tensor.device}; the operators take dense CPU tensors"
+        )
+
+
+def check_on_cpu(name: str, tensor: Tensor) -> None:
+    """Raises unless ``tensor`` is dense and on the CPU, or on the device "meta" for its shape
+    alone."""
+    if not isinstance(tensor, Tensor) or tensor.device.type != "meta":
+        check_dense(name, tensor)
+
+
+def check_float(name: str, tensor: Tensor) -> None:
+    """Raises unless ``tensor`` is a CPU tensor of a dtype of `FLOATS`."""
+    check_dense(name, tensor)
+    if tensor.dtype not in FLOATS:
+        raise TypeError(
+            f"{name} must be float32, float64 or bfloat16, got {tensor.dtype}; convert it with .float()"
         )
 
 
@@ -66,6 +79,38 @@ def check_range(name: str, values: Tensor, size: int, what: str = "node ids") ->
     if values.numel() and (low < 0 or high >= size):
         bad = low if low < 0 else high
         raise IndexError(f"{name} holds {bad}, but {what} go from 0 to {size - 1} here")
+
+
+def check_ids(name: str, values: Tensor, size: int, what: str = "node ids") -> None:
+    """Raises unless ``values`` is an integer vector (`check_vector`) with entries in [0, size).
+
+    The entries are read once for as long as nothing is written to the tensor.
+    """
+    check_vector(name, values)
+    known = known_bound(values)
+    if known is not None and known <= size:
+        return
+    check_range(name, values, size, what)
+    remember(values, size)
+
+
+def check_indptr(name: str, indptr: Tensor, entries: int) -> None:
+    """Raises unless an int64 vector ascends from 0 to ``entries``, as in a CSC graph.
+
+    The entries are read once for as long as nothing is written to the tensor.
+    """
+    check_vector(name, indptr, (torch.int64,))
+    if is_known_indptr(indptr, entries):
+        return
+    if indptr.numel() == 0 or int(indptr[0]) != 0 or int(indptr[-1]) != entries:
+        ends = f"{int(indptr[0])} to {int(indptr[-1])}" if indptr.numel() else "nowhere"
+        raise ValueError(f"{name} must go from 0 to the number of indices ({entries}), but goes from {ends}")
+    if not is_ascending(indptr):
+        at = int((indptr[1:] < indptr[:-1]).nonzero()[0])
+        raise ValueError(
+            f"{name} must ascend, but entry {at + 1} ({int(indptr[at + 1])}) is below {int(indptr[at])}"
+        )
+    remember(indptr, entries + 1, ascends=True)
 
 
 def extent(values: Tensor, threads: int | None = None) -> tuple[int, int]:

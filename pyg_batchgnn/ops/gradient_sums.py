@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -19,6 +20,11 @@ class GradientSums:
 
     def leave(self, grad: Tensor, sums: Tensor) -> None:
         """Stores the sums of ``grad``, [2, C] float64."""
+        if sums.shape != (2, grad.size(1)) or sums.dtype is not torch.float64 or not sums.is_contiguous():
+            raise ValueError(
+                f"sums must be contiguous float64 of shape [2, {grad.size(1)}], got {sums.dtype} of "
+                f"{list(sums.shape)}"
+            )
         self._left = grad, grad._version, sums
 
     def take(self, grad: Tensor) -> Tensor | None:

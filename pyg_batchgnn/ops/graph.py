@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
-from pyg_batchgnn.ops.checks import check_range, check_vector
+from pyg_batchgnn.ops.checks import check_dense, check_ids, check_range, check_vector
 from pyg_batchgnn.ops.in_edges import InEdges
+from pyg_batchgnn.ops.known import remember
 from pyg_batchgnn.ops.library import kernels
 
 
@@ -24,6 +26,7 @@ def build_csc(edge_index: Tensor, num_nodes: int) -> InEdges:
         values (`id_dtype`). ``edge_ids`` is None where the edges were sorted by destination
         already.
     """
+    check_dense("edge_index", edge_index)
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"edge_index must have shape [2, num_edges], got {list(edge_index.shape)}")
     if edge_index.stride(1) != 1 and edge_index.size(1) > 1:
@@ -32,9 +35,13 @@ def build_csc(edge_index: Tensor, num_nodes: int) -> InEdges:
         check_vector(name, row)
         check_range(name, row, num_nodes)
     found = InEdges(*kernels.build_csc(edge_index, num_nodes))
+    remember(found.indptr, found.num_edges + 1, ascends=True)
+    remember(found.indices, num_nodes)
     # The operator returns no ids where the edges were in order.
     if found.edge_ids is not None and found.edge_ids.numel() == 0:
         return InEdges(found.indptr, found.indices)
+    if found.edge_ids is not None:
+        remember(found.edge_ids, found.num_edges)
     return found
 
 
@@ -43,18 +50,19 @@ def gather_rows(table: Tensor, index: Tensor, threads: int | None = None) -> Ten
 
     Args:
         table: [N, ...] any dtype, on the CPU; rows must be contiguous, the table need not be.
-        index: [M] int32 or int64 in [0, N); trusted, because it comes from a sampler (see
-            `check_range`).
+        index: [M] int32 or int64 in [0, N).
         threads: the largest number of threads; torch's own number where None.
 
     Returns:
         [M, ...] of the table's dtype, without a gradient.
     """
-    if table.dim() == 0 or table.device.type != "cpu":
-        raise ValueError(f"table must have rows on the CPU, got shape {list(table.shape)} on {table.device}")
+    check_dense("table", table)
+    if table.dim() == 0:
+        raise ValueError("table must have rows, got one number")
+    check_ids("index", index, table.size(0), "rows of the table")
     table = table.detach()
     if table.size(0) == 0:
-        return table.new_empty((index.numel(), *table.shape[1:]))
+        return table.new_empty((0, *table.shape[1:]))
     if not table[0].is_contiguous():
         table = table.contiguous()
     return kernels.gather_rows(table, index, threads or torch.get_num_threads())
@@ -69,9 +77,13 @@ def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None, threads: i
         out: [M, ...] on the CPU, of the table's dtype and row shape; rows must be contiguous,
             ``out`` need not be.
         table: [N, ...]; rows must be contiguous.
-        index: [M] int32 or int64 in [0, N); trusted. None copies the first M rows in order.
+        index: [M] int32 or int64 in [0, N). None copies the first M rows in order.
         threads: the largest number of threads; torch's own number where None.
     """
+    for name, tensor in (("out", out), ("table", table)):
+        check_dense(name, tensor)
+        if tensor.dim() == 0:
+            raise ValueError(f"{name} must have rows, got one number")
     if out.dtype != table.dtype or out.shape[1:] != table.shape[1:]:
         raise ValueError(
             f"rows of {table.dtype} {list(table.shape[1:])} cannot be put into {out.dtype} "
@@ -80,11 +92,14 @@ def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None, threads: i
     rows = len(table) if index is None else len(index)
     if len(out) > rows or (index is not None and len(out) != rows):
         raise ValueError(f"{rows} rows do not fill {len(out)}")
+    if index is not None:
+        check_ids("index", index, table.size(0), "rows of the table")
     if not len(out) or not out[0].numel():
         return
     for name, tensor in (("out", out), ("table", table)):
-        if tensor.device.type != "cpu" or not tensor[0].is_contiguous():
-            raise ValueError(f"{name}'s rows must be contiguous, on the CPU; call .contiguous()")
+        if not tensor[0].is_contiguous():
+            raise ValueError(f"{name}'s rows must be contiguous; call .contiguous()")
+    increment_version(out)
     kernels.put_rows(table.detach(), index, out, threads or torch.get_num_threads())
 
 
@@ -94,11 +109,21 @@ def unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> tuple[Tensor, list[
     The second result is, for each vector, the position of each of its entries among the distinct
     ones.
     """
-    for node in nodes:
-        check_vector("nodes", node, (torch.int64,))
-    return kernels.unique_nodes(list(nodes), num_nodes)
+    _check_nodes(nodes, num_nodes)
+    unique, places = kernels.unique_nodes(list(nodes), num_nodes)
+    remember(unique, num_nodes)
+    for place in places:
+        remember(place, unique.numel())
+    return unique, places
 
 
 def count_unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> int:
     """Returns the number of distinct entries of int64 vectors of node ids."""
+    _check_nodes(nodes, num_nodes)
     return kernels.count_unique_nodes(list(nodes), num_nodes)
+
+
+def _check_nodes(nodes: Sequence[Tensor], num_nodes: int) -> None:
+    for node in nodes:
+        check_vector("nodes", node, (torch.int64,))
+        check_ids("nodes", node, num_nodes)

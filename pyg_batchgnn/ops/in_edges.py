@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_range, check_vector, fits_int32, is_ascending
+from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_vector, fits_int32
 
 
 @dataclass(frozen=True, eq=False)
 class InEdges:
     """The in-edges of some nodes, the targets, in compressed sparse columns (CSC).
 
-    The constructor trusts its arguments; `checked` checks them. Nothing is copied.
+    The constructor takes any arrays. `checked` checks them, and so does every operator before it
+    reads them. Nothing is copied.
 
     Attributes:
         indptr: [n + 1] int64, where each target's in-edges begin; from 0 to e, ascending.
@@ -47,31 +48,29 @@ class InEdges:
             TypeError, ValueError, IndexError: the arrays do not fit together; the message names the
                 entry.
         """
+        found = cls(indptr, indices, edge_ids)
+        found.check(num_sources=num_sources, num_edge_ids=num_edge_ids)
+        return found
+
+    def check(self, *, num_sources: int | None = None, num_edge_ids: int | None = None) -> None:
+        """Raises what `checked` raises. Arrays that were checked and not changed since take no
+        time."""
+        indptr, indices, edge_ids = self.indptr, self.indices, self.edge_ids
         check_vector("indptr", indptr, (torch.int64,))
         check_vector("indices", indices)
         edges, targets = indices.numel(), indptr.numel() - 1
         sources = targets if num_sources is None else num_sources
-        if targets < 0 or int(indptr[0]) != 0 or int(indptr[-1]) != edges:
-            ends = f"{int(indptr[0])} to {int(indptr[-1])}" if indptr.numel() else "nowhere"
-            raise ValueError(
-                f"indptr must go from 0 to the number of indices ({edges}), but goes from {ends}"
-            )
         if indices.dtype == torch.int32 and not fits_int32(sources):
             raise TypeError(
                 f"int32 indices cannot name all {sources} nodes; convert them with .to(torch.int64)"
             )
-        if not is_ascending(indptr):
-            at = int((indptr[1:] < indptr[:-1]).nonzero()[0])
-            raise ValueError(
-                f"indptr must ascend, but entry {at + 1} ({int(indptr[at + 1])}) is below {int(indptr[at])}"
-            )
-        check_range("indices", indices, sources)
+        check_indptr("indptr", indptr, edges)
+        check_ids("indices", indices, sources)
         if edge_ids is not None:
             check_vector("edge_ids", edge_ids)
             if edge_ids.numel() != edges:
                 raise ValueError(f"edge_ids has {edge_ids.numel()} entries for {edges} edges")
-            check_range("edge_ids", edge_ids, edges if num_edge_ids is None else num_edge_ids, "edge ids")
-        return cls(indptr, indices, edge_ids)
+            check_ids("edge_ids", edge_ids, edges if num_edge_ids is None else num_edge_ids, "edge ids")
 
     @property
     def num_targets(self) -> int:
@@ -126,3 +125,16 @@ class OwnedEdges:
     first_node: int
     num_nodes: int
     num_edges: int
+
+    def check(self) -> None:
+        """Raises unless the arrays fit together. Arrays that were checked and not changed since
+        take no time."""
+        self.in_edges.check(num_sources=self.num_nodes, num_edge_ids=self.num_edges)
+        check_vector("node", self.node, (torch.int64,))
+        nodes = self.in_edges.num_targets
+        if self.node.numel() != nodes:
+            raise ValueError(f"{self.node.numel()} original ids came with {nodes} lists of in-edges")
+        if not 0 <= self.first_node <= self.num_nodes - nodes:
+            raise ValueError(
+                f"{nodes} nodes from {self.first_node} on are not all among the {self.num_nodes} of the graph"
+            )

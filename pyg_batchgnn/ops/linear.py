@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn.ops import linear_autograd as linear_autograd  # registers
 from pyg_batchgnn.ops.activation import check_drop
-from pyg_batchgnn.ops.checks import INTEGERS, check_range, check_vector
+from pyg_batchgnn.ops.checks import check_ids, check_on_cpu, check_vector
 from pyg_batchgnn.ops.library import kernels
 from pyg_batchgnn.ops.precision import COMPUTE_DTYPES, compute_dtype
 from pyg_batchgnn.ops.products import current_products, linear_by_torch
@@ -113,6 +113,7 @@ def _check_weights(weights: Sequence[Tensor], bias: Tensor | None, dtype: torch.
         raise ValueError(f"groups must be positive, got {groups}")
     first = weights[0]
     for weight in weights:
+        check_on_cpu("weights", weight)
         if weight.dim() != 2 or weight.size(0) != first.size(0):
             raise ValueError(f"weights must be [{first.size(0)}, K], got {list(weight.shape)}")
         if weight.dtype not in (dtype, torch.float32) or weight.dtype is not first.dtype:
@@ -125,6 +126,8 @@ def _check_weights(weights: Sequence[Tensor], bias: Tensor | None, dtype: torch.
         )
     if first.size(0) % groups:
         raise ValueError(f"{first.size(0)} outputs do not fall into {groups} equal groups")
+    if bias is not None:
+        check_on_cpu("bias", bias)
     if bias is not None and (bias.shape != first.shape[:1] or bias.dtype is not first.dtype):
         raise ValueError(
             f"bias must be [{first.size(0)}] of {first.dtype}, got {list(bias.shape)} of {bias.dtype}"
@@ -135,8 +138,9 @@ def _checked_input(
     table: Tensor, row: Tensor | None, weight: Tensor, num_rows: int, groups: int, dtype: torch.dtype
 ) -> Tensor:
     """Returns the table, or a copy of it with contiguous rows."""
-    if table.device.type not in ("cpu", "meta") or table.dim() != 2:
-        raise ValueError(f"inputs must be [N, K] on the CPU, got {list(table.shape)} on {table.device}")
+    check_on_cpu("inputs", table)
+    if table.dim() != 2:
+        raise ValueError(f"inputs must be [N, K], got {list(table.shape)}")
     if table.size(1) != groups * weight.size(1):
         raise ValueError(
             f"an input has {table.size(1)} columns, but its weight {list(weight.shape)} and {groups} groups "
@@ -148,11 +152,10 @@ def _checked_input(
         raise TypeError("float16 inputs take no gradient; use bfloat16 or float32")
     available = table.size(0)
     if row is not None:
-        check_vector("row", row, INTEGERS)
         if table.requires_grad and torch.is_grad_enabled():
             raise ValueError("rows of a table take no gradient; gather them into a tensor first")
         available = row.numel()
-        check_range("row", row, table.size(0), "rows of the table")
+        check_ids("row", row, table.size(0), "rows of the table")
     if not 0 <= num_rows <= available:
         raise ValueError(f"num_rows is {num_rows}, but an input has {available} rows")
     if table.stride(1) == 1 or table.size(1) <= 1:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_float
+from pyg_batchgnn.ops.checks import check_dense, check_float
 from pyg_batchgnn.ops.folded_norm import FoldedNorm, Hidden, HiddenGradient
 from pyg_batchgnn.ops.gradient_sums import GradientSums
 from pyg_batchgnn.ops.library import kernels
@@ -84,7 +84,7 @@ def linear_norm(
     """
     dtype = out_dtype or compute_dtype(weight)
     _check(x, weight, dtype)
-    _check_columns(weight, bias, scale, shift)
+    bias, scale, shift = _columns(weight, bias, scale, shift)
     known = _known(hidden, x, after_relu, dtype)
     rows = _rows(x)
     count = threads or torch.get_num_threads()
@@ -122,7 +122,7 @@ def linear_norm_hidden(
         plain = linear_norm(x, weight, bias, scale, shift, eps=eps, relu=True, threads=threads)
         return LinearNormHidden(*plain, None)
     _check(x, weight, dtype)
-    _check_columns(weight, bias, scale, shift)
+    bias, scale, shift = _columns(weight, bias, scale, shift)
     rows, gradient = _rows(x), HiddenGradient()
     y, mean, variance, center = FoldedNorm.apply(
         rows, weight, bias, scale, shift, eps, True, dtype, threads or torch.get_num_threads(), gradient
@@ -167,7 +167,7 @@ def linear_norm_on_read(
     gradients are those of `linear_norm`.
     """
     _check(x, weight, torch.float32)
-    _check_columns(weight, bias, scale, shift)
+    bias, scale, shift = _columns(weight, bias, scale, shift)
     known = _known(hidden, x, after_relu, torch.float32)
     rows, count, sums = _rows(x), threads or torch.get_num_threads(), GradientSums()
     product, mean, variance = NormedLinear.apply(
@@ -191,6 +191,13 @@ def _known(hidden: Hidden | None, x: Tensor, after_relu: bool, dtype: torch.dtyp
             f"hidden goes with after_relu=True and the {hidden.x.size(0)} rows that came with it, "
             f"got after_relu={after_relu} and {x.size(0)} rows"
         )
+    for name, tensor, shape in (
+        ("x", hidden.x, hidden.x.shape),
+        ("center", hidden.center, hidden.x.shape[1:]),
+    ):
+        check_dense(f"hidden.{name}", tensor)
+        if hidden.x.dim() != 2 or tensor.shape != shape or hidden.center.dtype is not torch.float64:
+            raise ValueError("hidden must be what linear_norm_hidden returned")
     return None if dtype is torch.bfloat16 else hidden
 
 
@@ -202,7 +209,10 @@ def _detached(column: Tensor | None) -> Tensor | None:
     return None if column is None else column.detach()
 
 
-def _check_columns(weight: Tensor, bias: Tensor | None, scale: Tensor | None, shift: Tensor | None) -> None:
+def _columns(
+    weight: Tensor, bias: Tensor | None, scale: Tensor | None, shift: Tensor | None
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Returns bias, scale and shift, checked and contiguous."""
     for name, column in (("bias", bias), ("scale", scale), ("shift", shift)):
         if column is not None:
             check_float(name, column)
@@ -210,11 +220,18 @@ def _check_columns(weight: Tensor, bias: Tensor | None, scale: Tensor | None, sh
                 raise ValueError(f"{name} must be [{weight.size(0)}], got {list(column.shape)}")
     if bias is not None and bias.dtype is not weight.dtype:
         raise TypeError(f"bias must have the weight's type, {weight.dtype}, got {bias.dtype}")
+    return _contiguous(bias), _contiguous(scale), _contiguous(shift)
+
+
+def _contiguous(column: Tensor | None) -> Tensor | None:
+    return None if column is None else column.contiguous()
 
 
 def _check(x: Tensor, weight: Tensor, dtype: torch.dtype) -> None:
     if dtype not in COMPUTE_DTYPES:
         raise TypeError(f"out_dtype must be float32, bfloat16 or float64, got {dtype}")
+    check_dense("x", x)
+    check_dense("weight", weight)
     if weight.dim() != 2 or x.dim() != 2 or x.size(1) != weight.size(1):
         raise ValueError(f"x must be [D, K] and weight [O, K], got {list(x.shape)} and {list(weight.shape)}")
     narrower = dtype is torch.float64 and weight.dtype is not torch.float64

@@ -9,18 +9,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.ops.checks import check_dense
 from pyg_batchgnn.ops.library import kernels
 
 
 def advise_huge_pages(tensor: Tensor) -> None:
     """Asks the system to use huge pages for the memory of a CPU tensor. Contents and address do not
     change."""
+    check_dense("tensor", tensor)
+    if not tensor.is_contiguous():
+        raise ValueError(f"tensor is not contiguous (strides {tensor.stride()}); call .contiguous()")
     kernels.advise_huge_pages(tensor.detach())
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """Returns an uninitialised tensor over memory that is reused, which avoids the page faults of
     fresh memory."""
+    if any(size < 0 for size in shape):
+        raise ValueError(f"sizes must not be negative, got {list(shape)}")
     return kernels.empty_bytes(math.prod(shape) * dtype.itemsize).view(dtype).view(tuple(shape))
 
 

@@ -72,25 +72,27 @@ def batch_norm(
             and variance is given.
     """
     check_matrix("x", x)
-    for name, column in (("weight", weight), ("bias", bias), ("mean", mean), ("variance", variance)):
-        _check_column(name, column, x.size(1))
+    count = threads or torch.get_num_threads()  # before any operator, where torch.compile can break
+    weight, bias = _column("weight", weight, x.size(1)), _column("bias", bias, x.size(1))
+    mean, variance = _column("mean", mean, x.size(1)), _column("variance", variance, x.size(1))
     if (mean is None) != (variance is None):
         missing = "mean" if mean is None else "variance"
         raise ValueError(f"{missing} is None and the other is not; give both, or neither to use x's own")
-    count = threads or torch.get_num_threads()
     return BatchNormResult(
         *kernels.batch_norm(x.contiguous(), weight, bias, mean, variance, eps, relu, count)
     )
 
 
-def _check_column(name: str, column: Tensor | None, columns: int) -> None:
+def _column(name: str, column: Tensor | None, columns: int) -> Tensor | None:
+    """Returns one checked number per column, contiguous."""
     if column is None:
-        return
+        return None
     check_float(name, column)
     if column.shape != (columns,):
         raise ValueError(
             f"{name} must have shape [{columns}], one entry per column of x, got {list(column.shape)}"
         )
+    return column.contiguous()
 
 
 @fake("batch_norm")

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
-from pyg_batchgnn.ops.checks import check_range, check_vector
+from pyg_batchgnn.ops.checks import check_indptr, check_range, check_vector, is_ascending
 from pyg_batchgnn.ops.library import kernels
 
 #: The owner of a node that is not assigned yet.
@@ -26,6 +27,8 @@ def group_by_owner(owner: Tensor, groups: int) -> tuple[Tensor | None, Tensor]:
         order [n] int32, the rows by group, or None if they are in that order; counts [groups]
         int64, the rows of each group.
     """
+    if groups < 0:
+        raise ValueError(f"the number of groups must not be negative, got {groups}")
     check_vector("owner", owner)
     check_range("owner", owner, groups, "groups")
     order, counts = kernels.group_by_owner(owner, groups)
@@ -46,6 +49,8 @@ def group_by_range(values: Tensor, bounds: Tensor) -> tuple[Tensor | None, Tenso
     check_vector("bounds", bounds, (torch.int64,))
     if bounds.numel() < 2:
         raise ValueError("bounds must have at least two entries, a begin and an end")
+    if not is_ascending(bounds):
+        raise ValueError("bounds must ascend, but an entry is below the one before it")
     order, counts = kernels.group_by_range(values, bounds)
     return order if order.numel() else None, counts
 
@@ -58,6 +63,7 @@ def count_values(values: Tensor, first: int, counts: Tensor) -> None:
     """
     check_vector("values", values)
     check_vector("counts", counts, (torch.int64,))
+    increment_version(counts)
     if not kernels.count_values_(values, first, counts):
         raise IndexError(f"a value is outside [{first}, {first + counts.numel()})")
 
@@ -87,6 +93,7 @@ def place_edges(edges: Tensor, first: int, cursor: Tensor, indices: Tensor, edge
     check_vector("edge_ids", edge_ids)
     if indices.numel() != edge_ids.numel():
         raise ValueError(f"{indices.numel()} indices but {edge_ids.numel()} edge ids")
+    increment_version((cursor, indices, edge_ids))
     if not kernels.place_edges_(edges, first, cursor, indices, edge_ids):
         raise IndexError(f"an edge has no place in the {cursor.numel()} lists from node {first} on")
 
@@ -125,8 +132,7 @@ def assign_nodes(
     """Assigns nodes of a slice of the graph to parts, one after the other.
 
     Args:
-        indptr: [n + 1] int64, of the in-edges of the nodes [first, first + n) by original id;
-            trusted.
+        indptr: [n + 1] int64, of the in-edges of the nodes [first, first + n) by original id.
         indices: [e] int32 or int64, the original ids of their sources.
         first: the original id of the first node.
         train: [n] bool, whether each node is a training node.
@@ -137,23 +143,27 @@ def assign_nodes(
             written to.
         rules: the rules of the choice.
     """
-    check_vector("indptr", indptr, (torch.int64,))
     check_vector("indices", indices)
+    check_indptr("indptr", indptr, indices.numel())
     check_vector("train", train, (torch.bool,))
     check_vector("owner", owner, (torch.int32,))
     check_vector("found", found, (torch.int32,))
-    if not (owner.numel() == train.numel() == indptr.numel() - 1) or int(indptr[-1]) != indices.numel():
-        raise ValueError("indptr, train and owner must be of the same nodes, and indices of their in-edges")
+    if not (owner.numel() == train.numel() == indptr.numel() - 1):
+        raise ValueError("indptr, train and owner must be of the same nodes")
     if not 0 <= rows.start <= rows.stop <= owner.numel():
         raise IndexError(f"rows {rows} are not all among the {owner.numel()} nodes")
     if load.dim() != 2 or load.size(0) != 3 or load.dtype != torch.float64 or not load.is_contiguous():
         raise ValueError(f"load must be contiguous float64 of shape [3, parts], got {[*load.shape]}")
+    check_vector("limit", rules.limit, (torch.float64,))
+    if rules.limit.numel() != 3:
+        raise ValueError(f"limit must have 3 entries, got {rules.limit.numel()}")
     source = indices[int(indptr[rows.start]) : int(indptr[rows.stop])]
     outside = int(((source < first) | (source >= first + owner.numel())).sum())
     if found.numel() != outside:
         raise ValueError(f"found has {found.numel()} owners for {outside} sources outside the slice")
     for name, owners in (("found", found), ("owner", owner)):
         check_range(name, owners + 1, load.size(1) + 1, "parts, from UNASSIGNED on,")
+    increment_version((owner, load))
     kernels.assign_nodes_(
         *(indptr, indices, first, train.view(torch.uint8), owner, found, rows.start, rows.stop, load),
         *(rules.limit, rules.fennel, rules.alpha, rules.step, rules.key),

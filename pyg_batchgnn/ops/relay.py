@@ -1,16 +1,19 @@
 """The steps of a relay: sampling a hop whose nodes' in-edges may be held by other ranks.
 
-The kernels trust the arrays and numbers that callers give. They check what other ranks sent.
+The arrays that callers give are checked here. The kernels check what other ranks sent.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+import torch
 from torch import Tensor
 
+from pyg_batchgnn.ops.checks import check_indptr, check_range, check_vector
 from pyg_batchgnn.ops.in_edges import OwnedEdges
 from pyg_batchgnn.ops.library import kernels
 
@@ -107,6 +110,13 @@ class Relay:
         seed: int,
         epoch: int,
     ) -> None:
+        _check_book(offsets, rank)
+        for name, ids in (("seeds", seeds), ("originals", originals)):
+            check_vector(name, ids, (torch.int64,))
+        check_range("seeds", seeds, offsets[-1])
+        if originals.numel() != seeds.numel():
+            raise ValueError(f"{seeds.numel()} seeds came with {originals.numel()} original ids")
+        check_indptr("seed_ptr", seed_ptr, seeds.numel())
         self._state = kernels.relay_begin(
             *(seeds, originals, seed_ptr, offsets, rank, num_edges, wide),
             *(list(fanouts), replace, return_edge, coo, seed, epoch),
@@ -128,12 +138,27 @@ class Relay:
         Returns:
             The first fault in the answers, after which the relay cannot go on, or None.
         """
+        check_vector("own", own, (torch.int64,))
+        _check_words(words, counts, torch.int64)
         return _fault(kernels.relay_merge(self._state, own, words, list(counts), threads))
 
     def take(self) -> tuple[list[Tensor], Tensor]:
         """Returns the minibatches, as the operator ``sample`` does."""
         arrays, counts = kernels.relay_take(self._state)
         return arrays, counts
+
+
+def _check_book(offsets: Sequence[int], rank: int) -> None:
+    if not offsets or offsets[0] != 0 or any(b < a for a, b in itertools.pairwise(offsets)):
+        raise ValueError(f"the offsets of parts must ascend from 0, got {list(offsets)}")
+    if not 0 <= rank < len(offsets) - 1:
+        raise ValueError(f"rank {rank} has no part among {len(offsets) - 1}")
+
+
+def _check_words(words: Tensor, counts: Sequence[int], dtype: torch.dtype) -> None:
+    check_vector("words", words, (dtype,))
+    if any(count < 0 for count in counts) or sum(counts) != words.numel():
+        raise ValueError(f"counts {list(counts)} do not add up to {words.numel()} words")
 
 
 def relay_answer(
@@ -161,6 +186,8 @@ def relay_answer(
         The answers, or the first fault in the questions.
     """
     own = edges.in_edges
+    edges.check()
+    _check_words(words, counts, own.indices.dtype)
     answers, to, picks, fault = kernels.relay_answer(
         *(own.indptr, own.indices, own.edge_ids, edges.node, edges.first_node, edges.num_edges),
         *(words, list(counts), fanout, replace, return_edge, threads),

@@ -324,7 +324,7 @@ X = torch.ones(1, 2)
         (lambda: ops.aggregate(X, INDPTR, INDICES, out_dtype=torch.float16), TypeError, "float16"),
         (lambda: ops.aggregate(X.double(), INDPTR, INDICES, out_dtype=torch.float32), TypeError, "float64"),
         (lambda: ops.aggregate(X, INDPTR.int(), INDICES), TypeError, "indptr"),
-        (lambda: ops.aggregate(X, INDPTR, INDICES[:0]), ValueError, "indptr must end"),
+        (lambda: ops.aggregate(X, INDPTR, INDICES[:0]), ValueError, "indptr must go"),
         (lambda: ops.aggregate(X, INDPTR, INDICES, edge_weight=X[0, :0]), ValueError, "edge_weight"),
         (lambda: ops.aggregate(X, INDPTR, INDICES, source_scale=X[0, :0]), ValueError, "source_scale"),
         (lambda: ops.aggregate(X, INDPTR, INDICES, target_scale=X[0, :0]), ValueError, "target_scale"),

@@ -121,7 +121,7 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: _assign(found=torch.tensor([2], dtype=torch.int32)), IndexError, "found"),
     (lambda: _assign(owner=torch.full((2,), 9, dtype=torch.int32)), IndexError, "owner"),
     (lambda: _assign(rows=range(3)), IndexError, "rows"),
-    (lambda: _assign(indices=torch.tensor([0])), ValueError, "in-edges"),
+    (lambda: _assign(indices=torch.tensor([0])), ValueError, "number of indices"),
     (lambda: _assign(load=torch.zeros(2, 2).double()), ValueError, "load"),
 ]
 

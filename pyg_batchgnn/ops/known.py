@@ -1,0 +1,75 @@
+"""The vectors whose entries are known to be in range, so that operators check each of them once.
+
+What a check found is remembered for the very tensor and its version counter. A write through torch
+voids it, and the next operator checks again. A write through another view of the memory, such as a
+NumPy array, is not seen.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class _Record(NamedTuple):
+    """What is known of a tensor.
+
+    Attributes:
+        tensor: the tensor, held weakly.
+        version: its version counter when it was checked.
+        bound: its entries are at least 0 and below this.
+        ascends: True if no entry is below the one before it, the first is 0 and the last is
+            ``bound`` - 1.
+    """
+
+    tensor: weakref.ref[Tensor]
+    version: int
+    bound: int
+    ascends: bool
+
+
+#: By the tensor's id. An entry goes with its tensor.
+_records: dict[int, _Record] = {}
+
+
+def remember(values: Tensor, bound: int, *, ascends: bool = False) -> None:
+    """Remembers that the entries of a vector are in [0, bound), and whether they ascend to the
+    end of it."""
+    if values.is_inference():  # has no version counter
+        return
+    key = id(values)
+    held = weakref.ref(values, lambda _, records=_records: records.pop(key, None))  # type: ignore[misc]
+    _records[key] = _Record(held, values._version, bound, ascends)
+
+
+def known_bound(values: Tensor) -> int | None:
+    """Returns a number that all entries are known to be below, none being negative; None if
+    nothing is known."""
+    record = _record(values)
+    return None if record is None else record.bound
+
+
+def is_known_indptr(values: Tensor, entries: int) -> bool:
+    """Returns whether a vector is known to ascend from 0 to ``entries``."""
+    record = _record(values)
+    return record is not None and record.ascends and record.bound == entries + 1
+
+
+def prefix(values: Tensor, length: int) -> Tensor:
+    """Returns the first ``length`` entries of a vector, of which is known what is known of it."""
+    if length == values.numel():
+        return values
+    first, record = values[:length], _record(values)
+    if record is not None:
+        bound = int(first[-1]) + 1 if record.ascends and length else record.bound
+        remember(first, bound, ascends=record.ascends and length > 0)
+    return first
+
+
+def _record(values: Tensor) -> _Record | None:
+    record = _records.get(id(values))
+    if record is None or record.tensor() is not values or record.version != values._version:
+        return None
+    return record
