@@ -102,15 +102,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(name, flush=True)
         models[name] = measure(contestants(name, graph, chosen.hidden, chosen.batch_size), chosen.rounds)
     options = {"hidden": chosen.hidden, "batch_size": chosen.batch_size, "rounds": chosen.rounds}
+    described = graph.describe()
     content = {
         "benchmark": "inference",
-        "graph": graph.describe(),
+        "graph": described,
         "options": {**options, "threads": chosen.threads, "layers": LAYERS},
         "machine": describe(),
         "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
         "models": models,
     }
-    write_json(chosen.results / f"inference-{content['graph']['name']}.json", content)
+    write_json(chosen.results / f"inference-{described['name']}.json", content)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.graph import LayerGraph, layer_graph, whole_graph
+from pyg_batchgnn.nn.inference import HasNodes, LayerwiseOutput, check_cpu, infer_model, nodes_of
+from pyg_batchgnn.nn.layerwise import OwnedNodes
 from pyg_batchgnn.nn.linear import Linear
 from pyg_batchgnn.nn.matmul import ProductChoice, current_products, probe_products, use_products
 from pyg_batchgnn.nn.models import GAT, GCN, GIN, SAGE, ModelOutput, NativeModel
@@ -28,17 +30,23 @@ __all__ = [
     "GATConv",
     "GCNConv",
     "GINConv",
+    "HasNodes",
     "LayerGraph",
+    "LayerwiseOutput",
     "Linear",
     "ModelOutput",
     "NativeModel",
+    "OwnedNodes",
     "ProductChoice",
     "ReLU",
     "RowView",
     "SAGEConv",
     "Update",
+    "check_cpu",
     "current_products",
+    "infer_model",
     "layer_graph",
+    "nodes_of",
     "probe_products",
     "use_products",
     "whole_graph",

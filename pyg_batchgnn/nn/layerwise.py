@@ -1,15 +1,13 @@
-"""The inference of all nodes, layer by layer: every node once, from all its in-neighbours."""
+"""Layers computed for all nodes, one after the other, in pieces of the nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
-import torch_geometric.nn
 from torch import Tensor
-from torch.nn.modules.batchnorm import _NormBase
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.gcn import GCNConv
@@ -19,13 +17,6 @@ from pyg_batchgnn.nn.rows import RowView
 
 #: Arrays of a layer's width that a layer holds for each node: sums, products and two between.
 _ARRAYS = 4
-#: Normalisations that take statistics over the rows of a call, in evaluation too.
-_OVER_ROWS = (
-    torch_geometric.nn.GraphNorm,
-    torch_geometric.nn.GraphSizeNorm,
-    torch_geometric.nn.MeanSubtractionNorm,
-    torch_geometric.nn.PairNorm,
-)
 
 
 class NodeValues(Protocol):
@@ -64,12 +55,6 @@ class OwnedNodes(Protocol):
     ) -> Iterator[NodePieceLike]: ...
     def allocate(self, columns: int, dtype: torch.dtype) -> Mapping[int, Tensor]: ...
     def degrees(self, with_loops: bool) -> NodeValues: ...
-
-
-class HasNodes(Protocol):
-    """A loader that knows all nodes of its graph, such as `MacrobatchNeighborLoader`."""
-
-    def all_nodes(self, memory_budget: int | None, progress: bool) -> OwnedNodes: ...
 
 
 @dataclass(frozen=True)
@@ -141,37 +126,3 @@ def _sources(piece: NodePieceLike) -> Rows:
 def _graph(piece: NodePieceLike, degree: Tensor | None) -> LayerGraph:
     sources = len(piece.table) if piece.order is None else len(piece.order)
     return LayerGraph(ops.InEdges(piece.indptr, piece.indices), num_sources=sources, degree=degree)
-
-
-def nodes_of(loader: Any, memory_budget: int | None, progress: bool) -> OwnedNodes:
-    """Returns all nodes of a loader's graph.
-
-    Raises:
-        TypeError: it is no loader of this package.
-    """
-    if not hasattr(loader, "all_nodes"):
-        raise TypeError(
-            f"inference takes a pyg_batchgnn.MacrobatchNeighborLoader, got {type(loader).__name__}; its "
-            f"fanouts and seed nodes do not matter"
-        )
-    nodes: OwnedNodes = loader.all_nodes(memory_budget, progress)
-    return nodes
-
-
-def check_row_wise(modules: Iterable[torch.nn.Module]) -> None:
-    """Raises ValueError for a module whose result depends on what else is in a call.
-
-    Layers are computed in pieces of the nodes, so every node must be computed by itself.
-    """
-    for module in modules:
-        name = type(module).__name__
-        if isinstance(module, _OVER_ROWS) or getattr(module, "mode", None) == "graph":
-            raise ValueError(
-                f"{name} takes statistics over all nodes of a call, but inference computes nodes in pieces; "
-                f"call the model on the whole graph, or use BatchNorm or LayerNorm(mode='node')"
-            )
-        if isinstance(module, _NormBase) and module.running_mean is None:
-            raise ValueError(
-                f"{name} has no running statistics, so it takes those of each piece; use "
-                f"track_running_stats=True"
-            )

@@ -6,12 +6,15 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch_geometric.nn
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import GraphNorm
 
 from pyg_batchgnn import MacrobatchNeighborLoader
-from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, BatchNorm, GCNConv, NativeModel, SAGEConv
+from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, BatchNorm, GCNConv, LayerGraph, NativeModel, SAGEConv
+from pyg_batchgnn.nn.inference import infer_model
+from pyg_batchgnn.nn.inputs import Rows
 from tests.support.partitioned_graphs import Case, whole
 from tests.support.reference_aggregates import with_loops
 
@@ -35,7 +38,7 @@ def with_running_statistics(model: torch.nn.Module) -> torch.nn.Module:
     """Gives normalisations statistics of their own."""
     draw = torch.Generator().manual_seed(3)
     for module in model.modules():
-        if isinstance(module, BatchNorm) and module.running_mean is not None:
+        if isinstance(module, torch.nn.BatchNorm1d) and module.running_mean is not None:
             module.running_mean.normal_(generator=draw)
             module.running_var.uniform_(0.5, 2.0, generator=draw)
     return model
@@ -88,6 +91,29 @@ def test_gcn_without_loops_or_normalisation(arguments: dict[str, bool], data: Da
         expected = model(data.x, data.edge_index)
     found = model.inference(MacrobatchNeighborLoader(data, [2]), memory_budget=30_000)
     assert close(found, expected)
+
+
+@pytest.mark.parametrize("jk", [None, "last", "cat", "max", "lstm"])
+@pytest.mark.parametrize("norm", [None, "batch_norm"])
+def test_models_built_as_pygs(jk: str | None, norm: str | None, data: Data) -> None:
+    torch.manual_seed(2)
+    model = torch_geometric.nn.GraphSAGE(5, 8, 3, 4, dropout=0.5, act="elu", norm=norm, jk=jk)
+    with_running_statistics(model).eval()
+    with torch.no_grad():
+        expected = model(data.x, data.edge_index)
+    for place, conv in enumerate(model.convs):
+        model.convs[place] = SAGEConv(conv.in_channels, conv.out_channels)
+        model.convs[place].load_state_dict(conv.state_dict())
+
+    def compute(place: int, x: Rows, graph: LayerGraph) -> Tensor:
+        rows = model.convs[place](x, graph)
+        is_followed = place < 2 or jk is not None
+        return model.act(model.norms[place](rows)) if is_followed else rows
+
+    nodes = MacrobatchNeighborLoader(data, [2]).all_nodes(memory_budget=30_000)
+    found = infer_model(model.train(), nodes, compute)
+    assert close(found.rows, expected)
+    assert found.hidden.size(1) == (24 if jk == "cat" else 8)
 
 
 @pytest.mark.parametrize("name", ["sage", "gcn", "gat"])

@@ -4,7 +4,6 @@ graph."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -13,15 +12,9 @@ from torch import Tensor
 
 from pyg_batchgnn.nn.aggregated import Aggregated, aggregated_of
 from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled
+from pyg_batchgnn.nn.inference import HasNodes, check_cpu, infer_model, nodes_of
 from pyg_batchgnn.nn.inputs import Edges, Rows, head
-from pyg_batchgnn.nn.layerwise import (
-    HasNodes,
-    LayerStep,
-    OwnedNodes,
-    check_row_wise,
-    infer_layers,
-    nodes_of,
-)
+from pyg_batchgnn.nn.layerwise import OwnedNodes
 from pyg_batchgnn.nn.rows import NormedRows, RowView
 from pyg_batchgnn.nn.update import Update
 
@@ -186,23 +179,13 @@ class NativeModel(torch.nn.Module):
             TypeError, ValueError: a device that is not the CPU, a loader without features, or a
                 normalisation over the nodes of a call.
         """
-        for one in (device, embedding_device):
-            if one is not None and torch.device(one).type != "cpu":
-                raise ValueError(f"inference runs on the CPU, got device {one!r}; leave the devices out")
+        check_cpu(device, embedding_device)
         return self.infer(nodes_of(loader, memory_budget, progress_bar)).logits
 
     def infer(self, nodes: OwnedNodes) -> ModelOutput:
         """Returns logits and the last hidden layer of the nodes that a process owns."""
-        check_row_wise(self.modules())
-        steps = [LayerStep(conv, partial(self._step, index)) for index, conv in enumerate(self.convs)]
-        was_training = self.training
-        self.eval()
-        try:
-            hidden, result = infer_layers(steps, nodes, keep=2)
-        finally:
-            self.train(was_training)
-        wide = result.float() if result.dtype == torch.bfloat16 else result
-        return ModelOutput(wide, hidden)
+        result, hidden = infer_model(self, nodes, self._step)
+        return ModelOutput(result.float() if result.dtype == torch.bfloat16 else result, hidden)
 
     def _step(self, index: int, x: Rows, graph: LayerGraph) -> Tensor:
         return self.compute(index, x, graph, None)
