@@ -44,7 +44,8 @@ def main() -> None:
         start_run(assign(preset("batchgnn"), SETTINGS), run, Console())
         summary = predict_nodes(PredictRequest(run, out, nodes="all", embeddings=True))
         embeddings = np.load(out / "embeddings.npy")
-    print(f"{summary.nodes:,} embeddings of {embeddings.shape[1]} columns, accuracy {summary.accuracy:.4f}")
+    scores = ", ".join(f"{name} {score:.4f}" for name, score in (summary.scores or {}).items())
+    print(f"{summary.nodes:,} embeddings of {embeddings.shape[1]} columns, {scores}")
     print(f"most similar to node 0: {most_similar(embeddings, 0, 10).tolist()}")
     shared = [np.mean(labels[most_similar(embeddings, node, 10)] == labels[node]) for node in range(100)]
     print(f"of the 10 most similar nodes, {np.mean(shared):.0%} have the same class (first 100 nodes)")

@@ -81,7 +81,7 @@ def accuracies(dataset: str, task: CachingTask, model: str, seed: int) -> dict[s
 
 
 def _result(run: Path) -> float:
-    accuracy: float = json.loads((run / "result.json").read_text())["test_accuracy"]
+    accuracy: float = json.loads((run / "result.json").read_text())["test"]["accuracy"]
     return accuracy
 
 

@@ -87,8 +87,8 @@ class TrainingRun:
         return {
             **self.key,
             "seconds": [round(epoch["elapsed_seconds"], 3) for epoch in epochs],
-            "validation": [epoch["val_accuracy"] for epoch in epochs],
-            "test": result["test_accuracy"],
+            "validation": [epoch["val"]["accuracy"] for epoch in epochs],
+            "test": result["test"]["accuracy"],
         }
 
 

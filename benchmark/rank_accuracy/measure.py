@@ -97,7 +97,7 @@ def worker(order: dict[str, Any]) -> None:
         start_run(config, run, Console(quiet=True))
         if os.environ.get("RANK", "0") == "0":
             result = json.loads((run / "result.json").read_text())
-            line = {"seed": seed, "task": order["task"], "test": result["test_accuracy"]}
+            line = {"seed": seed, "task": order["task"], "test": result["test"]["accuracy"]}
             with Path(order["output"]).open("a") as file:
                 file.write(json.dumps({**line, "seconds": result["seconds"]}) + "\n")
 

@@ -150,5 +150,6 @@ def _check_splits(check: _Checker, labels: Tensor | None) -> None:
             raise check.error(array, f"node {node} is listed more than once", "list each node once")
         if labels is not None and len(unlabelled := (labels[index] < 0).nonzero()):
             node = int(index[unlabelled[0, 0]])
-            fact = f"node {node} has no label (y is -1)"
-            raise check.error(array, fact, f"remove it from {name} or label it")
+            counts = f"{len(unlabelled)} of {len(index)} nodes have no label (y is -1)"
+            fact = f"{counts}, node {node} among them"
+            raise check.error(array, fact, f"remove them from {name} or label them")

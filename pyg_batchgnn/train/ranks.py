@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -96,6 +96,20 @@ class Ranks(contextlib.ExitStack):
     def any(self, flag: bool) -> bool:
         """Returns whether the flag is true on any rank; collective."""
         return bool(self.table([flag]).any())
+
+    @contextlib.contextmanager
+    def one_error(self) -> Iterator[None]:
+        """Lets the first rank alone report a `TrainError` that the block raises on every rank.
+
+        Raises:
+            FirstRankError: on the other ranks, instead of the TrainError.
+        """
+        try:
+            yield
+        except TrainError:
+            if self.is_first:
+                raise
+            raise FirstRankError from None
 
     def from_first(self, make: Callable[[], T]) -> T:
         """Calls `make` on the first rank, and returns its JSON value on every rank; collective.

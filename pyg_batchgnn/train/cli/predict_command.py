@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pyg_batchgnn.train.config import Metric
 from pyg_batchgnn.train.predict import PredictRequest, predict_nodes
 
 
@@ -15,7 +16,7 @@ def predict(
     out: Annotated[Path, typer.Option(help="New folder for the predictions.")],
     nodes: Annotated[
         str,
-        typer.Option(help="Nodes to classify: all, train, val, test, or a .npy file of node ids."),
+        typer.Option(help="Nodes to predict: all, train, val, test, or a .npy file of node ids."),
     ] = "all",
     embeddings: Annotated[
         bool,
@@ -33,11 +34,11 @@ def predict(
         typer.Option(help="native or pyg; both read the same weights. Default: those of the run."),
     ] = None,
 ) -> None:
-    """Classifies nodes with the best weights of a run.
+    """Predicts classes, labels or values of nodes with the best weights of a run.
 
-    Writes node_ids.npy, predictions.npy (classes), probabilities.npy and
-    META.json; with --embeddings embeddings.npy too. Row i of each array
-    belongs to node node_ids[i].
+    Writes node_ids.npy, predictions.npy, probabilities.npy (of classes and
+    labels) and META.json; with --embeddings embeddings.npy too. Row i of each
+    array belongs to node node_ids[i].
 
     [bold]Examples[/bold]
 
@@ -48,5 +49,14 @@ def predict(
       batchgnn predict runs/cora-gcn-1 --nodes ids.npy --out some
     """
     done = predict_nodes(PredictRequest(run, out, nodes, embeddings, dataset, threads, layers))
-    accuracy = "no labels" if done.accuracy is None else f"accuracy {done.accuracy:.4f} on labelled nodes"
-    typer.echo(f"{done.nodes:,} nodes, weights of epoch {done.epoch}, {accuracy}; written to {out}")
+    typer.echo(
+        f"{done.nodes:,} nodes, weights of epoch {done.epoch}, {_shown(done.scores)}; written to {out}"
+    )
+
+
+def _shown(scores: dict[str, float] | None) -> str:
+    """Returns the metrics as a part of a sentence."""
+    if scores is None:
+        return "no labels"
+    metrics = [f"{metric.label} {scores[metric.value]:.4f}" for metric in Metric if metric.value in scores]
+    return f"{', '.join(metrics)} on labelled nodes"

@@ -56,7 +56,7 @@ def train(
         list[str] | None,
         typer.Option(
             "--set",
-            help="Any field of the configuration, as in optimiser.weight_decay=0.0005; may be repeated. "
+            help="Any field of the configuration, as in run.checkpoint_seconds=60; may be repeated. "
             "A run's config.json shows all fields.",
         ),
     ] = None,
@@ -67,6 +67,11 @@ def train(
     dropout: options.Dropout = None,
     heads: options.Heads = None,
     lr: options.LearningRate = None,
+    weight_decay: options.WeightDecay = None,
+    task: options.Task = None,
+    loss: options.Loss = None,
+    class_weights: options.ClassWeights = None,
+    metric: options.MetricOption = None,
     fanout: options.Fanout = None,
     test_fanout: options.TestFanout = None,
     replacement: options.ReplacementOption = None,
@@ -80,6 +85,8 @@ def train(
     cache_folder: options.CacheFolder = None,
     evaluate_with_cache: options.EvaluateWithCache = None,
     epochs: options.Epochs = None,
+    evaluate_every: options.EvaluateEvery = None,
+    patience: options.Patience = None,
     seed: options.Seed = None,
     threads: options.Threads = None,
     precision: options.Precision = None,
@@ -92,10 +99,10 @@ def train(
 ) -> int:
     """Trains a model and writes a run folder.
 
-    Prints one line per epoch, and a table at the end: the test accuracy of
-    the epoch with the best validation accuracy, and the time per phase. The
-    run folder holds config.json, metrics.jsonl, checkpoint.safetensors,
-    result.json and two plots. Ctrl-C saves a checkpoint. [bold]--resume[/bold] continues
+    Prints one line per epoch, and a table at the end: the test metrics of
+    the epoch with the best validation, and the time per phase. The run folder
+    holds config.json, metrics.jsonl, checkpoint.safetensors, result.json and
+    two plots. Ctrl-C saves a checkpoint. [bold]--resume[/bold] continues
     from it and ends with the same weights, bit for bit.
 
     [bold]Examples[/bold]

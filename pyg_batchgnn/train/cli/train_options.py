@@ -12,6 +12,7 @@ from pyg_batchgnn.train.cli.quantities import parse_size
 from pyg_batchgnn.train.errors import TrainError
 
 _MODEL, _SAMPLING, _CACHE, _RUN = "Model and optimiser", "Sampling", "Aggregation cache", "Running"
+_TASK = "Task"
 _RANKS = "Several ranks (with torchrun)"
 
 Model = Annotated[
@@ -60,6 +61,45 @@ LearningRate = Annotated[
         "--lr",
         help="Learning rate of Adam. Default: 0.003. Lower it if the loss jumps.",
         rich_help_panel=_MODEL,
+    ),
+]
+WeightDecay = Annotated[
+    float | None,
+    typer.Option(
+        help="Factor of Adam's L2 penalty. Default: 0. Raise it, as to 0.0005, against overfitting.",
+        rich_help_panel=_MODEL,
+    ),
+]
+
+Task = Annotated[
+    str | None,
+    typer.Option(
+        help="What is predicted for each node: classes (one of several), labels (any number of them), values "
+        "(numbers), or auto: integers [N] are classes, integers or booleans [N, C] labels, floats values. "
+        "Default: auto.",
+        rich_help_panel=_TASK,
+    ),
+]
+Loss = Annotated[
+    str | None,
+    typer.Option(help="Loss of values: mse or mae. Default: mse.", rich_help_panel=_TASK),
+]
+ClassWeights = Annotated[
+    str | None,
+    typer.Option(
+        help="Weights in the loss: one number per class, as in 1,1,5, or per label for the nodes that have "
+        "it; balanced makes rare classes weigh as much as frequent ones. Default: all weigh the same.",
+        rich_help_panel=_TASK,
+    ),
+]
+MetricOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        help="Metric of validation nodes that chooses the best epoch: accuracy or macro_f1 for classes; "
+        "roc_auc, average_precision, micro_f1 or macro_f1 for labels; mae or rmse for values. Default: the "
+        "first; for values that of the loss.",
+        rich_help_panel=_TASK,
     ),
 ]
 
@@ -166,6 +206,20 @@ Epochs = Annotated[
     int | None,
     typer.Option(help="Passes over the training nodes. Default: 20.", rich_help_panel=_RUN),
 ]
+EvaluateEvery = Annotated[
+    int | None,
+    typer.Option(
+        help="Epochs between two validations; the last epoch is always validated. Default: 1.",
+        rich_help_panel=_RUN,
+    ),
+]
+Patience = Annotated[
+    int | None,
+    typer.Option(
+        help="Stop after this many validations in a row without a better metric. Default: train all epochs.",
+        rich_help_panel=_RUN,
+    ),
+]
 Seed = Annotated[
     int | None,
     typer.Option(
@@ -250,6 +304,11 @@ FIELDS: Mapping[str, str] = {
     "dropout": "model.dropout",
     "heads": "model.heads",
     "lr": "optimiser.learning_rate",
+    "weight_decay": "optimiser.weight_decay",
+    "task": "task.kind",
+    "loss": "task.loss",
+    "class_weights": "task.class_weights",
+    "metric": "task.metric",
     "fanout": "sampling.fanout",
     "test_fanout": "sampling.test_fanout",
     "replacement": "sampling.replacement",
@@ -264,6 +323,8 @@ FIELDS: Mapping[str, str] = {
     "evaluate_with_cache": "sampling.evaluate_with_cache",
     "dataset": "run.dataset",
     "epochs": "run.epochs",
+    "evaluate_every": "run.evaluate_every",
+    "patience": "run.patience",
     "seed": "run.seed",
     "threads": "run.threads",
     "precision": "run.precision",

@@ -7,9 +7,12 @@ from pyg_batchgnn.train.config.choices import (
     LayerSource,
     Malloc,
     MatrixProduct,
+    Metric,
     ModelKind,
     Precision,
     ScheduleKind,
+    TaskKind,
+    ValueLoss,
 )
 from pyg_batchgnn.train.config.json_values import (
     assign,
@@ -31,6 +34,7 @@ from pyg_batchgnn.train.config.sections import (
     RanksConfig,
     RunConfig,
     SamplingConfig,
+    TaskConfig,
 )
 from pyg_batchgnn.train.config.train_config import TrainConfig
 
@@ -43,6 +47,7 @@ __all__ = [
     "LayerSource",
     "Malloc",
     "MatrixProduct",
+    "Metric",
     "ModelConfig",
     "ModelKind",
     "OptimiserConfig",
@@ -51,7 +56,10 @@ __all__ = [
     "RunConfig",
     "SamplingConfig",
     "ScheduleKind",
+    "TaskConfig",
+    "TaskKind",
     "TrainConfig",
+    "ValueLoss",
     "agreed_fields",
     "assign",
     "config_from_dict",

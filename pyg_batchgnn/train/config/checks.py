@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
-from pyg_batchgnn.train.config.choices import CacheKind, LayerSource, ModelKind, Precision
+from pyg_batchgnn.train.config.choices import CacheKind, LayerSource, ModelKind, Precision, TaskKind
 from pyg_batchgnn.train.config.sections import (
     ModelConfig,
     OptimiserConfig,
     RanksConfig,
     RunConfig,
     SamplingConfig,
+    TaskConfig,
 )
 from pyg_batchgnn.train.errors import TrainError
 
@@ -34,6 +35,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "run.seed": (0, 2**64 - 1),
     "run.threads": (1, _THREADS),
     "run.evaluate_every": (1, _COUNT),
+    "run.patience": (1, _COUNT),
     "run.checkpoint_seconds": (0, math.inf),
     "ranks.feature_cache": (0, 2**63 - 1),
     "ranks.timeout": (1, _SECONDS),
@@ -99,6 +101,22 @@ def check_model(model: ModelConfig, run: RunConfig) -> None:
             "run.precision is bfloat16, which PyG's layers cannot train in on a CPU; "
             "choose model.layers=native or run.precision=float32"
         )
+
+
+def check_task(task: TaskConfig) -> None:
+    """Checks the weights of classes, and that they are given only where there are classes.
+
+    Raises:
+        TrainError: a weight is not positive and finite, or the task predicts values.
+    """
+    weights = task.class_weights
+    if weights is None:
+        return
+    if task.kind is TaskKind.VALUES:
+        raise TrainError("task.class_weights is given, but task.kind is values, which have no classes")
+    for weight in () if weights == "balanced" else weights:
+        if not 0.0 < weight < math.inf:
+            raise TrainError(f"task.class_weights must be positive numbers, got {weight}")
 
 
 def check_cache(model: ModelConfig, sampling: SamplingConfig) -> None:

@@ -40,6 +40,55 @@ class MatrixProduct(str, Enum):
     TORCH = "torch"
 
 
+class TaskKind(str, Enum):
+    """The kind of prediction for each node."""
+
+    AUTO = "auto"  # integers [N] are classes, integers or booleans [N, C] labels, floats values
+    CLASSES = "classes"  # one of C classes
+    LABELS = "labels"  # any number of C labels, each 0 or 1
+    VALUES = "values"  # one or several numbers
+
+
+class ValueLoss(str, Enum):
+    """The loss of a task that predicts values."""
+
+    MSE = "mse"  # the mean of squared errors
+    MAE = "mae"  # the mean of absolute errors
+
+
+class Metric(str, Enum):
+    """A measure of predictions. Each task has some of them."""
+
+    ACCURACY = "accuracy"
+    MACRO_F1 = "macro_f1"
+    MICRO_F1 = "micro_f1"
+    ROC_AUC = "roc_auc"
+    AVERAGE_PRECISION = "average_precision"
+    MAE = "mae"
+    RMSE = "rmse"
+
+    @property
+    def is_error(self) -> bool:
+        """True if lower values are better."""
+        return self in (Metric.MAE, Metric.RMSE)
+
+    @property
+    def label(self) -> str:
+        """The name for people, as in "ROC-AUC"."""
+        return _METRIC_LABELS[self]
+
+
+_METRIC_LABELS = {
+    Metric.ACCURACY: "accuracy",
+    Metric.MACRO_F1: "macro F1",
+    Metric.MICRO_F1: "micro F1",
+    Metric.ROC_AUC: "ROC-AUC",
+    Metric.AVERAGE_PRECISION: "average precision",
+    Metric.MAE: "MAE",
+    Metric.RMSE: "RMSE",
+}
+
+
 class CacheKind(str, Enum):
     """The cache that is built before training and saves a part of the sampling."""
 

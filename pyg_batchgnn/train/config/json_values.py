@@ -118,7 +118,7 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     """Returns `value` as the type of a field.
 
     Args:
-        hint: the type: a scalar, an enum, a tuple of integers, or a union of these.
+        hint: the type: a scalar, an enum, a tuple of numbers, or a union of these.
         where: the field, for the message.
     """
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
@@ -134,17 +134,20 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
                 return value
         elif typing.get_origin(option) is tuple:
             items = value if isinstance(value, (list, tuple)) else [value]
-            if items and all(_is_int(item) for item in items):
-                return tuple(items)
-        elif (option is int and _is_int(value)) or (option in (bool, str) and type(value) is option):
+            number = typing.get_args(option)[0]
+            if items and all(_is_number(item, number) for item in items):
+                return tuple(map(number, items))
+        elif option in (bool, str) and type(value) is option:
             return value
-        elif option is float and (_is_int(value) or isinstance(value, float)):
-            return float(value)
+        elif option in (int, float) and _is_number(value, option):
+            return option(value)
     raise TrainError(f"{where} must be {' or '.join(map(_name, options))}, got {value!r}")
 
 
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _is_number(value: Any, kind: type) -> bool:
+    """Returns whether a value can be a field of a type: an integer may stand for a float."""
+    is_int = isinstance(value, int) and not isinstance(value, bool)
+    return is_int or (kind is float and isinstance(value, float))
 
 
 def _name(option: Any) -> str:
@@ -153,7 +156,8 @@ def _name(option: Any) -> str:
     if isinstance(option, type) and issubclass(option, Enum):
         return "one of " + ", ".join(str(member.value) for member in option)
     if typing.get_origin(option) is tuple:
-        return "whole numbers separated by commas"
+        number = "whole numbers" if typing.get_args(option)[0] is int else "numbers"
+        return f"{number} separated by commas"
     if typing.get_origin(option) is typing.Literal:
         return " or ".join(map(repr, typing.get_args(option)))
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}

@@ -13,6 +13,7 @@ from pyg_batchgnn.train.errors import TrainError
 _RESUMABLE = frozenset(
     {
         "run.epochs",
+        "run.patience",
         "run.dataset",
         "run.malloc",
         "run.checkpoint_seconds",

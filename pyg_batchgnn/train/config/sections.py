@@ -12,9 +12,12 @@ from pyg_batchgnn.train.config.choices import (
     LayerSource,
     Malloc,
     MatrixProduct,
+    Metric,
     ModelKind,
     Precision,
     ScheduleKind,
+    TaskKind,
+    ValueLoss,
 )
 
 Size: TypeAlias = int | Literal["auto"]
@@ -82,6 +85,26 @@ class SamplingConfig:
 
 
 @dataclass(frozen=True)
+class TaskConfig:
+    """The prediction that the model learns, and how it is measured.
+
+    Attributes:
+        kind: "auto" takes it from the type and shape of the labels "y".
+        loss: of a task that predicts values. Ignored for the others.
+        class_weights: weights of the classes in the loss, or of the positive nodes of each label:
+            one number each. "balanced" computes them from the training nodes. None means that all
+            weigh the same.
+        metric: decides on validation nodes which epoch is the best. None means accuracy for
+            classes, ROC-AUC for labels, and the metric of the loss for values.
+    """
+
+    kind: TaskKind = TaskKind.AUTO
+    loss: ValueLoss = ValueLoss.MSE
+    class_weights: Literal["balanced"] | tuple[float, ...] | None = None
+    metric: Metric | None = None
+
+
+@dataclass(frozen=True)
 class OptimiserConfig:
     """The Adam optimiser.
 
@@ -109,6 +132,8 @@ class RunConfig:
             and kept when it is resumed.
         malloc: the treatment of freed memory; see `pyg_batchgnn.train.malloc`.
         evaluate_every: epochs between two validations. The last epoch is always validated.
+        patience: the run stops after this many validations in a row without a better result. None
+            trains all epochs.
         checkpoint_seconds: the longest time within an epoch without a checkpoint.
     """
 
@@ -120,6 +145,7 @@ class RunConfig:
     matrix_product: MatrixProduct = MatrixProduct.AUTO
     malloc: Malloc = Malloc.KEEP
     evaluate_every: int = 1
+    patience: int | None = None
     checkpoint_seconds: float = 600.0
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pyg_batchgnn.train.config.checks import check_cache, check_fanout, check_model, check_ranges
+from pyg_batchgnn.train.config.checks import (
+    check_cache,
+    check_fanout,
+    check_model,
+    check_ranges,
+    check_task,
+)
 from pyg_batchgnn.train.config.choices import CacheKind, ModelKind
 from pyg_batchgnn.train.config.sections import (
     ModelConfig,
@@ -12,6 +18,7 @@ from pyg_batchgnn.train.config.sections import (
     RanksConfig,
     RunConfig,
     SamplingConfig,
+    TaskConfig,
 )
 
 
@@ -25,6 +32,7 @@ class TrainConfig:
 
     model: ModelConfig = field(default_factory=ModelConfig)
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     run: RunConfig = field(default_factory=RunConfig)
     ranks: RanksConfig = field(default_factory=RanksConfig)
@@ -35,6 +43,7 @@ class TrainConfig:
         check_fanout("sampling.test_fanout", self.test_fanout, self.model.num_layers)
         check_cache(self.model, self.sampling)
         check_model(self.model, self.run)
+        check_task(self.task)
 
     @property
     def test_fanout(self) -> tuple[int, ...]:

@@ -6,9 +6,9 @@ from pyg_batchgnn.train.graph.dataset_fingerprint import DatasetFingerprint, fin
 from pyg_batchgnn.train.graph.features import feature_table
 from pyg_batchgnn.train.graph.loaders import evaluation_loader, training_loader
 from pyg_batchgnn.train.graph.minibatch_settings import MinibatchSettings
-from pyg_batchgnn.train.graph.node_classification import NodeClassification
 from pyg_batchgnn.train.graph.partitioned_graph import PartitionedGraph, check_partition
 from pyg_batchgnn.train.graph.run_graph import LabelSource, RunGraph
+from pyg_batchgnn.train.graph.training_data import TrainingData
 from pyg_batchgnn.train.graph.whole_graph import WholeGraph
 
 __all__ = [
@@ -16,9 +16,9 @@ __all__ = [
     "DatasetFingerprint",
     "LabelSource",
     "MinibatchSettings",
-    "NodeClassification",
     "PartitionedGraph",
     "RunGraph",
+    "TrainingData",
     "WholeGraph",
     "check_partition",
     "evaluation_loader",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import FEATURES, LABELS, Dataset, class_numbers
+from pyg_batchgnn.data import FEATURES, LABELS, NODES, Dataset
 from pyg_batchgnn.partition import (
     Part,
     is_partition,
@@ -27,8 +28,8 @@ from pyg_batchgnn.train.graph.aggregation import aggregates_exist, aggregation_c
 from pyg_batchgnn.train.graph.dataset_fingerprint import fingerprint_dataset
 from pyg_batchgnn.train.graph.features import feature_type
 from pyg_batchgnn.train.graph.minibatch_settings import MinibatchSettings
-from pyg_batchgnn.train.graph.node_classification import NodeClassification
 from pyg_batchgnn.train.graph.run_graph import RunGraph
+from pyg_batchgnn.train.graph.training_data import TrainingData
 from pyg_batchgnn.train.model import GraphNetwork
 from pyg_batchgnn.train.ranks import Ranks
 
@@ -65,13 +66,13 @@ class PartitionedGraph(RunGraph):
                 partition is of another graph.
             DatasetError: a file of the saved partition is damaged or missing.
         """
-        task, comm = NodeClassification.of(dataset), ranks.sampling
+        read, comm = TrainingData.of(dataset), ranks.sampling
         part = _part(dataset, config, comm)
         report = report_partition(part, comm)
         balance = ", ".join(f"{report.balance(of):.2f} {of}" for of in ("nodes", "edges", "train"))
         notes = [f"{report.edge_cut:.1%} of edges join parts; largest over mean: {balance}"]
         whole = replicate_topology(part, comm) if config.ranks.hybrid else None
-        features = DistFeatureStore(part, comm, floats=_store_type(task.features, config))
+        features = DistFeatureStore(_with_features_of(part, _store_type(read.features, config)), comm)
         topology = DistGraphStore(part, comm, whole)
         exists = ranks.from_first(lambda: aggregates_exist(config))
         cache, more = aggregation_cache(config, (features, topology), exists)
@@ -79,9 +80,7 @@ class PartitionedGraph(RunGraph):
 
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
         """Returns the labels that came with the features."""
-        labels = class_numbers({LABELS: network.fetched(batch, LABELS)})
-        assert labels is not None, "`NodeClassification` has checked the labels"
-        return labels
+        return network.fetched(batch, LABELS)
 
     def _data(self) -> tuple[DistFeatureStore, DistGraphStore]:
         return self.features, self.topology
@@ -123,11 +122,20 @@ def check_partition(source: str) -> None:
 
 
 def _store_type(x: Tensor, config: TrainConfig) -> torch.dtype | None:
-    """Returns the type in which the store holds floating-point attributes; None leaves them as they
-    are."""
+    """Returns the type in which the store holds the features; None leaves them as they are."""
     dtype = feature_type(x, config)
     is_left = config.model.layers is LayerSource.NATIVE and dtype is x.dtype
     return None if is_left else dtype
+
+
+def _with_features_of(part: Part, dtype: torch.dtype | None) -> Part:
+    """Returns the part with features of a type. Other attributes, such as values to predict, keep
+    theirs."""
+    if dtype is None:
+        return part
+    nodes = part.attributes[NODES]
+    converted = {**part.attributes, NODES: {**nodes, FEATURES: torch.as_tensor(nodes[FEATURES]).to(dtype)}}
+    return replace(part, attributes=converted)
 
 
 def _part(dataset: Dataset, config: TrainConfig, comm: Communicator) -> Part:

@@ -20,7 +20,7 @@ class LabelSource(Protocol):
     """The source of a minibatch's labels."""
 
     def __call__(self, network: GraphNetwork, batch: Any) -> Tensor:
-        """Returns [S] int64, the labels of the minibatch's seed nodes."""
+        """Returns [S, ...], the rows of the labels "y" of the minibatch's seed nodes."""
 
 
 class RunGraph(ABC):
@@ -67,7 +67,7 @@ class RunGraph(ABC):
 
     @abstractmethod
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
-        """Returns [S] int64, the labels of the minibatch's seed nodes."""
+        """Returns [S, ...], the rows of the labels "y" of the minibatch's seed nodes."""
 
     @abstractmethod
     def _data(self) -> Any:

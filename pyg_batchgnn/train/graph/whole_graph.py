@@ -16,8 +16,8 @@ from pyg_batchgnn.train.config import LayerSource, TrainConfig
 from pyg_batchgnn.train.graph.aggregation import aggregates_exist, aggregation_cache
 from pyg_batchgnn.train.graph.features import feature_table
 from pyg_batchgnn.train.graph.minibatch_settings import MinibatchSettings
-from pyg_batchgnn.train.graph.node_classification import NodeClassification
 from pyg_batchgnn.train.graph.run_graph import RunGraph
+from pyg_batchgnn.train.graph.training_data import TrainingData
 from pyg_batchgnn.train.model import GraphNetwork
 
 
@@ -28,7 +28,7 @@ class WholeGraph(RunGraph):
         config: of the run.
         data: the features, and the edges if the loader makes PyG minibatches.
         topology: the in-edges of each node, for the samplers.
-        label: [N] int64, the class of each node.
+        label: [N, ...], the labels of each node.
         cache: aggregates of the features, or None in a run without a cache.
         notes: lines about the cache that the user should read.
     """
@@ -54,14 +54,14 @@ class WholeGraph(RunGraph):
         Raises:
             TrainError: the data set has no features or labels that training can use.
         """
-        task = NodeClassification.of(dataset)
+        read = TrainingData.of(dataset)
         edges = Data(edge_index=dataset.edge_index, num_nodes=dataset.num_nodes)
         topology = graph_from_pyg(edges).advise_huge_pages()
-        data = Data(x=feature_table(task.features, config), num_nodes=dataset.num_nodes)
+        data = Data(x=feature_table(read.features, config), num_nodes=dataset.num_nodes)
         if config.model.layers is LayerSource.PYG:
             data.edge_index = dataset.edge_index.to(torch.int64)
         cache, notes = aggregation_cache(config, (topology, data.x), aggregates_exist(config))
-        return cls(config, data, topology, task.labels, cache, notes)
+        return cls(config, data, topology, read.labels, cache, notes)
 
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
         return self.label[network.seeds(batch)]

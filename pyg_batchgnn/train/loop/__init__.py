@@ -1,6 +1,6 @@
 """The training loop: steps, evaluation, epochs and requests to stop."""
 
-from pyg_batchgnn.train.loop.evaluate import accuracy, count_correct, infer
+from pyg_batchgnn.train.loop.evaluate import evaluate, infer
 from pyg_batchgnn.train.loop.job import TrainingJob, build_job
 from pyg_batchgnn.train.loop.observer import RunObserver, RunOutcome
 from pyg_batchgnn.train.loop.step import train_step
@@ -13,9 +13,8 @@ __all__ = [
     "StopRequest",
     "Trainer",
     "TrainingJob",
-    "accuracy",
     "build_job",
-    "count_correct",
+    "evaluate",
     "infer",
     "train_step",
 ]

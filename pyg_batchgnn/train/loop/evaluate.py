@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.train.graph import LabelSource
 from pyg_batchgnn.train.model import GraphNetwork, NetworkOutput
 from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.task import Evaluation, NodeTask, Scoring
 
 # Samples depend on the epoch. All evaluations use the same one, so equal weights give equal
-# accuracy.
+# metrics.
 _EPOCH = 0
 
 
@@ -33,37 +33,30 @@ def infer(network: GraphNetwork, loader: MacrobatchNeighborLoader) -> Iterator[t
         network.model.train(was_training)
 
 
-def count_correct(logits: Tensor, labels: Tensor) -> int:
-    """Returns the number of rows of `logits` [S, C] with the largest value in the column of their
-    label."""
-    return int((logits.argmax(dim=1) == labels).sum())
-
-
-def accuracy(
+def evaluate(
     network: GraphNetwork,
     loader: MacrobatchNeighborLoader,
     labels: LabelSource,
+    task: NodeTask,
     ranks: Ranks,
     stop: Callable[[], bool] = lambda: False,
-) -> float | None:
-    """Returns the share of the nodes of all ranks' loaders that are classified right; collective.
+) -> Evaluation | None:
+    """Returns loss and metrics of the nodes of all ranks' loaders; collective.
 
     Args:
         network: evaluated.
         loader: this rank's nodes. Each node is in one rank's loader.
         labels: the source of a minibatch's labels.
+        task: of the network.
         ranks: of the run.
         stop: called after each minibatch. If it returns True, on every rank, evaluation ends early.
 
     Returns:
-        The share, or None if there are no nodes or evaluation ended early.
+        The evaluation, or None if there are no nodes or evaluation ended early.
     """
-    correct = total = 0
+    scoring = Scoring(task)
     for batch, output in infer(network, loader):
-        wanted = labels(network, batch)
-        correct += count_correct(output.logits, wanted)
-        total += len(wanted)
+        scoring.add(output.logits, labels(network, batch))
         if stop():
             return None
-    correct, total = ranks.table([correct, total]).sum(dim=0).long().tolist()
-    return correct / total if total else None
+    return scoring.result(ranks)

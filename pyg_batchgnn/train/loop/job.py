@@ -13,15 +13,16 @@ from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import (
     LabelSource,
-    NodeClassification,
     PartitionedGraph,
     RunGraph,
+    TrainingData,
     WholeGraph,
     evaluation_loader,
     training_loader,
 )
 from pyg_batchgnn.train.model import BatchNormStatistics, GraphNetwork, Replica, build_network
 from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.task import NodeTask, task_of
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class TrainingJob:
 
     Attributes:
         config: of the run.
+        task: the prediction that the network learns.
         network: the model and its kind of minibatch.
         replica: the network as all ranks train it.
         running: the running statistics of its BatchNorm layers.
@@ -42,6 +44,7 @@ class TrainingJob:
     """
 
     config: TrainConfig
+    task: NodeTask
     network: GraphNetwork
     replica: Replica
     running: BatchNormStatistics
@@ -57,28 +60,31 @@ def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJo
     """Builds graph, network, optimiser and loaders; collective. The run's seed sets the weights.
 
     Raises:
-        TrainError: the data set lacks training nodes, features or labels, or the loader refuses an
-            option.
+        TrainError: the data set lacks training nodes, features or labels, the labels do not fit the
+            task, or the loader refuses an option.
     """
     if len(dataset.split("train")) == 0:
         raise TrainError(f"{dataset.name} has no training nodes; give its data a training split")
-    task = NodeClassification.of(dataset)
+    read, task = TrainingData.of(dataset), task_of(dataset, config.task)
+    if config.run.patience is not None and len(read.val) == 0:
+        raise TrainError(f"run.patience is {config.run.patience}, but {dataset.name} has no validation nodes")
     graph: RunGraph
     graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartitionedGraph.of(dataset, config, ranks)
     torch.manual_seed(config.run.seed)
-    network = build_network(config, dataset.num_features, dataset.num_classes)
+    network = build_network(config, dataset.num_features, task.columns)
     settings = config.optimiser
     parameters = network.model.parameters()
-    train_loader, notes = training_loader(config, graph, task.train, ranks.size)
+    train_loader, notes = training_loader(config, graph, read.train, ranks.size)
     return TrainingJob(
         config=config,
+        task=task,
         network=network,
         replica=Replica(network, ranks),
         running=BatchNormStatistics(network.model, ranks),
         labels=graph.labels,
         optimiser=Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay),
         train_loader=train_loader,
-        val_loader=evaluation_loader(config, graph, task.val),
-        test_loader=evaluation_loader(config, graph, task.test),
+        val_loader=evaluation_loader(config, graph, read.val),
+        test_loader=evaluation_loader(config, graph, read.test),
         notes=[*graph.notes, *notes],
     )

@@ -26,6 +26,9 @@ class RunObserver(Protocol):
     def epoch_done(self, record: EpochRecord, is_best: bool) -> None:
         """Handles the end of an epoch, which is trained and evaluated."""
 
+    def stopped_early(self, validations: int) -> None:
+        """Handles the end of a run after this many validations without a better result."""
+
 
 class RunOutcome(Enum):
     """The way in which a run ended."""

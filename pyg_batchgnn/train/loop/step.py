@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch.nn.functional as F
-
-from pyg_batchgnn.train.loop.evaluate import count_correct
 from pyg_batchgnn.train.loop.job import TrainingJob
 from pyg_batchgnn.train.measure import Phase, PhaseClock, RunProgress, StepFigures
 
@@ -24,21 +21,24 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
     """
     before, waited = clock.work(), job.replica.waited()
     with clock.measure(Phase.FORWARD):
-        logits = job.replica.logits(batch, progress.epoch, progress.step)
-        labels = job.labels(job.network, batch)
-        loss = F.cross_entropy(logits, labels) if len(labels) else logits.sum()
+        targets = job.task.targets(job.labels(job.network, batch))
+        seeds, weight = len(targets), job.task.weight(targets)
+        logits = job.replica.logits(batch, weight, progress.epoch, progress.step)
+        loss = job.task.loss(logits, targets) if seeds else logits.sum()
     with clock.measure(Phase.BACKWARD):
         job.optimiser.zero_grad(set_to_none=True)
         loss.backward()
     clock.move(Phase.BACKWARD, Phase.EXCHANGE, job.replica.waited() - waited)
     with clock.measure(Phase.OPTIMISER):
         job.optimiser.step()
-    seeds = len(labels)
+    score, score_of = job.task.train_score(logits.detach(), targets) if seeds else (0.0, 0.0)
     return StepFigures(
         seeds > 0,
         seeds,
-        loss.item() * seeds,
-        count_correct(logits.detach(), labels) if seeds else 0,
+        weight,
+        loss.item() * weight,
+        score,
+        score_of,
         *job.network.sampled(batch),
         clock.work() - before,
     )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from torch import Tensor
 
+from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import DatasetFingerprint
-from pyg_batchgnn.train.loop.evaluate import accuracy
+from pyg_batchgnn.train.loop.best_epoch import note_validation
+from pyg_batchgnn.train.loop.evaluate import evaluate
 from pyg_batchgnn.train.loop.job import TrainingJob
 from pyg_batchgnn.train.loop.observer import RunObserver, RunOutcome
 from pyg_batchgnn.train.loop.step import train_step
@@ -34,6 +37,7 @@ from pyg_batchgnn.train.run_folder import (
     epoch_record,
     keep_epochs,
 )
+from pyg_batchgnn.train.task import Evaluation
 
 
 class Trainer:
@@ -90,9 +94,14 @@ class Trainer:
             keep_epochs(self._folder.metrics, self.progress.epoch)
 
     def fit(self) -> RunOutcome:
-        """Trains the configured number of epochs. If asked to stop, saves a checkpoint and
-        returns."""
-        while self.progress.epoch < self._job.config.run.epochs:
+        """Trains the configured number of epochs, or until validations are no longer better.
+
+        If asked to stop, saves a checkpoint and returns.
+
+        Raises:
+            TrainError: the loss is not a number, or the metric of the task is not defined.
+        """
+        while self.progress.epoch < self._job.config.run.epochs and not self._is_patience_over():
             begin, before = time.perf_counter(), self.progress.epoch_seconds
             for loss in self._steps():
                 self.progress.epoch_seconds = before + time.perf_counter() - begin
@@ -101,12 +110,14 @@ class Trainer:
                     self.save()
                     return RunOutcome.INTERRUPTED
             self._job.running.average()
-            val_accuracy = self._validate()
+            val = self._validate()
             if self._stop.seen:  # the epoch's training is kept; a resumed run evaluates again
                 self.save()
                 return RunOutcome.INTERRUPTED
             self.progress.epoch_seconds = before + time.perf_counter() - begin
-            self._finish_epoch(val_accuracy)
+            self._finish_epoch(val)
+        if self._is_patience_over():
+            self._observer.stopped_early(self.progress.validations_since_best)
         return RunOutcome.FINISHED
 
     def test(self) -> RunResult | None:
@@ -116,16 +127,16 @@ class Trainer:
         clock, last = PhaseClock(self._earlier.to_dict()), _copy(model.state_dict())
         model.load_state_dict(self.best)
         with clock.measure(Phase.EVALUATION):
-            test_accuracy = accuracy(job.network, job.test_loader, job.labels, self._ranks, self._stop)
+            test = self._evaluate(job.test_loader)
         model.load_state_dict(last)
         if self._stop.seen:
             return None
-        val_accuracy = progress.best_accuracy if progress.best_accuracy >= 0 else None
         spread = spread_over_ranks(clock, self._ranks)
         return RunResult(
+            job.task.metric.value,
             progress.best_epoch,
-            val_accuracy,
-            test_accuracy,
+            progress.best,
+            None if test is None else test.to_dict(),
             progress.elapsed_seconds,
             spread.mean,
             self._ranks.size,
@@ -154,7 +165,7 @@ class Trainer:
             figures = train_step(job, batch, self._clock, progress)
             self._loader_clock.charge(self._clock)
             due = self._agree(figures)
-            yield progress.loss / progress.seeds
+            yield progress.mean_loss
             if due:
                 self.save()
 
@@ -163,12 +174,17 @@ class Trainer:
 
         Returns:
             True if a checkpoint is due.
+
+        Raises:
+            TrainError: the loss of a rank is not finite.
         """
         late = time.perf_counter() - self._last_checkpoint
         due = self._ranks.is_first and late >= self._job.config.run.checkpoint_seconds
         with self._clock.measure(Phase.EXCHANGE):
             table = self._ranks.table([*figures, self._stop.asked, due])
         self.progress.add(table[:, :-2])
+        if not math.isfinite(self.progress.loss):
+            self._refuse_loss()
         self._stop.hear(table[:, -2])
         return bool(table[:, -1].any())
 
@@ -185,29 +201,45 @@ class Trainer:
         is_over = loader.upcoming_epoch > self.progress.epoch
         return 0 if is_over else loader.steps_left
 
-    def _validate(self) -> float | None:
+    def _refuse_loss(self) -> NoReturn:
+        progress, run = self.progress, self._job.config
+        with self._ranks.one_error():
+            raise TrainError(
+                f"the loss is {progress.loss} at epoch {progress.epoch + 1}, minibatch {progress.step}; "
+                f"lower optimiser.learning_rate ({run.optimiser.learning_rate}), or look for huge features"
+            )
+
+    def _is_patience_over(self) -> bool:
+        patience = self._job.config.run.patience
+        return patience is not None and self.progress.validations_since_best >= patience
+
+    def _evaluate(self, loader: MacrobatchNeighborLoader) -> Evaluation | None:
+        job = self._job
+        return evaluate(job.network, loader, job.labels, job.task, self._ranks, self._stop)
+
+    def _validate(self) -> Evaluation | None:
         job, run, epoch = self._job, self._job.config.run, self.progress.epoch + 1
         if epoch % run.evaluate_every and epoch != run.epochs:
             return None
         with self._clock.measure(Phase.EVALUATION):
-            return accuracy(job.network, job.val_loader, job.labels, self._ranks, self._stop)
+            return self._evaluate(job.val_loader)
 
-    def _finish_epoch(self, val_accuracy: float | None) -> None:
-        progress = self.progress
-        is_best = val_accuracy is not None and val_accuracy > progress.best_accuracy
-        # Without validation nodes the last epoch is the best.
-        if is_best or progress.best_accuracy < 0:
-            progress.best_epoch = progress.epoch + 1
-            progress.best_accuracy = -1.0 if val_accuracy is None else val_accuracy
+    def _finish_epoch(self, val: Evaluation | None) -> None:
+        progress, task = self.progress, self._job.task
+        with self._ranks.one_error():
+            is_best = note_validation(progress, val, task)
+        if is_best:
             self.best = _copy(self._job.network.model.state_dict())
-        record = epoch_record(progress, val_accuracy, spread_over_ranks(self._clock, self._ranks))
+        scores = None if val is None else val.to_dict()
+        spread = spread_over_ranks(self._clock, self._ranks)
+        record = epoch_record(progress, task.train_metric.value, scores, spread)
         progress.next_epoch()
         self._earlier.merge(self._clock)
         self._clock = PhaseClock()
         if self._ranks.is_first:
             append_record(self._folder.metrics, record)
         self.save()
-        self._observer.epoch_done(record, is_best)
+        self._observer.epoch_done(record, is_best and val is not None)
 
     def _checkpoint(self) -> Checkpoint:
         job = self._job

@@ -8,19 +8,24 @@ from math import prod
 
 import torch
 
-from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.nn import ProductChoice, probe_products, use_products
 from pyg_batchgnn.train.config import LayerSource, MatrixProduct, Precision, TrainConfig
 from pyg_batchgnn.train.ranks import Ranks
 
 
 def choose_product(
-    config: TrainConfig, dataset: Dataset, ranks: Ranks
+    config: TrainConfig, features: int, columns: int, ranks: Ranks
 ) -> tuple[TrainConfig, ProductChoice | None]:
     """Decides which matrix product the run uses, and applies the decision; collective.
 
     If the configuration says "auto", one rank of each host probes while the others wait. The run
     uses torch's product if it was the faster one on all hosts.
+
+    Args:
+        config: of the run.
+        features: columns of the features.
+        columns: of the model's output.
+        ranks: of the run.
 
     Returns:
         The configuration without "auto", and the result of this rank's probe, or None without a
@@ -29,7 +34,7 @@ def choose_product(
     choice = None
     if _is_open(config):
         if ranks.is_first_of_host:
-            shapes = product_shapes(config, dataset.num_features, dataset.num_classes)
+            shapes = product_shapes(config, features, columns)
             half = config.run.precision is Precision.BFLOAT16
             choice = probe_products(shapes, torch.bfloat16 if half else torch.float32, config.run.threads)
         names = {name for name in ranks.values(choice and choice.name) if name is not None}

@@ -18,8 +18,9 @@ class Replica:
     """Computes logits. Their backward pass gives the gradient of the mean over all ranks' seed
     nodes.
 
-    Each rank's loss is the mean over its own minibatch. The communicator weighs it by the number of
-    its seed nodes. With one rank nothing is added to the network.
+    Each rank's loss is the mean over its own minibatch. The communicator weighs it by the weight of
+    its seed nodes, which is their number unless classes have weights. With one rank nothing is
+    added to the network.
 
     Args:
         network: its parameters are set to those of rank 0; collective.
@@ -28,19 +29,25 @@ class Replica:
 
     def __init__(self, network: GraphNetwork, ranks: Ranks) -> None:
         self._network = network
-        self._seeds = 0
+        self._weight = 0.0
         self._header = Header(MessageKind.GRADIENTS)
         self._comm = ranks.training
         self._forward: nn.Module = _Logits(network)
         if not ranks.is_alone:
             self._forward = self._distributed(self._forward)
 
-    def logits(self, batch: Any, epoch: int, step: int) -> Tensor:
+    def logits(self, batch: Any, weight: float, epoch: int, step: int) -> Tensor:
         """Returns [S, classes] float32, the logits of the minibatch's seed nodes.
 
         An empty minibatch gives [0, 1]. Its sum has a zero gradient for every parameter.
+
+        Args:
+            batch: of this rank.
+            weight: of its seed nodes together.
+            epoch: of the step.
+            step: of the epoch.
         """
-        self._seeds = len(self._network.seeds(batch))
+        self._weight = weight
         self._header = Header(MessageKind.GRADIENTS, epoch, step)
         result: Tensor = self._forward(batch)
         return result
@@ -54,7 +61,7 @@ class Replica:
             wrapped = DistributedDataParallel(
                 module, process_group=self._comm.group, forward_sync_buffers=False
             )
-        hook = gradient_hook(self._comm, lambda: self._seeds, lambda: self._header)
+        hook = gradient_hook(self._comm, lambda: self._weight, lambda: self._header)
         wrapped.register_comm_hook(None, hook)
         return wrapped
 

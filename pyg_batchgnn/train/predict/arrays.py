@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 
@@ -15,34 +15,25 @@ class PredictionArrays:
     Args:
         folder: receives the ``<name>.npy`` files.
         ids: [n] int64 node ids, n > 0; row i of every array belongs to node ``ids[i]``.
-        classes: C.
-        hidden: columns of the embeddings, or None to leave them out.
     """
 
-    def __init__(self, folder: Path, ids: Tensor, classes: int, hidden: int | None) -> None:
+    def __init__(self, folder: Path, ids: Tensor) -> None:
         self._folder = folder
         self._rows = len(ids)
         self._filled = 0
         self._arrays: dict[str, np.memmap] = {}
-        self._create("node_ids", np.int64)[:] = ids.numpy()
-        self._create("predictions", np.int64)
-        self._create("probabilities", np.float32, classes)
-        if hidden is not None:
-            self._create("embeddings", np.float32, hidden)
+        self._array("node_ids", ids)[:] = ids.numpy()
 
-    def add(self, logits: Tensor, hidden: Tensor) -> None:
+    def add(self, rows: Mapping[str, Tensor]) -> None:
         """Fills the next rows.
 
         Args:
-            logits: [S, C].
-            hidden: [S, hidden], the last hidden layer.
+            rows: [S, ...] by the name of the array, the same names in every call.
         """
-        rows = slice(self._filled, self._filled + len(logits))
-        self._arrays["predictions"][rows] = logits.argmax(dim=1).numpy()
-        self._arrays["probabilities"][rows] = logits.softmax(dim=1).numpy()
-        if "embeddings" in self._arrays:
-            self._arrays["embeddings"][rows] = hidden.float().numpy()
-        self._filled = rows.stop
+        begin = self._filled
+        for name, values in rows.items():
+            self._filled = begin + len(values)
+            self._array(name, values)[begin : self._filled] = values.numpy()
 
     def described(self) -> dict[str, dict[str, object]]:
         """Returns the shape and dtype of each array by its name."""
@@ -53,8 +44,9 @@ class PredictionArrays:
         for array in self._arrays.values():
             array.flush()
 
-    def _create(self, name: str, dtype: npt.DTypeLike, *columns: int) -> np.memmap:
-        path = self._folder / f"{name}.npy"
-        array = np.lib.format.open_memmap(path, "w+", dtype, (self._rows, *columns))
-        self._arrays[name] = array
-        return array
+    def _array(self, name: str, like: Tensor) -> np.memmap:
+        """Returns the array of that name, which is made when it is first used."""
+        if name not in self._arrays:
+            path, shape = self._folder / f"{name}.npy", (self._rows, *like.shape[1:])
+            self._arrays[name] = np.lib.format.open_memmap(path, "w+", like.numpy().dtype, shape)
+        return self._arrays[name]

@@ -15,15 +15,17 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.config import TrainConfig, assign
+from pyg_batchgnn.train.config import RanksConfig, TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import WholeGraph, evaluation_loader, fingerprint_dataset
-from pyg_batchgnn.train.loop import count_correct, infer
+from pyg_batchgnn.train.loop import infer
 from pyg_batchgnn.train.malloc import configure_malloc
 from pyg_batchgnn.train.model import apply_product, build_network
 from pyg_batchgnn.train.predict.arrays import PredictionArrays
+from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run import open_dataset
 from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder, write_json
+from pyg_batchgnn.train.task import Scoring, task_of
 
 _FORMAT_VERSION = 1
 
@@ -58,12 +60,12 @@ class PredictSummary:
     Attributes:
         nodes: the number of nodes.
         epoch: of the weights, counted from 1.
-        accuracy: on nodes with a label; None if there are none.
+        scores: the loss and the metrics on nodes with a label; None if there are none.
     """
 
     nodes: int
     epoch: int
-    accuracy: float | None
+    scores: dict[str, float] | None
 
 
 def predict_nodes(request: PredictRequest) -> PredictSummary:
@@ -88,28 +90,24 @@ def predict_nodes(request: PredictRequest) -> PredictSummary:
     apply_product(config)
     dataset = open_dataset(request.dataset or run.dataset)
     checkpoint.check_dataset(folder.checkpoint, fingerprint_dataset(dataset))
-    ids = _node_ids(request.nodes, dataset)
-    network = build_network(config, dataset.num_features, dataset.num_classes)
+    ids, task = _node_ids(request.nodes, dataset), task_of(dataset, config.task)
+    network = build_network(config, dataset.num_features, task.columns)
     checkpoint.restore_model(folder.checkpoint, network.model, checkpoint.best)
     graph = WholeGraph.of(dataset, config)
     loader = evaluation_loader(config, graph, ids)
 
-    correct = labelled = 0
+    score = Scoring(task)
     with _appearing_whole(request.out) as temporary:
-        arrays: PredictionArrays | None = None
+        arrays = PredictionArrays(temporary, ids)
         for batch, output in infer(network, loader):
-            if arrays is None:
-                hidden = output.hidden.size(1) if request.embeddings else None
-                arrays = PredictionArrays(temporary, ids, dataset.num_classes, hidden)
-            arrays.add(output.logits, output.hidden)
-            labels = graph.labels(network, batch)
-            known = labels >= 0
-            correct += count_correct(output.logits[known], labels[known])
-            labelled += int(known.sum())
-        assert arrays is not None, "there is at least one node"
+            embeddings = {"embeddings": output.hidden.float()} if request.embeddings else {}
+            arrays.add({**task.predictions(output.logits), **embeddings})
+            score.add(output.logits, graph.labels(network, batch))
         arrays.flush()
-        accuracy = correct / labelled if labelled else None
-        summary = PredictSummary(len(ids), checkpoint.progress.best_epoch, accuracy)
+        with Ranks.join(RanksConfig()) as ranks:
+            result = score.result(ranks)
+        scores = None if result is None else result.to_dict()
+        summary = PredictSummary(len(ids), checkpoint.progress.best_epoch, scores)
         meta = {
             "format": _FORMAT_VERSION,
             "run": str(request.run.resolve()),
@@ -118,7 +116,7 @@ def predict_nodes(request: PredictRequest) -> PredictSummary:
             "nodes": request.nodes,
             "fanout": list(config.test_fanout),
             "seed": run.seed,
-            "accuracy": accuracy,
+            "scores": scores,
             "arrays": arrays.described(),
         }
         write_json(temporary / "META.json", meta)

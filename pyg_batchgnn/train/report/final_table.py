@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from pyg_batchgnn.train.config import Metric
 from pyg_batchgnn.train.measure import PHASE_LABELS, Phase
 from pyg_batchgnn.train.run_folder import EpochRecord, RunResult
 
@@ -13,7 +14,7 @@ from pyg_batchgnn.train.run_folder import EpochRecord, RunResult
 def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
     """Returns the table of results.
 
-    It has the accuracies of the best epoch, and the seconds of each phase with their share. With
+    It has the metrics of the best epoch, and the seconds of each phase with their share. With
     several ranks the seconds are the mean over ranks, with their range and the imbalance of the
     work.
 
@@ -28,18 +29,20 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
     table.add_column("share", justify="right")
     if several:
         table.add_column("range over ranks", justify="right")
-    table.add_row("test accuracy", _share(result.test_accuracy))
-    table.add_row(f"validation accuracy (best, epoch {result.best_epoch})", _share(result.val_accuracy))
+    for metric in _in_order(result):
+        table.add_row(f"test {metric.label}", _shown(result.test, metric))
+    best = Metric(result.metric)
+    table.add_row(f"validation {best.label} (best, epoch {result.best_epoch})", _shown(result.val, best))
     table.add_section()
     total = sum(result.phases.values())
     for phase in Phase:
         if phase is Phase.EXCHANGE and not several:
             continue
         seconds = result.phases.get(phase.value, 0.0)
-        ends = " - ".join(f"{end:.2f}" for end in result.phase_ranges.get(phase.value, []))
-        table.add_row(
-            PHASE_LABELS[phase], f"{seconds:.2f} s", f"{seconds / total:.1%}" if total else "", ends
-        )
+        row = [PHASE_LABELS[phase], f"{seconds:.2f} s", f"{seconds / total:.1%}" if total else ""]
+        if several:
+            row.append(" - ".join(f"{end:.2f}" for end in result.phase_ranges.get(phase.value, [])))
+        table.add_row(*row)
     table.add_section()
     table.add_row("all phases", f"{total:.2f} s")
     table.add_row("wall time of the epochs", f"{result.seconds:.2f} s")
@@ -52,5 +55,14 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
     return table
 
 
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+def _in_order(result: RunResult) -> list[Metric]:
+    """Returns the metrics of the test nodes, the one that chose the epoch first."""
+    best = Metric(result.metric)
+    return [
+        best,
+        *(metric for metric in Metric if metric.value in (result.test or {}) and metric is not best),
+    ]
+
+
+def _shown(scores: dict[str, float] | None, metric: Metric) -> str:
+    return f"{scores[metric.value]:.4f}" if scores and metric.value in scores else "-"

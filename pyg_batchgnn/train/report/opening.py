@@ -9,16 +9,19 @@ from pyg_batchgnn.data import SPLITS, Dataset
 from pyg_batchgnn.train.config import CacheKind, ModelKind, RanksConfig, TrainConfig
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import RunFolder
+from pyg_batchgnn.train.task import NodeTask
 
 
-def opening_lines(config: TrainConfig, dataset: Dataset, folder: RunFolder, ranks: Ranks) -> list[str]:
+def opening_lines(
+    config: TrainConfig, dataset: Dataset, task: NodeTask, folder: RunFolder, ranks: Ranks
+) -> list[str]:
     """Returns the lines that a run starts with."""
     model, sampling, threads = config.model, config.sampling, config.run.threads or 1
     heads = f", {model.heads} heads" if model.kind is ModelKind.GAT else ""
     sizes = "/".join(f"{len(dataset.split(name)):,}" for name in SPLITS)
     lines = [
         f"data    {dataset.name}: {dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges, "
-        f"{dataset.num_features:,} features, {dataset.num_classes} classes, "
+        f"{dataset.num_features:,} features, {task.described}, "
         f"{sizes} train/val/test nodes",
         f"        {dataset.source}",
         f"model   {model.kind.value}, {model.num_layers} {model.layers.value} layers, "

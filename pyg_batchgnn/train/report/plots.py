@@ -1,42 +1,60 @@
-"""The plots of a run: loss and accuracy over time, and time per phase."""
+"""The plots of a run: loss and metrics by epoch and over time, and time per phase."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from pyg_batchgnn.train.config import Metric
 from pyg_batchgnn.train.measure import PHASE_LABELS, Phase
 from pyg_batchgnn.train.run_folder import EpochRecord, replacing
+from pyg_batchgnn.train.task import NodeTask
+
+#: With more epochs than this, curves have no markers.
+_MARKED = 60
+_TRAINING, _VALIDATION, _BEST = "training minibatches", "validation", "best epoch"
 
 
-def plot_learning(records: Sequence[EpochRecord], title: str, best_epoch: int, path: Path) -> None:
-    """Plots loss and accuracies over wall time, with one point per epoch and the best epoch
-    marked."""
-    figure = _figure(11, 4.2)
-    left, right = figure.subplots(1, 2)
-    seconds = [record.elapsed_seconds for record in records]
-    marker = "o" if len(records) <= 60 else None
+@dataclass(frozen=True)
+class _Abscissa:
+    """The horizontal axis of a row of panels."""
 
-    left.plot(seconds, [record.loss for record in records], marker=marker, markersize=4, color="tab:red")
-    _label(left, "Training loss", "cross entropy (nats per node)")
+    label: str
+    of: Callable[[EpochRecord], float]
+    is_count: bool
 
-    train = [record.train_accuracy for record in records]
-    right.plot(seconds, train, marker=marker, markersize=4, label="training minibatches", color="tab:blue")
-    evaluated = [(r.elapsed_seconds, r.val_accuracy) for r in records if r.val_accuracy is not None]
-    if evaluated:
-        times, accuracies = zip(*evaluated, strict=True)
-        right.plot(times, accuracies, marker=marker, markersize=4, label="validation", color="tab:orange")
-    best = [r for r in records if r.epoch == best_epoch and r.val_accuracy is not None]
-    for record in best:
-        text = f"best validation {record.val_accuracy:.4f}, epoch {record.epoch}"
-        right.axvline(record.elapsed_seconds, color="0.5", linestyle="--", linewidth=1, label=text)
-    _label(right, "Accuracy", "share of nodes classified right")
-    right.legend(loc="lower right", fontsize=9)
+
+_ROWS = (
+    _Abscissa("epoch", lambda record: record.epoch, is_count=True),
+    _Abscissa("wall time since the start (s)", lambda record: record.elapsed_seconds, is_count=False),
+)
+
+
+def plot_learning(
+    records: Sequence[EpochRecord], task: NodeTask, title: str, best_epoch: int, path: Path
+) -> None:
+    """Plots the loss and the metrics of the task, by epoch above and over wall time below.
+
+    Each epoch is a point, and the best epoch is marked. The legend lies below the panels.
+    """
+    shown = list(dict.fromkeys([task.train_metric, task.metric]))
+    panels = [("loss", "Loss", task.loss_label), *((m.value, *_metric_labels(m)) for m in shown)]
+    figure = _figure(1.6 + 4.2 * len(panels), 7.4)
+    grid = figure.subplots(len(_ROWS), len(panels), squeeze=False)
+    for row, abscissa in zip(grid, _ROWS, strict=True):
+        for axes, (name, heading, unit) in zip(row, panels, strict=True):
+            _plot_curves(axes, records, name, abscissa, best_epoch)
+            axes.set_title(heading)
+            axes.set_ylabel(unit)
+    handles = {label: handle for axes in grid.flat for handle, label in zip(*_legend_of(axes), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, fontsize=9)
     figure.suptitle(title)
     _save(figure, path)
 
@@ -58,13 +76,42 @@ def plot_phases(phases: Mapping[str, float], title: str, path: Path) -> None:
     _save(figure, path)
 
 
-def _label(axes: Axes, title: str, y: str) -> None:
-    axes.set_title(title)
-    axes.set_xlabel("wall time since the start (s)")
-    axes.set_ylabel(y)
-    axes.xaxis.set_major_locator(MaxNLocator(6))
-    axes.set_xlim(left=0)
+def _plot_curves(
+    axes: Axes, records: Sequence[EpochRecord], name: str, abscissa: _Abscissa, best_epoch: int
+) -> None:
+    """Plots one figure of the records: of training minibatches and of validation nodes."""
+    marker = "o" if len(records) <= _MARKED else None
+    sources = (
+        (_TRAINING, "tab:blue", [(record, record.train) for record in records]),
+        (_VALIDATION, "tab:orange", [(r, r.val) for r in records if r.val is not None]),
+    )
+    for label, color, found in sources:
+        points = [(abscissa.of(record), values[name]) for record, values in found if name in values]
+        if points:
+            axes.plot(*zip(*points, strict=True), marker=marker, markersize=4, label=label, color=color)
+    for record in records:
+        if record.epoch == best_epoch and record.val is not None:
+            x = abscissa.of(record)
+            axes.axvline(x, color="0.5", linestyle="--", linewidth=1, label=f"{_BEST} ({best_epoch})")
+    axes.set_xlabel(abscissa.label)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=abscissa.is_count))
+    if abscissa.is_count:
+        axes.set_xlim(0.5, max(record.epoch for record in records) + 0.5)
+    else:
+        axes.set_xlim(left=0)
     axes.grid(alpha=0.3)
+
+
+def _metric_labels(metric: Metric) -> tuple[str, str]:
+    """Returns the heading of a metric's panel and the label of its vertical axis."""
+    heading = metric.label[0].upper() + metric.label[1:]
+    unit = {Metric.ACCURACY: "share of nodes classified right"}.get(metric)
+    return heading, unit or f"{metric.label}{', in units of the values' if metric.is_error else ' (0 to 1)'}"
+
+
+def _legend_of(axes: Axes) -> tuple[list[Artist], list[str]]:
+    handles, labels = axes.get_legend_handles_labels()
+    return handles, labels
 
 
 def _figure(width: float, height: float) -> Figure:

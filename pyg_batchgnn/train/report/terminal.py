@@ -8,13 +8,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pyg_batchgnn.train.run_folder import EpochRecord
+from pyg_batchgnn.train.task import NodeTask
 
 
 class TerminalReport:
     """A `RunObserver` that prints. The bar shows only on a terminal, and disappears at the end."""
 
-    def __init__(self, console: Console, epochs: int) -> None:
+    def __init__(self, console: Console, epochs: int, task: NodeTask) -> None:
         self._console = console
+        self._task = task
         self._epochs = epochs
         self._bar = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
@@ -26,7 +28,7 @@ class TerminalReport:
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("", epoch="", loss="-", visible=False)
+        self._bar_task = self._bar.add_task("", epoch="", loss="-", visible=False)
 
     def __enter__(self) -> TerminalReport:
         self._bar.start()
@@ -40,19 +42,28 @@ class TerminalReport:
     def epoch_begins(self, epoch: int, step: int, steps: int) -> None:
         """Starts the bar."""
         shown = f"{epoch}/{self._epochs}"
-        self._bar.reset(self._task, total=steps, completed=step, epoch=shown, loss="-", visible=True)
+        self._bar.reset(self._bar_task, total=steps, completed=step, epoch=shown, loss="-", visible=True)
 
     def step_done(self, loss: float) -> None:
         """Moves the bar."""
-        self._bar.update(self._task, advance=1, loss=f"{loss:.4f}")
+        self._bar.update(self._bar_task, advance=1, loss=f"{loss:.4f}")
 
     def epoch_done(self, record: EpochRecord, is_best: bool) -> None:
         """Prints the epoch's line."""
         width = len(str(self._epochs))
-        val = "     -" if record.val_accuracy is None else f"{record.val_accuracy:.4f}"
+        train, metric = self._task.train_metric, self._task.metric
+        val = "     -" if record.val is None else f"{record.val[metric.value]:.4f}"
+        scores = f"train {train.label} {record.train[train.value]:.4f}  val {metric.label} {val}"
         self._console.print(
-            f"epoch {record.epoch:>{width}}/{self._epochs}  loss {record.loss:7.4f}  "
-            f"train acc {record.train_accuracy:.4f}  val acc {val}  {record.seconds:6.2f} s"
+            f"epoch {record.epoch:>{width}}/{self._epochs}  loss {record.train['loss']:7.4f}  "
+            f"{scores}  {record.seconds:6.2f} s"
             f"{'  best' if is_best else ''}",
             highlight=False,
+        )
+
+    def stopped_early(self, validations: int) -> None:
+        """Prints why no more epochs follow."""
+        metric = self._task.metric.label
+        self._console.print(
+            f"stopped early: the last {validations} validations had no better {metric}", highlight=False
         )

@@ -17,6 +17,7 @@ from pyg_batchgnn.train.config import (
 )
 from pyg_batchgnn.train.model import choose_product
 from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.task import task_of
 
 
 def decide_fields(
@@ -38,7 +39,9 @@ def decide_fields(
         ranks.from_first(lambda: config_to_dict(_with_defaults(config, dataset, ranks)))
     )
     torch.set_num_threads(config.run.threads or 1)
-    config, choice = choose_product(config, dataset, ranks)
+    config, choice = choose_product(
+        config, dataset.num_features, task_of(dataset, config.task).columns, ranks
+    )
     return _with_own_threads(config, own_threads, ranks), choice
 
 

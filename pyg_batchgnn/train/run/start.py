@@ -99,11 +99,11 @@ def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Consol
     job = build_job(config, dataset, ranks)
     folder = RunFolder(Path(ranks.from_first(lambda: _new_folder(config, dataset, path))))
     _print_opening(console, job, dataset, folder, choice, ranks)
-    with StopRequest() as stop, TerminalReport(console, config.run.epochs) as report:
+    with StopRequest() as stop, TerminalReport(console, config.run.epochs, job.task) as report:
         trainer = Trainer(job, ranks, folder, fingerprint, stop, report)
         outcome, result = _train(trainer)
     if ranks.is_first:
-        write_ending(folder, result, dataset.name, console)
+        write_ending(folder, result, job.task, dataset.name, console)
     return outcome
 
 
@@ -127,7 +127,7 @@ def _resume(
     apply_product(config)
     job = build_job(config, dataset, ranks)
     _print_opening(console, job, dataset, folder, None, ranks)
-    with StopRequest() as stop, TerminalReport(console, config.run.epochs) as report:
+    with StopRequest() as stop, TerminalReport(console, config.run.epochs, job.task) as report:
         trainer = Trainer(job, ranks, folder, fingerprint, stop, report)
         trainer.resume(checkpoint)
         ranks.from_first(lambda: write_json(folder.config, config_to_dict(config)))
@@ -136,7 +136,7 @@ def _resume(
         console.print(f"resumed after {progress.epoch} epochs{step}", highlight=False)
         outcome, result = _train(trainer)
     if ranks.is_first:
-        write_ending(folder, result, dataset.name, console)
+        write_ending(folder, result, job.task, dataset.name, console)
     return outcome
 
 
@@ -185,7 +185,7 @@ def _print_opening(
     choice: ProductChoice | None,
     ranks: Ranks,
 ) -> None:
-    lines = opening_lines(job.config, dataset, folder, ranks)
+    lines = opening_lines(job.config, dataset, job.task, folder, ranks)
     if (products := product_line(job.config, choice)) is not None:
         lines.append(f"        {products}")
     for line in [*lines, *(f"note    {note}" for note in job.notes)]:

@@ -16,7 +16,7 @@ from pyg_batchgnn.train.measure import RunProgress
 from pyg_batchgnn.train.run_folder import tensor_file
 
 _KIND = "pyg_batchgnn checkpoint"
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,9 @@ class EpochRecord:
 
     Attributes:
         epoch: counted from 1.
-        loss: cross entropy, the mean over training nodes.
-        train_accuracy: accuracy on the training minibatches, with dropout, while the weights
-            changed.
-        val_accuracy: validation accuracy after the epoch; None if it was not evaluated.
+        train: the loss, the mean over training nodes, and one metric of the training minibatches by
+            its name, with dropout, while the weights changed.
+        val: loss and metrics of the validation after the epoch; None if there was none.
         seconds: wall time of training and evaluating this epoch.
         elapsed_seconds: wall time of the run up to the end of this epoch, without interruptions.
         minibatches: number of minibatches trained on.
@@ -35,9 +34,8 @@ class EpochRecord:
     """
 
     epoch: int
-    loss: float
-    train_accuracy: float
-    val_accuracy: float | None
+    train: dict[str, float]
+    val: dict[str, float] | None
     seconds: float
     elapsed_seconds: float
     minibatches: int
@@ -49,13 +47,14 @@ class EpochRecord:
     imbalance: dict[str, float] = field(default_factory=dict)
 
 
-def epoch_record(progress: RunProgress, val_accuracy: float | None, spread: PhaseSpread) -> EpochRecord:
+def epoch_record(
+    progress: RunProgress, train_metric: str, val: dict[str, float] | None, spread: PhaseSpread
+) -> EpochRecord:
     """Returns the record of the epoch that `progress` is at the end of."""
     return EpochRecord(
         epoch=progress.epoch + 1,
-        loss=progress.loss / progress.seeds,
-        train_accuracy=progress.correct / progress.seeds,
-        val_accuracy=val_accuracy,
+        train={"loss": progress.mean_loss, train_metric: progress.train_score},
+        val=val,
         seconds=progress.epoch_seconds,
         elapsed_seconds=progress.elapsed_seconds + progress.epoch_seconds,
         minibatches=progress.minibatches,

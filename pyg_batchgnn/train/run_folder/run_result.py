@@ -7,21 +7,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RunResult:
-    """The final figures. An accuracy is None if its split is empty.
+    """The final figures.
 
     Attributes:
-        best_epoch: the epoch with the best validation accuracy, counted from 1.
-        val_accuracy: validation accuracy of that epoch's weights.
-        test_accuracy: test accuracy of that epoch's weights.
+        metric: the name of the metric that chose the best epoch.
+        best_epoch: the epoch with the best validation, counted from 1.
+        val: loss and metrics of that epoch's weights on validation nodes, by name; None if there
+            are none.
+        test: the same on test nodes.
         seconds: wall time of all epochs.
         phases: seconds per phase, the mean over ranks.
         ranks: the number of ranks that trained.
         phase_ranges: the least and the most seconds of a rank per phase; empty with one rank.
     """
 
+    metric: str
     best_epoch: int
-    val_accuracy: float | None
-    test_accuracy: float | None
+    val: dict[str, float] | None
+    test: dict[str, float] | None
     seconds: float
     phases: dict[str, float]
     ranks: int

@@ -38,7 +38,7 @@ def test_a_run_leaves_its_folder(
     assert "test accuracy" in out
     assert records(tmp_path / "runs" / "small-sage-1") == records(tmp_path / "runs" / "small-sage-2")
     result = json.loads((run / "result.json").read_text())
-    assert 0.5 < result["test_accuracy"] <= 1.0
+    assert 0.5 < result["test"]["accuracy"] <= 1.0
     assert set(result["phases"]) == {phase.value for phase in Phase}
     assert all(result["phases"][name] > 0 for name in ("sample", "forward", "backward", "evaluation"))
     fetch, forward = result["phases"]["fetch"], result["phases"]["forward"]
@@ -79,9 +79,9 @@ def test_the_last_minibatch_is_dropped_or_kept(graph_folder: Path, tmp_path: Pat
 
 def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    options = [*SMALL, "--epochs", 3, "--set", "run.evaluate_every=2"]
+    options = [*SMALL, "--epochs", 3, "--evaluate-every", 2]
     assert batchgnn("train", graph_folder, "--run", run, *options) == 0
-    assert [line["val_accuracy"] is None for line in records(run)] == [True, False, False]
+    assert [line["val"] is None for line in records(run)] == [True, False, False]
 
 
 @pytest.mark.parametrize(

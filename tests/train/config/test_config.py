@@ -112,7 +112,10 @@ def test_any_field_can_be_assigned(text: str, section: str, field: str, value: A
         ("hidden=64", "not of the form section.field=value"),
         ("model.hidden", "not of the form section.field=value"),
         ("model.width=64", r"unknown configuration key model.width; known: model.kind, model.layers"),
-        ("network.hidden=64", "unknown configuration key network; known: model, sampling, optimiser, run"),
+        (
+            "network.hidden=64",
+            "unknown configuration key network; known: model, sampling, task, optimiser, run",
+        ),
         ("model.hidden=big", "model.hidden must be a whole number, got 'big'"),
         ("model.hidden=true", "model.hidden must be a whole number, got True"),
         ("model.kind=mlp", "model.kind must be one of sage, gcn, gin, gat, got 'mlp'"),

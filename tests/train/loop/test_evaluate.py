@@ -10,8 +10,9 @@ import torch
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config import LayerSource, ModelConfig, RunConfig, SamplingConfig, TrainConfig
 from pyg_batchgnn.train.graph import WholeGraph, evaluation_loader
-from pyg_batchgnn.train.loop import TrainingJob, accuracy, infer
+from pyg_batchgnn.train.loop import TrainingJob, evaluate, infer
 from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.task import Evaluation
 from tests.support.training_runs import job_alone
 
 both = pytest.mark.parametrize("layers", list(LayerSource))
@@ -25,8 +26,9 @@ def _config(layers: LayerSource = LayerSource.NATIVE, **sampling: object) -> Tra
     )
 
 
-def _accuracy(job: TrainingJob, stop: bool = False) -> float | None:
-    return accuracy(job.network, job.val_loader, job.labels, Ranks.join(job.config.ranks), lambda: stop)
+def _evaluation(job: TrainingJob, stop: bool = False) -> Evaluation | None:
+    ranks = Ranks.join(job.config.ranks)
+    return evaluate(job.network, job.val_loader, job.labels, job.task, ranks, lambda: stop)
 
 
 @both
@@ -37,12 +39,12 @@ def test_each_node_once_in_order(small_graph: Dataset, layers: LayerSource) -> N
 
 
 @both
-def test_equal_weights_give_equal_accuracy(small_graph: Dataset, layers: LayerSource) -> None:
+def test_equal_weights_give_equal_metrics(small_graph: Dataset, layers: LayerSource) -> None:
     job = job_alone(_config(layers), small_graph)
     other = job_alone(_config(layers, macrobatch_size=2, prefetch=1), small_graph)
-    values = {_accuracy(job) for _ in range(3)}
-    values.add(_accuracy(other))
-    assert len(values) == 1
+    expected = _evaluation(job)
+    assert expected is not None and expected.scores.keys() == set(job.task.metrics)
+    assert [_evaluation(job), _evaluation(other)] == [expected, expected]
 
 
 @both
@@ -58,12 +60,12 @@ def test_full_fanout_equals_the_whole_graph(small_graph: Dataset, layers: LayerS
 def test_training_mode_is_put_back_and_stopping_gives_none(small_graph: Dataset, layers: LayerSource) -> None:
     job = job_alone(_config(layers), small_graph)
     job.network.model.train()
-    assert _accuracy(job, stop=True) is None
+    assert _evaluation(job, stop=True) is None
     assert job.network.model.training
 
 
-def test_no_nodes_give_no_accuracy(small_graph: Dataset) -> None:
+def test_no_nodes_give_no_metrics(small_graph: Dataset) -> None:
     config = _config()
     job, nothing = job_alone(config, small_graph), torch.empty(0, dtype=torch.int64)
     loader = evaluation_loader(config, WholeGraph.of(small_graph, config), nothing)
-    assert accuracy(job.network, loader, job.labels, Ranks.join(config.ranks)) is None
+    assert evaluate(job.network, loader, job.labels, job.task, Ranks.join(config.ranks)) is None

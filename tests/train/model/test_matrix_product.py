@@ -71,5 +71,5 @@ def test_what_was_chosen_is_used(name: str, small_graph: Dataset, monkeypatch: p
     monkeypatch.setattr(product, "probe_products", lambda *_: pytest.fail("it was chosen"))
     config = TrainConfig()
     config = replace(config, run=replace(config.run, matrix_product=MatrixProduct(name)))
-    assert choose_product(config, small_graph, Ranks.join(config.ranks)) == (config, None)
+    assert choose_product(config, small_graph.num_features, 4, Ranks.join(config.ranks)) == (config, None)
     assert current_products() == name

@@ -29,13 +29,13 @@ def test_test_nodes_have_the_accuracy_of_the_run(trained: Path, small_graph: Dat
     arrays = _arrays(out)
     assert arrays.keys() == {"node_ids", "predictions", "probabilities"}
     labels = small_graph.nodes.tables["y"][small_graph.split("test")].numpy()
-    expected = json.loads((trained / "result.json").read_text())["test_accuracy"]
-    assert (arrays["predictions"] == labels).mean() == pytest.approx(expected, abs=1e-12)
+    expected = json.loads((trained / "result.json").read_text())["test"]
+    assert (arrays["predictions"] == labels).mean() == pytest.approx(expected["accuracy"], abs=1e-12)
     assert np.array_equal(arrays["node_ids"], small_graph.split("test").numpy())
     assert np.array_equal(arrays["predictions"], arrays["probabilities"].argmax(1))
     np.testing.assert_allclose(arrays["probabilities"].sum(1), 1.0, rtol=1e-5)
     meta = json.loads((out / "META.json").read_text())
-    assert meta["accuracy"] == pytest.approx(expected)
+    assert meta["scores"] == pytest.approx(expected)
     assert meta["arrays"]["probabilities"] == {"shape": [len(labels), 4], "dtype": "float32"}
 
 
@@ -52,10 +52,10 @@ def test_a_run_in_bfloat16_learns_and_predicts(graph_folder: Path, tmp_path: Pat
     run, out = tmp_path / "run", tmp_path / "out"
     options = [*SMALL, "--batch-size", 64, "--epochs", 3, "--precision", "bfloat16"]
     assert batchgnn("train", graph_folder, "--run", run, *options) == 0
-    accuracy = json.loads((run / "result.json").read_text())["test_accuracy"]
-    assert accuracy > 0.8
+    expected = json.loads((run / "result.json").read_text())["test"]
+    assert expected["accuracy"] > 0.8
     assert batchgnn("predict", run, "--nodes", "test", "--embeddings", "--out", out) == 0
-    assert json.loads((out / "META.json").read_text())["accuracy"] == pytest.approx(accuracy)
+    assert json.loads((out / "META.json").read_text())["scores"] == pytest.approx(expected)
     arrays = _arrays(out)
     assert arrays["probabilities"].dtype == arrays["embeddings"].dtype == np.float32
 

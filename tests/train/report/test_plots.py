@@ -7,9 +7,11 @@ from pathlib import Path
 import matplotlib
 import pytest
 
+from pyg_batchgnn.train.config import Metric
 from pyg_batchgnn.train.measure import Phase
 from pyg_batchgnn.train.report import plot_learning, plot_phases
 from pyg_batchgnn.train.run_folder import EpochRecord
+from pyg_batchgnn.train.task import ClassTask
 
 from ..run_folder.test_epoch_records import record
 
@@ -22,8 +24,9 @@ PNG = b"\x89PNG\r\n\x1a\n"
     ids=["one", "two", "unevaluated", "many"],
 )
 def test_learning(records: list[EpochRecord], tmp_path: Path) -> None:
+    task = ClassTask(4, Metric.ACCURACY)
     backend = matplotlib.get_backend()
-    plot_learning(records, "title", 1, tmp_path / "learning.png")
+    plot_learning(records, task, "title", 1, tmp_path / "learning.png")
     assert (tmp_path / "learning.png").read_bytes().startswith(PNG)
     assert [path.name for path in tmp_path.iterdir()] == ["learning.png"]
     assert matplotlib.get_backend() == backend

@@ -40,9 +40,9 @@ def test_a_run_and_its_predictions(
     assert "replace the last hop's 3" in out and " MiB on the first rank" in out
     assert f"evaluation {'with them' if evaluated_with else 'without'}" in out
     result = json.loads((run / "result.json").read_text())
-    assert result["test_accuracy"] > 0.5
+    assert result["test"]["accuracy"] > 0.5
     assert batchgnn("predict", run, "--nodes", "test", "--out", tmp_path / "out") == 0
-    assert json.loads((tmp_path / "out" / "META.json").read_text())["accuracy"] == result["test_accuracy"]
+    assert json.loads((tmp_path / "out" / "META.json").read_text())["scores"] == result["test"]
     assert np.load(tmp_path / "out" / "predictions.npy").size
 
 

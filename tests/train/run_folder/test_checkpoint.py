@@ -129,7 +129,7 @@ def test_contents_of_another_shape_are_refused(small_graph: Dataset, tmp_path: P
         found.restore_model(path, nn.Linear(4, 2), found.model)
     with pytest.raises(TrainError, match="does not fit the optimiser"):
         found.restore_optimiser(path, torch.optim.Adam([nn.Parameter(torch.ones(1))]))
-    tensor_file.save(path, "pyg_batchgnn checkpoint", 2, {"config": {}})
+    tensor_file.save(path, "pyg_batchgnn checkpoint", 3, {"config": {}})
     with pytest.raises(TrainError, match="its contents are not those of a checkpoint"):
         Checkpoint.load(path)
 

@@ -11,7 +11,9 @@ from pyg_batchgnn.train.run_folder import EpochRecord, append_record, keep_epoch
 
 
 def record(epoch: int, val_accuracy: float | None = 0.5) -> EpochRecord:
-    return EpochRecord(epoch, 1 / 3, 0.1, val_accuracy, 2.0, 2.0 * epoch, 10, 1000, 5000, {"forward": 1.0})
+    val = None if val_accuracy is None else {"loss": 0.4, "accuracy": val_accuracy}
+    train = {"loss": 1 / 3, "accuracy": 0.1}
+    return EpochRecord(epoch, train, val, 2.0, 2.0 * epoch, 10, 1000, 5000, {"forward": 1.0})
 
 
 def test_records_go_there_and_back(tmp_path: Path) -> None:

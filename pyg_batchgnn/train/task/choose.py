@@ -1,0 +1,83 @@
+"""The choice of a run's task from its configuration and the labels of its data set."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from pyg_batchgnn.data import LABELS, Dataset, class_numbers
+from pyg_batchgnn.train.config import Metric, TaskConfig, TaskKind, ValueLoss
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.task.class_task import ClassTask
+from pyg_batchgnn.train.task.class_weights import class_weights, label_weights
+from pyg_batchgnn.train.task.label_task import LabelTask
+from pyg_batchgnn.train.task.labels_check import check_binary, check_labelled
+from pyg_batchgnn.train.task.node_task import NodeTask
+from pyg_batchgnn.train.task.value_task import ValueTask
+
+
+def task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
+    """Returns the task of learning a data set's labels "y".
+
+    Raises:
+        TrainError: the labels are missing or do not fit the task, a node of a split has no label,
+            or an option does not fit the task.
+    """
+    y = dataset.nodes.tables.get(LABELS)
+    if y is None:
+        raise TrainError(f"{dataset.name}: the node labels 'y' are missing, but training needs them")
+    kind = _kind(dataset, y) if config.kind is TaskKind.AUTO else config.kind
+    make = {
+        TaskKind.CLASSES: _class_task,
+        TaskKind.LABELS: _label_task,
+        TaskKind.VALUES: _value_task,
+    }[kind]
+    task = make(dataset, y, config)
+    check_labelled(dataset, y, task)
+    return task
+
+
+def _class_task(dataset: Dataset, y: Tensor, config: TaskConfig) -> NodeTask:
+    if class_numbers(dataset.nodes.tables) is None:
+        raise _unfit(dataset, y, "classes are integers [N]")
+    metric = _metric(config, ClassTask.metrics, Metric.ACCURACY, "classes")
+    weights = class_weights(config.class_weights, y[dataset.split("train")], dataset.num_classes)
+    return ClassTask(dataset.num_classes, metric, weights)
+
+
+def _label_task(dataset: Dataset, y: Tensor, config: TaskConfig) -> NodeTask:
+    if y.dim() > 2 or y.is_complex():
+        raise _unfit(dataset, y, "labels are zeros and ones [N, C]")
+    check_binary(dataset, y)
+    metric = _metric(config, LabelTask.metrics, Metric.ROC_AUC, "labels")
+    labels = y.shape[1] if y.dim() == 2 else 1
+    weights = label_weights(config.class_weights, y[dataset.split("train")], labels)
+    return LabelTask(labels, metric, weights)
+
+
+def _value_task(dataset: Dataset, y: Tensor, config: TaskConfig) -> NodeTask:
+    if y.dim() > 2 or y.is_complex():
+        raise _unfit(dataset, y, "values are numbers [N] or [N, C]")
+    if config.class_weights is not None:
+        raise TrainError(f"task.class_weights is given, but {dataset.name} has values, not classes, in 'y'")
+    default = Metric.RMSE if config.loss is ValueLoss.MSE else Metric.MAE
+    return ValueTask(tuple(y.shape[1:]), _metric(config, ValueTask.metrics, default, "values"), config.loss)
+
+
+def _kind(dataset: Dataset, y: Tensor) -> TaskKind:
+    """Returns the task that fits the type and shape of the labels."""
+    if class_numbers(dataset.nodes.tables) is not None:
+        return TaskKind.CLASSES
+    return TaskKind.VALUES if y.is_floating_point() else TaskKind.LABELS
+
+
+def _metric(config: TaskConfig, known: tuple[Metric, ...], default: Metric, what: str) -> Metric:
+    metric = config.metric or default
+    if metric not in known:
+        names = ", ".join(one.value for one in known)
+        raise TrainError(f"task.metric is {metric.value}, but a task that predicts {what} has {names}")
+    return metric
+
+
+def _unfit(dataset: Dataset, y: Tensor, wanted: str) -> TrainError:
+    found = f"{str(y.dtype).removeprefix('torch.')} {list(y.shape)}"
+    return TrainError(f"{dataset.name}: the node labels 'y' are {found}, but {wanted}; choose another --task")

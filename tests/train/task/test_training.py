@@ -1,0 +1,187 @@
+"""Whole runs on several labels and on values: as a script trains them, over ranks, and resumed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from pyg_batchgnn.data import Dataset, write_folder
+from pyg_batchgnn.train.config import (
+    ModelConfig,
+    OptimiserConfig,
+    RunConfig,
+    SamplingConfig,
+    TaskConfig,
+    TrainConfig,
+)
+from pyg_batchgnn.train.loop import train_step
+from pyg_batchgnn.train.measure import PhaseClock, RunProgress
+from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
+from tests.support.task_graphs import with_labels, with_values
+from tests.support.training_runs import batchgnn, job_alone, records, weights
+
+
+@pytest.fixture(scope="module")
+def folders(small_graph: Dataset, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The graph with several labels, and with values."""
+    folder = tmp_path_factory.mktemp("tasks")
+    for name, graph in (("labels", with_labels(small_graph)), ("values", with_values(small_graph))):
+        write_folder(graph, folder / name)
+    return {name: folder / name for name in ("labels", "values")}
+
+
+def _balanced(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(logits, y, torch.tensor([1.0, 2.0, 3.0, 4.0]))
+
+
+@pytest.mark.parametrize(
+    ("make", "task", "loss"),
+    [
+        (with_labels, TaskConfig(), lambda out, y: F.binary_cross_entropy_with_logits(out, y.float())),
+        (with_values, TaskConfig(), F.mse_loss),
+        (lambda graph: graph, TaskConfig(class_weights=(1.0, 2.0, 3.0, 4.0)), _balanced),
+    ],
+    ids=["labels", "values", "class weights"],
+)
+def test_steps_are_those_of_a_script(make: Any, task: TaskConfig, loss: Any, small_graph: Dataset) -> None:
+    dataset = make(small_graph)
+    config = TrainConfig(
+        model=ModelConfig(num_layers=2, hidden=16),
+        sampling=SamplingConfig(fanout=(4, 3), batch_size=64),
+        task=task,
+        optimiser=OptimiserConfig(learning_rate=0.01, weight_decay=0.001),
+        run=RunConfig(threads=1),
+    )
+    job = job_alone(config, dataset)
+    script = copy.deepcopy(job.network)
+    optimiser = torch.optim.Adam(script.model.parameters(), lr=0.01, weight_decay=0.001)
+    progress, y, expected, seeds = RunProgress(), dataset.nodes.tables["y"], 0.0, 0
+    for batch in job.train_loader:
+        job.network.model.train()
+        progress.add(torch.tensor([train_step(job, batch, PhaseClock(), progress)], dtype=torch.float64))
+        optimiser.zero_grad()
+        value = loss(script.model(batch), y[batch.node[: batch.batch_size]])
+        value.backward()
+        optimiser.step()
+        expected += value.item() * job.task.weight(y[batch.node[: batch.batch_size]])
+        seeds += batch.batch_size
+    assert progress.loss == pytest.approx(expected) and progress.seeds == seeds > 500
+    for mine, theirs in zip(job.network.model.parameters(), script.model.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize(("kind", "metric"), [("labels", "roc_auc"), ("values", "rmse")])
+def test_ranks_train_and_measure_as_one_process_does(
+    kind: str, metric: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """A rank more changes the order of sums alone, if all neighbours are taken."""
+    options = ["--schedule", "global", "--fanout", "-1,-1", "--dropout", 0, "--test-fanout", "-1,-1"]
+    options += ["--last-batch", "keep", "--precision", "float32"]
+    runs = {ranks: tmp_path / str(ranks) for ranks in (1, 2)}
+    for ranks, run in runs.items():
+        command = train(folders[kind], run, *options, "--batch-size", 96 // ranks)
+        (seen,) = launch(ranks, {"arguments": command})
+        assert_ended(seen, 0)
+    one, two = (json.loads((run / "result.json").read_text()) for run in runs.values())
+    assert one["metric"] == two["metric"] == metric and one["best_epoch"] == two["best_epoch"]
+    for split in ("val", "test"):
+        assert two[split] == pytest.approx(one[split], rel=1e-3)
+    for mine, theirs in zip(*map(records, runs.values()), strict=True):
+        assert mine["train"] == pytest.approx(theirs["train"], rel=1e-3)
+    better = one["val"][metric] > 0.8 if kind == "labels" else one["val"][metric] < 0.9
+    assert better, one["val"]
+
+
+def test_predictions_of_each_task(folders: dict[str, Path], tmp_path: Path) -> None:
+    for kind, folder in folders.items():
+        run, out = tmp_path / kind, tmp_path / f"{kind} predicted"
+        assert batchgnn(*train(folder, run, "--epochs", 1)) == 0
+        assert batchgnn("predict", run, "--nodes", "test", "--out", out) == 0
+        arrays = {path.stem: np.load(path) for path in out.glob("*.npy")}
+        meta = json.loads((out / "META.json").read_text())
+        assert meta["scores"] == pytest.approx(json.loads((run / "result.json").read_text())["test"])
+        if kind == "labels":
+            assert arrays["predictions"].dtype == np.uint8
+            assert np.array_equal(arrays["predictions"] > 0, arrays["probabilities"] > 0.5)
+        else:
+            assert arrays.keys() == {"node_ids", "predictions"} and arrays["predictions"].shape[1] == 2
+
+
+def test_values_stay_exact_in_a_bfloat16_run_over_ranks(folders: dict[str, Path], tmp_path: Path) -> None:
+    """The loss before the first step is that of the whole values, on any number of ranks."""
+    options = [
+        "--precision",
+        "bfloat16",
+        "--schedule",
+        "global",
+        "--epochs",
+        1,
+        "--lr",
+        1e-12,
+        "--dropout",
+        0,
+    ]
+    options += ["--fanout", "-1,-1", "--last-batch", "keep"]
+    losses = []
+    for ranks in (1, 2):
+        (seen,) = launch(ranks, {"arguments": train(folders["values"], tmp_path / str(ranks), *options)})
+        assert_ended(seen, 0)
+        losses.append(records(tmp_path / str(ranks))[0]["train"]["loss"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_early_stopping_is_resumed_exactly(
+    graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A huge step size makes the first epoch the best. The count of later ones survives a stop."""
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    options = ["--epochs", 30, "--patience", 3, "--lr", 0.3, "--batch-size", 200]
+    assert batchgnn(*train(graph_folder, straight, *options)) == 0
+    assert "stopped early: the last 3 validations had no better accuracy" in capsys.readouterr().out
+    lines = records(straight)
+    best = json.loads((straight / "result.json").read_text())["best_epoch"]
+    assert len(lines) == best + 3 < 30
+    (first,) = launch(
+        1,
+        {"arguments": train(graph_folder, broken, *options), "fault": [0, 5 * (best + 1) + 2, "SIGINT"]},
+    )
+    assert_ended(first, 130)
+    assert batchgnn("train", "--resume", broken) == 0
+    assert_same_tensors(straight, broken)
+    assert records(broken) == lines
+    assert batchgnn("train", "--resume", broken, "--patience", 4) == 0
+    assert len(records(broken)) > len(lines), "more patience trains on"
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_loss_that_is_no_number_stops_all_ranks(
+    ranks: int, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    (seen,) = launch(ranks, {"arguments": train(folders["values"], run, "--lr", 1e20, "--epochs", 5)})
+    assert_ended(seen, 2)
+    assert "the loss is " in seen[0]["err"] and "lower optimiser.learning_rate (1e+20)" in seen[0]["err"]
+    assert all(one["err"] == "" for one in seen[1:]), "the first rank reports"
+    saved = run / "checkpoint.safetensors"
+    assert not saved.exists() or all(tensor.isfinite().all() for tensor in weights(run).values())
+
+
+def test_patience_without_validation_nodes(small_graph: Dataset, tmp_path: Path, capsys: Any) -> None:
+    splits = {name: nodes for name, nodes in small_graph.splits.items() if name != "val"}
+    graph = Dataset.homogeneous(
+        "unvalidated",
+        small_graph.num_nodes,
+        small_graph.edge_index,
+        nodes=small_graph.nodes.tables,
+        splits=splits,
+    )
+    write_folder(graph, tmp_path / "graph")
+    assert batchgnn(*train(tmp_path / "graph", tmp_path / "run", "--patience", 3)) == 2
+    assert "run.patience is 3, but unvalidated has no validation nodes" in capsys.readouterr().err
