@@ -1,10 +1,10 @@
 """Macrobatch neighbour sampling and training for PyTorch Geometric on CPUs.
 
-In one process, replace PyG's ``NeighborLoader`` by `MacrobatchNeighborLoader`. Over several ranks,
-make a `Communicator`, load this rank's part into a `DistFeatureStore` and a `DistGraphStore`, and
-give both to the same loader. `AggregationCache` keeps aggregates of the input features, and `plan`
-predicts what a setting costs. `SamplingPlan`, `MacrobatchSampler`, `Minibatch` and `CscGraph` are
-for scripts that sample without a loader.
+In one process, replace PyG's ``NeighborLoader`` by `MacrobatchNeighborLoader`, and give the model
+to `accelerate`. Over several ranks, make a `Communicator`, load this rank's part into a
+`DistFeatureStore` and a `DistGraphStore`, and give both to the same loader. `AggregationCache`
+keeps aggregates of the input features, and `plan` predicts what a setting costs. `SamplingPlan`,
+`MacrobatchSampler`, `Minibatch` and `CscGraph` are for scripts that sample without a loader.
 
 Importing the package imports neither torch nor PyTorch Geometric. Each name imports its room when
 it is first used.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.comm import Communicator
     from pyg_batchgnn.loader import MacrobatchNeighborLoader
     from pyg_batchgnn.planner import plan
+    from pyg_batchgnn.port import accelerate
     from pyg_batchgnn.sample import (
         MacrobatchSampler,
         Minibatch,
@@ -49,6 +50,7 @@ __all__ = [
     "SampledMinibatch",
     "SamplingPlan",
     "__version__",
+    "accelerate",
     "plan",
 ]
 
@@ -59,6 +61,7 @@ _ROOMS = {
     "DistFeatureStore": "store",
     "DistGraphStore": "store",
     "MacrobatchNeighborLoader": "loader",
+    "accelerate": "port",
     "plan": "planner",
 }
 

@@ -15,7 +15,19 @@ PACKAGE = Package.read(ROOT / "pyg_batchgnn")
 KERNELS = ROOT / "csrc" / "kernels"
 
 #: From left to right; a room imports rooms to its left.
-ROOMS = ("data", "comm", "partition", "store", "cache", "sample", "fetch", "loader", "planner", "train")
+ROOMS = (
+    "data",
+    "comm",
+    "partition",
+    "store",
+    "cache",
+    "sample",
+    "fetch",
+    "loader",
+    "port",
+    "planner",
+    "train",
+)
 #: The compiled operators, which every room may import.
 EVERYBODYS = {"ops"}
 #: Layers know nothing but the operators; training builds models from them.
@@ -26,6 +38,7 @@ MAY_IMPORT["nn"] = {*EVERYBODYS}
 MAY_IMPORT["doctor"] = {"comm", *EVERYBODYS}
 MAY_IMPORT["train"] |= {"doctor", "nn"}
 MAY_IMPORT["planner"] |= {"nn"}
+MAY_IMPORT["port"] |= {"nn"}
 MAY_IMPORT["ops"] = set()
 MAY_IMPORT["__main__"] = {"train"}
 MAY_IMPORT["registration"] = {"comm"}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from torch.utils.data import get_worker_info
 from torch_geometric.data import Data
 from torch_geometric.sampler import SamplerOutput
 
@@ -14,7 +15,7 @@ from pyg_batchgnn.loader.filter import add_sample_info, edge_index_of
 from pyg_batchgnn.loader.gather import Gatherer
 from pyg_batchgnn.loader.source import Source
 from pyg_batchgnn.loader.stats import LoaderCounters
-from pyg_batchgnn.sample import Minibatch, SampledMinibatch, to_sampler_output
+from pyg_batchgnn.sample import Minibatch, SampledMinibatch, remember, to_sampler_output
 
 SamplerHook = Callable[[SamplerOutput], SamplerOutput]
 
@@ -66,7 +67,9 @@ class GatheringExporter:
 
     def export(self, minibatch: SampledMinibatch) -> Exported:
         """Makes the batch of a sampled minibatch."""
-        return self.from_output(to_sampler_output(minibatch, minibatch.input_id))
+        exported = self.from_output(to_sampler_output(minibatch, minibatch.input_id))
+        _remember_edges(exported.batch, minibatch)
+        return exported
 
     def from_output(self, out: SamplerOutput) -> Exported:
         """Makes the batch of a sample in PyG's form."""
@@ -115,5 +118,17 @@ class BlockExporter:
             for name, table in rows.tables.items():
                 batch[name] = table if rows.row is None else gather(table, rows.row)
         add_sample_info(batch, out)
+        _remember_edges(batch, minibatch)
         seconds = time.perf_counter() - begin
         return Exported(batch, LoaderCounters(bytes_gathered=gather.bytes_gathered, export_seconds=seconds))
+
+
+def _remember_edges(batch: Any, minibatch: SampledMinibatch) -> None:
+    """Lets accelerated layers find the minibatch by the edges of its batch.
+
+    A batch from a worker process is a copy, which nobody could find.
+    """
+    edges = minibatch.coo
+    handed_out = edges is not None and getattr(batch, "edge_index", None) is edges
+    if edges is not None and handed_out and get_worker_info() is None:
+        remember(edges, minibatch)

@@ -65,11 +65,6 @@ class GATConv(torch_geometric.nn.GATConv):
         residual: bool = False,
         **kwargs: Any,
     ) -> None:
-        ops.check_drop(dropout)
-        if kwargs.get("aggr", "add") not in ("add", "sum"):
-            raise refuse(self, f"aggr={kwargs['aggr']!r}", "use torch_geometric.nn.GATConv")
-        if isinstance(fill_value, str) and fill_value not in _FILLS:
-            raise refuse(self, f"fill_value={fill_value!r}", f"give a number or one of {', '.join(_FILLS)}")
         super().__init__(
             in_channels,
             out_channels,
@@ -84,7 +79,18 @@ class GATConv(torch_geometric.nn.GATConv):
             residual,
             **kwargs,
         )
-        check_constructed(self, node_dim=0)
+        self.check(self)
+
+    @staticmethod
+    def check(conv: torch_geometric.nn.GATConv) -> None:
+        """Raises ValueError if this layer cannot compute what one of PyG's does."""
+        ops.check_drop(conv.dropout)
+        if conv.aggr not in ("add", "sum"):
+            raise refuse(conv, f"aggr={conv.aggr!r}", "use torch_geometric.nn.GATConv")
+        if isinstance(conv.fill_value, str) and conv.fill_value not in _FILLS:
+            remedy = f"give a number or one of {', '.join(_FILLS)}"
+            raise refuse(conv, f"fill_value={conv.fill_value!r}", remedy)
+        check_constructed(conv, node_dim=0)
 
     def forward(
         self,

@@ -54,15 +54,20 @@ class GCNConv(torch_geometric.nn.GCNConv):
         bias: bool = True,
         **kwargs: Any,
     ) -> None:
-        if cached:
-            remedy = "leave it out: a normalisation is kept as long as its minibatch or edge_index anyway"
-            raise refuse(self, "cached=True, which would apply one minibatch's degrees to all others", remedy)
-        if kwargs.get("aggr", "add") not in ("add", "sum"):
-            raise refuse(self, f"aggr={kwargs['aggr']!r}", "use torch_geometric.nn.GCNConv")
         super().__init__(
             in_channels, out_channels, improved, cached, add_self_loops, normalize, bias, **kwargs
         )
-        check_constructed(self)
+        self.check(self)
+
+    @staticmethod
+    def check(conv: torch_geometric.nn.GCNConv) -> None:
+        """Raises ValueError if this layer cannot compute what one of PyG's does."""
+        if conv.cached:
+            remedy = "leave it out: a normalisation is kept as long as its minibatch or edge_index anyway"
+            raise refuse(conv, "cached=True, which would apply one minibatch's degrees to all others", remedy)
+        if conv.aggr not in ("add", "sum"):
+            raise refuse(conv, f"aggr={conv.aggr!r}", "use torch_geometric.nn.GCNConv")
+        check_constructed(conv)
 
     def forward(
         self,
@@ -163,5 +168,5 @@ class GCNConv(torch_geometric.nn.GCNConv):
 
 
 def _whole(edges: Edges, graph: LayerGraph) -> LayerGraph:
-    """Returns all edges of the minibatch of a layer, or the graph itself without a minibatch."""
-    return layer_graph(edges, 1) if is_sampled(edges) else graph
+    """Returns the graph whose degrees normalise a layer: all edges of its minibatch, or itself."""
+    return layer_graph(edges, 1) if is_sampled(edges) else graph.whole or graph

@@ -31,9 +31,14 @@ class GINConv(torch_geometric.nn.GINConv):
 
     def __init__(self, nn: torch.nn.Module, eps: float = 0.0, train_eps: bool = False, **kwargs: Any) -> None:
         super().__init__(nn, eps, train_eps, **kwargs)
-        check_constructed(self)
-        if self.aggr not in ("add", "sum"):
-            raise refuse(self, f"aggr={kwargs['aggr']!r}", "use torch_geometric.nn.GINConv")
+        self.check(self)
+
+    @staticmethod
+    def check(conv: torch_geometric.nn.GINConv) -> None:
+        """Raises ValueError if this layer cannot compute what one of PyG's does."""
+        check_constructed(conv)
+        if conv.aggr not in ("add", "sum"):
+            raise refuse(conv, f"aggr={conv.aggr!r}", "use torch_geometric.nn.GINConv")
 
     def forward(
         self,

@@ -58,6 +58,7 @@ class LayerGraph:
         key: the key of the dropout of the layer; None if each call draws one.
         degree: [N] the in-edges of each source in the whole graph, for GCN: loops are counted
             unless the layer replaces them. None if these edges are all that count.
+        whole: the graph whose degrees normalise the layer; None if it is the layer's own.
     """
 
     in_edges: ops.InEdges
@@ -65,6 +66,7 @@ class LayerGraph:
     node: Tensor | None = None
     key: int | None = None
     degree: Tensor | None = None
+    whole: LayerGraph | None = None
 
     @property
     def indptr(self) -> Tensor:
@@ -152,6 +154,7 @@ def _layer_graph(minibatch: SampledBatch, layer: int) -> LayerGraph:
         num_sources=sources,
         node=minibatch.node[:targets],
         key=ops.dropout_key(minibatch.seed, minibatch.epoch, minibatch.key, layer),
+        whole=None if layer == 1 else layer_graph(minibatch, 1),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch_geometric.nn.conv import MessagePassing
 
 _HOOKS = (
@@ -42,7 +43,11 @@ def check_constructed(conv: MessagePassing, node_dim: int = -2) -> None:
 
 def check_called(conv: MessagePassing) -> None:
     """Raises if hooks or explanations wait for messages, which native layers never compute."""
-    if any(getattr(conv, hooks, None) for hooks in _HOOKS):
-        raise refuse(conv, "hooks on messages", f"use torch_geometric.nn.{type(conv).__name__}")
-    if getattr(conv, "_explain", None):
-        raise refuse(conv, "explanations", f"use torch_geometric.nn.{type(conv).__name__}")
+    if waits_for_messages(conv):
+        what = "explanations" if getattr(conv, "_explain", None) else "hooks on messages"
+        raise refuse(conv, what, f"use torch_geometric.nn.{type(conv).__name__}")
+
+
+def waits_for_messages(conv: torch.nn.Module) -> bool:
+    """Returns whether hooks or an explanation wait for the messages of a layer."""
+    return any(getattr(conv, name, None) for name in (*_HOOKS, "_explain"))

@@ -56,10 +56,16 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
         bias: bool = True,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(aggr, str) or aggr not in _REDUCE:
-            raise refuse(self, f"aggr={aggr!r}", "give 'mean', 'sum', 'add' or 'max', or use PyG's layer")
         super().__init__(in_channels, out_channels, aggr, normalize, root_weight, project, bias, **kwargs)
-        check_constructed(self)
+        self.check(self)
+
+    @staticmethod
+    def check(conv: torch_geometric.nn.SAGEConv) -> None:
+        """Raises ValueError if this layer cannot compute what one of PyG's does."""
+        if conv.aggr not in tuple(_REDUCE):
+            remedy = "give 'mean', 'sum', 'add' or 'max', or use PyG's layer"
+            raise refuse(conv, f"aggr={conv.aggr!r}", remedy)
+        check_constructed(conv)
 
     def forward(
         self,

@@ -1,6 +1,7 @@
 """The samplers, which choose the edges of each minibatch, and the types of minibatches."""
 
 from pyg_batchgnn.ops import keyed_permutation, minibatch_key
+from pyg_batchgnn.sample.batch_edges import HandedOut, handed_out, remember
 from pyg_batchgnn.sample.existing_pairs import ExistingPairs
 from pyg_batchgnn.sample.macrobatch import Layout, MacrobatchSampler
 from pyg_batchgnn.sample.minibatch import AttributeRows, Minibatch, Placement, SampledMinibatch
@@ -16,6 +17,7 @@ from pyg_batchgnn.sample.sampler import MacrobatchSeeds, Sampler
 __all__ = [
     "AttributeRows",
     "ExistingPairs",
+    "HandedOut",
     "Layout",
     "MacrobatchSampler",
     "MacrobatchSeeds",
@@ -32,9 +34,11 @@ __all__ = [
     "Sampler",
     "SamplingPlan",
     "draw_negatives",
+    "handed_out",
     "keyed_permutation",
     "minibatch_key",
     "negative_key",
+    "remember",
     "taken_probability",
     "to_sampler_output",
 ]

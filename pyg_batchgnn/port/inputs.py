@@ -1,0 +1,66 @@
+"""The inputs that native layers take. PyG's own code computes all others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import nn
+
+_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+
+
+def is_plain(x: Any, dtype: torch.dtype | None = None) -> bool:
+    """Returns whether ``x`` is a dense [rows, columns] tensor on the CPU that native layers read.
+
+    Args:
+        x: the argument of a module.
+        dtype: the dtype of the module's parameters; None if it has none.
+    """
+    return (
+        isinstance(x, Tensor)
+        and x.dim() == 2
+        and x.device.type == "cpu"
+        and x.layout is torch.strided
+        and x.dtype in _DTYPES
+        and (dtype is None or x.dtype is dtype or _autocasts(x))
+    )
+
+
+def _autocasts(x: Tensor) -> bool:
+    autocast = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
+    return autocast and x.dtype is not torch.float64
+
+
+def are_plain_edges(edge_index: Any) -> bool:
+    """Returns whether edges are a dense [2, E] tensor on the CPU."""
+    return (
+        isinstance(edge_index, Tensor)
+        and edge_index.layout is torch.strided
+        and edge_index.device.type == "cpu"
+        and edge_index.dim() == 2
+        and edge_index.size(0) == 2
+        and edge_index.dtype in (torch.int64, torch.int32)
+    )
+
+
+def is_traced() -> bool:
+    """Returns whether torch compiles or traces the call, which native operators do not take part
+    in."""
+    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+
+
+def takes(conv: torch.nn.Module, x: Any, edge_index: Any, dtype: torch.dtype | None) -> bool:
+    """Returns whether a native convolution takes the arguments of a call."""
+    if isinstance(edge_index, nn.LayerGraph):
+        return True
+    parts = x if isinstance(x, (tuple, list)) else (x,)
+    return (
+        are_plain_edges(edge_index)
+        and all(part is None or is_plain(part, dtype) for part in parts)
+        and parts[0] is not None
+        and not is_traced()
+        and not nn.waits_for_messages(conv)
+    )

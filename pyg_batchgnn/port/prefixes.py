@@ -1,0 +1,171 @@
+"""The layers of a sampled batch that PyG's models see as an ``edge_index``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import nn, ops
+from pyg_batchgnn.sample import HandedOut, handed_out
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The rows and edges of a layer.
+
+    Attributes:
+        hops: the layer takes the edges of the first ``hops`` hops.
+        targets: the number of rows that it computes, at least those with edges.
+    """
+
+    hops: int
+    targets: int
+
+
+class PrefixEdges:
+    """The edges of a batch by destination, of which each layer takes a prefix (design, section 3).
+
+    Args:
+        in_edges: the in-edges of the expanded nodes, in the order of ``edge_index``.
+        nodes_per_hop: the number of seeds, then of the nodes discovered at each hop.
+        edges_per_hop: the number of edges of each hop.
+        sample: the sample of the edges if a loader of this process made it, else None. Dropout is
+            then keyed by it.
+    """
+
+    def __init__(
+        self,
+        in_edges: ops.InEdges,
+        nodes_per_hop: Sequence[int],
+        edges_per_hop: Sequence[int],
+        sample: HandedOut | None = None,
+    ) -> None:
+        self.in_edges = in_edges
+        self.nodes_per_hop, self.edges_per_hop = list(nodes_per_hop), list(edges_per_hop)
+        self._node = None if sample is None else sample.node
+        self._keys = None if sample is None else (sample.seed, sample.epoch, sample.key)
+        self._graphs: dict[tuple[int, Prefix, Prefix | None], nn.LayerGraph] = {}
+
+    @property
+    def hops(self) -> int:
+        """The number of hops."""
+        return len(self.edges_per_hop)
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes, N."""
+        return sum(self.nodes_per_hop)
+
+    def nodes(self, hops: int) -> int:
+        """Returns the number of nodes that are known after ``hops`` hops."""
+        return sum(self.nodes_per_hop[: hops + 1])
+
+    def edges(self, hops: int) -> int:
+        """Returns the number of edges of the first ``hops`` hops."""
+        return sum(self.edges_per_hop[:hops])
+
+    def expanded(self, hops: int) -> Prefix:
+        """Returns the edges of the first ``hops`` hops with the rows that have edges there."""
+        return Prefix(hops, self.nodes(hops - 1))
+
+    def padded(self, hops: int) -> Prefix:
+        """Returns the edges of the first ``hops`` hops with a row for every node."""
+        return Prefix(hops, self.nodes(hops))
+
+    def graph(self, layer: int, prefix: Prefix, normalised_by: Prefix | None = None) -> nn.LayerGraph:
+        """Returns a layer, the same object on every call.
+
+        Args:
+            layer: its number for the keys of dropout, from 1; 0 draws a key at each call.
+            prefix: its rows and edges.
+            normalised_by: the edges whose degrees GCN takes; those of the layer where None.
+        """
+        place = (layer, prefix, normalised_by)
+        if place not in self._graphs:
+            self._graphs[place] = self._graph(*place)
+        return self._graphs[place]
+
+    def _graph(self, layer: int, prefix: Prefix, normalised_by: Prefix | None) -> nn.LayerGraph:
+        edges = self.edges(prefix.hops)
+        indptr = self.in_edges.indptr[: self.nodes(prefix.hops - 1) + 1]
+        if prefix.targets >= indptr.numel():
+            rest = indptr.new_full((prefix.targets + 1 - indptr.numel(),), edges)
+            indptr = torch.cat([indptr, rest])
+        keyed = layer > 0 and self._keys is not None
+        return nn.LayerGraph(
+            ops.InEdges(indptr, self.in_edges.indices[:edges]),
+            num_sources=self.nodes(prefix.hops),
+            node=self._node[: prefix.targets] if keyed and self._node is not None else None,
+            key=ops.dropout_key(*self._keys, layer) if keyed and self._keys is not None else None,
+            whole=None if normalised_by is None else self.graph(layer, normalised_by),
+        )
+
+
+_prefixes: WeakKeyDictionary[HandedOut, PrefixEdges] = WeakKeyDictionary()
+
+
+def known_prefixes(edge_index: Tensor) -> PrefixEdges | None:
+    """Returns the layers of edges that a loader of this process handed out and nobody changed."""
+    sample = handed_out(edge_index)
+    if sample is None:
+        return None
+    found = _prefixes.get(sample)
+    if found is None:
+        in_edges = ops.InEdges(sample.indptr, sample.indices)
+        found = PrefixEdges(in_edges, sample.nodes_per_hop, sample.edges_per_hop, sample)
+        _prefixes[sample] = found
+    return found
+
+
+def sorted_prefixes(
+    edge_index: Tensor, nodes_per_hop: Sequence[int], edges_per_hop: Sequence[int]
+) -> PrefixEdges | None:
+    """Returns the layers of other edges with the counts of a sample.
+
+    Returns None if the edges are not by destination in the order of the nodes, or if the counts do
+    not fit them.
+    """
+    nodes = sum(nodes_per_hop)
+    if len(nodes_per_hop) != len(edges_per_hop) + 1 or sum(edges_per_hop) != edge_index.size(1):
+        return None
+    whole = nn.whole_graph(edge_index, nodes, nodes)
+    if whole.edge is not None:
+        return None
+    found = PrefixEdges(whole.in_edges, nodes_per_hop, edges_per_hop)
+    for hops in range(1, found.hops + 1):
+        edges, targets = found.edges(hops), found.nodes(hops - 1)
+        if int(whole.indptr[targets]) != edges:
+            return None
+        if edges and ops.extent(whole.indices[:edges])[1] >= found.nodes(hops):
+            return None
+    return found
+
+
+def layer_edges(edge_index: Tensor, rows: int) -> nn.LayerGraph | None:
+    """Returns the edges of one convolution that computes all ``rows`` rows.
+
+    ``edge_index`` is one that a loader handed out, or the edges of its first hops as PyG's
+    ``trim_to_layer`` takes them. Returns None for other edges.
+    """
+    base = edge_index if edge_index._base is None else edge_index._base
+    found = known_prefixes(base)
+    if found is None or (base is not edge_index and not _is_first_part(edge_index, base)):
+        return None
+    for hops in range(found.hops, -1, -1):
+        if found.edges(hops) == edge_index.size(1) and found.nodes(hops) <= rows:
+            return found.graph(0, Prefix(hops, rows)) if rows == found.nodes(hops) else None
+    return None
+
+
+def _is_first_part(part: Tensor, base: Tensor) -> bool:
+    """Returns whether a view holds the first columns of its base."""
+    return (
+        part.dim() == 2
+        and part.size(0) == 2
+        and part.stride() == base.stride()
+        and part.data_ptr() == base.data_ptr()
+    )

@@ -1,0 +1,86 @@
+"""The samples behind the edges of the PyG batches that loaders hand out.
+
+A sample is found by the identity of its ``edge_index`` and the version counter of that tensor. It
+is kept as long as the tensor lives. Nothing is stored on the batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.sample.minibatch import SampledMinibatch
+
+
+@dataclass(frozen=True, eq=False)
+class HandedOut:
+    """A sample in CSC form, which layers take like a minibatch.
+
+    Attributes:
+        node: [N] int64, original ids in order of discovery.
+        indptr: [D + 1] int64, where the in-edges of each expanded node begin.
+        indices: [E], local ids of the sources, in the order of ``edge_index``.
+        nodes_per_hop, edges_per_hop, key, seed, epoch: those of the minibatch.
+    """
+
+    node: Tensor
+    indptr: Tensor
+    indices: Tensor
+    nodes_per_hop: list[int]
+    edges_per_hop: list[int]
+    key: int
+    seed: int
+    epoch: int
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes, N."""
+        return self.node.numel()
+
+
+@dataclass
+class _Entry:
+    """The sample of a tensor at one version; its ``indices`` are copied when it is first read."""
+
+    version: int
+    sample: HandedOut
+    is_complete: bool = False
+
+
+#: By ``edge_index``. No value may hold that tensor or a view of it, which would keep it alive.
+_entries: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+
+def remember(edge_index: Tensor, minibatch: SampledMinibatch) -> None:
+    """Notes that ``edge_index`` holds the edges of a minibatch, in its order."""
+    if edge_index.is_inference():  # such a tensor has no version counter
+        return
+    sample = HandedOut(
+        minibatch.node,
+        minibatch.indptr,
+        torch.empty(0, dtype=torch.int32),
+        list(minibatch.nodes_per_hop),
+        list(minibatch.edges_per_hop),
+        minibatch.key,
+        minibatch.seed,
+        minibatch.epoch,
+    )
+    _entries[edge_index] = _Entry(edge_index._version, sample)
+
+
+def handed_out(edge_index: Tensor) -> HandedOut | None:
+    """Returns the sample whose edges a loader handed out as this tensor.
+
+    Returns None if no loader of this process did, or if the tensor was modified since.
+    """
+    entry: _Entry | None = None if edge_index.is_inference() else _entries.get(edge_index)
+    if entry is None or entry.version != edge_index._version:
+        return None
+    if not entry.is_complete:
+        indices = edge_index[0].to(ops.id_dtype(entry.sample.num_nodes), copy=True)
+        entry.sample, entry.is_complete = replace(entry.sample, indices=indices), True
+    return entry.sample
