@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 import torch_geometric.nn
@@ -88,7 +89,7 @@ def run(
     rows = graphs[-1].num_targets
     hidden: list[Tensor] = []
     for place, graph in enumerate(graphs):
-        hidden = [*hidden, _layer(model, place, hidden[-1] if hidden else x, graph, values.of(graph))]
+        hidden = [*hidden, compute_layer(model, place, hidden[-1] if hidden else x, graph, values.of(graph))]
         if not hasattr(model, "jk"):
             hidden = hidden[-1:]  # nobody needs the others
     out: Tensor = model.jk([one[:rows] for one in hidden]) if hasattr(model, "jk") else hidden[-1]
@@ -97,14 +98,17 @@ def run(
     return out
 
 
-def _layer(
+def compute_layer(
     model: BasicGNN,
     place: int,
     x: Tensor | nn.RowView,
     graph: nn.LayerGraph,
-    values: dict[str, Tensor],
+    values: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> Tensor:
-    """Returns a layer with what follows it."""
+    """Returns the rows of layer ``place``, counted from 0, with what follows it.
+
+    ``values`` are arguments of the convolution.
+    """
     conv, norm = model.convs[place], model.norms[place]
     if place == model.num_layers - 1 and model.jk_mode is None:
         last: Tensor = conv(x, graph, **values)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_batchgnn import nn
-from pyg_batchgnn.port.chain import EdgeValues, can_run, run, takes_row_statistics
+from pyg_batchgnn.port.chain import EdgeValues, can_run, compute_layer, run, takes_row_statistics
 from pyg_batchgnn.port.inputs import are_plain_edges, is_plain, is_traced
 from pyg_batchgnn.port.prefixes import PrefixEdges, known_prefixes, sorted_prefixes
 from pyg_batchgnn.port.seed_rows import with_seed_rows
@@ -71,6 +71,36 @@ class AcceleratedModel(BasicGNN):
             x, edge_index, edge_weight, edge_attr, batch, batch_size, nodes, edges
         )
         return result
+
+    def inference(
+        self,
+        loader: Any,
+        device: Any = None,
+        embedding_device: Any = "cpu",
+        progress_bar: bool = False,
+        cache: bool = False,
+        memory_budget: int | None = None,
+    ) -> Tensor:
+        """Returns the output of all nodes, layer by layer, each node once from all its neighbours.
+
+        Args:
+            loader: a loader of this package, of any fanouts and seed nodes. PyG's own loaders go to
+                PyG's method.
+            device: as in PyG; the CPU where None.
+            embedding_device: as in PyG.
+            progress_bar: shows the progress.
+            cache: as in PyG; not needed with a loader of this package.
+            memory_budget: bytes of the pieces that are computed at once; chosen where None.
+
+        Returns:
+            [n, out_channels], one row per node that this process owns.
+        """
+        if not hasattr(loader, "all_nodes") or not can_run(self):
+            found: Tensor = super().inference(loader, device, embedding_device, progress_bar, cache)
+            return found
+        nn.check_cpu(device, embedding_device)
+        nodes = nn.nodes_of(loader, memory_budget, progress_bar)
+        return nn.infer_model(self, nodes, functools.partial(compute_layer, self)).rows
 
     def _takes(self, x: Any, edge_index: Any, values: EdgeValues) -> bool:
         """Returns whether the fused loop computes the call."""
