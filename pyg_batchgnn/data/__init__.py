@@ -22,12 +22,14 @@ from pyg_batchgnn.data.layout import attribute_array, attribute_of, split_array,
 from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
 from pyg_batchgnn.data.ogb import read_ogb
 from pyg_batchgnn.data.pyg import from_pyg
+from pyg_batchgnn.data.schema import HOMOGENEOUS, Relation, Schema
 from pyg_batchgnn.data.undirected import ParallelEdges, make_undirected
 
 __all__ = [
     "EDGES",
     "EDGE_FEATURES",
     "FEATURES",
+    "HOMOGENEOUS",
     "LABELS",
     "NODES",
     "SPLITS",
@@ -38,7 +40,9 @@ __all__ = [
     "GeneratorSpec",
     "Group",
     "ParallelEdges",
+    "Relation",
     "RowKind",
+    "Schema",
     "attribute_array",
     "attribute_of",
     "available_datasets",

@@ -41,6 +41,7 @@ from pyg_batchgnn.ops.keys import (
     fold_key,
     keyed_permutation,
     minibatch_key,
+    names_key,
     part_key,
 )
 from pyg_batchgnn.ops.known import prefix
@@ -149,6 +150,7 @@ __all__ = [
     "mask_grad",
     "memory_stats",
     "minibatch_key",
+    "names_key",
     "part_key",
     "place_edges",
     "prefix",

@@ -8,18 +8,19 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from pyg_batchgnn.ops.checks import check_dense, check_ids, check_range, check_vector
+from pyg_batchgnn.ops.checks import check_dense, check_ids, check_range, check_vector, id_dtype
 from pyg_batchgnn.ops.in_edges import InEdges
 from pyg_batchgnn.ops.known import remember
 from pyg_batchgnn.ops.library import kernels
 
 
-def build_csc(edge_index: Tensor, num_nodes: int) -> InEdges:
+def build_csc(edge_index: Tensor, num_nodes: int, num_sources: int | None = None) -> InEdges:
     """Sorts edges by destination, in a stable order, by counting.
 
     Args:
         edge_index: [2, E] int32 or int64, sources above destinations; ids are checked here.
-        num_nodes: the number of nodes, N.
+        num_nodes: the number of nodes that edges may lead to, N.
+        num_sources: the number of nodes that they may come from; N if None.
 
     Returns:
         The in-edges of all N nodes. ``indices`` and ``edge_ids`` are int32 where that holds their
@@ -31,15 +32,17 @@ def build_csc(edge_index: Tensor, num_nodes: int) -> InEdges:
         raise ValueError(f"edge_index must have shape [2, num_edges], got {list(edge_index.shape)}")
     if edge_index.stride(1) != 1 and edge_index.size(1) > 1:
         edge_index = edge_index.contiguous()
-    for name, row in (("edge_index[0]", edge_index[0]), ("edge_index[1]", edge_index[1])):
+    sizes = (num_nodes if num_sources is None else num_sources, num_nodes)
+    for name, row, size in zip(("edge_index[0]", "edge_index[1]"), edge_index, sizes, strict=True):
         check_vector(name, row)
-        check_range(name, row, num_nodes)
-    found = InEdges(*kernels.build_csc(edge_index, num_nodes))
+        check_range(name, row, size)
+    indptr, indices, edge_ids = kernels.build_csc(edge_index, num_nodes)
+    found = InEdges(indptr, indices.to(id_dtype(max(sizes))), edge_ids)
     remember(found.indptr, found.num_edges + 1, ascends=True)
-    remember(found.indices, num_nodes)
+    remember(found.indices, sizes[0])
     # The operator returns no ids where the edges were in order.
     if found.edge_ids is not None and found.edge_ids.numel() == 0:
-        return InEdges(found.indptr, found.indices)
+        found = InEdges(found.indptr, found.indices)
     if found.edge_ids is not None:
         remember(found.edge_ids, found.num_edges)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
@@ -70,6 +71,24 @@ def _wrapped(word: Word) -> Word:
 def _shifted(word: Word, bits: int) -> Word:
     """Shifts a word to the right and brings in zeros."""
     return (word >> bits) & (MASK64 >> bits)
+
+
+def names_key(names: Sequence[str]) -> int:
+    """Returns the digest of a node type or of a relation, in [0, 2**64).
+
+    Each name adds the number of its UTF-8 bytes and then the bytes, eight at a time, as words in
+    little-endian order. The last word is filled with zeros.
+
+    Args:
+        names: the name of the type, or the three names of the relation.
+    """
+    key = 0
+    for name in names:
+        data = name.encode()
+        key = fold_key(key, len(data))
+        for begin in range(0, len(data), 8):
+            key = fold_key(key, int.from_bytes(data[begin : begin + 8], "little"))
+    return key
 
 
 def dropout_key(seed: int, epoch: int, minibatch: int, layer: int) -> int:

@@ -4,7 +4,7 @@ from pyg_batchgnn.ops import keyed_permutation, minibatch_key
 from pyg_batchgnn.sample.batch_edges import HandedOut, handed_out, remember
 from pyg_batchgnn.sample.existing_pairs import ExistingPairs
 from pyg_batchgnn.sample.macrobatch import Layout, MacrobatchSampler
-from pyg_batchgnn.sample.minibatch import AttributeRows, Minibatch, Placement, SampledMinibatch
+from pyg_batchgnn.sample.minibatch import AttributeRows, Minibatch, Placement
 from pyg_batchgnn.sample.negative_draw import draw_negatives
 from pyg_batchgnn.sample.negatives import NegativeMode, NegativePlan, Negatives, negative_key
 from pyg_batchgnn.sample.node_pool import NodePool
@@ -12,10 +12,13 @@ from pyg_batchgnn.sample.partitioned import PartitionedSampler
 from pyg_batchgnn.sample.plan import Replacement, SamplingPlan
 from pyg_batchgnn.sample.probability import taken_probability
 from pyg_batchgnn.sample.pyg import PygNeighborSampler, to_sampler_output
+from pyg_batchgnn.sample.sampled import SampledEdges, SampledMinibatch, SampledNodes
 from pyg_batchgnn.sample.sampler import MacrobatchSeeds, Sampler
+from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, seeds_key
 
 __all__ = [
     "AttributeRows",
+    "ExcludedPairs",
     "ExistingPairs",
     "HandedOut",
     "Layout",
@@ -30,15 +33,19 @@ __all__ = [
     "Placement",
     "PygNeighborSampler",
     "Replacement",
+    "SampledEdges",
     "SampledMinibatch",
+    "SampledNodes",
     "Sampler",
     "SamplingPlan",
+    "Seeds",
     "draw_negatives",
     "handed_out",
     "keyed_permutation",
     "minibatch_key",
     "negative_key",
     "remember",
+    "seeds_key",
     "taken_probability",
     "to_sampler_output",
 ]

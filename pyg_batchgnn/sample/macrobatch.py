@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.sample.minibatch import SampledMinibatch
+from pyg_batchgnn.data import HOMOGENEOUS
 from pyg_batchgnn.sample.plan import SamplingPlan
+from pyg_batchgnn.sample.sampled import SampledEdges, SampledMinibatch, SampledNodes
 from pyg_batchgnn.sample.sampler import MacrobatchSeeds
 from pyg_batchgnn.store import CscGraph
 
@@ -119,14 +120,18 @@ def as_minibatches(
         coo = edges if layout is Layout.COO else None
         minibatches.append(
             SampledMinibatch(
-                node=node,
-                indptr=indptr,
-                indices=edges if coo is None else coo[0],
-                edge=edge if plan.edge_ids else None,
-                nodes_per_hop=per_hop[:split],
-                edges_per_hop=per_hop[split:],
-                key=key,
-                coo=coo,
+                HOMOGENEOUS,
+                (SampledNodes(node, per_hop[:split]),),
+                (
+                    SampledEdges(
+                        indptr,
+                        edges if coo is None else coo[0],
+                        edge if plan.edge_ids else None,
+                        per_hop[split:],
+                        coo,
+                    ),
+                ),
+                key,
                 seed=seed,
                 epoch=epoch,
             )

@@ -1,89 +1,16 @@
-"""A minibatch before its attributes are fetched, and after."""
+"""A minibatch with the attributes of its nodes and edges."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import EDGES, NODES, Group
-
-
-@dataclass(frozen=True, eq=False)
-class SampledMinibatch:
-    """A sampled subgraph as one CSC by destination that holds every layer (design, section 3).
-
-    Layer l of L (1 is nearest the input) computes the first ``sum(nodes_per_hop[:L-l+1])`` rows
-    from the first ``sum(edges_per_hop[:L-l+1])`` edges. Its inputs are the rows of the layer
-    before.
-
-    Attributes:
-        node: [N] int64, node ids in order of discovery; the first ``batch_size`` are the seeds. The
-            ids are original ones, but for those from a `PartitionedSampler`, which are internal.
-        indptr: [D + 1] int64, where the in-edges of each of the D expanded rows begin.
-        indices: [E] local ids of the sources, int32 in native batches and int64 in those for PyG.
-        edge: [E] int64 input edge ids, or None if the plan does not ask for them.
-        nodes_per_hop: the number of seeds, then of the nodes discovered at hop 0, 1, ...; one more
-            entry than there are hops.
-        edges_per_hop: the number of edges of hop 0, 1, ...
-        key: the digest of the seeds' original ids, order included, in [0, 2**64).
-        coo: [2, E] int64, local sources above local destinations, if sampled for PyG, else None.
-        input_id: [S] int64, the positions of the seeds in the loader's input, if a loader made the
-            minibatch.
-        seed: the sampler's seed. Together with ``epoch`` and ``key`` it also keys dropout.
-        epoch: the epoch in which the minibatch was sampled.
-    """
-
-    node: Tensor
-    indptr: Tensor
-    indices: Tensor
-    edge: Tensor | None
-    nodes_per_hop: list[int]
-    edges_per_hop: list[int]
-    key: int
-    coo: Tensor | None = None
-    input_id: Tensor | None = None
-    seed: int = 0
-    epoch: int = 0
-
-    @property
-    def batch_size(self) -> int:
-        """The number of seed nodes."""
-        return self.nodes_per_hop[0]
-
-    @property
-    def num_nodes(self) -> int:
-        """The number of sampled nodes, N."""
-        return self.node.numel()
-
-    @property
-    def num_edges(self) -> int:
-        """The number of sampled edges, E."""
-        return self.indices.numel()
-
-    @property
-    def destination(self) -> Tensor:
-        """[E] int64, the local destination of each edge."""
-        if self.coo is not None:
-            return self.coo[1]
-        degrees = self.indptr[1:] - self.indptr[:-1]
-        return torch.repeat_interleave(torch.arange(degrees.numel()), degrees)
-
-    @property
-    def edge_index(self) -> Tensor:
-        """[2, E] int64, local sources above local destinations, by destination in hop order."""
-        return torch.stack([self.indices.long(), self.destination]) if self.coo is None else self.coo
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of the minibatch's own tensors."""
-        edges = self.indices if self.coo is None else self.coo
-        own = [self.node, self.indptr, edges, self.edge]
-        return sum(tensor.nbytes for tensor in own if tensor is not None)
+from pyg_batchgnn.data import Group
+from pyg_batchgnn.sample.sampled import SampledMinibatch
 
 
 class Placement(enum.Enum):
@@ -128,7 +55,7 @@ class AttributeRows:
 class Minibatch(SampledMinibatch):
     """A sampled minibatch with the attributes of its nodes and edges.
 
-    ``node`` always holds original ids.
+    Its node ids are always original ones.
 
     Attributes:
         attributes: for each group of nodes or edges, its attributes and their rows.
@@ -141,30 +68,29 @@ class Minibatch(SampledMinibatch):
         cls,
         sampled: SampledMinibatch,
         attributes: Mapping[Group, AttributeRows],
-        original: Tensor | None = None,
+        original: Sequence[Tensor] | Tensor | None = None,
     ) -> Minibatch:
         """Returns a sampled minibatch with its attributes.
 
         Args:
             sampled: the minibatch.
             attributes: its attributes by group.
-            original: [N] int64, the original ids of its nodes if ``sampled.node`` holds internal
-                ones.
+            original: [N_t] int64 by node type, the original ids of its nodes if those of
+                ``sampled`` are internal ones; a tensor alone is that of the only type.
         """
-        fields = {name: getattr(sampled, name) for name in _SAMPLED}
         if original is not None:
-            fields["node"] = original
-        return cls(**fields, attributes=attributes)
+            sampled = sampled.with_ids([original] if isinstance(original, Tensor) else original)
+        return cls(**{name: getattr(sampled, name) for name in _SAMPLED}, attributes=attributes)
 
     @classmethod
     def in_place(cls, sampled: SampledMinibatch, tables: Mapping[str, Tensor]) -> Minibatch:
         """Returns a minibatch that reads node attributes from whole tables, without a copy."""
-        return cls.of(sampled, {NODES: AttributeRows.in_place(tables, sampled.node)})
+        return cls.of(sampled, {sampled.schema.node_groups[0]: AttributeRows.in_place(tables, sampled.node)})
 
     @property
     def row(self) -> Tensor | None:
         """[N] int64, the row of each node's attributes in the tables of ``block``."""
-        rows = self.attributes.get(NODES)
+        rows = self._of_nodes("row")
         return None if rows is None else rows.row
 
     @property
@@ -174,18 +100,19 @@ class Minibatch(SampledMinibatch):
         They have one row per distinct node of the fetch group, or they are the user's own tables
         with one row per node of the graph: ``placement`` says which.
         """
-        return _tables(self.attributes.get(NODES))
+        return _tables(self._of_nodes("block"))
 
     @property
     def placement(self) -> Placement | None:
         """The owner of one row of ``block``; None if the minibatch carries no node attributes."""
-        rows = self.attributes.get(NODES)
+        rows = self._of_nodes("placement")
         return None if rows is None else rows.placement
 
     @property
     def edge_block(self) -> Mapping[str, Tensor]:
         """The edge attributes by name, [E, ...] each, if a loader over ranks fetched them."""
-        return _tables(self.attributes.get(EDGES))
+        self._only_edges("edge_block")
+        return _tables(self.attributes.get(self.schema.edge_groups[0]))
 
     def attribute(self, name: str, rows: int | None = None) -> Tensor:
         """Gathers attribute ``name`` of the first ``rows`` nodes, of all nodes by default.
@@ -197,6 +124,10 @@ class Minibatch(SampledMinibatch):
             held = sorted(self.block) or "none"
             raise KeyError(f"the minibatch holds no attribute {name!r} (held: {held})")
         return self.block[name].index_select(0, self.row[:rows])
+
+    def _of_nodes(self, name: str) -> AttributeRows | None:
+        self._only_nodes(name)
+        return self.attributes.get(self.schema.node_groups[0])
 
     @property
     def nbytes(self) -> int:

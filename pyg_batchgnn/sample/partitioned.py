@@ -13,8 +13,8 @@ from pyg_batchgnn.comm import CommError, Communicator, Header, MessageKind
 from pyg_batchgnn.ops import Relay, RelayAnswers, RelayFault, RelayQuestions, WireError, relay_answer
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.sample.macrobatch import Layout, as_minibatches
-from pyg_batchgnn.sample.minibatch import SampledMinibatch
 from pyg_batchgnn.sample.plan import Replacement, SamplingPlan
+from pyg_batchgnn.sample.sampled import SampledMinibatch
 from pyg_batchgnn.sample.sampler import MacrobatchSeeds
 
 

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 
 from pyg_batchgnn.sample.macrobatch import Layout, MacrobatchSampler
-from pyg_batchgnn.sample.minibatch import SampledMinibatch
 from pyg_batchgnn.sample.plan import SamplingPlan
+from pyg_batchgnn.sample.sampled import SampledMinibatch
 from pyg_batchgnn.store import CscGraph
 
 

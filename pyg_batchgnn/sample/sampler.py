@@ -8,8 +8,8 @@ from typing import Protocol
 
 from torch import Tensor
 
-from pyg_batchgnn.sample.minibatch import SampledMinibatch
 from pyg_batchgnn.sample.plan import SamplingPlan
+from pyg_batchgnn.sample.sampled import SampledMinibatch
 
 
 @dataclass(frozen=True, eq=False)

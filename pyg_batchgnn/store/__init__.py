@@ -10,6 +10,7 @@ from pyg_batchgnn.store.row_reader import RowReader, Rows
 from pyg_batchgnn.store.row_request import Columns, RowRequest
 from pyg_batchgnn.store.shard import LocalShard
 from pyg_batchgnn.store.tensor_attr import EDGE_TYPE, group_of
+from pyg_batchgnn.store.typed_graph import TypedGraph
 
 __all__ = [
     "EDGE_TYPE",
@@ -24,6 +25,7 @@ __all__ = [
     "RowReader",
     "RowRequest",
     "Rows",
+    "TypedGraph",
     "graph_from_pyg",
     "group_of",
     "replicate_topology",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.data import HOMOGENEOUS
 from pyg_batchgnn.ops import InEdges, OwnedEdges
+from pyg_batchgnn.store.typed_graph import TypedGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +52,11 @@ class CscGraph:
     def num_edges(self) -> int:
         """The number of edges."""
         return self.in_edges.num_edges
+
+    @cached_property
+    def typed(self) -> TypedGraph:
+        """The same graph as one of one node type and one relation."""
+        return TypedGraph(HOMOGENEOUS, (self.num_nodes,), (self.in_edges,))
 
     @property
     def owned_edges(self) -> OwnedEdges:

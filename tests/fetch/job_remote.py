@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import torch
@@ -50,7 +49,7 @@ def _group(comm: Communicator, case: Case, share: bool, edges: tuple[str, ...], 
     per_rank = [sampled(case, rank, 4, layout) for rank in range(comm.size)]
     given = per_rank[comm.rank]
     if not hybrid:
-        given = [dataclasses.replace(one, node=ids[one.node]) for one in given]
+        given = [one.with_ids([ids[one.node]]) for one in given]
     fetch = RemoteFetcher(store, ["x", "train_mask"], edges, ids if hybrid else None, threads=1)
     before = comm.counters.snapshot()
     fetched = fetch.fetch(FetchGroup(given, epoch=1, macrobatch=2))

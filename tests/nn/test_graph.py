@@ -77,7 +77,7 @@ def test_counts_that_do_not_fit_their_arrays() -> None:
 
     minibatch = CASES["ordinary"]
     with pytest.raises(ValueError, match="indptr has"):
-        layer_graph(replace(minibatch, indptr=minibatch.indptr[:-1]), 1)
+        layer_graph(replace(minibatch, edges=(replace(minibatch.edges[0], indptr=minibatch.indptr[:-1]),)), 1)
 
 
 @pytest.mark.parametrize(

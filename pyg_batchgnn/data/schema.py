@@ -1,0 +1,119 @@
+"""The schema of a graph: its node types and relations, in one fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyg_batchgnn.data.groups import Group, RowKind
+
+#: The names of a relation: its source type, its own name and its target type.
+Relation = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The node types and the relations of a graph, in the order of PyG's ``data.metadata()``.
+
+    Types and relations are known by their numbers, which are positions in this order. The order
+    decides local ids. It never decides which edges are sampled.
+
+    Attributes:
+        node_types: the names of the node types.
+        relations: the names of the relations, each (source type, name, target type).
+
+    Raises:
+        ValueError: a name occurs twice, or a relation names an unknown type.
+    """
+
+    node_types: tuple[str, ...]
+    relations: tuple[Relation, ...]
+
+    def __post_init__(self) -> None:
+        for kind, names in (("node type", self.node_types), ("relation", self.relations)):
+            twice = [name for name in names if names.count(name) > 1] if len(set(names)) < len(names) else []
+            if twice:
+                raise ValueError(f"the {kind} {twice[0]!r} occurs twice in the schema; name each once")
+        for relation in self.relations:
+            for end in (relation[0], relation[2]):
+                if end not in self._type_numbers:
+                    raise ValueError(
+                        f"relation {relation} names the node type {end!r}, which is not among "
+                        f"{list(self.node_types)}"
+                    )
+
+    @property
+    def num_types(self) -> int:
+        """The number of node types."""
+        return len(self.node_types)
+
+    @property
+    def num_relations(self) -> int:
+        """The number of relations."""
+        return len(self.relations)
+
+    @property
+    def is_plain(self) -> bool:
+        """True if there is one node type and one relation: a homogeneous graph under any names."""
+        return len(self.node_types) == 1 and len(self.relations) == 1
+
+    def type_number(self, name: str) -> int:
+        """Returns the number of a node type.
+
+        Raises:
+            KeyError: the graph has no such type.
+        """
+        if name not in self._type_numbers:
+            raise KeyError(f"the graph has no node type {name!r}; its types are {list(self.node_types)}")
+        return self._type_numbers[name]
+
+    def relation_number(self, relation: Relation) -> int:
+        """Returns the number of a relation.
+
+        Raises:
+            KeyError: the graph has no such relation.
+        """
+        if relation not in self._relation_numbers:
+            raise KeyError(f"the graph has no relation {relation}; its relations are {list(self.relations)}")
+        return self._relation_numbers[relation]
+
+    @cached_property
+    def source_types(self) -> tuple[int, ...]:
+        """The number of each relation's source type."""
+        return tuple(self._type_numbers[source] for source, _, _ in self.relations)
+
+    @cached_property
+    def target_types(self) -> tuple[int, ...]:
+        """The number of each relation's target type."""
+        return tuple(self._type_numbers[target] for _, _, target in self.relations)
+
+    @cached_property
+    def relations_into(self) -> tuple[tuple[int, ...], ...]:
+        """The numbers of the relations into each node type, in ascending order."""
+        into: list[list[int]] = [[] for _ in self.node_types]
+        for number, target in enumerate(self.target_types):
+            into[target].append(number)
+        return tuple(map(tuple, into))
+
+    @cached_property
+    def node_groups(self) -> tuple[Group, ...]:
+        """The group of attributes of each node type."""
+        return tuple(Group(RowKind.NODE, name) for name in self.node_types)
+
+    @cached_property
+    def edge_groups(self) -> tuple[Group, ...]:
+        """The group of attributes of each relation."""
+        return tuple(Group(RowKind.EDGE, relation) for relation in self.relations)
+
+    @cached_property
+    def _type_numbers(self) -> Mapping[str, int]:
+        return {name: number for number, name in enumerate(self.node_types)}
+
+    @cached_property
+    def _relation_numbers(self) -> Mapping[Relation, int]:
+        return {relation: number for number, relation in enumerate(self.relations)}
+
+
+#: The schema of a homogeneous graph.
+HOMOGENEOUS = Schema(("node",), (("node", "to", "node"),))

@@ -1,0 +1,223 @@
+"""A minibatch before its attributes are fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.data import HOMOGENEOUS, Relation, Schema
+
+_Part = TypeVar("_Part")
+_Minibatch = TypeVar("_Minibatch", bound="SampledMinibatch")
+
+
+@dataclass(frozen=True, eq=False)
+class SampledNodes:
+    """The sampled nodes of one type.
+
+    Attributes:
+        node: [N_t] int64, node ids within the type in order of discovery, seeds first.
+        nodes_per_hop: the number of seeds, then of the nodes discovered at hop 0, 1, ...; one more
+            entry than there are hops.
+        example: [N_t] int64, in disjoint sampling the number of each node's example, else None.
+    """
+
+    node: Tensor
+    nodes_per_hop: list[int]
+    example: Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the tensors."""
+        return self.node.nbytes + (0 if self.example is None else self.example.nbytes)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledEdges:
+    """The sampled edges of one relation, as one CSC by target that holds every layer.
+
+    Attributes:
+        indptr: [D_t + 1] int64, where the in-edges of each of the D_t expanded rows of the target
+            type begin.
+        indices: [E_r] local ids of the sources within their type, int32 in native batches and int64
+            in those for PyG.
+        edge: [E_r] int64 input edge ids, or None if the plan does not ask for them.
+        edges_per_hop: the number of edges of hop 0, 1, ...
+        coo: [2, E_r] int64, local sources above local targets, if sampled for PyG, else None.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    edge: Tensor | None
+    edges_per_hop: list[int]
+    coo: Tensor | None = None
+
+    @property
+    def num_edges(self) -> int:
+        """The number of edges, E_r."""
+        return self.indices.numel()
+
+    @property
+    def destination(self) -> Tensor:
+        """[E_r] int64, the local target of each edge."""
+        if self.coo is not None:
+            return self.coo[1]
+        degrees = self.indptr[1:] - self.indptr[:-1]
+        return torch.repeat_interleave(torch.arange(degrees.numel()), degrees)
+
+    @property
+    def edge_index(self) -> Tensor:
+        """[2, E_r] int64, local sources above local targets, by target in hop order."""
+        return torch.stack([self.indices.long(), self.destination]) if self.coo is None else self.coo
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the tensors."""
+        edges = self.indices if self.coo is None else self.coo
+        return sum(one.nbytes for one in (self.indptr, edges, self.edge) if one is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledMinibatch:
+    """A sampled subgraph, by node type and by relation (design, section 3).
+
+    Layer l of L (1 is nearest the input) computes, for each type, the first
+    ``sum(nodes_per_hop[:L-l+1])`` rows from the first ``sum(edges_per_hop[:L-l+1])`` edges of each
+    relation into it. Its inputs are the rows of the layer before.
+
+    `node`, `indptr` and the other arrays can be read from the minibatch itself where there is one
+    node type or one relation that they can belong to. Otherwise they raise an error that says what
+    to read.
+
+    Attributes:
+        schema: the node types and the relations.
+        nodes: the sampled nodes of each type. The ids are original ones, but for those from a
+            `PartitionedSampler`, which are internal. Types that are not reached are empty.
+        edges: the sampled edges of each relation. Relations into a type that is not reached are
+            empty and may share their tensors.
+        key: the digest of the seeds' original ids, order included, in [0, 2**64).
+        input_id: [S] int64, the positions of the seeds in the loader's input, if a loader made the
+            minibatch.
+        seed: the sampler's seed. Together with ``epoch`` and ``key`` it also keys dropout.
+        epoch: the epoch in which the minibatch was sampled.
+        seed_types: the numbers of the types that seeds were given of, in the order in which they
+            were given; ``input_id`` and ``seed_time`` follow it.
+        seed_time: [S] int64, the time of each seed, if times were given.
+    """
+
+    schema: Schema
+    nodes: tuple[SampledNodes, ...]
+    edges: tuple[SampledEdges, ...]
+    key: int
+    input_id: Tensor | None = None
+    seed: int = 0
+    epoch: int = 0
+    seed_types: tuple[int, ...] = (0,)
+    seed_time: Tensor | None = None
+
+    @classmethod
+    def homogeneous(cls, nodes: SampledNodes, edges: SampledEdges, key: int) -> SampledMinibatch:
+        """Returns a minibatch of a homogeneous graph."""
+        return cls(HOMOGENEOUS, (nodes,), (edges,), key)
+
+    def with_ids(self: _Minibatch, ids: Sequence[Tensor]) -> _Minibatch:
+        """Returns the minibatch with other ids of the same nodes, [N_t] int64 by node type."""
+        nodes = tuple(replace(one, node=own) for one, own in zip(self.nodes, ids, strict=True))
+        return replace(self, nodes=nodes)
+
+    def nodes_of(self, name: str) -> SampledNodes:
+        """Returns the sampled nodes of a type."""
+        return self.nodes[self.schema.type_number(name)]
+
+    def edges_of(self, relation: Relation) -> SampledEdges:
+        """Returns the sampled edges of a relation."""
+        return self.edges[self.schema.relation_number(relation)]
+
+    @property
+    def batch_size(self) -> int:
+        """The number of seed nodes, of all types."""
+        return sum(one.nodes_per_hop[0] for one in self.nodes)
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of sampled nodes, of all types."""
+        return sum(one.node.numel() for one in self.nodes)
+
+    @property
+    def num_edges(self) -> int:
+        """The number of sampled edges, of all relations."""
+        return sum(one.num_edges for one in self.edges)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the minibatch's own tensors."""
+        return sum(one.nbytes for one in self.nodes) + sum(one.nbytes for one in self.edges)
+
+    @property
+    def node(self) -> Tensor:
+        """[N] int64, the node ids of the only type; the first ``batch_size`` are the seeds."""
+        return self._only_nodes("node").node
+
+    @property
+    def example(self) -> Tensor | None:
+        """[N] int64, in disjoint sampling the example of each node of the only type, else None."""
+        return self._only_nodes("example").example
+
+    @property
+    def nodes_per_hop(self) -> list[int]:
+        """The number of seeds, then of the nodes found by each hop, of the only type."""
+        return self._only_nodes("nodes_per_hop").nodes_per_hop
+
+    @property
+    def indptr(self) -> Tensor:
+        """[D + 1] int64, where the in-edges of each expanded row begin, of the only relation."""
+        return self._only_edges("indptr").indptr
+
+    @property
+    def indices(self) -> Tensor:
+        """[E] int32 or int64, the local sources of the only relation."""
+        return self._only_edges("indices").indices
+
+    @property
+    def edge(self) -> Tensor | None:
+        """[E] int64 input edge ids of the only relation, or None if not asked for."""
+        return self._only_edges("edge").edge
+
+    @property
+    def edges_per_hop(self) -> list[int]:
+        """The number of edges of each hop, of the only relation."""
+        return self._only_edges("edges_per_hop").edges_per_hop
+
+    @property
+    def coo(self) -> Tensor | None:
+        """[2, E] int64, sources above targets of the only relation, if sampled for PyG."""
+        return self._only_edges("coo").coo
+
+    @property
+    def destination(self) -> Tensor:
+        """[E] int64, the local target of each edge of the only relation."""
+        return self._only_edges("destination").destination
+
+    @property
+    def edge_index(self) -> Tensor:
+        """[2, E] int64, local sources above local targets of the only relation, in hop order."""
+        return self._only_edges("edge_index").edge_index
+
+    def _only_nodes(self, name: str) -> SampledNodes:
+        return _only(self.nodes, name, "nodes_of", self.schema.node_types)
+
+    def _only_edges(self, name: str) -> SampledEdges:
+        return _only(self.edges, name, "edges_of", self.schema.relations)
+
+
+def _only(parts: Sequence[_Part], name: str, accessor: str, names: Sequence[object]) -> _Part:
+    if len(parts) != 1:
+        raise AttributeError(
+            f"{name!r} can be read from a minibatch itself only if one node type or relation can be meant, "
+            f"but there are {list(names)}; read minibatch.{accessor}(...).{name}"
+        )
+    return parts[0]
