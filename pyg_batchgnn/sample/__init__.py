@@ -3,6 +3,8 @@
 from pyg_batchgnn.ops import keyed_permutation, minibatch_key
 from pyg_batchgnn.sample.batch_edges import HandedOut, handed_out, remember
 from pyg_batchgnn.sample.existing_pairs import ExistingPairs
+from pyg_batchgnn.sample.link_seeds import LinkSeeder, LinkStart, links_key
+from pyg_batchgnn.sample.links import LabelledLinks, Links, SampledLinks, TripletLinks
 from pyg_batchgnn.sample.macrobatch import Layout, MacrobatchSampler
 from pyg_batchgnn.sample.minibatch import AttributeRows, Minibatch, Placement
 from pyg_batchgnn.sample.negative_draw import draw_negatives
@@ -14,6 +16,7 @@ from pyg_batchgnn.sample.probability import taken_probability
 from pyg_batchgnn.sample.pyg import PygNeighborSampler, to_sampler_output
 from pyg_batchgnn.sample.sampled import SampledEdges, SampledMinibatch, SampledNodes
 from pyg_batchgnn.sample.sampler import MacrobatchSeeds, Sampler
+from pyg_batchgnn.sample.seed_edges import SeedEdges
 from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, seeds_key
 
 __all__ = [
@@ -21,7 +24,11 @@ __all__ = [
     "ExcludedPairs",
     "ExistingPairs",
     "HandedOut",
+    "LabelledLinks",
     "Layout",
+    "LinkSeeder",
+    "LinkStart",
+    "Links",
     "MacrobatchSampler",
     "MacrobatchSeeds",
     "Minibatch",
@@ -34,14 +41,18 @@ __all__ = [
     "PygNeighborSampler",
     "Replacement",
     "SampledEdges",
+    "SampledLinks",
     "SampledMinibatch",
     "SampledNodes",
     "Sampler",
     "SamplingPlan",
+    "SeedEdges",
     "Seeds",
+    "TripletLinks",
     "draw_negatives",
     "handed_out",
     "keyed_permutation",
+    "links_key",
     "minibatch_key",
     "negative_key",
     "remember",

@@ -1,0 +1,100 @@
+"""The edges of a minibatch's own links, which sampling can leave out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.data import Relation, Schema
+from pyg_batchgnn.sample.links import Links
+from pyg_batchgnn.sample.seeds import ExcludedPairs
+
+
+@dataclass(frozen=True)
+class SeedEdges:
+    """The relations whose edges are excluded between the ends of a minibatch's links.
+
+    All parallel edges of a pair are excluded, whatever their ids. In disjoint sampling an example
+    leaves out its own pair alone, otherwise a minibatch leaves out the pairs of all its links.
+
+    Attributes:
+        relations: for each relation that has links, those in which (source, target) is excluded,
+            and those in which (target, source) is.
+    """
+
+    relations: Mapping[Relation, tuple[tuple[Relation, ...], tuple[Relation, ...]]]
+
+    @classmethod
+    def forward(cls, schema: Schema, linked: Sequence[Relation]) -> SeedEdges:
+        """Excludes the links in their own relation, if the graph has it."""
+        return cls({one: (_known(schema, one), ()) for one in linked})
+
+    @classmethod
+    def both_ways(
+        cls, schema: Schema, linked: Sequence[Relation], reverse: Mapping[Relation, Relation] | None = None
+    ) -> SeedEdges:
+        """Excludes the links, and their reverses.
+
+        Args:
+            schema: the node types and relations of the graph.
+            linked: the relations that have links.
+            reverse: the relation in which each one's reverses lie. None: the same relation in a
+                graph of one relation, else the one whose name is the same but for "rev_" in front.
+
+        Raises:
+            ValueError: no reverse relation is known for a relation, or one does not fit.
+        """
+        found = {one: _reverse(schema, one, reverse) for one in linked}
+        return cls({one: (_known(schema, one), (found[one],)) for one in linked})
+
+    def of(self, links: Sequence[Links], is_disjoint: bool) -> dict[Relation, ExcludedPairs]:
+        """Returns what a minibatch of these links leaves out, by relation."""
+        pairs: dict[Relation, list[Tensor]] = defaultdict(list)
+        examples: dict[Relation, list[Tensor]] = defaultdict(list)
+        first = 0
+        for one in links:
+            ends = torch.stack([one.source, one.target])
+            number = torch.arange(first, first + one.count)
+            forward, backward = self.relations[one.relation]
+            for relation, excluded in [*((r, ends) for r in forward), *((r, ends.flip(0)) for r in backward)]:
+                pairs[relation].append(excluded)
+                examples[relation].append(number)
+            first += one.count
+        return {
+            relation: ExcludedPairs(
+                torch.cat(every, dim=1), torch.cat(examples[relation]) if is_disjoint else None
+            )
+            for relation, every in pairs.items()
+        }
+
+
+def _known(schema: Schema, relation: Relation) -> tuple[Relation, ...]:
+    return (relation,) if relation in schema.relations else ()
+
+
+def _reverse(schema: Schema, relation: Relation, given: Mapping[Relation, Relation] | None) -> Relation:
+    source, name, target = relation
+    if given is None and schema.is_plain:
+        return schema.relations[0]
+    if given is None:
+        other = name.removeprefix("rev_") if name.startswith("rev_") else f"rev_{name}"
+        found = target, other, source
+        if found not in schema.relations:
+            raise ValueError(
+                f"exclude_seed_edges='reverse' finds no relation {found} that reverses {relation}; give a "
+                f"dict that names it, like {{{relation}: {found}}}"
+            )
+        return found
+    if relation not in given:
+        raise ValueError(f"exclude_seed_edges names no reverse of {relation}; it has {list(given)}")
+    found = given[relation]
+    if found not in schema.relations or (found[0], found[2]) != (target, source):
+        raise ValueError(
+            f"exclude_seed_edges says that {found} reverses {relation}, but it is no relation of the graph "
+            f"from {target!r} to {source!r}; its relations are {list(schema.relations)}"
+        )
+    return found
