@@ -67,7 +67,8 @@ def choose_sizes(
     """
     epoch = max_auto * depth.makers if num_batches is None else num_batches
     most = max(1, min(max_auto, epoch // depth.makers))
-    wanted_b, wanted_f = _number(options.macrobatch_size), _number(options.fetch_size)
+    wanted_b = _number(options.macrobatch_size, max(1, epoch))
+    wanted_f = _number(options.fetch_size, wanted_b)
     if wanted_b and wanted_f:
         return Sizes(wanted_b, wanted_f)
     if probe is None:
@@ -105,7 +106,10 @@ def _first(tried: Sequence[int], fits: Callable[[int], bool]) -> int:
     return next(filter(fits, tried), tried[-1])
 
 
-def _number(size: Size) -> int | None:
+def _number(size: Size, everything: int | None) -> int | None:
+    """Returns a size as a number; None where the budget decides."""
+    if size == "all":
+        return everything
     return None if size == "auto" else size
 
 

@@ -44,7 +44,8 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         input_nodes: seed nodes as an index tensor, a boolean mask, or None for all nodes.
         replace: sample with replacement.
         neighbor_sampler: a `PygNeighborSampler`, whose graph, plan and seed are then used.
-        macrobatch_size: B, the minibatches sampled together; "auto" fits the memory budget.
+        macrobatch_size: B, the minibatches sampled together; "all" of an epoch; "auto" fits the
+            memory budget.
         fetch_size: F, native minibatches whose attributes are fetched together, at most B; "auto"
             likewise. PyG batches are gathered one by one, straight from ``data``, when they are
             asked for.

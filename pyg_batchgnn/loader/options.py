@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.loader.reading import Features, Reading
 
-Size: TypeAlias = int | Literal["auto"]
+Size: TypeAlias = int | Literal["auto", "all"]
 
 
 class Export(enum.Enum):
@@ -24,7 +24,7 @@ class LoaderOptions:
     """The arguments that the loader adds to PyG's, checked once.
 
     Attributes:
-        macrobatch_size, fetch_size: B and F, or "auto".
+        macrobatch_size, fetch_size: B and F, "auto", or "all" of an epoch and of a macrobatch.
         memory_budget: bytes; None means an eighth of the memory that is free at construction.
         prefetch: macrobatches that are prepared ahead.
         threads: at most this many threads work; torch's number if None.
@@ -50,9 +50,10 @@ class LoaderOptions:
     def __post_init__(self) -> None:
         _check_size("macrobatch_size", self.macrobatch_size)
         _check_size("fetch_size", self.fetch_size)
-        if "auto" not in (self.macrobatch_size, self.fetch_size) and self.fetch_size > self.macrobatch_size:  # type: ignore[operator]
+        b, f = self.macrobatch_size, self.fetch_size
+        if isinstance(b, int) and isinstance(f, int) and f > b:
             raise ValueError(
-                f"fetch_size ({self.fetch_size}) must not exceed macrobatch_size ({self.macrobatch_size}): "
+                f"fetch_size ({f}) must not exceed macrobatch_size ({b}): "
                 f"attributes are fetched for minibatches that have been sampled"
             )
         if self.memory_budget is not None:
@@ -140,10 +141,10 @@ def refuse_what_does_not_go_together(
 
 
 def _check_size(name: str, size: Any) -> None:
-    if size == "auto":
+    if size in ("auto", "all"):
         return
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ValueError(f'{name} must be a positive number of minibatches or "auto", got {size!r}')
+        raise ValueError(f'{name} must be a positive number of minibatches, "all" or "auto", got {size!r}')
 
 
 def _check_number(name: str, value: Any, least: int, unit: str) -> None:

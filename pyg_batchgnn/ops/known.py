@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 class _Record(NamedTuple):
-    """What is known of a tensor.
+    """The result of a check of a tensor.
 
     Attributes:
         tensor: the tensor, held weakly.

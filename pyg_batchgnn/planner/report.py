@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +49,12 @@ class Plan:
         """The setting that is recommended, or None where none fits in memory."""
         return best(self.predictions)
 
-    def advice(self) -> list[str]:
-        """Returns sentences that recommend a setting and say whether a cache pays off."""
+    def advice(self, command: Sequence[str] = ("batchgnn", "train")) -> list[str]:
+        """Returns sentences that recommend a setting and say whether a cache pays off.
+
+        Args:
+            command: the words of the command that trains, which gets the options of the setting.
+        """
         if (found := self.best) is None:
             least = min(self.predictions, key=lambda one: one.memory)
             return [
@@ -58,7 +64,7 @@ class Plan:
         lines = [
             f"Recommended: {describe(found.setting)}: {found.epoch:.2f} s per epoch, of which "
             f"{found.preparation:.2f} s prepare minibatches; {decimal(int(found.memory))} per rank.",
-            f"  batchgnn train {' '.join(options(found.setting))}",
+            f"  {shlex.join([*command, *options(found.setting, self.ranks)])}",
         ]
         return lines + aggregation_advice(self.predictions, found)
 

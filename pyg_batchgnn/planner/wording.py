@@ -28,11 +28,13 @@ def describe_caches(setting: PlannerSetting) -> str:
     return " ".join(words)
 
 
-def options(setting: PlannerSetting) -> Sequence[str]:
-    """Returns the options of ``batchgnn train`` that choose a setting."""
-    size = str(setting.macrobatch or 2**20)
-    words = ["--macrobatch", size, "--fetch", str(setting.fetch or size), "--partition", setting.policy]
-    words += ["--hybrid"] if setting.hybrid else []
+def options(setting: PlannerSetting, ranks: int) -> Sequence[str]:
+    """Returns the options of ``batchgnn train`` that choose a setting on a number of ranks."""
+    words = ["--macrobatch", str(setting.macrobatch or "all"), "--fetch", str(setting.fetch or "all")]
     words += ["--cache", "aggregation"] if setting.aggregation else []
+    if ranks == 1:
+        return words
+    words += ["--partition", setting.policy]
+    words += ["--hybrid"] if setting.hybrid else []
     words += ["--feature-cache", str(setting.feature_cache)] if setting.feature_cache else []
     return words

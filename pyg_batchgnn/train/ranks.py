@@ -10,11 +10,20 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.comm import Communicator, check_backend
+from pyg_batchgnn import comm
+from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.train.config import RanksConfig
 from pyg_batchgnn.train.errors import FirstRankError, TrainError, as_train_error
 
 T = TypeVar("T")
+
+
+def check_backend(backend: str) -> None:
+    """Raises TrainError if ranks cannot join over a backend here."""
+    try:
+        comm.check_backend(backend)
+    except ValueError as error:
+        raise TrainError(f"ranks.{error}") from error
 
 
 class Ranks(contextlib.ExitStack):
@@ -46,10 +55,7 @@ class Ranks(contextlib.ExitStack):
             TrainError: the backend does not work here, or the launcher's environment is incomplete.
             CommError: the other ranks did not come in time, or run something else.
         """
-        try:
-            check_backend(config.backend)
-        except ValueError as error:
-            raise TrainError(f"ranks.{error}") from error
+        check_backend(config.backend)
         with as_train_error(ValueError):
             sampling = Communicator.create("sampling", backend=config.backend, timeout=config.timeout)
         training = Communicator.create("training", backend=config.backend, timeout=config.timeout)

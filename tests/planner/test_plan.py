@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,16 +92,48 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     usual = ["plan", GRAPH, "--ranks", "4", "--machine", speeds, "--batch-size", "64", "--samples", "4"]
     assert batchgnn(*usual, "--memory", "8GiB", "--feature-cache", "1MB", "--out", tmp_path / "out") == 0
     printed = capsys.readouterr().out
-    assert "Recommended: " in printed and "batchgnn train --macrobatch" in printed
+    assert "Recommended: " in printed and "train " + GRAPH in printed
     assert json.loads((tmp_path / "out" / "plan.json").read_text())["machine"]["forward"] == 0.5
     assert batchgnn(*usual, "--memory", "1MB") == 0
     assert "Nothing fits" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_printed_command_trains_what_was_planned(
+    ranks: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    speeds = tmp_path / "speeds.json"
+    speeds.write_text('{"gather": 1e-10, "forward": 0.5, "backward": 0.5}')
+    graph = "generated:nodes=600,features=8,seed=3"
+    training = ["--batch-size", "50", "--fanout", "4,3", "--model", "gin", "--hidden", "16"]
+    training += ["--replacement", "without"]
+    cluster = ["--ranks", ranks, "--ranks-per-host", 2, "--macrobatch", "all", "--partition", "ldg"]
+    assert batchgnn("plan", graph, *cluster, *training, "--machine", speeds, "--samples", "4") == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if " train " in line]
+    words = shlex.split(line)
+    assert words[0] == ("torchrun" if ranks == 2 else "batchgnn")
+    folder, bin_folder = tmp_path / "run", Path(sys.executable).parent
+    command = [str(bin_folder / words[0]), *words[1:], "--epochs", "1", "--run-folder", str(folder)]
+    if ranks == 1:
+        command = [sys.executable, "-m", "pyg_batchgnn", *command[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert done.returncode == 0, done.stderr
+    config = json.loads((folder / "config.json").read_text())
+    assert config["run"]["dataset"] == graph and config["sampling"]["batch_size"] == 50
+    assert config["sampling"]["fanout"] == [4, 3] and config["sampling"]["replacement"] == "without"
+    assert config["sampling"]["macrobatch_size"] == "all"
+    assert (config["model"]["kind"], config["model"]["hidden"]) == ("gin", 16)
+    if ranks == 2:
+        assert config["ranks"]["partition"] == "ldg"
+        assert f"{ranks} ranks" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--bandwidth", "fast"], "is not a rate; write it like 10gbit"),
+        (["--bandwidth", "10"], "'10' is a rate without a unit; write it like 10gbit"),
+        (["--macrobatch", "some"], "write a number like 8, or all"),
         (["--fanout", "a,b"], "write numbers like 15,10,5"),
         (["--cores", "0"], "cores must be positive, got 0"),
         (["--machine", "nowhere.json"], "nowhere.json: cannot be read"),

@@ -15,7 +15,7 @@ from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.data import load_dataset
 from pyg_batchgnn.planner import SAMPLES, Choices, PlannerMachine, PlannerNetwork, plan
 from pyg_batchgnn.sample import Replacement
-from pyg_batchgnn.train.cli.quantities import parse_fanout, parse_rate, parse_size
+from pyg_batchgnn.train.cli.quantities import parse_fanout, parse_macrobatch, parse_rate, parse_size
 from pyg_batchgnn.train.config import ModelKind
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 from pyg_batchgnn.train.graph import AGGREGATION_OF_MODEL
@@ -91,10 +91,10 @@ def plan_command(
         ),
     ] = None,
     macrobatch: Annotated[
-        list[int] | None,
+        list[str] | None,
         typer.Option(
-            help="Macrobatch size B, 0 for a whole epoch; may be repeated. Default: 1, 8, 32, 128 and 0.",
-            min=0,
+            help="Macrobatch size B, or all for a whole epoch; may be repeated. Default: 1, 8, 32, 128 and "
+            "all.",
             rich_help_panel=_TRIED,
         ),
     ] = None,
@@ -135,7 +135,7 @@ def plan_command(
     caches = (0, *(parse_size(text) for text in feature_cache or ()))
     tried = Choices(feature_caches=caches, aggregation=(None, _aggregation(model)))
     if macrobatch:
-        tried = dataclasses.replace(tried, macrobatches=macrobatch)
+        tried = dataclasses.replace(tried, macrobatches=[parse_macrobatch(text) for text in macrobatch])
     fanouts = parse_fanout(fanout)
     speeds = None if machine is None else _read_machine(machine)
     network = PlannerNetwork(parse_rate(bandwidth), latency * 1e-6)
@@ -160,10 +160,28 @@ def plan_command(
             progress=shown.update if shown is not None else None,
         )
     console.print(found.table())
-    for line in found.advice():
-        console.print(line, highlight=False)
+    command = [*launch_words(ranks, ranks_per_host), "train", dataset, "--model", model.value]
+    command += ["--fanout", fanout, "--replacement", replacement.value, "--batch-size", str(batch_size)]
+    command += ["--hidden", str(hidden)] if hidden else []
+    command += ["--threads", str(int(cores))] if cores >= 1 else []
+    command += ["--schedule", "global" if global_schedule else "local"] if ranks > 1 else []
+    for line in found.advice(command):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if out is not None:
         console.print("wrote " + ", ".join(map(str, found.write(out))))
+
+
+def launch_words(ranks: int, ranks_per_host: int) -> list[str]:
+    """Returns the words of a command line that start a number of ranks, on every host alike."""
+    if ranks == 1:
+        return ["batchgnn"]
+    module = ["-m", "pyg_batchgnn"]
+    each = f"--nproc-per-node={min(ranks, ranks_per_host)}"
+    hosts = -(-ranks // ranks_per_host)
+    if hosts == 1:
+        return ["torchrun", each, *module]
+    meet = ["--rdzv-backend=c10d", "--rdzv-endpoint=FIRST_HOST:29500"]
+    return ["torchrun", f"--nnodes={hosts}", each, *meet, *module]
 
 
 def _aggregation(model: ModelKind) -> Aggregation:

@@ -19,13 +19,15 @@ def parse_size(text: str) -> int:
 
 
 def parse_rate(text: str) -> float:
-    """Returns the bytes per second of a text like 1gbit, 100mbit, 12.5GB or 1000000.
+    """Returns the bytes per second of a text like 1gbit, 100mbit or 12.5GB.
 
     Raises:
-        TrainError: the text is not a rate, or the rate is not positive.
+        TrainError: the text is not a rate with a unit, or the rate is not positive.
     """
     match = re.fullmatch(r"\s*(.*?)(bit)?(/s)?\s*", text.lower())
     assert match is not None
+    if re.fullmatch(r"[\d.]+", match[1]) and not match[2]:
+        raise TrainError(f"{text!r} is a rate without a unit; write it like 10gbit, 100mbit or 1.25GB")
     try:
         rate = parse_bytes(match[1]) / (8 if match[2] else 1)
     except ValueError:
@@ -48,3 +50,16 @@ def parse_fanout(text: str) -> tuple[int, ...]:
     if any(number < -1 for number in numbers):
         raise TrainError(f"--fanout is {text!r}; numbers must be 0 or more, or -1 for all neighbours")
     return numbers
+
+
+def parse_macrobatch(text: str) -> int:
+    """Returns the number of minibatches of a text like 8, and 0 for all.
+
+    Raises:
+        TrainError: the text is neither.
+    """
+    if text == "all":
+        return 0
+    if not text.isdecimal():
+        raise TrainError(f"--macrobatch is {text!r}; write a number like 8, or all")
+    return int(text)

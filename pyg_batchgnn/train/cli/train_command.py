@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from pyg_batchgnn.train.cli import train_options as options
-from pyg_batchgnn.train.config import DEFAULT_PRESET, PRESETS, assign, preset, read_config
+from pyg_batchgnn.train.config import DEFAULT_PRESET, PRESETS, TrainConfig, assign, preset, read_config
 from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.graph import check_partition
 from pyg_batchgnn.train.loop import RunOutcome
+from pyg_batchgnn.train.ranks import check_backend
 from pyg_batchgnn.train.run import resume_run, start_or_resume_run, start_run
 
 _INTERRUPTED = 130
@@ -135,6 +139,7 @@ def train(
     given = {name: value for name, value in locals().items() if name in options.FIELDS}
     console = Console()
     changes = options.assignments(given, settings or [])
+    _refuse_options_of_ranks(given, changes)
     base = preset(preset_name) if config is None else read_config(config)
     if resume == Path("auto"):
         if run is None:
@@ -149,3 +154,18 @@ def train(
     else:
         outcome = start_run(assign(base, changes), run, console)
     return _INTERRUPTED if outcome is RunOutcome.INTERRUPTED else 0
+
+
+def _refuse_options_of_ranks(given: Mapping[str, Any], changes: list[str]) -> None:
+    """Raises TrainError for an option that means nothing without a launcher of several ranks."""
+    names = [name for name in options.OF_RANKS if given[name] is not None]
+    if not names or "WORLD_SIZE" in os.environ:
+        return
+    ranks = assign(TrainConfig(), [change for change in changes if change.startswith("ranks.")]).ranks
+    check_backend(ranks.backend)
+    check_partition(ranks.partition)
+    shown = " and ".join("--" + name.replace("_", "-") for name in names)
+    raise TrainError(
+        f"{shown}: this is for several ranks, and here is one process; start ranks with torchrun "
+        f"--nproc-per-node=2 -m pyg_batchgnn train ..., or leave it out"
+    )

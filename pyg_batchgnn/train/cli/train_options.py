@@ -145,8 +145,8 @@ Macrobatch = Annotated[
     typer.Option(
         "--macrobatch",
         "--macrobatch-size",
-        help="Minibatches that are sampled together: a number or auto. Default: auto. More need more memory "
-        "and fewer exchanges between ranks. Results do not change.",
+        help="Minibatches that are sampled together: a number, all of an epoch, or auto. Default: auto. More "
+        "need more memory and fewer exchanges between ranks. Results do not change.",
         rich_help_panel=_SAMPLING,
     ),
 ]
@@ -155,8 +155,8 @@ Fetch = Annotated[
     typer.Option(
         "--fetch",
         "--fetch-size",
-        help="Minibatches that have their features fetched together: a number or auto. Default: auto. "
-        "Fewer need less memory. Results do not change.",
+        help="Minibatches that have their features fetched together: a number, all of a macrobatch, or auto. "
+        "Default: auto. Fewer need less memory. Results do not change.",
         rich_help_panel=_SAMPLING,
     ),
 ]
@@ -335,6 +335,9 @@ FIELDS: Mapping[str, str] = {
     "backend": "ranks.backend",
     "timeout": "ranks.timeout",
 }
+
+#: The options that mean nothing in one process.
+OF_RANKS = ("partition", "hybrid", "feature_cache", "backend", "timeout")
 
 #: The options with a number of bytes as their value.
 _SIZES = ("memory_budget", "feature_cache")

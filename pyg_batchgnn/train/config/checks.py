@@ -58,7 +58,7 @@ def check_ranges(
     for name, (low, high) in _BOUNDS.items():
         section, _, field = name.partition(".")
         value = getattr(sections[section], field)
-        if value is None or value == "auto":
+        if value in (None, "auto", "all"):
             continue
         if not value >= low:
             raise TrainError(f"{name} must be at least {low}, got {value}")

@@ -20,7 +20,7 @@ from pyg_batchgnn.train.config.choices import (
     ValueLoss,
 )
 
-Size: TypeAlias = int | Literal["auto"]
+Size: TypeAlias = int | Literal["auto", "all"]
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,9 @@ class SamplingConfig:
         cache: aggregates that replace the last hop of `fanout`.
         evaluate_with_cache: True if evaluation uses the aggregates too. None means yes for GIN, and
             no for SAGE and GCN (BatchGNN, section 4).
-        macrobatch_size: minibatches that are sampled together, or "auto".
-        fetch_size: minibatches that have their features gathered together, or "auto".
+        macrobatch_size: minibatches that are sampled together, "auto", or "all" of an epoch.
+        fetch_size: minibatches that have their features gathered together, "auto", or "all" of a
+            macrobatch.
         memory_budget: bytes that the loader may use. None leaves the choice to the loader.
         prefetch: macrobatches that are prepared during training.
         cache_folder: the folder of the aggregates. They are read from it if it exists, else written

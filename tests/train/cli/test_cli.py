@@ -119,6 +119,8 @@ def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
             ["train", "--partition", "metis 4"],
             "ranks.partition is 'metis 4', which is no folder",
         ),
+        (["train", "--partition", "ldg", "--timeout", "9"], "--partition and --timeout: this is for several"),
+        (["train", "--hybrid"], "start ranks with torchrun"),
         (["predict", "x"], "Missing option '--out'"),
         (["dance"], "No such command 'dance'"),
     ],
