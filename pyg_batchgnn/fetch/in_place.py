@@ -13,23 +13,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.data import Group
 from pyg_batchgnn.fetch.fetcher import Fetched, FetchGroup
-from pyg_batchgnn.sample import Minibatch
+from pyg_batchgnn.sample import AttributeRows, Minibatch, SampledMinibatch
 
 
 class InPlaceFetcher:
     """Points minibatches into whole tables.
 
     Args:
-        tables: node attributes by name, with one row per node of the graph.
+        tables: for each group of nodes its attributes by name, one row per node of the graph.
     """
 
-    def __init__(self, tables: Mapping[str, Tensor]) -> None:
-        self.tables = dict(tables)
+    def __init__(self, tables: Mapping[Group, Mapping[str, Tensor]]) -> None:
+        self.tables = {group: dict(named) for group, named in tables.items()}
 
     def fetch(self, group: FetchGroup) -> Fetched:
         """Returns the group's minibatches with the tables; see `Fetcher`."""
-        return Fetched([Minibatch.in_place(minibatch, self.tables) for minibatch in group.minibatches])
+        return Fetched([self._with_tables(minibatch) for minibatch in group.minibatches])
+
+    def _with_tables(self, minibatch: SampledMinibatch) -> Minibatch:
+        groups = zip(minibatch.schema.node_groups, minibatch.nodes, strict=True)
+        attributes = {
+            group: AttributeRows.in_place(self.tables[group], nodes.node)
+            for group, nodes in groups
+            if group in self.tables
+        }
+        return Minibatch.of(minibatch, attributes)
 
 
 def as_table(value: Any, num_nodes: int) -> Tensor | str:

@@ -3,50 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.loader.reading import Features
-from pyg_batchgnn.ops import check_range, check_vector
-from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, group_of
+from pyg_batchgnn.loader.sampling import SamplingRequest
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 
 #: Attributes that are the graph itself.
 TOPOLOGY = ("edge_index", "adj_t")
 
 _OF_WORKERS = ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context")
-
-
-@dataclass(frozen=True)
-class SamplingRequest:
-    """The user's wishes about sampling, as given to the loader.
-
-    Attributes:
-        num_neighbors: fanouts by hop in one of PyG's forms.
-        replace: True to sample with replacement.
-        seed: the key of every random choice; None draws one.
-        sampler: the user's own sampler, or None.
-        schedule: which minibatches a rank trains; None is the default.
-
-    Raises:
-        TypeError, ValueError: a seed or schedule that cannot be.
-    """
-
-    num_neighbors: Any
-    replace: bool
-    seed: int | None
-    sampler: Any
-    schedule: str | None
-
-    def __post_init__(self) -> None:
-        if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
-            raise TypeError(f"seed must be an integer or None, got {self.seed!r}")
-        if self.schedule not in (None, "local", "global"):
-            raise ValueError(f"schedule must be 'local' or 'global', got {self.schedule!r}")
 
 
 def is_partitioned(data: Any) -> bool:
@@ -97,45 +68,6 @@ def without_workers(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in kwargs.items() if name not in _OF_WORKERS}
 
 
-def seed_nodes(data: Any, input_nodes: Any, num_nodes: int) -> Any:
-    """Returns ``input_nodes`` as PyG's loaders take them, checked.
-
-    A boolean mask stays one (a mask decides what ``input_id`` means); anything else becomes a
-    vector of node ids. None, which PyG takes for a ``Data`` alone, means all nodes of a pair of
-    stores as well.
-
-    Raises:
-        NotImplementedError: a node type, which only heterogeneous graphs have.
-        TypeError, ValueError, IndexError: no node ids, or ids outside the graph.
-    """
-    if input_nodes is None:
-        return None if isinstance(data, Data) else torch.arange(num_nodes)
-    if isinstance(input_nodes, str) or (
-        isinstance(input_nodes, (list, tuple)) and input_nodes and isinstance(input_nodes[0], str)
-    ):
-        raise NotImplementedError(
-            f"input_nodes={input_nodes!r} names a node type: heterogeneous graphs are not supported yet; "
-            f"give a mask or node ids"
-        )
-    nodes = input_nodes if isinstance(input_nodes, Tensor) else torch.as_tensor(input_nodes)
-    if nodes.numel() == 0 and nodes.dtype.is_floating_point:
-        nodes = nodes.long()  # an empty list
-    if nodes.dtype is torch.bool:
-        if list(nodes.shape) != [num_nodes]:
-            raise ValueError(
-                f"input_nodes is a mask of shape {list(nodes.shape)} for a graph of {num_nodes} nodes"
-            )
-        return nodes.cpu()
-    if nodes.dtype.is_floating_point or nodes.dtype.is_complex:
-        raise TypeError(
-            f"input_nodes must be a mask or integer node ids, got {nodes.dtype}; use .long() or .bool()"
-        )
-    ids = nodes.to("cpu", torch.int64).contiguous()
-    check_vector("input_nodes", ids)
-    check_range("input_nodes", ids, num_nodes)
-    return ids
-
-
 def split_nodes(graph: DistGraphStore, name: str) -> Tensor:
     """Returns the original ids of a split's nodes, ascending, on every rank; collective."""
     names = sorted({key for keys in graph.comm.all_gather_json(sorted(graph.part.splits)) for key in keys})
@@ -143,22 +75,6 @@ def split_nodes(graph: DistGraphStore, name: str) -> Tensor:
         raise ValueError(f"the graph has no split {name!r}; it has {', '.join(names) or 'none'}")
     rows = graph.part.splits.get(name, torch.empty(0, dtype=torch.int64))
     return graph.comm.all_gather(graph.part.node[rows]).rows.sort().values
-
-
-def count_seeds(input_nodes: Tensor | None, input_id: Tensor | None, num_nodes: int) -> int:
-    """Returns how many nodes `seed_nodes` returned.
-
-    Raises:
-        ValueError: ``input_id`` has another number of entries.
-    """
-    if input_nodes is None:
-        return num_nodes
-    count = int(input_nodes.sum()) if input_nodes.dtype is torch.bool else input_nodes.numel()
-    if input_id is not None and input_id.numel() != count:
-        raise ValueError(
-            f"input_id has {input_id.numel()} entries for {count} input_nodes; give one for each"
-        )
-    return count
 
 
 def worker_arguments(loader: DataLoader) -> dict[str, Any]:
@@ -174,7 +90,20 @@ def worker_arguments(loader: DataLoader) -> dict[str, Any]:
 
 
 def has_edge_attributes(data: Any) -> bool:
-    """Returns whether the edges of a ``Data`` or of a pair of stores have attributes."""
-    if isinstance(data, Data):
-        return any(data.is_edge_attr(key) for key in data.keys() if key not in TOPOLOGY)  # noqa: SIM118
-    return any(group_of(attr).is_edge for attr in data[0].get_all_tensor_attrs())
+    """Returns whether edges have attributes, in a ``Data``, ``HeteroData`` or a pair of stores."""
+    if isinstance(data, (Data, HeteroData)):
+        return any(
+            store.is_edge_attr(key) for store in data.edge_stores for key in store if key not in TOPOLOGY
+        )
+    return any(isinstance(attr.group_name, tuple) for attr in data[0].get_all_tensor_attrs())
+
+
+def index_dtype(data: Any) -> torch.dtype:
+    """Returns the dtype of the ids in PyG's batches: that of the user's edges, int64 without."""
+    if not isinstance(data, (Data, HeteroData)):
+        return torch.int64
+    for store in data.edge_stores:
+        edges = store.get("edge_index", None)
+        if isinstance(edges, Tensor):
+            return edges.dtype
+    return torch.int64

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch.utils.data import get_worker_info
 from torch_geometric.data import Data
-from torch_geometric.sampler import SamplerOutput
+from torch_geometric.sampler import HeteroSamplerOutput
 
-from pyg_batchgnn.loader.filter import add_sample_info, edge_index_of
+from pyg_batchgnn.loader.filter import edge_index_of
 from pyg_batchgnn.loader.gather import Gatherer
+from pyg_batchgnn.loader.sample_info import add_hetero_sample_info, add_sample_info
 from pyg_batchgnn.loader.source import Source
 from pyg_batchgnn.loader.stats import LoaderCounters
-from pyg_batchgnn.sample import Minibatch, SampledMinibatch, remember, to_sampler_output
+from pyg_batchgnn.sample import (
+    Minibatch,
+    Names,
+    PygForm,
+    PygOutput,
+    SampledMinibatch,
+    Subgraph,
+    remember,
+)
 
-SamplerHook = Callable[[SamplerOutput], SamplerOutput]
+SamplerHook = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,37 +65,49 @@ class GatheringExporter:
 
     Args:
         source: where attributes come from.
+        form: the form of samples.
+        seed_types: the node types of the loader's seeds, if samples name types.
         transform_sampler_output: the user's hook between sampling and fetching, or None.
         threads: at most this many threads copy rows.
     """
 
     def __init__(
-        self, source: Source, transform_sampler_output: SamplerHook | None, threads: int | None
+        self,
+        source: Source,
+        form: PygForm,
+        seed_types: Sequence[str],
+        transform_sampler_output: SamplerHook | None,
+        threads: int | None,
     ) -> None:
-        self._source, self._hook, self._threads = source, transform_sampler_output, threads
+        self.form = form
+        self._source, self._seed_types = source, seed_types
+        self._hook, self._threads = transform_sampler_output, threads
 
     def export(self, minibatch: SampledMinibatch) -> Exported:
         """Makes the batch of a sampled minibatch."""
-        exported = self.from_output(to_sampler_output(minibatch, minibatch.input_id))
-        _remember_edges(exported.batch, minibatch)
+        exported = self.from_output(self.form.output(minibatch))
+        if self.form.names is Names.NONE and self.form.subgraph is Subgraph.DIRECTIONAL:
+            _remember_edges(exported.batch, minibatch)
         return exported
 
-    def from_output(self, out: SamplerOutput) -> Exported:
+    def from_output(self, out: PygOutput) -> Exported:
         """Makes the batch of a sample in PyG's form."""
         return self._gathered(out if self._hook is None else self._hook(out))
 
     def batch_bytes(self, minibatch: SampledMinibatch) -> int:
         """Returns the bytes of the attributes that a batch holds. The user's hook is not called."""
-        out = to_sampler_output(minibatch, minibatch.input_id)
-        counters = self._gathered(out).counters
+        counters = self._gathered(self.form.output(minibatch)).counters
         return 0 if counters is None else counters.bytes_gathered
 
-    def _gathered(self, out: SamplerOutput) -> Exported:
+    def _gathered(self, out: PygOutput) -> Exported:
         begin = time.perf_counter()
         gather = Gatherer(self._threads)
         batch = self._source.batch(out, gather)
         fetched = time.perf_counter()
-        add_sample_info(batch, out)
+        if isinstance(out, HeteroSamplerOutput):
+            add_hetero_sample_info(batch, out, self._seed_types)
+        else:
+            add_sample_info(batch, out)
         counters = LoaderCounters(
             bytes_gathered=gather.bytes_gathered,
             fetch_seconds=fetched - begin,
@@ -110,9 +131,10 @@ class BlockExporter:
         """Makes the batch of a fetched minibatch."""
         begin = time.perf_counter()
         gather = Gatherer(self._threads)
-        out = to_sampler_output(minibatch, minibatch.input_id)
+        out = PygForm().output(minibatch)
+        assert not isinstance(out, HeteroSamplerOutput)
         batch = Data() if self._custom_cls is None else self._custom_cls()
-        batch.edge_index = edge_index_of(out)
+        batch.edge_index = edge_index_of(out.row, out.col)
         batch.num_nodes = minibatch.num_nodes
         for rows in minibatch.attributes.values():
             for name, table in rows.tables.items():

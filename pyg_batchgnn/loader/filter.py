@@ -8,17 +8,34 @@ between batches.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, FeatureStore
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.storage import BaseStorage
 from torch_geometric.index import index2ptr
-from torch_geometric.sampler import SamplerOutput
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_batchgnn.loader.gather import Gatherer
-from pyg_batchgnn.store import group_of
+
+
+@dataclass(frozen=True, eq=False)
+class SampledRelation:
+    """The sampled edges of one relation.
+
+    Attributes:
+        row, col: [E] local ids of the sources and of the targets.
+        edge: [E] input edge ids, or None if the sample has none.
+        num_sources, num_targets: the number of sampled nodes of either type.
+    """
+
+    row: Tensor
+    col: Tensor
+    edge: Tensor | None
+    num_sources: int
+    num_targets: int
 
 
 def filter_data(data: Data, out: SamplerOutput, gather: Gatherer) -> Data:
@@ -26,38 +43,66 @@ def filter_data(data: Data, out: SamplerOutput, gather: Gatherer) -> Data:
 
     Attributes of the whole graph stay as they are.
     """
-    store = data._store
     batch = copy.copy(data)
-    for key, value in store.items():
-        if key == "num_nodes":
-            batch._store.num_nodes = out.node.numel()
-        elif key == "edge_index":
-            batch._store.edge_index = edge_index_of(out).to(value.device)
-        elif key == "adj_t":
-            batch._store.adj_t = _sampled_adj_t(value, out, gather)
-        elif store.is_node_attr(key):
-            batch._store[key] = gather(value, out.node, data.__cat_dim__(key, value, store))
-        elif store.is_edge_attr(key):
-            dim = data.__cat_dim__(key, value, store)
-            batch._store[key] = None if out.edge is None else gather(value, out.edge, dim)
+    nodes = out.node.numel()
+    _put_nodes(data._store, batch._store, out.node, gather)
+    _put_edges(data._store, batch._store, SampledRelation(out.row, out.col, out.edge, nodes, nodes), gather)
     return batch
 
 
-def edge_index_of(out: SamplerOutput) -> Tensor:
+def filter_hetero_data(data: HeteroData, out: HeteroSamplerOutput, gather: Gatherer) -> HeteroData:
+    """Returns a shallow copy of ``data`` with the nodes and edges of ``out``.
+
+    What is not in ``out`` becomes empty, with rows of the right shape.
+    """
+    batch = copy.copy(data)
+    none = torch.empty(0, dtype=torch.int64)
+    for node_type in data.node_types:
+        _put_nodes(data[node_type], batch[node_type], out.node.get(node_type, none), gather)
+    for edge_type in data.edge_types:
+        source, _, target = edge_type
+        sampled = SampledRelation(
+            out.row.get(edge_type, none),
+            out.col.get(edge_type, none),
+            none if edge_type not in out.row else (out.edge or {}).get(edge_type),
+            out.node.get(source, none).numel(),
+            out.node.get(target, none).numel(),
+        )
+        _put_edges(data[edge_type], batch[edge_type], sampled, gather)
+    return batch
+
+
+def _put_nodes(store: BaseStorage, out: BaseStorage, node: Tensor, gather: Gatherer) -> None:
+    """Puts the sampled rows of a store's node attributes into a copy of the store."""
+    for key, value in store.items():
+        if key == "num_nodes":
+            out.num_nodes = node.numel()
+        elif key not in ("edge_index", "adj_t") and store.is_node_attr(key):
+            out[key] = gather(value, node, store._parent().__cat_dim__(key, value, store))
+
+
+def _put_edges(store: BaseStorage, out: BaseStorage, sampled: SampledRelation, gather: Gatherer) -> None:
+    """Puts the sampled edges and the rows of edge attributes into a copy of a store."""
+    for key, value in store.items():
+        if key == "edge_index":
+            out.edge_index = edge_index_of(sampled.row, sampled.col).to(value.device)
+        elif key == "adj_t":
+            out.adj_t = _sampled_adj_t(value, sampled, gather)
+        elif store.is_edge_attr(key):
+            dim = store._parent().__cat_dim__(key, value, store)
+            out[key] = None if sampled.edge is None else gather(value, sampled.edge, dim)
+
+
+def edge_index_of(row: Tensor, col: Tensor) -> Tensor:
     """Returns the edges, [2, E].
 
     They are the block that the sampler wrote if row and col are still its two rows, else a stacked
     copy.
     """
-    whole = out.row._base
-    if (
-        whole is not None
-        and whole is out.col._base
-        and whole.dim() == 2
-        and _are_rows(whole, out.row, out.col)
-    ):
+    whole = row._base
+    if whole is not None and whole is col._base and whole.dim() == 2 and _are_rows(whole, row, col):
         return whole
-    return torch.stack([out.row, out.col])
+    return torch.stack([row, col])
 
 
 def _are_rows(whole: Tensor, row: Tensor, col: Tensor) -> bool:
@@ -70,79 +115,15 @@ def _are_rows(whole: Tensor, row: Tensor, col: Tensor) -> bool:
     )
 
 
-def _sampled_adj_t(adj_t: Any, out: SamplerOutput, gather: Gatherer) -> Any:
-    size = (out.node.numel(), out.node.numel())
+def _sampled_adj_t(adj_t: Any, sampled: SampledRelation, gather: Gatherer) -> Any:
+    size = (sampled.num_targets, sampled.num_sources)
+    row, col, edge = sampled.row, sampled.col, sampled.edge
     if isinstance(adj_t, Tensor):
-        values = gather(adj_t.values(), out.edge) if out.edge is not None else torch.ones(out.row.numel())
-        order = torch.argsort(out.col * size[1] + out.row, stable=True)
-        indptr = index2ptr(out.col[order], size[0])
-        return torch.sparse_csr_tensor(
-            indptr, out.row[order], values[order], size=size, check_invariants=False
-        )
+        values = gather(adj_t.values(), edge) if edge is not None else torch.ones(row.numel())
+        order = torch.argsort(col * size[1] + row, stable=True)
+        indptr = index2ptr(col[order], size[0])
+        return torch.sparse_csr_tensor(indptr, row[order], values[order], size=size, check_invariants=False)
     value = adj_t.storage.value()
     if value is not None:
-        value = None if out.edge is None else gather(value, out.edge)
-    return type(adj_t)(
-        row=out.col, col=out.row, value=value, sparse_sizes=size, is_sorted=False, trust_data=True
-    )
-
-
-def filter_store(store: FeatureStore, out: SamplerOutput, gather: Gatherer, custom_cls: Any = None) -> Data:
-    """Makes a batch with every attribute of a feature store.
-
-    Attributes of nodes are selected by node, those of edges by input edge.
-    """
-    batch = custom_cls() if custom_cls is not None else Data()
-    batch.edge_index = edge_index_of(out)
-    batch.num_nodes = out.node.numel()
-    for name, tensor in read_store(store, out.node, out.edge, gather).items():
-        batch[name] = tensor
-    return batch
-
-
-def read_store(
-    store: FeatureStore,
-    node: Tensor,
-    edge: Tensor | None,
-    gather: Gatherer,
-    names: Sequence[str] | None = None,
-) -> dict[str, Tensor]:
-    """Reads attributes from a feature store in one request.
-
-    Args:
-        store: the feature store.
-        node: [n] ids of the nodes whose attributes are read.
-        edge: [e] ids of the edges whose attributes are read; None reads no edge attributes.
-        gather: counts the bytes.
-        names: the attributes that are read; None reads all.
-
-    Returns:
-        The attributes by name.
-    """
-    wanted = []
-    for attr in map(copy.copy, store.get_all_tensor_attrs()):
-        attr.index = edge if group_of(attr).is_edge else node
-        if attr.index is not None and (names is None or attr.attr_name in names):
-            wanted.append(attr)
-    tensors = store.multi_get_tensor(wanted)
-    for tensor in tensors:
-        gather.count(tensor)
-    return {attr.attr_name: tensor for attr, tensor in zip(wanted, tensors, strict=True)}
-
-
-def add_sample_info(batch: Data, out: SamplerOutput) -> None:
-    """Adds what PyG's loaders put beside the attributes.
-
-    ``n_id`` and ``e_id`` give way to the user's attributes of that name.
-    """
-    if "n_id" not in batch:
-        batch.n_id = out.node
-    if out.edge is not None and "e_id" not in batch:
-        batch.e_id = out.edge.to(torch.long)
-    batch.batch = out.batch
-    batch.num_sampled_nodes = out.num_sampled_nodes
-    batch.num_sampled_edges = out.num_sampled_edges
-    if out.orig_row is not None and out.orig_col is not None:
-        batch._orig_edge_index = torch.stack([out.orig_row, out.orig_col])
-    batch.input_id, batch.seed_time = out.metadata[:2]
-    batch.batch_size = out.metadata[0].numel()
+        value = None if edge is None else gather(value, edge)
+    return type(adj_t)(row=col, col=row, value=value, sparse_sizes=size, is_sorted=False, trust_data=True)

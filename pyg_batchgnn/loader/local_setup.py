@@ -7,66 +7,82 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NodeLoader
 
 from pyg_batchgnn.data import FEATURES
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.aggregate_tables import cached_tables
-from pyg_batchgnn.loader.arguments import SamplingRequest, has_edge_attributes, seed_nodes
+from pyg_batchgnn.loader.arguments import has_edge_attributes, index_dtype
+from pyg_batchgnn.loader.data_source import DataSource
 from pyg_batchgnn.loader.drawn_schedule import DrawnOrder, DrawnSchedule
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
+from pyg_batchgnn.loader.input_nodes import InputRequest, typed_inputs, untyped_inputs
+from pyg_batchgnn.loader.inputs import NodeInputs
+from pyg_batchgnn.loader.local_sampling import local_sampling
 from pyg_batchgnn.loader.numbering import as_they_are
 from pyg_batchgnn.loader.options import Export, LoaderOptions
 from pyg_batchgnn.loader.order import Order, order_of
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.probe import AttributeCost, biggest_of
+from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.loader.schedule import GlobalSchedule, SeedSchedule
 from pyg_batchgnn.loader.setup import Composition, shape_of, step_shape
-from pyg_batchgnn.loader.source import DataSource, Source, SourceFetcher, StoreSource
+from pyg_batchgnn.loader.source import Source, SourceFetcher
+from pyg_batchgnn.loader.stats import count_distinct
+from pyg_batchgnn.loader.store_source import StoreSource
 from pyg_batchgnn.loader.world import LocalWorld
-from pyg_batchgnn.ops import count_unique_nodes
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, Placement, PygNeighborSampler, SampledMinibatch
-from pyg_batchgnn.store import graph_from_pyg
+from pyg_batchgnn.sample import (
+    Layout,
+    MacrobatchSampler,
+    Names,
+    Placement,
+    PygForm,
+    PygNeighborSampler,
+    SampledMinibatch,
+)
+from pyg_batchgnn.store import is_typed
 
 
 class LocalSetup:
     """Composes the loader of one process; see `Setup`."""
 
     def __init__(self, data: Any, request: SamplingRequest, options: LoaderOptions) -> None:
-        if request.schedule is not None:
-            raise ValueError(
-                f"schedule={request.schedule!r} is for graphs that are spread over ranks: give "
-                f"(DistFeatureStore, DistGraphStore) as data"
-            )
-        if options.feature_cache is not None:
-            raise ValueError(
-                "feature_cache keeps rows of other hosts, but one process reads all rows itself: leave it "
-                "out, or give (DistFeatureStore, DistGraphStore) as data"
-            )
+        _refuse_options_of_ranks(request, options)
         self.world = LocalWorld()
-        self.node_sampler = _sampler_for(data, request, options.threads, self.world)
-        self._options = options
-        self._graph = self.node_sampler.macrobatch.graph
-        self.num_nodes = self._graph.num_nodes
+        self._sampling = local_sampling(data, request, options.threads, self.world)
+        self._options, self._is_typed = options, is_typed(data)
+        names = Names.TYPES if self._is_typed else Names.NONE
+        self._form = PygForm(names, request.choice.subgraph, index_dtype(data))
+
+    @property
+    def node_sampler(self) -> PygNeighborSampler:
+        """The sampler that PyG's own code finds."""
+        return self._sampling.sampler
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Returns all arguments."""
         return kwargs
 
-    def input_nodes(self, data: Any, input_nodes: Any) -> Any:
+    def take_inputs(self, request: InputRequest) -> NodeInputs:
         """Returns the seed nodes, checked; see `Setup`."""
-        return seed_nodes(data, input_nodes, self.num_nodes)
+        graph, times = self._sampling.graph, self._sampling.times
+        self._inputs = (
+            typed_inputs(request, graph.schema, graph.num_nodes, times)
+            if self._is_typed
+            else untyped_inputs(request, graph.schema, graph.num_nodes[0], times)
+        )
+        return self._inputs
 
     def compose(self, loader: NodeLoader) -> Composition:
         """Makes the parts of a loader; see `Setup`."""
-        order, count = order_of(loader), loader.input_data.node.numel()
+        order, graph = order_of(loader), self._sampling.graph
         sampler = self._macrobatch_sampler(loader.data)
         fetcher, exporter = self._reading(sampler, loader)
-        pipeline = Pipeline(loader.input_data, sampler, fetcher, exporter, self.num_nodes)
+        pipeline = Pipeline(self._inputs, sampler, fetcher, exporter, graph.num_nodes)
         native = self._options.export is Export.NATIVE
         schedule: SeedSchedule = (
-            DrawnSchedule(DrawnOrder.of(loader), count)
+            DrawnSchedule(DrawnOrder.of(loader), len(self._inputs))
             if order is Order.DRAWN
             else GlobalSchedule(len(loader.sampler), self.world.rank, self.world.size, step_shape(loader))
         )
@@ -78,7 +94,7 @@ class LocalSetup:
             pipeline,
             functools.partial(_native_cost if native else _gathered_cost, pipeline),
             [self.node_sampler.macrobatch, sampler],
-            functools.partial(shape_of, sampler.plan, self._graph),
+            functools.partial(shape_of, sampler.plan, graph.num_nodes, graph.num_edges, self._inputs),
         )
 
     def graph(self, data: Any) -> Any:
@@ -105,53 +121,38 @@ class LocalSetup:
         plan = dataclasses.replace(made.plan, edge_ids=has_edge_attributes(data))
         if self._options.aggregation_cache is not None:
             plan = plan.without_last_hop()
-        return MacrobatchSampler(made.graph, plan, made.seed, made.threads, Layout.CSC)
+        return made.with_plan(plan, Layout.CSC)
 
     def _reading(self, sampler: Any, loader: NodeLoader) -> tuple[Fetcher | None, Exporter]:
         """Makes the parts that read attributes from ``loader.data``."""
-        source = self._source(loader)
+        source, graph = self._source(loader), self._sampling.graph
         if self._options.export is Export.PYG:
-            return None, GatheringExporter(source, loader.transform_sampler_output, sampler.threads)
-        source.tables(self.num_nodes)  # refuses what cannot be read before anything is sampled
-        return SourceFetcher(source, self.num_nodes, sampler.threads), NativeExporter()
+            hook, types = loader.transform_sampler_output, self._inputs.types
+            return None, GatheringExporter(source, self._form, types, hook, sampler.threads)
+        num_nodes = dict(zip(graph.schema.node_groups, graph.num_nodes, strict=True))
+        source.tables(num_nodes)  # refuses what cannot be read before anything is sampled
+        return SourceFetcher(source, num_nodes, sampler.threads), NativeExporter()
 
     def _source(self, loader: NodeLoader) -> Source:
         cache, reading = self._options.aggregation_cache, self._options.reading
+        schema = self._sampling.graph.schema
         aggregates = {} if cache is None else cached_tables(cache, loader.data)
-        if isinstance(loader.data, Data):
-            return DataSource(loader.data, reading, aggregates)
-        return StoreSource(loader.data[0], reading, aggregates, loader.custom_cls)
+        if isinstance(loader.data, (Data, HeteroData)):
+            return DataSource(loader.data, schema.node_groups, reading, aggregates)
+        return StoreSource(loader.data[0], schema, reading, aggregates, loader.custom_cls)
 
 
-def _sampler_for(
-    data: Any, request: SamplingRequest, threads: int | None, world: LocalWorld
-) -> PygNeighborSampler:
-    """Returns the user's sampler, or makes one for the graph in ``data``."""
-    given = request.sampler
-    if isinstance(given, PygNeighborSampler):
-        return _checked(given, data, request.seed, threads)
-    if given is not None:
-        raise TypeError(
-            f"neighbor_sampler must be a pyg_batchgnn.PygNeighborSampler, got {type(given).__name__}; "
-            f"use torch_geometric.loader.NodeLoader with samplers of another kind"
-        )
-    graph = graph_from_pyg(data).advise_huge_pages()
-    seed = world.seed(request.seed)
-    return PygNeighborSampler(graph, request.num_neighbors, request.replace, seed, threads)
-
-
-def _checked(
-    given: PygNeighborSampler, data: Any, seed: int | None, threads: int | None
-) -> PygNeighborSampler:
-    if seed is not None or threads is not None:
+def _refuse_options_of_ranks(request: SamplingRequest, options: LoaderOptions) -> None:
+    if request.schedule is not None:
         raise ValueError(
-            f"neighbor_sampler has a seed and threads of its own, so seed={seed} and threads={threads} "
-            f"would have no effect; give them to PygNeighborSampler"
+            f"schedule={request.schedule!r} is for graphs that are spread over ranks: give "
+            f"(DistFeatureStore, DistGraphStore) as data"
         )
-    nodes = given.macrobatch.graph.num_nodes
-    if isinstance(data, Data) and data.num_nodes != nodes:
-        raise ValueError(f"neighbor_sampler is for a graph of {nodes} nodes, but data has {data.num_nodes}")
-    return given
+    if options.feature_cache is not None:
+        raise ValueError(
+            "feature_cache keeps rows of other hosts, but one process reads all rows itself: leave it "
+            "out, or give (DistFeatureStore, DistGraphStore) as data"
+        )
 
 
 def _native_cost(pipeline: Pipeline, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
@@ -160,9 +161,9 @@ def _native_cost(pipeline: Pipeline, sampled: Sequence[SampledMinibatch]) -> Att
     biggest = biggest_of(sampled)
     fetched = pipeline.fetcher.fetch(FetchGroup([biggest]))
     (ready,) = fetched.minibatches
-    if ready.placement is Placement.IN_PLACE:
+    if all(rows.placement is Placement.IN_PLACE for rows in ready.attributes.values()):
         return AttributeCost()
-    unique = count_unique_nodes([biggest.node], pipeline.num_nodes)
+    unique = count_distinct([biggest], pipeline.num_nodes)
     row = -(-fetched.bytes // max(1, unique)) + 8  # and the node's id
     return AttributeCost(row=row, minibatch=ready.nbytes - biggest.nbytes)
 

@@ -11,8 +11,9 @@ from torch_geometric.loader import NeighborLoader, NodeLoader
 from torch_geometric.sampler import SamplerOutput
 
 from pyg_batchgnn.cache import AggregationCache
-from pyg_batchgnn.loader.arguments import SamplingRequest, count_seeds, is_partitioned
+from pyg_batchgnn.loader.arguments import is_partitioned
 from pyg_batchgnn.loader.bytes import parse_bytes
+from pyg_batchgnn.loader.input_nodes import InputRequest
 from pyg_batchgnn.loader.local_setup import LocalSetup
 from pyg_batchgnn.loader.options import (
     LoaderOptions,
@@ -24,6 +25,7 @@ from pyg_batchgnn.loader.options import (
 from pyg_batchgnn.loader.order import with_keyed_shuffle
 from pyg_batchgnn.loader.rank_setup import RankSetup
 from pyg_batchgnn.loader.reading import Reading
+from pyg_batchgnn.loader.sampling import NeighborChoice, SamplingRequest
 from pyg_batchgnn.loader.setup import Setup
 from pyg_batchgnn.loader.shell import MacrobatchShell
 from pyg_batchgnn.sample import PygNeighborSampler
@@ -97,12 +99,12 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         replace: bool = False,
         subgraph_type: Any = "directional",
         disjoint: bool = False,
-        temporal_strategy: str = "uniform",  # noqa: ARG002  (ignored unless time_attr is given)
+        temporal_strategy: str = "uniform",
         time_attr: str | None = None,
         weight_attr: str | None = None,
         transform: Callable[[Any], Any] | None = None,
         transform_sampler_output: Callable[[SamplerOutput], SamplerOutput] | None = None,
-        is_sorted: bool = False,  # noqa: ARG002  (found out by looking)
+        is_sorted: bool = False,
         filter_per_worker: bool | None = None,
         neighbor_sampler: PygNeighborSampler | None = None,
         directed: bool = True,
@@ -121,7 +123,6 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         aggregation_cache: AggregationCache | None = None,
         **kwargs: Any,
     ) -> None:
-        refuse_what_is_to_come(subgraph_type, disjoint, input_time, time_attr, weight_attr, directed)
         self._options = LoaderOptions(
             macrobatch_size,
             fetch_size,
@@ -133,22 +134,34 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             parse_bytes(feature_cache) if isinstance(feature_cache, str) else feature_cache,
             aggregation_cache,
         )
-        request = SamplingRequest(num_neighbors, replace, seed, neighbor_sampler, schedule)
+        choice = NeighborChoice.parse(
+            subgraph_type,
+            directed,
+            is_sorted,
+            input_time,
+            disjoint=disjoint,
+            temporal_strategy=temporal_strategy,
+            time_attr=time_attr,
+            weight_attr=weight_attr,
+        )
+        refuse_what_is_to_come(choice)
+        request = SamplingRequest(num_neighbors, replace, seed, neighbor_sampler, schedule, choice)
         make = RankSetup if is_partitioned(data) else LocalSetup
         setup: Setup = make(data, request, self._options)
         kwargs = setup.dataloader_arguments(kwargs)
         refuse_what_does_not_go_together(self._options, kwargs, transform_sampler_output)
-        input_nodes = setup.input_nodes(data, input_nodes)
-        num_seeds = count_seeds(input_nodes, kwargs.get("input_id"), setup.num_nodes)
+        given = InputRequest(input_nodes, kwargs.pop("input_id", None), input_time)
+        inputs = setup.take_inputs(given)
         # Past NeighborLoader's constructor, which would make a sampler of its own.
         NodeLoader.__init__(
             self,
             data,
             setup.node_sampler,
-            input_nodes,
+            **inputs.for_pyg(),
             transform=transform,
             transform_sampler_output=transform_sampler_output,
             filter_per_worker=filter_per_worker,
-            **with_keyed_shuffle(kwargs, num_seeds),
+            **with_keyed_shuffle(kwargs, len(inputs)),
         )
+        self.input_nodes, self.input_id, self.input_time = given.nodes, given.ids, given.times
         self._compose(setup)

@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.loader.reading import Features, Reading
+from pyg_batchgnn.loader.sampling import NeighborChoice
+from pyg_batchgnn.sample import Subgraph
 
 Size: TypeAlias = int | Literal["auto", "all"]
 
@@ -83,24 +85,13 @@ def parse_export(export: str) -> Export:
         raise ValueError(f"export must be one of {choices}, got {export!r}") from None
 
 
-def refuse_what_is_to_come(
-    subgraph_type: Any,
-    disjoint: bool,
-    input_time: Any,
-    time_attr: str | None,
-    weight_attr: str | None,
-    directed: bool,
-) -> None:
+def refuse_what_is_to_come(choice: NeighborChoice) -> None:
     """Raises NotImplementedError for an option of PyG's that is not supported yet."""
-    kind = str(getattr(subgraph_type, "value", subgraph_type))
-    if input_time is not None and time_attr is None:
-        raise ValueError("input_time is set while time_attr is not: name the attribute that holds the times")
     asked = {
-        f"subgraph_type={kind!r}": kind != "directional",
-        "directed=False (an induced subgraph)": not directed,
-        "disjoint=True": disjoint,
-        f"temporal sampling (time_attr={time_attr!r})": time_attr is not None,
-        f"weighted sampling (weight_attr={weight_attr!r})": weight_attr is not None,
+        "subgraph_type='induced'": choice.subgraph is Subgraph.INDUCED,
+        "disjoint=True": choice.disjoint,
+        f"temporal sampling (time_attr={choice.time_attr!r})": choice.time_attr is not None,
+        f"weighted sampling (weight_attr={choice.weight_attr!r})": choice.weight_attr is not None,
     }
     for option, is_asked in asked.items():
         if is_asked:

@@ -9,24 +9,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from torch.utils.data import get_worker_info
-from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
-from pyg_batchgnn.loader.export import Exported, Exporter
+from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
+from pyg_batchgnn.loader.inputs import Inputs
 from pyg_batchgnn.loader.prefetch import drain
 from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook, sampling_counters
 from pyg_batchgnn.loader.work import WorkItem
-from pyg_batchgnn.sample import (
-    MacrobatchSeeds,
-    Minibatch,
-    SampledMinibatch,
-    Sampler,
-    to_sampler_output,
-)
+from pyg_batchgnn.sample import MacrobatchSeeds, Minibatch, PygOutput, SampledMinibatch, Sampler
 
 T = TypeVar("T")
 
@@ -46,21 +40,21 @@ class Pipeline:
     share.
 
     Args:
-        inputs: the loader's input nodes, by original id.
+        inputs: what the loader's positions stand for, by original id.
         sampler: samples macrobatches.
         fetcher: fetches attributes for groups of minibatches; None if the exporter reads them
             itself.
         exporter: turns minibatches into batches.
-        num_nodes: the number of nodes of the graph, above all ids that the sampler returns.
+        num_nodes: the number of nodes of each type, above all ids that the sampler returns.
     """
 
     def __init__(
         self,
-        inputs: NodeSamplerInput,
+        inputs: Inputs,
         sampler: Sampler,
         fetcher: Fetcher | None,
         exporter: Exporter,
-        num_nodes: int,
+        num_nodes: Sequence[int],
     ) -> None:
         self.inputs, self.num_nodes = inputs, num_nodes
         self.sampler, self.fetcher, self.exporter = sampler, fetcher, exporter
@@ -79,18 +73,18 @@ class Pipeline:
 
     def sample_uncounted(self, item: WorkItem) -> list[SampledMinibatch]:
         """Samples a macrobatch, which the statistics do not count."""
-        inputs = [self.inputs[step.positions] for step in item.steps]
+        inputs = [self.inputs.take(step.positions) for step in item.steps]
         internal = [step.internal for step in item.steps if step.internal is not None]
         seeds = MacrobatchSeeds(
             item.epoch,
             item.number,
-            [one.node.long().contiguous() for one in inputs],
+            [one.seeds.nodes[0] for one in inputs],
             internal if len(internal) == len(inputs) else None,
         )
         # There are as many workers as the user wants to be busy: each of them uses one thread.
         sampled = self.sampler.sample_macrobatch(seeds, None if get_worker_info() is None else 1)
         return [
-            dataclasses.replace(minibatch, input_id=one.input_id)
+            dataclasses.replace(minibatch, input_id=one.input_id, seed_time=one.time)
             for minibatch, one in zip(sampled, inputs, strict=True)
         ]
 
@@ -122,6 +116,16 @@ class Pipeline:
             del group  # it holds memory of minibatches that the user may be done with
             yield from map(self._export, drain(ready))
 
+    def outputs(self, minibatches: list[SampledMinibatch]) -> Iterator[PygOutput]:
+        """Returns sampled minibatches in PyG's form, and keeps none."""
+        assert isinstance(self.exporter, GatheringExporter)
+        return map(self.exporter.form.output, drain(minibatches))
+
+    def from_output(self, out: PygOutput) -> Any:
+        """Makes the batch of a sample in PyG's form, before the user's transform."""
+        assert isinstance(self.exporter, GatheringExporter)
+        return self.counted(self.exporter.from_output(out))
+
     def counted(self, exported: Exported) -> Any:
         """Counts what making a batch took, and returns the batch."""
         if exported.counters is not None:
@@ -146,8 +150,3 @@ class Pipeline:
             )
         )
         return fetched.minibatches
-
-
-def outputs(minibatches: list[SampledMinibatch]) -> Iterator[SamplerOutput]:
-    """Returns the minibatches in PyG's form, and keeps none."""
-    return (to_sampler_output(minibatch, minibatch.input_id) for minibatch in drain(minibatches))

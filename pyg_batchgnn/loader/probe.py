@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.loader.order import Order
-from pyg_batchgnn.ops import count_unique_nodes
+from pyg_batchgnn.loader.stats import count_distinct
 from pyg_batchgnn.sample import SampledMinibatch
 
 #: Minibatches sampled to measure with.
@@ -80,22 +80,24 @@ def probe_batches(
     return [spread[i::number] for i in range(number)]
 
 
-def probe_of(sampled: Sequence[SampledMinibatch], num_nodes: int, cost: AttributeCost) -> LoaderProbe:
+def probe_of(
+    sampled: Sequence[SampledMinibatch], num_nodes: Sequence[int], cost: AttributeCost
+) -> LoaderProbe:
     """Returns what sampled minibatches, at least one, say of those to come.
 
     Args:
         sampled: minibatches, with ids below ``num_nodes``.
-        num_nodes: the number of nodes of the graph.
+        num_nodes: the number of nodes of each type.
         cost: what their attributes take.
     """
     biggest = biggest_of(sampled)
-    unique = _count_unique([biggest], num_nodes)
-    pairs = [_count_unique([biggest, one], num_nodes) for one in sampled if one is not biggest]
+    unique = count_distinct([biggest], num_nodes)
+    pairs = [count_distinct([biggest, one], num_nodes) for one in sampled if one is not biggest]
     return LoaderProbe(
         sampled=biggest.nbytes + cost.minibatch,
         attributes=cost.batch,
         scratch=_scratch_bytes(biggest.num_nodes, biggest.num_edges),
-        shared=num_nodes // 4,  # a bit and a share of a count per node, to find distinct ones
+        shared=sum(num_nodes) // 4,  # a bit and a share of a count per node, to find distinct ones
         row=cost.row,
         unique=unique,
         # Without a second minibatch to compare with there is no second one to fetch together with
@@ -114,10 +116,6 @@ def candidate_positions(
 ) -> list[Tensor]:
     """Returns `probe_batches` as vectors."""
     return [torch.tensor(batch) for batch in probe_batches(num_seeds, batch_size, num_batches, order)]
-
-
-def _count_unique(minibatches: Sequence[SampledMinibatch], num_nodes: int) -> int:
-    return count_unique_nodes([minibatch.node for minibatch in minibatches], num_nodes)
 
 
 def _scratch_bytes(nodes: int, edges: int) -> int:

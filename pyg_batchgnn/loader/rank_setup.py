@@ -10,23 +10,24 @@ from typing import Any, NoReturn
 import torch
 from torch_geometric.loader import NodeLoader
 
-from pyg_batchgnn.data import EDGES, NODES
+from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES
 from pyg_batchgnn.fetch import CacheRequest, RemoteFetcher, SeedShare
 from pyg_batchgnn.loader.aggregate_tables import cached_store
 from pyg_batchgnn.loader.arguments import (
-    SamplingRequest,
     partitioned_stores,
     refuse_over_ranks,
-    seed_nodes,
     split_nodes,
     without_workers,
 )
 from pyg_batchgnn.loader.export import BlockExporter, Exporter, NativeExporter
+from pyg_batchgnn.loader.input_nodes import InputRequest, untyped_inputs
+from pyg_batchgnn.loader.inputs import NodeInputs
 from pyg_batchgnn.loader.local_schedule import LocalSchedule
 from pyg_batchgnn.loader.numbering import NumberSeeds, OwnSeeds, as_they_are, from_table, looked_up
 from pyg_batchgnn.loader.options import Export, LoaderOptions
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.probe import AttributeCost
+from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.loader.schedule import GlobalSchedule, SeedSchedule
 from pyg_batchgnn.loader.setup import Composition, shape_of, step_shape
 from pyg_batchgnn.loader.world import RankWorld
@@ -44,7 +45,6 @@ class RankSetup:
         self.world = RankWorld(self._graph.comm)
         self.world.now(lambda: None)  # after what another loader prepares
         self._request, self._options = request, options
-        self.num_nodes = self._graph.num_nodes
         plan = SamplingPlan.from_pyg(request.num_neighbors, request.replace)
         self._plan = plan if options.aggregation_cache is None else plan.without_last_hop()
         self._has_own_seeds = request.schedule != "global"
@@ -54,11 +54,12 @@ class RankSetup:
         refuse_over_ranks(self._request, self._options.reading.features, kwargs)
         return without_workers(kwargs)
 
-    def input_nodes(self, data: Any, input_nodes: Any) -> Any:
+    def take_inputs(self, request: InputRequest) -> NodeInputs:
         """Returns the seed nodes, checked; see `Setup`. A string names a split."""
-        if isinstance(input_nodes, str):
-            input_nodes = split_nodes(self._graph, input_nodes)
-        return seed_nodes(data, input_nodes, self.num_nodes)
+        if isinstance(request.nodes, str):
+            request = dataclasses.replace(request, nodes=split_nodes(self._graph, request.nodes))
+        self._inputs = untyped_inputs(request, HOMOGENEOUS, self._graph.num_nodes)
+        return self._inputs
 
     def compose(self, loader: NodeLoader) -> Composition:
         """Makes the parts of a loader; see `Setup`."""
@@ -66,10 +67,12 @@ class RankSetup:
             raise ValueError("transform_sampler_output is not possible over ranks; use transform")
         options, cache = self._options, self._options.aggregation_cache
         features = self._features if cache is None else cached_store(cache, self._features)
-        shape = functools.partial(shape_of, self._plan, self._graph)
+        nodes = self._inputs.parts[0].node
+        counts = [self._graph.num_nodes], self._graph.num_edges
+        shape = functools.partial(shape_of, self._plan, *counts, self._inputs)
         self.world.agree(lambda: {**shape(loader), **self._arguments()})
         seed = self.world.seed(self._request.seed)
-        own = OwnSeeds.of(self._graph.part, loader.input_data.node)
+        own = OwnSeeds.of(self._graph.part, nodes)
         schedule = self._schedule(loader, own)
         names, edge_names = self._attributes()
         if cache is not None:
@@ -81,17 +84,16 @@ class RankSetup:
         internal = None if topology is None else topology.internal
         fetcher = RemoteFetcher(features, names, edge_names, internal, options.threads)
         sampler, of_any = self._samplers(plan, seed)
-        pipeline = Pipeline(
-            loader.input_data, sampler, fetcher, self._exporter(loader.custom_cls), self.num_nodes
-        )
+        exporter = self._exporter(loader.custom_cls)
+        pipeline = Pipeline(self._inputs, sampler, fetcher, exporter, [self._graph.num_nodes])
         if options.feature_cache is not None:
             request = CacheRequest(options.feature_cache, plan, self._share(loader, own))
             self.world.now(lambda: fetcher.make_cache(request))
         return Composition(
             schedule,
-            self._number(loader, own),
+            self._number(own),
             pipeline,
-            as_they_are if topology is not None else looked_up(self._graph, loader.input_data.node),
+            as_they_are if topology is not None else looked_up(self._graph, nodes),
             pipeline.with_sampler(of_any),
             functools.partial(_cost, fetcher.row_bytes, options.export),
             [sampler, of_any],
@@ -132,14 +134,14 @@ class RankSetup:
     def _schedule(self, loader: NodeLoader, own: OwnSeeds) -> SeedSchedule:
         shape, comm = step_shape(loader), self._graph.comm
         if not self._has_own_seeds:
-            return GlobalSchedule(loader.input_data.node.numel(), comm.rank, comm.size, shape)
+            return GlobalSchedule(len(self._inputs), comm.rank, comm.size, shape)
         counts = comm.all_gather_json(own.positions.numel())
         partition = comm.all_gather_json(digest_text(minibatch_key(self._graph.part.node)))
         return LocalSchedule(own.positions, counts, comm.rank, shape, partition)
 
-    def _number(self, loader: NodeLoader, own: OwnSeeds) -> NumberSeeds:
+    def _number(self, own: OwnSeeds) -> NumberSeeds:
         """Returns what finds the internal ids of the schedule's seeds."""
-        nodes = loader.input_data.node
+        nodes = self._inputs.parts[0].node
         if self._graph.topology is not None:
             return as_they_are
         if not self._has_own_seeds:
@@ -182,7 +184,7 @@ class RankSetup:
 
     def _share(self, loader: NodeLoader, own: OwnSeeds) -> SeedShare:
         """Returns which nodes this rank's minibatches are made of."""
-        every = own.positions if self._has_own_seeds else loader.input_data.node
+        every = own.positions if self._has_own_seeds else self._inputs.parts[0].node
         assert loader.batch_size is not None
         probability = min(1.0, loader.batch_size / max(every.numel(), 1))
         return SeedShare(own.row, probability, self._has_own_seeds)

@@ -8,13 +8,14 @@ from typing import Any, Protocol
 
 from torch_geometric.loader import NodeLoader
 
+from pyg_batchgnn.loader.input_nodes import InputRequest
+from pyg_batchgnn.loader.inputs import NodeInputs
 from pyg_batchgnn.loader.numbering import NumberSeeds
 from pyg_batchgnn.loader.order import Remainder, order_of
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.probe import MeasureCost
 from pyg_batchgnn.loader.schedule import SeedSchedule, StepShape
 from pyg_batchgnn.loader.world import World
-from pyg_batchgnn.ops import digest_text, minibatch_key
 from pyg_batchgnn.sample import Sampler, SamplingPlan
 
 
@@ -45,13 +46,7 @@ class Composition:
 
 
 class Setup(Protocol):
-    """Composes a loader of a graph that is held whole, or of one partitioned over ranks.
-
-    Attributes:
-        num_nodes: the number of nodes of the graph.
-    """
-
-    num_nodes: int
+    """Composes a loader of a graph that is held whole, or of one partitioned over ranks."""
 
     @property
     def world(self) -> World:
@@ -68,8 +63,8 @@ class Setup(Protocol):
             ValueError: an argument that is not possible here.
         """
 
-    def input_nodes(self, data: Any, input_nodes: Any) -> Any:
-        """Returns the seed nodes as PyG's loaders take them, checked."""
+    def take_inputs(self, request: InputRequest) -> NodeInputs:
+        """Returns the loader's input nodes, checked, and keeps them."""
 
     def compose(self, loader: NodeLoader) -> Composition:
         """Makes the parts of a loader whose arguments PyG's constructor has stored."""
@@ -96,23 +91,25 @@ def step_shape(loader: NodeLoader) -> StepShape:
     return StepShape(loader.batch_size, remainder, order_of(loader))
 
 
-def shape_of(plan: SamplingPlan, graph: Any, loader: NodeLoader) -> dict[str, Any]:
+def shape_of(
+    plan: SamplingPlan, num_nodes: Sequence[int], num_edges: int, inputs: NodeInputs, loader: NodeLoader
+) -> dict[str, Any]:
     """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has.
 
     Args:
         plan: what is sampled.
-        graph: has ``num_nodes`` and ``num_edges``.
-        loader: has the seeds and how they are cut.
+        num_nodes: the number of nodes of each type.
+        num_edges: the number of edges of all relations.
+        inputs: the seeds.
+        loader: has the rule by which they are cut.
 
     Returns:
         Values that JSON can hold.
     """
-    nodes = loader.input_data.node
     return {
-        "num_nodes": graph.num_nodes,
-        "num_edges": graph.num_edges,
-        "num_seeds": nodes.numel(),
-        "seeds_digest": digest_text(minibatch_key(nodes.long().contiguous())),
+        "num_nodes": list(num_nodes),
+        "num_edges": num_edges,
+        **inputs.settings(),
         "batch_size": loader.batch_size,
         "drop_last": loader.drop_last,
         "fanouts": list(plan.fanouts),

@@ -11,15 +11,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data._utils.pin_memory import pin_memory
-from torch_geometric.sampler import SamplerOutput
 
 from pyg_batchgnn.cache import AllNodes
 from pyg_batchgnn.loader.arguments import worker_arguments
 from pyg_batchgnn.loader.budget import PrefetchDepth, Sizes
-from pyg_batchgnn.loader.export import GatheringExporter
 from pyg_batchgnn.loader.options import Export, LoaderOptions
 from pyg_batchgnn.loader.order import as_positions
-from pyg_batchgnn.loader.pipeline import outputs
 from pyg_batchgnn.loader.position import Position, Run
 from pyg_batchgnn.loader.prefetch import prefetch as prefetched
 from pyg_batchgnn.loader.resumable import Resumable
@@ -29,6 +26,7 @@ from pyg_batchgnn.loader.sizing import resolve_sizes
 from pyg_batchgnn.loader.stats import LoaderStats
 from pyg_batchgnn.loader.work import NO_NUMBER, WorkItem, work_items
 from pyg_batchgnn.loader.workers import MakeBatches, Stage, WorkerPool
+from pyg_batchgnn.sample import PygOutput
 
 
 class MacrobatchShell(Resumable, DataLoader[Any]):
@@ -141,17 +139,16 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         """
         if self._finishes_in_workers or self._world.collective:
             return self(index)
-        (out,) = outputs(self._parts.calls.sample(self._called(index)))
+        calls = self._parts.calls
+        (out,) = calls.outputs(calls.sample(self._called(index)))
         return out
 
-    def filter_fn(self, out: SamplerOutput) -> Any:
+    def filter_fn(self, out: PygOutput) -> Any:
         """Returns a sample with its attributes, transformed.
 
         The main process does so if workers only sample.
         """
-        pipeline = self._parts.pipeline
-        assert isinstance(pipeline.exporter, GatheringExporter)
-        return self._finish(pipeline.counted(pipeline.exporter.from_output(out)))
+        return self._finish(self._parts.pipeline.from_output(out))
 
     # What it decided and did #####################################################################
 

@@ -52,22 +52,34 @@ class LoaderCounters:
 
 
 def sampling_counters(
-    minibatches: Sequence[SampledMinibatch], num_nodes: int, begin: float
+    minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[int], begin: float
 ) -> LoaderCounters:
     """Returns the counts of a macrobatch that was sampled.
 
     Args:
         minibatches: the minibatches.
-        num_nodes: the number of nodes of the graph, above all their ids.
+        num_nodes: the number of nodes of each type, above all their ids.
         begin: when sampling began, by `time.perf_counter`. It ends when distinct nodes are counted.
     """
     return LoaderCounters(
         minibatches=len(minibatches),
         nodes=sum(minibatch.num_nodes for minibatch in minibatches),
         edges=sum(minibatch.num_edges for minibatch in minibatches),
-        unique_nodes=count_unique_nodes([minibatch.node for minibatch in minibatches], num_nodes),
+        unique_nodes=count_distinct(minibatches, num_nodes),
         sample_seconds=time.perf_counter() - begin,
     )
+
+
+def count_distinct(minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[int]) -> int:
+    """Returns the number of distinct nodes of some minibatches, of all types.
+
+    ``num_nodes``: the number of nodes of each type, above all their ids.
+    """
+    found = 0
+    for number, count in enumerate(num_nodes):
+        nodes = [minibatch.nodes[number].node for minibatch in minibatches]
+        found += count_unique_nodes(nodes, count) if any(node.numel() for node in nodes) else 0
+    return found
 
 
 @dataclass(frozen=True)

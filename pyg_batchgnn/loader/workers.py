@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from pyg_batchgnn.loader.pipeline import Pipeline, outputs
+from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.schedule import SeedStep
 from pyg_batchgnn.loader.stats import LoaderStats
 from pyg_batchgnn.loader.work import WorkItem
@@ -71,7 +71,7 @@ class MakeBatches:
         steps = [SeedStep.of(torch.from_numpy(one)) for one in positions]
         item = WorkItem(epoch, number, steps)
         if self.stage is Stage.SAMPLE:
-            batches: list[Any] = list(outputs(self.pipeline.sample(item)))
+            batches: list[Any] = list(self.pipeline.outputs(self.pipeline.sample(item)))
         else:
             batches = list(self.pipeline.batches(item, self.fetch_size))
             if self.transform is not None:

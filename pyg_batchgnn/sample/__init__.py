@@ -3,6 +3,7 @@
 from pyg_batchgnn.ops import keyed_permutation, minibatch_key
 from pyg_batchgnn.sample.batch_edges import HandedOut, handed_out, remember
 from pyg_batchgnn.sample.existing_pairs import ExistingPairs
+from pyg_batchgnn.sample.fanouts import fanouts_by_relation
 from pyg_batchgnn.sample.link_seeds import LinkSeeder, LinkStart, links_key
 from pyg_batchgnn.sample.links import LabelledLinks, Links, SampledLinks, TripletLinks
 from pyg_batchgnn.sample.macrobatch import Layout, MacrobatchSampler
@@ -13,7 +14,8 @@ from pyg_batchgnn.sample.node_pool import NodePool
 from pyg_batchgnn.sample.partitioned import PartitionedSampler
 from pyg_batchgnn.sample.plan import Replacement, SamplingPlan
 from pyg_batchgnn.sample.probability import taken_probability
-from pyg_batchgnn.sample.pyg import PygNeighborSampler, to_sampler_output
+from pyg_batchgnn.sample.pyg import PygNeighborSampler
+from pyg_batchgnn.sample.pyg_output import Names, PygForm, PygOutput, Subgraph
 from pyg_batchgnn.sample.sampled import SampledEdges, SampledMinibatch, SampledNodes
 from pyg_batchgnn.sample.sampler import MacrobatchSeeds, Sampler
 from pyg_batchgnn.sample.seed_edges import SeedEdges
@@ -32,13 +34,16 @@ __all__ = [
     "MacrobatchSampler",
     "MacrobatchSeeds",
     "Minibatch",
+    "Names",
     "NegativeMode",
     "NegativePlan",
     "Negatives",
     "NodePool",
     "PartitionedSampler",
     "Placement",
+    "PygForm",
     "PygNeighborSampler",
+    "PygOutput",
     "Replacement",
     "SampledEdges",
     "SampledLinks",
@@ -48,8 +53,10 @@ __all__ = [
     "SamplingPlan",
     "SeedEdges",
     "Seeds",
+    "Subgraph",
     "TripletLinks",
     "draw_negatives",
+    "fanouts_by_relation",
     "handed_out",
     "keyed_permutation",
     "links_key",
@@ -58,5 +65,4 @@ __all__ = [
     "remember",
     "seeds_key",
     "taken_probability",
-    "to_sampler_output",
 ]

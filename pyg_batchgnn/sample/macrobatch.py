@@ -50,6 +50,10 @@ class MacrobatchSampler:
         self.threads = threads
         self.layout = layout
 
+    def with_plan(self, plan: SamplingPlan, layout: Layout) -> MacrobatchSampler:
+        """Returns a sampler of the same graph with another plan and layout."""
+        return MacrobatchSampler(self.graph, plan, self.seed, self.threads, layout)
+
     def sample(
         self, seed_lists: Sequence[Tensor], epoch: int, threads: int | None = None
     ) -> list[SampledMinibatch]:

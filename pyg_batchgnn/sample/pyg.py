@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from torch import Tensor
@@ -9,7 +10,7 @@ from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 
 from pyg_batchgnn.sample.macrobatch import Layout, MacrobatchSampler
 from pyg_batchgnn.sample.plan import SamplingPlan
-from pyg_batchgnn.sample.sampled import SampledMinibatch
+from pyg_batchgnn.sample.pyg_output import PygForm, PygOutput
 from pyg_batchgnn.store import CscGraph
 
 
@@ -44,12 +45,12 @@ class PygNeighborSampler(BaseSampler):
         """The fanouts by hop. They do not change: make another sampler for other fanouts."""
         return list(self.macrobatch.plan.fanouts)
 
-    def sample_from_nodes(self, inputs: NodeSamplerInput, **_kwargs: Any) -> SamplerOutput:
+    def sample_from_nodes(self, inputs: NodeSamplerInput, **_kwargs: Any) -> PygOutput:
         """Samples one minibatch around ``inputs.node``."""
         if inputs.time is not None:
             raise NotImplementedError("temporal sampling (input_time) is not supported yet")
         (minibatch,) = self.macrobatch.sample([inputs.node.long().contiguous()], self.epoch)
-        return to_sampler_output(minibatch, inputs.input_id)
+        return PygForm().output(dataclasses.replace(minibatch, input_id=inputs.input_id))
 
     def sample_from_edges(self, *_args: Any, **_kwargs: Any) -> SamplerOutput:
         """Raises NotImplementedError: link sampling is not supported yet."""
@@ -59,18 +60,3 @@ class PygNeighborSampler(BaseSampler):
     def edge_permutation(self) -> Tensor | None:
         """The permutation of edge ids: None, as a sample carries input edge ids already."""
         return None
-
-
-def to_sampler_output(minibatch: SampledMinibatch, input_id: Tensor | None) -> SamplerOutput:
-    """Returns a minibatch in the form that PyG's loaders and their transforms know."""
-    row, col = minibatch.edge_index
-    return SamplerOutput(
-        node=minibatch.node,
-        row=row,
-        col=col,
-        edge=minibatch.edge,
-        batch=None,
-        num_sampled_nodes=list(minibatch.nodes_per_hop),
-        num_sampled_edges=list(minibatch.edges_per_hop),
-        metadata=(input_id, None),
-    )

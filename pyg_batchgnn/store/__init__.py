@@ -4,13 +4,18 @@ from pyg_batchgnn.store.dist_features import DistFeatureStore
 from pyg_batchgnn.store.dist_graph import DistGraphStore
 from pyg_batchgnn.store.graph import CscGraph
 from pyg_batchgnn.store.hybrid import HybridTopology, replicate_topology
-from pyg_batchgnn.store.pyg import graph_from_pyg
+from pyg_batchgnn.store.pyg import graph_from_pyg, is_typed, typed_graph_from_pyg
+from pyg_batchgnn.store.pyg_attributes import attribute_by_group, typed_group_of
 from pyg_batchgnn.store.row_format import RowBlock, RowFormat
 from pyg_batchgnn.store.row_reader import RowReader, Rows
 from pyg_batchgnn.store.row_request import Columns, RowRequest
 from pyg_batchgnn.store.shard import LocalShard
 from pyg_batchgnn.store.tensor_attr import EDGE_TYPE, group_of
+from pyg_batchgnn.store.time_order import TimeOrder
+from pyg_batchgnn.store.times import Sortedness, TimeLevel, Times
 from pyg_batchgnn.store.typed_graph import TypedGraph
+from pyg_batchgnn.store.weight_sums import WeightSums
+from pyg_batchgnn.store.weights import sum_weights
 
 __all__ = [
     "EDGE_TYPE",
@@ -25,8 +30,18 @@ __all__ = [
     "RowReader",
     "RowRequest",
     "Rows",
+    "Sortedness",
+    "TimeLevel",
+    "TimeOrder",
+    "Times",
     "TypedGraph",
+    "WeightSums",
+    "attribute_by_group",
     "graph_from_pyg",
     "group_of",
+    "is_typed",
     "replicate_topology",
+    "sum_weights",
+    "typed_graph_from_pyg",
+    "typed_group_of",
 ]

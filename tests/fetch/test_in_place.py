@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pyg_batchgnn.data import NODES as GROUP
 from pyg_batchgnn.fetch import FetchGroup, InPlaceFetcher, as_table, is_mapped
 from pyg_batchgnn.sample import Placement
 from tests.support.bare_minibatches import only_nodes
@@ -72,7 +73,7 @@ def test_minibatches_share_the_tables_and_nothing_is_copied() -> None:
     table = torch.randn(NODES, 2)
     nodes = [torch.tensor([4, 1]), torch.tensor([], dtype=torch.int64), torch.tensor([1, 1, 5])]
     given = [only_nodes(node) for node in nodes]
-    ready = InPlaceFetcher({"x": table}).fetch(FetchGroup(given)).minibatches
+    ready = InPlaceFetcher({GROUP: {"x": table}}).fetch(FetchGroup(given)).minibatches
     for one, before in zip(ready, given, strict=True):
         assert (
             one.placement is Placement.IN_PLACE

@@ -1,0 +1,112 @@
+"""The attributes of a ``Data`` or a ``HeteroData``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.utils.data import get_worker_info
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+
+from pyg_batchgnn.data import NODES, Group
+from pyg_batchgnn.fetch import as_table, is_mapped
+from pyg_batchgnn.loader.filter import filter_data, filter_hetero_data
+from pyg_batchgnn.loader.gather import Gatherer
+from pyg_batchgnn.loader.reading import Features, Reading
+
+
+class DataSource:
+    """The attributes of a ``Data`` or a ``HeteroData``; see `Source`.
+
+    Args:
+        data: the user's object.
+        groups: its groups of nodes.
+        reading: which attributes native batches carry, and where those lie.
+        aggregates: tables that native batches of a ``Data`` carry as well, with one row per node of
+            the graph.
+    """
+
+    def __init__(
+        self,
+        data: Data | HeteroData,
+        groups: tuple[Group, ...],
+        reading: Reading,
+        aggregates: Mapping[str, Tensor],
+    ) -> None:
+        self.data, self._groups = data, groups
+        self.reading, self.aggregates = reading, aggregates
+        self._mapped: dict[tuple[Group, str], tuple[int, bool]] = {}  # addresses; True for a file's
+
+    def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
+        """Makes a PyG batch; see `Source`."""
+        if isinstance(out, HeteroSamplerOutput):
+            return filter_hetero_data(self.data, out, gather)
+        return filter_data(self.data, out, gather)
+
+    def block(self, nodes: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
+        """Copies rows; see `Source`."""
+        return {
+            group: {name: gather(value, nodes[group]) for name, value in wanted.items()}
+            for group, wanted in self._wanted().items()
+        }
+
+    def tables(self, num_nodes: Mapping[Group, int]) -> dict[Group, dict[str, Tensor]] | None:
+        """Returns whole tables; see `Source`.
+
+        A worker process copies: what it hands over travels through shared memory.
+        """
+        if self.reading.features is Features.COPY or get_worker_info() is not None:
+            return None
+        tables: dict[Group, dict[str, Tensor]] = {}
+        for group, wanted in self._wanted().items():
+            tables[group] = {}
+            for name, value in wanted.items():
+                table = self._table(group, name, value, num_nodes[group])
+                if table is None:
+                    return None
+                tables[group][name] = table
+        return tables
+
+    def _table(self, group: Group, name: str, value: Any, num_nodes: int) -> Tensor | None:
+        """Returns a table that can be read in place, or None if all are to be copied."""
+        features = self.reading.features
+        table = as_table(value, num_nodes)
+        if features is Features.IN_PLACE and isinstance(table, str):
+            raise ValueError(f"{name!r} cannot be read in place: {table}; or use features='copy'")
+        if isinstance(table, str) or (features is Features.AUTO and self._is_mapped((group, name), table)):
+            return None
+        return table
+
+    def _is_mapped(self, key: tuple[Group, str], table: Tensor) -> bool:
+        """Asks the system only if the table is another one than before."""
+        address, mapped = self._mapped.get(key, (None, False))
+        if address != table.data_ptr():
+            mapped = is_mapped(table)
+            self._mapped[key] = (table.data_ptr(), mapped)
+        return mapped
+
+    def _wanted(self) -> dict[Group, dict[str, Any]]:
+        held = {group: self._held(group) for group in self._groups}
+        chosen = set(self.reading.chosen(dict.fromkeys(name for named in held.values() for name in named)))
+        wanted = {
+            group: {name: value for name, value in named.items() if name in chosen}
+            for group, named in held.items()
+        }
+        if self.aggregates:
+            wanted[NODES].update(self.aggregates)
+        return wanted
+
+    def _held(self, group: Group) -> dict[str, Any]:
+        """Returns the attributes of one group of nodes that have one row per node."""
+        data = self.data
+        store = data[group.name] if isinstance(data, HeteroData) else data._store
+        return {
+            key: value
+            for key, value in store.items()
+            if isinstance(value, (Tensor, np.ndarray))
+            and store.is_node_attr(key)
+            and data.__cat_dim__(key, value, store) == 0
+        }

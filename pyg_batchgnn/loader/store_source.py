@@ -1,0 +1,65 @@
+"""The attributes of a feature store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+from torch_geometric.data import Data, FeatureStore, HeteroData
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+
+from pyg_batchgnn.data import NODES, Group, Schema
+from pyg_batchgnn.loader.filter_stores import filter_hetero_store, filter_store, read_store
+from pyg_batchgnn.loader.gather import Gatherer
+from pyg_batchgnn.loader.reading import Features, Reading
+from pyg_batchgnn.store import typed_group_of
+
+
+class StoreSource:
+    """The attributes of a feature store; see `Source`.
+
+    Args:
+        store: the user's object.
+        schema: the schema of the graph.
+        reading: which attributes native batches carry, and where those lie.
+        aggregates: tables that native batches carry as well, with one row per node of a homogeneous
+            graph.
+        custom_cls: the class of PyG batches; ``Data`` or ``HeteroData`` if None.
+    """
+
+    def __init__(
+        self,
+        store: FeatureStore,
+        schema: Schema,
+        reading: Reading,
+        aggregates: Mapping[str, Tensor],
+        custom_cls: Any = None,
+    ) -> None:
+        self.store, self._schema = store, schema
+        self.reading, self.aggregates = reading, aggregates
+        self.custom_cls = custom_cls
+
+    def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
+        """Makes a PyG batch; see `Source`."""
+        if isinstance(out, HeteroSamplerOutput):
+            return filter_hetero_store(self.store, self._schema, out, gather, self.custom_cls)
+        return filter_store(self.store, out, gather, self.custom_cls)
+
+    def block(self, nodes: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
+        """Copies rows; see `Source`. All of them come in one request."""
+        blocks = read_store(self.store, self._schema, nodes, gather, self.reading.attributes)
+        if self.aggregates:
+            blocks[NODES].update(
+                {name: gather(table, nodes[NODES]) for name, table in self.aggregates.items()}
+            )
+        return blocks
+
+    def tables(self, num_nodes: Mapping[Group, int]) -> dict[Group, dict[str, Tensor]] | None:  # noqa: ARG002
+        """Returns None: a store answers requests and shows no table."""
+        if self.reading.features is Features.IN_PLACE:
+            raise ValueError("a feature store hands out copies; use features='auto' or 'copy', or a Data")
+        attrs = self.store.get_all_tensor_attrs()
+        of_nodes = [attr.attr_name for attr in attrs if typed_group_of(attr, self._schema).is_node]
+        self.reading.chosen(dict.fromkeys(of_nodes))
+        return None

@@ -1,0 +1,102 @@
+"""Minibatches in the forms that PyG's loaders and their transforms know."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+
+from pyg_batchgnn.sample.sampled import SampledMinibatch
+
+PygOutput: TypeAlias = SamplerOutput | HeteroSamplerOutput
+
+
+class Names(enum.Enum):
+    """The names in a sample: of no types, or of all."""
+
+    NONE = "none"  # SamplerOutput, of a homogeneous graph
+    TYPES = "types"  # HeteroSamplerOutput, whatever the number of types
+
+
+class Subgraph(enum.Enum):
+    """The edges of a sample (PyG's ``subgraph_type``)."""
+
+    DIRECTIONAL = "directional"  # those that were sampled
+    BIDIRECTIONAL = "bidirectional"  # those and their reverse
+    INDUCED = "induced"  # all between the sampled nodes
+
+
+@dataclass(frozen=True)
+class PygForm:
+    """The form of the samples that a loader makes.
+
+    Attributes:
+        names: whether samples name types.
+        subgraph: which edges they have.
+        index_dtype: the dtype of node ids and edges, which is that of the user's edges.
+    """
+
+    names: Names = Names.NONE
+    subgraph: Subgraph = Subgraph.DIRECTIONAL
+    index_dtype: torch.dtype = torch.int64
+
+    def output(self, minibatch: SampledMinibatch) -> PygOutput:
+        """Returns a minibatch in this form."""
+        made = self._plain(minibatch) if self.names is Names.NONE else self._typed(minibatch)
+        if self.subgraph is Subgraph.BIDIRECTIONAL:
+            return made.to_bidirectional()
+        if self.subgraph is Subgraph.INDUCED:
+            return replace(made, num_sampled_nodes=None, num_sampled_edges=None)
+        return made
+
+    def _plain(self, minibatch: SampledMinibatch) -> SamplerOutput:
+        (nodes,), (edges,) = minibatch.nodes, minibatch.edges
+        row, col = self._index(edges.edge_index)
+        return SamplerOutput(
+            node=self._index(nodes.node),
+            row=row,
+            col=col,
+            edge=edges.edge,
+            batch=None if nodes.example is None else self._index(nodes.example),
+            num_sampled_nodes=list(nodes.nodes_per_hop),
+            num_sampled_edges=list(edges.edges_per_hop),
+            metadata=(minibatch.input_id, minibatch.seed_time),
+        )
+
+    def _typed(self, minibatch: SampledMinibatch) -> HeteroSamplerOutput:
+        schema = minibatch.schema
+        nodes = dict(zip(schema.node_types, minibatch.nodes, strict=True))
+        edges = dict(zip(schema.relations, minibatch.edges, strict=True))
+        ends = {name: self._index(one.edge_index) for name, one in edges.items()}
+        is_disjoint = any(one.example is not None for one in minibatch.nodes)
+        return HeteroSamplerOutput(
+            node={name: self._index(one.node) for name, one in nodes.items()},
+            row={name: end[0] for name, end in ends.items()},
+            col={name: end[1] for name, end in ends.items()},
+            edge={name: one.edge for name, one in edges.items()},
+            batch={name: self._index(one.example) for name, one in nodes.items() if one.example is not None}
+            if is_disjoint
+            else None,
+            num_sampled_nodes={name: list(one.nodes_per_hop) for name, one in nodes.items()},
+            num_sampled_edges={name: list(one.edges_per_hop) for name, one in edges.items()},
+            metadata=(
+                _by_seed_type(minibatch, minibatch.input_id),
+                _by_seed_type(minibatch, minibatch.seed_time),
+            ),
+        )
+
+    def _index(self, values: Tensor) -> Tensor:
+        return values if values.dtype is self.index_dtype else values.to(self.index_dtype)
+
+
+def _by_seed_type(minibatch: SampledMinibatch, values: Tensor | None) -> Any:
+    """Returns what belongs to the seeds: a dict by type if they are of several types."""
+    if values is None or len(minibatch.seed_types) == 1:
+        return values
+    counts = [minibatch.nodes[number].nodes_per_hop[0] for number in minibatch.seed_types]
+    names = [minibatch.schema.node_types[number] for number in minibatch.seed_types]
+    return dict(zip(names, values.split(counts), strict=True))

@@ -1,0 +1,149 @@
+"""The times of nodes or of edges, by which temporal sampling chooses."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.data import Group
+from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.store.time_order import TimeOrder, first_unsorted
+from pyg_batchgnn.store.typed_graph import TypedGraph
+
+
+class TimeLevel(enum.Enum):
+    """The rows that have a time."""
+
+    NODE = "node"
+    EDGE = "edge"
+
+
+class Sortedness(enum.Enum):
+    """The user's word about the order of edges (PyG's ``is_sorted``)."""
+
+    UNKNOWN = "unknown"
+    PROMISED = "promised"  # by destination, and by time within it
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """The times of all nodes of some types, or of all edges of some relations.
+
+    Attributes:
+        name: the attribute's name.
+        level: which rows have a time.
+        by_group: [rows] int64, for each node type or relation that has the attribute. Edges are by
+            input edge id.
+    """
+
+    name: str
+    level: TimeLevel
+    by_group: Mapping[Group, Tensor]
+
+    @classmethod
+    def of(cls, name: str, found: Mapping[Group, Tensor], graph: TypedGraph) -> Times:
+        """Checks the attribute and finds out whose times it holds.
+
+        Args:
+            name: the attribute's name.
+            found: the attribute by group, with all rows.
+            graph: the graph.
+
+        Raises:
+            ValueError: no group has the attribute, or nodes and edges have it, or a table has
+                another number of rows.
+            TypeError: the times are not int64.
+        """
+        levels = {TimeLevel.NODE if group.is_node else TimeLevel.EDGE for group in found}
+        if not levels:
+            raise ValueError(
+                f"time_attr={name!r} is neither an attribute of nodes nor one of edges: name an attribute "
+                f"with one int64 time per node or per edge"
+            )
+        if len(levels) > 1:
+            both = ", ".join(str(group) for group in found)
+            raise ValueError(
+                f"time_attr={name!r} is an attribute of nodes and of edges ({both}): times are those of "
+                f"nodes or those of edges; give one of them another name"
+            )
+        counts = _rows_by_group(graph)
+        checked = {group: _checked(name, group, time, counts[group]) for group, time in found.items()}
+        return cls(name, levels.pop(), checked)
+
+    def of_seeds(self, group: Group, node: Tensor) -> Tensor:
+        """Returns the seeds' own times, [S] int64.
+
+        Raises:
+            ValueError: nodes of this type have no time, so that ``input_time`` must say it.
+        """
+        if group not in self.by_group:
+            what = "edges have" if self.level is TimeLevel.EDGE else f"nodes of type {str(group)!r} have no"
+            raise ValueError(
+                f"seed nodes need a time, but {what} {self.name!r}: give input_time, one int64 for each of "
+                f"input_nodes"
+            )
+        return self.by_group[group][node]
+
+    def orders(self, graph: TypedGraph, sortedness: Sortedness) -> tuple[TimeOrder | None, ...]:
+        """Returns the time order of each relation; None where edges have no time.
+
+        Raises:
+            ValueError: edges are promised to be sorted, and are not.
+        """
+        orders: list[TimeOrder | None] = []
+        for number, edges in enumerate(graph.relations):
+            time = self._of_edges(graph, number, edges)
+            if time is not None and sortedness is Sortedness.PROMISED:
+                self._check_promise(graph, number, edges, time)
+            orders.append(None if time is None else TimeOrder.of(edges, time))
+        return tuple(orders)
+
+    def _of_edges(self, graph: TypedGraph, number: int, edges: InEdges) -> Tensor | None:
+        """Returns the time of each edge of a relation, by position in its CSC, or None."""
+        schema = graph.schema
+        if self.level is TimeLevel.NODE:
+            time = self.by_group.get(schema.node_groups[schema.source_types[number]])
+            return None if time is None else time[edges.indices]
+        time = self.by_group.get(schema.edge_groups[number])
+        return None if time is None else by_position(edges, time)
+
+    def _check_promise(self, graph: TypedGraph, number: int, edges: InEdges, time: Tensor) -> None:
+        at = first_unsorted(edges, time)
+        if edges.edge_ids is not None or at is not None:
+            fact = (
+                "by destination"
+                if at is None or edges.edge_ids is not None
+                else f"by {self.name!r}: time {int(time[at])} comes after {int(time[at - 1])}"
+            )
+            raise ValueError(
+                f"is_sorted=True, but the edges of {graph.schema.relations[number]} are not sorted {fact}; "
+                f"leave is_sorted out, and the loader sorts them"
+            )
+
+
+def by_position(edges: InEdges, values: Tensor) -> Tensor:
+    """Returns the value of each edge by position in its CSC; ``values`` are by input edge id."""
+    return values if edges.edge_ids is None else values[edges.edge_ids]
+
+
+def _rows_by_group(graph: TypedGraph) -> dict[Group, int]:
+    nodes = dict(zip(graph.schema.node_groups, graph.num_nodes, strict=True))
+    edges = zip(graph.schema.edge_groups, graph.relations, strict=True)
+    return {**nodes, **{group: one.num_edges for group, one in edges}}
+
+
+def _checked(name: str, group: Group, time: Tensor, rows: int) -> Tensor:
+    if time.dtype is not torch.int64:
+        raise TypeError(
+            f"times must be torch.int64, but {name!r} of {group} is {time.dtype}; convert it once with "
+            f".to(torch.int64), in a unit that keeps what matters (seconds as milliseconds, for instance)"
+        )
+    if time.dim() == 0 or time.numel() != rows or time.size(0) != rows:
+        raise ValueError(
+            f"{name!r} of {group} has shape {list(time.shape)} for {rows} rows; give one time for each"
+        )
+    return time.detach().cpu().reshape(-1)

@@ -1,0 +1,190 @@
+"""Time orders and prefix sums of weights, against obvious references; what is refused."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from pyg_batchgnn.data import HOMOGENEOUS
+from pyg_batchgnn.store import (
+    CscGraph,
+    Sortedness,
+    TimeLevel,
+    TimeOrder,
+    Times,
+    WeightSums,
+    attribute_by_group,
+    sum_weights,
+    typed_graph_from_pyg,
+)
+
+NODES = 12
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[CscGraph, int]:
+    number = draw(st.integers(0, 60))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    edge_index = torch.randint(NODES, (2, number), generator=generator)
+    return CscGraph.from_edge_index(edge_index, NODES), draw(st.integers(1, 9))
+
+
+def lists(graph: CscGraph) -> list[range]:
+    ends = graph.indptr.tolist()
+    return [range(begin, end) for begin, end in itertools.pairwise(ends)]
+
+
+@given(graphs())
+def test_in_edges_by_time_and_then_by_input_edge(case: tuple[CscGraph, int]) -> None:
+    graph, distinct = case
+    time = torch.randint(distinct, (graph.num_edges,), generator=torch.Generator().manual_seed(1))
+    order = TimeOrder.of(graph.in_edges, time)
+    for places in lists(graph):
+        wanted = sorted(places, key=lambda at: (int(time[at]), at))
+        assert order.position[places.start : places.stop].tolist() == wanted
+        assert order.time[places.start : places.stop].tolist() == time[wanted].tolist()
+
+
+@given(graphs())
+def test_sums_start_anew_at_every_list(case: tuple[CscGraph, int]) -> None:
+    graph, _ = case
+    weight = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(2))
+    sums = WeightSums.of(graph.in_edges, weight).sums
+    for places in lists(graph):
+        total = 0.0
+        for at in places:
+            total += float(weight[at])
+            assert float(sums[at]) == total  # to the bit
+
+
+def hetero() -> HeteroData:
+    data = HeteroData()
+    data["a"].num_nodes, data["b"].num_nodes = 3, 2
+    data["a"].time = torch.tensor([5, 1, 3])
+    data["a", "to", "b"].edge_index = torch.tensor([[0, 1, 2, 0], [0, 0, 0, 1]])
+    data["b", "to", "a"].edge_index = torch.tensor([[0, 1], [2, 0]])
+    data["a", "to", "b"].stamp = torch.tensor([4, 9, 2, 7])
+    data["a", "to", "b"].weight = torch.tensor([1.0, 0.0, 2.0, 0.5])
+    return data
+
+
+def times_of(data: Any, name: str) -> Times:
+    graph = typed_graph_from_pyg(data)
+    return Times.of(name, attribute_by_group(data, name, graph.schema), graph)
+
+
+def test_times_of_nodes_are_those_of_the_sources() -> None:
+    data = hetero()
+    times, graph = times_of(data, "time"), typed_graph_from_pyg(data)
+    assert times.level is TimeLevel.NODE
+    order, none = times.orders(graph, Sortedness.UNKNOWN)
+    assert none is None and order is not None
+    assert order.position.tolist() == [1, 2, 0, 3] and order.time.tolist() == [1, 3, 5, 5]
+    assert times.of_seeds(graph.schema.node_groups[0], torch.tensor([2, 0])).tolist() == [3, 5]
+    with pytest.raises(ValueError, match="input_time"):
+        times.of_seeds(graph.schema.node_groups[1], torch.tensor([0]))
+
+
+def test_times_of_edges() -> None:
+    data = hetero()
+    times, graph = times_of(data, "stamp"), typed_graph_from_pyg(data)
+    order, none = times.orders(graph, Sortedness.UNKNOWN)
+    assert none is None and order is not None and times.level is TimeLevel.EDGE
+    assert order.position.tolist() == [2, 0, 1, 3] and order.time.tolist() == [2, 4, 9, 7]
+    with pytest.raises(ValueError, match="edges have 'stamp': give input_time"):
+        times.of_seeds(graph.schema.node_groups[0], torch.tensor([0]))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float32, torch.float64])
+def test_times_of_another_dtype(dtype: torch.dtype) -> None:
+    data = hetero()
+    data["a"].time = data["a"].time.to(dtype)
+    with pytest.raises(TypeError, match=r"'time' of a is .*\.to\(torch\.int64\)"):
+        times_of(data, "time")
+
+
+def with_both_levels(data: HeteroData) -> None:
+    data["b", "to", "a"].time = torch.arange(2)
+
+
+def with_too_few(data: HeteroData) -> None:
+    data["a"].time = torch.arange(2)
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "words"),
+    [
+        (len, "nothing", ["nothing", "neither"]),
+        (with_both_levels, "time", ["nodes and of edges", "b__to__a"]),
+        (with_too_few, "time", ["[2]", "3 rows"]),
+    ],
+)
+def test_times_that_cannot_be(change: Any, name: str, words: list[str]) -> None:
+    data = hetero()
+    change(data)
+    with pytest.raises(ValueError) as caught:
+        times_of(data, name)
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_a_promise_of_sorted_edges_is_checked() -> None:
+    data = Data(edge_index=torch.tensor([[0, 1, 2], [1, 1, 2]]), num_nodes=3)
+    data.edge_time = torch.tensor([4, 2, 1])
+    times, graph = times_of(data, "edge_time"), typed_graph_from_pyg(data)
+    with pytest.raises(ValueError, match=r"time 2 comes after 4.*leave is_sorted out"):
+        times.orders(graph, Sortedness.PROMISED)
+    data.edge_time = torch.tensor([2, 4, 1])
+    (order,) = times_of(data, "edge_time").orders(graph, Sortedness.PROMISED)
+    assert order is not None and order.position.tolist() == [0, 1, 2]
+    data.edge_index = data.edge_index.flip(1)
+    with pytest.raises(ValueError, match="not sorted by destination"):
+        times.orders(typed_graph_from_pyg(data), Sortedness.PROMISED)
+
+
+def sums_of(data: Any, name: str) -> Any:
+    graph = typed_graph_from_pyg(data)
+    return sum_weights(
+        name, attribute_by_group(data, name, graph.schema), graph, [None] * len(graph.relations)
+    )
+
+
+def test_weights_of_some_relations() -> None:
+    sums, none = sums_of(hetero(), "weight")
+    assert none is None and sums.sums.tolist() == [1.0, 1.0, 3.0, 0.5]
+
+
+def test_weights_where_there_are_as_many_edges_as_nodes() -> None:
+    data = Data(edge_index=torch.tensor([[0, 1], [1, 1]]), num_nodes=2, w=torch.tensor([0.5, 0.25]))
+    assert typed_graph_from_pyg(data).schema == HOMOGENEOUS
+    assert sums_of(data, "w")[0].sums.tolist() == [0.5, 0.75]
+
+
+@pytest.mark.parametrize(
+    ("weight", "error", "words"),
+    [
+        (torch.tensor([1.0, -1.0, 0.0, 0.0]), ValueError, ["negative", "-1.0", "edge 1"]),
+        (torch.tensor([1.0, 0.0, float("nan"), 0.0]), ValueError, ["finite", "nan", "edge 2"]),
+        (torch.tensor([float("inf"), 0.0, 0.0, 0.0]), ValueError, ["finite", "inf"]),
+        (torch.tensor([1, 2, 3, 4]), TypeError, ["int64", ".float()"]),
+        (torch.ones(3), ValueError, ["[3]", "4 edges"]),
+    ],
+)
+def test_weights_that_cannot_be(weight: Tensor, error: type[Exception], words: list[str]) -> None:
+    data = hetero()
+    data["a", "to", "b"].weight = weight
+    with pytest.raises(error) as caught:
+        sums_of(data, "weight")
+    assert all(word in str(caught.value) for word in ["weight", "a__to__b", *words]), caught.value
+
+
+@pytest.mark.parametrize("name", ["nothing", "time"])
+def test_weights_of_no_edges(name: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}' is no attribute of edges"):
+        sums_of(hetero(), name)

@@ -1,0 +1,91 @@
+"""Small graphs of several node types and relations, with attributes of every kind."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from pyg_batchgnn import MacrobatchNeighborLoader
+from tests.support.loader_cases import equal
+
+COUNTS = {"paper": 60, "author": 40, "venue": 1, "lonely": 7}
+CITES = ("paper", "cites", "paper")
+WRITES = ("author", "writes", "paper")
+REV_WRITES = ("paper", "rev_writes", "author")
+#: Relations and their numbers of edges. Nothing leads to "lonely".
+RELATIONS = {
+    CITES: 300,
+    WRITES: 150,
+    REV_WRITES: 150,
+    ("paper", "at", "venue"): 60,
+    ("lonely", "likes", "paper"): 20,
+    ("author", "knows", "author"): 0,
+}
+
+
+def edges_of(counts: dict[str, int], relation: tuple[str, str, str], number: int, seed: int) -> Tensor:
+    """Returns random edges of a relation, [2, number]; ids are below the counts of their types."""
+    generator = torch.Generator().manual_seed(seed)
+    source, _, target = relation
+    ends = [torch.randint(max(counts[name], 1), (number,), generator=generator) for name in (source, target)]
+    return torch.stack(ends)
+
+
+def make_hetero(seed: int = 0) -> HeteroData:
+    """Returns a graph whose attributes name their node or edge.
+
+    A type has no features, one has a single node, and one is never reached.
+    """
+    data = HeteroData()
+    data["paper"].x = torch.arange(COUNTS["paper"] * 3.0).view(-1, 3)
+    data["paper"].y = torch.arange(COUNTS["paper"])
+    data["paper"].train_mask = torch.arange(COUNTS["paper"]) % 3 == 0
+    data["author"].num_nodes = COUNTS["author"]
+    data["venue"].x = torch.ones(1, 2)
+    data["lonely"].x = np.arange(COUNTS["lonely"] * 2.0).reshape(-1, 2)
+    data["lonely"].name = "the lonely ones"
+    data.about = "everything"
+    for place, (relation, number) in enumerate(RELATIONS.items()):
+        data[relation].edge_index = edges_of(COUNTS, relation, number, 10 * seed + place)
+    data[REV_WRITES].edge_index = data[WRITES].edge_index.flip(0)
+    data[CITES].edge_attr = torch.arange(RELATIONS[CITES] * 2.0).view(-1, 2)
+    data[WRITES].order = torch.arange(RELATIONS[WRITES]).to(torch.int16)
+    return data
+
+
+def as_hetero(data: Data, node_type: str = "thing", name: str = "knows") -> HeteroData:
+    """Returns the same graph and attributes, with names for its nodes and edges."""
+    hetero = HeteroData()
+    for key, value in data._store.items():
+        is_edge = key == "edge_index" or data.is_edge_attr(key)
+        store = hetero[node_type, name, node_type] if is_edge else hetero[node_type]
+        store[key] = value
+    return hetero
+
+
+def make_loader(data: Any, fanouts: Any = (4, 3), **kwargs: Any) -> MacrobatchNeighborLoader:
+    """A loader with a fixed seed and sizes small enough that several macrobatches make an epoch."""
+    chosen = {"batch_size": 8, "seed": 7, "macrobatch_size": 3, "fetch_size": 2, **kwargs}
+    fanouts = list(fanouts) if isinstance(fanouts, tuple) else fanouts
+    return MacrobatchNeighborLoader(data, fanouts, **chosen)
+
+
+def contents(batch: HeteroData) -> dict[Any, Any]:
+    """Everything that a batch holds, by (store, name)."""
+    stores = {None: batch._global_store, **batch._node_store_dict, **batch._edge_store_dict}
+    return {(name, key): value for name, store in stores.items() for key, value in store.items()}
+
+
+def assert_same(some: Iterable[Any], others: Iterable[Any], ignore: Iterable[Any] = ()) -> None:
+    """The same typed minibatches in the same order, in every attribute."""
+    for number, (one, other) in enumerate(itertools.zip_longest(some, others)):
+        left, right = contents(one), contents(other)
+        names = {name for name in left.keys() | right.keys() if name[1] not in ignore}
+        different = [name for name in names if not equal(left.get(name), right.get(name))]
+        assert not different, f"minibatch {number} differs in {different}"
