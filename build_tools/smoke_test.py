@@ -34,7 +34,7 @@ loader = MacrobatchNeighborLoader(
 )
 assert isinstance(loader, NeighborLoader)
 torch.manual_seed(0)
-model = SAGE(data.num_features, 32, int(data.y.max()) + 1, 2)
+model = SAGE(data.num_features, 32, 2, int(data.y.max()) + 1)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 losses = []
 for _ in range(3):

@@ -43,7 +43,7 @@ def main() -> None:
     loader = MacrobatchNeighborLoader(
         data, [15, 10], input_nodes=data.train_mask, batch_size=512, shuffle=True, seed=1, export="native"
     )
-    model = nn.SAGE(dataset.num_features, 64, dataset.num_classes, layers=2, dropout=0.5)
+    model = nn.SAGE(dataset.num_features, 64, 2, dataset.num_classes, dropout=0.5)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.003)
     for epoch in range(1, EPOCHS + 1):
         begin = time.perf_counter()

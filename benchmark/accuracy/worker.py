@@ -110,9 +110,9 @@ class NativeSide:
     def __init__(self, graph: GraphFolder, task: dict[str, Any], dtype: torch.dtype) -> None:
         from pyg_batchgnn.nn import models
 
-        widths = (graph.num_features, task["hidden"], graph.num_classes, len(task["fanouts"]))
+        shape = (graph.num_features, task["hidden"], len(task["fanouts"]), graph.num_classes)
         self.graph, self.dtype = graph, dtype
-        self.model: nn.Module = models.SAGE(*widths, dropout=DROPOUT)
+        self.model: nn.Module = models.SAGE(*shape, dropout=DROPOUT)
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast("cpu", torch.bfloat16, enabled=self.dtype is torch.bfloat16)

@@ -91,10 +91,10 @@ def _network(graph: RankGraph, options: dict[str, Any], name: str) -> NativeMode
     shape = (
         graph.part.attributes[NODES]["x"].shape[1],
         options["hidden"],
-        graph.classes(),
         len(options["fanouts"]),
+        graph.classes(),
     )
-    return GIN(*shape, norm_last=False) if name == "gin" else {"sage": SAGE, "gcn": GCN}[name](*shape)
+    return GIN(*shape, norm="batch_norm") if name == "gin" else {"sage": SAGE, "gcn": GCN}[name](*shape)
 
 
 JOBS = {"initialisation": initialisation, "preparation": preparation, "training": training}

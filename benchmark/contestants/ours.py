@@ -100,15 +100,15 @@ def loading(options: Options) -> Job:
     return round_
 
 
-def _model(module: Any, options: Options, **gin: bool) -> torch.nn.Module:
-    """Returns the network of ``options`` from a module with SAGE, GCN, GIN (``gin``) and GAT."""
+def _model(module: Any, options: Options) -> torch.nn.Module:
+    """Returns the network of ``options`` from a module with SAGE, GCN, GIN and GAT."""
     graph = GraphFolder.open(options.graph)
-    shape = (graph.num_features, options.hidden, graph.num_classes, len(options.fanouts))
+    shape = (graph.num_features, options.hidden, len(options.fanouts), graph.num_classes)
     builders: dict[str, Callable[[], torch.nn.Module]] = {
         "sage": lambda: module.SAGE(*shape, dropout=DROPOUT),
         "gcn": lambda: module.GCN(*shape, dropout=DROPOUT),
-        "gin": lambda: module.GIN(*shape, **gin),
-        "gat": lambda: module.GAT(*shape, dropout=DROPOUT, heads=HEADS),
+        "gin": lambda: module.GIN(*shape, norm="batch_norm", inner_channels=options.hidden),
+        "gat": lambda: module.GAT(*shape, dropout=DROPOUT, heads=HEADS, attention_dropout=0.0),
     }
     return builders[options.model]()
 
@@ -157,7 +157,7 @@ def _native(dtype: torch.dtype) -> Callable[[Options], Job]:
         _choose_products(options, dtype)
         batches = loader(options, dtype, "native")
         torch.manual_seed(options.seed)
-        network = _model(models, options, norm_last=False)
+        network = _model(models, options)
         trainer = StepTrainer(network)
         row_bytes = dtype.itemsize * GraphFolder.open(options.graph).num_features
 

@@ -190,7 +190,7 @@ def training(comm: Communicator, options: Answer) -> Answer:
     loader = graph.loader(options["macrobatch"], prefetch=options.get("prefetch", 0))
     torch.manual_seed(0)
     model = SAGE(
-        graph.part.attributes[NODES]["x"].shape[1], options["hidden"], graph.classes(), 3, dropout=0.5
+        graph.part.attributes[NODES]["x"].shape[1], options["hidden"], 3, graph.classes(), dropout=0.5
     )
     return train_epochs(graph, options, loader, model)
 

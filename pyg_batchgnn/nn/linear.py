@@ -16,14 +16,20 @@ class Linear(torch.nn.Linear):
     Otherwise they have the dtype of the weights; the input may be float32, bfloat16 or float16.
     """
 
+    @classmethod
+    def sharing(cls, linear: torch.nn.Linear) -> Linear:
+        """Returns a layer with the parameters of another one."""
+        made = cls(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
+        made.weight, made.bias = linear.weight, linear.bias
+        return made
+
     def forward(self, input: Tensor) -> Tensor:
         """Returns the product, [..., out_features], of an input [..., in_features]."""
-        if input.size(-1) != self.in_features:
-            raise ValueError(
-                f"the input has {input.size(-1)} columns (shape {list(input.shape)}), the layer takes "
-                f"{self.in_features}"
-            )
-        return self._product(input, after_relu=False)
+        return self._product(input)
+
+    def with_relu(self, input: Tensor) -> Tensor:
+        """Returns ``relu(self(input))``, in one pass if nobody watches this layer."""
+        return self(input).relu() if is_watched(self) else self._product(input, relu=True)
 
     def after_relu(self, input: Tensor) -> Tensor:
         """Returns ``self(input)`` for the result of a ReLU. Gradients that the ReLU drops are not
@@ -31,10 +37,19 @@ class Linear(torch.nn.Linear):
         result: Tensor = self(input) if is_watched(self) else self._product(input, after_relu=True)
         return result
 
-    def _product(self, input: Tensor, after_relu: bool) -> Tensor:
-        rows = input.reshape(-1, self.in_features)
+    def _product(self, input: Tensor, *, relu: bool = False, after_relu: bool = False) -> Tensor:
+        if input.size(-1) != self.in_features:
+            raise ValueError(
+                f"the input has {input.size(-1)} columns (shape {list(input.shape)}), the layer takes "
+                f"{self.in_features}"
+            )
         y = ops.linear(
-            [rows], [self.weight], self.bias, num_rows=input[..., :1].numel(), after_relu=after_relu
+            [input.reshape(-1, self.in_features)],
+            [self.weight],
+            self.bias,
+            num_rows=input[..., :1].numel(),
+            relu=relu,
+            after_relu=after_relu,
         )
         return y.view(*input.shape[:-1], self.out_features)
 

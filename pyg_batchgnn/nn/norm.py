@@ -49,6 +49,18 @@ class BatchNorm(torch.nn.BatchNorm1d):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, **factory)
         self.relu = relu
 
+    @classmethod
+    def sharing(cls, norm: torch.nn.BatchNorm1d, relu: bool = False) -> BatchNorm:
+        """Returns a layer with the parameters and buffers of another one."""
+        made = cls(
+            norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats, relu,
+            device="meta",
+        )  # fmt: skip
+        made.weight, made.bias = norm.weight, norm.bias
+        made.running_mean, made.running_var = norm.running_mean, norm.running_var
+        made.num_batches_tracked = norm.num_batches_tracked
+        return made.train(norm.training)
+
     def forward(self, input: Tensor) -> Tensor:
         """Normalises [D, C] float32, float64 or bfloat16 rows; the input is not changed.
 

@@ -31,7 +31,7 @@ def after_work() -> int:
     with Communicator.create("resident") as comm:
         part = partition(load_dataset("generated:nodes=200,features=8"), "random", comm=comm)
         stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)
-        model = SAGE(8, 8, 64, 2)
+        model = SAGE(8, 8, 2, 64)
         for minibatch in MacrobatchNeighborLoader(
             stores, [2, 2], "train", batch_size=32, macrobatch_size=2, export="native"
         ):

@@ -20,7 +20,7 @@ _TIMES = 3
 _NETWORKS: dict[Aggregation, Callable[..., NativeModel]] = {
     Aggregation.MEAN: SAGE,
     Aggregation.SYMMETRIC: GCN,
-    Aggregation.SUM: functools.partial(GIN, norm_last=False),
+    Aggregation.SUM: functools.partial(GIN, norm="batch_norm"),
 }
 
 
@@ -34,7 +34,7 @@ def network_of(kind: Aggregation, columns: int, hidden: int, classes: int, layer
         classes: the number of classes.
         layers: the number of layers.
     """
-    return _NETWORKS[kind](columns, hidden, classes, layers)
+    return _NETWORKS[kind](columns, hidden, layers, classes)
 
 
 class TrainingStepTimer:

@@ -80,11 +80,11 @@ def test_a_layer_is_pygs_on_the_whole_graph(name: str, case: str, dtype: torch.d
 
 def models() -> dict[str, tuple[str, nn.NativeModel]]:
     torch.manual_seed(3)
-    shape = (FEATURES, HIDDEN, CLASSES, 3)
+    shape = (FEATURES, HIDDEN, 3, CLASSES)
     return {
         "sage": ("mean", nn.SAGE(*shape, dropout=0.0)),
         "gcn": ("symmetric", nn.GCN(*shape, dropout=0.0)),
-        "gin": ("sum", nn.GIN(*shape, norm_last=False)),
+        "gin": ("sum", nn.GIN(*shape, norm="batch_norm", inner_channels=HIDDEN)),
     }
 
 
@@ -136,7 +136,7 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: sage(minibatch), "needs minibatches of 3 hops, but this one has 2"),
         (lambda: sage(sampled([3], (4, 3, 2)), x=mean), "needs minibatches of 3 hops"),
         (lambda: sage(minibatch, x=no_own), "the features of each node"),
-        (lambda: nn.GAT(FEATURES, HIDDEN, CLASSES)(carrying(minibatch, "mean")), "attention weighs"),
+        (lambda: nn.GAT(FEATURES, HIDDEN, 3, CLASSES)(carrying(minibatch, "mean")), "attention weighs"),
         (lambda: GATConv(FEATURES, 4)(mean, minibatch), "attention weighs"),
         (lambda: SAGEConv(FEATURES, 4, aggr="max")(mean, minibatch), "by the maximum"),
         (lambda: SAGEConv(FEATURES, 4, project=True)(mean, minibatch), "learned projection"),

@@ -15,10 +15,10 @@ from tests.support.reference_aggregates import with_loops
 from tests.support.reference_partition import split_graph
 
 MODELS = {
-    "sage": lambda: SAGE(5, 8, 3, layers=3),
-    "gcn": lambda: GCN(5, 8, 3, layers=2),
-    "gin": lambda: GIN(5, 8, 3, layers=2),
-    "gat": lambda: GAT(5, 8, 3, layers=2, heads=2),
+    "sage": lambda: SAGE(5, 8, 3, 3),
+    "gcn": lambda: GCN(5, 8, 2, 3),
+    "gin": lambda: GIN(5, 8, 2, 3, norm="batch_norm"),
+    "gat": lambda: GAT(5, 8, 2, 3, heads=2),
 }
 
 

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GraphNorm
 
 from pyg_batchgnn import MacrobatchNeighborLoader
-from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, BatchNorm, GCNConv, LayerGraph, NativeModel, SAGEConv
+from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, BatchNorm, LayerGraph, NativeModel, SAGEConv
 from pyg_batchgnn.nn.inference import infer_model
 from pyg_batchgnn.nn.inputs import Rows
 from tests.support.partitioned_graphs import Case, whole
@@ -45,11 +45,11 @@ def with_running_statistics(model: torch.nn.Module) -> torch.nn.Module:
 
 
 MODELS: dict[str, Callable[[], NativeModel]] = {
-    "sage": lambda: SAGE(5, 8, 3, layers=3, dropout=0.5),
-    "gcn": lambda: GCN(5, 8, 3, layers=2, dropout=0.5),
-    "gin": lambda: GIN(5, 8, 3, layers=3),
-    "gat": lambda: GAT(5, 8, 3, layers=2, dropout=0.5, heads=2),
-    "one layer": lambda: GCN(5, 8, 3, layers=1),
+    "sage": lambda: SAGE(5, 8, 3, 3, dropout=0.5),
+    "gcn": lambda: GCN(5, 8, 2, 3, dropout=0.5),
+    "gin": lambda: GIN(5, 8, 3, 3, norm="batch_norm"),
+    "gat": lambda: GAT(5, 8, 2, 3, dropout=0.5, heads=2),
+    "one layer": lambda: GCN(5, 8, 1, 3),
 }
 
 
@@ -69,28 +69,23 @@ def test_inference_is_the_forward_pass_of_the_whole_graph(name: str, budget: int
 
 
 @pytest.mark.parametrize(
-    "conv",
+    "model",
     [
-        lambda a, b: SAGEConv(a, b, aggr="max"),
-        lambda a, b: SAGEConv(a, b, project=True, normalize=True),
-        lambda a, b: SAGEConv(a, b, root_weight=False),
+        lambda: SAGE(5, 8, 2, 3, aggr="max"),
+        lambda: SAGE(5, 8, 2, 3, project=True, normalize=True),
+        lambda: SAGE(5, 8, 2, 3, root_weight=False),
+        lambda: GCN(5, 8, 2, 3, add_self_loops=False),
+        lambda: GCN(5, 8, 2, 3, normalize=False),
+        lambda: GIN(5, 8, 2, 3, norm="layer_norm", norm_kwargs={"mode": "node"}, act="elu", jk="last"),
+        lambda: GAT(5, 8, 2, 3, norm="batch_norm", act_first=True, jk="max"),
+        lambda: SAGE(5, 8, 3, norm="batch_norm", jk="lstm"),
     ],
 )
-def test_layers_with_other_arguments(conv: Callable[[int, int], torch.nn.Module], data: Data) -> None:
-    model = NativeModel([conv(5, 8), conv(8, 3)], dropout=0.0).eval()
-    loader = MacrobatchNeighborLoader(data, [2])
+def test_other_arguments(model: Callable[[], NativeModel], data: Data) -> None:
+    made = with_running_statistics(model()).eval()
     with torch.no_grad():
-        expected = model(data.x, data.edge_index)
-    assert close(model.inference(loader, memory_budget=30_000), expected)
-
-
-@pytest.mark.parametrize("arguments", [{"add_self_loops": False}, {"normalize": False}])
-def test_gcn_without_loops_or_normalisation(arguments: dict[str, bool], data: Data) -> None:
-    model = NativeModel([GCNConv(5, 8, **arguments), GCNConv(8, 3, **arguments)], dropout=0.0).eval()
-    with torch.no_grad():
-        expected = model(data.x, data.edge_index)
-    found = model.inference(MacrobatchNeighborLoader(data, [2]), memory_budget=30_000)
-    assert close(found, expected)
+        expected = made(data.x, data.edge_index)
+    assert close(made.inference(MacrobatchNeighborLoader(data, [2]), memory_budget=30_000), expected)
 
 
 @pytest.mark.parametrize("jk", [None, "last", "cat", "max", "lstm"])

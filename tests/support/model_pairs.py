@@ -25,20 +25,20 @@ class Pair(NamedTuple):
 
 PAIRS: dict[str, Pair] = {
     "sage": Pair(
-        lambda drop: nn.SAGE(FEATURES, HIDDEN, CLASSES, 3, drop),
-        lambda drop: pyg.PygSAGE(FEATURES, HIDDEN, CLASSES, 3, drop),
+        lambda drop: nn.SAGE(FEATURES, HIDDEN, 3, CLASSES, drop),
+        lambda drop: pyg.PygSAGE(FEATURES, HIDDEN, 3, CLASSES, drop),
     ),
     "gcn": Pair(
-        lambda drop: nn.GCN(FEATURES, HIDDEN, CLASSES, 3, drop),
-        lambda drop: pyg.PygGCN(FEATURES, HIDDEN, CLASSES, 3, drop),
+        lambda drop: nn.GCN(FEATURES, HIDDEN, 3, CLASSES, drop),
+        lambda drop: pyg.PygGCN(FEATURES, HIDDEN, 3, CLASSES, drop),
     ),
     "gat": Pair(
-        lambda drop: nn.GAT(FEATURES, HIDDEN, CLASSES, 3, drop, heads=4),
-        lambda drop: pyg.PygGAT(FEATURES, HIDDEN, CLASSES, 3, drop, heads=4),
+        lambda drop: nn.GAT(FEATURES, HIDDEN, 3, CLASSES, drop, heads=4, attention_dropout=0.0),
+        lambda drop: pyg.PygGAT(FEATURES, HIDDEN, 3, CLASSES, drop, heads=4, attention_dropout=0.0),
     ),
     "gin": Pair(
-        lambda _: nn.GIN(FEATURES, HIDDEN, CLASSES, 3, norm_last=False),
-        lambda _: pyg.PygGIN(FEATURES, HIDDEN, CLASSES, 3),
+        lambda _: nn.GIN(FEATURES, HIDDEN, 3, CLASSES, norm="batch_norm", inner_channels=HIDDEN),
+        lambda _: pyg.PygGIN(FEATURES, HIDDEN, 3, CLASSES, inner_channels=HIDDEN),
     ),
 }
 

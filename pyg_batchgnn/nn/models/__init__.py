@@ -1,9 +1,23 @@
 """The models SAGE, GCN, GIN and GAT of their papers, built from native layers."""
 
-from pyg_batchgnn.nn.models.base import ModelOutput, NativeModel, head_channels, layer_widths
-from pyg_batchgnn.nn.models.gat import GAT
+from pyg_batchgnn.nn.models.gat import GAT, GATStack
 from pyg_batchgnn.nn.models.gcn import GCN
-from pyg_batchgnn.nn.models.gin import GIN
+from pyg_batchgnn.nn.models.gin import GIN, GINStack
+from pyg_batchgnn.nn.models.native import LayerEdges, NativeModel
+from pyg_batchgnn.nn.models.perceptron import Perceptron
 from pyg_batchgnn.nn.models.sage import SAGE
+from pyg_batchgnn.nn.models.stack import LayerStack, ModelOutput
 
-__all__ = ["GAT", "GCN", "GIN", "SAGE", "ModelOutput", "NativeModel", "head_channels", "layer_widths"]
+__all__ = [
+    "GAT",
+    "GCN",
+    "GIN",
+    "SAGE",
+    "GATStack",
+    "GINStack",
+    "LayerEdges",
+    "LayerStack",
+    "ModelOutput",
+    "NativeModel",
+    "Perceptron",
+]

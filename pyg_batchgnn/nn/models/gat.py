@@ -2,37 +2,65 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from torch_geometric.nn.conv import MessagePassing
+
 from pyg_batchgnn.nn.gat import GATConv
-from pyg_batchgnn.nn.models.base import NativeModel, head_channels, layer_widths
+from pyg_batchgnn.nn.models.native import NativeModel
+from pyg_batchgnn.nn.models.stack import LayerStack
 
 
-class GAT(NativeModel):
-    """The model with concatenated heads, averaged in the last layer, and ReLU and dropout between
-    layers.
+class GATStack(LayerStack):
+    """The layers of GAT. The heads of a layer are concatenated to its columns; those of a last
+    layer that has no linear layer behind it are averaged.
+
+    The arguments are those of `LayerStack`, and:
 
     Args:
-        in_channels: the number of columns of the features.
-        hidden: the number of columns between layers, all heads together.
-        out_channels: the number of classes.
-        layers: the number of layers.
-        dropout: the probability of zeroing an element in training mode, in [0, 1).
-        heads: the number of heads of every layer.
+        heads: the number of heads of every layer; 1 where not given.
+        concat: concatenates heads; where False, every layer averages them.
+        attention_dropout: the probability of dropping an attention weight in training mode;
+            `dropout` where None, as in PyG.
 
     Raises:
-        ValueError: `hidden` is not a multiple of `heads`.
+        ValueError: the columns of a layer are not a multiple of ``heads``.
     """
 
-    def __init__(
+    supports_edge_attr = True
+
+    def init_conv(
         self,
         in_channels: int,
-        hidden: int,
         out_channels: int,
-        layers: int = 3,
-        dropout: float = 0.5,
-        heads: int = 4,
-    ) -> None:
-        columns = head_channels(hidden, heads)
-        widths = layer_widths(in_channels, hidden, out_channels, layers)
-        convs = [GATConv(a, columns, heads=heads) for a, _ in widths[:-1]]
-        convs.append(GATConv(widths[-1][0], out_channels, heads=heads, concat=False))
-        super().__init__(convs, dropout)
+        *,
+        heads: int = 1,
+        concat: bool = True,
+        attention_dropout: float | None = None,
+        **kwargs: Any,
+    ) -> MessagePassing:
+        """Returns a new convolution."""
+        concat = concat and not getattr(self, "_is_conv_to_out", False)
+        columns = head_channels(out_channels, heads) if concat else out_channels
+        drop = self.dropout.p if attention_dropout is None else attention_dropout
+        return super().init_conv(in_channels, columns, heads=heads, concat=concat, dropout=drop, **kwargs)
+
+
+def head_channels(columns: int, heads: int) -> int:
+    """Returns the columns of each attention head; a layer concatenates its heads.
+
+    Raises:
+        ValueError: `columns` is not a multiple of `heads`.
+    """
+    if columns % heads:
+        raise ValueError(
+            f"the columns of a layer ({columns}) must be a multiple of heads ({heads}), "
+            f"because heads are concatenated"
+        )
+    return columns // heads
+
+
+class GAT(GATStack, NativeModel):
+    """PyG's `GAT` on native layers: the same arguments (`GATStack`) and ``state_dict``."""
+
+    conv = GATConv

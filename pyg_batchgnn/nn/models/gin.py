@@ -1,88 +1,80 @@
-"""GIN (Xu et al. 2019), as BatchGNN sets it up (appendix E)."""
+"""GIN (Xu et al. 2019)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor
+from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.nn.resolver import normalization_resolver
 
 from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.gin import GINConv
-from pyg_batchgnn.nn.inputs import Edges, Rows
-from pyg_batchgnn.nn.linear import Linear, is_watched
-from pyg_batchgnn.nn.models.base import NativeModel, layer_widths
-from pyg_batchgnn.nn.norm import BatchNorm, NormOnRead
+from pyg_batchgnn.nn.inputs import Rows
+from pyg_batchgnn.nn.linear import is_watched
+from pyg_batchgnn.nn.models.native import LayerEdges, NativeModel
+from pyg_batchgnn.nn.models.norms import fused_norm
+from pyg_batchgnn.nn.models.perceptron import NativePerceptron, Perceptron
+from pyg_batchgnn.nn.models.stack import LayerStack
+from pyg_batchgnn.nn.norm import NormOnRead
 from pyg_batchgnn.nn.rows import NormedRows
 
 
-class _Perceptron(torch.nn.Sequential):
-    """Two linear layers with normalisation and ReLU between them.
+class GINStack(LayerStack):
+    """The layers of GIN, each with a perceptron of two linear layers.
 
-    The modules are numbered as with a separate ReLU, which here is part of the normalisation.
-    """
-
-    def __init__(self, in_channels: int, hidden: int, out_channels: int) -> None:
-        first, last = Linear(in_channels, hidden), Linear(hidden, out_channels)
-        super().__init__(first, BatchNorm(hidden, relu=True), torch.nn.Identity(), last)
-
-    def forward(self, input: Tensor, after: BatchNorm | NormOnRead | None = None) -> Tensor | NormedRows:
-        """Returns [D, out_channels] from [D, in_channels], normalised by ``after``."""
-        first, norm, _, last = self
-        assert isinstance(first, Linear) and isinstance(norm, BatchNorm) and isinstance(last, Linear)
-        if after is None:
-            return last.after_relu(norm.of_product(first, input))
-        rows, hidden = norm.hidden_of_product(first, input)
-        return after.of_product(last, rows, after_relu=True, hidden=hidden)
-
-
-class GIN(NativeModel):
-    """The model with two-layer MLPs that have batch normalisation and ReLU inside and after each
-    layer.
-
-    Epsilon is 0 and not learned. There is no dropout. Statistics cover exactly the rows of each
-    layer.
+    A normalisation that is given by name is also inside the perceptrons. The arguments are those
+    of `LayerStack`, and:
 
     Args:
-        in_channels: the number of columns of the features.
-        hidden: the number of columns between layers and inside the MLPs.
-        out_channels: the number of classes.
-        layers: the number of layers.
-        norm_last: adds normalisation and ReLU after the last layer too, as in the paper. In a
-            classifier a class gets no gradient while that ReLU silences it.
+        inner_channels: the number of columns inside the perceptrons; that of their result where
+            None, as in PyG.
     """
 
-    def __init__(
-        self, in_channels: int, hidden: int, out_channels: int, layers: int = 3, norm_last: bool = True
-    ) -> None:
-        widths = layer_widths(in_channels, hidden, out_channels, layers)
-        super().__init__((GINConv(_Perceptron(a, hidden, b)) for a, b in widths), dropout=0.0)
-        normalised = widths if norm_last else widths[:-1]
-        self.activations = torch.nn.ModuleList(
-            torch.nn.Sequential(BatchNorm(b, relu=True)) for _, b in normalised
-        )
+    #: The class of the perceptrons.
+    perceptron: ClassVar[Callable[..., Perceptron]]
 
-    def compute(
-        self, index: int, x: Rows | NormedRows | Aggregated, edges: Edges, layer: int | None
-    ) -> Tensor:
-        """Computes layer ``index`` with its normalisation, if it has one."""
-        if index == len(self.activations):
-            last: Tensor = self.convs[index](x, edges, layer)
-            return last
-        after = self.activations[index]
-        if is_watched(after):
-            watched: Tensor = after(self.convs[index](x, edges, layer))
-            return watched
-        (norm,) = after.children()
-        result: Tensor = self.convs[index](x, edges, layer, norm=norm)
+    def init_conv(
+        self, in_channels: int, out_channels: int, *, inner_channels: int | None = None, **kwargs: Any
+    ) -> MessagePassing:
+        """Returns a new convolution."""
+        if in_channels < 1:
+            raise ValueError(f"GIN needs the number of columns of the features, got {in_channels}")
+        inner = inner_channels or out_channels
+        norm = normalization_resolver(self.norm, inner, **(self.norm_kwargs or {})) if self.norm else None
+        made = type(self).perceptron(
+            (in_channels, inner, out_channels), self.act, self.act_first, norm or torch.nn.Identity()
+        )
+        return type(self).conv(made, **kwargs)
+
+
+class GIN(GINStack, NativeModel):
+    """PyG's `GIN` on native layers: the same arguments (`GINStack`) and ``state_dict``.
+
+    Statistics of a normalisation cover exactly the rows of each layer. The model of the paper has
+    ``norm="batch_norm"``.
+    """
+
+    conv = GINConv
+    perceptron = NativePerceptron
+
+    def _normed(self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges) -> Tensor:
+        conv, norm = self.convs[index], fused_norm(self.norms[index])
+        if norm is None or type(conv.nn) is not NativePerceptron:
+            return super()._normed(index, x, edges)
+        result: Tensor = edges.apply(conv, x, norm=norm)
         return result
 
     def _compute_rows(
-        self, index: int, x: Rows | NormedRows | Aggregated, edges: Edges, layer: int | None
-    ) -> Rows | NormedRows:
+        self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges
+    ) -> Tensor | NormedRows:
         if not self._is_unseen(index):
-            return self.compute(index, x, edges, layer)
-        (norm,) = self.activations[index].children()
-        assert isinstance(norm, BatchNorm)
-        result: Tensor | NormedRows = self.convs[index](x, edges, layer, norm=NormOnRead(norm))
+            return self.compute(index, x, edges)
+        norm = fused_norm(self.norms[index])
+        assert norm is not None
+        result: Tensor | NormedRows = edges.apply(self.convs[index], x, norm=NormOnRead(norm))
         return result
 
     def _is_unseen(self, index: int) -> bool:
@@ -92,10 +84,11 @@ class GIN(NativeModel):
         docs/decisions/0022 lists the conditions.
         """
         own = getattr(self.compute, "__func__", None) is GIN.compute
-        if not own or index + 1 >= len(self.convs):
+        if not own or index + 1 >= len(self.convs) or self.keeps_all_layers or self.dropout.p > 0.0:
             return False
-        here, after, there = self.convs[index], self.activations[index], self.convs[index + 1]
-        ours = type(here) is GINConv and type(there) is GINConv and type(here.nn) is _Perceptron
-        ours = ours and [type(norm) for norm in after.children()] == [BatchNorm]
-        modules = (here, here.get_submodule("nn"), after, there) if ours else ()
+        if not self.fuses_relu or fused_norm(self.norms[index]) is None:
+            return False
+        here, there = self.convs[index], self.convs[index + 1]
+        ours = type(here) is GINConv and type(there) is GINConv and type(here.nn) is NativePerceptron
+        modules = (here, here.get_submodule("nn"), there) if ours else ()
         return ours and not any(is_watched(one) for one in modules)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from pyg_batchgnn.nn import models as native
@@ -21,7 +20,7 @@ _PYG: Mapping[ModelKind, Callable[..., pyg.PygModel]] = {
 _NATIVE: Mapping[ModelKind, Callable[..., native.NativeModel]] = {
     ModelKind.SAGE: native.SAGE,
     ModelKind.GCN: native.GCN,
-    ModelKind.GIN: partial(native.GIN, norm_last=False),  # plain logits, as `PygGIN` gives them
+    ModelKind.GIN: native.GIN,
     ModelKind.GAT: native.GAT,
 }
 
@@ -37,7 +36,7 @@ def build_network(config: TrainConfig, features: int, classes: int) -> GraphNetw
         classes: the number of classes.
     """
     model = config.model
-    shape = (features, model.hidden, classes, model.num_layers)
+    shape = (features, model.hidden, model.num_layers, classes)
     with pyg_files_removed():
         if model.layers is LayerSource.PYG:
             return PygNetwork(_PYG[model.kind](*shape, **_options(model)))
@@ -47,7 +46,8 @@ def build_network(config: TrainConfig, features: int, classes: int) -> GraphNetw
 def _options(model: ModelConfig) -> dict[str, Any]:
     """Returns the options that a model of this kind has beside its shape."""
     if model.kind is ModelKind.GIN:
-        return {}
+        # As BatchGNN sets it up (appendix E).
+        return {"norm": "batch_norm", "inner_channels": model.hidden}
     if model.kind is ModelKind.GAT:
-        return {"dropout": model.dropout, "heads": model.heads}
+        return {"dropout": model.dropout, "heads": model.heads, "attention_dropout": 0.0}
     return {"dropout": model.dropout}

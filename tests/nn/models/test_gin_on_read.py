@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from pyg_batchgnn import Minibatch, nn, ops
 from pyg_batchgnn.nn import norm as norm_module
+from pyg_batchgnn.nn.models import LayerEdges
 from pyg_batchgnn.nn.rows import NormedRows
 from tests.support.layer_cases import FEATURES, table
 from tests.support.model_pairs import (
@@ -54,11 +55,12 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def pair(layers: int = 3, norm_last: bool = False) -> tuple[nn.GIN, nn.GIN]:
+def pair(layers: int = 3, **options: Any) -> tuple[nn.GIN, nn.GIN]:
     """Returns two models of the same weights; one leaves values to the next layer."""
     torch.manual_seed(5)
-    one = nn.GIN(FEATURES, HIDDEN, CLASSES, layers, norm_last=norm_last)
-    other = WritingGIN(FEATURES, HIDDEN, CLASSES, layers, norm_last=norm_last)
+    options = {"norm": "batch_norm", "inner_channels": HIDDEN, **options}
+    one = nn.GIN(FEATURES, HIDDEN, layers, CLASSES, **options)
+    other = WritingGIN(FEATURES, HIDDEN, layers, CLASSES, **options)
     other.load_state_dict(one.state_dict())
     return one, other
 
@@ -81,10 +83,10 @@ def assert_same_step(one: nn.GIN, other: nn.GIN, *source: Any) -> None:
         assert torch.equal(value, other.state_dict()[name]), name
 
 
-@pytest.mark.parametrize("norm_last", [False, True])
+@pytest.mark.parametrize("jk", [None, "last"])
 @pytest.mark.parametrize("case", CASES)
-def test_same_step(case: str, norm_last: bool) -> None:
-    assert_same_step(*pair(norm_last=norm_last), with_features(CASES[case]))
+def test_same_step(case: str, jk: str | None) -> None:
+    assert_same_step(*pair(jk=jk), with_features(CASES[case]))
 
 
 def test_every_layer_but_the_first_normalises_what_it_reads(reads: list[int]) -> None:
@@ -155,9 +157,9 @@ def test_forwards_without_backwards_and_backwards_in_any_order() -> None:
     [
         (lambda model: model.convs[0], 1),
         (lambda model: model.convs[0].nn, 1),
-        (lambda model: model.convs[0].nn[3], 1),
-        (lambda model: model.activations[0], 1),
-        (lambda model: model.activations[0][0], 1),
+        (lambda model: model.convs[0].nn.lins[1], 1),
+        (lambda model: model.norms[0], 1),
+        (lambda model: model.norms[0].module, 1),
         (lambda model: model.convs[1], 0),
     ],
 )
@@ -205,8 +207,12 @@ def test_a_forward_of_an_instances_own_sees_tensors(reads: list[int]) -> None:
 def test_who_computes_a_layer_alone_gets_a_tensor(reads: list[int]) -> None:
     model, _ = pair()
     minibatch = larger()
-    x = model.compute(0, nn.RowView(minibatch.block["x"], minibatch.node), minibatch, 1)
-    assert isinstance(x, Tensor) and isinstance(model.compute(1, x, minibatch, 2), Tensor) and not reads
+    x = model.compute(0, nn.RowView(minibatch.block["x"], minibatch.node), LayerEdges(minibatch, 1))
+    assert (
+        isinstance(x, Tensor)
+        and isinstance(model.compute(1, x, LayerEdges(minibatch, 2)), Tensor)
+        and not reads
+    )
 
 
 def evaluated(model: nn.GIN, minibatch: Minibatch) -> Tensor:

@@ -209,9 +209,18 @@ def test_features_of_sixteen_bits(kind: str, dtype: torch.dtype) -> None:
         (lambda model: model(larger(), torch.zeros(2, 1).long()), TypeError, ["own edges"]),
         (lambda model: model([1]), TypeError, ["list", "native"]),
         (lambda model: model(larger(), x=table()[:, :5]), ValueError, ["12", "5"]),
-        (lambda _: nn.SAGE(12, 16, 5, layers=0), ValueError, ["layers=0"]),
-        (lambda _: nn.SAGE(12, 16, 5, dropout=1.0), ValueError, ["1.0"]),
-        (lambda _: nn.GAT(12, 18, 5, heads=4), ValueError, ["18", "multiple", "4"]),
+        (lambda model: model(larger(), edge_weight=torch.ones(1)), TypeError, ["SAGE", "edge_weight"]),
+        (
+            lambda _: nn.SAGE(12, 16, 5, 3)(larger()),  # the order of other libraries
+            ValueError,
+            ["5 layers", "num_layers=5", "out_channels=3", "SAGE(in_channels, hidden_channels, num_layers"],
+        ),
+        (lambda _: nn.SAGE(12, 16, 5, layers=2), TypeError, ["'layers'", "num_layers"]),
+        (lambda _: nn.SAGE(12, 16, 0, 5), ValueError, ["num_layers=0"]),
+        (lambda _: nn.SAGE(12, 16, 2, 5, dropout=1.0), ValueError, ["1.0"]),
+        (lambda _: nn.SAGE(12, 16, 2, 5, jk="sum"), ValueError, ["'sum'", "lstm"]),
+        (lambda _: nn.GAT(12, 18, 2, 5, heads=4), ValueError, ["18", "multiple", "4"]),
+        (lambda _: nn.GIN(-1, 18, 2, 5), ValueError, ["-1"]),
     ],
 )
 def test_refused(call: Callable[[Any], Any], error: type[Exception], words: list[str]) -> None:

@@ -6,11 +6,9 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import GCNConv
 
-from pyg_batchgnn.nn.models import layer_widths
 from pyg_batchgnn.train.model.pyg_layers.adjacency import DestinationCsr, destination_csr
 from pyg_batchgnn.train.model.pyg_layers.layer_prefix import LayerPrefix
 from pyg_batchgnn.train.model.pyg_layers.pyg_model import PygModel
-from pyg_batchgnn.train.model.pyg_layers.relu_dropout import ReluDropout
 
 # One element of an aggregated edge costs about as much as this number of multiply-adds of a matrix
 # product: on one thread of an AMD EPYC, 0.84 M edges x 100 columns take 80 ms and 3.66 G
@@ -83,13 +81,9 @@ def normalised_csr(edge_index: Tensor, prefixes: list[LayerPrefix], dtype: torch
 
 
 class PygGCN(PygModel):
-    """GCN of PyG's layers, with ReLU and dropout after all layers but the last."""
+    """GCN of PyG's layers."""
 
-    def __init__(
-        self, in_channels: int, hidden: int, out_channels: int, layers: int = 3, dropout: float = 0.5
-    ) -> None:
-        widths = layer_widths(in_channels, hidden, out_channels, layers)
-        super().__init__((PrefixGCNConv(a, b) for a, b in widths), lambda: ReluDropout(dropout))
+    conv = PrefixGCNConv
 
     def layer_graphs(self, edge_index: Tensor, prefixes: list[LayerPrefix]) -> list[Tensor]:
         """Returns normalised CSR matrices [rows_out, rows_in]; degrees are of the whole

@@ -2,30 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pyg_batchgnn.nn.models import ModelOutput
+from pyg_batchgnn.nn.models import LayerStack, ModelOutput
 from pyg_batchgnn.train.model.pyg_layers.adjacency import destination_csr
 from pyg_batchgnn.train.model.pyg_layers.layer_prefix import LayerPrefix, layer_prefixes, whole_graph_prefixes
+from pyg_batchgnn.train.model.pyg_layers.relu_dropout import ReluDropout
 
 
-class PygModel(nn.Module):
-    """A graph neural network that computes only the rows that are read.
+@dataclass(frozen=True)
+class PygLayerEdges:
+    """The edges of one layer.
 
-    A subclass may change the form in which convolutions take the edges.
-
-    Args:
-        convs: one convolution per layer.
-        between: makes the module that follows each convolution but the last.
+    Attributes:
+        graph: the edges in the form that the convolution takes.
+        rows_out: the number of rows that it computes.
     """
 
-    def __init__(self, convs: Iterable[nn.Module], between: Callable[[], nn.Module]) -> None:
-        super().__init__()
-        self.convs = nn.ModuleList(convs)
-        self.activations = nn.ModuleList(between() for _ in self.convs[1:])
+    graph: Tensor
+    rows_out: int
+
+
+class PygModel(LayerStack):
+    """A graph neural network of PyG's convolutions, with ReLU and dropout after all layers but the
+    last.
+
+    A subclass may change the form in which convolutions take the edges. The other arguments are
+    those of `LayerStack`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        act = nn.ReLU(inplace=True)
+        super().__init__(in_channels, hidden_channels, num_layers, out_channels, dropout, act=act, **kwargs)
+        self.relu_dropout = ReluDropout(dropout)
+
+    def compute(self, index: int, x: Tensor, edges: PygLayerEdges) -> Tensor:
+        """Computes layer ``index`` (from 0), with what follows it."""
+        result: Tensor = self.convs[index]((x, x[: edges.rows_out]), edges.graph)
+        if self.is_followed(index):
+            result = self.relu_dropout(self.norms[index](result))
+        return result
 
     def layer_graphs(self, edge_index: Tensor, prefixes: list[LayerPrefix]) -> list[Tensor]:
         """Returns the edges of each layer as its convolution takes them, here [rows_out, rows_in]
@@ -47,13 +76,10 @@ class PygModel(nn.Module):
         else:
             prefixes = layer_prefixes(layers, num_sampled_nodes, num_sampled_edges)
         graphs = self.layer_graphs(edge_index, prefixes)
-        x = hidden = x[: prefixes[0].rows_in]
-        for layer, (conv, prefix) in enumerate(zip(self.convs, prefixes, strict=True)):
-            hidden = x[: prefix.rows_out]
-            x = conv((x, hidden), graphs[layer])
-            if layer < layers - 1:
-                x = self.activations[layer](x)
-        return ModelOutput(x, hidden)
+        edges = [
+            PygLayerEdges(graph, prefix.rows_out) for graph, prefix in zip(graphs, prefixes, strict=True)
+        ]
+        return self._run(x[: prefixes[0].rows_in], edges)
 
     def forward(
         self,

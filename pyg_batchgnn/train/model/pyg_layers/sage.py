@@ -5,9 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch_geometric.nn import SAGEConv
 
-from pyg_batchgnn.nn.models import layer_widths
 from pyg_batchgnn.train.model.pyg_layers.pyg_model import PygModel
-from pyg_batchgnn.train.model.pyg_layers.relu_dropout import ReluDropout
 
 
 class AccumulatingSAGEConv(SAGEConv):
@@ -30,10 +28,6 @@ class AccumulatingSAGEConv(SAGEConv):
 
 
 class PygSAGE(PygModel):
-    """GraphSAGE of PyG's layers, with ReLU and dropout after all layers but the last."""
+    """GraphSAGE of PyG's layers."""
 
-    def __init__(
-        self, in_channels: int, hidden: int, out_channels: int, layers: int = 3, dropout: float = 0.5
-    ) -> None:
-        widths = layer_widths(in_channels, hidden, out_channels, layers)
-        super().__init__((AccumulatingSAGEConv(a, b) for a, b in widths), lambda: ReluDropout(dropout))
+    conv = AccumulatingSAGEConv

@@ -17,11 +17,11 @@ from tests.support.reference_minibatches import SmallBatch, batch_cases
 
 CASES = batch_cases()
 MODELS: dict[str, Callable[[], PygModel]] = {
-    "sage": lambda: PygSAGE(12, 16, 5, 3, 0.0),
-    "gcn": lambda: PygGCN(12, 16, 5, 3, 0.0),
-    "gcn narrow": lambda: PygGCN(12, 3, 2, 3, 0.0),
-    "gin": lambda: PygGIN(12, 16, 5, 3),
-    "gat": lambda: PygGAT(12, 16, 5, 3, 0.0, heads=4),
+    "sage": lambda: PygSAGE(12, 16, 3, 5),
+    "gcn": lambda: PygGCN(12, 16, 3, 5),
+    "gcn narrow": lambda: PygGCN(12, 3, 3, 2),
+    "gin": lambda: PygGIN(12, 16, 3, 5, inner_channels=16),
+    "gat": lambda: PygGAT(12, 16, 3, 5, heads=4),
 }
 
 
@@ -54,7 +54,7 @@ def _reference(model: PygModel, convs: nn.ModuleList, batch: SmallBatch, x: Tens
             edges = batch.edge_index[:, : prefix.edges]
             x = conv((x, x[: prefix.rows_out]), edges)
         if layer < len(convs) - 1:
-            x = model.activations[layer](x) if isinstance(model, PygGIN) else F.relu(x)
+            x = F.relu(model.norms[layer](x))
     return x
 
 
@@ -86,7 +86,7 @@ def test_outputs_and_gradients_equal_pyg(kind: str, case: str) -> None:
     reference = nn.Module()
     reference.convs = convs
     if isinstance(model, PygGIN):
-        reference.activations = model.activations
+        reference.norms = model.norms
     expected_grads = _gradients(reference, expected, x_ref)
     assert grads.keys() == expected_grads.keys()
     for name, grad in grads.items():
@@ -121,23 +121,23 @@ def test_whole_graph_forward_takes_edges_in_any_order(kind: str) -> None:
         edges, weight = gcn_norm(shuffled, None, x.size(0)) if isinstance(model, PygGCN) else (shuffled, None)
         x = conv(x, edges, weight) if isinstance(model, PygGCN) else conv(x, edges)
         if layer < 2:
-            x = model.activations[layer](x) if isinstance(model, PygGIN) else F.relu(x)
+            x = F.relu(model.norms[layer](x))
     torch.testing.assert_close(out, x, atol=1e-5, rtol=1e-4)
 
 
 def test_batch_norm_sees_exactly_the_rows_of_its_layer() -> None:
     torch.manual_seed(2)
-    model, batch = PygGIN(12, 16, 5, 3), CASES["ordinary"]
+    model, batch = PygGIN(12, 16, 3, 5, inner_channels=16), CASES["ordinary"]
     seen: list[int] = []
-    for activation in model.activations:
-        activation[0].register_forward_pre_hook(lambda _module, args: seen.append(args[0].size(0)))
+    for norm in model.norms:
+        norm.register_forward_pre_hook(lambda _module, args: seen.append(args[0].size(0)))
     model(*batch.model_input)
     nodes = batch.num_sampled_nodes
     assert seen == [sum(nodes[:3]), sum(nodes[:2])]
 
 
 def test_gin_trains_on_a_single_seed() -> None:
-    model = PygGIN(12, 16, 5, 3).train()
+    model = PygGIN(12, 16, 3, 5, inner_channels=16).train()
     lonely = CASES["only isolated seeds"]
     out = model(lonely.x[:1], lonely.edge_index, [1, 0, 0, 0], [0, 0, 0])
     out.sum().backward()
@@ -156,16 +156,16 @@ def test_hidden_is_the_input_of_the_last_layer() -> None:
 def test_wrong_number_of_hops_is_an_error() -> None:
     batch = CASES["ordinary"]
     with pytest.raises(ValueError, match="a model of 2 layers needs minibatches of 2 hops"):
-        PygSAGE(12, 16, 5, 2, 0.0)(*batch.model_input)
+        PygSAGE(12, 16, 2, 5)(*batch.model_input)
 
 
 def test_edges_that_do_not_follow_the_hops_are_an_error() -> None:
     batch = CASES["ordinary"]
     wrong = [batch.num_sampled_edges[0] + 1, batch.num_sampled_edges[1] - 1, batch.num_sampled_edges[2]]
     with pytest.raises(ValueError, match="num_sampled_edges says"):
-        PygSAGE(12, 16, 5, 3, 0.0)(batch.x, batch.edge_index, batch.num_sampled_nodes, wrong)
+        PygSAGE(12, 16, 3, 5)(batch.x, batch.edge_index, batch.num_sampled_nodes, wrong)
 
 
 def test_heads_must_divide_hidden() -> None:
     with pytest.raises(ValueError, match="multiple of heads"):
-        PygGAT(12, 10, 5, 3, 0.0, heads=4)
+        PygGAT(12, 10, 3, 5, heads=4)

@@ -1,0 +1,273 @@
+"""The base of the four native models: native layers on a minibatch or on a whole graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.nn.aggregated import Aggregated, aggregated_of, all_nodes
+from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled, layer_graph
+from pyg_batchgnn.nn.inference import HasNodes, check_cpu, infer_model, nodes_of
+from pyg_batchgnn.nn.inputs import Edges, Rows
+from pyg_batchgnn.nn.layerwise import OwnedNodes
+from pyg_batchgnn.nn.linear import Linear, is_watched
+from pyg_batchgnn.nn.models.norms import fused_norm, native_norm
+from pyg_batchgnn.nn.models.stack import LayerStack, ModelOutput
+from pyg_batchgnn.nn.rows import NormedRows, RowView
+from pyg_batchgnn.nn.update import Update
+
+
+@dataclass(frozen=True)
+class LayerEdges:
+    """The edges of one layer of a model, as its convolution takes them.
+
+    Attributes:
+        edges: a minibatch, a `LayerGraph`, or [2, E] int64 with sources above targets.
+        layer: the number of the layer in the minibatch, 0 if its input is `Aggregated`; None
+            without a minibatch.
+        values: the convolution's arguments of one value per edge.
+    """
+
+    edges: Edges
+    layer: int | None
+    values: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def apply(self, conv: torch.nn.Module, x: Any, **options: Any) -> Any:
+        """Returns the result of the convolution."""
+        return conv(x, self.edges, self.layer, **self.values, **options)
+
+    def dropout(self) -> tuple[int, Tensor | None]:
+        """Returns the key of the layer's dropout, and the original ids of its targets (None: row
+        numbers)."""
+        if isinstance(self.edges, Tensor):
+            return ops.drawn_key(), None
+        graph = self.edges
+        if not isinstance(graph, LayerGraph):
+            graph = layer_graph(graph, self.layer) if self.layer else all_nodes(graph)
+        return graph.dropout_key(), graph.node
+
+
+class NativeModel(LayerStack):
+    """A graph neural network of native convolutions, with the arguments and the ``state_dict`` of
+    PyG's model.
+
+    ReLU, dropout and batch normalisation are fused with the products. Other activations and
+    normalisations are the modules of torch and PyG. A subclass may override `compute` to change
+    what follows a convolution. A minibatch with one hop less than there are layers is accepted if
+    it carries the aggregates of the first layer (`Aggregated`).
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for norm in self.norms:
+            native_norm(norm, relu=self.fuses_relu and not self.act_first)
+        if self.jk_mode is not None:
+            self._modules["lin"] = Linear.sharing(self.get_submodule("lin"))
+
+    @property
+    def fuses_relu(self) -> bool:
+        """True if the activation is a ReLU that nobody watches, so that others may compute it."""
+        return type(self.act) is torch.nn.ReLU and not is_watched(self.act)
+
+    def compute(self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges) -> Tensor:
+        """Computes layer ``index`` (from 0), with the normalisation, activation and dropout that
+        follow it."""
+        conv = self.convs[index]
+        if not self.is_followed(index):
+            plain: Tensor = edges.apply(conv, x)
+            return plain
+        relu = self.fuses_relu
+        if type(self.norms[index]) is torch.nn.Identity and (relu or self.act is None):
+            updated: Tensor = edges.apply(conv, x, update=Update(relu=relu, drop=self.dropout.p))
+            return updated
+        if relu and self.act_first:
+            return self._drop(self.norms[index](edges.apply(conv, x, update=Update(relu=True))), edges)
+        if relu and fused_norm(self.norms[index]) is not None:
+            return self._drop(self._normed(index, x, edges), edges)
+        return self._drop(self._by_modules(index, edges.apply(conv, x)), edges)
+
+    def _normed(self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges) -> Tensor:
+        """Computes a layer with the batch normalisation and ReLU that follow it."""
+        result: Tensor = self.norms[index](edges.apply(self.convs[index], x))
+        return result
+
+    def _by_modules(self, index: int, x: Tensor) -> Tensor:
+        """Applies normalisation and activation, each as a module."""
+        steps = [self.norms[index]] if self.act is None else [self.norms[index], self.act]
+        for step in reversed(steps) if self.act_first else steps:
+            x = step(x)
+        return x
+
+    def _drop(self, x: Tensor, edges: LayerEdges) -> Tensor:
+        """Returns a copy with dropout in training mode, keyed by the layer's minibatch."""
+        if not self.training or self.dropout.p == 0.0:
+            return x
+        key, node = edges.dropout()
+        return ops.activate(x.clone(), drop=self.dropout.p, key=key, node=node)
+
+    def outputs(
+        self,
+        source: Tensor | SampledBatch,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        *,
+        x: Rows | Aggregated | None = None,
+    ) -> ModelOutput:
+        """Returns the logits and the last hidden layer. The arguments are those of `forward`."""
+        rows, edges = self._arguments(source, edge_index, x)
+        values = self._edge_values(edge_weight=edge_weight, edge_attr=edge_attr)
+        first = 0 if isinstance(rows, Aggregated) else 1
+        sampled = edge_index is None
+        return self._run(
+            rows,
+            [
+                LayerEdges(edges, first + index if sampled else None, values)
+                for index in range(len(self.convs))
+            ],
+        )
+
+    def forward(
+        self,
+        source: Tensor | SampledBatch,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        *,
+        x: Rows | Aggregated | None = None,
+    ) -> Tensor:
+        """Returns the logits of the seed nodes of a minibatch, or of all nodes of a whole graph.
+
+        Calls are ``model(minibatch)``, ``model(minibatch, x=features)`` or ``model(features,
+        edge_index)``.
+
+        Args:
+            source: a minibatch with one hop per layer; or the features [N, F] of a whole graph.
+            edge_index: [2, E] int64, sources above targets, if the first argument is features.
+            edge_weight: [E], the weights of the edges of the minibatch or of ``edge_index``, for
+                GCN.
+            edge_attr: [E, edge_dim], the features of the edges likewise, for GAT.
+            x: [>= N, F], the features of the nodes of the minibatch in their order, or a `RowView`.
+                Where None, the features that the minibatch carries; aggregates if it has one hop
+                less than the model has layers.
+
+        Returns:
+            [S, out_channels] float32, or float64 from float64 weights, one row per seed node; or
+            [N, out_channels].
+
+        Raises:
+            TypeError, ValueError: the arguments do not go together, the number of hops is not that
+                of layers, or there are no features.
+        """
+        return self.outputs(source, edge_index, edge_weight, edge_attr, x=x).logits
+
+    def inference(
+        self,
+        loader: HasNodes,
+        device: Any = None,
+        embedding_device: Any = "cpu",
+        progress_bar: bool = False,
+        cache: bool = False,  # noqa: ARG002  (nothing is sampled, so there is nothing to keep)
+        *,
+        memory_budget: int | None = None,
+    ) -> Tensor:
+        """Returns the logits of all nodes, each from all its in-neighbours, layer by layer.
+
+        This is the whole graph's forward pass in evaluation mode, with memory bounded by pieces of
+        the nodes. Collective over ranks: each rank computes the nodes that it owns, and fetches the
+        rows of its halo nodes once per layer and piece.
+
+        Args:
+            loader: a `MacrobatchNeighborLoader`; its fanouts and seed nodes do not matter.
+            device, embedding_device: the CPU; arguments of PyG's ``inference``.
+            progress_bar: shows a progress bar for each layer.
+            cache: ignored; an argument of PyG's ``inference``.
+            memory_budget: bytes that a piece takes, about. None: an eighth of the free memory of
+                the host that has least, divided by its ranks.
+
+        Returns:
+            [N, out_channels] float32, or float64 from float64 weights, by node id; over ranks [n,
+            out_channels], by the rank's ``part.node``.
+
+        Raises:
+            TypeError, ValueError: a device that is not the CPU, a loader without features, or a
+                normalisation over the nodes of a call.
+        """
+        check_cpu(device, embedding_device)
+        return self.infer(nodes_of(loader, memory_budget, progress_bar)).logits
+
+    def infer(self, nodes: OwnedNodes) -> ModelOutput:
+        """Returns logits and the last hidden layer of the nodes that a process owns."""
+        result, hidden = infer_model(self, nodes, self._step)
+        return ModelOutput(result.float() if result.dtype == torch.bfloat16 else result, hidden)
+
+    def _step(self, index: int, x: Rows, graph: LayerGraph) -> Tensor:
+        return self.compute(index, x, LayerEdges(graph, None))
+
+    def _edge_values(self, **values: Tensor | None) -> dict[str, Tensor]:
+        """Returns the values of edges that were given and that the convolutions take."""
+        given = {name: value for name, value in values.items() if value is not None}
+        for name in given:
+            if not getattr(self, f"supports_{name}"):
+                raise TypeError(f"{type(self).__name__} takes no {name}; leave it out")
+        return given
+
+    def _arguments(
+        self, source: Tensor | SampledBatch, edge_index: Tensor | None, x: Rows | Aggregated | None
+    ) -> tuple[Rows | Aggregated, Tensor | SampledBatch]:
+        """Returns the features and edges of the three ways to call."""
+        if isinstance(source, Tensor):
+            if edge_index is None or x is not None:
+                raise TypeError("a whole graph is given as model(features, edge_index)")
+            return source, edge_index
+        if not is_sampled(source):
+            raise TypeError(
+                f"expected a minibatch or features, got {type(source).__name__}; a loader with "
+                f"export='native' yields minibatches"
+            )
+        if edge_index is not None:
+            raise TypeError(
+                "a minibatch has its own edges; give its features as model(minibatch, x=features)"
+            )
+        hops, layers = len(source.edges_per_hop), len(self.convs)
+        if hops == layers - 1:
+            x = aggregated_of(source) if x is None else x
+            if isinstance(x, Aggregated):
+                return x, source
+        if hops != layers or isinstance(x, Aggregated):
+            raise ValueError(
+                f"a model of {layers} layers needs minibatches of {layers} hops, but this one has {hops}; "
+                f"give the loader {layers} entries in num_neighbors{self._order_hint(hops)}"
+            )
+        return features_of(source) if x is None else x, source
+
+    def _order_hint(self, hops: int) -> str:
+        """Returns advice for a model whose out_channels and num_layers seem to be exchanged."""
+        if self.out_channels != hops or hops == len(self.convs):
+            return ""
+        name = type(self).__name__
+        return (
+            f", or exchange num_layers={self.num_layers} and out_channels={hops}: the order is PyG's, "
+            f"{name}(in_channels, hidden_channels, num_layers, out_channels)"
+        )
+
+
+def features_of(minibatch: SampledBatch) -> RowView:
+    """Returns the features ``x`` of a minibatch, read in place.
+
+    Raises:
+        ValueError: the minibatch carries no features.
+    """
+    row: Tensor | None = getattr(minibatch, "row", None)
+    block: Mapping[str, Tensor] = getattr(minibatch, "block", {})
+    if row is not None and "x" in block:
+        return RowView(block["x"], row)
+    raise ValueError(
+        "the minibatch carries no features 'x'; give them to the loader's data, or to the model: "
+        "model(minibatch, x=features_of_its_nodes)"
+    )
