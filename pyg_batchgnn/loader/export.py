@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from torch.utils.data import get_worker_info
 from torch_geometric.data import Data
 from torch_geometric.sampler import HeteroSamplerOutput
+from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.loader.filter import edge_index_of
 from pyg_batchgnn.loader.gather import Gatherer
@@ -22,7 +23,6 @@ from pyg_batchgnn.sample import (
     PygForm,
     PygOutput,
     SampledMinibatch,
-    Subgraph,
     remember,
 )
 
@@ -86,7 +86,7 @@ class GatheringExporter:
     def export(self, minibatch: SampledMinibatch) -> Exported:
         """Makes the batch of a sampled minibatch."""
         exported = self.from_output(self.form.output(minibatch))
-        if self.form.names is Names.NONE and self.form.subgraph is Subgraph.DIRECTIONAL:
+        if self.form.names is Names.NONE and self.form.subgraph is SubgraphType.directional:
             _remember_edges(exported.batch, minibatch)
         return exported
 

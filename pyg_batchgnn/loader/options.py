@@ -6,10 +6,11 @@ import enum
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from torch_geometric.sampler.base import SubgraphType
+
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.loader.reading import Features, Reading
 from pyg_batchgnn.loader.sampling import NeighborChoice
-from pyg_batchgnn.sample import Subgraph
 
 Size: TypeAlias = int | Literal["auto", "all"]
 
@@ -88,7 +89,7 @@ def parse_export(export: str) -> Export:
 def refuse_what_is_to_come(choice: NeighborChoice) -> None:
     """Raises NotImplementedError for an option of PyG's that is not supported yet."""
     asked = {
-        "subgraph_type='induced'": choice.subgraph is Subgraph.INDUCED,
+        "subgraph_type='induced'": choice.subgraph is SubgraphType.induced,
         "disjoint=True": choice.disjoint,
         f"temporal sampling (time_attr={choice.time_attr!r})": choice.time_attr is not None,
         f"weighted sampling (weight_attr={choice.weight_attr!r})": choice.weight_attr is not None,

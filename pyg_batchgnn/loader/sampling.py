@@ -6,7 +6,8 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from pyg_batchgnn.sample import Subgraph
+from torch_geometric.sampler.base import SubgraphType
+
 from pyg_batchgnn.store import Sortedness
 
 
@@ -24,7 +25,7 @@ class NeighborChoice:
         sortedness: what the user says of the order of edges.
     """
 
-    subgraph: Subgraph = Subgraph.DIRECTIONAL
+    subgraph: SubgraphType = SubgraphType.directional
     disjoint: bool = False
     temporal_strategy: str = "uniform"
     time_attr: str | None = None
@@ -50,13 +51,13 @@ class NeighborChoice:
         """
         if not directed:
             warnings.warn("directed=False is deprecated; use subgraph_type='induced'", stacklevel=4)
-            subgraph_type = Subgraph.INDUCED
+            subgraph_type = SubgraphType.induced
         kind = getattr(subgraph_type, "value", subgraph_type)
-        if kind not in [one.value for one in Subgraph]:
-            choices = ", ".join(repr(one.value) for one in Subgraph)
+        if kind not in [one.value for one in SubgraphType]:
+            choices = ", ".join(repr(one.value) for one in SubgraphType)
             raise ValueError(f"subgraph_type must be one of {choices}, got {subgraph_type!r}")
         choice = cls(
-            Subgraph(kind), sortedness=Sortedness.PROMISED if is_sorted else Sortedness.UNKNOWN, **others
+            SubgraphType(kind), sortedness=Sortedness.PROMISED if is_sorted else Sortedness.UNKNOWN, **others
         )
         if input_time is not None and choice.time_attr is None:
             raise ValueError(

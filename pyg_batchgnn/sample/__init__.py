@@ -15,7 +15,7 @@ from pyg_batchgnn.sample.partitioned import PartitionedSampler
 from pyg_batchgnn.sample.plan import Replacement, SamplingPlan
 from pyg_batchgnn.sample.probability import taken_probability
 from pyg_batchgnn.sample.pyg import PygNeighborSampler
-from pyg_batchgnn.sample.pyg_output import Names, PygForm, PygOutput, Subgraph
+from pyg_batchgnn.sample.pyg_output import Names, PygForm, PygOutput
 from pyg_batchgnn.sample.sampled import SampledEdges, SampledMinibatch, SampledNodes
 from pyg_batchgnn.sample.sampler import MacrobatchSeeds, Sampler
 from pyg_batchgnn.sample.seed_edges import SeedEdges
@@ -53,7 +53,6 @@ __all__ = [
     "SamplingPlan",
     "SeedEdges",
     "Seeds",
-    "Subgraph",
     "TripletLinks",
     "draw_negatives",
     "fanouts_by_relation",

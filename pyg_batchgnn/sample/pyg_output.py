@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.sample.sampled import SampledMinibatch
 
@@ -22,14 +23,6 @@ class Names(enum.Enum):
     TYPES = "types"  # HeteroSamplerOutput, whatever the number of types
 
 
-class Subgraph(enum.Enum):
-    """The edges of a sample (PyG's ``subgraph_type``)."""
-
-    DIRECTIONAL = "directional"  # those that were sampled
-    BIDIRECTIONAL = "bidirectional"  # those and their reverse
-    INDUCED = "induced"  # all between the sampled nodes
-
-
 @dataclass(frozen=True)
 class PygForm:
     """The form of the samples that a loader makes.
@@ -41,15 +34,15 @@ class PygForm:
     """
 
     names: Names = Names.NONE
-    subgraph: Subgraph = Subgraph.DIRECTIONAL
+    subgraph: SubgraphType = SubgraphType.directional
     index_dtype: torch.dtype = torch.int64
 
     def output(self, minibatch: SampledMinibatch) -> PygOutput:
         """Returns a minibatch in this form."""
         made = self._plain(minibatch) if self.names is Names.NONE else self._typed(minibatch)
-        if self.subgraph is Subgraph.BIDIRECTIONAL:
+        if self.subgraph is SubgraphType.bidirectional:
             return made.to_bidirectional()
-        if self.subgraph is Subgraph.INDUCED:
+        if self.subgraph is SubgraphType.induced:
             return replace(made, num_sampled_nodes=None, num_sampled_edges=None)
         return made
 

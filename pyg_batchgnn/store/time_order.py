@@ -1,4 +1,4 @@
-"""The order of in-edges by time, which lies beside the canonical one (design, section 8)."""
+"""The order of a relation's edges by time."""
 
 from __future__ import annotations
 
@@ -13,15 +13,11 @@ from pyg_batchgnn.ops import InEdges
 
 @dataclass(frozen=True, eq=False)
 class TimeOrder:
-    """The in-edges of every target by time.
-
-    Edges of equal time are in canonical order, which is by input edge id. What a seed's time allows
-    is then a range of each adjacency list.
+    """The edges of each adjacency list in ascending order of (time, input edge id).
 
     Attributes:
-        position: [E] int32 or int64, by place in this order the position of the edge in its CSC.
-            The edges of a target have the same places as in the CSC.
-        time: [E] int64, the time of the edge at each place.
+        position: [E] int32 or int64, the place in ``indices`` of each edge in this order.
+        time: [E] int64, the times in this order.
     """
 
     position: Tensor
@@ -29,39 +25,25 @@ class TimeOrder:
 
     @classmethod
     def of(cls, edges: InEdges, time: Tensor) -> TimeOrder:
-        """Sorts the in-edges of every target by time.
+        """Orders the edges of a relation.
 
         Args:
-            edges: the in-edges of the targets.
-            time: [E] int64, the time of each edge, by position in ``edges``.
+            edges: the edges of the relation.
+            time: [E] int64, the time of each edge, in the order of ``edges.indices``. Where nodes
+                have times, that of the source.
+
+        Raises:
+            TypeError, ValueError: times that are not int64 or not one per edge.
         """
-        ascending = torch.argsort(time, stable=True)
-        place = _by_target(edges, ascending)
-        position = ascending if place is None else ascending[place.long()]
+        ops.check_vector("times", time, (torch.int64,))
+        if time.numel() != edges.num_edges:
+            raise ValueError(f"{time.numel()} times came for {edges.num_edges} edges; give one for each")
+        # Two stable sorts: by time, then by target. Ties stay in ascending input edge id.
+        by_time = torch.argsort(time, stable=True)
+        position = by_time[torch.argsort(edges.targets()[by_time], stable=True)]
         return cls(position.to(ops.id_dtype(edges.num_edges)), time[position])
 
     @property
-    def nbytes(self) -> int:
-        """The bytes of both arrays."""
-        return self.position.nbytes + self.time.nbytes
-
-
-def _by_target(edges: InEdges, ascending: Tensor) -> Tensor | None:
-    """Sorts positions in time order by target, stable and by counting; None if they are so."""
-    target = edges.targets()[ascending]
-    return ops.build_csc(torch.stack([target, target]), edges.num_targets).edge_ids
-
-
-def first_unsorted(edges: InEdges, time: Tensor) -> int | None:
-    """Returns the first position whose edge is older than the one before it in the same list.
-
-    ``time``: [E] int64, by position in ``edges``. The result is None if every list ascends.
-    """
-    if time.numel() < 2:
-        return None
-    falls = time[1:] < time[:-1]
-    starts = edges.indptr[1:-1]
-    starts = starts[(starts > 0) & (starts < time.numel())]
-    falls[starts - 1] = False  # between two lists
-    found = falls.nonzero()
-    return int(found[0]) + 1 if found.numel() else None
+    def arrays(self) -> tuple[Tensor, Tensor]:
+        """The times and the positions, as the kernel takes them."""
+        return self.time, self.position

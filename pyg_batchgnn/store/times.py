@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn.data import Group
 from pyg_batchgnn.ops import InEdges
-from pyg_batchgnn.store.time_order import TimeOrder, first_unsorted
+from pyg_batchgnn.store.time_order import TimeOrder
 from pyg_batchgnn.store.typed_graph import TypedGraph
 
 
@@ -112,7 +112,7 @@ class Times:
         return None if time is None else by_position(edges, time)
 
     def _check_promise(self, graph: TypedGraph, number: int, edges: InEdges, time: Tensor) -> None:
-        at = first_unsorted(edges, time)
+        at = _first_unsorted(edges, time)
         if edges.edge_ids is not None or at is not None:
             fact = (
                 "by destination"
@@ -123,6 +123,18 @@ class Times:
                 f"is_sorted=True, but the edges of {graph.schema.relations[number]} are not sorted {fact}; "
                 f"leave is_sorted out, and the loader sorts them"
             )
+
+
+def _first_unsorted(edges: InEdges, time: Tensor) -> int | None:
+    """Returns the first position whose edge is older than the one before it in the same list.
+
+    ``time``: [E] int64, by position in ``edges``. The result is None if every list ascends.
+    """
+    falls = time[1:] < time[:-1]
+    starts = edges.indptr[1:-1]
+    falls[starts[(starts > 0) & (starts < time.numel())] - 1] = False  # between two lists
+    found = falls.nonzero()
+    return int(found[0]) + 1 if found.numel() else None
 
 
 def by_position(edges: InEdges, values: Tensor) -> Tensor:
