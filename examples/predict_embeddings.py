@@ -15,9 +15,7 @@ import numpy as np
 from rich.console import Console
 
 from pyg_batchgnn.data import default_dataset
-from pyg_batchgnn.train.config import assign, preset
-from pyg_batchgnn.train.predict import PredictRequest, predict_nodes
-from pyg_batchgnn.train.run import start_run
+from pyg_batchgnn.train import PredictRequest, assign, predict_nodes, preset, start_run
 
 SETTINGS = [
     "model.num_layers=2",

@@ -29,3 +29,13 @@ def test_interrupted_while_importing() -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (130, "batchgnn: interrupted\n")
+
+
+def test_the_room_of_training_has_a_front_door() -> None:
+    import pyg_batchgnn.train
+
+    names = pyg_batchgnn.train.__all__
+    assert dir(pyg_batchgnn.train) == names == sorted(names)
+    assert all(getattr(pyg_batchgnn.train, name).__name__ == name for name in names)
+    with pytest.raises(AttributeError, match="has no attribute 'loss'"):
+        _ = pyg_batchgnn.train.loss

@@ -64,8 +64,7 @@ def accuracies(dataset: str, task: CachingTask, model: str, seed: int) -> dict[s
     """Returns the test accuracy of each way."""
     from rich.console import Console
 
-    from pyg_batchgnn.train.config import assign, preset
-    from pyg_batchgnn.train.run import start_run
+    from pyg_batchgnn.train import assign, preset, start_run
 
     plain = assign(preset("batchgnn"), settings(dataset, task, model, seed, cached=False))
     found = {}

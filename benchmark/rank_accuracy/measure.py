@@ -87,8 +87,7 @@ def worker(order: dict[str, Any]) -> None:
     """Trains the seeds that are missing; every rank runs this."""
     from rich.console import Console
 
-    from pyg_batchgnn.train.config import assign, preset
-    from pyg_batchgnn.train.run import start_run
+    from pyg_batchgnn.train import assign, preset, start_run
 
     task = RankAccuracyTask(**{**order["task"], "fanout": tuple(order["task"]["fanout"])})
     for seed in order["seeds"]:

@@ -1,32 +1,40 @@
-"""The program of all commands. It reports a user's mistake in one line, with exit status 2."""
+"""The program of all commands. It reports a user's mistake in one line, with exit status 2.
+
+A command imports torch and the rooms that it needs when it runs, so that help appears at once.
+"""
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
-import torch.distributed as dist
 import typer
+from typer.core import TyperGroup
 
-from pyg_batchgnn.comm import AgreementError, CommError
-from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn import __version__
 from pyg_batchgnn.train.cli.data_commands import datasets, generate, verify
 from pyg_batchgnn.train.cli.doctor_command import doctor
+from pyg_batchgnn.train.cli.messages import DEBUG_VARIABLE, INTERRUPTED, USER_MISTAKE, complain
 from pyg_batchgnn.train.cli.partition_command import partition
 from pyg_batchgnn.train.cli.plan_command import plan_command
 from pyg_batchgnn.train.cli.predict_command import predict
 from pyg_batchgnn.train.cli.train_command import train
-from pyg_batchgnn.train.errors import FirstRankError, TrainError
 
-USER_MISTAKE = 2
-PEER_FAILED = 3
-DEBUG_VARIABLE = "PYG_BATCHGNN_DEBUG"
-#: Torch's word, in a RuntimeError, for a tensor that does not fit into memory.
-_NO_MEMORY = "DefaultCPUAllocator"
+
+class _Commands(TyperGroup):
+    """The commands. Ctrl-C prints one line, even while a command imports torch."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            print("batchgnn: interrupted", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+
 
 app = typer.Typer(
     name="batchgnn",
+    cls=_Commands,
     help="Trains graph neural networks on large graphs, on CPUs.\n\n"
     "Start with [bold]batchgnn train[/bold]. It chooses a data set, trains GraphSAGE, prints a table "
     "and writes a run folder. [bold]batchgnn COMMAND --help[/bold] explains a command, with examples.\n\n"
@@ -38,10 +46,27 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (train, predict, datasets, generate, partition, verify, doctor):
     app.command()(command)
 app.command("plan")(plan_command)
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        print(f"batchgnn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Takes the options that stand before a command. `_print_version` has handled them."""
+
 
 # Some versions of typer have a copy of click under another name. The base class has one name.
 _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
@@ -55,45 +80,13 @@ def main(arguments: list[str] | None = None) -> None:
     """
     try:
         status = app(arguments, standalone_mode=False)
-    except (TrainError, DatasetError) as error:
-        status = _mistake(str(error))
-    except FirstRankError:
-        status = USER_MISTAKE
-    except AgreementError as error:  # all ranks have the same error
-        status = _complain(str(error), USER_MISTAKE) if _rank() in ("", "0") else USER_MISTAKE
-    except (CommError, dist.DistError) as error:
-        status = _complain(str(error), PEER_FAILED)
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
             sys.exit(USER_MISTAKE)
-        status = _mistake(error.format_message())
-    except OSError as error:
-        status = _mistake(str(error))
-    except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and _NO_MEMORY not in str(error):
-            raise
-        status = _mistake(f"not enough memory: {error}; use a smaller batch, fanout or hidden size")
-    except (KeyboardInterrupt, typer.Abort):
-        print("batchgnn: interrupted", file=sys.stderr)
-        status = 130
+        status = complain(error.format_message(), USER_MISTAKE)
+    except Exception as error:
+        from pyg_batchgnn.train.cli.failures import report
+
+        status = report(error)
     sys.exit(status if isinstance(status, int) else 0)
-
-
-def _mistake(message: str) -> int:
-    return _complain(message, USER_MISTAKE)
-
-
-def _complain(message: str, status: int) -> int:
-    """Prints one line to the standard error. With the debug variable set, raises the error
-    again."""
-    if os.environ.get(DEBUG_VARIABLE):
-        raise
-    who = f"rank {_rank()}: " if _rank() else ""
-    print(f"batchgnn: {who}{' '.join(message.split())}", file=sys.stderr)
-    return status
-
-
-def _rank() -> str:
-    """Returns this process's rank if a launcher started several, else an empty text."""
-    return os.environ.get("RANK", "") if os.environ.get("WORLD_SIZE", "1") != "1" else ""

@@ -7,12 +7,6 @@ from typing import Annotated
 
 import typer
 
-from pyg_batchgnn.cache import is_aggregation_cache, verify_aggregation_cache
-from pyg_batchgnn.data import GeneratorSpec, available_datasets, generate_folder, load_dataset, verify_folder
-from pyg_batchgnn.partition import is_partition, verify_partition
-
-_DEFAULT = GeneratorSpec()
-
 
 def datasets(
     name: Annotated[
@@ -32,6 +26,8 @@ def datasets(
 
       batchgnn datasets generated:nodes=5000,classes=4
     """
+    from pyg_batchgnn.data import available_datasets, load_dataset
+
     if name is None:
         for found in available_datasets():
             typer.echo(found)
@@ -49,17 +45,17 @@ def datasets(
 
 def generate(
     folder: Annotated[Path, typer.Argument(help="New folder for the graph.")],
-    nodes: Annotated[int, typer.Option(help="Number of nodes.")] = _DEFAULT.nodes,
-    seed: Annotated[int, typer.Option(help="Seed; the same seed gives the same graph.")] = _DEFAULT.seed,
-    degree: Annotated[float, typer.Option(help="Mean number of neighbours per node.")] = _DEFAULT.degree,
-    classes: Annotated[int, typer.Option(help="Number of classes.")] = _DEFAULT.classes,
-    features: Annotated[int, typer.Option(help="Number of features per node.")] = _DEFAULT.features,
+    nodes: Annotated[int, typer.Option(help="Number of nodes.")] = 100_000,
+    seed: Annotated[int, typer.Option(help="Seed; the same seed gives the same graph.")] = 0,
+    degree: Annotated[float, typer.Option(help="Mean number of neighbours per node.")] = 16.0,
+    classes: Annotated[int, typer.Option(help="Number of classes.")] = 16,
+    features: Annotated[int, typer.Option(help="Number of features per node.")] = 64,
     signal: Annotated[
         float, typer.Option(help="How well features tell the class: 0 not at all; higher is easier.")
-    ] = _DEFAULT.signal,
+    ] = 1.5,
     label_noise: Annotated[
         float, typer.Option(help="Share of nodes with a wrong label, from 0 to 1.")
-    ] = _DEFAULT.label_noise,
+    ] = 0.05,
     half: Annotated[
         bool, typer.Option("--half", help="Store features as float16, in half the space.")
     ] = False,
@@ -77,6 +73,8 @@ def generate(
 
       batchgnn train graphs/small
     """
+    from pyg_batchgnn.data import GeneratorSpec, generate_folder
+
     spec = GeneratorSpec(
         nodes=nodes,
         seed=seed,
@@ -98,6 +96,10 @@ def verify(folder: Annotated[Path, typer.Argument(help="Folder that this program
 
       batchgnn verify graphs/small
     """
+    from pyg_batchgnn.cache import is_aggregation_cache, verify_aggregation_cache
+    from pyg_batchgnn.data import verify_folder
+    from pyg_batchgnn.partition import is_partition, verify_partition
+
     if is_partition(folder):
         verify_partition(folder)
     elif is_aggregation_cache(folder):

@@ -8,8 +8,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from pyg_batchgnn.doctor import as_json, as_table, examine, is_healthy
-
 
 def doctor(
     as_json_text: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -27,6 +25,8 @@ def doctor(
 
       batchgnn doctor --json
     """
+    from pyg_batchgnn.doctor import as_json, as_table, examine, is_healthy
+
     findings = examine()
     if as_json_text:
         print(json.dumps(as_json(findings), indent=1))

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import load_dataset, open_folder
-from pyg_batchgnn.partition import partition_parts, refuse_existing, report_partition, save_partition
-from pyg_batchgnn.train.graph import fingerprint_dataset
+from pyg_batchgnn.train.cli.choices import PolicyName
 
 #: The most parts. Their folders are numbered with five digits.
 _MOST = 100_000
-
-
-class PolicyName(str, Enum):
-    """The partitioning policies."""
-
-    RANDOM = "random"
-    CONTIGUOUS = "contiguous"
-    LDG = "ldg"
-    FENNEL = "fennel"
 
 
 def partition(
@@ -70,6 +57,11 @@ def partition(
 
       torchrun --nproc-per-node=2 -m pyg_batchgnn train cora --partition cora-2
     """
+    from pyg_batchgnn.comm import Communicator
+    from pyg_batchgnn.data import load_dataset, open_folder
+    from pyg_batchgnn.partition import partition_parts, refuse_existing, report_partition, save_partition
+    from pyg_batchgnn.train.graph import fingerprint_dataset
+
     with Communicator.create("partition") as comm:
         console = Console(quiet=comm.rank != 0)
         refuse_existing(out, comm)

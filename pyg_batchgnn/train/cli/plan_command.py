@@ -6,19 +6,18 @@ import contextlib
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from pyg_batchgnn.cache import Aggregation
-from pyg_batchgnn.data import load_dataset
-from pyg_batchgnn.planner import SAMPLES, Choices, PlannerMachine, PlannerNetwork, plan
-from pyg_batchgnn.sample import Replacement
+from pyg_batchgnn.train.cli.choices import ModelName, ReplacementName
 from pyg_batchgnn.train.cli.quantities import parse_fanout, parse_macrobatch, parse_rate, parse_size
-from pyg_batchgnn.train.config import ModelKind
 from pyg_batchgnn.train.errors import TrainError, as_train_error
-from pyg_batchgnn.train.graph import AGGREGATION_OF_MODEL
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.cache import Aggregation
+    from pyg_batchgnn.planner import PlannerMachine
 
 _CLUSTER, _TRAINING, _TRIED = "The cluster", "The training", "The settings to compare"
 
@@ -65,12 +64,12 @@ def plan_command(
         typer.Option(help="Training nodes per minibatch on each rank.", min=1, rich_help_panel=_TRAINING),
     ] = 1024,
     replacement: Annotated[
-        Replacement,
+        ReplacementName,
         typer.Option(help="Sample neighbours with or without replacement.", rich_help_panel=_TRAINING),
-    ] = Replacement.WITH,
+    ] = ReplacementName.WITH,
     model: Annotated[
-        ModelKind, typer.Option(help="Kind of model; gat cannot be planned.", rich_help_panel=_TRAINING)
-    ] = ModelKind.SAGE,
+        ModelName, typer.Option(help="Kind of model; gat cannot be planned.", rich_help_panel=_TRAINING)
+    ] = ModelName.SAGE,
     hidden: Annotated[
         int,
         typer.Option(
@@ -112,7 +111,7 @@ def plan_command(
             min=1,
             rich_help_panel=_TRIED,
         ),
-    ] = SAMPLES,
+    ] = 32,
     out: Annotated[Path | None, typer.Option("--out", help="New folder for plan.json and plan.png.")] = None,
 ) -> None:
     """Predicts what training on several machines takes, and recommends a setting.
@@ -131,6 +130,10 @@ def plan_command(
 
       batchgnn plan graphs/large --ranks 4 --partition random --partition ldg
     """
+    from pyg_batchgnn.data import load_dataset
+    from pyg_batchgnn.planner import Choices, PlannerNetwork, plan
+    from pyg_batchgnn.sample import Replacement
+
     console = Console()
     caches = (0, *(parse_size(text) for text in feature_cache or ()))
     tried = Choices(feature_caches=caches, aggregation=(None, _aggregation(model)))
@@ -151,7 +154,7 @@ def plan_command(
             machine=speeds,
             fanouts=fanouts,
             batch_size=batch_size,
-            replacement=replacement,
+            replacement=Replacement(replacement.value),
             own_seeds=not global_schedule,
             hidden=hidden,
             policies=partition or ("random",),
@@ -184,13 +187,19 @@ def launch_words(ranks: int, ranks_per_host: int) -> list[str]:
     return ["torchrun", f"--nnodes={hosts}", each, *meet, *module]
 
 
-def _aggregation(model: ModelKind) -> Aggregation:
-    if model not in AGGREGATION_OF_MODEL:
+def _aggregation(model: ModelName) -> Aggregation:
+    from pyg_batchgnn.train.config import ModelKind
+    from pyg_batchgnn.train.graph import AGGREGATION_OF_MODEL
+
+    kind = ModelKind(model.value)
+    if kind not in AGGREGATION_OF_MODEL:
         raise TrainError(f"--model is {model.value}, which cannot be planned; choose sage, gcn or gin")
-    return AGGREGATION_OF_MODEL[model]
+    return AGGREGATION_OF_MODEL[kind]
 
 
 def _read_machine(path: Path) -> PlannerMachine:
+    from pyg_batchgnn.planner import PlannerMachine
+
     try:
         values = json.loads(path.read_text())
     except (OSError, ValueError) as error:

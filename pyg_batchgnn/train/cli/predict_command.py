@@ -7,9 +7,6 @@ from typing import Annotated
 
 import typer
 
-from pyg_batchgnn.train.config import Metric
-from pyg_batchgnn.train.predict import PredictRequest, predict_nodes
-
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Run folder with a checkpoint, as train writes it.")],
@@ -48,6 +45,8 @@ def predict(
 
       batchgnn predict runs/cora-gcn-1 --nodes ids.npy --out some
     """
+    from pyg_batchgnn.train.predict import PredictRequest, predict_nodes
+
     done = predict_nodes(PredictRequest(run, out, nodes, embeddings, dataset, threads, layers))
     typer.echo(
         f"{done.nodes:,} nodes, weights of epoch {done.epoch}, {_shown(done.scores)}; written to {out}"
@@ -56,6 +55,8 @@ def predict(
 
 def _shown(scores: dict[str, float] | None) -> str:
     """Returns the metrics as a part of a sentence."""
+    from pyg_batchgnn.train.config import Metric
+
     if scores is None:
         return "no labels"
     metrics = [f"{metric.label} {scores[metric.value]:.4f}" for metric in Metric if metric.value in scores]

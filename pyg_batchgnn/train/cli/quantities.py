@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from pyg_batchgnn.loader import parse_bytes
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 
 
@@ -14,6 +13,8 @@ def parse_size(text: str) -> int:
     Raises:
         TrainError: the text is not a number of bytes.
     """
+    from pyg_batchgnn.loader import parse_bytes
+
     with as_train_error(ValueError):
         return parse_bytes(text)
 
@@ -24,6 +25,8 @@ def parse_rate(text: str) -> float:
     Raises:
         TrainError: the text is not a rate with a unit, or the rate is not positive.
     """
+    from pyg_batchgnn.loader import parse_bytes
+
     match = re.fullmatch(r"\s*(.*?)(bit)?(/s)?\s*", text.lower())
     assert match is not None
     if re.fullmatch(r"[\d.]+", match[1]) and not match[2]:

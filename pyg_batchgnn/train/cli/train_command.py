@@ -11,14 +11,9 @@ import typer
 from rich.console import Console
 
 from pyg_batchgnn.train.cli import train_options as options
-from pyg_batchgnn.train.config import DEFAULT_PRESET, PRESETS, TrainConfig, assign, preset, read_config
+from pyg_batchgnn.train.cli.choices import PRESET_NAMES
+from pyg_batchgnn.train.cli.messages import INTERRUPTED
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.graph import check_partition
-from pyg_batchgnn.train.loop import RunOutcome
-from pyg_batchgnn.train.ranks import check_backend
-from pyg_batchgnn.train.run import resume_run, start_or_resume_run, start_run
-
-_INTERRUPTED = 130
 
 
 def train(
@@ -34,9 +29,9 @@ def train(
         str,
         typer.Option(
             "--preset",
-            help=f"Ready configuration to start from: {', '.join(PRESETS)}. Other options change it.",
+            help=f"Ready configuration to start from: {', '.join(PRESET_NAMES)}. Other options change it.",
         ),
-    ] = DEFAULT_PRESET,
+    ] = PRESET_NAMES[0],
     config: Annotated[
         Path | None,
         typer.Option(help="config.json to start from, as in a run folder, instead of a preset."),
@@ -136,6 +131,10 @@ def train(
       torchrun --nproc-per-node=4 --max-restarts=3 -m pyg_batchgnn train cora
         --schedule global --run-folder runs/cora --resume auto
     """
+    from pyg_batchgnn.train.config import assign, preset, read_config
+    from pyg_batchgnn.train.loop import RunOutcome
+    from pyg_batchgnn.train.run import resume_run, start_or_resume_run, start_run
+
     given = {name: value for name, value in locals().items() if name in options.FIELDS}
     console = Console()
     changes = options.assignments(given, settings or [])
@@ -146,18 +145,22 @@ def train(
             raise TrainError("--resume auto needs --run FOLDER: the run to continue or to start")
         outcome = start_or_resume_run(assign(base, changes), run, console)
     elif resume is not None:
-        if config is not None or run is not None or preset_name != DEFAULT_PRESET:
+        if config is not None or run is not None or preset_name != PRESET_NAMES[0]:
             raise TrainError(
                 "--resume continues with its own configuration and folder: drop --config, --run and --preset"
             )
         outcome = resume_run(resume, changes, console)
     else:
         outcome = start_run(assign(base, changes), run, console)
-    return _INTERRUPTED if outcome is RunOutcome.INTERRUPTED else 0
+    return INTERRUPTED if outcome is RunOutcome.INTERRUPTED else 0
 
 
 def _refuse_options_of_ranks(given: Mapping[str, Any], changes: list[str]) -> None:
     """Raises TrainError for an option that means nothing without a launcher of several ranks."""
+    from pyg_batchgnn.train.config import TrainConfig, assign
+    from pyg_batchgnn.train.graph import check_partition
+    from pyg_batchgnn.train.ranks import check_backend
+
     names = [name for name in options.OF_RANKS if given[name] is not None]
     if not names or "WORLD_SIZE" in os.environ:
         return

@@ -1,5 +1,5 @@
 """Predictions and embeddings of nodes from the best weights of a run."""
 
-from pyg_batchgnn.train.predict.prediction import PredictRequest, predict_nodes
+from pyg_batchgnn.train.predict.prediction import PredictRequest, PredictSummary, predict_nodes
 
-__all__ = ["PredictRequest", "predict_nodes"]
+__all__ = ["PredictRequest", "PredictSummary", "predict_nodes"]

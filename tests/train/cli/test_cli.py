@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -9,10 +10,24 @@ from pathlib import Path
 
 import pytest
 
+import pyg_batchgnn
+from pyg_batchgnn.data import GeneratorSpec
+from pyg_batchgnn.planner import SAMPLES
+from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.cli import main
+from pyg_batchgnn.train.cli.choices import PRESET_NAMES, ModelName, PolicyName, ReplacementName
+from pyg_batchgnn.train.cli.data_commands import generate
+from pyg_batchgnn.train.cli.plan_command import plan_command
 from pyg_batchgnn.train.cli.quantities import parse_size
 from pyg_batchgnn.train.cli.train_options import FIELDS
-from pyg_batchgnn.train.config import TrainConfig, config_to_dict
+from pyg_batchgnn.train.config import (
+    DEFAULT_PRESET,
+    POLICIES,
+    PRESETS,
+    ModelKind,
+    TrainConfig,
+    config_to_dict,
+)
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.measure import Phase
 from tests.support.training_runs import SMALL, batchgnn, records
@@ -163,6 +178,36 @@ def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> 
     out = capsys.readouterr().out
     assert "Example" in out
     assert f"batchgnn {command}" in out
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-h"], ["--help"], ["train", "-h"], ["plan", "--help"], ["--version"]]
+)
+def test_help_and_version_do_not_wait_for_torch(arguments: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from pyg_batchgnn.train.cli import main\n"
+        "try:\n    main()\n"
+        "finally:\n    print({'torch', 'numpy', 'matplotlib'} & set(sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("set()\n")
+    if arguments == ["--version"]:
+        assert done.stdout.startswith(f"batchgnn {pyg_batchgnn.__version__}\n")
+
+
+def test_choices_and_defaults_are_those_of_the_rooms() -> None:
+    """Help repeats them, since it does not import the rooms."""
+    assert tuple(PRESETS) == PRESET_NAMES and PRESET_NAMES[0] == DEFAULT_PRESET
+    for mine, theirs in ((ReplacementName, Replacement), (ModelName, ModelKind)):
+        assert [member.value for member in mine] == [member.value for member in theirs]
+    assert tuple(policy.value for policy in PolicyName) == POLICIES
+    defaults = {name: parameter.default for name, parameter in inspect.signature(generate).parameters.items()}
+    spec = GeneratorSpec()
+    for name in ("nodes", "seed", "degree", "classes", "features", "signal", "label_noise"):
+        assert defaults[name] == getattr(spec, name), name
+    assert inspect.signature(plan_command).parameters["samples"].default == SAMPLES
 
 
 def test_it_runs_as_a_module() -> None:

@@ -44,8 +44,9 @@ def test_either_layers_read_the_others_weights(trained: Path, tmp_path: Path) ->
     for layers in ("native", "pyg"):
         assert batchgnn("predict", trained, "--layers", layers, "--out", tmp_path / layers) == 0
         found.append(_arrays(tmp_path / layers)["probabilities"])
-    np.testing.assert_allclose(*found, atol=1e-5)
-    assert not np.array_equal(*found), "each was computed by other layers"
+    native, pyg = found
+    np.testing.assert_allclose(native, pyg, atol=1e-5)
+    assert not np.array_equal(native, pyg), "each was computed by other layers"
 
 
 def test_a_run_in_bfloat16_learns_and_predicts(graph_folder: Path, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_evaluation_on_any_number_of_ranks_equals_one_process(graph_folder: Path
 
 def test_who_owns_a_node_changes_no_bit_of_global_training(graph_folder: Path, tmp_path: Path) -> None:
     saved = tmp_path / "parts"
-    ways = {
+    ways: dict[str, list[object]] = {
         "random": ["--partition", "random"],
         "hybrid": ["--partition", "fennel", "--hybrid", "--prefetch", 1],
         "saved": ["--partition", saved, "--macrobatch-size", 3, "--fetch-size", 2],

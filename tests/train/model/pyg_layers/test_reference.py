@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -90,9 +91,8 @@ def test_outputs_and_gradients_equal_pyg(kind: str, case: str) -> None:
     expected_grads = _gradients(reference, expected, x_ref)
     assert grads.keys() == expected_grads.keys()
     for name, grad in grads.items():
-        torch.testing.assert_close(
-            grad, expected_grads[name], atol=1e-4, rtol=1e-3, msg=lambda m, n=name: f"{n}: {m}"
-        )
+        message = partial("{}: {}".format, name)
+        torch.testing.assert_close(grad, expected_grads[name], atol=1e-4, rtol=1e-3, msg=message)
 
 
 @pytest.mark.parametrize("kind", ["sage", "gat"])

@@ -1,0 +1,37 @@
+"""The values that options choose from, as help shows them.
+
+They repeat enumerations of rooms that import torch, which help must not wait for. A test compares
+them.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+#: The names of the presets, the default one first.
+PRESET_NAMES = ("batchgnn", "p3", "distdglv2")
+
+
+class PolicyName(str, Enum):
+    """The partitioning policies."""
+
+    RANDOM = "random"
+    CONTIGUOUS = "contiguous"
+    LDG = "ldg"
+    FENNEL = "fennel"
+
+
+class ReplacementName(str, Enum):
+    """Sampling with or without replacement."""
+
+    WITHOUT = "without"
+    WITH = "with"
+
+
+class ModelName(str, Enum):
+    """The kinds of models."""
+
+    SAGE = "sage"
+    GCN = "gcn"
+    GIN = "gin"
+    GAT = "gat"
