@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from pyg_batchgnn import __version__
 from pyg_batchgnn.train.cli.data_commands import datasets, generate, verify
 from pyg_batchgnn.train.cli.doctor_command import doctor
+from pyg_batchgnn.train.cli.evaluate_command import evaluate
 from pyg_batchgnn.train.cli.messages import DEBUG_VARIABLE, INTERRUPTED, USER_MISTAKE, complain
 from pyg_batchgnn.train.cli.partition_command import partition
 from pyg_batchgnn.train.cli.plan_command import plan_command
@@ -48,7 +49,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, predict, datasets, generate, partition, verify, doctor):
+for command in (train, predict, evaluate, datasets, generate, partition, verify, doctor):
     app.command()(command)
 app.command("plan")(plan_command)
 

@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from pyg_batchgnn.train.cli import restore_options as options
+
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="Run folder with a checkpoint, as train writes it.")],
-    out: Annotated[Path, typer.Option(help="New folder for the predictions.")],
+    run: options.Run,
+    out: Annotated[Path, typer.Option(help="New folder for the predictions. All ranks must see it.")],
     nodes: Annotated[
         str,
         typer.Option(help="Nodes to predict: all, train, val, test, or a .npy file of node ids."),
@@ -19,17 +21,13 @@ def predict(
         bool,
         typer.Option("--embeddings", help="Write the last hidden layer too, one row per node."),
     ] = False,
-    dataset: Annotated[
-        str | None,
-        typer.Option(help="Name or folder of the data set, if it has moved since the run."),
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(help="Threads of torch and the loader. Default: those of the run.")
-    ] = None,
-    layers: Annotated[
-        str | None,
-        typer.Option(help="native or pyg; both read the same weights. Default: those of the run."),
-    ] = None,
+    exact: options.Exact = None,
+    dataset: options.DatasetName = None,
+    threads: options.Threads = None,
+    layers: options.Layers = None,
+    partition: options.Partition = None,
+    backend: options.Backend = None,
+    timeout: options.Timeout = None,
 ) -> None:
     """Predicts classes, labels or values of nodes with the best weights of a run.
 
@@ -41,16 +39,26 @@ def predict(
 
       batchgnn predict runs/cora-gcn-1 --out predictions
 
+      batchgnn predict runs/cora-gcn-1 --exact --out predictions
+
       batchgnn predict runs/cora-gcn-1 --nodes test --embeddings --out test
 
       batchgnn predict runs/cora-gcn-1 --nodes ids.npy --out some
+
+    Several ranks predict together under torchrun, each its share of the nodes.
+
+      torchrun --nproc-per-node=4 -m pyg_batchgnn predict runs/cora-gcn-1
+        --exact --out predictions
     """
     from pyg_batchgnn.train.predict import PredictRequest, predict_nodes
 
-    done = predict_nodes(PredictRequest(run, out, nodes, embeddings, dataset, threads, layers))
-    typer.echo(
-        f"{done.nodes:,} nodes, weights of epoch {done.epoch}, {_shown(done.scores)}; written to {out}"
-    )
+    restore = options.restore_request(run, exact, dataset, threads, layers, partition, backend, timeout)
+    with restore.join() as ranks:
+        done = predict_nodes(PredictRequest(restore, out, nodes, embeddings), ranks)
+    if ranks.is_first:
+        typer.echo(
+            f"{done.nodes:,} nodes, weights of epoch {done.epoch}, {_shown(done.scores)}; written to {out}"
+        )
 
 
 def _shown(scores: dict[str, float] | None) -> str:

@@ -73,6 +73,7 @@ def train(
     metric: options.MetricOption = None,
     fanout: options.Fanout = None,
     test_fanout: options.TestFanout = None,
+    evaluation: options.Evaluation = None,
     replacement: options.ReplacementOption = None,
     batch_size: options.BatchSize = None,
     last_batch: options.LastBatch = None,

@@ -193,6 +193,15 @@ CacheFolder = Annotated[
         rich_help_panel=_CACHE,
     ),
 ]
+Evaluation = Annotated[
+    str | None,
+    typer.Option(
+        help="How nodes are evaluated: sampled, by --test-fanout, or exact, from all their neighbours, "
+        "layer by layer over all nodes (native layers). Default: sampled.",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+
 EvaluateWithCache = Annotated[
     bool | None,
     typer.Option(
@@ -304,6 +313,7 @@ FIELDS: Mapping[str, str] = {
     "dropout": "model.dropout",
     "heads": "model.heads",
     "lr": "optimiser.learning_rate",
+    "evaluation": "sampling.evaluation",
     "weight_decay": "optimiser.weight_decay",
     "task": "task.kind",
     "loss": "task.loss",

@@ -3,6 +3,7 @@
 from pyg_batchgnn.train.config.choices import (
     POLICIES,
     CacheKind,
+    EvaluationKind,
     LastMinibatch,
     LayerSource,
     Malloc,
@@ -43,6 +44,7 @@ __all__ = [
     "POLICIES",
     "PRESETS",
     "CacheKind",
+    "EvaluationKind",
     "LastMinibatch",
     "LayerSource",
     "Malloc",

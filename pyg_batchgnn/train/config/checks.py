@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pyg_batchgnn.train.config.choices import CacheKind, LayerSource, ModelKind, Precision, TaskKind
+from pyg_batchgnn.train.config.choices import (CacheKind, EvaluationKind, LayerSource, ModelKind, Precision, TaskKind)
 from pyg_batchgnn.train.config.sections import (
     ModelConfig,
     OptimiserConfig,
@@ -100,6 +100,19 @@ def check_model(model: ModelConfig, run: RunConfig) -> None:
         raise TrainError(
             "run.precision is bfloat16, which PyG's layers cannot train in on a CPU; "
             "choose model.layers=native or run.precision=float32"
+        )
+
+
+def check_evaluation(model: ModelConfig, sampling: SamplingConfig) -> None:
+    """Checks that the model can be evaluated as configured.
+
+    Raises:
+        TrainError: exact evaluation is not possible.
+    """
+    if sampling.evaluation is EvaluationKind.EXACT and model.layers is LayerSource.PYG:
+        raise TrainError(
+            "sampling.evaluation is exact, but PyG's layers compute sampled minibatches only; "
+            "choose model.layers=native, which reads the same weights"
         )
 
 

@@ -96,6 +96,13 @@ class CacheKind(str, Enum):
     AGGREGATION = "aggregation"  # input features aggregated over all neighbours; replaces the last hop
 
 
+class EvaluationKind(str, Enum):
+    """The neighbours from which evaluation computes a node."""
+
+    SAMPLED = "sampled"  # minibatches with the fanout of evaluation
+    EXACT = "exact"  # all neighbours, layer by layer over all nodes
+
+
 class LastMinibatch(str, Enum):
     """The treatment of the training nodes at the end of an epoch that do not fill a minibatch."""
 

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.config.choices import (
     CacheKind,
+    EvaluationKind,
     LastMinibatch,
     LayerSource,
     Malloc,
@@ -56,7 +57,8 @@ class SamplingConfig:
         batch_size: training nodes per minibatch on each rank. A step of R ranks has R times as
             many.
         last_batch: drop or keep a last, smaller minibatch. The only minibatch is always kept.
-        test_fanout: as `fanout`, for evaluation. None means 20 at each hop; for GIN, `fanout`.
+        evaluation: sampled minibatches, or every node from all its neighbours. Native layers only.
+        test_fanout: as `fanout`, for sampled evaluation. None means 20 at each hop; for GIN, `fanout`.
         test_batch_size: nodes per minibatch of evaluation. None means `batch_size`.
         cache: aggregates that replace the last hop of `fanout`.
         evaluate_with_cache: True if evaluation uses the aggregates too. None means yes for GIN, and
@@ -74,6 +76,7 @@ class SamplingConfig:
     replacement: Replacement = Replacement.WITH
     batch_size: int = 1024
     last_batch: LastMinibatch = LastMinibatch.DROP
+    evaluation: EvaluationKind = EvaluationKind.SAMPLED
     test_fanout: tuple[int, ...] | None = None
     test_batch_size: int | None = None
     cache: CacheKind = CacheKind.OFF

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from pyg_batchgnn.train.config.checks import (
     check_cache,
+    check_evaluation,
     check_fanout,
     check_model,
     check_ranges,
@@ -43,6 +44,7 @@ class TrainConfig:
         check_fanout("sampling.test_fanout", self.test_fanout, self.model.num_layers)
         check_cache(self.model, self.sampling)
         check_model(self.model, self.run)
+        check_evaluation(self.model, self.sampling)
         check_task(self.task)
 
     @property

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import FEATURES, LABELS, NODES, Dataset
+from pyg_batchgnn.data import NODES, FEATURES, LABELS, NODES, Dataset
 from pyg_batchgnn.partition import (
     Part,
     is_partition,
@@ -81,6 +81,12 @@ class PartitionedGraph(RunGraph):
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
         """Returns the labels that came with the features."""
         return network.fetched(batch, LABELS)
+
+    def owned_labels(self) -> Tensor:
+        return self.features.own.attributes[NODES][LABELS]
+
+    def _whole_data(self) -> tuple[DistFeatureStore, DistGraphStore]:
+        return self.features, self.topology
 
     def _data(self) -> tuple[DistFeatureStore, DistGraphStore]:
         return self.features, self.topology

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.cache import AggregationCache
+from pyg_batchgnn.cache import AggregationCache, AllNodes
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.train.config import LastMinibatch, LayerSource, TrainConfig
 from pyg_batchgnn.train.errors import as_train_error
@@ -68,6 +68,19 @@ class RunGraph(ABC):
     @abstractmethod
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
         """Returns [S, ...], the rows of the labels "y" of the minibatch's seed nodes."""
+
+    def all_nodes(self) -> AllNodes:
+        """Returns the nodes that this rank owns, for the inference of all nodes; collective."""
+        config = self.config
+        return AllNodes(self._whole_data(), config.run.threads, config.sampling.memory_budget)
+
+    @abstractmethod
+    def owned_labels(self) -> Tensor:
+        """Returns [n, ...], the rows of the labels "y" of the nodes of `all_nodes`."""
+
+    @abstractmethod
+    def _whole_data(self) -> Any:
+        """Returns the edges and the features as `AllNodes` takes them."""
 
     @abstractmethod
     def _data(self) -> Any:

@@ -66,6 +66,12 @@ class WholeGraph(RunGraph):
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
         return self.label[network.seeds(batch)]
 
+    def owned_labels(self) -> Tensor:
+        return self.label
+
+    def _whole_data(self) -> tuple[CscGraph, Tensor]:
+        return self.topology, self.data.x
+
     def _data(self) -> Data:
         return self.data
 

@@ -1,6 +1,7 @@
 """The training loop: steps, evaluation, epochs and requests to stop."""
 
 from pyg_batchgnn.train.loop.evaluate import evaluate, infer
+from pyg_batchgnn.train.loop.exact import NodeOutputs, evaluate_exactly, infer_all, score_nodes
 from pyg_batchgnn.train.loop.job import TrainingJob, build_job
 from pyg_batchgnn.train.loop.observer import RunObserver, RunOutcome
 from pyg_batchgnn.train.loop.step import train_step
@@ -8,6 +9,7 @@ from pyg_batchgnn.train.loop.stop import StopRequest
 from pyg_batchgnn.train.loop.trainer import Trainer
 
 __all__ = [
+    "NodeOutputs",
     "RunObserver",
     "RunOutcome",
     "StopRequest",
@@ -15,6 +17,9 @@ __all__ = [
     "TrainingJob",
     "build_job",
     "evaluate",
+    "evaluate_exactly",
     "infer",
+    "infer_all",
+    "score_nodes",
     "train_step",
 ]

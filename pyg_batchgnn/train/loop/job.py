@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 from torch.optim import Adam
 
 from pyg_batchgnn.data import Dataset
@@ -38,6 +39,9 @@ class TrainingJob:
         labels: the source of a minibatch's labels.
         optimiser: of the network's parameters.
         train_loader: shuffled minibatches of the training nodes.
+        graph: the graph of the loaders.
+        val: [v] int64, the validation nodes.
+        test: [t] int64, the test nodes.
         val_loader: minibatches of the validation nodes.
         test_loader: minibatches of the test nodes.
         notes: lines that the user should read before training starts.
@@ -51,6 +55,9 @@ class TrainingJob:
     labels: LabelSource
     optimiser: Adam
     train_loader: MacrobatchNeighborLoader
+    graph: RunGraph
+    val: Tensor
+    test: Tensor
     val_loader: MacrobatchNeighborLoader
     test_loader: MacrobatchNeighborLoader
     notes: list[str]
@@ -84,6 +91,9 @@ def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJo
         labels=graph.labels,
         optimiser=Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay),
         train_loader=train_loader,
+        graph=graph,
+        val=read.val,
+        test=read.test,
         val_loader=evaluation_loader(config, graph, read.val),
         test_loader=evaluation_loader(config, graph, read.test),
         notes=[*graph.notes, *notes],

@@ -11,10 +11,12 @@ from typing import Any, NoReturn
 from torch import Tensor
 
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
+from pyg_batchgnn.train.config import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import DatasetFingerprint
 from pyg_batchgnn.train.loop.best_epoch import note_validation
 from pyg_batchgnn.train.loop.evaluate import evaluate
+from pyg_batchgnn.train.loop.exact import evaluate_exactly
 from pyg_batchgnn.train.loop.job import TrainingJob
 from pyg_batchgnn.train.loop.observer import RunObserver, RunOutcome
 from pyg_batchgnn.train.loop.step import train_step
@@ -127,7 +129,7 @@ class Trainer:
         clock, last = PhaseClock(self._earlier.to_dict()), _copy(model.state_dict())
         model.load_state_dict(self.best)
         with clock.measure(Phase.EVALUATION):
-            test = self._evaluate(job.test_loader)
+            test = self._evaluate(job.test, job.test_loader)
         model.load_state_dict(last)
         if self._stop.seen:
             return None
@@ -213,8 +215,11 @@ class Trainer:
         patience = self._job.config.run.patience
         return patience is not None and self.progress.validations_since_best >= patience
 
-    def _evaluate(self, loader: MacrobatchNeighborLoader) -> Evaluation | None:
+    def _evaluate(self, nodes: Tensor, loader: MacrobatchNeighborLoader) -> Evaluation | None:
+        """Evaluates some nodes. ``loader``: of these nodes."""
         job = self._job
+        if job.config.sampling.evaluation is EvaluationKind.EXACT:
+            return evaluate_exactly(job.network, job.graph, nodes, job.task, self._ranks, self._stop)
         return evaluate(job.network, loader, job.labels, job.task, self._ranks, self._stop)
 
     def _validate(self) -> Evaluation | None:
@@ -222,7 +227,7 @@ class Trainer:
         if epoch % run.evaluate_every and epoch != run.epochs:
             return None
         with self._clock.measure(Phase.EVALUATION):
-            return self._evaluate(job.val_loader)
+            return self._evaluate(job.val, job.val_loader)
 
     def _finish_epoch(self, val: Evaluation | None) -> None:
         progress, task = self.progress, self._job.task

@@ -13,8 +13,10 @@ from typing import Any, ClassVar, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from pyg_batchgnn.nn import OwnedNodes
 from pyg_batchgnn.nn.models import NativeModel
 from pyg_batchgnn.train.config import Precision
+from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.model.pyg_layers import PygModel
 
 
@@ -48,6 +50,15 @@ class GraphNetwork(ABC):
         """Runs the forward pass."""
 
     @abstractmethod
+    def infer(self, nodes: OwnedNodes) -> NetworkOutput:
+        """Returns the output of all nodes that this rank owns, from all their neighbours;
+        collective.
+
+        Raises:
+            TrainError: these layers cannot compute it.
+        """
+
+    @abstractmethod
     def seeds(self, batch: Any) -> Tensor:
         """Returns [S] int64, the ids of the seed nodes. Row i of the output belongs to seed node
         i."""
@@ -75,6 +86,11 @@ class PygNetwork(GraphNetwork):
 
     def outputs(self, batch: Any) -> NetworkOutput:
         return self.model.outputs(batch.x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
+
+    def infer(self, nodes: OwnedNodes) -> NetworkOutput:  # noqa: ARG002
+        raise TrainError(
+            "PyG's layers compute sampled minibatches only; choose native layers, which read the same weights"
+        )
 
     def seeds(self, batch: Any) -> Tensor:
         seeds: Tensor = batch.n_id[: batch.batch_size]
@@ -109,9 +125,16 @@ class NativeNetwork(GraphNetwork):
         self.precision = precision
 
     def outputs(self, batch: Any) -> NetworkOutput:
-        half = self.precision is Precision.BFLOAT16
-        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        with self._autocast():
             return self.model.outputs(batch)
+
+    def infer(self, nodes: OwnedNodes) -> NetworkOutput:
+        with self._autocast():
+            return self.model.infer(nodes)
+
+    def _autocast(self) -> torch.autocast:
+        half = self.precision is Precision.BFLOAT16
+        return torch.autocast("cpu", torch.bfloat16, enabled=half)
 
     def seeds(self, batch: Any) -> Tensor:
         seeds: Tensor = batch.node[: batch.batch_size]

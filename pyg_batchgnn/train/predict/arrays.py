@@ -8,45 +8,59 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from pyg_batchgnn.train.ranks import Ranks
+
 
 class PredictionArrays:
-    """The arrays, filled from the first row to the last, one minibatch at a time.
+    """The arrays, which all ranks fill. The first rank makes the files.
 
     Args:
-        folder: receives the ``<name>.npy`` files.
+        folder: receives the ``<name>.npy`` files. All ranks see it.
         ids: [n] int64 node ids, n > 0; row i of every array belongs to node ``ids[i]``.
+        ranks: of the run.
     """
 
-    def __init__(self, folder: Path, ids: Tensor) -> None:
-        self._folder = folder
-        self._rows = len(ids)
-        self._filled = 0
+    def __init__(self, folder: Path, ids: Tensor, ranks: Ranks) -> None:
+        self._folder, self._ids, self._ranks = folder, ids, ranks
         self._arrays: dict[str, np.memmap] = {}
-        self._array("node_ids", ids)[:] = ids.numpy()
 
-    def add(self, rows: Mapping[str, Tensor]) -> None:
-        """Fills the next rows.
+    def add(self, positions: Tensor, rows: Mapping[str, Tensor]) -> None:
+        """Fills some rows. The first call is collective.
 
         Args:
+            positions: [S] int64, the positions of the rows in the list of nodes.
             rows: [S, ...] by the name of the array, the same names in every call.
         """
-        begin = self._filled
+        if not self._arrays:
+            self._open(rows)
         for name, values in rows.items():
-            self._filled = begin + len(values)
-            self._array(name, values)[begin : self._filled] = values.numpy()
+            self._arrays[name][positions.numpy()] = values.numpy()
 
     def described(self) -> dict[str, dict[str, object]]:
         """Returns the shape and dtype of each array by its name."""
         return {name: {"shape": list(a.shape), "dtype": str(a.dtype)} for name, a in self._arrays.items()}
 
     def flush(self) -> None:
-        """Writes what is left to disk."""
+        """Writes what is left to disk, on all ranks; collective."""
         for array in self._arrays.values():
             array.flush()
+        self._ranks.any(False)
 
-    def _array(self, name: str, like: Tensor) -> np.memmap:
-        """Returns the array of that name, which is made when it is first used."""
-        if name not in self._arrays:
-            path, shape = self._folder / f"{name}.npy", (self._rows, *like.shape[1:])
-            self._arrays[name] = np.lib.format.open_memmap(path, "w+", like.numpy().dtype, shape)
-        return self._arrays[name]
+    def _open(self, rows: Mapping[str, Tensor]) -> None:
+        """Makes the files for such rows, and opens them."""
+        like = {"node_ids": self._ids, **rows}
+
+        def make() -> None:
+            for name, values in like.items():
+                shape = (len(self._ids), *values.shape[1:])
+                array = np.lib.format.open_memmap(self._path(name), "w+", values.numpy().dtype, shape)
+                if name == "node_ids":
+                    array[:] = values.numpy()
+                array.flush()
+
+        self._ranks.from_first(make)
+        for name in like:
+            self._arrays[name] = np.lib.format.open_memmap(self._path(name), "r+")
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.npy"

@@ -1,0 +1,69 @@
+"""The command ``batchgnn evaluate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyg_batchgnn.train.cli import restore_options as options
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.train.predict import EvaluateSummary
+
+
+def evaluate(
+    run: options.Run,
+    splits: Annotated[
+        str, typer.Option(help="Splits to evaluate, separated by commas: train, val, test.")
+    ] = "val,test",
+    out: Annotated[
+        Path | None, typer.Option(help="JSON file for the metrics. Default: they are printed only.")
+    ] = None,
+    exact: options.Exact = None,
+    dataset: options.DatasetName = None,
+    threads: options.Threads = None,
+    layers: options.Layers = None,
+    partition: options.Partition = None,
+    backend: options.Backend = None,
+    timeout: options.Timeout = None,
+) -> None:
+    """Computes the metrics of a run's best weights on its splits.
+
+    Prints the loss and the metrics of each split.
+
+    [bold]Examples[/bold]
+
+      batchgnn evaluate runs/cora-gcn-1
+
+      batchgnn evaluate runs/cora-gcn-1 --exact --splits train,val,test
+
+      batchgnn evaluate runs/cora-gcn-1 --exact --out metrics.json
+
+    Several ranks evaluate together under torchrun, each its share of the nodes.
+
+      torchrun --nproc-per-node=4 -m pyg_batchgnn evaluate runs/cora-gcn-1 --exact
+    """
+    from pyg_batchgnn.train.predict import EvaluateRequest, evaluate_run
+
+    restore = options.restore_request(run, exact, dataset, threads, layers, partition, backend, timeout)
+    names = tuple(name.strip() for name in splits.split(",") if name.strip())
+    with restore.join() as ranks:
+        found = evaluate_run(EvaluateRequest(restore, names, out), ranks)
+    if ranks.is_first:
+        typer.echo(f"weights of epoch {found.epoch}")
+        for name in found.nodes:
+            typer.echo(_line(name, found))
+
+
+def _line(split: str, found: EvaluateSummary) -> str:
+    """Returns the line of a split."""
+    from pyg_batchgnn.train.config import Metric
+
+    nodes, scores = found.nodes[split], found.scores[split]
+    if scores is None:
+        return f"{split}: no nodes"
+    shown = [f"{metric.label} {scores[metric.value]:.4f}" for metric in Metric if metric.value in scores]
+    shown.append(f"loss {scores['loss']:.4f}")
+    return f"{split}: {', '.join(shown)} on {nodes:,} nodes"

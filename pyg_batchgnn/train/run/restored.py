@@ -1,0 +1,148 @@
+"""The best model of a run with the run's graph, for prediction and evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.train.config import EvaluationKind, RanksConfig, TrainConfig, assign
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.graph import PartitionedGraph, RunGraph, WholeGraph
+from pyg_batchgnn.train.malloc import configure_malloc
+from pyg_batchgnn.train.model import GraphNetwork, apply_product, build_network
+from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.run.dataset import open_on_all_ranks
+from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder
+from pyg_batchgnn.train.task import NodeTask, task_of
+
+
+@dataclass(frozen=True)
+class RestoreRequest:
+    """The run to restore, and what differs from it.
+
+    Attributes:
+        run: the folder of a run. Only the first rank need have it.
+        dataset: the name or path of the data set if it has moved since the run.
+        threads: number of threads; None means that of the run.
+        layers: "native" or "pyg"; None means those of the run, but native ones if nodes are
+            computed from all their neighbours. Both read the same weights.
+        evaluation: the neighbours that nodes are computed from; None means as in the run.
+        ranks: fields to change, as `assign` takes them; their names begin with "ranks.".
+    """
+
+    run: Path
+    dataset: str | None = None
+    threads: int | None = None
+    layers: str | None = None
+    evaluation: EvaluationKind | None = None
+    ranks: tuple[str, ...] = ()
+
+    def join(self) -> Ranks:
+        """Joins the other ranks; see `Ranks.join`."""
+        return Ranks.join(self.joining())
+
+    def joining(self) -> RanksConfig:
+        """Returns the options by which the ranks join."""
+        return assign(TrainConfig(), list(self.ranks)).ranks
+
+    def config(self, written: TrainConfig) -> TrainConfig:
+        """Returns the run's configuration with the changes of the request.
+
+        Raises:
+            TrainError: a change is not possible.
+        """
+        evaluation = self.evaluation or written.sampling.evaluation
+        layers = self.layers
+        if layers is None and evaluation is EvaluationKind.EXACT:
+            layers = "native"
+        changes = {
+            "run.dataset": self.dataset,
+            "run.threads": self.threads,
+            "model.layers": layers,
+            "sampling.evaluation": evaluation.value,
+        }
+        if not written.evaluates_with_cache or evaluation is EvaluationKind.EXACT:
+            none = {
+                "sampling.cache": "off",
+                "sampling.cache_folder": "none",
+                "sampling.evaluate_with_cache": "none",
+            }
+            changes |= none
+        given = [f"{name}={value}" for name, value in changes.items() if value is not None]
+        return assign(written, [*given, *self.ranks])
+
+
+@dataclass(frozen=True)
+class RestoredRun:
+    """A run whose best model can compute nodes.
+
+    Attributes:
+        config: of the run, with the changes of the request.
+        checkpoint: of the run.
+        dataset: of the run.
+        task: of the model.
+        network: the model with the weights of the best epoch.
+        graph: the graph, or this rank's part.
+    """
+
+    config: TrainConfig
+    checkpoint: Checkpoint
+    dataset: Dataset
+    task: NodeTask
+    network: GraphNetwork
+    graph: RunGraph
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the weights, counted from 1."""
+        return self.checkpoint.progress.best_epoch
+
+    @property
+    def is_exact(self) -> bool:
+        """True if nodes are computed from all their neighbours."""
+        return self.config.sampling.evaluation is EvaluationKind.EXACT
+
+
+def restore_run(request: RestoreRequest, ranks: Ranks) -> RestoredRun:
+    """Restores a run; collective.
+
+    Raises:
+        TrainError: the run folder, the request or the data set cannot be used.
+        DatasetError: the data set cannot be read.
+        AgreementError: the ranks have different data sets.
+    """
+    path = RunFolder(request.run).checkpoint
+    checkpoint = _checkpoint(request.run, ranks)
+    with ranks.one_error():
+        config = request.config(checkpoint.config)
+    configure_malloc(config.run.malloc)
+    torch.set_num_threads(config.run.threads or 1)
+    apply_product(config)
+    dataset, fingerprint = open_on_all_ranks(config, ranks)
+    with ranks.one_error():
+        checkpoint.check_dataset(path, fingerprint)
+        task = task_of(dataset, config.task)
+    network = build_network(config, dataset.num_features, task.columns)
+    with ranks.one_error():
+        checkpoint.restore_model(path, network.model, checkpoint.best)
+    graph: RunGraph
+    graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartitionedGraph.of(dataset, config, ranks)
+    return RestoredRun(config, checkpoint, dataset, task, network, graph)
+
+
+def _checkpoint(run: Path, ranks: Ranks) -> Checkpoint:
+    """Returns the checkpoint of a run that has a model, as the first rank reads it; collective."""
+
+    def check() -> None:
+        folder = RunFolder.open(run)
+        if not Checkpoint.load(folder.checkpoint).best:
+            raise TrainError(
+                f"{run}: no epoch is finished, so there is no model yet; train at least one epoch"
+            )
+
+    ranks.from_first(check)
+    path = RunFolder(run).checkpoint
+    return Checkpoint.parse(path, ranks.bytes_from_first(path.read_bytes() if ranks.is_first else b""))
