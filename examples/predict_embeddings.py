@@ -15,7 +15,14 @@ import numpy as np
 from rich.console import Console
 
 from pyg_batchgnn.data import default_dataset
-from pyg_batchgnn.train import PredictRequest, assign, predict_nodes, preset, start_run
+from pyg_batchgnn.train import (
+    PredictRequest,
+    RestoreRequest,
+    assign,
+    predict_nodes,
+    preset,
+    start_run,
+)
 
 SETTINGS = [
     "model.num_layers=2",
@@ -40,7 +47,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run, out = Path(folder) / "run", Path(folder) / "predictions"
         start_run(assign(preset("batchgnn"), SETTINGS), run, Console())
-        summary = predict_nodes(PredictRequest(run, out, nodes="all", embeddings=True))
+        restore = RestoreRequest(run)
+        with restore.join() as ranks:
+            summary = predict_nodes(PredictRequest(restore, out, nodes="all", embeddings=True), ranks)
         embeddings = np.load(out / "embeddings.npy")
     scores = ", ".join(f"{name} {score:.4f}" for name, score in (summary.scores or {}).items())
     print(f"{summary.nodes:,} embeddings of {embeddings.shape[1]} columns, {scores}")

@@ -13,18 +13,29 @@ if TYPE_CHECKING:
     from pyg_batchgnn.train.config import TrainConfig, assign, preset, read_config
     from pyg_batchgnn.train.errors import TrainError
     from pyg_batchgnn.train.loop import RunOutcome
-    from pyg_batchgnn.train.predict import PredictRequest, PredictSummary, predict_nodes
-    from pyg_batchgnn.train.run import resume_run, start_or_resume_run, start_run
+    from pyg_batchgnn.train.predict import (
+        EvaluateRequest,
+        EvaluateSummary,
+        PredictRequest,
+        PredictSummary,
+        evaluate_run,
+        predict_nodes,
+    )
+    from pyg_batchgnn.train.run import RestoreRequest, resume_run, start_or_resume_run, start_run
     from pyg_batchgnn.train.task import average_precision, f1_score, roc_auc
 
 __all__ = [
+    "EvaluateRequest",
+    "EvaluateSummary",
     "PredictRequest",
     "PredictSummary",
+    "RestoreRequest",
     "RunOutcome",
     "TrainConfig",
     "TrainError",
     "assign",
     "average_precision",
+    "evaluate_run",
     "f1_score",
     "predict_nodes",
     "preset",
@@ -36,13 +47,17 @@ __all__ = [
 ]
 
 _PARTS = {
+    "EvaluateRequest": "predict",
+    "EvaluateSummary": "predict",
     "PredictRequest": "predict",
     "PredictSummary": "predict",
+    "RestoreRequest": "run",
     "RunOutcome": "loop",
     "TrainConfig": "config",
     "TrainError": "errors",
     "assign": "config",
     "average_precision": "task",
+    "evaluate_run": "predict",
     "f1_score": "task",
     "predict_nodes": "predict",
     "preset": "config",

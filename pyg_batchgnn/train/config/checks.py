@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import math
 
-from pyg_batchgnn.train.config.choices import (CacheKind, EvaluationKind, LayerSource, ModelKind, Precision, TaskKind)
+from pyg_batchgnn.train.config.choices import (
+    CacheKind,
+    EvaluationKind,
+    LayerSource,
+    ModelKind,
+    Precision,
+    TaskKind,
+)
 from pyg_batchgnn.train.config.sections import (
     ModelConfig,
     OptimiserConfig,

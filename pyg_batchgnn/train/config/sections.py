@@ -58,7 +58,8 @@ class SamplingConfig:
             many.
         last_batch: drop or keep a last, smaller minibatch. The only minibatch is always kept.
         evaluation: sampled minibatches, or every node from all its neighbours. Native layers only.
-        test_fanout: as `fanout`, for sampled evaluation. None means 20 at each hop; for GIN, `fanout`.
+        test_fanout: as `fanout`, for sampled evaluation. None means 20 at each hop; for GIN,
+            `fanout`.
         test_batch_size: nodes per minibatch of evaluation. None means `batch_size`.
         cache: aggregates that replace the last hop of `fanout`.
         evaluate_with_cache: True if evaluation uses the aggregates too. None means yes for GIN, and

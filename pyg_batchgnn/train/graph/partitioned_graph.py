@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import NODES, FEATURES, LABELS, NODES, Dataset
+from pyg_batchgnn.data import FEATURES, LABELS, NODES, Dataset
 from pyg_batchgnn.partition import (
     Part,
     is_partition,

@@ -82,7 +82,8 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
         DatasetError: the data set cannot be read.
         CommError: another rank failed, or was given other arguments.
     """
-    ranks.agree({"command": f"predict {request.restore.run}", "nodes": request.nodes, "out": str(request.out)})
+    given = {"nodes": request.nodes, "out": str(request.out), "embeddings": request.embeddings}
+    ranks.agree({"command": f"predict {request.restore.run}", **given})
     ranks.from_first(lambda: refuse_existing(request.out))
     run = restore_run(request.restore, ranks)
     with ranks.one_error():

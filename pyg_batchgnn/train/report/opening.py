@@ -6,7 +6,7 @@ from rich.filesize import decimal
 
 from pyg_batchgnn.comm import describe_backend
 from pyg_batchgnn.data import SPLITS, Dataset
-from pyg_batchgnn.train.config import CacheKind, ModelKind, RanksConfig, TrainConfig
+from pyg_batchgnn.train.config import CacheKind, EvaluationKind, ModelKind, RanksConfig, TrainConfig
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import RunFolder
 from pyg_batchgnn.train.task import NodeTask
@@ -27,11 +27,18 @@ def opening_lines(
         f"model   {model.kind.value}, {model.num_layers} {model.layers.value} layers, "
         f"hidden {model.hidden}{heads}, {config.run.precision.value}",
         f"sample  fanout {_commas(sampling.fanout)} {sampling.replacement.value} replacement, "
-        f"batch {sampling.batch_size}; evaluation fanout {_commas(config.test_fanout)}",
+        f"batch {sampling.batch_size}; {_evaluation(config)}",
         *_cache_line(config),
         f"run     {folder.path}, {config.run.epochs} epochs, seed {config.run.seed}, {threads} thread(s)",
     ]
     return lines if ranks.is_alone else [*lines, _ranks_line(config.ranks, ranks)]
+
+
+def _evaluation(config: TrainConfig) -> str:
+    """Returns how nodes are evaluated."""
+    if config.sampling.evaluation is EvaluationKind.EXACT:
+        return "evaluation from all neighbours"
+    return f"evaluation fanout {_commas(config.test_fanout)}"
 
 
 def _cache_line(config: TrainConfig) -> list[str]:
