@@ -41,7 +41,7 @@ from pyg_batchgnn.sample import (
     PygNeighborSampler,
     SampledMinibatch,
 )
-from pyg_batchgnn.store import is_typed
+from pyg_batchgnn.store import CscGraph, is_typed
 
 
 class LocalSetup:
@@ -99,7 +99,13 @@ class LocalSetup:
 
     def graph(self, data: Any) -> Any:
         """Returns the sampler's graph and the features; see `Setup`."""
-        return self._graph, data.x if isinstance(data, Data) else data[0].get_tensor(None, FEATURES, None)
+        if self._is_typed:
+            raise NotImplementedError(
+                "inference of all nodes is for graphs of one node type and one relation; sample the nodes of "
+                "this one with num_neighbors=-1"
+            )
+        x = data.x if isinstance(data, Data) else data[0].get_tensor(None, FEATURES, None)
+        return CscGraph(self._sampling.graph.relations[0]), x
 
     def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> None:
         """Lets the pipeline read attributes from ``loader.data``; see `Setup`."""
