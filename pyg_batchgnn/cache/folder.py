@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ from pyg_batchgnn.data.files import (
     rename_whole,
     sync_tree,
     verify_tensor,
+    writing,
 )
 from pyg_batchgnn.partition import refuse_existing, with_files
 
@@ -125,9 +127,11 @@ def _begin(path: Path, temporary: Path, shape: tuple[int, int], dtype: torch.dty
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     header = npy_header(_stored(dtype), shape)
-    with (temporary / _FILE).open("wb") as stream:
+    with writing(temporary / _FILE), (temporary / _FILE).open("wb") as stream:
         stream.write(header)
-        stream.truncate(len(header) + shape[0] * shape[1] * _stored(dtype).itemsize)
+        stream.flush()
+        # The rows are written through a map, where a full disk would end the process.
+        os.posix_fallocate(stream.fileno(), 0, len(header) + shape[0] * shape[1] * _stored(dtype).itemsize)
 
 
 def _write(file: Path, shape: tuple[int, int], node: Tensor | None, rows: Tensor) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import torch
 from pyg_batchgnn.cache.fingerprint import GraphFingerprint
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.data import DatasetError
-from pyg_batchgnn.data.files import META_FILE, ArrayPromise, broken, missing, read_json
+from pyg_batchgnn.data.files import META_FILE, ArrayPromise, broken, missing, read_json, write_json
 
 FORMAT = "pyg_batchgnn.aggregation_cache"
 VERSION = 1
@@ -51,7 +50,7 @@ class CacheMeta:
             "made_of": self.fingerprint.to_dict(),
             "arrays": {ARRAY: self.promise.to_json()},
         }
-        (folder / META_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_json(folder / META_FILE, content)
 
     @classmethod
     def read(cls, folder: Path) -> CacheMeta:

@@ -79,12 +79,15 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
 def verify_folder(path: str | Path) -> int:
     """Compares every file of a folder with META.json, however large.
 
-    Returns:     The number of files compared.
+    Returns:
+        The number of files compared.
 
     Raises:
         DatasetError: a file differs, or META.json has no checksums.
     """
     path = Path(path).expanduser()
+    if not path.is_dir():
+        raise DatasetNotFoundError(f"{path}: no such folder; give a folder that this program wrote")
     folder = FolderReader(path)
     if not folder.meta.arrays:
         raise broken(path / META_FILE, "arrays", "no checksums to compare with", "write it with write_folder")

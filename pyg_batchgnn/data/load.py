@@ -155,7 +155,7 @@ def _load_generated(_name: str, root: str | Path | None, options: dict[str, Any]
     if spec.estimated_bytes > IN_MEMORY_BYTES:
         raise DatasetError(
             f"{spec.name}: about {spec.estimated_bytes / 2**30:.0f} GiB, too large to make in memory; "
-            "pass root=FOLDER to write it there in pieces and map it"
+            "write it to a folder in pieces with `batchgnn generate` or generate_folder, and give that folder"
         )
     return generate(spec)
 

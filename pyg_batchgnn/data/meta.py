@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.data.files import META_FILE, ArrayPromise, promise_of, read_json
+from pyg_batchgnn.data.files import META_FILE, ArrayPromise, promise_of, read_json, write_json
 
 FORMAT = "pyg_batchgnn.dataset"
 VERSION = 2
@@ -82,7 +81,7 @@ def write_meta(folder: Path, meta: Meta) -> None:
         "arrays": {array: promise.to_json() for array, promise in sorted(meta.arrays.items())},
         "origin": dict(meta.origin),
     }
-    (folder / META_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / META_FILE, content)
 
 
 def promises_in(folder: Path) -> dict[str, ArrayPromise]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pyg_batchgnn.data import EDGES, NODES, attribute_array, attribute_of, split_array, split_of
-from pyg_batchgnn.data.files import META_FILE, ArrayPromise, broken, missing, read_json
+from pyg_batchgnn.data.files import META_FILE, ArrayPromise, broken, missing, read_json, write_json
 from pyg_batchgnn.partition.book import PartitionBook
 
 FORMAT = "pyg_batchgnn.partition"
@@ -57,7 +56,7 @@ class PartitionMeta:
             "arrays": {name: promise.to_json() for name, promise in sorted(self.arrays.items())},
             "origin": dict(self.origin),
         }
-        (folder / META_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_json(folder / META_FILE, content)
 
 
 def part_name(number: int) -> str:

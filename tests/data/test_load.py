@@ -89,7 +89,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     ("generated:degree=many", {}, "option degree is 'many'; give a number"),
     ("generated:sides=5", {}, "no option 'sides'"),
     ("generated:nodes=1000", {"nodes": 5}, "given twice"),
-    ("generated:nodes=100000000", {}, "pass root=FOLDER"),
+    ("generated:nodes=100000000", {}, "with `batchgnn generate` or generate_folder"),
     ("generated", {"nodes": None}, "nodes is None"),
     ("toy", {"colour": "red"}, "no option 'colour' for this data set; it takes feature_dim"),
     ("toy:feature_dim=x", {}, "give a whole number"),

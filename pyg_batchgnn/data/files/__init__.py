@@ -18,6 +18,7 @@ from pyg_batchgnn.data.files.durable import rename_whole, sync_file, sync_folder
 from pyg_batchgnn.data.files.json_file import read_json
 from pyg_batchgnn.data.files.npy_read import NpyHeader, as_tensor, open_npy, read_header
 from pyg_batchgnn.data.files.npy_write import EdgeAppender, NpyAppender, npy_header
+from pyg_batchgnn.data.files.writing import write_bytes, write_json, writing
 
 __all__ = [
     "META_FILE",
@@ -41,5 +42,8 @@ __all__ = [
     "sync_folder",
     "sync_tree",
     "verify_tensor",
+    "write_bytes",
+    "write_json",
     "write_tensor",
+    "writing",
 ]

@@ -13,6 +13,7 @@ from torch import Tensor
 from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.data.files.checksum import check_sha256, file_sha256
 from pyg_batchgnn.data.files.npy_read import as_tensor, open_npy, read_header
+from pyg_batchgnn.data.files.writing import write_bytes, writing
 
 META_FILE = "META.json"
 #: Larger files are not hashed when they are opened, only when the whole folder is verified.
@@ -61,7 +62,10 @@ def stored_dtype(dtype: torch.dtype) -> torch.dtype:
 def write_tensor(path: Path, tensor: Tensor) -> ArrayPromise:
     """Writes a tensor and returns what to promise of the file."""
     stored = tensor.detach().contiguous().view(stored_dtype(tensor.dtype))
-    np.save(path, stored.numpy(), allow_pickle=False)
+    values = stored.numpy()
+    with writing(path), path.open("wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(values))
+        write_bytes(stream, path, values)
     return ArrayPromise(_name(tensor.dtype), tuple(tensor.shape), file_sha256(path))
 
 

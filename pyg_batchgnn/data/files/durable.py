@@ -6,14 +6,16 @@ import contextlib
 import os
 from pathlib import Path
 
+from pyg_batchgnn.data.files.writing import writing
+
 
 def sync_file(path: Path) -> None:
     """Waits until the contents of a file are on disk.
 
     Raises:
-        OSError: they cannot be written, as on a full disk.
+        DatasetError: they cannot be written, as on a full disk.
     """
-    with path.open("rb") as file:
+    with writing(path), path.open("rb") as file:
         os.fsync(file.fileno())
 
 
@@ -31,7 +33,7 @@ def sync_tree(folder: Path) -> None:
     """Waits until all files and names in a folder, and in the folders within it, are on disk.
 
     Raises:
-        OSError: as `sync_file`.
+        DatasetError: as `sync_file`.
     """
     for path in folder.rglob("*"):
         if path.is_dir():

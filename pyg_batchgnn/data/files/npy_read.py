@@ -59,13 +59,14 @@ def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
             raise broken(file, array, f".npy format version is {version}, expected (1, 0) or (2, 0)", reread)
     except DatasetError:
         raise
-    # numpy parses the header as a Python literal: a damaged one can raise any of these.
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, EOFError) as error:
+    except Exception as error:  # NumPy parses the header as Python: damage raises anything
         raise broken(file, array, f"not a .npy array ({_one_line(error)})", reread) from error
     if dtype.hasobject:
         fact = f"dtype is {dtype}: Python objects, which could only be unpickled"
         raise broken(file, array, fact, "pickles are never read: save a plain numeric array")
-    if any(not isinstance(size, int) or size < 0 for size in shape):
+    if dtype.itemsize == 0 or dtype.shape:
+        raise broken(file, array, f"dtype in the header is {dtype}, not one of plain numbers", reread)
+    if any(type(size) is not int or not 0 <= size < 1 << 63 for size in shape):
         raise broken(file, array, f"shape in the header is {shape}", reread)
     return NpyHeader(dtype, tuple(shape), fortran_order, stream.tell())
 
@@ -91,7 +92,11 @@ def open_npy(path: Path, array: str) -> np.ndarray:
         flags = mmap.MAP_PRIVATE | _MAP_NORESERVE
         mapped = mmap.mmap(stream.fileno(), size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
     flat = np.frombuffer(mapped, header.dtype, math.prod(header.shape), header.offset)
-    values = flat.reshape(header.shape, order="F" if header.fortran_order else "C")
+    try:
+        values = flat.reshape(header.shape, order="F" if header.fortran_order else "C")
+    except ValueError as error:  # more dimensions than NumPy has, or larger ones
+        fact = f"shape in the header is {list(header.shape)} ({error})"
+        raise broken(path, array, fact, "copy or write the file again") from error
     if not values.flags.c_contiguous or not header.dtype.isnative:
         return np.ascontiguousarray(values, header.dtype.newbyteorder("="))
     return values

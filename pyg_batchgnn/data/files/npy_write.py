@@ -8,6 +8,8 @@ from types import TracebackType
 
 import numpy as np
 
+from pyg_batchgnn.data.files.writing import write_bytes, writing
+
 _HEADER_BYTES = 256  # magic, length and text; room for any shape, so that it can be rewritten in place
 _COPY_BYTES = 1 << 20
 
@@ -32,14 +34,16 @@ class NpyAppender:
         self.dtype = np.dtype(dtype)
         self.row = row
         self.rows = 0
-        self._stream = path.open("wb")
-        self._stream.write(npy_header(self.dtype, (0, *row)))
+        self._path = path
+        with writing(path):
+            self._stream = path.open("wb")
+            self._stream.write(npy_header(self.dtype, (0, *row)))
 
     def append(self, piece: np.ndarray) -> None:
         """Appends rows: [n, *row] of any type."""
         if piece.shape[1:] != self.row:
             raise ValueError(f"a piece has rows of shape {piece.shape[1:]}, expected {self.row}")
-        np.ascontiguousarray(piece, self.dtype).tofile(self._stream)
+        write_bytes(self._stream, self._path, np.asarray(piece, self.dtype))
         self.rows += len(piece)
 
     def __enter__(self) -> NpyAppender:
@@ -48,7 +52,7 @@ class NpyAppender:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._stream:
+        with writing(self._path), self._stream:
             if error is None:
                 self._stream.seek(0)
                 self._stream.write(npy_header(self.dtype, (self.rows, *self.row)))
@@ -69,9 +73,11 @@ class EdgeAppender:
         self.dtype = np.dtype(dtype)
         self.edges = 0
         self._waiting = path.with_name(path.name + ".destinations")
-        self._sources = path.open("wb")
-        self._destinations = self._waiting.open("wb+")
-        self._sources.write(npy_header(self.dtype, (2, 0)))
+        self._path = path
+        with writing(path):
+            self._sources = path.open("wb")
+            self._destinations = self._waiting.open("wb+")
+            self._sources.write(npy_header(self.dtype, (2, 0)))
 
     def append(self, source: np.ndarray, destination: np.ndarray) -> None:
         """Appends edges: source [n] and destination [n]."""
@@ -82,12 +88,12 @@ class EdgeAppender:
 
     def append_sources(self, source: np.ndarray) -> None:
         """Appends sources alone; the matching destinations may come any time before the end."""
-        np.ascontiguousarray(source, self.dtype).tofile(self._sources)
+        write_bytes(self._sources, self._path, np.asarray(source, self.dtype))
         self.edges += len(source)
 
     def append_destinations(self, destination: np.ndarray) -> None:
         """Appends destinations alone."""
-        np.ascontiguousarray(destination, self.dtype).tofile(self._destinations)
+        write_bytes(self._destinations, self._waiting, np.asarray(destination, self.dtype))
 
     def __enter__(self) -> EdgeAppender:
         return self
@@ -95,7 +101,7 @@ class EdgeAppender:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._sources, self._destinations:
+        with writing(self._path), self._sources, self._destinations:
             if error is None:
                 self._destinations.seek(0)
                 while piece := self._destinations.read(_COPY_BYTES):

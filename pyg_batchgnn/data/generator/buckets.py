@@ -11,6 +11,7 @@ from types import TracebackType
 
 import numpy as np
 
+from pyg_batchgnn.data.files import write_bytes, writing
 from pyg_batchgnn.data.generator.edges import ID_BITS
 
 _MOST_FILES = 256  # all are open at once, and a process may often open only 1,024
@@ -30,7 +31,8 @@ class EdgeBuckets:
         starts = np.arange(0, num_nodes, piece_nodes, dtype=np.uint64)
         self._first_keys = starts << np.uint64(ID_BITS)
         self._paths = [folder / f"edges-{number:04d}.keys" for number in range(len(starts))]
-        self._files = [path.open("wb") for path in self._paths]
+        with writing(folder):
+            self._files = [path.open("wb") for path in self._paths]
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -38,9 +40,9 @@ class EdgeBuckets:
     def add(self, keys: np.ndarray) -> None:
         """Adds sorted uint64 keys."""
         cuts = np.append(np.searchsorted(keys, self._first_keys), len(keys))
-        for file, start, end in zip(self._files, cuts[:-1], cuts[1:], strict=True):
+        for file, path, start, end in zip(self._files, self._paths, cuts[:-1], cuts[1:], strict=True):
             if end > start:
-                keys[start:end].tofile(file)
+                write_bytes(file, path, keys[start:end])
 
     def drain(self) -> Iterator[np.ndarray]:
         """Yields the sorted keys of each range in ascending order, repeats included.
@@ -65,5 +67,6 @@ class EdgeBuckets:
             path.unlink(missing_ok=True)
 
     def _close(self) -> None:
-        for file in self._files:
-            file.close()
+        for file, path in zip(self._files, self._paths, strict=True):
+            with writing(path):
+                file.close()

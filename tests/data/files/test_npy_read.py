@@ -1,9 +1,13 @@
 """Opening .npy files that cannot be trusted."""
 
+import math
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pyg_batchgnn.data import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.convert import to_features, to_index, to_labels
@@ -97,6 +101,24 @@ def test_damage_is_named(file: Path, kind: str) -> None:
     message = str(error.value)
     assert message.startswith(f"{file}: features: ")
     assert DAMAGE[kind] in message and "\n" not in message
+
+
+@settings(max_examples=20, deadline=None)
+@given(mask=st.integers(1, 255), kept=st.sampled_from([(3, 4), (12,), ()]))
+def test_every_flipped_byte_is_an_error_or_another_array(
+    mask: int, kept: tuple[int, ...], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.mktemp("flipped") / "x.npy"
+    np.save(file, np.arange(12.0, dtype=np.float32)[: math.prod(kept)].reshape(kept))
+    whole = file.read_bytes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of NumPy's parser
+        for at in range(128):
+            file.write_bytes(whole[:at] + bytes([whole[at] ^ mask]) + whole[at + 1 :])
+            try:
+                assert isinstance(open_npy(file, "x"), np.ndarray)
+            except DatasetError as error:
+                assert str(error).startswith(f"{file}: x: ") and "\n" not in str(error)
 
 
 def test_a_pickle_is_never_run(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Writing .npy files by appending."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -44,3 +46,36 @@ def test_pieces_that_do_not_fit(tmp_path: Path) -> None:
 def test_header_has_one_length() -> None:
     shapes = [(), (0,), (2, 10**18), (10**12, 100)]
     assert len({len(npy_header(np.dtype(np.int64), shape)) for shape in shapes}) == 1
+
+
+#: Writes a data set and a partition of it with too little room for a file, as on a full disk.
+_NO_ROOM = """
+import resource, sys
+from pathlib import Path
+from pyg_batchgnn.train.cli import main
+
+def said(*arguments):
+    try:
+        main(list(arguments))
+    except SystemExit as ended:
+        print(arguments[0], ended.code)
+
+folder = Path(sys.argv[1])
+said("generate", str(folder / "good"), "--nodes", "3000")
+resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
+said("generate", str(folder / "full"), "--nodes", "3000")
+said("partition", str(folder / "good"), "--out", str(folder / "parts"))
+"""
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", _NO_ROOM, str(tmp_path)], capture_output=True, text=True)
+    assert [line for line in done.stdout.splitlines() if line[-1] in "02"][-2:] == [
+        "generate 2",
+        "partition 2",
+    ]
+    lines = [line for line in done.stderr.splitlines() if line.startswith("batchgnn: ")]
+    assert len(lines) == 2, done.stderr
+    for line, folder in zip(lines, ("full", "parts"), strict=True):
+        assert f"{tmp_path}/" in line and folder in line and "cannot be written (File too large)" in line
+    assert {path.name for path in tmp_path.iterdir()} == {"good"}

@@ -1,0 +1,44 @@
+"""Writing of files whose errors name the file and the cause, such as a full disk."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from pyg_batchgnn.data.errors import DatasetError
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns errors of the system that the block meets into a DatasetError that names the file."""
+    try:
+        yield
+    except DatasetError:
+        raise
+    except OSError as error:
+        cause = error.strerror or str(error)
+        raise DatasetError(
+            f"{path}: cannot be written ({cause}); free space on the disk, or choose another folder"
+        ) from error
+
+
+def write_bytes(stream: IO[bytes], path: Path, values: np.ndarray) -> None:
+    """Writes the elements of an array in C order. `tofile` would not tell why it failed."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    with writing(path):
+        stream.write(flat.view(np.uint8).data if flat.size else b"")
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes a JSON object.
+
+    Raises:
+        DatasetError: the file cannot be written.
+    """
+    with writing(path):
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
