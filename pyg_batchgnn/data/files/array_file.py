@@ -12,8 +12,8 @@ from torch import Tensor
 
 from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.data.files.checksum import check_sha256, file_sha256
+from pyg_batchgnn.data.files.file_write import write_bytes, writing
 from pyg_batchgnn.data.files.npy_read import as_tensor, open_npy, read_header
-from pyg_batchgnn.data.files.writing import write_bytes, writing
 
 META_FILE = "META.json"
 #: Larger files are not hashed when they are opened, only when the whole folder is verified.

@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from pyg_batchgnn.data.files.writing import writing
+from pyg_batchgnn.data.files.file_write import writing
 
 
 def sync_file(path: Path) -> None:

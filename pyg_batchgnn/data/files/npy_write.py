@@ -8,7 +8,7 @@ from types import TracebackType
 
 import numpy as np
 
-from pyg_batchgnn.data.files.writing import write_bytes, writing
+from pyg_batchgnn.data.files.file_write import write_bytes, writing
 
 _HEADER_BYTES = 256  # magic, length and text; room for any shape, so that it can be rewritten in place
 _COPY_BYTES = 1 << 20
