@@ -73,7 +73,7 @@ def remember(edge_index: Tensor, minibatch: SampledMinibatch) -> None:
 
 
 def handed_out(edge_index: Tensor) -> HandedOut | None:
-    """Returns the sample whose edges a loader handed out as this tensor.
+    """Returns the sample that a loader handed out with this tensor as its edges.
 
     Returns None if no loader of this process did, or if the tensor was modified since.
     """

@@ -1,0 +1,152 @@
+"""Accelerated layers find the edges of batches by identity and version, and hold nothing alive."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+from typing import Any
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch_geometric.utils import trim_to_layer
+
+from pyg_batchgnn import nn
+from pyg_batchgnn.port import prefixes
+from pyg_batchgnn.sample import handed_out
+from tests.support.ported_models import GRAPH, MODELS, SEEDS, accelerated, batch_of, loader_of, trimming
+
+
+@pytest.fixture
+def sorts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The edges that were sorted, as long as the test runs."""
+    found: list[Any] = []
+    build = nn.whole_graph.__globals__["ops"].build_csc
+
+    def counted(edge_index: torch.Tensor, num_nodes: int) -> Any:
+        found.append(edge_index)
+        return build(edge_index, num_nodes)
+
+    monkeypatch.setattr(nn.whole_graph.__globals__["ops"], "build_csc", counted)
+    return found
+
+
+def test_a_batch_of_a_loader_is_not_sorted(sorts: list[Any]) -> None:
+    model, batch = accelerated(MODELS["sage"](2)), batch_of(2)
+    sorts.clear()  # the loader sorted the graph
+    before = set(batch.keys())
+    model(batch.x, batch.edge_index).sum().backward()
+    model(batch.x, batch.edge_index, **trimming(batch))
+    model(batch)
+    model.convs[0](batch.x, batch.edge_index)
+    assert sorts == []
+    assert set(batch.keys()) == before
+
+
+def test_edges_of_a_block_export_are_found() -> None:
+    (batch,) = loader_of([4, 3], torch.float64, prefetch=2)
+    assert handed_out(batch.edge_index) is not None
+
+
+def test_copies_and_modified_edges_are_sorted(sorts: list[Any]) -> None:
+    reference, batch = MODELS["gcn"](2), batch_of(2)
+    ours = accelerated(reference)
+    sorts.clear()
+    for edges in (batch.edge_index.clone(), copy.deepcopy(batch).edge_index, batch.edge_index.flip(1)):
+        assert torch.allclose(ours(batch.x, edges), reference(batch.x, edges), atol=1e-12)
+    assert len(sorts) == 3
+    with torch.no_grad():
+        ours(batch.x, batch.edge_index)
+        batch.edge_index[0, 0] = 0
+        assert handed_out(batch.edge_index) is None
+        found = ours(batch.x, batch.edge_index)
+        assert torch.allclose(found, reference(batch.x, batch.edge_index), atol=1e-12)
+
+
+def test_trimmed_copies_equal_pygs(sorts: list[Any]) -> None:
+    reference, batch = MODELS["sage"](2), copy.deepcopy(batch_of(2))
+    ours = accelerated(reference)
+    sorts.clear()
+    found = ours(batch.x, batch.edge_index, **trimming(batch))
+    assert len(sorts) == 1
+    assert torch.allclose(found, reference(batch.x, batch.edge_index, **trimming(batch)), atol=1e-12)
+
+
+def test_batches_of_worker_processes_are_sorted() -> None:
+    reference = MODELS["gcn"](2)
+    ours = accelerated(reference)
+    (batch,) = loader_of([4, 3], torch.float64, num_workers=1)
+    assert handed_out(batch.edge_index) is None
+    for options in ({}, trimming(batch)):
+        wanted = reference(batch.x, batch.edge_index, **options)
+        assert torch.allclose(ours(batch.x, batch.edge_index, **options), wanted, atol=1e-12)
+
+
+def test_prefixes_of_the_edges_are_found(sorts: list[Any]) -> None:
+    """A script may call `trim_to_layer` itself."""
+    batch = batch_of(2)
+    reference = [pyg.GCNConv(6, 8).double(), pyg.GCNConv(8, 4).double()]
+    ours = [accelerated(conv) for conv in reference]
+    sorts.clear()
+    outputs = []
+    for convs in (ours, reference):
+        x, edges = batch.x, batch.edge_index
+        for layer, conv in enumerate(convs):
+            x, edges, _ = trim_to_layer(layer, batch.num_sampled_nodes, batch.num_sampled_edges, x, edges)
+            x = conv(x, edges)
+        outputs.append(x)
+    assert torch.allclose(*outputs, atol=1e-12)
+    assert sorts == []
+
+
+def test_other_views_of_the_edges_are_sorted() -> None:
+    batch, conv = batch_of(2), pyg.SAGEConv(6, 4).double()
+    ours = accelerated(conv)
+    for edges in (
+        batch.edge_index[:, 2:],
+        batch.edge_index[:, ::2],
+        batch.edge_index[:, :5],
+        batch.edge_index,
+    ):
+        for x in (batch.x, torch.cat([batch.x, batch.x])):
+            assert torch.allclose(ours(x, edges), conv(x, edges), atol=1e-12)
+
+
+def test_nothing_is_held_when_the_batch_is_gone() -> None:
+    model, batch = accelerated(MODELS["gat"](2)), batch_of(2)
+    edges, node = weakref.ref(batch.edge_index), weakref.ref(batch.n_id)
+    model(batch.x, batch.edge_index).sum().backward()
+    with torch.no_grad():
+        model(batch)
+        model.convs[0](batch.x, batch.edge_index)
+    before = len(prefixes._prefixes)
+    del batch
+    gc.collect()
+    assert edges() is None and node() is None
+    assert len(prefixes._prefixes) < before
+
+
+def test_dropout_is_keyed_by_the_sample() -> None:
+    model = accelerated(MODELS["sage"](2)).train()
+    model.dropout.p = 0.5
+    one, other = (model(*(batch_of(2)[name] for name in ("x", "edge_index"))) for _ in range(2))
+    assert torch.equal(one, other)
+
+
+def test_edges_in_inference_mode() -> None:
+    with torch.inference_mode():
+        batch = batch_of(2)
+        reference = MODELS["sage"](2).eval()
+        ours = accelerated(reference)
+        assert torch.allclose(
+            ours(batch.x, batch.edge_index), reference(batch.x, batch.edge_index), atol=1e-12
+        )
+
+
+def test_a_whole_graph() -> None:
+    reference = MODELS["gat"](2)
+    ours = accelerated(reference)
+    assert torch.allclose(
+        ours(GRAPH.x, GRAPH.edge_index)[SEEDS], reference(GRAPH.x, GRAPH.edge_index)[SEEDS], atol=1e-12
+    )

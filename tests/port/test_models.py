@@ -1,0 +1,190 @@
+"""Accelerated models of PyG equal PyG's: outputs and gradients of the same calls."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+
+from pyg_batchgnn.port import accelerate
+from tests.support.ported_models import (
+    FEATURES,
+    KNOWLEDGE,
+    MODELS,
+    TOLERANCE,
+    accelerated,
+    assert_same,
+    batch_of,
+    loader_of,
+    minibatch_of,
+    model_of,
+    results,
+    trimming,
+)
+
+
+def run(model: torch.nn.Module, batch: Any, rows: int | None, **options: Any) -> dict[str, torch.Tensor]:
+    """The results of a call on a batch, with a loss of the first ``rows`` rows."""
+    x = batch.x.detach().requires_grad_()
+    out = model(x, batch.edge_index, **options)
+    return {**results(model, out[:rows], x), "whole output": out.detach()}
+
+
+@pytest.mark.parametrize("rows", [8, None], ids=["seeds", "all rows"])
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("trimmed", [False, True])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", MODELS)
+def test_calls_are_those_of_pyg(
+    name: str, dtype: torch.dtype, trimmed: bool, training: bool, rows: int | None
+) -> None:
+    layers = 3 if rows is None else 2
+    reference = MODELS[name](layers).train(training)
+    ours = accelerated(reference, dtype)
+    exact, batch = batch_of(layers), batch_of(layers, dtype)
+    found = run(ours, batch, rows, **(trimming(batch) if trimmed else {}))
+    wanted = run(reference, exact, rows, **(trimming(exact) if trimmed else {}))
+    assert_same(found, wanted, TOLERANCE[dtype])
+    for one, other in zip(ours.buffers(), reference.buffers(), strict=True):
+        assert torch.allclose(one.double(), other.double(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", KNOWLEDGE)
+def test_jumping_knowledge(name: str, training: bool) -> None:
+    reference, batch = KNOWLEDGE[name](3).train(training), batch_of(3)
+    ours = accelerated(reference)
+    for rows in (8, None):
+        assert_same(run(ours, batch, rows), run(reference, batch, rows), 1e-10)
+    with torch.no_grad():
+        wanted = reference.eval()(batch.x, batch.edge_index)[:8]
+        assert torch.allclose(ours.eval()(batch), wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_edge_weights_and_features(trimmed: bool) -> None:
+    batch = batch_of(2)
+    trims = trimming(batch) if trimmed else {}
+    for reference, options in (
+        (model_of(pyg.GCN, 2), {"edge_weight": batch.edge_weight}),
+        (model_of(pyg.GCN, 2, normalize=False), {"edge_weight": batch.edge_weight}),
+        (model_of(pyg.GAT, 2, edge_dim=3), {"edge_attr": batch.edge_attr}),
+        (model_of(pyg.GAT, 2), {"edge_attr": batch.edge_attr}),  # PyG's layer looks at none
+    ):
+        ours = accelerated(reference)
+        for rows in (8, None):
+            found = run(ours, batch, rows, **options, **trims)
+            assert_same(found, run(reference, batch, rows, **options, **trims), 1e-10)
+
+
+@pytest.mark.parametrize("name", ["sage", "gcn", "gin", "gat", "sage, batch norm"])
+def test_a_batch_gives_the_rows_of_its_seeds(name: str) -> None:
+    reference, batch = MODELS[name](2).eval(), batch_of(2)
+    ours = accelerated(reference)
+    wanted = results(reference, reference(batch.x, batch.edge_index)[:8])
+    for one in (batch, batch.clone(), minibatch_of(2)):
+        assert_same(results(ours, ours(one)), wanted, 1e-10)
+
+
+def test_a_batch_without_counts_is_computed_as_a_whole() -> None:
+    reference, batch = MODELS["gcn"](2), batch_of(2)
+    ours = accelerated(reference)
+    bare = batch.clone()
+    del bare.num_sampled_nodes, bare.num_sampled_edges
+    assert torch.allclose(ours(bare), reference(batch.x, batch.edge_index)[:8], atol=1e-12)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_model_of_another_depth_than_the_batch(layers: int) -> None:
+    reference, batch = MODELS["gcn"](layers), batch_of(2)
+    ours = accelerated(reference)
+    assert_same(run(ours, batch, 8), run(reference, batch, 8), 1e-10)
+    assert torch.allclose(ours(batch), reference(batch.x, batch.edge_index)[:8], atol=1e-12)
+    if layers < 2:
+        assert_same(
+            run(ours, batch, 8, **trimming(batch)), run(reference, batch, 8, **trimming(batch)), 1e-10
+        )
+
+
+def test_counts_that_do_not_fit_are_left_to_pyg() -> None:
+    reference, batch = MODELS["sage"](2), batch_of(2)
+    ours = accelerated(reference)
+    nodes, edges = list(batch.num_sampled_nodes), list(batch.num_sampled_edges)
+    options = {"num_sampled_nodes_per_hop": nodes, "num_sampled_edges_per_hop": edges}
+    edges[-1] += 3
+    assert_same(run(ours, batch, 8, **options), run(reference, batch, 8, **options), 1e-10)
+
+
+def test_a_loss_of_other_rows_is_noticed_once() -> None:
+    reference, batch = MODELS["sage"](2), batch_of(2)
+    ours = accelerated(reference)
+    run(ours, batch, 8)
+    assert not ours._uses_all_rows
+    run(ours, batch, 9)
+    assert ours._uses_all_rows
+    assert_same(run(ours, batch, None), run(reference, batch, None), 1e-10)
+
+
+def test_dropout_of_other_rows_is_that_of_the_forward_pass() -> None:
+    ours = accelerated(MODELS["sage"](2)).train()
+    ours.dropout.p = 0.5
+    split = run(ours, batch_of(2), None)  # computes the layers again in the backward pass
+    assert ours._uses_all_rows
+    assert_same(run(ours, batch_of(2), None), split, 1e-10)
+
+
+def test_dropout_has_the_law_of_pygs() -> None:
+    model = accelerated(model_of(pyg.GraphSAGE, 2, dropout=0.4, act=None, jk="last")).train()
+    model.lin = torch.nn.Identity()
+    batch = batch_of(2)
+    dropped = (model(batch.x, batch.edge_index) == 0).double().mean()
+    assert abs(float(dropped) - 0.4) < 0.05
+    assert not (model.eval()(batch.x, batch.edge_index) == 0).any()
+
+
+def test_an_optimizer_that_was_made_before_trains_the_model() -> None:
+    reference = MODELS["sage"](2)
+    twin = copy.deepcopy(reference)
+    optimizers = [torch.optim.Adam(one.parameters(), lr=0.01) for one in (reference, twin)]
+    ours = accelerate(twin)
+    for batch in loader_of([4, 3], torch.float64):
+        for model, optimizer in zip((reference, ours), optimizers, strict=True):
+            optimizer.zero_grad()
+            model(batch.x, batch.edge_index)[:8].square().sum().backward()
+            optimizer.step()
+    for one, other in zip(ours.parameters(), reference.parameters(), strict=True):
+        assert torch.allclose(one, other, atol=1e-9)
+
+
+def test_bfloat16_autocast() -> None:
+    reference, batch = MODELS["sage"](2).float(), batch_of(2, torch.float32)
+    ours = accelerated(reference, torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = ours(batch.x, batch.edge_index)
+        out.float().square().sum().backward()
+        wanted = reference(batch.x, batch.edge_index)
+    assert out.dtype is torch.bfloat16
+    assert torch.allclose(out.float(), wanted.float(), atol=0.05 * float(wanted.detach().abs().max()))
+
+
+def test_inference_of_all_nodes() -> None:
+    reference = MODELS["sage, batch norm"](2).eval()
+    loader = loader_of([4, 3], torch.float64)
+    with torch.no_grad():
+        wanted = reference(loader.data.x, loader.data.edge_index)
+    assert torch.allclose(accelerated(reference).inference(loader), wanted, atol=1e-12)
+
+
+def test_wrong_batches() -> None:
+    ours = accelerated(MODELS["sage"](2))
+    with pytest.raises(TypeError, match="a batch with x and edge_index"):
+        ours(torch.randn(3, FEATURES))
+    with pytest.raises(ValueError, match="minibatches of 2 hops, but this one has 3"):
+        ours(minibatch_of(3))
+    bare = batch_of(2)
+    del bare.batch_size
+    with pytest.raises(ValueError, match="batch_size"):
+        ours(bare)

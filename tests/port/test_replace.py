@@ -1,0 +1,261 @@
+"""Modules are replaced in place where that changes nothing; others are left, with the reason."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch.nn.utils import parametrizations
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
+
+import pyg_batchgnn
+from pyg_batchgnn.port import accelerate
+from tests.support.ported_models import (
+    FEATURES,
+    GRAPH,
+    KNOWLEDGE,
+    MODELS,
+    accelerated,
+    batch_of,
+    model_of,
+    report_of,
+    stirred,
+)
+
+
+class Net(torch.nn.Module):
+    """A model as users write them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = pyg.SAGEConv(FEATURES, 8)
+        self.norm = torch.nn.BatchNorm1d(8)
+        self.second = pyg.GATConv(8, 4, heads=2)
+        self.after = torch.nn.Sequential(pyg.BatchNorm(8), torch.nn.ReLU(), torch.nn.Dropout(0.0))
+        inner = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
+        self.third = pyg.GINConv(inner)
+        self.last = pyg.GCNConv(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        x = self.norm(self.first(x, edge_index)).relu()
+        x = self.after(self.second(x, edge_index))
+        x = self.third(x, edge_index)
+        return self.last(x, edge_index, edge_weight)
+
+
+def reasons(model: torch.nn.Module) -> dict[str, str]:
+    return {one.name: one.why for one in report_of(model).left}
+
+
+@pytest.mark.parametrize("name", [*MODELS, *KNOWLEDGE])
+def test_parameters_and_keys_stay(name: str) -> None:
+    model = (MODELS | KNOWLEDGE)[name](2)
+    kind, parameters = type(model), list(model.parameters())
+    keys = {key: value.clone() for key, value in model.state_dict().items()}
+    assert accelerate(model) is model
+    assert isinstance(model, kind)
+    assert [id(one) for one in model.parameters()] == [id(one) for one in parameters]
+    assert list(model.state_dict()) == list(keys)
+    assert all(torch.equal(value, keys[key]) for key, value in model.state_dict().items())
+    kind_of = (MODELS | KNOWLEDGE)[name]
+    model.load_state_dict(kind_of(2).state_dict())
+    kind_of(2).load_state_dict(model.state_dict())
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_model_of_ones_own(training: bool) -> None:
+    torch.manual_seed(0)
+    reference = stirred(Net().double()).train(training)
+    ours, batch = accelerated(reference), batch_of(2)
+    for weight in (None, batch.edge_weight):
+        for edges in (batch.edge_index, batch.edge_index.clone()):
+            found, wanted = (model(batch.x, edges, weight) for model in (ours, reference))
+            assert torch.allclose(found, wanted, atol=1e-12)
+            for one, other in zip(
+                torch.autograd.grad(found.square().sum(), list(ours.parameters())),
+                torch.autograd.grad(wanted.square().sum(), list(reference.parameters())),
+                strict=True,
+            ):
+                assert torch.allclose(one, other, atol=1e-9)
+
+
+def test_the_report_names_what_was_replaced() -> None:
+    model = Net()
+    report = report_of(model)
+    assert {one.name: one.kind for one in report.replaced} == {
+        "first": "SAGEConv",
+        "norm": "BatchNorm1d",
+        "second": "GATConv",
+        "after.0.module": "BatchNorm1d",
+        "after.1": "ReLU",
+        "after.2": "Dropout",
+        "third": "GINConv",
+        "third.nn.1": "ReLU",
+        "last": "GCNConv",
+    }
+    assert report.left == []
+    assert "9 modules replaced, 0 left" in str(report) and "replaced first (SAGEConv)" in str(report)
+    assert type(model.third.nn[0]) is torch.nn.Linear
+    again = report_of(model)
+    assert again.replaced == [] and again.left == []
+
+
+def test_a_convolution_alone() -> None:
+    conv = pyg.GCNConv(FEATURES, 4).double()
+    wanted = conv(GRAPH.x, GRAPH.edge_index)
+    assert torch.allclose(accelerate(conv)(GRAPH.x, GRAPH.edge_index), wanted, atol=1e-12)
+    assert isinstance(conv, pyg_batchgnn.nn.GCNConv)
+
+
+class OwnSAGE(pyg.SAGEConv):
+    """A subclass, whose methods may differ."""
+
+
+class OwnModel(pyg.GraphSAGE):
+    """A subclass of a model, which calls its layers itself."""
+
+
+def test_what_is_left_and_why() -> None:
+    model = Net()
+    model.first.register_forward_hook(lambda *_: None)
+    parametrizations.weight_norm(model.second.lin)
+    model.last = OwnSAGE(8, 3)
+    model.fourth = model.third
+    model.fifth = pyg.SAGEConv(8, 8, aggr="median")
+    model.sixth = pyg.GCNConv(8, 8, cached=True)
+    model.seventh = pyg.GATv2Conv(8, 8)
+    model.eighth = pyg.LayerNorm(8)
+    model.ninth = pyg.SAGEConv(8, 8)
+    model.ninth.lin_l.register_forward_pre_hook(lambda *_: None)
+    model.tenth = pyg.SAGEConv(8, 8)
+    model.tenth.lin_r = torch.nn.Linear(8, 8, bias=False)
+    model.eleventh = pyg.SAGEConv(8, 8)
+    model.eleventh.register_propagate_forward_pre_hook(lambda *_: None)
+    kinds = {name: type(module) for name, module in model.named_modules()}
+    found = reasons(model)
+    for name, words in {
+        "first": "hooks",
+        "second": "lin has parametrisations",
+        "last": "a subclass of SAGEConv",
+        "third": "stands in 2 places",
+        "fifth": "aggr='median'",
+        "sixth": "cached=True",
+        "seventh": "no native one",
+        "eighth": "no native one",
+        "ninth": "lin_l has hooks",
+        "tenth": "lin_r is a Linear, not PyG's Linear",
+        "eleventh": "hooks on messages",
+    }.items():
+        assert words in found[name], name
+        assert type(model.get_submodule(name)) is kinds[name]
+
+
+def test_a_module_with_a_forward_of_its_own_is_left() -> None:
+    conv = pyg.SAGEConv(4, 4)
+    conv.forward = lambda x, edge_index: x  # noqa: ARG005 (a stand-in)
+    assert "hooks" in reasons(conv)[""]
+
+
+def test_a_subclass_of_a_model_keeps_its_loop() -> None:
+    reference = model_of(OwnModel, 2)
+    ours = copy.deepcopy(reference)
+    assert "a subclass of GraphSAGE" in reasons(ours)[""]
+    assert type(ours) is OwnModel and isinstance(ours.convs[0], pyg_batchgnn.nn.SAGEConv)
+    batch = batch_of(2)
+    assert torch.allclose(ours(batch.x, batch.edge_index), reference(batch.x, batch.edge_index), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["sage", "gin", "gcn", "gat", "sage, batch norm"])
+def test_hooks_that_come_later_see_what_pyg_would_show_them(name: str) -> None:
+    reference, batch = MODELS[name](2), batch_of(2)
+    ours, seen = accelerated(reference), []
+    for model in (ours, reference):
+        model.norms[0].register_forward_hook(lambda _module, _given, out: seen.append(out))
+    found, wanted = (model(batch.x, batch.edge_index) for model in (ours, reference))
+    assert torch.allclose(found, wanted, atol=1e-12) and torch.allclose(*seen, atol=1e-12)
+    messages = []
+    for model in (ours, reference):
+        hook = lambda _module, _given, out: messages.append(out)  # noqa: E731
+        model.convs[1].register_message_forward_hook(hook)
+        model(batch.x, batch.edge_index)
+    assert len(messages) == 2 and torch.allclose(*messages, atol=1e-12)
+
+
+def test_lazy_modules_stay_lazy() -> None:
+    batch = batch_of(2)
+    for kind in (pyg.GraphSAGE, pyg.GCN, pyg.GIN, pyg.GAT):
+        torch.manual_seed(0)
+        reference = kind(-1, 8, 2, 3).double()
+        ours = copy.deepcopy(reference)
+        parameters = list(ours.parameters())
+        assert report_of(ours).left == []
+        assert any(is_uninitialized_parameter(one) for one in parameters)
+        assert [id(one) for one in ours.parameters()] == [id(one) for one in parameters]
+        optimizer = torch.optim.SGD(ours.parameters(), lr=0.1)
+        for model in (ours, reference):
+            torch.manual_seed(1)
+            model(batch.x, batch.edge_index).square().sum().backward()
+        optimizer.step()
+        assert not any(is_uninitialized_parameter(one) for one in ours.parameters())
+        for one, other in zip(ours.parameters(), reference.parameters(), strict=True):
+            assert torch.allclose(one.grad, other.grad, atol=1e-9)
+
+
+def test_copies_and_files_keep_the_model_native() -> None:
+    model, batch = accelerate(MODELS["gin, batch norm"](2)), batch_of(2)
+    wanted = model(batch.x, batch.edge_index)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    for one in (copy.deepcopy(model), torch.load(file, weights_only=False)):
+        assert type(one) is type(model)
+        assert torch.allclose(one(batch.x, batch.edge_index), wanted, atol=1e-12)
+
+
+def test_inputs_that_native_layers_do_not_take_are_left_to_pyg() -> None:
+    reference = pyg.SAGEConv(FEATURES, 4).double()
+    ours, batch = accelerated(reference), batch_of(2)
+    size = (batch.num_nodes, batch.num_nodes)
+    adjacency = torch.sparse_coo_tensor(
+        batch.edge_index.flip(0), torch.ones(batch.num_edges, dtype=torch.float64), size
+    ).to_sparse_csr()
+    assert torch.allclose(ours(batch.x, adjacency), reference(batch.x, adjacency), atol=1e-12)
+    pair = (batch.x, batch.x[:4])
+    edges = batch.edge_index[:, batch.edge_index[1] < 4]
+    assert torch.allclose(ours(pair, edges), reference(pair, edges), atol=1e-12)
+    assert torch.allclose(
+        ours(pair, edges, size=(size[0], 4)), reference(pair, edges, size=(size[0], 4)), atol=1e-12
+    )
+    static = batch.x.expand(2, *batch.x.shape)
+    assert torch.allclose(ours(static, batch.edge_index), reference(static, batch.edge_index), atol=1e-12)
+    gat = pyg.GATConv(FEATURES, 4, heads=2).double()
+    accelerated_gat = accelerated(gat)
+    (out, (edges, weights)), (wanted, (their_edges, their_weights)) = (
+        conv(batch.x, batch.edge_index, return_attention_weights=True) for conv in (accelerated_gat, gat)
+    )
+    assert torch.allclose(out, wanted, atol=1e-12) and torch.equal(edges, their_edges)
+    assert torch.allclose(weights, their_weights, atol=1e-12)
+
+
+def test_other_types_of_values() -> None:
+    norm = accelerate(torch.nn.BatchNorm1d(4))
+    assert norm(torch.randn(2, 4, 5)).shape == (2, 4, 5)
+    with pytest.raises(ValueError, match="more than 1 value"):
+        norm(torch.randn(1, 4))
+    assert torch.equal(accelerate(torch.nn.ReLU())(torch.tensor([-1, 2])), torch.tensor([0, 2]))
+    assert not accelerate(torch.nn.Dropout(1.0))(torch.ones(3, 3)).any()
+
+
+def test_what_is_no_module_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"torch\.nn\.Module, got dict"):
+        pyg_batchgnn.accelerate({})  # type: ignore[type-var]
+
+
+def test_the_report_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="pyg_batchgnn"):
+        accelerate(pyg.SAGEConv(4, 4))
+    assert "replaced the model (SAGEConv)" in caplog.text

@@ -1,0 +1,142 @@
+"""PyG models, accelerated copies of them, and batches to compare them on."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch_geometric.data import Data
+
+from pyg_batchgnn import MacrobatchNeighborLoader, Minibatch
+from pyg_batchgnn.port import AccelerationReport, accelerate
+
+FEATURES, HIDDEN, CLASSES = 6, 8, 5
+#: By dtype: the largest difference, as a part of the largest absolute value.
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+
+
+def make_graph() -> Data:
+    """A graph with self loops, parallel edges and isolated nodes, edge weights and features."""
+    draw = torch.Generator().manual_seed(0)
+    edges = torch.randint(180, (2, 1500), generator=draw)
+    edges = torch.cat([edges, edges[:, :50], torch.arange(20).expand(2, 20)], dim=1)
+    return Data(
+        x=torch.randn(200, FEATURES, generator=draw, dtype=torch.float64),
+        edge_index=edges,
+        edge_weight=torch.rand(edges.size(1), generator=draw, dtype=torch.float64),
+        edge_attr=torch.randn(edges.size(1), 3, generator=draw, dtype=torch.float64),
+    )
+
+
+GRAPH = make_graph()
+SEEDS = torch.tensor([3, 1, 4, 15, 92, 199, 65, 35])
+
+
+def loader_of(fanouts: list[int], dtype: torch.dtype, **options: Any) -> MacrobatchNeighborLoader:
+    """A loader that yields one minibatch per epoch."""
+    data = GRAPH.clone()
+    for name in ("x", "edge_weight", "edge_attr"):
+        data[name] = data[name].to(dtype)
+    return MacrobatchNeighborLoader(data, fanouts, SEEDS, batch_size=8, seed=5, **options)
+
+
+def batch_of(layers: int, dtype: torch.dtype = torch.float64, **options: Any) -> Data:
+    """A batch of PyG's form."""
+    (batch,) = loader_of([4, 3, 2][:layers], dtype, **options)
+    return batch
+
+
+def minibatch_of(layers: int, dtype: torch.dtype = torch.float64) -> Minibatch:
+    """The native minibatch of the same nodes and edges."""
+    (minibatch,) = loader_of([4, 3, 2][:layers], dtype, export="native")
+    return minibatch
+
+
+def model_of(kind: Callable[..., torch.nn.Module], layers: int, **options: Any) -> torch.nn.Module:
+    """A model in float64 whose vectors are not all zero or one."""
+    torch.manual_seed(3)
+    return stirred(kind(FEATURES, HIDDEN, layers, CLASSES, **options).double())
+
+
+def stirred(model: torch.nn.Module) -> torch.nn.Module:
+    """Gives biases, norms and running statistics values of their own."""
+    draw = torch.Generator().manual_seed(1)
+    for parameter in model.parameters():
+        if parameter.dim() == 1:
+            parameter.data.uniform_(0.2, 0.8, generator=draw)
+    for name, buffer in model.named_buffers():
+        if name.endswith("running_mean"):
+            buffer.normal_(generator=draw)
+        if name.endswith("running_var"):
+            buffer.uniform_(0.5, 2.0, generator=draw)
+    return model
+
+
+def accelerated(model: torch.nn.Module, dtype: torch.dtype = torch.float64) -> torch.nn.Module:
+    """An accelerated copy."""
+    return accelerate(copy.deepcopy(model).to(dtype))
+
+
+def report_of(model: torch.nn.Module) -> AccelerationReport:
+    """Accelerates a model and returns the report."""
+    found: list[AccelerationReport] = []
+    accelerate(model, found.append)
+    return found[0]
+
+
+def trimming(batch: Data) -> dict[str, Any]:
+    """The arguments of PyG's trimmed call."""
+    return {
+        "num_sampled_nodes_per_hop": batch.num_sampled_nodes,
+        "num_sampled_edges_per_hop": batch.num_sampled_edges,
+    }
+
+
+def results(model: torch.nn.Module, out: Tensor, *inputs: Tensor) -> dict[str, Tensor]:
+    """The output with the gradients of a weighted sum, by parameter and input."""
+    weights = torch.linspace(0.1, 1.0, out.numel(), dtype=out.dtype).view_as(out)
+    leaves = dict(model.named_parameters()) | {f"input {i}": one for i, one in enumerate(inputs)}
+    grads = torch.autograd.grad(
+        (out * weights).sum(), list(leaves.values()), allow_unused=True, materialize_grads=True
+    )
+    return {"output": out.detach(), **dict(zip(leaves, grads, strict=True))}
+
+
+def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:
+    """Fails unless every result is near the wanted one.
+
+    A difference is compared with the largest absolute value, at least a tenth of that of all
+    results: the bias before a batch norm, for example, has no gradient but rounding errors.
+    """
+    assert list(found) == list(wanted)
+    least = max(float(value.abs().max()) for value in wanted.values() if value.numel()) / 10
+    for name, value in wanted.items():
+        assert found[name].shape == value.shape, name
+        error = (found[name].double() - value.double()).abs().max() if value.numel() else torch.zeros(())
+        assert float(error) <= tolerance * max(float(value.abs().max()), least), (name, float(error))
+
+
+#: PyG's models with the options that change what follows a layer.
+MODELS: dict[str, Callable[[int], torch.nn.Module]] = {
+    "sage": lambda layers: model_of(pyg.GraphSAGE, layers),
+    "gcn": lambda layers: model_of(pyg.GCN, layers),
+    "gin": lambda layers: model_of(pyg.GIN, layers, train_eps=True),
+    "gat": lambda layers: model_of(pyg.GAT, layers, heads=1, residual=True),
+    "sage, max, projected": lambda layers: model_of(pyg.GraphSAGE, layers, aggr="max", project=True),
+    "sage, batch norm": lambda layers: model_of(pyg.GraphSAGE, layers, norm="batch_norm"),
+    "gin, batch norm": lambda layers: model_of(pyg.GIN, layers, norm="batch_norm"),
+    "gcn, act first": lambda layers: model_of(pyg.GCN, layers, norm="batch_norm", act_first=True),
+    "gcn, no loops": lambda layers: model_of(pyg.GCN, layers, add_self_loops=False),
+    "gat, elu": lambda layers: model_of(pyg.GAT, layers, act="elu", act_first=True),
+    "sage, no act, last": lambda layers: model_of(pyg.GraphSAGE, layers, act=None, jk="last"),
+    "gat, layer norm": lambda layers: model_of(pyg.GAT, layers, norm="layer_norm"),
+}
+#: Those whose layers cannot have different numbers of rows.
+KNOWLEDGE: dict[str, Callable[[int], torch.nn.Module]] = {
+    "gcn, max": lambda layers: model_of(pyg.GCN, layers, jk="max"),
+    "gin, cat": lambda layers: model_of(pyg.GIN, layers, jk="cat"),
+}
