@@ -41,7 +41,7 @@ def contestants(model: str, graph: GraphFolder, hidden: int, batch_size: int) ->
     data = Data(x=graph.x, edge_index=graph.edge_index, num_nodes=graph.num_nodes)
     native, pyg = MODELS[model]
     columns, classes = graph.num_features, graph.num_classes
-    ours = native(columns, hidden, classes, LAYERS).eval()
+    ours = native(columns, hidden, LAYERS, classes).eval()
     theirs = pyg(columns, hidden, LAYERS, classes).eval()
     one_hop = MacrobatchNeighborLoader(data, [-1], batch_size=batch_size)
     sampled = MacrobatchNeighborLoader(data, [FANOUT] * LAYERS, batch_size=batch_size, export="native")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
+import torch_geometric.nn
 from torch import Tensor
 
-from pyg_batchgnn import MacrobatchNeighborLoader
+from pyg_batchgnn import MacrobatchNeighborLoader, accelerate
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, NativeModel
 from pyg_batchgnn.partition import Part
@@ -19,6 +20,7 @@ MODELS = {
     "gcn": lambda: GCN(5, 8, 2, 3),
     "gin": lambda: GIN(5, 8, 2, 3, norm="batch_norm"),
     "gat": lambda: GAT(5, 8, 2, 3, heads=2),
+    "of PyG": lambda: accelerate(torch_geometric.nn.GCN(5, 8, 3, 3, jk="max")),
 }
 
 

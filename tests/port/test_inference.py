@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import GraphNorm
 
-from pyg_batchgnn import MacrobatchNeighborLoader
+from pyg_batchgnn import MacrobatchNeighborLoader, accelerate
 from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, BatchNorm, LayerGraph, NativeModel, SAGEConv
 from pyg_batchgnn.nn.inference import infer_model
 from pyg_batchgnn.nn.inputs import Rows
@@ -109,6 +109,19 @@ def test_models_built_as_pygs(jk: str | None, norm: str | None, data: Data) -> N
     found = infer_model(model.train(), nodes, compute)
     assert close(found.rows, expected)
     assert found.hidden.size(1) == (24 if jk == "cat" else 8)
+
+
+@pytest.mark.parametrize("jk", [None, "cat"])
+@pytest.mark.parametrize("kind", ["GraphSAGE", "GCN", "GIN", "GAT"])
+def test_accelerated_models_of_pyg(kind: str, jk: str | None, data: Data) -> None:
+    torch.manual_seed(2)
+    model = getattr(torch_geometric.nn, kind)(5, 8, 3, 4, dropout=0.5, norm="batch_norm", jk=jk)
+    with_running_statistics(model).eval()
+    with torch.no_grad():
+        expected = model(data.x, data.edge_index)
+    loader = MacrobatchNeighborLoader(data, [2], input_nodes=torch.arange(3))
+    for budget in (None, 30_000):
+        assert close(accelerate(model).inference(loader, memory_budget=budget), expected)
 
 
 @pytest.mark.parametrize("name", ["sage", "gcn", "gat"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from pyg_batchgnn.train.config import TrainConfig, assign
 from pyg_batchgnn.train.model import build_network
 from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder
 from tests.support.launched_runs import assert_ended, launch
+from tests.support.ranks import run_ranks
 from tests.support.training_runs import SMALL, batchgnn
 
 OPTIONS = [*SMALL, "--batch-size", 64, "--epochs", 2, "--model", "gcn"]
@@ -122,3 +124,26 @@ def test_ranks_predict_and_evaluate_as_one_process(trained: Path, tmp_path: Path
         one, other = meta(tmp_path / name), meta(tmp_path / "alone" / name)
         assert one.pop("scores") == pytest.approx(other.pop("scores"), abs=1e-5) and one == other
     assert {path.name for path in tmp_path.iterdir()} == {*commands, "alone", "ids.npy", "metrics.json"}
+
+
+def test_ranks_evaluate_exactly_during_training(graph_folder: Path, tmp_path: Path) -> None:
+    run, options = tmp_path / "run", [*OPTIONS, "--epochs", 1, "--evaluation", "exact"]
+    (seen,) = launch(2, {"arguments": list(map(str, ["train", graph_folder, "--run", run, *options]))})
+    assert_ended(seen, 0)
+    assert "evaluation from all neighbours" in seen[0]["out"]
+    out = tmp_path / "metrics.json"
+    assert batchgnn("evaluate", run, "--splits", "test", "--out", out) == 0
+    result = json.loads((run / "result.json").read_text())["test"]
+    assert json.loads(out.read_text())["scores"]["test"] == pytest.approx(result, abs=1e-5)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_is_killed_leaves_no_predictions(trained: Path, tmp_path: Path, victim: int) -> None:
+    arguments = ["predict", str(trained), "--exact", "--out", str(tmp_path / "out"), "--timeout", "20"]
+    given = {"arguments": arguments, "victim": victim}
+    ended = run_ranks("tests.train.predict.job_predict:killed", 2, given, check=False, timeout=60.0)
+    assert ended[victim].code == -signal.SIGKILL
+    (other,) = ended[1 - victim].value
+    assert other["status"] == 3 and other["err"].count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    assert victim == 0 or not any(tmp_path.iterdir())
