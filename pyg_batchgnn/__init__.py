@@ -21,7 +21,7 @@ from pyg_batchgnn.versions import check_versions
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
     from pyg_batchgnn.comm import Communicator
-    from pyg_batchgnn.loader import MacrobatchNeighborLoader
+    from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
     from pyg_batchgnn.planner import plan
     from pyg_batchgnn.port import accelerate
     from pyg_batchgnn.sample import (
@@ -42,6 +42,7 @@ __all__ = [
     "CscGraph",
     "DistFeatureStore",
     "DistGraphStore",
+    "MacrobatchLinkNeighborLoader",
     "MacrobatchNeighborLoader",
     "MacrobatchSampler",
     "Minibatch",
@@ -60,6 +61,7 @@ _ROOMS = {
     "CscGraph": "store",
     "DistFeatureStore": "store",
     "DistGraphStore": "store",
+    "MacrobatchLinkNeighborLoader": "loader",
     "MacrobatchNeighborLoader": "loader",
     "accelerate": "port",
     "plan": "planner",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.loader.filter import edge_index_of
 from pyg_batchgnn.loader.gather import Gatherer
-from pyg_batchgnn.loader.sample_info import add_hetero_sample_info, add_sample_info
+from pyg_batchgnn.loader.sample_info import SampleInfo, SeedInfo
 from pyg_batchgnn.loader.source import Source
 from pyg_batchgnn.loader.stats import LoaderCounters
 from pyg_batchgnn.sample import (
@@ -66,7 +66,7 @@ class GatheringExporter:
     Args:
         source: where attributes come from.
         form: the form of samples.
-        seed_types: the node types of the loader's seeds, if samples name types.
+        info: adds the entries of batches that are about seeds or links.
         transform_sampler_output: the user's hook between sampling and fetching, or None.
         threads: at most this many threads copy rows.
     """
@@ -75,12 +75,12 @@ class GatheringExporter:
         self,
         source: Source,
         form: PygForm,
-        seed_types: Sequence[str],
+        info: SampleInfo,
         transform_sampler_output: SamplerHook | None,
         threads: int | None,
     ) -> None:
         self.form = form
-        self._source, self._seed_types = source, seed_types
+        self._source, self._info = source, info
         self._hook, self._threads = transform_sampler_output, threads
 
     def export(self, minibatch: SampledMinibatch) -> Exported:
@@ -104,10 +104,7 @@ class GatheringExporter:
         gather = Gatherer(self._threads)
         batch = self._source.batch(out, gather)
         fetched = time.perf_counter()
-        if isinstance(out, HeteroSamplerOutput):
-            add_hetero_sample_info(batch, out, self._seed_types)
-        else:
-            add_sample_info(batch, out)
+        self._info.add(batch, out)
         counters = LoaderCounters(
             bytes_gathered=gather.bytes_gathered,
             fetch_seconds=fetched - begin,
@@ -139,7 +136,7 @@ class BlockExporter:
         for rows in minibatch.attributes.values():
             for name, table in rows.tables.items():
                 batch[name] = table if rows.row is None else gather(table, rows.row)
-        add_sample_info(batch, out)
+        SeedInfo().add(batch, out)
         _remember_edges(batch, minibatch)
         seconds = time.perf_counter() - begin
         return Exported(batch, LoaderCounters(bytes_gathered=gather.bytes_gathered, export_seconds=seconds))

@@ -13,7 +13,7 @@ from pyg_batchgnn.data import Schema
 from pyg_batchgnn.loader.inputs import NodeInputs, TypeInputs
 from pyg_batchgnn.ops import check_range, check_vector
 from pyg_batchgnn.sample import Names
-from pyg_batchgnn.store import Times
+from pyg_batchgnn.store import Times, TypedGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +29,12 @@ class InputRequest:
     nodes: Any
     ids: Any = None
     times: Any = None
+
+    def inputs(self, graph: TypedGraph, times: Times | None, names: Names) -> NodeInputs:
+        """Returns the input nodes, checked; see `InputsRequest`."""
+        if names is Names.TYPES:
+            return typed_inputs(self, graph.schema, graph.num_nodes, times)
+        return untyped_inputs(self, graph.schema, graph.num_nodes[0], times)
 
 
 def untyped_inputs(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Schema
+from pyg_batchgnn.loader.sample_info import SampleInfo, SeedInfo
 from pyg_batchgnn.ops import digest_text, minibatch_key
-from pyg_batchgnn.sample import Names, Seeds
-from pyg_batchgnn.store import Times
+from pyg_batchgnn.sample import Names, SampledLinks, Seeds
+from pyg_batchgnn.store import Times, TypedGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,11 +24,13 @@ class StepInputs:
         seeds: the seeds, as the sampler takes them.
         input_id: [S] int64, what PyG calls the seeds in ``input_id``.
         time: [S] int64, the times that the user gave for the seeds; None if there are none.
+        links: the links that the seeds are ends of, by local ids.
     """
 
     seeds: Seeds
     input_id: Tensor
     time: Tensor | None = None
+    links: tuple[SampledLinks, ...] = ()
 
 
 class Inputs(Protocol):
@@ -36,8 +39,40 @@ class Inputs(Protocol):
     def __len__(self) -> int:
         """Returns the number of positions."""
 
-    def take(self, positions: Tensor) -> StepInputs:
-        """Returns the inputs of one minibatch, which has these positions."""
+    def take(self, positions: Tensor, seed: int, epoch: int) -> StepInputs:
+        """Returns the inputs of one minibatch.
+
+        Args:
+            positions: [n] int64, its positions.
+            seed: the seed of the sampler.
+            epoch: the epoch.
+        """
+
+    def settings(self) -> dict[str, Any]:
+        """Returns what tells these inputs from others; JSON can hold it."""
+
+    @property
+    def info(self) -> SampleInfo:
+        """The entries of PyG batches that are about the inputs."""
+
+
+InputsT = TypeVar("InputsT", bound=Inputs, covariant=True)
+
+
+class InputsRequest(Protocol[InputsT]):
+    """The user's wish what a loader's minibatches begin with."""
+
+    def inputs(self, graph: TypedGraph, times: Times | None, names: Names) -> InputsT:
+        """Returns the inputs, checked.
+
+        Args:
+            graph: the graph.
+            times: the times of its nodes or edges if sampling is temporal.
+            names: whether the user names node types.
+
+        Raises:
+            TypeError, ValueError, IndexError: the wish does not fit the graph.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,14 +121,14 @@ class NodeInputs:
         self._ends = torch.tensor([0, *map(len, self.parts)]).cumsum(0)
 
     @property
-    def types(self) -> list[str]:
-        """The node types, in the user's order."""
-        return [part.name for part in self.parts]
+    def info(self) -> SampleInfo:
+        """The entries of PyG batches that are about the seeds."""
+        return SeedInfo([part.name for part in self.parts])
 
     def __len__(self) -> int:
         return int(self._ends[-1])
 
-    def take(self, positions: Tensor) -> StepInputs:
+    def take(self, positions: Tensor, seed: int = 0, epoch: int = 0) -> StepInputs:  # noqa: ARG002
         """Returns the inputs of one minibatch; see `Inputs`.
 
         Seeds of one type stay in the order of their positions.

@@ -17,8 +17,7 @@ from pyg_batchgnn.loader.arguments import has_edge_attributes, index_dtype
 from pyg_batchgnn.loader.data_source import DataSource
 from pyg_batchgnn.loader.drawn_schedule import DrawnOrder, DrawnSchedule
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
-from pyg_batchgnn.loader.input_nodes import InputRequest, typed_inputs, untyped_inputs
-from pyg_batchgnn.loader.inputs import NodeInputs
+from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT
 from pyg_batchgnn.loader.local_sampling import local_sampling
 from pyg_batchgnn.loader.numbering import as_they_are
 from pyg_batchgnn.loader.options import Export, LoaderOptions
@@ -64,15 +63,11 @@ class LocalSetup:
         """Returns all arguments."""
         return kwargs
 
-    def take_inputs(self, request: InputRequest) -> NodeInputs:
-        """Returns the seed nodes, checked; see `Setup`."""
-        graph, times = self._sampling.graph, self._sampling.times
-        self._inputs = (
-            typed_inputs(request, graph.schema, graph.num_nodes, times)
-            if self._is_typed
-            else untyped_inputs(request, graph.schema, graph.num_nodes[0], times)
-        )
-        return self._inputs
+    def take_inputs(self, request: InputsRequest[InputsT]) -> InputsT:
+        """Returns what the loader's minibatches begin with, checked; see `Setup`."""
+        inputs = request.inputs(self._sampling.graph, self._sampling.times, self._form.names)
+        self._inputs: Inputs = inputs
+        return inputs
 
     def compose(self, loader: NodeLoader) -> Composition:
         """Makes the parts of a loader; see `Setup`."""
@@ -133,8 +128,8 @@ class LocalSetup:
         """Makes the parts that read attributes from ``loader.data``."""
         source, graph = self._source(loader), self._sampling.graph
         if self._options.export is Export.PYG:
-            hook, types = loader.transform_sampler_output, self._inputs.types
-            return None, GatheringExporter(source, self._form, types, hook, sampler.threads)
+            hook, info = loader.transform_sampler_output, self._inputs.info
+            return None, GatheringExporter(source, self._form, info, hook, sampler.threads)
         num_nodes = dict(zip(graph.schema.node_groups, graph.num_nodes, strict=True))
         source.tables(num_nodes)  # refuses what cannot be read before anything is sampled
         return SourceFetcher(source, num_nodes, sampler.threads), NativeExporter()

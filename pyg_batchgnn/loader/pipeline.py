@@ -73,7 +73,7 @@ class Pipeline:
 
     def sample_uncounted(self, item: WorkItem) -> list[SampledMinibatch]:
         """Samples a macrobatch, which the statistics do not count."""
-        inputs = [self.inputs.take(step.positions) for step in item.steps]
+        inputs = [self.inputs.take(step.positions, self.sampler.seed, item.epoch) for step in item.steps]
         internal = [step.internal for step in item.steps if step.internal is not None]
         seeds = MacrobatchSeeds(
             item.epoch,
@@ -84,7 +84,7 @@ class Pipeline:
         # There are as many workers as the user wants to be busy: each of them uses one thread.
         sampled = self.sampler.sample_macrobatch(seeds, None if get_worker_info() is None else 1)
         return [
-            dataclasses.replace(minibatch, input_id=one.input_id, seed_time=one.time)
+            dataclasses.replace(minibatch, input_id=one.input_id, seed_time=one.time, links=one.links)
             for minibatch, one in zip(sampled, inputs, strict=True)
         ]
 

@@ -3,18 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
+from pyg_batchgnn.sample import PygOutput
 
-def add_sample_info(batch: Data, out: SamplerOutput) -> None:
-    """Adds the ids, the counts and the seeds of a sample.
+
+class SampleInfo(Protocol):
+    """Adds the entries of batches that are not attributes of the graph."""
+
+    def add(self, batch: Any, out: PygOutput) -> None:
+        """Adds the ids, the counts, and what the sample began with."""
+
+
+@dataclass(frozen=True)
+class SeedInfo:
+    """The entries of batches that begin with seed nodes.
+
+    Attributes:
+        types: the node types of the loader's seeds, if samples name types.
+    """
+
+    types: Sequence[str] = ()
+
+    def add(self, batch: Any, out: PygOutput) -> None:
+        """Adds the entries; see `SampleInfo`."""
+        add_ids(batch, out)
+        if not isinstance(out, HeteroSamplerOutput):
+            _add_seeds(batch, *out.metadata[:2])
+            return
+        for node_type in self.types:  # metadata hold dicts by type if there are several
+            _add_seeds(batch[node_type], *(_of_type(part, node_type) for part in out.metadata[:2]))
+
+
+def add_ids(batch: Any, out: PygOutput) -> None:
+    """Adds the ids, the counts and the examples of a sample.
 
     ``n_id`` and ``e_id`` give way to the user's attributes of that name.
     """
+    if isinstance(out, HeteroSamplerOutput):
+        _add_typed_ids(batch, out)
+    else:
+        _add_ids(batch, out)
+
+
+def _add_ids(batch: Data, out: SamplerOutput) -> None:
     if "n_id" not in batch:
         batch.n_id = out.node
     if out.edge is not None and "e_id" not in batch:
@@ -24,17 +61,9 @@ def add_sample_info(batch: Data, out: SamplerOutput) -> None:
     batch.num_sampled_edges = out.num_sampled_edges
     if out.orig_row is not None and out.orig_col is not None:
         batch._orig_edge_index = torch.stack([out.orig_row, out.orig_col])
-    _add_seeds(batch, *out.metadata[:2])
 
 
-def add_hetero_sample_info(batch: HeteroData, out: HeteroSamplerOutput, input_types: Sequence[str]) -> None:
-    """Adds the ids, the counts and the seeds of a typed sample.
-
-    Args:
-        batch: the batch.
-        out: the sample. Its metadata hold, for several types of seeds, dicts by type.
-        input_types: the node types of the loader's seeds.
-    """
+def _add_typed_ids(batch: HeteroData, out: HeteroSamplerOutput) -> None:
     for node_type, node in out.node.items():
         if "n_id" not in batch[node_type]:
             batch[node_type].n_id = node
@@ -47,8 +76,6 @@ def add_hetero_sample_info(batch: HeteroData, out: HeteroSamplerOutput, input_ty
     for edge_type in out.orig_row or {}:
         ends = [out.orig_row[edge_type], out.orig_col[edge_type]]
         batch[edge_type]._orig_edge_index = torch.stack(ends)
-    for node_type in input_types:
-        _add_seeds(batch[node_type], *(_of_type(part, node_type) for part in out.metadata[:2]))
 
 
 def _of_type(part: Any, node_type: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from torch_geometric.loader import NodeLoader
 
 from pyg_batchgnn.loader.input_nodes import InputRequest
-from pyg_batchgnn.loader.inputs import NodeInputs
+from pyg_batchgnn.loader.inputs import Inputs, NodeInputs
 from pyg_batchgnn.loader.numbering import NumberSeeds
 from pyg_batchgnn.loader.order import Remainder, order_of
 from pyg_batchgnn.loader.pipeline import Pipeline
@@ -92,7 +92,7 @@ def step_shape(loader: NodeLoader) -> StepShape:
 
 
 def shape_of(
-    plan: SamplingPlan, num_nodes: Sequence[int], num_edges: int, inputs: NodeInputs, loader: NodeLoader
+    plan: SamplingPlan, num_nodes: Sequence[int], num_edges: int, inputs: Inputs, loader: NodeLoader
 ) -> dict[str, Any]:
     """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has.
 

@@ -25,12 +25,12 @@ class ExistingPairs:
     @classmethod
     def by_target(cls, edges: InEdges, num_sources: int) -> ExistingPairs:
         """Returns the pairs (target, source) of a relation."""
-        return cls._of(_targets(edges), edges.indices.long(), edges.num_targets, num_sources)
+        return cls._of(edges.targets(), edges.indices.long(), edges.num_targets, num_sources)
 
     @classmethod
     def by_source(cls, edges: InEdges, num_sources: int) -> ExistingPairs:
         """Returns the pairs (source, target) of a relation."""
-        return cls._of(edges.indices.long(), _targets(edges), num_sources, edges.num_targets)
+        return cls._of(edges.indices.long(), edges.targets(), num_sources, edges.num_targets)
 
     @classmethod
     def _of(cls, held: Tensor, other: Tensor, num_held: int, num_others: int) -> ExistingPairs:
@@ -54,7 +54,3 @@ class ExistingPairs:
         first = held * self.num_others
         begin, end = torch.searchsorted(self.code, torch.tensor([first, first + self.num_others])).tolist()
         return self.code[begin:end] - first
-
-
-def _targets(edges: InEdges) -> Tensor:
-    return torch.repeat_interleave(torch.arange(edges.num_targets), edges.indptr.diff())

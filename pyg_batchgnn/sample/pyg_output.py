@@ -57,7 +57,7 @@ class PygForm:
             batch=None if nodes.example is None else self._index(nodes.example),
             num_sampled_nodes=list(nodes.nodes_per_hop),
             num_sampled_edges=list(edges.edges_per_hop),
-            metadata=(minibatch.input_id, minibatch.seed_time),
+            metadata=_metadata(minibatch),
         )
 
     def _typed(self, minibatch: SampledMinibatch) -> HeteroSamplerOutput:
@@ -76,14 +76,26 @@ class PygForm:
             else None,
             num_sampled_nodes={name: list(one.nodes_per_hop) for name, one in nodes.items()},
             num_sampled_edges={name: list(one.edges_per_hop) for name, one in edges.items()},
-            metadata=(
-                _by_seed_type(minibatch, minibatch.input_id),
-                _by_seed_type(minibatch, minibatch.seed_time),
-            ),
+            metadata=_metadata(minibatch),
         )
 
     def _index(self, values: Tensor) -> Tensor:
         return values if values.dtype is self.index_dtype else values.to(self.index_dtype)
+
+
+def _metadata(minibatch: SampledMinibatch) -> Any:
+    """Returns what PyG's loaders hand on: about seeds, or about links.
+
+    Those of links of several relations are a dict by relation.
+    """
+    if len(minibatch.links) == 1:
+        return minibatch.links[0].metadata
+    if minibatch.links:
+        return {one.relation: one.metadata for one in minibatch.links}
+    return (
+        _by_seed_type(minibatch, minibatch.input_id),
+        _by_seed_type(minibatch, minibatch.seed_time),
+    )
 
 
 def _by_seed_type(minibatch: SampledMinibatch, values: Tensor | None) -> Any:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import HOMOGENEOUS, Relation, Schema
+from pyg_batchgnn.sample.links import SampledLinks
 
 _Part = TypeVar("_Part")
 _Minibatch = TypeVar("_Minibatch", bound="SampledMinibatch")
@@ -107,6 +108,8 @@ class SampledMinibatch:
         seed_types: the numbers of the types that seeds were given of, in the order in which they
             were given; ``input_id`` and ``seed_time`` follow it.
         seed_time: [S] int64, the time of each seed, if times were given.
+        links: the links of each relation that the seeds are ends of, by local ids; none if the
+            minibatch begins with nodes.
     """
 
     schema: Schema
@@ -118,6 +121,7 @@ class SampledMinibatch:
     epoch: int = 0
     seed_types: tuple[int, ...] = (0,)
     seed_time: Tensor | None = None
+    links: tuple[SampledLinks, ...] = ()
 
     @classmethod
     def homogeneous(cls, nodes: SampledNodes, edges: SampledEdges, key: int) -> SampledMinibatch:

@@ -2,6 +2,7 @@
 
 from pyg_batchgnn.store.dist_features import DistFeatureStore
 from pyg_batchgnn.store.dist_graph import DistGraphStore
+from pyg_batchgnn.store.existence import first_times
 from pyg_batchgnn.store.graph import CscGraph
 from pyg_batchgnn.store.hybrid import HybridTopology, replicate_topology
 from pyg_batchgnn.store.pyg import graph_from_pyg, is_typed, typed_graph_from_pyg
@@ -37,6 +38,7 @@ __all__ = [
     "TypedGraph",
     "WeightSums",
     "attribute_by_group",
+    "first_times",
     "graph_from_pyg",
     "group_of",
     "is_typed",

@@ -1,0 +1,142 @@
+"""The links that a loader's minibatches begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from pyg_batchgnn.data import Relation
+from pyg_batchgnn.loader.inputs import StepInputs
+from pyg_batchgnn.loader.link_info import LinkInfo
+from pyg_batchgnn.loader.sample_info import SampleInfo
+from pyg_batchgnn.ops import digest_text, minibatch_key
+from pyg_batchgnn.sample import Links, LinkSeeder, Names, NegativePlan
+
+
+@dataclass(frozen=True, eq=False)
+class RelationLinks:
+    """The input links of one relation.
+
+    Attributes:
+        relation: the relation.
+        index: [2, n] int64, sources above targets, ids within their types.
+        label: [n, ...], or None.
+        time: [n] int64, or None.
+        input_id: [n] int64; None for the positions in ``index``.
+    """
+
+    relation: Relation
+    index: Tensor
+    label: Tensor | None = None
+    time: Tensor | None = None
+    input_id: Tensor | None = None
+
+    def __len__(self) -> int:
+        return self.index.size(1)
+
+    def take(self, at: Tensor) -> Links:
+        """Returns the links at some positions."""
+        source, target = self.index[:, at]
+        return Links(
+            self.relation,
+            source,
+            target,
+            at if self.input_id is None else self.input_id[at],
+            None if self.label is None else self.label[at],
+            None if self.time is None else self.time[at],
+        )
+
+
+class LinkInputs:
+    """The input links of a loader: those of one relation after those of the other.
+
+    Args:
+        parts: the links by relation, in the user's order. All have times or none.
+        seeder: makes seeds of them.
+        names: the names that the user gives.
+    """
+
+    def __init__(self, parts: Sequence[RelationLinks], seeder: LinkSeeder, names: Names) -> None:
+        self.parts, self.seeder, self._names = tuple(parts), seeder, names
+        self._ends = torch.tensor([0, *map(len, self.parts)]).cumsum(0)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    @property
+    def info(self) -> SampleInfo:
+        """The entries of PyG batches that are about the links."""
+        plans = self.seeder.negatives
+        modes = {relation: plan.mode for relation, plan in plans.items()}
+        return LinkInfo([(part.relation, modes.get(part.relation)) for part in self.parts])
+
+    def take(self, positions: Tensor, seed: int, epoch: int) -> StepInputs:
+        """Returns the inputs of one minibatch; see `Inputs`.
+
+        Links of one relation stay in the order of their positions.
+
+        Raises:
+            ValueError: a negative cannot be drawn. The message names its link.
+        """
+        if len(self.parts) == 1:
+            places = [positions]
+        else:
+            number = torch.searchsorted(self._ends[1:], positions, right=True)
+            places = [positions[number == one] - self._ends[one] for one in range(len(self.parts))]
+        links = [part.take(at) for part, at in zip(self.parts, places, strict=True)]
+        start = self.seeder.start(links, seed, epoch)
+        ids = [one.input_id for one in links]
+        return StepInputs(start.seeds, ids[0] if len(ids) == 1 else torch.cat(ids), None, start.links)
+
+    def for_pyg(self, data: Any) -> dict[str, Any]:
+        """Returns the arguments of PyG's `LinkLoader` that describe the links.
+
+        PyG knows links of one type only. Those of several stand there under the first one's name.
+        """
+        first, index = self.parts[0], torch.cat([part.index for part in self.parts], dim=1)
+        name = None if self._names is Names.NONE else first.relation
+        is_one = len(self.parts) == 1
+        return {
+            "edge_label_index": index if isinstance(data, Data) else (name, index),
+            "edge_label": first.label if is_one else None,
+            "edge_label_time": first.time if is_one else None,
+            "input_id": first.input_id if is_one else None,
+        }
+
+    def settings(self) -> dict[str, Any]:
+        """Returns what tells these links from others; JSON can hold it."""
+        found: dict[str, Any] = {
+            "num_links": len(self),
+            "links_digest": _digest([part.index.reshape(-1) for part in self.parts]),
+            "negatives": [[*relation, _settings(plan)] for relation, plan in self.seeder.negatives.items()],
+        }
+        if not self.seeder.schema.is_plain:
+            found["relations"] = [[*part.relation, len(part)] for part in self.parts]
+        if times := [part.time for part in self.parts if part.time is not None]:
+            found["times_digest"] = _digest(times)
+        if self.seeder.excluded is not None:
+            found["excluded"] = [
+                [list(one), [[list(name) for name in names] for names in pairs]]
+                for one, pairs in self.seeder.excluded.relations.items()
+            ]
+        return found
+
+
+def _settings(plan: NegativePlan) -> dict[str, Any]:
+    """Returns what tells a plan of negatives from others; JSON can hold it."""
+    weights = [pool.weight for pool in (plan.sources, plan.targets) if pool.weight is not None]
+    return {
+        "mode": plan.mode.value,
+        "amount": plan.amount,
+        "exclude_existing": plan.existing is not None,
+        "weights_digest": _digest([weight.view(torch.int64) for weight in weights]) if weights else None,
+    }
+
+
+def _digest(parts: Sequence[Tensor]) -> str:
+    return digest_text(minibatch_key(torch.cat(list(parts)).contiguous()))

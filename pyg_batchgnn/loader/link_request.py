@@ -1,0 +1,50 @@
+"""The user's wishes about links and negatives, made into the inputs of a loader."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from pyg_batchgnn.loader.input_links import LinkRequest, typed_links, untyped_links
+from pyg_batchgnn.loader.link_inputs import LinkInputs
+from pyg_batchgnn.loader.link_negatives import NegativeRequest, labelled, negative_plan, seed_edges
+from pyg_batchgnn.sample import LinkSeeder, Names
+from pyg_batchgnn.store import Times, TypedGraph, first_times
+
+
+@dataclass(frozen=True, eq=False)
+class LinkLoading:
+    """The links that a loader visits, and what goes with them; see `InputsRequest`.
+
+    Attributes:
+        links: the user's links.
+        negatives: the user's negatives, and the edges that are excluded.
+        disjoint: True if every link is an example of its own. With times it is so anyway.
+    """
+
+    links: LinkRequest
+    negatives: NegativeRequest
+    disjoint: bool = False
+
+    def inputs(self, graph: TypedGraph, times: Times | None, names: Names) -> LinkInputs:
+        """Returns the links, checked, and the seeder that draws their negatives."""
+        if (self.links.times is None) != (times is None):
+            raise ValueError(
+                "edge_label_time and time_attr must be given together: the times of links, and the attribute "
+                "that holds those of the graph"
+            )
+        find = typed_links if names is Names.TYPES else untyped_links
+        parts = find(self.links, graph)
+        sampling = self.negatives.by_relation(graph.schema, parts)
+        parts = [
+            dataclasses.replace(part, label=labelled(part, sampling.get(part.relation))) for part in parts
+        ]
+        first = None if times is None or not sampling else first_times(times, graph)
+        avoids = self.negatives.exclude_existing
+        plans = {
+            relation: negative_plan(one, relation, graph, first, avoids) for relation, one in sampling.items()
+        }
+        relations = [part.relation for part in parts]
+        excluded = seed_edges(self.negatives.exclude_seed_edges, graph.schema, relations)
+        seeder = LinkSeeder(graph.schema, plans, self.disjoint or times is not None, excluded)
+        return LinkInputs(parts, seeder, names)

@@ -1,0 +1,321 @@
+"""Loading around links: the batches that PyG's `LinkNeighborLoader` makes, and keyed negatives."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.loader import LinkNeighborLoader
+from torch_geometric.loader.link_loader import LinkLoader
+from torch_geometric.sampler import BaseSampler, NegativeSampling
+
+from pyg_batchgnn import MacrobatchLinkNeighborLoader
+from pyg_batchgnn.data import HOMOGENEOUS
+from pyg_batchgnn.sample import Links, links_key
+from tests.support.loader_cases import EDGES, NODES, assert_same, equal, make_data
+from tests.support.memory_stores import stores_of
+from tests.support.reference_negatives import ReferenceNegatives, ReferencePool, reference_negative_key
+
+NAME = HOMOGENEOUS.relations[0]
+LINKS = torch.randint(NODES, (2, 203), generator=torch.Generator().manual_seed(9))
+LABELS = torch.arange(203) % 3
+NEGATIVES = [None, "binary", ("binary", 0.5), ("triplet", 1), ("triplet", 3)]
+
+
+def make_links(data: Any = None, **kwargs: Any) -> MacrobatchLinkNeighborLoader:
+    """A loader with a fixed seed, and sizes with which several macrobatches make an epoch."""
+    chosen = {"batch_size": 20, "seed": 7, "macrobatch_size": 3, "fetch_size": 2, **kwargs}
+    chosen.setdefault("edge_label_index", LINKS)
+    return MacrobatchLinkNeighborLoader(make_data() if data is None else data, [4, 3], **chosen)
+
+
+def pairs(index: Tensor) -> list[tuple[int, int]]:
+    """Links as Python pairs."""
+    return [(int(source), int(target)) for source, target in index.t()]
+
+
+class Replay(BaseSampler):
+    """Hands PyG's own loader samples that were made before."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.samples = iter(samples)
+
+    def sample_from_nodes(self, *_: Any, **__: Any) -> Any:
+        """Raises AssertionError: nodes are not asked for."""
+        raise AssertionError
+
+    def sample_from_edges(self, *_: Any, **__: Any) -> Any:
+        """Returns the next sample."""
+        return next(self.samples)
+
+
+# The batches of PyG ###############################################################################
+
+
+@pytest.mark.parametrize("negatives", NEGATIVES)
+@pytest.mark.parametrize("labels", [None, LABELS, LABELS.float()])
+def test_batches_are_those_that_pyg_makes_of_the_samples(negatives: Any, labels: Tensor | None) -> None:
+    triplet = negatives is not None and negatives[0] == "triplet"
+    if triplet and labels is not None:
+        return
+    # The names of links may be attributes of the user's data as well.
+    names = {"edge_label_index": torch.zeros(2, 3), "edge_label_time": torch.zeros(3)}
+    data = make_data(**names, n_id=torch.arange(NODES))
+    samples: list[Any] = []
+
+    def keep(out: Any) -> Any:
+        samples.append(out)
+        return out
+
+    ours = list(make_links(data, neg_sampling=negatives, edge_label=labels, transform_sampler_output=keep))
+    theirs = LinkLoader(
+        data, Replay(samples), LINKS, labels, neg_sampling=negatives, batch_size=20, filter_per_worker=True
+    )
+    assert_same(ours, theirs)
+    assert len(ours) == len(theirs) == 11
+    assert "batch_size" not in ours[0] and ("seed_time" in ours[0]) == False  # noqa: E712
+    assert ("edge_label" in ours[0]) == (not triplet and (labels is not None or negatives is not None))
+
+
+@pytest.mark.parametrize("mode", ["binary", "triplet"])
+@pytest.mark.parametrize("amount", [1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("avoid", [False, True])
+def test_links_and_negatives_equal_the_reference(mode: str, amount: int, weighted: bool, avoid: bool) -> None:
+    data = make_data(30, 300)
+    links = LINKS % 30
+    weights = (torch.rand(30), torch.rand(30)) if weighted else (None, None)
+    negatives = NegativeSampling(mode, amount, *weights)
+    loader = make_links(
+        data, edge_label_index=links, neg_sampling=negatives, exclude_existing=avoid, shuffle=True
+    )
+    pools = [ReferencePool(30, None, None if one is None else one.double().tolist()) for one in weights]
+    reference = ReferenceNegatives(amount, *pools, set(pairs(data.edge_index)) if avoid else None)
+    for epoch in range(2):
+        for batch in loader:
+            given = links[:, batch.input_id]
+            count = given.size(1)
+            one = Links(NAME, given[0], given[1], batch.input_id)
+            key = reference_negative_key(7, epoch, links_key(HOMOGENEOUS, [one]), None)
+            if mode == "binary":
+                expected = pairs(given) + reference.binary(pairs(given), None, key)
+                assert pairs(batch.n_id[batch.edge_label_index]) == expected
+                assert batch.edge_label.tolist() == [1.0] * count + [0.0] * (amount * count)
+            else:
+                assert torch.equal(batch.n_id[torch.stack([batch.src_index, batch.dst_pos_index])], given)
+                found = batch.n_id[batch.dst_neg_index].view(count, -1).tolist()
+                assert found == reference.triplet(pairs(given), None, key)
+            seeds = batch.n_id[: batch.num_sampled_nodes[0]]
+            assert torch.equal(seeds, seeds.unique())
+            assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+            assert torch.equal(batch.x, data.x[batch.n_id])
+
+
+def test_labels_move_up_if_the_lowest_is_zero() -> None:
+    half = LABELS * 0.5
+    for labels, expected in ((LABELS, LABELS + 1), (LABELS + 1, LABELS + 1), (half, half + 1)):
+        for batch in make_links(edge_label=labels, neg_sampling="binary"):
+            count = batch.input_id.numel()
+            wanted = torch.cat([expected[batch.input_id], torch.zeros(count, dtype=labels.dtype)])
+            assert equal(batch.edge_label, wanted)
+    for batch in make_links(edge_label=LABELS):
+        assert equal(batch.edge_label, LABELS[batch.input_id])
+    wide = torch.stack([LABELS, LABELS + 5], dim=1)
+    batch = next(iter(make_links(edge_label=wide, neg_sampling=("binary", 0.25))))
+    assert batch.edge_label.shape == (25, 2) and batch.edge_label[20:].eq(0).all()
+
+
+def test_it_is_a_link_neighbor_loader() -> None:
+    loader = make_links(neg_sampling_ratio=2.0, batch_size=50, drop_last=True)
+    assert isinstance(loader, LinkNeighborLoader)
+    assert str(loader) == "MacrobatchLinkNeighborLoader()"
+    assert len(loader) == len(list(loader)) == 4
+    assert loader.neg_sampling == NegativeSampling("binary", 2.0)
+    assert loader.edge_label_index is LINKS and loader.edge_label is None
+    batch = loader([3, 1, 3])
+    assert torch.equal(batch.n_id[batch.edge_label_index[:, :3]], LINKS[:, [3, 1, 3]])
+    assert batch.edge_label_index.shape == (2, 9) and batch.input_id.tolist() == [3, 1, 3]
+
+
+def test_all_edges_are_links_by_default() -> None:
+    data = make_data()
+    loader = make_links(data, edge_label_index=None, batch_size=700)
+    found = torch.cat([batch.n_id[batch.edge_label_index] for batch in loader], dim=1)
+    assert torch.equal(found, data.edge_index) and found.size(1) == EDGES
+
+
+def test_input_ids_are_given() -> None:
+    ids = torch.arange(203) * 10
+    assert torch.cat([batch.input_id for batch in make_links(input_id=ids)]).tolist() == ids.tolist()
+
+
+def test_links_of_stores() -> None:
+    data = make_data()
+    stores = stores_of(data, "coo")
+    for index in (LINKS, (None, LINKS)):
+        theirs = make_links(stores, edge_label_index=index, neg_sampling="binary")
+        assert_same(theirs, make_links(data, neg_sampling="binary"), ignore=["num_nodes"])
+    found = next(iter(make_links(stores, edge_label_index=None)))
+    assert torch.equal(found.n_id[found.edge_label_index], data.edge_index[:, :20])
+
+
+def test_native_minibatches_hold_links() -> None:
+    options = {"neg_sampling": ("triplet", 2), "shuffle": True}
+    for native, batch in zip(make_links(export="native", **options), make_links(**options), strict=True):
+        (links,) = native.links
+        names = "input_id", "src_index", "dst_pos_index", "dst_neg_index"
+        for ours, name in zip(links.metadata, names, strict=False):
+            assert equal(ours, batch[name])
+        assert torch.equal(native.node, batch.n_id) and torch.equal(native.edge_index, batch.edge_index)
+
+
+def test_odd_inputs() -> None:
+    none = torch.empty(2, 0, dtype=torch.int64)
+    assert list(make_links(edge_label_index=none, neg_sampling="binary")) == []
+    edgeless = Data(x=torch.rand(5, 2), edge_index=none)
+    batch = next(iter(make_links(edgeless, edge_label_index=LINKS % 5, neg_sampling="binary")))
+    assert batch.edge_index.shape == (2, 0) and batch.edge_label_index.shape == (2, 40)
+    loops = torch.tensor([[3, 3, 3], [3, 3, 3]])
+    batch = next(iter(make_links(edge_label_index=loops)))
+    assert batch.num_sampled_nodes[0] == 1 and batch.edge_label_index.tolist() == [[0, 0, 0], [0, 0, 0]]
+    narrow = make_links(edge_label_index=LINKS.int(), neg_sampling="binary")
+    assert_same(narrow, make_links(neg_sampling="binary"))
+
+
+# The same bits always #############################################################################
+
+
+@pytest.mark.parametrize("negatives", ["binary", ("triplet", 2)])
+@pytest.mark.parametrize("export", ["pyg", "native"])
+def test_settings_do_not_matter(negatives: Any, export: str) -> None:
+    def loader(**kwargs: Any) -> list[Any]:
+        return list(make_links(neg_sampling=negatives, shuffle=True, export=export, **kwargs))
+
+    expected = loader()
+    for options in (
+        {"threads": 1, "macrobatch_size": 1, "fetch_size": 1},
+        {"threads": 3, "macrobatch_size": "auto", "fetch_size": "auto"},
+        {"prefetch": 2},
+        {"num_workers": 2},
+    ):
+        found = loader(**options)
+        assert_same(found, expected)
+        for one, other in zip(found, expected, strict=True):
+            if export == "native":
+                parts = zip(one.links[0].metadata, other.links[0].metadata, strict=True)
+                assert all(equal(left, right) for left, right in parts)
+
+
+@pytest.mark.parametrize("filter_per_worker", [True, False])
+def test_workers_and_transforms(filter_per_worker: bool) -> None:
+    def name(batch: Data) -> Data:
+        batch.links = batch.edge_label_index.size(1)
+        return batch
+
+    options = {"neg_sampling": "binary", "transform": name}
+    alone = list(make_links(**options))
+    assert alone[0].links == 40
+    assert_same(make_links(num_workers=1, filter_per_worker=filter_per_worker, **options), alone)
+
+
+def test_epochs_differ_and_repeat() -> None:
+    loader = make_links(neg_sampling="binary", shuffle=True)
+    first, second = list(loader), list(loader)
+    assert not all(equal(one.n_id, other.n_id) for one, other in zip(first, second, strict=True))
+    loader.set_epoch(0)
+    assert_same(loader, first)
+
+
+@pytest.mark.parametrize("taken", [1, 5, 11])
+def test_resuming_in_the_middle_of_an_epoch(taken: int) -> None:
+    options = {"neg_sampling": ("binary", 1.5), "shuffle": True}
+    loader = make_links(**options)
+    every = [*loader, *loader]
+    loader.set_epoch(0)
+    running = iter(loader)
+    for _ in range(taken):
+        next(running)
+    state = json.loads(json.dumps(loader.state_dict()))
+    resumed = make_links(**{**options, "seed": 1})
+    resumed.load_state_dict(state)
+    assert_same([*resumed, *(resumed if taken < 11 else [])], every[taken:] if taken < 11 else every[11:])
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"edge_label_index": LINKS.flip(1)}, "links_digest"),
+        ({"neg_sampling": ("binary", 2)}, "negatives"),
+        ({"exclude_existing": True}, "negatives"),
+        ({"neg_sampling": NegativeSampling("binary", 1, torch.ones(NODES))}, "negatives"),
+        ({"neg_sampling": None}, "negatives"),
+    ],
+)
+def test_a_state_of_other_links_is_refused(change: dict[str, Any], word: str) -> None:
+    state = make_links(neg_sampling="binary").state_dict()
+    with pytest.raises(ValueError, match=word):
+        make_links(**{"neg_sampling": "binary", **change}).load_state_dict(state)
+
+
+def test_statistics_count_links() -> None:
+    loader = make_links(neg_sampling="binary")
+    nodes = sum(batch.num_nodes for batch in loader)
+    assert loader.stats().total.minibatches == 11 and loader.stats().total.nodes == nodes
+
+
+# Bad inputs #######################################################################################
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "error", "message"),
+    [
+        ({"edge_label_index": ("a", "to", "b")}, ValueError, "the graph is homogeneous"),
+        ({"edge_label_index": {("a", "to", "b"): None}}, ValueError, "the graph is homogeneous"),
+        ({"edge_label_index": LINKS.float()}, TypeError, "integer node ids, got torch.float32"),
+        ({"edge_label_index": LINKS.t()}, ValueError, r"shape \[2, n\].*got \[203, 2\]"),
+        ({"edge_label_index": LINKS + 200}, IndexError, "go from 0 to 299"),
+        ({"edge_label_index": LINKS - 5}, IndexError, "go from 0 to 299"),
+        ({"edge_label": LABELS[:-1]}, ValueError, "edge_label has 202 entries for 203 links"),
+        ({"input_id": LABELS[:-1]}, ValueError, "input_id has 202 entries for 203 links"),
+        ({"edge_label_time": LABELS}, ValueError, "given together"),
+        ({"edge_label": LABELS, "neg_sampling": "triplet"}, ValueError, "leave edge_label out"),
+        ({"exclude_existing": True}, ValueError, "neg_sampling gives none"),
+        ({"neg_sampling": {("a", "b"): "binary"}}, ValueError, "which edge_label_index does not"),
+        (
+            {"neg_sampling": NegativeSampling("binary", 1, torch.ones(5))},
+            ValueError,
+            r"has shape \[5\]",
+        ),
+        (
+            {"neg_sampling": NegativeSampling("triplet", 1, None, torch.ones(NODES, dtype=torch.long))},
+            TypeError,
+            "floating point numbers, got torch.int64",
+        ),
+        (
+            {"neg_sampling": NegativeSampling("triplet", 1, None, torch.arange(NODES) - 1.0)},
+            ValueError,
+            "dst_weight of node 0 is -1.0",
+        ),
+        (
+            {"neg_sampling": NegativeSampling("binary", 1, torch.full((NODES,), torch.nan))},
+            ValueError,
+            "src_weight of node 0 is nan",
+        ),
+    ],
+)
+def test_bad_inputs(kwargs: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make_links(**kwargs)
+
+
+def test_negatives_that_cannot_be_drawn_name_their_link() -> None:
+    complete = torch.cartesian_prod(torch.arange(4), torch.arange(4)).t()
+    data = Data(edge_index=complete.contiguous(), num_nodes=4)
+    options = {"neg_sampling": "triplet", "exclude_existing": True}
+    loader = make_links(data, edge_label_index=complete[:, 6:7], **options)
+    with pytest.raises(ValueError, match=r"link \(1, 2\) has no negative"):
+        next(iter(loader))
