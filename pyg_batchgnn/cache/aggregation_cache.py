@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor
+from torch_geometric.data import Data
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.build import SCALE, aggregator, own_scale, result_dtype, wide_dtype
@@ -16,10 +17,11 @@ from pyg_batchgnn.cache.fingerprint import GraphFingerprint, digest_edges, diges
 from pyg_batchgnn.cache.folder import load_rows, save_rows
 from pyg_batchgnn.cache.folder_meta import CacheMeta
 from pyg_batchgnn.cache.kinds import Aggregation
+from pyg_batchgnn.cache.origin import Origin, differences
 from pyg_batchgnn.cache.pieces import Piece, SourceColumns
 from pyg_batchgnn.cache.progress import progress_bar
 from pyg_batchgnn.data import FEATURES, NODES
-from pyg_batchgnn.store import DistFeatureStore
+from pyg_batchgnn.store import CscGraph, DistFeatureStore
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,7 @@ class AggregationCache:
         fingerprint: of the graph and the features; it does not depend on the partition.
         store: the store of the features that the cache was made of, over ranks; None in one
             process.
+        origin: the ``Data`` that the cache was made of, in one process; None if it was none.
     """
 
     kind: Aggregation
@@ -47,6 +50,7 @@ class AggregationCache:
     readable: dict[int, Tensor]
     fingerprint: GraphFingerprint
     store: DistFeatureStore | None = None
+    origin: Origin | None = None
 
     @classmethod
     def build(
@@ -95,7 +99,7 @@ class AggregationCache:
             edges += digest_edges(own, piece)
             del piece
         fingerprint = _fingerprint(context, edges)  # collective: all ranks have written their rows then
-        return cls(kind, rows, readable, fingerprint, context.store)
+        return cls(kind, rows, readable, fingerprint, context.store, Origin.of(data))
 
     @classmethod
     def load(
@@ -138,7 +142,7 @@ class AggregationCache:
         readable = context.allocate(tuple(context.features.shape), meta.dtype)
         rows = readable[context.rank]
         context.run_together(lambda: load_rows(path, meta, context.own.node, rows))
-        return cls(meta.kind, rows, readable, fingerprint, context.store)
+        return cls(meta.kind, rows, readable, fingerprint, context.store, Origin.of(data))
 
     def save(self, folder: str | Path) -> Path:
         """Writes a new folder. Collective over ranks.
@@ -162,6 +166,24 @@ class AggregationCache:
     def nbytes(self) -> int:
         """The bytes of this process's aggregates."""
         return self.rows.nbytes
+
+    def check_data(self, data: Data, graph: CscGraph) -> None:
+        """Raises ValueError unless the cache is of this graph and its features, in one process.
+
+        They are compared by fingerprint, unless they are the very tensors that the cache was made
+        of.
+
+        Args:
+            data: the user's data, with ``x``.
+            graph: its graph.
+        """
+        if self.origin is not None and self.origin.is_of(data, graph):
+            return
+        if found := differences(self.fingerprint, graph, data.x):
+            raise ValueError(
+                f"the aggregation cache is of another graph: data has {', '.join(found)}; make one of this "
+                f"data: AggregationCache.build(data, {self.kind.value!r})"
+            )
 
     def add_to(self, features: DistFeatureStore) -> DistFeatureStore:
         """Returns the features' store with the aggregates as one more node attribute."""
@@ -196,5 +218,5 @@ def _fingerprint(context: BuildContext, edges: int) -> GraphFingerprint:
     own, features = context.own, context.features
     total_edges, total_features = context.sums([edges, digest_features(own.node, features)])
     dtype = str(features.dtype).removeprefix("torch.")
-    digests = ops.digest_text(total_edges), ops.digest_text(total_features)
-    return GraphFingerprint(own.num_nodes, own.num_edges, features.size(1), dtype, *digests)
+    counts = own.num_nodes, own.num_edges, features.size(1), dtype
+    return GraphFingerprint.of(*counts, total_edges, total_features)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn.cache.build import row_blocks
 from pyg_batchgnn.cache.pieces import Piece
-from pyg_batchgnn.ops import OwnedEdges
+from pyg_batchgnn.ops import OwnedEdges, digest_text
 
 #: Odd numbers of 64 bits.
 _SOURCE, _TARGET, _NODE = 0x1E3779B97F4A7C15, -0x40A7B892E31B1A47, 0x2545F4914F6CDD1D
@@ -37,6 +37,13 @@ class GraphFingerprint:
     dtype: str
     edges: str
     features: str
+
+    @classmethod
+    def of(
+        cls, num_nodes: int, num_edges: int, columns: int, dtype: str, edges: int, features: int
+    ) -> GraphFingerprint:
+        """Makes a fingerprint of counts and of the sums of all digests."""
+        return cls(num_nodes, num_edges, columns, dtype, digest_text(edges), digest_text(features))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain JSON values."""

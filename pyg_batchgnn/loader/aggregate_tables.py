@@ -9,13 +9,18 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from pyg_batchgnn.cache import AggregationCache
-from pyg_batchgnn.store import DistFeatureStore
+from pyg_batchgnn.store import CscGraph, DistFeatureStore, TypedGraph
 
 _ANEW = "make one of it: AggregationCache.build(data, kind)"
 
 
-def cached_tables(cache: AggregationCache, data: Any) -> Mapping[str, Tensor]:
+def cached_tables(cache: AggregationCache, data: Any, graph: TypedGraph) -> Mapping[str, Tensor]:
     """Returns the aggregates of all nodes by name, in one process.
+
+    Args:
+        cache: the aggregates.
+        data: the user's data.
+        graph: its graph.
 
     Raises:
         ValueError: the cache is not of this data.
@@ -30,6 +35,8 @@ def cached_tables(cache: AggregationCache, data: Any) -> Mapping[str, Tensor]:
                 f"cache is of {nodes} nodes with {columns} feature columns, but data has {held[0]} nodes "
                 f"with {held[1]}; {_ANEW}"
             )
+        if data.x is not None:
+            cache.check_data(data, CscGraph(graph.relations[0]))
         if cache.attribute in data:
             raise ValueError(f"data has an attribute {cache.attribute!r} already; rename it")
     return cache.tables()

@@ -136,8 +136,8 @@ class LocalSetup:
 
     def _source(self, loader: NodeLoader) -> Source:
         cache, reading = self._options.aggregation_cache, self._options.reading
-        schema = self._sampling.graph.schema
-        aggregates = {} if cache is None else cached_tables(cache, loader.data)
+        graph, schema = self._sampling.graph, self._sampling.graph.schema
+        aggregates = {} if cache is None else cached_tables(cache, loader.data, graph)
         if isinstance(loader.data, (Data, HeteroData)):
             return DataSource(loader.data, schema.node_groups, reading, aggregates)
         return StoreSource(loader.data[0], schema, reading, aggregates, loader.custom_cls)

@@ -97,15 +97,26 @@ def test_what_a_cache_cannot_be_for_is_refused() -> None:
     data = make_data()
     cache = AggregationCache.build(data, "mean")
     named = Data(**{**data.to_dict(), "x_mean": data.x})
+    other_edges = Data(x=data.x, edge_index=data.edge_index.flip(0))
+    other_features = Data(x=data.x + 1, edge_index=data.edge_index)
     refusals: list[tuple[Any, dict[str, Any], str]] = [
         (data, {"export": "pyg"}, "PyG's layers aggregate what was sampled"),
         (data, {"export": "native", "fanouts": (4,)}, r"fanouts \[4\] have one hop only"),
         (make_data(200), {"export": "native"}, "cache is of 300 nodes .* but data has 200"),
         (named, {"export": "native"}, "attribute 'x_mean' already"),
+        (other_edges, {"export": "native"}, "another graph: data has other edges; make one of this data"),
+        (other_features, {"export": "native"}, "another graph: data has other features"),
     ]
     for given, options, text in refusals:
         with pytest.raises(ValueError, match=text):
             make_loader(given, aggregation_cache=cache, **options)
+    alike = Data(x=data.x.clone(), edge_index=data.edge_index.clone())
+    make_loader(alike, aggregation_cache=cache, export="native")
+    alike = Data(x=data.x, edge_index=data.edge_index)
+    alike.x[0] += 1
+    with pytest.raises(ValueError, match="other features"):
+        make_loader(alike, aggregation_cache=cache, export="native")
+    alike.x[0] -= 1
     loader = make_loader(data, aggregation_cache=cache, export="native")
     with pytest.raises(AttributeError, match="make another loader"):
         loader.data = make_data()
