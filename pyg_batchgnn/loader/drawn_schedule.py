@@ -81,7 +81,7 @@ class DrawnSchedule:
         with contextlib.nullcontext() if saved is None else restored(self._order, saved["states"]):
             batches = [as_positions(batch) for batch in self._order.batch_sampler]
         digest = _digest(batches)
-        if saved is not None and saved["digest"] != digest:
+        if saved is not None and saved.get("digest") != digest:
             raise ValueError(
                 f"the sampler draws other minibatches than it drew for epoch {run.epoch} before the state "
                 f"was saved; bring it back to where it stood when that epoch began"

@@ -29,7 +29,7 @@ def set_generators(loader: Any, states: list[str]) -> None:
     """Brings the generators that decide the order back to what `generator_states` returned.
 
     Raises:
-        ValueError: there are not as many generators as states.
+        ValueError: there are not as many generators as states, or a state is of no generator.
     """
     generators = _generators(loader)
     if len(generators) != len(states):
@@ -37,6 +37,8 @@ def set_generators(loader: Any, states: list[str]) -> None:
             f"the loader's state is of {len(states)} generators, but this loader and its samplers have "
             f"{len(generators)}; make the loader with the same generator, sampler and batch_sampler to resume"
         )
+    for state in states:
+        _check(state)
     for generator, state in zip(generators, states, strict=True):
         generator.set_state(_from_text(state))
 
@@ -62,6 +64,24 @@ def _generators(loader: Any) -> list[torch.Generator]:
     owners = (loader, loader.sampler, loader.batch_sampler, inner)
     held = (getattr(owner, "generator", None) for owner in owners)
     return list({id(one): one for one in held if isinstance(one, torch.Generator)}.values())
+
+
+def is_list_of_states(states: Any) -> bool:
+    """Returns whether a value is a list of texts as `generator_states` returns them."""
+    return isinstance(states, list) and all(
+        isinstance(text, str) and len(text) % 2 == 0 and set(text) <= set("0123456789abcdef")
+        for text in states
+    )
+
+
+def _check(state: str) -> None:
+    """Raises ValueError unless a generator takes a state."""
+    try:
+        torch.Generator().set_state(_from_text(state))
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"the loader's state was altered: {len(state) // 2} bytes of a generator: {error}"
+        ) from error
 
 
 def _to_text(state: Tensor) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyg_batchgnn.loader.generators import is_list_of_states
+
 VERSION = 1
 
 
@@ -139,6 +141,15 @@ def _check(state: Any, settings: dict[str, Any]) -> None:
                 f"make the loader with the saved value to resume"
             )
     batches, of = state["batches"], state["num_batches"]
+    if of is not None and (isinstance(of, bool) or not isinstance(of, int)):
+        raise ValueError(f"the loader's state was altered: num_batches must be an integer, found {of!r}")
+    if state["epoch"] < 0:
+        raise ValueError(f"the loader's state was altered: epoch is {state['epoch']}")
+    drawn, generators = state["drawn"], state["generators"]
+    states = drawn.get("states") if isinstance(drawn, dict) else [] if drawn is None else None
+    for name, texts in (("generators", generators), ("drawn", states)):
+        if not is_list_of_states(texts):
+            raise ValueError(f"the loader's state was altered: {name} must hold states of generators")
     if batches < 0 or (of is not None and batches > of):
         raise ValueError(
             f"the loader's state was altered: it says that {batches} minibatches of {of} were handed out"

@@ -71,7 +71,7 @@ def test_features_of_stores_and_a_sampler_of_the_users() -> None:
 def test_models_take_its_minibatches(name: str, kind: str) -> None:
     data = make_data()
     data.x = data.x / data.x.max()
-    model = getattr(nn, name)(4, 8, 5, layers=3)
+    model = getattr(nn, name)(4, 8, 3, 5)
     loader = make_loader(
         data, (4, 3, 5), aggregation_cache=AggregationCache.build(data, kind), export="native"
     )

@@ -253,6 +253,12 @@ def test_another_loader_is_refused(change: dict[str, Any], words: list[str]) -> 
         ({"seed": 0.5}, ["seed", "0.5"]),
         ({"settings": None}, ["settings"]),
         ({"generators": ["00"]}, ["1 generators", "have 0"]),
+        ({"generators": None}, ["generators must hold states"]),
+        ({"generators": [0]}, ["generators must hold states"]),
+        ({"epoch": -1}, ["epoch is -1"]),
+        ({"num_batches": "ten"}, ["num_batches", "'ten'"]),
+        ({"drawn": 3}, ["drawn must hold states"]),
+        ({"drawn": {"digest": "00"}}, ["drawn must hold states"]),
     ],
 )
 def test_an_altered_state_is_refused(change: dict[str, Any], words: list[str]) -> None:

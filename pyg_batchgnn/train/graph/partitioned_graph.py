@@ -162,4 +162,19 @@ def _part(dataset: Dataset, config: TrainConfig, comm: Communicator) -> Part:
             f"{source}: is of a graph of as many nodes and edges as {dataset.name}, but with other edges, "
             f"features, labels or splits; partition {dataset.name} anew"
         )
+    _check_attributes(source, part, dataset)
     return part
+
+
+def _check_attributes(source: str, part: Part, dataset: Dataset) -> None:
+    """Raises TrainError unless a saved part has the features and labels of a data set."""
+    tables, wanted = part.attributes[NODES], dataset.nodes.tables
+    for name in (FEATURES, LABELS):
+        if name not in tables:
+            raise TrainError(f"{source}: has no node attribute {name!r}; partition {dataset.name} anew")
+        if tables[name].shape[1:] != wanted[name].shape[1:]:
+            columns = [list(table.shape[1:]) for table in (tables[name], wanted[name])]
+            raise TrainError(
+                f"{source}: a node's {name!r} has shape {columns[0]}, but {columns[1]} in {dataset.name}; "
+                f"partition {dataset.name} anew"
+            )
