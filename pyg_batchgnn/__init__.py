@@ -67,16 +67,24 @@ _ROOMS = {
     "plan": "planner",
 }
 
+#: The names that are modules of the package, such as ``pyg_batchgnn.nn``.
+_MODULES = (
+    "cache", "comm", "data", "doctor", "fetch", "loader", "nn", "ops", "partition", "planner", "port",
+    "sample", "store", "train",
+)  # fmt: skip
+
 
 def __getattr__(name: str) -> Any:
     """Imports a room when it is first used. Reading data, for example, need not import PyG."""
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_ROOMS.get(name, 'sample')}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*__all__, *_MODULES})
 
 
 check_versions()

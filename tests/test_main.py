@@ -39,3 +39,15 @@ def test_the_room_of_training_has_a_front_door() -> None:
     assert all(getattr(pyg_batchgnn.train, name).__name__ == name for name in names)
     with pytest.raises(AttributeError, match="has no attribute 'loss'"):
         _ = pyg_batchgnn.train.loss
+
+
+def test_rooms_are_imported_when_they_are_used() -> None:
+    program = (
+        "import sys, pyg_batchgnn as package\n"
+        "assert not {'torch', 'torch_geometric'} & sys.modules.keys()\n"
+        "assert package.nn.SAGE is package.nn.models.SAGE\n"
+        "assert package.data.load_dataset and {'nn', 'plan'} <= set(dir(package))\n"
+        "try:\n    package.neural\nexcept AttributeError as error:\n    print(error)\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert answer.stdout == "module 'pyg_batchgnn' has no attribute 'neural'\n", answer.stderr

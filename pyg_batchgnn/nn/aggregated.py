@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch
+from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled
 from pyg_batchgnn.nn.refusals import refuse
 from pyg_batchgnn.nn.rows import RowView
 
@@ -52,6 +53,24 @@ class Aggregated:
                 f"{self.kind}; give the loader AggregationCache.build(data, {kind!r})"
             )
         return self.neighbours
+
+    def nodes(self, edges: Any) -> LayerGraph:
+        """Returns the layer that computes all nodes of a minibatch.
+
+        Raises:
+            TypeError: ``edges`` are no minibatch.
+            ValueError: these are not the rows of its nodes.
+        """
+        if not is_sampled(edges):
+            raise TypeError(f"aggregates belong to a minibatch's nodes, got edges of {type(edges).__name__}")
+        nodes = edges.node.numel()
+        for name, rows in (("neighbours", self.neighbours), ("own", self.own)):
+            if rows is not None and rows.size(0) != nodes:
+                raise ValueError(
+                    f"the aggregates have {rows.size(0)} rows in {name}, but the minibatch has {nodes} "
+                    f"nodes; give the rows of its nodes: RowView(table, minibatch.node)"
+                )
+        return all_nodes(edges)
 
     def own_of(self, conv: MessagePassing) -> Tensor | RowView:
         """Returns the features of the nodes themselves.

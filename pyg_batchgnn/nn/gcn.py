@@ -10,9 +10,9 @@ from torch import Tensor
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.aggregated import Aggregated, all_nodes, refuse_aggregated
+from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
 from pyg_batchgnn.nn.graph import LayerGraph, is_sampled, layer_graph
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input, sampled
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
 from pyg_batchgnn.nn.normalisation import Scaling, unweighted_scaling, weighted_scaling
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
@@ -95,7 +95,7 @@ class GCNConv(torch_geometric.nn.GCNConv):
         check_called(self)
         if isinstance(x, Aggregated):
             known = self._known(x, edge_weight)
-            return self._product(known, all_nodes(sampled(edge_index)), update)
+            return self._product(known, x.nodes(edge_index), update)
         if isinstance(layer, Tensor):
             layer, edge_weight = None, layer
         if isinstance(x, (tuple, list)):

@@ -9,9 +9,9 @@ import torch_geometric.nn
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.aggregated import Aggregated, all_nodes
+from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.graph import LayerGraph
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input, sampled
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
 from pyg_batchgnn.nn.norm import BatchNorm, NormOnRead
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
@@ -70,7 +70,7 @@ class GINConv(torch_geometric.nn.GINConv):
         """
         check_called(self)
         if isinstance(x, Aggregated):
-            graph = all_nodes(sampled(edge_index))
+            graph = x.nodes(edge_index)
             return self._finish(self._known(x), norm, update, graph)
         if layer is not None and not isinstance(layer, int):
             layer, size = None, layer

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
+import torch
 from torch import Tensor
 
 from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled, layer_graph, whole_graph
@@ -38,14 +39,6 @@ class ConvInput(NamedTuple):
         return head(self.x, self.graph.num_targets)
 
 
-def sampled(edges: Edges) -> SampledBatch:
-    """Returns ``edges`` if they are a minibatch, as `Aggregated` needs; raises TypeError
-    otherwise."""
-    if not is_sampled(edges):
-        raise TypeError(f"aggregates belong to a minibatch's nodes, got edges of {type(edges).__name__}")
-    return edges
-
-
 def head(x: Rows, rows: int) -> Rows:
     """Returns the first ``rows`` rows."""
     if x.size(0) == rows:
@@ -70,12 +63,17 @@ def conv_input(
         size: (N, D), for an edge_index if the rows do not tell.
 
     Raises:
-        TypeError, ValueError: the layer is missing or not allowed, or there are fewer rows than
-            nodes.
+        TypeError, ValueError: the layer is missing or not allowed, x is no matrix, or it has fewer
+            rows than the layer or more than the minibatch has nodes.
     """
     pair = isinstance(x, (tuple, list))
     sources, own = (x[0], x[1]) if isinstance(x, (tuple, list)) else (x, None)
+    given = {"x[0]" if pair else "x": sources, **({} if own is None else {"x[1]": own})}
+    for name, rows in given.items():
+        _check_matrix(name, rows)
     graph = _graph(edges, layer, sources, own, size)
+    for name, rows in given.items():
+        _check_nodes(name, rows, edges)
     targets_in_sources = not pair or own is sources
     if sources.size(0) < graph.num_sources:
         raise ValueError(f"x has {sources.size(0)} rows, but the layer has {graph.num_sources} sources")
@@ -85,6 +83,27 @@ def conv_input(
         raise ValueError(f"x[1] has {own.size(0)} rows, but the layer has {graph.num_targets} targets")
     own = None if targets_in_sources or own is None else head(own, graph.num_targets)
     return ConvInput(graph, head(sources, graph.num_sources), own, targets_in_sources)
+
+
+def _check_matrix(name: str, rows: Any) -> None:
+    if isinstance(rows, RowView):
+        return
+    if not isinstance(rows, Tensor):
+        kind = type(rows).__name__
+        raise TypeError(f"{name} must be a dense tensor or a RowView, one row per node, got {kind}")
+    if rows.layout != torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, got {rows.layout}; call {name}.to_dense()")
+    if rows.dim() != 2:
+        raise ValueError(f"{name} must be [rows, columns], got shape {list(rows.shape)}")
+
+
+def _check_nodes(name: str, rows: Rows, edges: Edges) -> None:
+    """Raises for more rows than a minibatch has nodes: they would be taken for other nodes'."""
+    if is_sampled(edges) and rows.size(0) > edges.node.numel():
+        raise ValueError(
+            f"{name} has {rows.size(0)} rows, but the minibatch has {edges.node.numel()} nodes; give the "
+            f"rows of its nodes: RowView({name}, minibatch.node)"
+        )
 
 
 def _graph(

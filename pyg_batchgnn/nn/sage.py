@@ -11,9 +11,9 @@ from torch import Tensor
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.aggregated import Aggregated, all_nodes, refuse_aggregated
+from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
 from pyg_batchgnn.nn.graph import LayerGraph
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input, sampled
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
@@ -93,7 +93,7 @@ class SAGEConv(torch_geometric.nn.SAGEConv):
         """
         check_called(self)
         if isinstance(x, Aggregated):
-            graph = all_nodes(sampled(edge_index))
+            graph = x.nodes(edge_index)
             return self._combine(*self._known(x), graph, update)
         if layer is not None and not isinstance(layer, int):
             layer, size = None, layer

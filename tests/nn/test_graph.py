@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch_geometric import EdgeIndex
 
-from pyg_batchgnn import ops
+from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn import RowView, Update, layer_graph, whole_graph
 from pyg_batchgnn.nn import graph as room
-from tests.support.layer_cases import batch_cases, layer_edges, table
+from tests.support.layer_cases import batch_cases, layer_edges, sampled, table
 
 CASES = batch_cases()
 
@@ -124,3 +124,40 @@ def test_refused_tables() -> None:
 def test_refused_updates(drop: float) -> None:
     with pytest.raises(ValueError, match="drop"):
         Update(drop=drop)
+
+
+@pytest.mark.parametrize("layer", [nn.SAGEConv(12, 4), nn.GCNConv(12, 4), nn.GATConv(12, 4)])
+@pytest.mark.parametrize(
+    ("x", "error", "words"),
+    [
+        (table(), ValueError, ["60 rows", "nodes", "RowView"]),
+        (nn.RowView(table(), torch.arange(60)), ValueError, ["60 rows", "nodes"]),
+        (None, TypeError, ["NoneType", "RowView"]),
+        (table().numpy(), TypeError, ["ndarray"]),
+        (table()[:20].to_sparse(), TypeError, ["sparse_coo", "to_dense"]),
+        (table()[0], ValueError, ["[12]"]),
+    ],
+)
+def test_what_is_no_rows_of_a_minibatchs_nodes(
+    layer: torch.nn.Module, x: object, error: type[Exception], words: list[str]
+) -> None:
+    """The first rows of a whole table would be other nodes' features."""
+    with pytest.raises(error) as caught:
+        layer(x, CASES["ordinary"], 1)
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_rows_of_all_nodes_serve_every_layer() -> None:
+    minibatch, conv = CASES["ordinary"], nn.SAGEConv(12, 4)
+    rows = table()[minibatch.node]
+    needed = sum(minibatch.nodes_per_hop[:2])
+    assert torch.equal(conv(rows, minibatch, 3), conv(rows[:needed], minibatch, 3))
+
+
+def test_a_model_refuses_the_whole_table() -> None:
+    for kind in (nn.SAGE, nn.GCN, nn.GIN, nn.GAT):
+        with pytest.raises(ValueError, match="60 rows, but the minibatch has"):
+            kind(12, 8, 3, 4)(CASES["ordinary"], x=table())
+    whole = nn.Aggregated("mean", table(), table())
+    with pytest.raises(ValueError, match="60"):
+        nn.SAGE(12, 8, 3, 4)(sampled([1, 2], (2, 2)), x=whole)
