@@ -10,6 +10,7 @@
 Benchmarks:
     sampling       edges per second: this package, pyg-lib, DGL, and the limit of the memory
     loading        the loader with features, against PyG's NeighborLoader
+    accelerate     a user's script: import, accelerate, native batches; PyG's models, 2 and 3 layers
     training       a step of SAGE, GCN, GIN and GAT: native layers, PyG's (trim_to_layer and
                    hand-written slices), DGL's; and the time that gathers and products alone need
     footprint      peak memory, page faults and allocations of training steps
@@ -40,6 +41,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from benchmark import report
+from benchmark.accelerate import measure as accelerate
 from benchmark.accuracy import measure as accuracy
 from benchmark.caching import measure as caching
 from benchmark.communication import measure as communication
@@ -67,6 +69,7 @@ WITH_COMMON_OPTIONS: dict[str, Callable[[Sequence[str] | None], None]] = {
 }
 CHOICES = {
     **WITH_COMMON_OPTIONS,
+    "accelerate": accelerate.main,
     "accuracy": accuracy.main,
     "convergence": convergence.main,
     "rank_accuracy": rank_accuracy.main,

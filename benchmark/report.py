@@ -1,4 +1,5 @@
-"""Draws the result files and writes their tables into the README of each experiment.
+"""Draws the result files and writes their tables into the README of each experiment, and what
+`accelerate` gains into README.md and the tutorial.
 
 A README holds pairs of comments, ``<!-- results:NAME -->`` and ``<!-- end -->``. The text between
 them is replaced by the tables of every ``results/NAME-*.json`` (or ``results/NAME.json``), one
@@ -21,6 +22,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
+from benchmark.accelerate import show as accelerate
 from benchmark.accuracy import show as accuracy
 from benchmark.caching import show as caching
 from benchmark.communication import show as communication
@@ -40,6 +42,9 @@ from benchmark.support.settings import BENCHMARK
 from benchmark.support.tables import Result, paragraph
 from benchmark.training import show as training
 
+#: The pages outside of this folder that show what each step of porting a script gains.
+GAINS_PAGES = tuple(BENCHMARK.parent / name for name in ("README.md", "docs/tutorials/port-a-pyg-script.md"))
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -51,6 +56,7 @@ class Shown:
 
 #: By the name that an experiment's result files start with.
 EXPERIMENTS = {
+    "accelerate": Shown(accelerate.table, accelerate.plot),
     "sampling": Shown(sampling.table, sampling.plot),
     "loading": Shown(loading.table, loading.plot),
     "training": Shown(training.table, training.plot),
@@ -129,6 +135,12 @@ def render(readme: Path, results: Path) -> str:
     return re.sub(r"<!-- results:(\w+) -->.*?<!-- end -->", replaced, readme.read_text(), flags=re.DOTALL)
 
 
+def with_gains(page: Path, results: Path) -> str:
+    """Returns the text of a page with the gains of `accelerate` between its comments replaced."""
+    table = f"<!-- gains -->\n\n{accelerate.gains(results)}\n\n<!-- end -->"
+    return re.sub(r"<!-- gains -->.*?<!-- end -->", lambda _: table, page.read_text(), flags=re.DOTALL)
+
+
 def draw(results: Path) -> None:
     """Draws every result file of a folder as a ``.png`` of the same name."""
     for file in sorted(results.glob("*.json")):
@@ -152,8 +164,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parsed = parser.parse_args(arguments)
     draw(parsed.results)
-    for readme in sorted(BENCHMARK.glob("*/README.md")):
-        rendered = render(readme, parsed.results)
-        if rendered != readme.read_text():
-            readme.write_text(rendered)
-            print(f"wrote {readme}")
+    pages = {readme: render(readme, parsed.results) for readme in sorted(BENCHMARK.glob("*/README.md"))}
+    pages |= {page: with_gains(page, parsed.results) for page in GAINS_PAGES}
+    for page, rendered in pages.items():
+        if rendered != page.read_text():
+            page.write_text(rendered)
+            print(f"wrote {page}")

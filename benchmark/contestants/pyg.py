@@ -13,6 +13,7 @@ import torch_geometric.typing
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 
+from benchmark.networks.basic import Call, basic_model, seed_logits
 from benchmark.networks.pyg import Sliced, Trimmed
 from benchmark.networks.recipe import StepTrainer
 from benchmark.support.graphs import GraphFolder, seed_lists
@@ -136,10 +137,35 @@ def _training(model: Callable[..., torch.nn.Module]) -> Callable[[Options], Job]
     return build
 
 
+def _basic(call: Call) -> Callable[[Options], Job]:
+    """Returns the job of an unchanged script with PyG's model and loader."""
+
+    def build(options: Options) -> Job:
+        graph = GraphFolder.open(options.graph)
+        batches = loader(options)
+        torch.manual_seed(options.seed)
+        shape = (graph.num_features, options.hidden, graph.num_classes, len(options.fanouts))
+        model = basic_model(options.model, *shape)
+        trainer = StepTrainer(model)
+
+        def round_(_: int) -> WorkDone:
+            work = WorkDone()
+            for batch in batches:
+                trainer.step(seed_logits(model, batch, call), batch.y[: batch.batch_size])
+                work.add(batch.num_nodes, batch.num_edges)
+            return work
+
+        return round_
+
+    return build
+
+
 JOBS: dict[str, Callable[[Options], Job]] = {
     "sampling": sampling,
     "sampling-32": sampling_32,
     "loading": loading,
     "training-trimmed": _training(Trimmed),
     "training-sliced": _training(Sliced),
+    "basic": _basic(Call.WHOLE),
+    "basic-trimmed": _basic(Call.TRIMMED),
 }

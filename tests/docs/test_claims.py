@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmark.summary import PLOT, table
+from benchmark.report import GAINS_PAGES, with_gains
+from benchmark.summary import PLOT, RESULTS, table
 from tests.docs.blocks import ROOT
 from tests.support import reference_sampler as reference
 
@@ -18,6 +20,14 @@ def test_the_table_comes_from_stored_results(page: str) -> None:
     assert table() in (ROOT / page).read_text(encoding="utf-8"), (
         f"{page} has another table than `python -m benchmark.summary` prints: put it there"
     )
+
+
+@pytest.mark.parametrize("page", GAINS_PAGES, ids=lambda page: page.name)
+def test_the_gains_come_from_stored_results(page: Path) -> None:
+    assert with_gains(page, RESULTS) == page.read_text(encoding="utf-8"), (
+        f"{page} has other gains than the stored results: run `python -m benchmark report`"
+    )
+    assert "<!-- gains -->" in page.read_text(encoding="utf-8")
 
 
 #: A page, what it says, and the experiment and the line of its tables that say so.

@@ -1,0 +1,1 @@
+"""A user's script with PyG's models, step by step faster."""
