@@ -97,8 +97,9 @@ def infer_layers(steps: Sequence[LayerStep], nodes: OwnedNodes, keep: int) -> li
     readable = nodes.features
     kept = [readable[nodes.rank]]
     for number, step in enumerate(steps, 1):
+        del kept[: max(0, len(kept) + 1 - keep)]  # no longer held while the next layer is computed
         readable = _infer_layer(step, nodes, readable, f"layer {number} of {len(steps)}")
-        kept = [*kept, readable[nodes.rank]][-keep:]
+        kept.append(readable[nodes.rank])
     return kept
 
 
