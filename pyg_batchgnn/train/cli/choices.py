@@ -22,7 +22,7 @@ class PolicyName(str, Enum):
 
 
 class ReplacementName(str, Enum):
-    """Sampling with or without replacement."""
+    """The replacement of sampled neighbours: with it or without it."""
 
     WITHOUT = "without"
     WITH = "with"
