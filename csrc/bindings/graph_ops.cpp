@@ -73,6 +73,13 @@ bool is_ascending(const Tensor& values) {
       values, [&](auto type) { return scan_ascending(data<decltype(type)>(values), values.numel()); });
 }
 
+Tensor sum_lists(const Tensor& indptr, const Tensor& values) {
+  const int64_t count = values.numel();
+  auto* sums = static_cast<double*>(allocate_block(static_cast<size_t>(count) * sizeof(double) + 1));
+  pyg_batchgnn::sum_lists(data<int64_t>(indptr), indptr.numel() - 1, data<double>(values), sums);
+  return adopt_block(sums, {count}, ScalarType::Double);
+}
+
 Tensor gather_rows(const Tensor& table, const Tensor& index, int64_t threads) {
   std::vector<int64_t> sizes(table.sizes().begin(), table.sizes().end());
   sizes[0] = index.numel();

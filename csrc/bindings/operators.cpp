@@ -33,6 +33,7 @@ constexpr Operator kOperators[] = {
              "(Tensor edge_index, int num_nodes) -> (Tensor indptr, Tensor indices, Tensor edge_ids)"),
     OPERATOR(extent, "(Tensor values, int threads) -> (int low, int high)"),
     OPERATOR(is_ascending, "(Tensor values) -> bool"),
+    OPERATOR(sum_lists, "(Tensor indptr, Tensor values) -> Tensor"),
     OPERATOR(gather_rows, "(Tensor table, Tensor index, int threads) -> Tensor"),
     OPERATOR(put_rows, "(Tensor table, Tensor? index, Tensor(a!) out, int threads) -> ()"),
     OPERATOR(unique_nodes, "(Tensor[] nodes, int num_nodes) -> (Tensor unique, Tensor[] rows)"),
@@ -50,9 +51,11 @@ constexpr Operator kOperators[] = {
              "-> ()"),
     // Sampling
     OPERATOR(sample,
-             "(Tensor indptr, Tensor indices, Tensor? edge_ids, Tensor seeds, Tensor seed_ptr, int[] "
-             "fanouts, bool replace, bool return_edge, bool coo, int seed, int epoch, int threads) -> "
-             "(Tensor[] arrays, Tensor counts)"),
+             "(int[] num_nodes, Tensor[] indptr, Tensor[] indices, Tensor[] edge_ids, int[] source, int[] "
+             "target, int[] digest, Tensor[] order, Tensor[] weights, Tensor seeds, Tensor seed_ptr, Tensor "
+             "keys, Tensor? example, Tensor? time, Tensor? excluded, int hops, int[] fanouts, Tensor? "
+             "shares, bool replace, bool return_edge, bool last, int window, bool induced, bool coo, int "
+             "seed, int epoch, int threads) -> (Tensor[] arrays, Tensor counts)"),
     OPERATOR(keyed_permutation, "(int n, int seed, int epoch) -> Tensor"),
     OPERATOR(minibatch_key, "(Tensor seeds) -> int"),
     OPERATOR(relay_begin,

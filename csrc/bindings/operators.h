@@ -21,6 +21,7 @@ namespace operators {
 std::tuple<Tensor, Tensor, Tensor> build_csc(const Tensor& edge_index, int64_t num_nodes);
 std::tuple<int64_t, int64_t> extent(const Tensor& values, int64_t threads);
 bool is_ascending(const Tensor& values);
+Tensor sum_lists(const Tensor& indptr, const Tensor& values);
 Tensor gather_rows(const Tensor& table, const Tensor& index, int64_t threads);
 void put_rows(const Tensor& table, const std::optional<Tensor>& index, const Tensor& out, int64_t threads);
 std::tuple<Tensor, std::vector<Tensor>> unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes);
@@ -37,11 +38,14 @@ void assign_nodes_(const Tensor& indptr, const Tensor& indices, int64_t first, c
                    const Tensor& limit, bool fennel, double alpha, int64_t step, int64_t key);
 
 // sample_ops.cpp
-std::tuple<std::vector<Tensor>, Tensor> sample(const Tensor& indptr, const Tensor& indices,
-                                               const std::optional<Tensor>& edge_ids, const Tensor& seeds,
-                                               const Tensor& seed_ptr, std::vector<int64_t> fanouts,
-                                               bool replace, bool return_edge, bool coo, int64_t seed,
-                                               int64_t epoch, int64_t threads);
+std::tuple<std::vector<Tensor>, Tensor> sample(
+    std::vector<int64_t> num_nodes, std::vector<Tensor> indptr, std::vector<Tensor> indices,
+    std::vector<Tensor> edge_ids, std::vector<int64_t> source, std::vector<int64_t> target,
+    std::vector<int64_t> digest, std::vector<Tensor> order, std::vector<Tensor> weights, const Tensor& seeds,
+    const Tensor& seed_ptr, const Tensor& keys, const std::optional<Tensor>& example,
+    const std::optional<Tensor>& time, const std::optional<Tensor>& excluded, int64_t hops,
+    std::vector<int64_t> fanouts, const std::optional<Tensor>& shares, bool replace, bool return_edge,
+    bool last, int64_t window, bool induced, bool coo, int64_t seed, int64_t epoch, int64_t threads);
 Tensor keyed_permutation(int64_t n, int64_t seed, int64_t epoch);
 int64_t minibatch_key(const Tensor& seeds);
 

@@ -40,7 +40,16 @@ class RelayOf : public AnyRelay {
   }
 
   std::tuple<std::vector<Tensor>, Tensor> take() override {
-    return to_tensors(relay_.take(), hops_, layout_, edge_ids_);
+    std::vector<Sampled<Local>> sampled = relay_.take();
+    ArrayList arrays(layout_, edge_ids_);
+    CountTable counts(sampled.size(), 2 * hops_ + 1);
+    for (Sampled<Local>& one : sampled) {
+      counts.add(one.nodes_per_hop);
+      counts.add(one.edges_per_hop);
+      if (one.nodes > 0) arrays.add(std::move(one.node), one.nodes);
+      arrays.add(std::move(one.edges));
+    }
+    return {arrays.take(), counts.take()};
   }
 
  private:

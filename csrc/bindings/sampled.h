@@ -1,13 +1,13 @@
 // Scratch memory and results of the sampling operators.
 #pragma once
 
-#include <tuple>
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "bindings/tensors.h"
 #include "kernels/object_pool.h"
-#include "kernels/sample.h"
+#include "kernels/sample/sample.h"
 
 namespace pyg_batchgnn {
 
@@ -17,26 +17,47 @@ ObjectPool<Scratch<Index>>& scratches() {
   return *pool;
 }
 
-// Returns node, indptr, edges and edge of each minibatch, and the counts [minibatches, 2 * hops +
-// 1]: the nodes of each hop and then the edges of each hop.
-template <class Local>
-std::tuple<std::vector<Tensor>, Tensor> to_tensors(std::vector<Sampled<Local>> sampled, size_t hops,
-                                                   Layout layout, bool return_edge) {
-  std::vector<Tensor> arrays;
-  arrays.reserve(4 * sampled.size());
-  Buffer<int64_t> counts;
-  int64_t* count = counts.reserve(static_cast<int64_t>(sampled.size() * (2 * hops + 1)) + 1);
-  for (Sampled<Local>& one : sampled) {
-    for (int64_t nodes : one.nodes_per_hop) *count++ = nodes;
-    for (int64_t edges : one.edges_per_hop) *count++ = edges;
-    arrays.push_back(adopt(std::move(one.node), {one.nodes}));
-    arrays.push_back(adopt(std::move(one.indptr), {one.destinations + 1}));
-    arrays.push_back(layout == Layout::kCoo ? adopt(std::move(one.edges), {2, one.edge_count})
-                                            : adopt(std::move(one.edges), {one.edge_count}));
-    arrays.push_back(adopt(std::move(one.edge), {return_edge ? one.edge_count : 0}));
+// Collects the arrays of minibatches: for each type that has nodes, `node` and in disjoint sampling
+// `example`; then for each relation into a type with expanded nodes, `indptr`, `edges` and, if they
+// are wanted, `edge`.
+class ArrayList {
+ public:
+  ArrayList(Layout layout, bool edge_ids) : layout_(layout), edge_ids_(edge_ids) {}
+
+  void add(Buffer<int64_t> ids, int64_t count) { arrays_.push_back(adopt(std::move(ids), {count})); }
+
+  template <class Local>
+  void add(SampledEdges<Local> edges) {
+    if (edges.targets == 0) return;
+    add(std::move(edges.indptr), edges.targets + 1);
+    arrays_.push_back(layout_ == Layout::kCoo ? adopt(std::move(edges.edges), {2, edges.count})
+                                              : adopt(std::move(edges.edges), {edges.count}));
+    if (edge_ids_) add(std::move(edges.edge), edges.count);
   }
-  const std::vector<int64_t> sizes{static_cast<int64_t>(sampled.size()), static_cast<int64_t>(2 * hops + 1)};
-  return {std::move(arrays), adopt(std::move(counts), sizes)};
-}
+
+  std::vector<Tensor> take() { return std::move(arrays_); }
+
+ private:
+  Layout layout_;
+  bool edge_ids_;
+  std::vector<Tensor> arrays_;
+};
+
+// Collects the counts of minibatches: the nodes of each type by hop, then the edges of each relation
+// by hop.
+class CountTable {
+ public:
+  CountTable(size_t minibatches, size_t columns)
+      : sizes_{static_cast<int64_t>(minibatches), static_cast<int64_t>(columns)},
+        next_(counts_.reserve(static_cast<int64_t>(minibatches * columns) + 1)) {}
+
+  void add(const std::vector<int64_t>& counts) { next_ = std::copy(counts.begin(), counts.end(), next_); }
+  Tensor take() { return adopt(std::move(counts_), sizes_); }
+
+ private:
+  std::vector<int64_t> sizes_;
+  Buffer<int64_t> counts_;
+  int64_t* next_;
+};
 
 }  // namespace pyg_batchgnn

@@ -64,4 +64,11 @@ void fill_csc(const In* sources, const In* destinations, int64_t count, int64_t 
 PYG_BATCHGNN_SCAN(int32_t)
 PYG_BATCHGNN_SCAN(int64_t)
 
+void sum_lists(const int64_t* indptr, int64_t lists, const double* values, double* sums) {
+  for (int64_t list = 0; list < lists; ++list) {
+    double sum = 0;
+    for (int64_t e = indptr[list]; e < indptr[list + 1]; ++e) sums[e] = sum += values[e];
+  }
+}
+
 }  // namespace pyg_batchgnn

@@ -22,4 +22,7 @@ template <class In, class Index, class EdgeId>
 void fill_csc(const In* sources, const In* destinations, int64_t count, int64_t num_nodes,
               const int64_t* indptr, Index* indices, EdgeId* edge_ids);
 
+// Writes inclusive sums of the values, added one by one from the begin of each list.
+void sum_lists(const int64_t* indptr, int64_t lists, const double* values, double* sums);
+
 }  // namespace pyg_batchgnn

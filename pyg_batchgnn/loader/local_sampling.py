@@ -35,7 +35,7 @@ def local_sampling(
     given = request.sampler
     if isinstance(given, PygNeighborSampler):
         _check(given, data, request.seed, threads)
-        return LocalSampling(given.macrobatch.graph.typed, given)
+        return LocalSampling(given.macrobatch.typed, given)
     if given is not None:
         raise TypeError(
             f"neighbor_sampler must be a pyg_batchgnn.PygNeighborSampler, got {type(given).__name__}; "
@@ -59,6 +59,6 @@ def _check(given: PygNeighborSampler, data: Any, seed: int | None, threads: int 
             f"neighbor_sampler has a seed and threads of its own, so seed={seed} and threads={threads} "
             f"would have no effect; give them to PygNeighborSampler"
         )
-    nodes = given.macrobatch.graph.num_nodes
+    nodes = given.macrobatch.typed.num_nodes[0]
     if isinstance(data, Data) and data.num_nodes != nodes:
         raise ValueError(f"neighbor_sampler is for a graph of {nodes} nodes, but data has {data.num_nodes}")

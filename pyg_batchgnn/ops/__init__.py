@@ -32,7 +32,14 @@ from pyg_batchgnn.ops.checks import (
 )
 from pyg_batchgnn.ops.folded_norm import Hidden
 from pyg_batchgnn.ops.gradient_sums import GradientSums
-from pyg_batchgnn.ops.graph import build_csc, count_unique_nodes, gather_rows, put_rows, unique_nodes
+from pyg_batchgnn.ops.graph import (
+    build_csc,
+    count_unique_nodes,
+    gather_rows,
+    put_rows,
+    sum_lists,
+    unique_nodes,
+)
 from pyg_batchgnn.ops.in_edges import InEdges, OwnedEdges
 from pyg_batchgnn.ops.keys import (
     digest_text,
@@ -76,6 +83,7 @@ from pyg_batchgnn.ops.partition import (
 from pyg_batchgnn.ops.precision import compute_dtype
 from pyg_batchgnn.ops.products import ProductsName, current_products, set_products
 from pyg_batchgnn.ops.relay import Relay, RelayAnswers, RelayFault, RelayQuestions, WireError, relay_answer
+from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules, sample
 from pyg_batchgnn.ops.words import WordStreams
 
 __all__ = [
@@ -100,6 +108,9 @@ __all__ = [
     "RelayFault",
     "RelayQuestions",
     "RowsOfTable",
+    "SampledGraph",
+    "SampledSeeds",
+    "SamplingRules",
     "StreamRules",
     "WireError",
     "WithTargets",
@@ -157,8 +168,10 @@ __all__ = [
     "put_rows",
     "relay_answer",
     "reset_peak",
+    "sample",
     "set_products",
     "simd_level",
+    "sum_lists",
     "to_signed",
     "transpose",
     "unique_nodes",

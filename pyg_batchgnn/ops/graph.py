@@ -106,6 +106,17 @@ def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None, threads: i
     kernels.put_rows(table.detach(), index, out, threads or torch.get_num_threads())
 
 
+def sum_lists(indptr: Tensor, values: Tensor) -> Tensor:
+    """Returns the inclusive sums of values, added one by one from the begin of each list.
+
+    Args:
+        indptr: [n + 1] int64, where each list begins; from 0 to e, ascending; trusted.
+        values: [e] float64.
+    """
+    check_vector("values", values, (torch.float64,))
+    return kernels.sum_lists(indptr, values)
+
+
 def unique_nodes(nodes: Sequence[Tensor], num_nodes: int) -> tuple[Tensor, list[Tensor]]:
     """Returns the distinct entries of int64 vectors of node ids, in ascending order.
 

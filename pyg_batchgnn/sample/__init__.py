@@ -6,17 +6,17 @@ from pyg_batchgnn.sample.existing_pairs import ExistingPairs
 from pyg_batchgnn.sample.fanouts import fanouts_by_relation
 from pyg_batchgnn.sample.link_seeds import LinkSeeder, LinkStart, links_key
 from pyg_batchgnn.sample.links import LabelledLinks, Links, SampledLinks, TripletLinks
-from pyg_batchgnn.sample.macrobatch import Layout, MacrobatchSampler
+from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
 from pyg_batchgnn.sample.minibatch import AttributeRows, Minibatch, Placement
 from pyg_batchgnn.sample.negative_draw import draw_negatives
 from pyg_batchgnn.sample.negatives import NegativeMode, NegativePlan, Negatives, negative_key
 from pyg_batchgnn.sample.node_pool import NodePool
 from pyg_batchgnn.sample.partitioned import PartitionedSampler
-from pyg_batchgnn.sample.plan import Replacement, SamplingPlan
+from pyg_batchgnn.sample.plan import Replacement, SamplingPlan, Subgraph, TemporalStrategy
 from pyg_batchgnn.sample.probability import taken_probability
 from pyg_batchgnn.sample.pyg import PygNeighborSampler
 from pyg_batchgnn.sample.pyg_output import Names, PygForm, PygOutput
-from pyg_batchgnn.sample.sampled import SampledEdges, SampledMinibatch, SampledNodes
+from pyg_batchgnn.sample.sampled import Layout, SampledEdges, SampledMinibatch, SampledNodes
 from pyg_batchgnn.sample.sampler import MacrobatchSeeds, Sampler
 from pyg_batchgnn.sample.seed_edges import SeedEdges
 from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, seeds_key
@@ -53,6 +53,8 @@ __all__ = [
     "SamplingPlan",
     "SeedEdges",
     "Seeds",
+    "Subgraph",
+    "TemporalStrategy",
     "TripletLinks",
     "draw_negatives",
     "fanouts_by_relation",

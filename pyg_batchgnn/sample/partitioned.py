@@ -10,12 +10,14 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import CommError, Communicator, Header, MessageKind
+from pyg_batchgnn.data import HOMOGENEOUS
 from pyg_batchgnn.ops import Relay, RelayAnswers, RelayFault, RelayQuestions, WireError, relay_answer
 from pyg_batchgnn.partition import Part
-from pyg_batchgnn.sample.macrobatch import Layout, as_minibatches
 from pyg_batchgnn.sample.plan import Replacement, SamplingPlan
-from pyg_batchgnn.sample.sampled import SampledMinibatch
+from pyg_batchgnn.sample.sampled import Layout, SampledMinibatch
 from pyg_batchgnn.sample.sampler import MacrobatchSeeds
+from pyg_batchgnn.sample.seeds import Seeds
+from pyg_batchgnn.sample.unpack import Unpacker
 
 
 class PartitionedSampler:
@@ -52,6 +54,7 @@ class PartitionedSampler:
         if threads is not None and threads < 1:
             raise ValueError(f"threads must be at least 1, got {threads}")
         part.check_rank(comm)
+        plan.counts  # noqa: B018 - refuses plans that cannot be sampled over ranks
         self.part, self.comm, self.plan, self.seed = part, comm, plan, seed
         self.threads, self.layout, self.seeds_are_own = threads, layout, seeds_are_own
         self._edges = _own_edges(part)
@@ -95,7 +98,7 @@ class PartitionedSampler:
             rank=self.part.number,
             num_edges=self.part.num_edges,
             wide=self.part.book.id_dtype == torch.int64,
-            fanouts=self.plan.fanouts,
+            fanouts=self.plan.counts,
             replace=self.plan.replacement is Replacement.WITH,
             return_edge=self.plan.edge_ids,
             coo=self.layout is Layout.COO,
@@ -105,8 +108,9 @@ class PartitionedSampler:
         for hop in range(self.plan.num_hops):
             self._hop(relay, Header(MessageKind.TOPOLOGY, ops.to_signed(epoch), macrobatch, hop), threads)
         arrays, counts = relay.take()
-        keys = [ops.minibatch_key(seeds) for seeds in originals]
-        return as_minibatches(arrays, counts, keys, self.plan, self.layout, self.seed, epoch)
+        named = [Seeds((seeds,), (0,), ops.minibatch_key(seeds)) for seeds in originals]
+        unpacker = Unpacker(HOMOGENEOUS, self.plan, self.layout, disjoint=False)
+        return unpacker.minibatches(arrays, counts, named, self.seed, epoch)
 
     def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
         """Samples one minibatch for each list of seed nodes; collective, see `Sampler`."""
@@ -147,7 +151,7 @@ class PartitionedSampler:
             self._edges,
             words,
             counts,
-            fanout=self.plan.fanouts[hop],
+            fanout=self.plan.counts[hop],
             replace=self.plan.replacement is Replacement.WITH,
             return_edge=self.plan.edge_ids,
             threads=threads,

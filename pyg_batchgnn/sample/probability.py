@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.sample.plan import Replacement
+from pyg_batchgnn.sample.plan import Fanout, Replacement
 
 
-def taken_probability(degree: Tensor, fanout: int, replacement: Replacement) -> Tensor:
+def taken_probability(degree: Tensor, fanout: Fanout, replacement: Replacement) -> Tensor:
     """Returns the probability that sampling a node takes a given one of its in-edges.
 
     Args:
         degree: [n] floating point, the number of in-edges of each node.
-        fanout: the number of neighbours to pick; -1 picks all.
+        fanout: the number of neighbours to pick, -1 for all, or a share of them.
         replacement: whether a neighbour may be picked more than once.
 
     Returns:
@@ -22,6 +22,7 @@ def taken_probability(degree: Tensor, fanout: int, replacement: Replacement) -> 
     degree = degree.clamp(min=1)
     if fanout < 0:
         return torch.ones_like(degree)
+    picks = (degree * fanout).ceil() if isinstance(fanout, float) else fanout
     if replacement is Replacement.WITH:
-        return 1 - (1 - 1 / degree) ** fanout
-    return (fanout / degree).clamp(max=1)
+        return 1 - (1 - 1 / degree) ** picks
+    return (picks / degree).clamp(max=1)

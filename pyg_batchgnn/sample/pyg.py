@@ -8,9 +8,10 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 
-from pyg_batchgnn.sample.macrobatch import Layout, MacrobatchSampler
-from pyg_batchgnn.sample.plan import SamplingPlan
+from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
+from pyg_batchgnn.sample.plan import Fanout, SamplingPlan
 from pyg_batchgnn.sample.pyg_output import PygForm, PygOutput
+from pyg_batchgnn.sample.sampled import Layout
 from pyg_batchgnn.store import CscGraph
 
 
@@ -41,7 +42,7 @@ class PygNeighborSampler(BaseSampler):
         self.macrobatch = MacrobatchSampler(graph, plan, seed, threads, Layout.COO)
 
     @property
-    def num_neighbors(self) -> list[int]:
+    def num_neighbors(self) -> list[Fanout]:
         """The fanouts by hop. They do not change: make another sampler for other fanouts."""
         return list(self.macrobatch.plan.fanouts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -14,6 +15,13 @@ from pyg_batchgnn.sample.links import SampledLinks
 
 _Part = TypeVar("_Part")
 _Minibatch = TypeVar("_Minibatch", bound="SampledMinibatch")
+
+
+class Layout(enum.Enum):
+    """The form of a minibatch's edges."""
+
+    CSC = "csc"  # int32 sources by destination: what native layers read
+    COO = "coo"  # int64 sources and destinations as well: what PyG's edge_index is
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +55,8 @@ class SampledEdges:
         indices: [E_r] local ids of the sources within their type, int32 in native batches and int64
             in those for PyG.
         edge: [E_r] int64 input edge ids, or None if the plan does not ask for them.
-        edges_per_hop: the number of edges of hop 0, 1, ...
+        edges_per_hop: the number of edges of hop 0, 1, ...; empty in an induced subgraph, which has
+            no hops.
         coo: [2, E_r] int64, local sources above local targets, if sampled for PyG, else None.
     """
 

@@ -21,6 +21,7 @@ class ExcludedPairs:
         pairs: [2, n] int64, sources above targets, ids within their types. All parallel edges of a
             pair are excluded.
         example: [n] int64, the number of the example that each pair is excluded for; None: for all.
+            Ignored unless sampling is disjoint.
     """
 
     pairs: Tensor

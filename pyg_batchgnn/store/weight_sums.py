@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.ops import InEdges
 
 
@@ -17,12 +18,18 @@ class WeightSums:
     They are added in order and start anew at every list. So their bits depend on the list alone,
     and not on the part of the graph that holds it.
 
+    Places are positions in the CSC, or in the time order if there is one.
+
     Attributes:
-        sums: [E] float64, the sum of the weights of a list up to and including each place. Places
-            are positions in the CSC, or in the time order if there is one.
+        sums: [E] float64, the sum of the weights of a list up to and including each place.
+        weight: [E] float64, the weight at each place.
+        positive: [E + 1] int64, the number of positive weights before each place; empty if all are
+            positive.
     """
 
     sums: Tensor
+    weight: Tensor
+    positive: Tensor
 
     @classmethod
     def of(cls, edges: InEdges, weight: Tensor) -> WeightSums:
@@ -31,19 +38,25 @@ class WeightSums:
         Args:
             edges: the in-edges of the targets.
             weight: [E] weights by place, finite and not negative.
+
+        Raises:
+            ValueError: the weights of a target are too large to be added up.
         """
-        out = weight.to(torch.float64, copy=True)
-        degree = edges.degrees
-        order = torch.argsort(degree, stable=True)
-        lengths, counts = torch.unique_consecutive(degree[order], return_counts=True)
-        # Lists of one length are rows of one matrix, so that each list is summed from its start.
-        for length, rows in zip(lengths.tolist(), order.split(counts.tolist()), strict=True):
-            if length > 1:
-                places = edges.indptr[rows][:, None] + torch.arange(length)
-                out[places] = out[places].cumsum(1)
-        return cls(out)
+        weight = weight.to(torch.float64, copy=True)
+        sums = ops.sum_lists(edges.indptr, weight)
+        if not bool(torch.isfinite(sums).all()):
+            raise ValueError("the weights of a node are too large to be added up; divide all by a constant")
+        positive = torch.empty(0, dtype=torch.int64)
+        if not bool((weight > 0).all()):
+            positive = torch.cat([torch.zeros(1, dtype=torch.int64), (weight > 0).cumsum(0)])
+        return cls(sums, weight, positive)
+
+    @property
+    def arrays(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The sums, the weights and the numbers of positive ones, as the kernel takes them."""
+        return self.sums, self.weight, self.positive
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the sums."""
-        return self.sums.nbytes
+        """The bytes of the arrays."""
+        return sum(array.nbytes for array in self.arrays)

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/choose.h"
-#include "kernels/node_map.h"
+#include "kernels/sample/choose.h"
+#include "kernels/sample/node_map.h"
 #include "kernels/permutation.h"
 #include "kernels/random.h"
 

@@ -45,8 +45,12 @@ class Ranks {
       std::vector<Sampled<Local>> sampled = relays_[rank].take();
       for (size_t b = 0; b < sampled.size(); ++b) {
         const int64_t from = ptrs_[rank][b];
-        const Sampled<Local> alone = sample_minibatch<Index, Local>(
-            graph_, plan_, seeds_[rank].data() + from, ptrs_[rank][b + 1] - from, layout_, scratch_);
+        const int64_t count = ptrs_[rank][b + 1] - from;
+        const TypedGraph<Index> graph{{graph_.num_nodes}, {Relation<Index>{graph_}}};
+        const int64_t* seeds = seeds_[rank].data() + from;
+        const int64_t ends[] = {0, count};
+        const SampledMinibatch<Local> alone = sample_minibatch<Index, Local>(
+            graph, plan_, {seeds, ends, minibatch_key(seeds, count)}, layout_, scratch_);
         same(sampled[b], alone);
       }
     }
@@ -128,14 +132,20 @@ class Ranks {
     }
   }
 
-  static void same(const Sampled<Local>& a, const Sampled<Local>& b) {
-    const bool equal =
-        a.nodes_per_hop == b.nodes_per_hop && a.edges_per_hop == b.edges_per_hop &&
-        std::equal(a.node.data(), a.node.data() + a.nodes, b.node.data()) &&
-        std::equal(a.indptr.data(), a.indptr.data() + a.destinations + 1, b.indptr.data()) &&
-        std::equal(a.edges.data(), a.edges.data() + a.edge_count, b.edges.data()) &&
-        (a.edge.data() == nullptr || std::equal(a.edge.data(), a.edge.data() + a.edge_count, b.edge.data()));
+  static void same(const Sampled<Local>& a, const SampledMinibatch<Local>& b) {
+    const SampledEdges<Local>&x = a.edges, &y = b.edges[0];
+    const bool equal = a.nodes_per_hop == b.nodes_per_hop && a.edges_per_hop == b.edges_per_hop &&
+                       a.nodes == b.nodes[0].count && x.targets == y.targets && x.count == y.count &&
+                       equal_data(a.node, b.nodes[0].node, a.nodes) &&
+                       (x.targets == 0 || equal_data(x.indptr, y.indptr, x.targets + 1)) &&
+                       equal_data(x.edges, y.edges, x.count) &&
+                       (x.edge.data() == nullptr || equal_data(x.edge, y.edge, x.count));
     if (!equal) std::abort();
+  }
+
+  template <class T>
+  static bool equal_data(const Buffer<T>& a, const Buffer<T>& b, int64_t count) {
+    return std::equal(a.data(), a.data() + count, b.data());
   }
 
   const Csc<Index>& graph_;

@@ -8,8 +8,9 @@
 #include "kernels/gather.h"
 #include "kernels/node_set.h"
 #include "kernels/parallel.h"
-#include "kernels/sample.h"
+#include "kernels/sample/sample.h"
 #include "relay.h"
+#include "typed.h"
 
 using namespace pyg_batchgnn;
 
@@ -48,28 +49,33 @@ Graph<Index> random_graph(int64_t nodes, int64_t edges) {
   return graph;
 }
 
+// Checks that the distinct ids of a type are found again at their ranks.
+void check_ranks(const SampledNodes& found, int64_t num_nodes) {
+  NodeSet set;
+  set.begin(num_nodes);
+  set.add(found.node.data(), found.count);
+  std::vector<int64_t> unique(static_cast<size_t>(set.size())), row(static_cast<size_t>(found.count));
+  set.list(unique.data());
+  set.rank(found.node.data(), found.count, row.data());
+  for (int64_t i = 0; i < found.count; ++i) {
+    if (unique[static_cast<size_t>(row[static_cast<size_t>(i)])] != found.node.data()[i]) std::abort();
+  }
+}
+
 template <class Index, class Local>
 void sample_all(const Graph<Index>& graph, const Plan& plan, Layout layout, bool translate) {
   const Csc<Index> csc{graph.indptr.data(), graph.indices.data(), translate ? graph.edge_ids.data() : nullptr,
                        false, graph.nodes};
+  const TypedGraph<Index> typed{{graph.nodes}, {Relation<Index>{csc}}};
   std::vector<Scratch<Index>> scratch(3);
-  std::vector<int64_t> totals(12);
   run_tasks(12, 3, [&](int64_t task, int64_t slot) {
     std::vector<int64_t> seeds(static_cast<size_t>(task * 5));
     for (size_t i = 0; i < seeds.size(); ++i) seeds[i] = static_cast<int64_t>(i * i + i / 2) % graph.nodes;
-    const Sampled<Local> sampled =
-        sample_minibatch<Index, Local>(csc, plan, seeds.data(), static_cast<int64_t>(seeds.size()), layout,
-                                       scratch[static_cast<size_t>(slot)]);
-    NodeSet set;
-    set.begin(graph.nodes);
-    set.add(sampled.node.data(), sampled.nodes);
-    std::vector<int64_t> unique(static_cast<size_t>(set.size())), row(static_cast<size_t>(sampled.nodes));
-    set.list(unique.data());
-    set.rank(sampled.node.data(), sampled.nodes, row.data());
-    for (int64_t i = 0; i < sampled.nodes; ++i) {
-      if (unique[static_cast<size_t>(row[static_cast<size_t>(i)])] != sampled.node.data()[i]) std::abort();
-    }
-    totals[static_cast<size_t>(task)] = sampled.edge_count;
+    const int64_t ends[] = {0, static_cast<int64_t>(seeds.size())};
+    const SampledMinibatch<Local> sampled = sample_minibatch<Index, Local>(
+        typed, plan, {seeds.data(), ends, minibatch_key(seeds.data(), ends[1])}, layout,
+        scratch[static_cast<size_t>(slot)]);
+    check_ranks(sampled.nodes[0], graph.nodes);
   });
 }
 
@@ -118,6 +124,10 @@ int main() {
       round_of<int32_t>(nodes, edges);
       round_of<int64_t>(nodes, edges);
     }
+  }
+  for (int64_t round = 0; round < 40; ++round) {
+    TypedRound<int32_t>(generator).run();
+    TypedRound<int64_t>(generator).run();
   }
   for (const int64_t bytes : {1, 2, 3, 4, 8, 12, 63, 64, 65, 400, 5000}) gather(97, bytes, 3'000'000 / bytes);
   std::cout << "done\n";

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "kernels/object_pool.h"
-#include "kernels/pick.h"
 #include "kernels/relay/wire.h"
+#include "kernels/sample/pick.h"
 
 namespace pyg_batchgnn {
 

@@ -151,9 +151,9 @@ Fault Relay<Index, Local>::merge(const Replies& replies, int64_t threads,
     const std::vector<Stream>& mine = all[static_cast<size_t>(b)];
     write_ends(b, mine, shape);
     if (shape.edge_bytes == 4) {
-      grow<int32_t>(b, mine, (*scratch).local);
+      grow<int32_t>(b, mine, (*scratch).local.front());
     } else {
-      grow<int64_t>(b, mine, (*scratch).local);
+      grow<int64_t>(b, mine, (*scratch).local.front());
     }
   });
   ++hop_;

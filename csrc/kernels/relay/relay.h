@@ -6,10 +6,10 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/growth.h"
 #include "kernels/object_pool.h"
 #include "kernels/relay/wire.h"
-#include "kernels/sample.h"
+#include "kernels/sample/growth.h"
+#include "kernels/sample/sample.h"
 
 namespace pyg_batchgnn {
 

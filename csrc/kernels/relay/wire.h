@@ -18,7 +18,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/choose.h"
+#include "kernels/sample/choose.h"
 
 namespace pyg_batchgnn {
 

@@ -2,30 +2,47 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
-#include "kernels/choose.h"
-#include "kernels/growth.h"
+#include "kernels/sample/choose.h"
+#include "kernels/sample/graph.h"
+#include "kernels/sample/growth.h"
+#include "kernels/sample/temporal.h"
+#include "kernels/sample/weighted.h"
 
 namespace pyg_batchgnn {
 
-// The graph by destination, or some of its destinations. The in-neighbours of row v are
-// indices[indptr[v] .. indptr[v + 1]), in ascending order of input edge ids.
-template <class Index>
-struct Csc {
-  const int64_t* indptr;  // [num_nodes + 1]
-  const Index* indices;   // [num_edges] source nodes
-  const void* edge_ids;   // [num_edges] int32 or int64 input edge ids; null: the position is the id
-  bool wide_edge_ids;     // edge_ids are int64
-  int64_t num_nodes;      // rows
+// What is allowed for one target: a range of places, or places that are listed where some of the
+// range are excluded. Places are positions in the time order of a relation that has one, else in
+// `indices`.
+struct Allowed {
+  int64_t list;   // the begin of the adjacency
+  Places places;  // in the range or, if listed, in the buffer of listed places
+  bool listed;
+};
+
+// The list of one target under any rule.
+struct RuledList {
+  Allowed allowed;
+  int64_t positives;  // weights above zero among the allowed
+  bool all;           // everything allowed is picked, weights not looked at
 };
 
 // The memory that a thread keeps between minibatches. Its size is bounded by the largest minibatch.
 template <class Index>
 struct Scratch {
-  NodeMap<MapId<Index>> local;
+  std::vector<NodeMap<MapId<Index>>> local;  // by node type
+  std::vector<NodeMap<uint64_t>> disjoint;   // by node type, for codes of disjoint sampling
   NodeMap<uint64_t> picked;
-  Buffer<int64_t> first;     // the begin of the adjacency of each destination of a hop
-  Buffer<int64_t> position;  // the positions of the picks of a hop in `indices`
+  Buffer<int64_t> first;         // the begin of the adjacency of each target of a hop
+  Buffer<int64_t> position;      // the positions of the picks of a hop in `indices`
+  std::vector<RuledList> lists;  // of the targets of a hop
+  std::vector<int64_t> listed;   // allowed places where some are excluded
+  WeightedScratch weighted;
+  std::vector<int64_t> latest;  // the time of each example's seed
+  Buffer<uint64_t> offset;      // in disjoint sampling, the code of node 0 in the example of each pick
+
+  Scratch() : local(1) {}
 };
 
 // Writes the positions of `picks` picks of one list and prefetches their entries.

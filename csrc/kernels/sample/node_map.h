@@ -51,6 +51,16 @@ class NodeMap {
     return local;
   }
 
+  // Returns the local id of a node, -1 if it is not in the map.
+  int64_t find(Id id) const {
+    const View view(*this);
+    for (const Entry* entry = view.home(id);;) {
+      if (entry->value < view.base) return -1;
+      if (entry->id == id) return entry->value - view.base;
+      if (++entry == view.end) entry = view.table;
+    }
+  }
+
   // Writes the local id of every source to `local`. New sources get the next ids from `fresh` on
   // and are appended to `nodes`, which has room for one more entry than there are nodes. Returns
   // the next local id.

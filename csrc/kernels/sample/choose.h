@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "kernels/allocation.h"
-#include "kernels/node_map.h"
 #include "kernels/random.h"
+#include "kernels/sample/node_map.h"
 
 namespace pyg_batchgnn {
 

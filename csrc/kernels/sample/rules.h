@@ -1,0 +1,202 @@
+// The rules by which the picks of one relation and hop are made.
+//
+// A rule says for each node of the frontier how many picks it gets (measure) and later makes them
+// (choose). Which rule holds is decided once for a relation and hop: PlainRule has no branches for
+// what it does not do.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/sample/choose.h"
+#include "kernels/sample/exclusion.h"
+#include "kernels/sample/pick.h"
+#include "kernels/sample/plan.h"
+#include "kernels/sample/temporal.h"
+#include "kernels/sample/weighted.h"
+
+namespace pyg_batchgnn {
+
+// The node that is expanded, and its example in disjoint sampling.
+struct Target {
+  int64_t node;
+  int64_t example;
+};
+
+// A fixed fanout, uniform among all in-neighbours.
+template <class Index>
+class PlainRule {
+ public:
+  PlainRule(const Csc<Index>& edges, Fanout fanout, Replacement replacement, Scratch<Index>& scratch)
+      : edges_(edges),
+        fanout_(fanout.count),
+        replacement_(replacement),
+        choose_(fanout.count, replacement, &scratch.picked),
+        first_(scratch.first) {}
+
+  void begin(int64_t count) { lists_ = first_.reserve(2 * count); }
+
+  // Returns the number of picks of the i-th node of the frontier.
+  int64_t measure(int64_t i, Target target) {
+    const int64_t start = edges_.indptr[target.node];
+    const int64_t degree = edges_.indptr[target.node + 1] - start;
+    lists_[2 * i] = start;
+    lists_[2 * i + 1] = degree;
+    return picks_of(degree, fanout_, replacement_);
+  }
+
+  void prefetch(int64_t i) const { __builtin_prefetch(&edges_.indices[lists_[2 * i]]); }
+
+  // Writes the positions of the picks and prefetches their entries.
+  void choose(int64_t i, uint64_t node_key, int64_t picks, int64_t* position) const {
+    pick(choose_, node_key, lists_[2 * i], lists_[2 * i + 1], picks, edges_.indices, position);
+  }
+
+ private:
+  const Csc<Index> edges_;
+  const int64_t fanout_;
+  const Replacement replacement_;
+  const Chooser choose_;
+  Buffer<int64_t>& first_;
+  int64_t* lists_ = nullptr;
+};
+
+// Finds what is allowed: by time, then without the excluded pairs.
+template <class Index>
+class AllowedEdges {
+ public:
+  AllowedEdges(const Relation<Index>& relation, int64_t window, const std::vector<int64_t>& latest,
+               ExcludedPairs excluded, std::vector<int64_t>& listed)
+      : relation_(relation), window_(window), latest_(latest), excluded_(excluded), listed_(listed) {}
+
+  void clear() { listed_.clear(); }
+  const int64_t* listed() const { return listed_.data(); }
+
+  Allowed of(Target target) {
+    const Csc<Index>& edges = relation_.edges;
+    const int64_t list = edges.indptr[target.node];
+    Places places{list, edges.indptr[target.node + 1]};
+    if (relation_.time.time != nullptr) {
+      const int64_t latest = latest_[static_cast<size_t>(target.example)];
+      places = allowed_by_time(relation_.time.time, places, latest, window_);
+    }
+    if (excluded_.empty()) return {list, places, false};
+    const auto own = excluded_.of(target.example, target.node), any = excluded_.of(kAnyExample, target.node);
+    if (own.empty() && any.empty()) return {list, places, false};
+    const auto first = static_cast<int64_t>(listed_.size());
+    for (int64_t place = places.begin; place < places.end; ++place) {
+      const auto source = static_cast<int64_t>(edges.indices[position(place)]);
+      if (!own.contains(source) && !any.contains(source)) listed_.push_back(place);
+    }
+    return {list, {first, static_cast<int64_t>(listed_.size())}, true};
+  }
+
+  // Returns the position in `indices` of a place.
+  int64_t position(int64_t place) const {
+    return relation_.time.time == nullptr ? place : relation_.time[place];
+  }
+
+ private:
+  const Relation<Index>& relation_;
+  const int64_t window_;
+  const std::vector<int64_t>& latest_;  // by example
+  const ExcludedPairs excluded_;
+  std::vector<int64_t>& listed_;
+};
+
+// Any rule. What a node's list needs is decided for the node, never for an edge.
+template <class Index>
+class FullRule {
+ public:
+  FullRule(const Relation<Index>& relation, const Plan& plan, Fanout fanout, ExcludedPairs excluded,
+           Scratch<Index>& scratch)
+      : relation_(relation),
+        fanout_(fanout),
+        replacement_(plan.replacement),
+        last_(plan.temporal == Temporal::kLast && relation.time.time != nullptr),
+        allowed_(relation, plan.window, scratch.latest, excluded, scratch.listed),
+        weighted_(relation.weights, scratch.weighted),
+        picked_(&scratch.picked),
+        lists_(scratch.lists) {}
+
+  void begin(int64_t count) {
+    allowed_.clear();
+    lists_.resize(static_cast<size_t>(count));
+  }
+
+  int64_t measure(int64_t i, Target target) {
+    RuledList& list = lists_[static_cast<size_t>(i)];
+    list.allowed = allowed_.of(target);
+    Places& places = list.allowed.places;
+    const int64_t fanout = fanout_.of(places.count());
+    list.all = fanout == kAllNeighbours;
+    if (list.all) return places.count();
+    if (last_ && places.count() > fanout) places.begin = places.end - fanout;
+    if (!weighted()) return picks_of(places.count(), fanout, replacement_);
+    list.positives = list.allowed.listed
+                         ? weighted_.positives(allowed_.listed() + places.begin, places.count())
+                         : weighted_.positives(places);
+    return picks_of(list.positives, fanout, replacement_);
+  }
+
+  void prefetch(int64_t) const {}
+
+  void choose(int64_t i, uint64_t node_key, int64_t picks, int64_t* out) {
+    if (picks == 0) return;
+    const RuledList& list = lists_[static_cast<size_t>(i)];
+    if (!list.all && weighted()) {
+      choose_weighted(list, node_key, picks, out);
+    } else {
+      choose_uniform(list, node_key, picks, out);
+    }
+    if (relation_.time.time != nullptr) {
+      for (int64_t p = 0; p < picks; ++p) out[p] = relation_.time[out[p]];
+    }
+    if (picks > kBlock) return;
+    for (int64_t p = 0; p < picks; ++p) __builtin_prefetch(&relation_.edges.indices[out[p]]);
+  }
+
+ private:
+  bool weighted() const { return relation_.weights.sum != nullptr; }
+
+  void choose_uniform(const RuledList& list, uint64_t node_key, int64_t picks, int64_t* out) const {
+    const Places places = list.allowed.places;
+    const Chooser choose(list.all ? kAllNeighbours : picks, replacement_, picked_);
+    choose(node_key, places.begin, places.count(), out);
+    if (!list.allowed.listed) return;
+    const int64_t* listed = allowed_.listed();
+    for (int64_t p = 0; p < picks; ++p) out[p] = listed[out[p]];
+  }
+
+  void choose_weighted(const RuledList& list, uint64_t node_key, int64_t picks, int64_t* out) {
+    const Places places = list.allowed.places;
+    const bool with = replacement_ == Replacement::kWith, all = !with && picks == list.positives;
+    if (list.allowed.listed) {
+      const int64_t *place = allowed_.listed() + places.begin, count = places.count();
+      if (all) {
+        weighted_.all_positive(place, count, out);
+      } else if (with) {
+        weighted_.with_replacement(node_key, place, count, picks, out);
+      } else {
+        weighted_.without_replacement(node_key, place, count, picks, out);
+      }
+    } else if (all) {
+      weighted_.all_positive(places, out);
+    } else if (with) {
+      weighted_.with_replacement(node_key, list.allowed.list, places, picks, out);
+    } else {
+      weighted_.without_replacement(node_key, list.allowed.list, places, picks, out);
+    }
+  }
+
+  const Relation<Index>& relation_;
+  const Fanout fanout_;
+  const Replacement replacement_;
+  const bool last_;
+  AllowedEdges<Index> allowed_;
+  WeightedChooser weighted_;
+  NodeMap<uint64_t>* picked_;
+  std::vector<RuledList>& lists_;
+};
+
+}  // namespace pyg_batchgnn

@@ -1,0 +1,159 @@
+// Draws in proportion to the weights of edges.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/random.h"
+#include "kernels/sample/graph.h"
+#include "kernels/sample/temporal.h"
+
+namespace pyg_batchgnn {
+
+// Inclusive sums of weights, and the sum that lies before them.
+struct WeightSums {
+  const double* sum;
+  int64_t count;
+  double before;
+
+  // Draws an entry with one word: the first whose sum exceeds before + u * (total - before).
+  int64_t draw(WordStream& words) const {
+    const double u = static_cast<double>(words.next() >> 11) * 0x1p-53;
+    const double total = sum[count - 1];
+    // One rounding, on every processor.
+    double x = before == 0.0 ? u * total : std::fma(u, total - before, before);
+    if (x >= total) x = std::nextafter(total, 0.0);  // rounding may reach the total, which no sum exceeds
+    return std::upper_bound(sum, sum + count, x) - sum;
+  }
+};
+
+// The memory of a WeightedChooser, kept between minibatches.
+struct WeightedScratch {
+  std::vector<double> fresh;
+  std::vector<int64_t> taken, left;
+};
+
+// Picks from lists of places. Places that are picked are never of weight zero.
+class WeightedChooser {
+ public:
+  WeightedChooser(const EdgeWeights& weights, WeightedScratch& scratch)
+      : weights_(weights), fresh_(scratch.fresh), taken_(scratch.taken), left_(scratch.left) {}
+
+  int64_t positives(Places places) const {
+    if (weights_.positive == nullptr) return places.count();
+    return weights_.positive[places.end] - weights_.positive[places.begin];
+  }
+
+  int64_t positives(const int64_t* place, int64_t count) const {
+    if (weights_.positive == nullptr) return count;
+    return std::count_if(place, place + count, [&](int64_t one) { return weights_.weight[one] > 0; });
+  }
+
+  // Draws `picks` places with replacement from a range of a list that begins at `list`, or from
+  // places that are listed. There is a positive weight among them.
+  void with_replacement(uint64_t key, int64_t list, Places places, int64_t picks, int64_t* out) {
+    WordStream words(key);
+    const WeightSums sums = sums_of(list, places);
+    for (int64_t i = 0; i < picks; ++i) out[i] = places.begin + sums.draw(words);
+  }
+
+  void with_replacement(uint64_t key, const int64_t* place, int64_t count, int64_t picks, int64_t* out) {
+    WordStream words(key);
+    const WeightSums sums = fresh_sums(count, [&](int64_t i) { return place[i]; });
+    for (int64_t i = 0; i < picks; ++i) out[i] = place[sums.draw(words)];
+  }
+
+  // Draws `picks` different places, fewer than there are positive weights. The law is that of
+  // successive draws in proportion to the weights of the places that are left.
+  void without_replacement(uint64_t key, int64_t list, Places places, int64_t picks, int64_t* out) {
+    WordStream words(key);
+    const WeightSums sums = sums_of(list, places);
+    const int64_t got = draw_new(words, sums, [&](int64_t i) { return places.begin + i; }, 0, picks, out);
+    if (got < picks)
+      finish(words, places.count(), [&](int64_t i) { return places.begin + i; }, got, picks, out);
+  }
+
+  void without_replacement(uint64_t key, const int64_t* place, int64_t count, int64_t picks, int64_t* out) {
+    WordStream words(key);
+    const WeightSums sums = fresh_sums(count, [&](int64_t i) { return place[i]; });
+    const int64_t got = draw_new(words, sums, [&](int64_t i) { return place[i]; }, 0, picks, out);
+    if (got < picks) finish(words, count, [&](int64_t i) { return place[i]; }, got, picks, out);
+  }
+
+  // Writes all places of positive weight, in order.
+  int64_t all_positive(Places places, int64_t* out) const {
+    int64_t count = 0;
+    for (int64_t place = places.begin; place < places.end; ++place) {
+      if (weights_.weight[place] > 0) out[count++] = place;
+    }
+    return count;
+  }
+
+  int64_t all_positive(const int64_t* place, int64_t count, int64_t* out) const {
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      if (weights_.weight[place[i]] > 0) out[found++] = place[i];
+    }
+    return found;
+  }
+
+ private:
+  // Differences of stored sums keep at least 32 of 53 bits, else the range is summed anew.
+  static constexpr double kLeastShare = 0x1p-20;
+
+  WeightSums sums_of(int64_t list, Places places) {
+    const double before = places.begin == list ? 0.0 : weights_.sum[places.begin - 1];
+    const double total = weights_.sum[places.end - 1];
+    if (total - before > total * kLeastShare) return {weights_.sum + places.begin, places.count(), before};
+    return fresh_sums(places.count(), [&](int64_t i) { return places.begin + i; });
+  }
+
+  template <class PlaceOf>
+  WeightSums fresh_sums(int64_t count, const PlaceOf& place_of) {
+    fresh_.resize(static_cast<size_t>(count));
+    double sum = 0;
+    for (int64_t i = 0; i < count; ++i) fresh_[static_cast<size_t>(i)] = sum += weights_.weight[place_of(i)];
+    return {fresh_.data(), count, 0.0};
+  }
+
+  // Draws with replacement and skips what is taken already, at most 4 k + 16 times for the k picks
+  // that are missing. Returns the number of picks so far.
+  template <class PlaceOf>
+  static int64_t draw_new(WordStream& words, const WeightSums& sums, const PlaceOf& place_of, int64_t got,
+                          int64_t picks, int64_t* out) {
+    for (int64_t left = 4 * (picks - got) + 16; left > 0 && got < picks; --left) {
+      const int64_t place = place_of(sums.draw(words));
+      bool taken = false;
+      for (int64_t i = 0; i < got; ++i) taken |= out[i] == place;
+      out[got] = place;
+      got += taken ? 0 : 1;
+    }
+    return got;
+  }
+
+  // Sums what is not taken anew and draws from that, until all picks are made.
+  template <class PlaceOf>
+  void finish(WordStream& words, int64_t count, const PlaceOf& place_of, int64_t got, int64_t picks,
+              int64_t* out) {
+    while (got < picks) {
+      taken_.assign(out, out + got);
+      std::sort(taken_.begin(), taken_.end());
+      left_.clear();
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t place = place_of(i);
+        if (!std::binary_search(taken_.begin(), taken_.end(), place)) left_.push_back(place);
+      }
+      const auto left = static_cast<int64_t>(left_.size());
+      const auto place_left = [&](int64_t i) { return left_[static_cast<size_t>(i)]; };
+      got = draw_new(words, fresh_sums(left, place_left), place_left, got, picks, out);
+    }
+  }
+
+  const EdgeWeights weights_;
+  std::vector<double>& fresh_;
+  std::vector<int64_t>&taken_, &left_;
+};
+
+}  // namespace pyg_batchgnn

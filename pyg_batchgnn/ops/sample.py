@@ -1,0 +1,115 @@
+"""Sampling minibatches of a graph with any number of node types and relations.
+
+The kernel trusts the arrays and numbers that callers give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from pyg_batchgnn.ops.library import kernels, to_signed
+
+
+@dataclass(frozen=True, eq=False)
+class SampledGraph:
+    """The arrays of a graph, in the form that the kernel takes.
+
+    Attributes:
+        num_nodes: the number of nodes of each type.
+        indptr: by relation, [N_target + 1] int64.
+        indices: by relation, [E_r] int32 or int64, the same for all.
+        edge_ids: by relation, [E_r] int32 or int64; empty where the positions are the ids.
+        source, target: by relation, the numbers of its types.
+        digest: by relation, the digest of its names, signed.
+        order: empty, or two vectors per relation: times [E_r] int64 in ascending order within each
+            adjacency list, and the positions in ``indices`` in that order; empty vectors where a
+            relation has no times.
+        weights: empty, or three vectors per relation, in the order of ``order`` if it has times:
+            sums [E_r] and weights [E_r] float64, and the number of positive weights before each
+            edge [E_r + 1] int64; an empty vector of sums where a relation has no weights, and of
+            numbers where all weights are positive.
+    """
+
+    num_nodes: list[int]
+    indptr: list[Tensor]
+    indices: list[Tensor]
+    edge_ids: list[Tensor]
+    source: list[int]
+    target: list[int]
+    digest: list[int]
+    order: list[Tensor]
+    weights: list[Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class SampledSeeds:
+    """The seeds of all minibatches, by minibatch and then by node type.
+
+    Attributes:
+        node: [S] int64 ids within their types.
+        ptr: [B * types + 1] int64, where the seeds of each minibatch and type begin.
+        keys: [B] int64, the digest of each minibatch's seeds, signed.
+        example: [S] int64, in disjoint sampling the number of each seed's example, else None.
+        time: [S] int64, the time of each seed's example, or None.
+        excluded: [5, n] int64, the minibatch, relation, example (-1: all), target and source of
+            each excluded pair, columns in ascending order; or None.
+    """
+
+    node: Tensor
+    ptr: Tensor
+    keys: Tensor
+    example: Tensor | None = None
+    time: Tensor | None = None
+    excluded: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SamplingRules:
+    """The rules of picking.
+
+    Attributes:
+        hops: the number of hops.
+        fanouts: [R * hops] neighbours to pick, hops of relation 0 first; -1 for all.
+        shares: [R * hops] float64, shares of the neighbours to pick, 0 where ``fanouts`` holds; or
+            None.
+        replace: True picks with replacement.
+        return_edge: True if the ids of the picked edges are wanted.
+        last: True picks the last neighbours by time.
+        window: allowed times go back this far from the seed's; -1: without end.
+        induced: True takes all edges between the sampled nodes.
+        coo: True returns sources and targets as int64, else sources by target as int32.
+    """
+
+    hops: int
+    fanouts: list[int]
+    shares: Tensor | None
+    replace: bool
+    return_edge: bool
+    last: bool
+    window: int
+    induced: bool
+    coo: bool
+
+
+def sample(
+    graph: SampledGraph, seeds: SampledSeeds, rules: SamplingRules, seed: int, epoch: int, threads: int
+) -> tuple[Sequence[Tensor], Tensor]:
+    """Samples one minibatch for each list of seeds.
+
+    Returns:
+        The arrays of all minibatches, and [B, types * (hops + 1) + R * hops] int64, the nodes of
+        each type and then the edges of each relation, by hop. The arrays of a minibatch are, for
+        each type that has nodes, its ids [N_t] int64 and in disjoint sampling their examples
+        [N_t]; then, for each relation into a type with expanded nodes, ``indptr`` [D_t + 1], the
+        edges ([2, E_r] or [E_r]) and, if they are wanted, the edge ids [E_r].
+    """
+    return kernels.sample(
+        *(graph.num_nodes, graph.indptr, graph.indices, graph.edge_ids, graph.source, graph.target),
+        *(graph.digest, graph.order, graph.weights),
+        *(seeds.node, seeds.ptr, seeds.keys, seeds.example, seeds.time, seeds.excluded),
+        *(rules.hops, rules.fanouts, rules.shares, rules.replace, rules.return_edge, rules.last),
+        *(rules.window, rules.induced, rules.coo, to_signed(seed), to_signed(epoch), threads),
+    )

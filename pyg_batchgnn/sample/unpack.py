@@ -1,0 +1,99 @@
+"""The arrays of sampling operators as minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.data import Schema
+from pyg_batchgnn.sample.plan import SamplingPlan, Subgraph
+from pyg_batchgnn.sample.sampled import Layout, SampledEdges, SampledMinibatch, SampledNodes
+from pyg_batchgnn.sample.seeds import Seeds
+
+
+class Unpacker:
+    """Makes minibatches of the arrays that a sampling operator returns.
+
+    Types and relations that a minibatch does not reach share the same empty parts, so that they
+    cost next to nothing.
+
+    Args:
+        schema: the schema of the graph.
+        plan: the plan that was sampled by.
+        layout: the form of the edges.
+        disjoint: True if nodes come with the numbers of their examples.
+    """
+
+    def __init__(self, schema: Schema, plan: SamplingPlan, layout: Layout, disjoint: bool) -> None:
+        self.schema = schema
+        self.plan = plan
+        self.layout = layout
+        self.disjoint = disjoint
+        none = torch.empty(0, dtype=torch.int64)
+        self._no_nodes = SampledNodes(none, [0] * (plan.num_hops + 1), none if disjoint else None)
+        ends = torch.zeros(1, dtype=torch.int64)
+        coo = torch.empty(2, 0, dtype=torch.int64) if layout is Layout.COO else None
+        sources = torch.empty(0, dtype=torch.int32) if coo is None else coo[0]
+        per_hop = [] if plan.subgraph is Subgraph.INDUCED else [0] * plan.num_hops
+        self._no_edges = SampledEdges(ends, sources, none if plan.edge_ids else None, per_hop, coo)
+
+    def minibatches(
+        self, arrays: Sequence[Tensor], counts: Tensor, seeds: Sequence[Seeds], seed: int, epoch: int
+    ) -> list[SampledMinibatch]:
+        """Returns the minibatches.
+
+        Args:
+            arrays, counts: see `ops.sample`.
+            seeds: the seeds of each minibatch.
+            seed: the seed that they were sampled with.
+            epoch: the epoch that they were sampled in.
+        """
+        following = iter(arrays)
+        return [
+            self._minibatch(following, per_hop, own, seed, epoch)
+            for per_hop, own in zip(counts.tolist(), seeds, strict=True)
+        ]
+
+    def _minibatch(
+        self, arrays: Iterator[Tensor], counts: list[int], seeds: Seeds, seed: int, epoch: int
+    ) -> SampledMinibatch:
+        schema, hops = self.schema, self.plan.num_hops
+        nodes = [self._no_nodes] * schema.num_types
+        edges = [self._no_edges] * schema.num_relations
+        reached: list[int] = []
+        for number in range(schema.num_types):
+            per_hop = counts[number * (hops + 1) : (number + 1) * (hops + 1)]
+            if not any(per_hop):
+                continue
+            node = next(arrays)
+            nodes[number] = SampledNodes(node, per_hop, next(arrays) if self.disjoint else None)
+            if self._has_rows(per_hop):
+                reached.extend(schema.relations_into[number])
+        first = schema.num_types * (hops + 1)
+        for number in sorted(reached):
+            edges[number] = self._edges(arrays, counts[first + number * hops : first + (number + 1) * hops])
+        return SampledMinibatch(
+            schema,
+            tuple(nodes),
+            tuple(edges),
+            seeds.key,
+            seed=seed,
+            epoch=epoch,
+            seed_types=seeds.types,
+            seed_time=seeds.time,
+        )
+
+    def _has_rows(self, per_hop: list[int]) -> bool:
+        """Returns whether the nodes of a type are targets of edges."""
+        return self.plan.subgraph is Subgraph.INDUCED or any(per_hop[:-1])
+
+    def _edges(self, arrays: Iterator[Tensor], per_hop: list[int]) -> SampledEdges:
+        indptr, edges = next(arrays), next(arrays)
+        edge = next(arrays) if self.plan.edge_ids else None
+        if self.plan.subgraph is Subgraph.INDUCED:
+            per_hop = []
+        if self.layout is Layout.CSC:
+            return SampledEdges(indptr, edges, edge, per_hop)
+        return SampledEdges(indptr, edges[0], edge, per_hop, edges)

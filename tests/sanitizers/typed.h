@@ -1,0 +1,169 @@
+// Samples random typed graphs under all rules: times, weights, shares, examples, excluded pairs,
+// induced subgraphs.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "kernels/csc.h"
+#include "kernels/parallel.h"
+#include "kernels/sample/sample.h"
+
+namespace pyg_batchgnn {
+
+template <class Index>
+class TypedRound {
+ public:
+  explicit TypedRound(std::mt19937_64& random) : random_(random) {}
+
+  void run() {
+    nodes_ = {1 + below(40), 1 + below(3), 1 + below(200)};
+    for (Lists& lists : lists_) fill(lists);
+    TypedGraph<Index> graph{nodes_, {}};
+    const bool timed = below(2) == 0, weighted = below(2) == 0;
+    for (const Lists& lists : lists_) graph.relations.push_back(relation(lists, timed, weighted));
+    sample<int32_t>(graph, Layout::kCsc, timed);
+    sample<int64_t>(graph, Layout::kCoo, timed);
+  }
+
+ private:
+  struct Lists {
+    int64_t source, target;
+    std::vector<int64_t> indptr, time, positive;
+    std::vector<Index> indices;
+    std::vector<int32_t> edge_ids, position;
+    std::vector<double> weight, sum;
+  };
+
+  int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
+
+  void fill(Lists& lists) {
+    lists = Lists{below(3), below(3), {}, {}, {}, {}, {}, {}, {}, {}};
+    const int64_t edges = below(400), targets = nodes_[static_cast<size_t>(lists.target)];
+    std::vector<int64_t> from, to;
+    for (int64_t e = 0; e < edges; ++e) {
+      from.push_back(below(nodes_[static_cast<size_t>(lists.source)]));
+      to.push_back(below(1 + below(targets)));
+      lists.time.push_back(below(20));
+      lists.weight.push_back(static_cast<double>(below(4)));
+    }
+    const auto count = static_cast<size_t>(edges);
+    lists.indptr.resize(static_cast<size_t>(targets) + 1);
+    lists.indices.resize(count);
+    lists.edge_ids.resize(count);
+    lists.position.resize(count);
+    lists.sum.resize(count);
+    count_destinations(to.data(), edges, targets, lists.indptr.data());
+    fill_csc(from.data(), to.data(), edges, targets, lists.indptr.data(), lists.indices.data(),
+             lists.edge_ids.data());
+    std::iota(lists.position.begin(), lists.position.end(), 0);
+    for (int64_t v = 0; v < targets; ++v) {
+      std::sort(lists.time.begin() + lists.indptr[static_cast<size_t>(v)],
+                lists.time.begin() + lists.indptr[static_cast<size_t>(v) + 1]);
+    }
+    sum_lists(lists.indptr.data(), targets, lists.weight.data(), lists.sum.data());
+    lists.positive = {0};
+    for (const double weight : lists.weight) lists.positive.push_back(lists.positive.back() + (weight > 0));
+  }
+
+  Relation<Index> relation(const Lists& lists, bool timed, bool weighted) {
+    Relation<Index> out;
+    out.edges = {lists.indptr.data(), lists.indices.data(), below(2) == 0 ? lists.edge_ids.data() : nullptr,
+                 false, nodes_[static_cast<size_t>(lists.target)]};
+    out.source = lists.source;
+    out.target = lists.target;
+    out.digest = random_();
+    const bool empty = lists.indices.empty();
+    if (timed && !empty) out.time = {lists.time.data(), lists.position.data(), false};
+    if (weighted && !empty) out.weights = {lists.sum.data(), lists.weight.data(), lists.positive.data()};
+    return out;
+  }
+
+  template <class Local>
+  void sample(const TypedGraph<Index>& graph, Layout layout, bool timed) {
+    const int64_t hops = 1 + below(3);
+    Plan plan{
+        {}, below(2) == 0 ? Replacement::kWith : Replacement::kWithout, below(2) == 0, random_(), random_()};
+    plan.hops = hops;
+    const int64_t choices[] = {-1, 0, 1, 3, 20, 300};
+    for (int64_t i = 0; i < hops * 4; ++i) {
+      plan.fanouts.push_back(choices[below(6)]);
+      plan.shares.push_back(below(4) == 0 ? 0.3 : 0.0);
+    }
+    plan.temporal = below(2) == 0 ? Temporal::kLast : Temporal::kUniform;
+    plan.window = below(2) == 0 ? below(10) : -1;
+    plan.subgraph = below(3) == 0 ? Subgraph::kInduced : Subgraph::kDirectional;
+    const bool disjoint = timed || below(2) == 0;
+
+    std::vector<Scratch<Index>> scratch(3);
+    std::vector<std::vector<int64_t>> arrays[4];  // nodes, ends, examples and times by minibatch
+    for (auto& one : arrays) one.resize(9);
+    for (size_t b = 0; b < 9; ++b) {
+      arrays[1][b].push_back(0);
+      for (const int64_t nodes : nodes_) {
+        for (int64_t count = below(12); count > 0; --count) {
+          arrays[0][b].push_back(below(nodes));
+          arrays[2][b].push_back(below(6));
+          arrays[3][b].push_back(below(20));
+        }
+        arrays[1][b].push_back(static_cast<int64_t>(arrays[0][b].size()));
+      }
+    }
+    const std::vector<int64_t> excluded = excluded_pairs_of(disjoint);
+    const auto pairs = static_cast<int64_t>(excluded.size()) / 5;
+    run_tasks(9, 3, [&](int64_t task, int64_t slot) {
+      const auto b = static_cast<size_t>(task);
+      Seeds seeds{arrays[0][b].data(), arrays[1][b].data(), static_cast<uint64_t>(task)};
+      if (disjoint) seeds.example = arrays[2][b].data();
+      if (timed) seeds.time = arrays[3][b].data();
+      seeds.excluded = excluded.data();
+      seeds.excluded_stride = seeds.excluded_end = pairs;
+      const auto sampled =
+          sample_minibatch<Index, Local>(graph, plan, seeds, layout, scratch[static_cast<size_t>(slot)]);
+      check(graph, sampled);
+    });
+  }
+
+  // A table of pairs, all for minibatch 0, in ascending order.
+  std::vector<int64_t> excluded_pairs_of(bool disjoint) {
+    std::vector<std::vector<int64_t>> rows;
+    for (int64_t count = below(2) == 0 ? 60 : 0; count > 0; --count) {
+      const int64_t relation = below(4);
+      const Lists& lists = lists_[static_cast<size_t>(relation)];
+      rows.push_back({0, relation, disjoint ? below(7) - 1 : -1,
+                      below(nodes_[static_cast<size_t>(lists.target)]),
+                      below(nodes_[static_cast<size_t>(lists.source)])});
+    }
+    std::sort(rows.begin(), rows.end());
+    std::vector<int64_t> table;
+    for (size_t column = 0; column < 5; ++column) {
+      for (const auto& row : rows) table.push_back(row[column]);
+    }
+    return table;
+  }
+
+  // Local ids are those of sampled nodes, and the ends ascend.
+  template <class Local>
+  static void check(const TypedGraph<Index>& graph, const SampledMinibatch<Local>& sampled) {
+    for (size_t number = 0; number < graph.relations.size(); ++number) {
+      const SampledEdges<Local>& edges = sampled.edges[number];
+      const int64_t sources = sampled.nodes[static_cast<size_t>(graph.relations[number].source)].count;
+      for (int64_t row = 0; row < edges.targets; ++row) {
+        if (edges.indptr.data()[row] > edges.indptr.data()[row + 1]) std::abort();
+      }
+      if (edges.targets > 0 && edges.indptr.data()[edges.targets] != edges.count) std::abort();
+      for (int64_t e = 0; e < edges.count; ++e) {
+        if (edges.edges.data()[e] < 0 || edges.edges.data()[e] >= sources) std::abort();
+      }
+    }
+  }
+
+  std::mt19937_64& random_;
+  std::vector<int64_t> nodes_;
+  Lists lists_[4];
+};
+
+}  // namespace pyg_batchgnn

@@ -1,0 +1,279 @@
+"""Sampling of typed graphs in plain Python: slow, obvious, and the definition of a right answer.
+
+It goes on from `tests.support.reference_sampler`, whose keys, words and picks it uses, and can be
+read beside docs/concepts/sampling-contract.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from pyg_batchgnn.data import Relation, Schema
+from pyg_batchgnn.sample import Replacement, SamplingPlan, Subgraph, TemporalStrategy
+from tests.support.reference_sampler import fold, fold_all, reference_key, reference_picks, words
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An in-edge of a node."""
+
+    source: int
+    number: int  # its input edge id
+    time: int | None = None
+    weight: float | None = None
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """The in-edges of a node that may be picked, and those of its list that lie before them.
+
+    ``before`` is None where edges are excluded.
+    """
+
+    edges: list[Edge]
+    before: list[Edge] | None
+
+
+@dataclass(frozen=True)
+class ReferenceGraph:
+    """The in-edges of each node, by relation, in ascending input edge id."""
+
+    schema: Schema
+    num_nodes: Mapping[str, int]
+    in_edges: Mapping[Relation, Mapping[int, list[Edge]]]
+
+
+@dataclass(frozen=True)
+class ReferenceSeed:
+    """A seed; its example and time matter in disjoint sampling only."""
+
+    type: str
+    node: int
+    example: int = 0
+    time: int | None = None
+
+
+@dataclass
+class ReferenceMinibatch:
+    """The right minibatch, as lists by type and by relation."""
+
+    node: dict[str, list[tuple[int, int]]]  # (example, node)
+    nodes_per_hop: dict[str, list[int]]
+    ends: dict[Relation, list[int]]  # the number of edges up to each expanded row
+    source: dict[Relation, list[int]]
+    edge: dict[Relation, list[int]]
+    edges_per_hop: dict[Relation, list[int]]
+
+
+@dataclass
+class ReferenceSampler:
+    """Samples minibatches of one graph by one plan.
+
+    ``excluded`` holds (relation, example or None for all, source, target).
+    """
+
+    graph: ReferenceGraph
+    plan: SamplingPlan
+    seed: int
+    epoch: int
+    disjoint: bool
+    excluded: set[tuple[Relation, int | None, int, int]] = field(default_factory=set)
+
+    def sample(self, seeds: Sequence[ReferenceSeed], key: int | None = None) -> ReferenceMinibatch:
+        """Samples one minibatch; seeds of a type keep their order."""
+        schema, plan = self.graph.schema, self.plan
+        key = seeds_key(schema, seeds) if key is None else key
+        latest = {one.example: one.time for one in seeds}
+        out = ReferenceMinibatch(
+            {t: [(self._example(s), s.node) for s in seeds if s.type == t] for t in schema.node_types},
+            {t: [sum(s.type == t for s in seeds)] for t in schema.node_types},
+            *({r: list[int]() for r in schema.relations} for _ in range(4)),
+        )
+        local = {t: dict[tuple[int, int], int]() for t in schema.node_types}
+        for t, nodes in out.node.items():
+            for row, name in enumerate(nodes):
+                local[t].setdefault(name, row)
+        frontier = {t: range(len(nodes)) for t, nodes in out.node.items()}
+        for hop in range(plan.num_hops):
+            before = {t: len(nodes) for t, nodes in out.node.items()}
+            for relation in schema.relations:
+                source_type, _, target_type = relation
+                edges_before = len(out.source[relation])
+                for row in frontier[target_type]:
+                    example, node = out.node[target_type][row]
+                    node_key = self._node_key(key, hop, relation, example, node)
+                    allowed = self._allowed(relation, example, node, latest)
+                    for edge in self._picks(allowed, plan.fanouts_of(relation)[hop], words(node_key)):
+                        name = (example, edge.source)
+                        if name not in local[source_type]:
+                            local[source_type][name] = len(out.node[source_type])
+                            out.node[source_type].append(name)
+                        out.source[relation].append(local[source_type][name])
+                        out.edge[relation].append(edge.number)
+                    out.ends[relation].append(len(out.source[relation]))
+                out.edges_per_hop[relation].append(len(out.source[relation]) - edges_before)
+            for t, nodes in out.node.items():
+                out.nodes_per_hop[t].append(len(nodes) - before[t])
+                frontier[t] = range(before[t], len(nodes))
+        if plan.subgraph is Subgraph.INDUCED:
+            self._induce(out, local, latest)
+        return out
+
+    def _example(self, seed: ReferenceSeed) -> int:
+        return seed.example if self.disjoint else 0
+
+    def _node_key(self, key: int, hop: int, relation: Relation, example: int, node: int) -> int:
+        node_key = fold_all([self.seed, self.epoch, key, hop])
+        if not self.graph.schema.is_plain:
+            node_key = fold(node_key, names_key(relation))
+        node_key = fold(node_key, node)
+        return fold(node_key, example) if self.disjoint else node_key
+
+    def _allowed(
+        self, relation: Relation, example: int, node: int, latest: Mapping[int, int | None]
+    ) -> Allowed:
+        """The in-edges that may be picked, by (time, input edge id) if the relation has times."""
+        edges = sorted(self.graph.in_edges[relation].get(node, []), key=lambda edge: edge.time or 0)
+        seed_time, window = latest.get(example), self.plan.time_window
+        early = [edge for edge in edges if self._is_early(edge, seed_time, window)]
+        fitting = [edge for edge in edges if edge not in early and not self._is_late(edge, seed_time)]
+        hidden = {
+            source
+            for of, number, source, target in self.excluded
+            if of == relation and target == node and (not self.disjoint or number in (None, example))
+        }
+        if hidden:
+            return Allowed([edge for edge in fitting if edge.source not in hidden], None)
+        return Allowed(fitting, early)
+
+    def _is_early(self, edge: Edge, seed_time: int | None, window: int | None) -> bool:
+        if edge.time is None or window is None:
+            return False
+        assert seed_time is not None
+        return edge.time < seed_time - window
+
+    def _is_late(self, edge: Edge, seed_time: int | None) -> bool:
+        if edge.time is None:
+            return False
+        assert seed_time is not None
+        return edge.time > seed_time
+
+    def _picks(self, allowed: Allowed, fanout: float, word: Iterator[int]) -> list[Edge]:
+        edges, before = allowed.edges, allowed.before
+        if fanout == -1:
+            return edges
+        if isinstance(fanout, float):
+            fanout = max(1, math.ceil(fanout * len(edges) - 1e-9)) if edges else 0
+        if self.plan.temporal is TemporalStrategy.LAST and edges and edges[0].time is not None:
+            cut = max(len(edges) - fanout, 0)
+            before = None if before is None else before + edges[:cut]
+            edges = edges[cut:]
+        if not edges or edges[0].weight is None:
+            places = reference_picks(len(edges), int(fanout), self.plan.replacement, word)
+            return [edges[place] for place in places]
+        return weighted_picks(Allowed(edges, before), int(fanout), self.plan.replacement, word)
+
+    def _induce(
+        self,
+        out: ReferenceMinibatch,
+        local: Mapping[str, Mapping[tuple[int, int], int]],
+        latest: Mapping[int, int | None],
+    ) -> None:
+        """Replaces the picked edges by all allowed ones between sampled nodes."""
+        for relation in self.graph.schema.relations:
+            ends, source, number = list[int](), list[int](), list[int]()
+            for example, node in out.node[relation[2]]:
+                edges = self._allowed(relation, example, node, latest).edges
+                for edge in sorted(edges, key=lambda edge: edge.number):
+                    row = local[relation[0]].get((example, edge.source))
+                    if row is not None:
+                        source.append(row)
+                        number.append(edge.number)
+                ends.append(len(source))
+            out.ends[relation], out.source[relation], out.edge[relation] = ends, source, number
+            out.edges_per_hop[relation] = []
+
+
+def weighted_picks(
+    allowed: Allowed, fanout: int, replacement: Replacement, word: Iterator[int]
+) -> list[Edge]:
+    """Draws in proportion to the weights, without replacement one after another."""
+    weights = [float(edge.weight or 0) for edge in allowed.edges]
+    positive = [place for place, weight in enumerate(weights) if weight > 0]
+    if not positive or fanout == 0:
+        return []
+    sums, before = sums_of(allowed)
+    if replacement is Replacement.WITH:
+        return [allowed.edges[drawn(sums, word, before)] for _ in range(fanout)]
+    if len(positive) <= fanout:
+        return [allowed.edges[place] for place in positive]
+    picked: list[int] = []
+    left = list(range(len(weights)))
+    while len(picked) < fanout:  # once, unless many draws hit what is picked already
+        for _ in range(4 * (fanout - len(picked)) + 16):
+            place = left[drawn(sums, word, before)]
+            if place not in picked:
+                picked.append(place)
+            if len(picked) == fanout:
+                break
+        left = [place for place in left if place not in picked]
+        sums, before = running_sums([weights[place] for place in left]), 0.0
+    return [allowed.edges[place] for place in picked]
+
+
+def sums_of(allowed: Allowed) -> tuple[list[float], float]:
+    """The sums of the allowed weights, and the sum that lies before them.
+
+    They are parts of the sums of the whole list, unless edges are excluded or the differences of
+    these sums would be too coarse.
+    """
+    weights = [float(edge.weight or 0) for edge in allowed.edges]
+    if allowed.before:
+        earlier = running_sums([float(edge.weight or 0) for edge in allowed.before])
+        sums = running_sums(weights, earlier[-1])
+        if sums[-1] - earlier[-1] > sums[-1] * 2.0**-20:
+            return sums, earlier[-1]
+    return running_sums(weights), 0.0
+
+
+def running_sums(weights: Sequence[float], total: float = 0.0) -> list[float]:
+    """Returns inclusive sums, added one by one."""
+    sums = []
+    for weight in weights:
+        total += weight
+        sums.append(total)
+    return sums
+
+
+def drawn(sums: Sequence[float], word: Iterator[int], before: float) -> int:
+    """The first place whose sum exceeds before + u * (total - before)."""
+    u, total = (next(word) >> 11) * 2.0**-53, sums[-1]
+    x = float(Fraction(before) + Fraction(u) * Fraction(total - before))
+    if x >= total:
+        x = math.nextafter(total, 0.0)
+    return next(place for place, value in enumerate(sums) if value > x)
+
+
+def names_key(names: Sequence[str]) -> int:
+    """The digest of a type or a relation: each name's length and bytes, eight to a word."""
+    key = 0
+    for name in names:
+        data = name.encode()
+        key = fold(key, len(data))
+        for begin in range(0, len(data), 8):
+            key = fold(key, int.from_bytes(data[begin : begin + 8].ljust(8, b"\0"), "little"))
+    return key
+
+
+def seeds_key(schema: Schema, seeds: Sequence[ReferenceSeed]) -> int:
+    """The digest of the seeds, type by type in ascending order of their names."""
+    nodes = {t: [one.node for one in seeds if one.type == t] for t in schema.node_types}
+    if len(schema.node_types) == 1:
+        return reference_key(nodes[schema.node_types[0]])
+    key = 0
+    for name in sorted((t for t in nodes if nodes[t]), key=str.encode):
+        key = fold(fold(key, names_key((name,))), reference_key(nodes[name]))
+    return key
