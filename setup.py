@@ -12,6 +12,7 @@ from torch.utils.cpp_extension import BuildExtension, CppExtension
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "build_tools"))
 import ccl_extension
+import package_page
 
 ROOT = Path(__file__).resolve().parent
 FOLDERS = ("csrc/bindings", "csrc/kernels")
@@ -43,5 +44,6 @@ CCL = [ccl_extension.extension([*WARNINGS, *STRICT])] if ccl_extension.wanted() 
 setup(
     ext_modules=[_extension(), *CCL],
     cmdclass={"build_ext": BuildExtension},
+    **package_page.metadata(ROOT),
     options={} if CCL else {"bdist_wheel": {"py_limited_api": "cp310"}},
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from pyg_batchgnn.planner.setting import Prediction
 from pyg_batchgnn.planner.wording import describe
@@ -50,7 +51,7 @@ def _draw_seconds(axes: Axes, shown: Sequence[Prediction]) -> None:
         axes.barh(names, seconds, left=start, label=phase)
         start = [begin + more for begin, more in zip(start, seconds, strict=True)]
     axes.set_xlabel("seconds per epoch")
-    axes.legend(fontsize=8, loc="lower right")
+    axes.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False)
     axes.tick_params(axis="y", labelsize=7)
 
 
@@ -60,9 +61,19 @@ def _draw_rows(axes: Axes, probes: Mapping[str, PlannerProbe], workload: Workloa
         sizes = sorted({max(1, round(most ** (step / 24))) for step in range(25)})
         rows = [probe.full.remote.distinct(size) / size for size in sizes]
         axes.plot(sizes, rows, marker=".", label=policy)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    if _spans_a_decade(axes.dataLim.intervalx):
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    if _spans_a_decade(axes.dataLim.intervaly):
+        axes.set_yscale("log")
     axes.set_xlabel("minibatches fetched together")
     axes.set_ylabel("remote rows fetched per minibatch")
     axes.grid(True, which="both", alpha=0.3)
     axes.legend()
+
+
+def _spans_a_decade(values: Sequence[float]) -> bool:
+    """Returns whether positive values differ so much that an axis of decades shows them best."""
+    return min(values) > 0 and max(values) >= 10 * min(values)

@@ -51,7 +51,7 @@ def plot_learning(
     for row, abscissa in zip(grid, _ROWS, strict=True):
         for axes, (name, heading, unit) in zip(row, panels, strict=True):
             _plot_curves(axes, records, name, abscissa, best_epoch)
-            axes.set_title(heading)
+            axes.set_title(heading if abscissa is _ROWS[0] else "")
             axes.set_ylabel(unit)
     handles = {label: handle for axes in grid.flat for handle, label in zip(*_legend_of(axes), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, fontsize=9)
@@ -94,7 +94,7 @@ def _plot_curves(
             x = abscissa.of(record)
             axes.axvline(x, color="0.5", linestyle="--", linewidth=1, label=f"{_BEST} ({best_epoch})")
     axes.set_xlabel(abscissa.label)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=abscissa.is_count))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=abscissa.is_count, min_n_ticks=1))
     if abscissa.is_count:
         axes.set_xlim(0.5, max(record.epoch for record in records) + 0.5)
     else:
