@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -53,7 +54,9 @@ class PredictionArrays:
         def make() -> None:
             for name, values in like.items():
                 shape = (len(self._ids), *values.shape[1:])
-                array = np.lib.format.open_memmap(self._path(name), "w+", values.numpy().dtype, shape)
+                path = self._path(name)
+                array = np.lib.format.open_memmap(path, "w+", values.numpy().dtype, shape)
+                _take_room(path)
                 if name == "node_ids":
                     array[:] = values.numpy()
                 array.flush()
@@ -64,3 +67,16 @@ class PredictionArrays:
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.npy"
+
+
+def _take_room(path: Path) -> None:
+    """Takes the room of a file on disk. A full disk would else end the process with a signal.
+
+    Raises:
+        OSError: the disk is full. It names the file.
+    """
+    with path.open("r+b") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error

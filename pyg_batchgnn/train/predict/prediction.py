@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,7 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
     run = restore_run(request.restore, ranks)
     with ranks.one_error():
         ids = node_ids(request.nodes, run.dataset)
+    ranks.agree({f"nodes of {request.nodes}": zlib.crc32(ids.numpy().tobytes())})
     score = Scoring(run.task)
     with appearing_whole(request.out, ranks) as temporary:
         arrays = PredictionArrays(temporary, ids, ranks)

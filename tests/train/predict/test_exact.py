@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -87,6 +89,19 @@ def test_mistakes(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert batchgnn(*arguments) == 2
         error = capsys.readouterr().err
         assert message in error and error.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_named(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    assert batchgnn("predict", trained, "--out", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert "No space left on device" in error and "node_ids.npy" in error and error.count("\n") == 1
     assert not any(tmp_path.iterdir())
 
 
