@@ -13,12 +13,12 @@ from torch_geometric.loader import NodeLoader
 from pyg_batchgnn.data import FEATURES
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.aggregate_tables import cached_tables
-from pyg_batchgnn.loader.arguments import has_edge_attributes, index_dtype
+from pyg_batchgnn.loader.arguments import has_edge_attributes
 from pyg_batchgnn.loader.data_source import DataSource
 from pyg_batchgnn.loader.drawn_schedule import DrawnOrder, DrawnSchedule
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
 from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT
-from pyg_batchgnn.loader.local_sampling import local_sampling
+from pyg_batchgnn.loader.local_sampler import local_sampler
 from pyg_batchgnn.loader.numbering import as_they_are
 from pyg_batchgnn.loader.options import Export, LoaderOptions
 from pyg_batchgnn.loader.order import Order, order_of
@@ -36,11 +36,9 @@ from pyg_batchgnn.sample import (
     MacrobatchSampler,
     Names,
     Placement,
-    PygForm,
-    PygNeighborSampler,
     SampledMinibatch,
 )
-from pyg_batchgnn.store import CscGraph, is_typed
+from pyg_batchgnn.store import CscGraph
 
 
 class LocalSetup:
@@ -49,15 +47,9 @@ class LocalSetup:
     def __init__(self, data: Any, request: SamplingRequest, options: LoaderOptions) -> None:
         _refuse_options_of_ranks(request, options)
         self.world = LocalWorld()
-        self._sampling = local_sampling(data, request, options.threads, self.world)
-        self._options, self._is_typed = options, is_typed(data)
-        names = Names.TYPES if self._is_typed else Names.NONE
-        self._form = PygForm(names, request.choice.subgraph, index_dtype(data))
-
-    @property
-    def node_sampler(self) -> PygNeighborSampler:
-        """The sampler that PyG's own code finds."""
-        return self._sampling.sampler
+        self.node_sampler = local_sampler(data, request, options.threads, self.world)
+        self._graph = self.node_sampler.graph
+        self._options, self._choice = options, request.choice
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Returns all arguments."""
@@ -65,13 +57,14 @@ class LocalSetup:
 
     def take_inputs(self, request: InputsRequest[InputsT]) -> InputsT:
         """Returns what the loader's minibatches begin with, checked; see `Setup`."""
-        inputs = request.inputs(self._sampling.graph, self._sampling.times, self._form.names)
+        sampler = self.node_sampler
+        inputs = request.inputs(self._graph, sampler.times, sampler.form.names)
         self._inputs: Inputs = inputs
         return inputs
 
     def compose(self, loader: NodeLoader) -> Composition:
         """Makes the parts of a loader; see `Setup`."""
-        order, graph = order_of(loader), self._sampling.graph
+        order, graph = order_of(loader), self._graph
         sampler = self._macrobatch_sampler(loader.data)
         fetcher, exporter = self._reading(sampler, loader)
         pipeline = Pipeline(self._inputs, sampler, fetcher, exporter, graph.num_nodes)
@@ -94,13 +87,13 @@ class LocalSetup:
 
     def graph(self, data: Any) -> Any:
         """Returns the sampler's graph and the features; see `Setup`."""
-        if self._is_typed:
+        if self.node_sampler.form.names is Names.TYPES:
             raise NotImplementedError(
                 "inference of all nodes is for graphs of one node type and one relation; sample the nodes of "
                 "this one with num_neighbors=-1"
             )
         x = data.x if isinstance(data, Data) else data[0].get_tensor(None, FEATURES, None)
-        return CscGraph(self._sampling.graph.relations[0]), x
+        return CscGraph(self._graph.relations[0]), x
 
     def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> None:
         """Lets the pipeline read attributes from ``loader.data``; see `Setup`."""
@@ -126,17 +119,17 @@ class LocalSetup:
 
     def _reading(self, sampler: Any, loader: NodeLoader) -> tuple[Fetcher | None, Exporter]:
         """Makes the parts that read attributes from ``loader.data``."""
-        source, graph = self._source(loader), self._sampling.graph
+        source, graph = self._source(loader), self._graph
         if self._options.export is Export.PYG:
             hook, info = loader.transform_sampler_output, self._inputs.info
-            return None, GatheringExporter(source, self._form, info, hook, sampler.threads)
+            return None, GatheringExporter(source, self.node_sampler.form, info, hook, sampler.threads)
         num_nodes = dict(zip(graph.schema.node_groups, graph.num_nodes, strict=True))
         source.tables(num_nodes)  # refuses what cannot be read before anything is sampled
         return SourceFetcher(source, num_nodes, sampler.threads), NativeExporter()
 
     def _source(self, loader: NodeLoader) -> Source:
         cache, reading = self._options.aggregation_cache, self._options.reading
-        graph, schema = self._sampling.graph, self._sampling.graph.schema
+        graph, schema = self._graph, self._graph.schema
         aggregates = {} if cache is None else cached_tables(cache, loader.data, graph)
         if isinstance(loader.data, (Data, HeteroData)):
             return DataSource(loader.data, schema.node_groups, reading, aggregates)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from torch import Tensor
-from torch_geometric.data import Data, FeatureStore, GraphStore
+from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import NeighborLoader, NodeLoader
-from torch_geometric.sampler import SamplerOutput
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.loader.arguments import is_partitioned
@@ -20,7 +19,6 @@ from pyg_batchgnn.loader.options import (
     Size,
     parse_export,
     refuse_what_does_not_go_together,
-    refuse_what_is_to_come,
 )
 from pyg_batchgnn.loader.order import with_keyed_shuffle
 from pyg_batchgnn.loader.rank_setup import RankSetup
@@ -39,13 +37,28 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
     the sizes below change speed and memory, never a bit.
 
     Args:
-        data: a homogeneous ``Data``, or a ``(FeatureStore, GraphStore)`` pair. With a
+        data: a ``Data``, a ``HeteroData`` or a ``(FeatureStore, GraphStore)`` pair. With a
             ``(DistFeatureStore, DistGraphStore)`` pair the ranks make every macrobatch together:
             docs/reference/ranks.md says what is collective.
-        num_neighbors: fanouts by hop, nearest the seeds first; -1 takes all neighbours.
-        input_nodes: seed nodes as an index tensor, a boolean mask, or None for all nodes.
+        num_neighbors: fanouts by hop, nearest the seeds first, for all relations or as a dict by
+            relation; -1 takes all neighbours, a float in (0, 1] that share of them.
+        input_nodes: seed nodes as an index tensor, a boolean mask, or None for all nodes. With node
+            types: "type", ("type", nodes), or a dict of several types, whose seeds are shuffled as
+            one and counted together by ``batch_size``.
+        input_time: [S] int64, the times of the seeds; None takes the nodes' own. A dict by type if
+            ``input_nodes`` is one, as ``input_id`` is then.
         replace: sample with replacement.
+        subgraph_type: "directional", "bidirectional" or "induced"; native batches are directional.
+        disjoint: every seed gets a subgraph of its own; so it is with times.
+        temporal_strategy: "uniform" or "last", among the neighbours that a seed's time allows.
+        time_attr: the attribute of nodes or of edges that holds int64 times. Neighbours are not
+            younger than the seed.
+        weight_attr: the attribute of edges that holds their weights. Neighbours are picked in
+            proportion to them, also among those that a time allows.
+        is_sorted: promises that edges are sorted by target, and by time within it. The promise is
+            checked with ``time_attr``, and ignored without.
         neighbor_sampler: a `PygNeighborSampler`, whose graph, plan and seed are then used.
+        time_window: how much older than its seed a neighbour may be, in the unit of the times.
         macrobatch_size: B, the minibatches sampled together; "all" of an epoch; "auto" fits the
             memory budget.
         fetch_size: F, native minibatches whose attributes are fetched together, at most B; "auto"
@@ -81,8 +94,8 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             permutation by (seed, epoch).
 
     Raises:
-        NotImplementedError: an option that is not supported yet: heterogeneous graphs, temporal,
-            weighted, disjoint, bidirectional and induced sampling.
+        NotImplementedError: an option that is not supported yet over ranks: times, weights,
+            disjoint, bidirectional and induced sampling.
         TypeError, ValueError, IndexError: arguments that do not fit; the message gives value and
             remedy.
 
@@ -92,7 +105,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
 
     def __init__(
         self,
-        data: Data | tuple[FeatureStore, GraphStore],
+        data: Data | HeteroData | tuple[FeatureStore, GraphStore],
         num_neighbors: Any,
         input_nodes: Any = None,
         input_time: Tensor | None = None,
@@ -103,12 +116,13 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         time_attr: str | None = None,
         weight_attr: str | None = None,
         transform: Callable[[Any], Any] | None = None,
-        transform_sampler_output: Callable[[SamplerOutput], SamplerOutput] | None = None,
+        transform_sampler_output: Callable[[Any], Any] | None = None,
         is_sorted: bool = False,
         filter_per_worker: bool | None = None,
         neighbor_sampler: PygNeighborSampler | None = None,
         directed: bool = True,
         *,
+        time_window: int | None = None,
         macrobatch_size: Size = "auto",
         fetch_size: Size = "auto",
         memory_budget: int | None = None,
@@ -142,14 +156,14 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             disjoint=disjoint,
             temporal_strategy=temporal_strategy,
             time_attr=time_attr,
+            time_window=time_window,
             weight_attr=weight_attr,
         )
-        refuse_what_is_to_come(choice)
         request = SamplingRequest(num_neighbors, replace, seed, neighbor_sampler, schedule, choice)
         make = RankSetup if is_partitioned(data) else LocalSetup
         setup: Setup = make(data, request, self._options)
         kwargs = setup.dataloader_arguments(kwargs)
-        refuse_what_does_not_go_together(self._options, kwargs, transform_sampler_output)
+        refuse_what_does_not_go_together(self._options, choice, kwargs, transform_sampler_output)
         given = InputRequest(input_nodes, kwargs.pop("input_id", None), input_time)
         inputs = setup.take_inputs(given)
         # Past NeighborLoader's constructor, which would make a sampler of its own.

@@ -86,24 +86,8 @@ def parse_export(export: str) -> Export:
         raise ValueError(f"export must be one of {choices}, got {export!r}") from None
 
 
-def refuse_what_is_to_come(choice: NeighborChoice) -> None:
-    """Raises NotImplementedError for an option of PyG's that is not supported yet."""
-    asked = {
-        "subgraph_type='induced'": choice.subgraph is SubgraphType.induced,
-        "disjoint=True": choice.disjoint,
-        f"temporal sampling (time_attr={choice.time_attr!r})": choice.time_attr is not None,
-        f"weighted sampling (weight_attr={choice.weight_attr!r})": choice.weight_attr is not None,
-    }
-    for option, is_asked in asked.items():
-        if is_asked:
-            raise NotImplementedError(
-                f"{option} is not supported yet in MacrobatchNeighborLoader; use "
-                f"torch_geometric.loader.NeighborLoader for it"
-            )
-
-
 def refuse_what_does_not_go_together(
-    options: LoaderOptions, kwargs: dict[str, Any], transform_sampler_output: Any
+    options: LoaderOptions, choice: NeighborChoice, kwargs: dict[str, Any], transform_sampler_output: Any
 ) -> None:
     """Raises ValueError for arguments that contradict each other.
 
@@ -120,6 +104,16 @@ def refuse_what_does_not_go_together(
         raise ValueError(
             "transform_sampler_output takes PyG's SamplerOutput, which export='native' does not make; "
             "use transform"
+        )
+    if options.export is Export.NATIVE and choice.subgraph is not SubgraphType.directional:
+        raise ValueError(
+            f"subgraph_type={choice.subgraph.value!r} is for export='pyg': native layers compute the edges "
+            f"of each hop, and such subgraphs have no hops"
+        )
+    if options.aggregation_cache is not None and choice != NeighborChoice():
+        raise ValueError(
+            "an aggregation cache stands for all neighbours of a node; it does not go with times, weights, "
+            "disjoint or other subgraphs: leave one of them out"
         )
     if options.export is Export.PYG and options.reading != Reading():
         raise ValueError(

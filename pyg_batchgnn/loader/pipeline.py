@@ -78,7 +78,7 @@ class Pipeline:
         seeds = MacrobatchSeeds(
             item.epoch,
             item.number,
-            [one.seeds.nodes[0] for one in inputs],
+            [one.seeds for one in inputs],
             internal if len(internal) == len(inputs) else None,
         )
         # There are as many workers as the user wants to be busy: each of them uses one thread.

@@ -27,7 +27,7 @@ from pyg_batchgnn.loader.numbering import NumberSeeds, OwnSeeds, as_they_are, fr
 from pyg_batchgnn.loader.options import Export, LoaderOptions
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.probe import AttributeCost
-from pyg_batchgnn.loader.sampling import SamplingRequest
+from pyg_batchgnn.loader.sampling import NeighborChoice, SamplingRequest
 from pyg_batchgnn.loader.schedule import GlobalSchedule, SeedSchedule
 from pyg_batchgnn.loader.setup import Composition, shape_of, step_shape
 from pyg_batchgnn.loader.world import RankWorld
@@ -44,6 +44,11 @@ class RankSetup:
         self._features, self._graph = partitioned_stores(data)
         self.world = RankWorld(self._graph.comm)
         self.world.now(lambda: None)  # after what another loader prepares
+        if request.choice != NeighborChoice():
+            raise NotImplementedError(
+                f"over ranks neighbours are sampled uniformly from homogeneous graphs; {request.choice} is "
+                f"not supported yet: leave these options out, or sample in one process"
+            )
         self._request, self._options = request, options
         plan = SamplingPlan.from_pyg(request.num_neighbors, request.replace)
         self._plan = plan if options.aggregation_cache is None else plan.without_last_hop()

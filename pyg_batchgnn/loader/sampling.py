@@ -8,6 +8,8 @@ from typing import Any
 
 from torch_geometric.sampler.base import SubgraphType
 
+from pyg_batchgnn.data import Schema
+from pyg_batchgnn.sample import SamplingPlan, Subgraph, TemporalStrategy
 from pyg_batchgnn.store import Sortedness
 
 
@@ -105,3 +107,18 @@ class SamplingRequest:
             raise TypeError(f"seed must be an integer or None, got {self.seed!r}")
         if self.schedule not in (None, "local", "global"):
             raise ValueError(f"schedule must be 'local' or 'global', got {self.schedule!r}")
+
+
+def plan_of(request: SamplingRequest, schema: Schema) -> SamplingPlan:
+    """Returns the plan that a request makes for a graph."""
+    choice = request.choice
+    is_induced = choice.subgraph is SubgraphType.induced
+    return SamplingPlan.from_pyg(
+        request.num_neighbors,
+        request.replace,
+        schema,
+        disjoint=choice.disjoint,
+        temporal=TemporalStrategy(choice.temporal_strategy),
+        time_window=choice.time_window,
+        subgraph=Subgraph.INDUCED if is_induced else Subgraph.DIRECTIONAL,
+    )

@@ -112,7 +112,18 @@ def shape_of(
         **inputs.settings(),
         "batch_size": loader.batch_size,
         "drop_last": loader.drop_last,
-        "fanouts": list(plan.fanouts),
-        "replacement": plan.replacement.value,
+        **_plan_settings(plan),
         "order": order_of(loader).value,
+    }
+
+
+def _plan_settings(plan: SamplingPlan) -> dict[str, Any]:
+    return {
+        "fanouts": list(plan.fanouts),
+        "fanouts_by_relation": [[list(name), list(own)] for name, own in plan.by_relation],
+        "replacement": plan.replacement.value,
+        "disjoint": plan.disjoint,
+        "temporal": plan.temporal.value,
+        "time_window": plan.time_window,
+        "subgraph": plan.subgraph.value,
     }

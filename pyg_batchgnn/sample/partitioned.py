@@ -116,7 +116,7 @@ class PartitionedSampler:
         """Samples one minibatch for each list of seed nodes; collective, see `Sampler`."""
         if seeds.internal is None:
             raise ValueError("a partitioned graph is sampled by internal ids; give the seeds' internal ids")
-        return self.sample(seeds.internal, seeds.original, seeds.epoch, seeds.number, threads)
+        return self.sample(seeds.internal, seeds.nodes, seeds.epoch, seeds.number, threads)
 
     def of_any_seeds(self) -> PartitionedSampler:
         """Returns the same sampler for seeds that need not be nodes of the rank's own part."""

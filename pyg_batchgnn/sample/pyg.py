@@ -12,7 +12,8 @@ from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
 from pyg_batchgnn.sample.plan import Fanout, SamplingPlan
 from pyg_batchgnn.sample.pyg_output import PygForm, PygOutput
 from pyg_batchgnn.sample.sampled import Layout
-from pyg_batchgnn.store import CscGraph
+from pyg_batchgnn.sample.seeds import Seeds
+from pyg_batchgnn.store import CscGraph, Times, TypedGraph
 
 
 class PygNeighborSampler(BaseSampler):
@@ -37,9 +38,30 @@ class PygNeighborSampler(BaseSampler):
         seed: int = 0,
         threads: int | None = None,
     ) -> None:
-        self.epoch = 0
         plan = SamplingPlan.from_pyg(num_neighbors, replace)
-        self.macrobatch = MacrobatchSampler(graph, plan, seed, threads, Layout.COO)
+        self._begin(MacrobatchSampler(graph, plan, seed, threads, Layout.COO), PygForm(), None)
+
+    @classmethod
+    def of(cls, macrobatch: MacrobatchSampler, form: PygForm, times: Times | None) -> PygNeighborSampler:
+        """Returns a sampler around another one.
+
+        Args:
+            macrobatch: samples with edges in the layout `Layout.COO`.
+            form: the form of the samples.
+            times: the times of the graph if sampling is temporal.
+        """
+        made = cls.__new__(cls)
+        made._begin(macrobatch, form, times)
+        return made
+
+    def _begin(self, macrobatch: MacrobatchSampler, form: PygForm, times: Times | None) -> None:
+        self.epoch = 0
+        self.macrobatch, self.form, self.times = macrobatch, form, times
+
+    @property
+    def graph(self) -> TypedGraph:
+        """The graph, with types."""
+        return self.macrobatch.typed
 
     @property
     def num_neighbors(self) -> list[Fanout]:
@@ -48,10 +70,15 @@ class PygNeighborSampler(BaseSampler):
 
     def sample_from_nodes(self, inputs: NodeSamplerInput, **_kwargs: Any) -> PygOutput:
         """Samples one minibatch around ``inputs.node``."""
-        if inputs.time is not None:
-            raise NotImplementedError("temporal sampling (input_time) is not supported yet")
-        (minibatch,) = self.macrobatch.sample([inputs.node.long().contiguous()], self.epoch)
-        return PygForm().output(dataclasses.replace(minibatch, input_id=inputs.input_id))
+        schema = self.macrobatch.schema
+        name = inputs.input_type or schema.node_types[0]
+        node, time = inputs.node.long().contiguous(), inputs.time
+        if time is None and self.times is not None:
+            time = self.times.of_seeds(schema.node_groups[schema.type_number(name)], node)
+        (minibatch,) = self.macrobatch.sample([Seeds.of(schema, {name: node}, time=time)], self.epoch)
+        return self.form.output(
+            dataclasses.replace(minibatch, input_id=inputs.input_id, seed_time=inputs.time)
+        )
 
     def sample_from_edges(self, *_args: Any, **_kwargs: Any) -> SamplerOutput:
         """Raises NotImplementedError: link sampling is not supported yet."""

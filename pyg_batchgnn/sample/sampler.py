@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn.sample.plan import SamplingPlan
 from pyg_batchgnn.sample.sampled import SampledMinibatch
+from pyg_batchgnn.sample.seeds import Seeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,15 +20,21 @@ class MacrobatchSeeds:
     Attributes:
         epoch: any integer, taken modulo 2**64.
         number: the macrobatch's number in the epoch.
-        original: [S_b] int64 original node ids for each minibatch.
+        original: the seeds of each minibatch by original id; [S_b] int64 node ids do where there is
+            one node type.
         internal: [S_b] int64 ids of the same nodes in the partition, for each minibatch; None if
             the sampler holds the whole graph.
     """
 
     epoch: int
     number: int
-    original: Sequence[Tensor]
+    original: Sequence[Tensor | Seeds]
     internal: Sequence[Tensor] | None = None
+
+    @property
+    def nodes(self) -> list[Tensor]:
+        """The original node ids for each minibatch, where there is one node type."""
+        return [one.nodes[0] if isinstance(one, Seeds) else one for one in self.original]
 
 
 class Sampler(Protocol):

@@ -17,23 +17,6 @@ MASK = torch.rand(NODES, generator=torch.Generator().manual_seed(2)) < 0.3
 IDS = MASK.nonzero().view(-1)
 
 NATIVE = {"export": "native"}
-TIME = {"time_attr": "time"}
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "words"),
-    [
-        ({"subgraph_type": "induced"}, ["induced"]),
-        ({"disjoint": True}, ["disjoint"]),
-        (TIME, ["temporal", "time"]),
-        ({**TIME, "input_time": torch.arange(NODES)}, ["temporal"]),
-        ({"weight_attr": "edge_attr"}, ["weighted", "edge_attr"]),
-    ],
-)
-def test_what_is_still_to_come(kwargs: dict[str, Any], words: list[str]) -> None:
-    with pytest.raises(NotImplementedError) as caught:
-        MacrobatchNeighborLoader(**{"data": make_data(), "num_neighbors": [2], **kwargs})
-    assert all(word in str(caught.value) for word in ["not supported yet", *words]), caught.value
 
 
 @pytest.mark.parametrize(
@@ -48,7 +31,13 @@ def test_what_is_still_to_come(kwargs: dict[str, Any], words: list[str]) -> None
         ({"temporal_strategy": "first"}, ValueError, ["temporal_strategy", "'first'", "'last'"]),
         ({"num_neighbors": []}, ValueError, ["fanout", "(15, 10, 5)"]),
         ({"num_neighbors": [-2]}, ValueError, ["-2", "-1"]),
-        ({"num_neighbors": [1.5]}, TypeError, ["1.5", "integer"]),
+        ({"num_neighbors": [1.5]}, TypeError, ["1.5", "integer", "(0, 1]"]),
+        ({"num_neighbors": {("a", "to", "b"): [1]}}, ValueError, ["Not all edge types", "'a'"]),
+        ({**NATIVE, "subgraph_type": "induced"}, ValueError, ["'induced'", "export='pyg'"]),
+        ({"time_window": 3}, ValueError, ["time_window=3", "time_attr"]),
+        ({"time_attr": "time"}, ValueError, ["'time'", "neither"]),
+        ({"weight_attr": "weight"}, ValueError, ["'weight'", "no attribute of edges"]),
+        ({"weight_attr": "x"}, ValueError, ["'x'", "nodes have it"]),
         ({"num_neighbors": 5}, TypeError, ["5", "list"]),
         ({"macrobatch_size": 0}, ValueError, ["macrobatch_size", "0", "auto"]),
         ({"macrobatch_size": "many"}, ValueError, ["macrobatch_size", "many", "auto"]),
