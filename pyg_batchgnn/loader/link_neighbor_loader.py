@@ -153,7 +153,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             )
         request = SamplingRequest(num_neighbors, replace, seed, neighbor_sampler, None, choice)
         setup = LocalSetup(data, request, self._options)
-        refuse_what_does_not_go_together(self._options, kwargs, transform_sampler_output)
+        refuse_what_does_not_go_together(self._options, choice, kwargs, transform_sampler_output)
         links = LinkRequest(edge_label_index, edge_label, edge_label_time, kwargs.pop("input_id", None))
         negatives = NegativeRequest(neg_sampling, neg_sampling_ratio, exclude_existing, exclude_seed_edges)
         inputs = setup.take_inputs(LinkLoading(links, negatives, disjoint))

@@ -29,6 +29,10 @@ RELATIONS = {
 }
 
 
+#: Seeds of two types: 14 authors and 30 papers.
+BOTH = {"author": torch.arange(0, 40, 3), "paper": torch.arange(60) % 2 == 0}
+
+
 def edges_of(counts: dict[str, int], relation: tuple[str, str, str], number: int, seed: int) -> Tensor:
     """Returns random edges of a relation, [2, number]; ids are below the counts of their types."""
     generator = torch.Generator().manual_seed(seed)
@@ -56,6 +60,16 @@ def make_hetero(seed: int = 0) -> HeteroData:
     data[REV_WRITES].edge_index = data[WRITES].edge_index.flip(0)
     data[CITES].edge_attr = torch.arange(RELATIONS[CITES] * 2.0).view(-1, 2)
     data[WRITES].order = torch.arange(RELATIONS[WRITES]).to(torch.int16)
+    return data
+
+
+def make_timed() -> HeteroData:
+    """Returns the same graph with times of papers and of edges, and with weights of edges."""
+    data = make_hetero()
+    data["paper"].time = torch.arange(60) % 10
+    for number, relation in enumerate((CITES, WRITES)):
+        data[relation].stamp = (torch.arange(RELATIONS[relation]) * 7 + number) % 10
+        data[relation].weight = torch.arange(RELATIONS[relation]) % 3 / 2
     return data
 
 
@@ -89,3 +103,19 @@ def assert_same(some: Iterable[Any], others: Iterable[Any], ignore: Iterable[Any
         names = {name for name in left.keys() | right.keys() if name[1] not in ignore}
         different = [name for name in names if not equal(left.get(name), right.get(name))]
         assert not different, f"minibatch {number} differs in {different}"
+
+
+def check_batch(data: HeteroData, batch: HeteroData) -> None:
+    """Rows and edges are those of the graph, and the counts add up."""
+    for name in data.node_types:
+        nodes = batch[name].n_id
+        assert sum(batch[name].num_sampled_nodes) == nodes.numel()
+        if "x" in data[name]:
+            assert torch.equal(torch.as_tensor(batch[name].x), torch.as_tensor(data[name].x)[nodes])
+    for relation in data.edge_types:
+        source, _, target = relation
+        row, col = batch[relation].edge_index
+        ends = torch.stack([batch[source].n_id[row], batch[target].n_id[col]])
+        assert torch.equal(ends, data[relation].edge_index[:, batch[relation].e_id])
+        assert sum(batch[relation].num_sampled_edges) == row.numel()
+    assert torch.equal(batch[CITES].edge_attr, data[CITES].edge_attr[batch[CITES].e_id])
