@@ -73,6 +73,11 @@ class PygNeighborSampler(BaseSampler):
         schema = self.macrobatch.schema
         name = inputs.input_type or schema.node_types[0]
         node, time = inputs.node.long().contiguous(), inputs.time
+        if time is not None and self.times is None:
+            raise NotImplementedError(
+                "input_time came for a sampler without times, whose sampling is not temporal; a loader with "
+                "time_attr makes one that is"
+            )
         if time is None and self.times is not None:
             time = self.times.of_seeds(schema.node_groups[schema.type_number(name)], node)
         (minibatch,) = self.macrobatch.sample([Seeds.of(schema, {name: node}, time=time)], self.epoch)
