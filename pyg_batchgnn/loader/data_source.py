@@ -102,7 +102,7 @@ class DataSource:
     def _held(self, group: Group) -> dict[str, Any]:
         """Returns the attributes of one group of nodes that have one row per node."""
         data = self.data
-        store = data[group.name] if isinstance(data, HeteroData) else data._store
+        store = data._store if isinstance(data, Data) else _stores(data)[group.name]
         return {
             key: value
             for key, value in store.items()
@@ -110,3 +110,8 @@ class DataSource:
             and store.is_node_attr(key)
             and data.__cat_dim__(key, value, store) == 0
         }
+
+
+def _stores(data: HeteroData) -> Mapping[Any, Any]:
+    """Returns the stores of node types by name. PyG takes longer to look one up than to read it."""
+    return data._node_store_dict

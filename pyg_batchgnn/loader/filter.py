@@ -57,9 +57,10 @@ def filter_hetero_data(data: HeteroData, out: HeteroSamplerOutput, gather: Gathe
     """
     batch = copy.copy(data)
     none = torch.empty(0, dtype=torch.int64)
-    for node_type in data.node_types:
-        _put_nodes(data[node_type], batch[node_type], out.node.get(node_type, none), gather)
-    for edge_type in data.edge_types:
+    # Looking a store up by name takes PyG as long as there are types.
+    for node_type, nodes in data._node_store_dict.items():
+        _put_nodes(nodes, batch._node_store_dict[node_type], out.node.get(node_type, none), gather)
+    for edge_type, edges in data._edge_store_dict.items():
         source, _, target = edge_type
         sampled = SampledRelation(
             out.row.get(edge_type, none),
@@ -68,7 +69,7 @@ def filter_hetero_data(data: HeteroData, out: HeteroSamplerOutput, gather: Gathe
             out.node.get(source, none).numel(),
             out.node.get(target, none).numel(),
         )
-        _put_edges(data[edge_type], batch[edge_type], sampled, gather)
+        _put_edges(edges, batch._edge_store_dict[edge_type], sampled, gather)
     return batch
 
 

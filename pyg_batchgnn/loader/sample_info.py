@@ -64,18 +64,24 @@ def _add_ids(batch: Data, out: SamplerOutput) -> None:
 
 
 def _add_typed_ids(batch: HeteroData, out: HeteroSamplerOutput) -> None:
+    # Looking a store up by name takes PyG as long as there are types.
+    stores: dict[Any, Any] = {**batch._node_store_dict, **batch._edge_store_dict}
+
+    def put(key: Any, name: str, value: Any) -> None:
+        setattr(stores[key] if key in stores else batch[key], name, value)
+
     for node_type, node in out.node.items():
-        if "n_id" not in batch[node_type]:
-            batch[node_type].n_id = node
+        if "n_id" not in stores.get(node_type, ()):
+            put(node_type, "n_id", node)
     for edge_type, edge in (out.edge or {}).items():
-        if edge is not None and "e_id" not in batch[edge_type]:
-            batch[edge_type].e_id = edge.to(torch.long)
-    batch.set_value_dict("batch", out.batch)
-    batch.set_value_dict("num_sampled_nodes", out.num_sampled_nodes)
-    batch.set_value_dict("num_sampled_edges", out.num_sampled_edges)
+        if edge is not None and "e_id" not in stores.get(edge_type, ()):
+            put(edge_type, "e_id", edge.to(torch.long))
+    for name in ("batch", "num_sampled_nodes", "num_sampled_edges"):
+        for key, value in (getattr(out, name) or {}).items():
+            put(key, name, value)
     for edge_type in out.orig_row or {}:
         ends = [out.orig_row[edge_type], out.orig_col[edge_type]]
-        batch[edge_type]._orig_edge_index = torch.stack(ends)
+        put(edge_type, "_orig_edge_index", torch.stack(ends))
 
 
 def _of_type(part: Any, node_type: str) -> Any:
