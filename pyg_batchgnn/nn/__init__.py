@@ -6,6 +6,7 @@ They reuse memory, work in place where the backward pass allows it, and read fea
 from pyg_batchgnn.nn.activation import Dropout, ReLU
 from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.gat import GATConv
+from pyg_batchgnn.nn.gatv2 import GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled, layer_graph, whole_graph
@@ -29,6 +30,7 @@ __all__ = [
     "BatchNorm",
     "Dropout",
     "GATConv",
+    "GATv2Conv",
     "GCNConv",
     "GINConv",
     "HasNodes",

@@ -15,10 +15,8 @@ from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
-from pyg_batchgnn.nn.slots import Fill, Slots
+from pyg_batchgnn.nn.slots import FILLS, Fill, Slots, edge_rows
 from pyg_batchgnn.nn.update import Update, update_arguments
-
-_FILLS = ("add", "sum", "mean", "min", "max", "mul")
 
 
 class GATConv(torch_geometric.nn.GATConv):
@@ -87,8 +85,8 @@ class GATConv(torch_geometric.nn.GATConv):
         ops.check_drop(conv.dropout)
         if conv.aggr not in ("add", "sum"):
             raise refuse(conv, f"aggr={conv.aggr!r}", "use torch_geometric.nn.GATConv")
-        if isinstance(conv.fill_value, str) and conv.fill_value not in _FILLS:
-            remedy = f"give a number or one of {', '.join(_FILLS)}"
+        if isinstance(conv.fill_value, str) and conv.fill_value not in FILLS:
+            remedy = f"give a number or one of {', '.join(FILLS)}"
             raise refuse(conv, f"fill_value={conv.fill_value!r}", remedy)
         check_constructed(conv, node_dim=0)
 
@@ -204,12 +202,7 @@ class GATConv(torch_geometric.nn.GATConv):
             return None
         if self.lin_edge is None:
             raise ValueError("edge_attr is given, but the layer was constructed without edge_dim")
-        features = edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr
-        if features.dim() != 2 or features.size(1) != self.edge_dim:
-            raise ValueError(f"edge_attr must be [E, {self.edge_dim}], got {list(edge_attr.shape)}")
-        edge = slots.graph.edge
-        features = slots.graph.edge_prefix(features, "edge_attr")
-        features = (features if edge is None else features.index_select(0, edge)).to(dtype)
+        features = edge_rows(slots.graph, edge_attr, self.edge_dim).to(dtype)
         weight = self._logit_weight(self.lin_edge.weight, self.att_edge, dtype)
         loops = slots.loop_features(features, self.fill_value)
         return slots.spread(_logits(features, weight), None if loops is None else _logits(loops, weight))

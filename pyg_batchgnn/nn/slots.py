@@ -14,6 +14,26 @@ from pyg_batchgnn.nn.graph import LayerGraph
 #: The features of an added loop: a number, a tensor [edge_dim], or the name of a reduction of the
 #: features of the target's edges.
 Fill = float | Tensor | str
+#: The names of the reductions.
+FILLS = ("add", "sum", "mean", "min", "max", "mul")
+
+
+def edge_rows(graph: LayerGraph, edge_attr: Tensor, columns: int | None) -> Tensor:
+    """Returns the features of the edges of a layer in its order, [E, columns].
+
+    Args:
+        graph: the edges of the layer.
+        edge_attr: [>= E, columns] or [>= E], in the user's order.
+        columns: the number of columns that the layer takes.
+
+    Raises:
+        ValueError: ``edge_attr`` has another shape.
+    """
+    features = edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr
+    if features.dim() != 2 or features.size(1) != columns:
+        raise ValueError(f"edge_attr must be [E, {columns}], got {list(edge_attr.shape)}")
+    features = graph.edge_prefix(features, "edge_attr")
+    return features if graph.edge is None else features.index_select(0, graph.edge)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn.nn.gat import GATConv
+from pyg_batchgnn.nn.gatv2 import GATv2Conv
 from pyg_batchgnn.nn.models.native import NativeModel
 from pyg_batchgnn.nn.models.stack import LayerStack
 
@@ -18,6 +20,7 @@ class GATStack(LayerStack):
     The arguments are those of `LayerStack`, and:
 
     Args:
+        v2: takes the attention of GATv2 (Brody, Alon and Yahav 2022).
         heads: the number of heads of every layer; 1 where not given.
         concat: concatenates heads; where False, every layer averages them.
         attention_dropout: the probability of dropping an attention weight in training mode;
@@ -27,6 +30,8 @@ class GATStack(LayerStack):
         ValueError: the columns of a layer are not a multiple of ``heads``.
     """
 
+    #: The class of the convolutions of GATv2.
+    conv_v2: ClassVar[Callable[..., MessagePassing]]
     supports_edge_attr = True
 
     def init_conv(
@@ -34,6 +39,7 @@ class GATStack(LayerStack):
         in_channels: int,
         out_channels: int,
         *,
+        v2: bool = False,
         heads: int = 1,
         concat: bool = True,
         attention_dropout: float | None = None,
@@ -43,7 +49,8 @@ class GATStack(LayerStack):
         concat = concat and not getattr(self, "_is_conv_to_out", False)
         columns = head_channels(out_channels, heads) if concat else out_channels
         drop = self.dropout.p if attention_dropout is None else attention_dropout
-        return super().init_conv(in_channels, columns, heads=heads, concat=concat, dropout=drop, **kwargs)
+        conv = type(self).conv_v2 if v2 else type(self).conv
+        return conv(in_channels, columns, heads=heads, concat=concat, dropout=drop, **kwargs)
 
 
 def head_channels(columns: int, heads: int) -> int:
@@ -64,3 +71,4 @@ class GAT(GATStack, NativeModel):
     """PyG's `GAT` on native layers: the same arguments (`GATStack`) and ``state_dict``."""
 
     conv = GATConv
+    conv_v2 = GATv2Conv

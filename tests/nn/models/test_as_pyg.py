@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,11 +17,12 @@ from tests.support.layer_cases import FEATURES, relative_error, sampled, small_g
 from tests.support.model_pairs import step_gradients, with_features
 
 HIDDEN, CLASSES, LAYERS = 16, 5, 3
-MODELS: dict[str, tuple[type[nn.NativeModel], Callable[..., Any]]] = {
+MODELS: dict[str, tuple[Callable[..., nn.NativeModel], Callable[..., Any]]] = {
     "sage": (nn.SAGE, pyg.GraphSAGE),
     "gcn": (nn.GCN, pyg.GCN),
     "gin": (nn.GIN, pyg.GIN),
     "gat": (nn.GAT, pyg.GAT),
+    "gatv2": (functools.partial(nn.GAT, v2=True), functools.partial(pyg.GAT, v2=True)),
 }
 #: Per row norms, so that a model may compute fewer rows.
 NODE_NORM = {"norm": "layer_norm", "norm_kwargs": {"mode": "node"}}
@@ -45,7 +47,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def both(kind: str, dtype: torch.dtype = torch.float64, **options: Any) -> tuple[nn.NativeModel, Any]:
     """Returns the native model and PyG's, with the same weights and statistics."""
     ours, pygs = MODELS[kind]
-    heads = {"heads": 4} if kind == "gat" and options.get("out_channels", 0) is not None else {}
+    heads = {"heads": 4} if kind.startswith("gat") and options.get("out_channels", 0) is not None else {}
     arguments = {"num_layers": LAYERS, "out_channels": CLASSES, **heads, **options}
     torch.manual_seed(11)
     native, reference = ours(FEATURES, HIDDEN, **arguments), pygs(FEATURES, HIDDEN, **arguments)
@@ -132,7 +134,7 @@ def test_values_of_edges() -> None:
     assert_same(native, reference, native(minibatch, edge_attr=attr, x=x), wanted, 1e-9)
 
 
-@pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "gatv2"])
 def test_initialised_as_pygs(kind: str) -> None:
     """Bit for bit; the perceptrons of PyG's GIN draw their weights twice."""
     ours, pygs = MODELS[kind]
@@ -148,7 +150,7 @@ def test_initialised_as_pygs(kind: str) -> None:
 def test_dropout_follows_all_and_is_keyed(kind: str, options: str) -> None:
     arguments = (
         {"num_layers": 1, "jk": "last", "attention_dropout": 0.0}
-        if kind == "gat"
+        if kind.startswith("gat")
         else {"num_layers": 1, "jk": "last"}
     )
     torch.manual_seed(1)

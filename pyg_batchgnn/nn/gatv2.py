@@ -1,0 +1,215 @@
+"""Graph attention whose scores are not linear (Brody, Alon and Yahav 2022)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch_geometric.nn
+from torch import Tensor
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
+from pyg_batchgnn.nn.edge_scores import edge_scores
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
+from pyg_batchgnn.nn.precision import check_input
+from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
+from pyg_batchgnn.nn.slots import FILLS, Fill, Slots, edge_rows
+from pyg_batchgnn.nn.update import Update, update_arguments
+
+
+class GATv2Conv(torch_geometric.nn.GATv2Conv):
+    """PyG's `GATv2Conv` with the same arguments, initialisation and ``state_dict``.
+
+    Every source is multiplied once. The sums of the rows of source and target are computed edge by
+    edge in the forward and in the backward pass, so none of their size is kept.
+
+    Args:
+        in_channels: the number of columns of x, or (of sources, of targets); -1 takes it from the
+            first call.
+        out_channels: the number of columns of a head, C.
+        heads: the number of heads, H.
+        concat: puts the heads side by side; otherwise takes their mean.
+        negative_slope: the slope of the leaky ReLU of the sums below 0.
+        dropout: the probability of dropping an attention weight, keyed as docs/reference/layers.md
+            says.
+        add_self_loops: replaces the edges from a node to itself by one loop for every node.
+        edge_dim: the number of columns of edge features; None without edge features.
+        fill_value: the features of added loops, as in `GATConv`.
+        bias: adds a bias, to the products too.
+        share_weights: multiplies targets by the weight of sources.
+        residual: adds a product of the own rows of the targets.
+        **kwargs: the other arguments of PyG, at their default values.
+
+    Raises:
+        ValueError: PyG's layer supports the arguments and this one does not.
+    """
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+        add_self_loops: bool = True,
+        edge_dim: int | None = None,
+        fill_value: Fill = "mean",
+        bias: bool = True,
+        share_weights: bool = False,
+        residual: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        ops.check_drop(dropout)
+        if kwargs.get("aggr", "add") not in ("add", "sum"):
+            raise refuse(self, f"aggr={kwargs['aggr']!r}", "use torch_geometric.nn.GATv2Conv")
+        if isinstance(fill_value, str) and fill_value not in FILLS:
+            raise refuse(self, f"fill_value={fill_value!r}", f"give a number or one of {', '.join(FILLS)}")
+        super().__init__(
+            in_channels,
+            out_channels,
+            heads,
+            concat,
+            negative_slope,
+            dropout,
+            add_self_loops,
+            edge_dim,
+            fill_value,
+            bias,
+            share_weights,
+            residual,
+            **kwargs,
+        )
+        check_constructed(self, node_dim=0)
+
+    def forward(
+        self,
+        x: Rows | Aggregated | tuple[Rows, Rows | None],
+        edge_index: Edges,
+        layer: int | Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        return_attention_weights: bool | None = None,
+        *,
+        update: Update | None = None,
+    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Returns the rows of the targets of the layer.
+
+        Args:
+            x: [>= N, in_channels], the rows of the sources, a tensor or a `RowView`. The first D
+                are the rows of the targets. Or a pair (sources, targets).
+            edge_index: a minibatch with ``layer``, or [2, E] with sources above targets.
+            layer: the number of the layer in the minibatch; 1 is nearest the input. PyG's
+                ``edge_attr`` is accepted in this place.
+            edge_attr: [E, edge_dim] (or [E]) for all edges of the minibatch, in its order, or of
+                ``edge_index``.
+            return_attention_weights: whether to return the edges and their weights after dropout as
+                well.
+            update: ReLU and dropout of the result.
+
+        Returns:
+            [D, heads * out_channels], or [D, out_channels] without ``concat``, of the weights'
+            dtype, bfloat16 under autocast. With ``return_attention_weights`` a pair of this and
+            ([2, E'] int64, [E', heads]), loops that were added behind the edges.
+        """
+        check_called(self)
+        if isinstance(layer, Tensor):
+            layer, edge_attr = None, layer
+        if isinstance(x, Aggregated):
+            raise refuse_aggregated(self, "attention weighs neighbours by learned weights")
+        given = conv_input(x, edge_index, layer)
+        own = given.own_rows()
+        if own is None:
+            raise ValueError("GATv2Conv needs the rows of the targets; give x as (sources, targets)")
+        self._initialise(given.x, own)
+        both = min(given.graph.num_sources, given.graph.num_targets)
+        slots = Slots(given.graph, both if self.add_self_loops else None)
+        source, target = self._products(given, own)
+        logits = self._logits(source, target, slots, edge_attr)
+        heads, weights = self._attend(source, logits, slots, return_attention_weights is not None)
+        result = self._finish(heads, own, given, update)
+        return result if weights is None else (result, slots.pyg_form(weights))
+
+    def _initialise(self, x: Rows, own: Rows) -> None:
+        """Initialises weights of unknown width at the first call, as PyG does."""
+        for linear, rows in ((self.lin_l, x), (self.lin_r, own), (self.res, own)):
+            if linear is not None and is_uninitialized_parameter(linear.weight):
+                linear.initialize_parameters(linear, (rows,))
+
+    def _products(self, given: ConvInput, own: Rows) -> tuple[Tensor, Tensor]:
+        """Returns the products of sources [N, H * C] and of targets [D, H * C]."""
+        dtype = ops.compute_dtype(self.att)
+        check_input(given.x, self.lin_l.in_channels, dtype)
+        check_input(own, self.lin_r.in_channels, dtype, "rows of the targets")
+        source = _product(given.x, self.lin_l, dtype)
+        if self.share_weights and given.targets_in_sources:
+            return source, source[: given.graph.num_targets]
+        return source, _product(own, self.lin_r, dtype)
+
+    def _logits(self, source: Tensor, target: Tensor, slots: Slots, edge_attr: Tensor | None) -> Tensor:
+        """Returns the scores of all slots, [slots, H]."""
+        graph, wide = slots.graph, torch.float64 if source.dtype == torch.float64 else torch.float32
+        attention = self.att.view(self.heads, self.out_channels).to(wide)
+        edges, loops = self._edge_products(slots, edge_attr, wide)
+        scores = edge_scores(source, target, edges, attention, graph, self.negative_slope)
+        if not slots.loops:
+            return scores
+        sums = source[: slots.loops].to(wide) + target[: slots.loops].to(wide)
+        sums = torch.nn.functional.leaky_relu(sums if loops is None else sums + loops, self.negative_slope)
+        return slots.spread(scores, (sums.view(-1, *attention.shape) * attention).sum(dim=2))
+
+    def _edge_products(
+        self, slots: Slots, edge_attr: Tensor | None, dtype: torch.dtype
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Returns the products of the features of edges [E, H * C] and of added loops."""
+        if edge_attr is None:
+            return None, None
+        if self.lin_edge is None:
+            raise ValueError("edge_attr is given, but the layer was constructed without edge_dim")
+        features = edge_rows(slots.graph, edge_attr, self.edge_dim).to(dtype)
+        loops = slots.loop_features(features, self.fill_value)
+        weight = self.lin_edge.weight.to(dtype).t()
+        with torch.autocast("cpu", enabled=False):
+            return features @ weight, None if loops is None else loops @ weight
+
+    def _attend(
+        self, source: Tensor, logits: Tensor, slots: Slots, wants_weights: bool
+    ) -> tuple[list[Tensor], Tensor | None]:
+        """Returns the weighted sums of each head, [D, C], and the weights, [slots, H]."""
+        graph, drop = slots.graph, self.dropout if self.training else 0.0
+        key = ops.attention_key(graph.dropout_key()) if drop > 0 else 0
+        nothing = logits.new_zeros(1, self.out_channels)
+        by_source = graph.by_source if source.requires_grad and torch.is_grad_enabled() else ()
+        sums, weights = [], []
+        rows = source.view(-1, self.heads, self.out_channels).unbind(1) if self.heads > 1 else [source]
+        for head, x in enumerate(rows):
+            options: dict[str, Any] = {
+                "node": graph.node,
+                "loops": slots.loops,
+                "drop": drop,
+                "key": ops.part_key(key, f"head {head}") if drop > 0 else 0,
+            }
+            # The softmax and the sums of attention over inputs, of logits that are given.
+            out, coefficient = ops.attention(
+                x, graph.indptr, graph.indices, nothing,
+                edge_logits=logits[:, head : head + 1].contiguous(),
+                by_source=by_source, negative_slope=1.0, **options,
+            )  # fmt: skip
+            sums.append(out)
+            if wants_weights:
+                weights.append(ops.attention_weights(coefficient, graph.indptr, **options))
+        return sums, torch.cat(weights, dim=1) if wants_weights else None
+
+    def _finish(self, heads: list[Tensor], own: Rows, given: ConvInput, update: Update | None) -> Tensor:
+        """Joins the heads, and adds the residual, the bias and the update."""
+        out = torch.cat(heads, dim=1) if self.concat else torch.stack(heads).mean(dim=0)
+        if self.res is not None:
+            out = out + ops.linear([own], [self.res.weight], num_rows=out.size(0), out_dtype=out.dtype)
+        if self.bias is not None:
+            out = out + self.bias.to(out.dtype)
+        return ops.activate(out, **update_arguments(update, given.graph, self.training))
+
+
+def _product(rows: Rows, linear: Any, dtype: torch.dtype) -> Tensor:
+    return ops.linear([rows], [linear.weight], linear.bias, num_rows=rows.size(0), out_dtype=dtype)
