@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.sample import (
         MacrobatchSampler,
         Minibatch,
+        PygLinkSampler,
         PygNeighborSampler,
         Replacement,
         SampledMinibatch,
@@ -46,6 +47,7 @@ __all__ = [
     "MacrobatchNeighborLoader",
     "MacrobatchSampler",
     "Minibatch",
+    "PygLinkSampler",
     "PygNeighborSampler",
     "Replacement",
     "SampledMinibatch",

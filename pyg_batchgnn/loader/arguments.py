@@ -96,14 +96,3 @@ def has_edge_attributes(data: Any) -> bool:
             store.is_edge_attr(key) for store in data.edge_stores for key in store if key not in TOPOLOGY
         )
     return any(isinstance(attr.group_name, tuple) for attr in data[0].get_all_tensor_attrs())
-
-
-def index_dtype(data: Any) -> torch.dtype:
-    """Returns the dtype of the ids in PyG's batches: that of the user's edges, int64 without."""
-    if not isinstance(data, (Data, HeteroData)):
-        return torch.int64
-    for store in data.edge_stores:
-        edges = store.get("edge_index", None)
-        if isinstance(edges, Tensor):
-            return edges.dtype
-    return torch.int64

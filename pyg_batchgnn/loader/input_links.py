@@ -11,8 +11,8 @@ from torch import Tensor
 
 from pyg_batchgnn.data import Relation, Schema
 from pyg_batchgnn.loader.link_inputs import RelationLinks
-from pyg_batchgnn.ops import INTEGERS, InEdges, check_range
-from pyg_batchgnn.store import TypedGraph
+from pyg_batchgnn.ops import INTEGERS, check_range
+from pyg_batchgnn.store import TypedGraph, edge_list
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,16 +92,6 @@ def canonical(schema: Schema, names: Sequence[str]) -> Relation:
     return found[0] if len(found) == 1 else (names[0], "to", names[1])
 
 
-def edges_in_order(edges: InEdges) -> Tensor:
-    """Returns the edges of a relation, [2, E] int64, by input edge id."""
-    index = torch.stack([edges.indices.long(), edges.targets()])
-    if edges.edge_ids is None:
-        return index
-    ordered = torch.empty_like(index)
-    ordered[:, edges.edge_ids.long()] = index
-    return ordered
-
-
 def _several(request: LinkRequest, index: Mapping[Any, Any], graph: TypedGraph) -> list[RelationLinks]:
     if not index:
         raise ValueError(f"edge_label_index names no edge type; the graph has {list(graph.schema.relations)}")
@@ -178,7 +168,7 @@ def _all_edges(relation: Relation, graph: TypedGraph, what: str) -> Tensor:
             f"{what} stands for all edges of {relation}, which the graph has not; give [2, n] node ids, "
             f"or one of {list(graph.schema.relations)}"
         )
-    return edges_in_order(graph.in_edges(relation))
+    return edge_list(graph.in_edges(relation))
 
 
 def _index(what: str, given: Any, relation: Relation, graph: TypedGraph) -> Tensor:

@@ -8,7 +8,6 @@ from typing import Any, Literal
 from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import LinkNeighborLoader
 from torch_geometric.loader.link_loader import LinkLoader
-from torch_geometric.sampler import SamplerOutput
 
 from pyg_batchgnn.loader.arguments import is_partitioned
 from pyg_batchgnn.loader.input_links import LinkRequest
@@ -20,13 +19,12 @@ from pyg_batchgnn.loader.options import (
     Size,
     parse_export,
     refuse_what_does_not_go_together,
-    refuse_what_is_to_come,
 )
 from pyg_batchgnn.loader.order import with_keyed_shuffle
 from pyg_batchgnn.loader.reading import Reading
-from pyg_batchgnn.loader.sampling import NeighborChoice, SamplingRequest
+from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.loader.shell import MacrobatchShell
-from pyg_batchgnn.sample import PygNeighborSampler
+from pyg_batchgnn.sample import NeighborChoice, PygNeighborSampler
 
 
 class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
@@ -37,7 +35,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
     workers and the sizes below change speed and memory, never a bit.
 
     Args:
-        data: a ``Data``, or a ``(FeatureStore, GraphStore)`` pair.
+        data: a ``Data``, a ``HeteroData``, or a ``(FeatureStore, GraphStore)`` pair.
         num_neighbors: fanouts by hop, nearest the seeds first; -1 takes all neighbours.
         edge_label_index: the links: [2, n] node ids, or None for all edges. With several types
             give an edge type, (edge type, [2, n] or None), or a dict from edge types to such: their
@@ -51,6 +49,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         exclude_seed_edges: True leaves the edges between the ends of a minibatch's links out of
             what is sampled, parallel edges included; "reverse" leaves their reverses out as well,
             and a dict says in which edge type those are.
+        time_window: how much older than its link a neighbour may be, in the unit of the times.
         macrobatch_size: B, the minibatches sampled together; "all" of an epoch; "auto" fits the
             memory budget.
         fetch_size: F, native minibatches whose attributes are fetched together, at most B; "auto"
@@ -78,7 +77,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
     The other arguments are those of `MacrobatchNeighborLoader`.
 
     Raises:
-        NotImplementedError: an option that is not supported yet, or a graph over ranks.
+        NotImplementedError: a graph over ranks.
         TypeError, ValueError, IndexError: arguments that do not fit; the message gives value and
             remedy.
 
@@ -102,7 +101,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         time_attr: str | None = None,
         weight_attr: str | None = None,
         transform: Callable[[Any], Any] | None = None,
-        transform_sampler_output: Callable[[SamplerOutput], SamplerOutput] | None = None,
+        transform_sampler_output: Callable[[Any], Any] | None = None,
         is_sorted: bool = False,
         filter_per_worker: bool | None = None,
         neighbor_sampler: PygNeighborSampler | None = None,
@@ -110,6 +109,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         *,
         exclude_existing: bool = False,
         exclude_seed_edges: Any = False,
+        time_window: int | None = None,
         macrobatch_size: Size = "auto",
         fetch_size: Size = "auto",
         memory_budget: int | None = None,
@@ -143,20 +143,16 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             disjoint=disjoint,
             temporal_strategy=temporal_strategy,
             time_attr=time_attr,
+            time_window=time_window,
             weight_attr=weight_attr,
         )
-        refuse_what_is_to_come(choice)
-        if exclude_seed_edges:
-            raise NotImplementedError(
-                f"exclude_seed_edges={exclude_seed_edges!r} is not supported yet; leave it out, and take "
-                f"the links out of the graph beforehand"
-            )
         request = SamplingRequest(num_neighbors, replace, seed, neighbor_sampler, None, choice)
         setup = LocalSetup(data, request, self._options)
         refuse_what_does_not_go_together(self._options, choice, kwargs, transform_sampler_output)
         links = LinkRequest(edge_label_index, edge_label, edge_label_time, kwargs.pop("input_id", None))
         negatives = NegativeRequest(neg_sampling, neg_sampling_ratio, exclude_existing, exclude_seed_edges)
-        inputs = setup.take_inputs(LinkLoading(links, negatives, disjoint))
+        is_disjoint = setup.node_sampler.macrobatch.plan.disjoint
+        inputs = setup.take_inputs(LinkLoading(links, negatives, is_disjoint))
         # Past LinkNeighborLoader's constructor, which would make a sampler of its own.
         LinkLoader.__init__(
             self,

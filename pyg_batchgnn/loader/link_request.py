@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pyg_batchgnn.loader.input_links import LinkRequest, typed_links, untyped_links
 from pyg_batchgnn.loader.link_inputs import LinkInputs
-from pyg_batchgnn.loader.link_negatives import NegativeRequest, labelled, negative_plan, seed_edges
-from pyg_batchgnn.sample import LinkSeeder, Names
+from pyg_batchgnn.loader.link_negatives import NegativeRequest, labelled
+from pyg_batchgnn.sample import LinkSeeder, Names, SeedEdges, negative_plan
 from pyg_batchgnn.store import Times, TypedGraph, first_times
 
 
@@ -45,6 +45,6 @@ class LinkLoading:
             relation: negative_plan(one, relation, graph, first, avoids) for relation, one in sampling.items()
         }
         relations = [part.relation for part in parts]
-        excluded = seed_edges(self.negatives.exclude_seed_edges, graph.schema, relations)
+        excluded = SeedEdges.wanted(self.negatives.exclude_seed_edges, graph.schema, relations)
         seeder = LinkSeeder(graph.schema, plans, self.disjoint or times is not None, excluded)
         return LinkInputs(parts, seeder, names)

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn.loader.arguments import index_dtype
-from pyg_batchgnn.loader.sampling import NeighborChoice, SamplingRequest, plan_of
+from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.loader.world import LocalWorld
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, Names, PygForm, PygNeighborSampler
-from pyg_batchgnn.store import (
-    CscGraph,
-    TimeOrder,
-    Times,
-    WeightSums,
-    attribute_by_group,
-    is_typed,
-    sum_weights,
-    typed_graph_from_pyg,
-)
+from pyg_batchgnn.sample import PygNeighborSampler, PygParts
 
 
 def local_sampler(
@@ -36,34 +24,10 @@ def local_sampler(
             f"neighbor_sampler must be a pyg_batchgnn.PygNeighborSampler, got {type(given).__name__}; "
             f"use torch_geometric.loader.NodeLoader with samplers of another kind"
         )
-    graph, choice = typed_graph_from_pyg(data).advise_huge_pages(), request.choice
-    plan = plan_of(request, graph.schema)
-    times: Times | None = None
-    orders: tuple[TimeOrder | None, ...] = (None,) * len(graph.relations)
-    if choice.time_attr is not None:
-        found = attribute_by_group(data, choice.time_attr, graph.schema)
-        times = Times.of(choice.time_attr, found, graph)
-        orders = times.orders(graph, choice.sortedness)
-    weights: Sequence[WeightSums | None] = ()
-    if choice.weight_attr is not None:
-        found = attribute_by_group(data, choice.weight_attr, graph.schema)
-        weights = sum_weights(choice.weight_attr, found, graph, orders)
-    macrobatch = MacrobatchSampler(
-        graph if is_typed(data) else CscGraph(graph.relations[0]),
-        plan,
-        world.seed(request.seed),
-        threads,
-        Layout.COO,
-        times=orders,
-        weights=weights,
+    parts = PygParts.of(
+        data, request.num_neighbors, request.replace, request.choice, world.seed(request.seed), threads
     )
-    return PygNeighborSampler.of(macrobatch, form_of(data, choice), times)
-
-
-def form_of(data: Any, choice: NeighborChoice) -> PygForm:
-    """Returns the form of the samples of ``data``."""
-    names = Names.TYPES if is_typed(data) else Names.NONE
-    return PygForm(names, choice.subgraph, index_dtype(data))
+    return PygNeighborSampler.of(parts, request.num_neighbors)
 
 
 def _check(given: PygNeighborSampler, data: Any, seed: int | None, threads: int | None) -> None:

@@ -23,10 +23,10 @@ from pyg_batchgnn.loader.options import (
 from pyg_batchgnn.loader.order import with_keyed_shuffle
 from pyg_batchgnn.loader.rank_setup import RankSetup
 from pyg_batchgnn.loader.reading import Reading
-from pyg_batchgnn.loader.sampling import NeighborChoice, SamplingRequest
+from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.loader.setup import Setup
 from pyg_batchgnn.loader.shell import MacrobatchShell
-from pyg_batchgnn.sample import PygNeighborSampler
+from pyg_batchgnn.sample import NeighborChoice, PygNeighborSampler
 
 
 class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):

@@ -10,7 +10,7 @@ from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.loader.reading import Features, Reading
-from pyg_batchgnn.loader.sampling import NeighborChoice
+from pyg_batchgnn.sample import NeighborChoice
 
 Size: TypeAlias = int | Literal["auto", "all"]
 

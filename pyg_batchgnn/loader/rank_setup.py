@@ -27,12 +27,19 @@ from pyg_batchgnn.loader.numbering import NumberSeeds, OwnSeeds, as_they_are, fr
 from pyg_batchgnn.loader.options import Export, LoaderOptions
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.probe import AttributeCost
-from pyg_batchgnn.loader.sampling import NeighborChoice, SamplingRequest
+from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.loader.schedule import GlobalSchedule, SeedSchedule
 from pyg_batchgnn.loader.setup import Composition, shape_of, step_shape
 from pyg_batchgnn.loader.world import RankWorld
 from pyg_batchgnn.ops import digest_text, minibatch_key
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, PartitionedSampler, SampledMinibatch, SamplingPlan
+from pyg_batchgnn.sample import (
+    Layout,
+    MacrobatchSampler,
+    NeighborChoice,
+    PartitionedSampler,
+    SampledMinibatch,
+    SamplingPlan,
+)
 
 
 class RankSetup:

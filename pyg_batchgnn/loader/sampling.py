@@ -1,82 +1,11 @@
-"""The user's wishes about sampling, in PyG's words."""
+"""The user's wishes about sampling, as given to a loader."""
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from torch_geometric.sampler.base import SubgraphType
-
-from pyg_batchgnn.data import Schema
-from pyg_batchgnn.sample import SamplingPlan, Subgraph, TemporalStrategy
-from pyg_batchgnn.store import Sortedness
-
-
-@dataclass(frozen=True)
-class NeighborChoice:
-    """The rules by which neighbours are chosen, beside fanouts and replacement.
-
-    Attributes:
-        subgraph: which edges a sample has.
-        disjoint: True if every seed has a subgraph of its own.
-        temporal_strategy: "uniform" or "last", of the neighbours that a seed's time allows.
-        time_attr: the attribute that holds times, or None.
-        time_window: how much older than the seed a neighbour may be; None for any age.
-        weight_attr: the attribute that holds the weights of edges, or None.
-        sortedness: what the user says of the order of edges.
-    """
-
-    subgraph: SubgraphType = SubgraphType.directional
-    disjoint: bool = False
-    temporal_strategy: str = "uniform"
-    time_attr: str | None = None
-    time_window: int | None = None
-    weight_attr: str | None = None
-    sortedness: Sortedness = Sortedness.UNKNOWN
-
-    @classmethod
-    def parse(
-        cls, subgraph_type: Any, directed: bool, is_sorted: bool, input_time: Any, **others: Any
-    ) -> NeighborChoice:
-        """Returns the choice that PyG's arguments make.
-
-        Args:
-            subgraph_type: PyG's `SubgraphType` or its name.
-            directed: PyG's deprecated word for a subgraph that is not induced.
-            is_sorted: the user's promise about edges.
-            input_time: the seeds' times, or None.
-            others: the other attributes.
-
-        Raises:
-            ValueError: an unknown name, or ``input_time`` without ``time_attr``.
-        """
-        if not directed:
-            warnings.warn("directed=False is deprecated; use subgraph_type='induced'", stacklevel=4)
-            subgraph_type = SubgraphType.induced
-        kind = getattr(subgraph_type, "value", subgraph_type)
-        if kind not in [one.value for one in SubgraphType]:
-            choices = ", ".join(repr(one.value) for one in SubgraphType)
-            raise ValueError(f"subgraph_type must be one of {choices}, got {subgraph_type!r}")
-        choice = cls(
-            SubgraphType(kind), sortedness=Sortedness.PROMISED if is_sorted else Sortedness.UNKNOWN, **others
-        )
-        if input_time is not None and choice.time_attr is None:
-            raise ValueError(
-                "input_time is set while time_attr is not: name the attribute that holds the times"
-            )
-        return choice
-
-    def __post_init__(self) -> None:
-        if self.temporal_strategy not in ("uniform", "last"):
-            raise ValueError(f"temporal_strategy must be 'uniform' or 'last', got {self.temporal_strategy!r}")
-        if self.time_window is not None:
-            if self.time_attr is None:
-                raise ValueError(f"time_window={self.time_window} needs time_attr, which names the times")
-            if isinstance(self.time_window, bool) or not isinstance(self.time_window, int):
-                raise TypeError(f"time_window must be an integer, got {self.time_window!r}")
-            if self.time_window < 0:
-                raise ValueError(f"time_window must not be negative, got {self.time_window}")
+from pyg_batchgnn.sample import NeighborChoice
 
 
 @dataclass(frozen=True)
@@ -100,25 +29,10 @@ class SamplingRequest:
     seed: int | None
     sampler: Any
     schedule: str | None
-    choice: NeighborChoice = NeighborChoice()
+    choice: NeighborChoice = field(default_factory=NeighborChoice)
 
     def __post_init__(self) -> None:
         if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
             raise TypeError(f"seed must be an integer or None, got {self.seed!r}")
         if self.schedule not in (None, "local", "global"):
             raise ValueError(f"schedule must be 'local' or 'global', got {self.schedule!r}")
-
-
-def plan_of(request: SamplingRequest, schema: Schema) -> SamplingPlan:
-    """Returns the plan that a request makes for a graph."""
-    choice = request.choice
-    is_induced = choice.subgraph is SubgraphType.induced
-    return SamplingPlan.from_pyg(
-        request.num_neighbors,
-        request.replace,
-        schema,
-        disjoint=choice.disjoint,
-        temporal=TemporalStrategy(choice.temporal_strategy),
-        time_window=choice.time_window,
-        subgraph=Subgraph.INDUCED if is_induced else Subgraph.DIRECTIONAL,
-    )

@@ -2,6 +2,7 @@
 
 from pyg_batchgnn.ops import keyed_permutation, minibatch_key
 from pyg_batchgnn.sample.batch_edges import HandedOut, handed_out, remember
+from pyg_batchgnn.sample.choice import NeighborChoice
 from pyg_batchgnn.sample.existing_pairs import ExistingPairs
 from pyg_batchgnn.sample.fanouts import fanouts_by_relation
 from pyg_batchgnn.sample.link_seeds import LinkSeeder, LinkStart, links_key
@@ -9,13 +10,15 @@ from pyg_batchgnn.sample.links import LabelledLinks, Links, SampledLinks, Triple
 from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
 from pyg_batchgnn.sample.minibatch import AttributeRows, Minibatch, Placement
 from pyg_batchgnn.sample.negative_draw import draw_negatives
+from pyg_batchgnn.sample.negative_pools import negative_plan
 from pyg_batchgnn.sample.negatives import NegativeMode, NegativePlan, Negatives, negative_key
 from pyg_batchgnn.sample.node_pool import NodePool
 from pyg_batchgnn.sample.partitioned import PartitionedSampler
 from pyg_batchgnn.sample.plan import Replacement, SamplingPlan, Subgraph, TemporalStrategy
 from pyg_batchgnn.sample.probability import taken_probability
-from pyg_batchgnn.sample.pyg import PygNeighborSampler
-from pyg_batchgnn.sample.pyg_output import Names, PygForm, PygOutput
+from pyg_batchgnn.sample.pyg import PygLinkSampler, PygNeighborSampler
+from pyg_batchgnn.sample.pyg_output import Direction, Names, PygForm, PygOutput
+from pyg_batchgnn.sample.pyg_parts import PygParts
 from pyg_batchgnn.sample.sampled import Layout, SampledEdges, SampledMinibatch, SampledNodes
 from pyg_batchgnn.sample.sampler import MacrobatchSeeds, Sampler
 from pyg_batchgnn.sample.seed_edges import SeedEdges
@@ -23,6 +26,7 @@ from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, seeds_key
 
 __all__ = [
     "AttributeRows",
+    "Direction",
     "ExcludedPairs",
     "ExistingPairs",
     "HandedOut",
@@ -38,12 +42,15 @@ __all__ = [
     "NegativeMode",
     "NegativePlan",
     "Negatives",
+    "NeighborChoice",
     "NodePool",
     "PartitionedSampler",
     "Placement",
     "PygForm",
+    "PygLinkSampler",
     "PygNeighborSampler",
     "PygOutput",
+    "PygParts",
     "Replacement",
     "SampledEdges",
     "SampledLinks",
@@ -63,6 +70,7 @@ __all__ = [
     "links_key",
     "minibatch_key",
     "negative_key",
+    "negative_plan",
     "remember",
     "seeds_key",
     "taken_probability",

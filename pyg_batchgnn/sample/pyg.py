@@ -1,62 +1,119 @@
-"""The macrobatch sampler as a PyG `BaseSampler`."""
+"""The macrobatch sampler as PyG's `BaseSampler`."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
-from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
+from torch_geometric.sampler import (
+    BaseSampler,
+    EdgeSamplerInput,
+    NegativeSampling,
+    NodeSamplerInput,
+    NumNeighbors,
+)
 
+from pyg_batchgnn.sample.choice import NeighborChoice
 from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
-from pyg_batchgnn.sample.plan import Fanout, SamplingPlan
-from pyg_batchgnn.sample.pyg_output import PygForm, PygOutput
-from pyg_batchgnn.sample.sampled import Layout
+from pyg_batchgnn.sample.plan import Replacement, SamplingPlan
+from pyg_batchgnn.sample.pyg_links import LinkRules
+from pyg_batchgnn.sample.pyg_output import Direction, PygForm, PygOutput
+from pyg_batchgnn.sample.pyg_parts import PygParts
 from pyg_batchgnn.sample.seeds import Seeds
-from pyg_batchgnn.store import CscGraph, Times, TypedGraph
+from pyg_batchgnn.store import Times, TypedGraph
 
 
 class PygNeighborSampler(BaseSampler):
-    """Samples for ``NodeLoader(node_sampler=...)`` and ``NeighborLoader(neighbor_sampler=...)``.
+    """PyG's `NeighborSampler`, with keyed samples.
+
+    It is for ``NodeLoader(node_sampler=...)``, ``LinkLoader(link_sampler=...)``,
+    ``NeighborLoader(neighbor_sampler=...)``, and for Lightning's ``LightningNodeData`` and
+    ``LightningLinkData`` with ``loader="custom"``.
 
     Args:
-        graph: the whole graph by destination; the loader's ``data`` must be the same graph.
-        num_neighbors: fanouts, one per hop; -1 picks all neighbours.
-        replace: True if a neighbour may be picked more than once.
+        data: a ``Data``, a ``HeteroData``, a ``(FeatureStore, GraphStore)`` pair, or a `CscGraph`;
+            the loader's ``data`` must be the same graph.
+        num_neighbors: fanouts in one of PyG's forms; -1 picks all neighbours. It can be assigned.
+        subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted,
+            directed: those of PyG's `NeighborSampler`.
+        share_memory: ignored; worker processes read the same memory.
+        sample_direction: "forward" follows edges against their direction, as layers do;
+            "backward" follows them from source to target.
+        time_window: how much older than its seed a neighbour may be, in the unit of the times.
         seed: the key of every random choice.
         threads: at most this many threads work; torch's number if None.
+        epoch: the epoch, or a function that returns it.
 
     Samples also depend on ``epoch``, which PyG's loaders do not know of. Assign it between epochs,
-    or the same seed nodes get the same neighbours again.
+    or give a function, such as ``lambda: trainer.current_epoch``. Otherwise the same seeds get the
+    same neighbours again.
     """
 
     def __init__(
         self,
-        graph: CscGraph,
+        data: Any,
         num_neighbors: Any,
+        subgraph_type: Any = "directional",
         replace: bool = False,
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        is_sorted: bool = False,
+        share_memory: bool = False,  # noqa: ARG002  (nothing is copied for workers)
+        directed: bool = True,
+        sample_direction: str = "forward",
+        *,
+        time_window: int | None = None,
         seed: int = 0,
         threads: int | None = None,
+        epoch: int | Callable[[], int] = 0,
     ) -> None:
-        plan = SamplingPlan.from_pyg(num_neighbors, replace)
-        self._begin(MacrobatchSampler(graph, plan, seed, threads, Layout.COO), PygForm(), None)
+        choice = NeighborChoice.parse(
+            subgraph_type,
+            directed,
+            is_sorted,
+            None,
+            disjoint=disjoint,
+            temporal_strategy=temporal_strategy,
+            time_attr=time_attr,
+            time_window=time_window,
+            weight_attr=weight_attr,
+        )
+        direction = Direction(sample_direction)
+        self._begin(
+            PygParts.of(data, num_neighbors, replace, choice, seed, threads, direction), num_neighbors
+        )
+        self.epoch = epoch
 
     @classmethod
-    def of(cls, macrobatch: MacrobatchSampler, form: PygForm, times: Times | None) -> PygNeighborSampler:
-        """Returns a sampler around another one.
-
-        Args:
-            macrobatch: samples with edges in the layout `Layout.COO`.
-            form: the form of the samples.
-            times: the times of the graph if sampling is temporal.
-        """
+    def of(cls, parts: PygParts, num_neighbors: Any) -> PygNeighborSampler:
+        """Returns a sampler of these parts, whose fanouts were given as ``num_neighbors``."""
         made = cls.__new__(cls)
-        made._begin(macrobatch, form, times)
+        made._begin(parts, num_neighbors)
         return made
 
-    def _begin(self, macrobatch: MacrobatchSampler, form: PygForm, times: Times | None) -> None:
-        self.epoch = 0
-        self.macrobatch, self.form, self.times = macrobatch, form, times
+    def _begin(self, parts: PygParts, num_neighbors: Any) -> None:
+        self._epoch: int | Callable[[], int] = 0
+        self._parts, self._num_neighbors = parts, _as_pyg(num_neighbors)
+        self._links = LinkRules()
+
+    @property
+    def macrobatch(self) -> MacrobatchSampler:
+        """The sampler that this one stands around."""
+        return self._parts.macrobatch
+
+    @property
+    def form(self) -> PygForm:
+        """The form of the samples."""
+        return self._parts.form
+
+    @property
+    def times(self) -> Times | None:
+        """The times of the graph if sampling is temporal."""
+        return self._parts.times
 
     @property
     def graph(self) -> TypedGraph:
@@ -64,9 +121,30 @@ class PygNeighborSampler(BaseSampler):
         return self.macrobatch.typed
 
     @property
-    def num_neighbors(self) -> list[Fanout]:
-        """The fanouts by hop. They do not change: make another sampler for other fanouts."""
-        return list(self.macrobatch.plan.fanouts)
+    def epoch(self) -> int:
+        """The epoch that samples are keyed by."""
+        return self._epoch() if callable(self._epoch) else self._epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int | Callable[[], int]) -> None:
+        self._epoch = epoch
+
+    @property
+    def num_neighbors(self) -> NumNeighbors:
+        """The fanouts, as they were given."""
+        return self._num_neighbors
+
+    @num_neighbors.setter
+    def num_neighbors(self, num_neighbors: Any) -> None:
+        made = self.macrobatch
+        own = SamplingPlan.from_pyg(
+            self.form.direction.fanouts(num_neighbors),
+            made.plan.replacement is Replacement.WITH,
+            self.graph.schema,
+        )
+        plan = dataclasses.replace(made.plan, fanouts=own.fanouts, by_relation=own.by_relation)
+        self._parts = dataclasses.replace(self._parts, macrobatch=made.with_plan(plan, made.layout))
+        self._num_neighbors = _as_pyg(num_neighbors)
 
     def sample_from_nodes(self, inputs: NodeSamplerInput, **_kwargs: Any) -> PygOutput:
         """Samples one minibatch around ``inputs.node``."""
@@ -74,9 +152,9 @@ class PygNeighborSampler(BaseSampler):
         name = inputs.input_type or schema.node_types[0]
         node, time = inputs.node.long().contiguous(), inputs.time
         if time is not None and self.times is None:
-            raise NotImplementedError(
-                "input_time came for a sampler without times, whose sampling is not temporal; a loader with "
-                "time_attr makes one that is"
+            raise ValueError(
+                "seed nodes came with times, but the sampler does not sample by time; give it time_attr, the "
+                "attribute that holds the times"
             )
         if time is None and self.times is not None:
             time = self.times.of_seeds(schema.node_groups[schema.type_number(name)], node)
@@ -85,11 +163,47 @@ class PygNeighborSampler(BaseSampler):
             dataclasses.replace(minibatch, input_id=inputs.input_id, seed_time=inputs.time)
         )
 
-    def sample_from_edges(self, *_args: Any, **_kwargs: Any) -> SamplerOutput:
-        """Raises NotImplementedError: link sampling is not supported yet."""
-        raise NotImplementedError("sampling around edges (LinkLoader) is not supported yet; use a NodeLoader")
+    def sample_from_edges(
+        self, inputs: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None
+    ) -> PygOutput:
+        """Samples one minibatch around the links ``inputs``, with keyed negatives.
+
+        Raises:
+            ValueError: a negative cannot be drawn. The message names its link.
+        """
+        start = self._links.start(inputs, neg_sampling, self.macrobatch, self.times, self.epoch)
+        (minibatch,) = self.macrobatch.sample([start.seeds], self.epoch)
+        return self.form.output(dataclasses.replace(minibatch, links=start.links))
 
     @property
     def edge_permutation(self) -> Tensor | None:
         """The permutation of edge ids: None, as a sample carries input edge ids already."""
         return None
+
+
+class PygLinkSampler(PygNeighborSampler):
+    """A `PygNeighborSampler` whose negatives and neighbours can leave out edges.
+
+    Args:
+        data, num_neighbors: see `PygNeighborSampler`.
+        exclude_existing: True for negatives that are no edges of the links' relation.
+        exclude_seed_edges: False, True, "reverse", or a dict from edge types to their reverses; see
+            `MacrobatchLinkNeighborLoader`.
+        **kwargs: the other arguments of `PygNeighborSampler`.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        num_neighbors: Any,
+        *,
+        exclude_existing: bool = False,
+        exclude_seed_edges: Any = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(data, num_neighbors, **kwargs)
+        self._links = LinkRules(exclude_existing, exclude_seed_edges)
+
+
+def _as_pyg(num_neighbors: Any) -> NumNeighbors:
+    return num_neighbors if isinstance(num_neighbors, NumNeighbors) else NumNeighbors(num_neighbors)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+from torch_geometric.sampler import HeteroSamplerOutput, NumNeighbors, SamplerOutput
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.sample.sampled import SampledMinibatch
+from pyg_batchgnn.store import reversed_relation
 
 PygOutput: TypeAlias = SamplerOutput | HeteroSamplerOutput
 
@@ -23,6 +25,24 @@ class Names(enum.Enum):
     TYPES = "types"  # HeteroSamplerOutput, whatever the number of types
 
 
+class Direction(enum.Enum):
+    """The direction in which neighbours are looked for (PyG's ``sample_direction``)."""
+
+    FORWARD = "forward"  # the sources of edges into a node
+    BACKWARD = "backward"  # the targets of edges from a node
+
+    def fanouts(self, num_neighbors: Any) -> Any:
+        """Returns ``num_neighbors`` with the relations that are sampled in this direction."""
+        values = getattr(num_neighbors, "values", None)
+        if self is Direction.FORWARD or isinstance(num_neighbors, (list, tuple)):
+            return num_neighbors
+        if isinstance(num_neighbors, Mapping):
+            return {_backward(names): fanouts for names, fanouts in num_neighbors.items()}
+        if isinstance(values, Mapping):
+            return NumNeighbors(self.fanouts(values), default=num_neighbors.default)
+        return num_neighbors
+
+
 @dataclass(frozen=True)
 class PygForm:
     """The form of the samples that a loader makes.
@@ -31,15 +51,19 @@ class PygForm:
         names: whether samples name types.
         subgraph: which edges they have.
         index_dtype: the dtype of node ids and edges, which is that of the user's edges.
+        direction: the direction that was sampled in. Samples have the edges as the user knows them.
     """
 
     names: Names = Names.NONE
     subgraph: SubgraphType = SubgraphType.directional
     index_dtype: torch.dtype = torch.int64
+    direction: Direction = Direction.FORWARD
 
     def output(self, minibatch: SampledMinibatch) -> PygOutput:
         """Returns a minibatch in this form."""
         made = self._plain(minibatch) if self.names is Names.NONE else self._typed(minibatch)
+        if self.direction is Direction.BACKWARD:
+            made = _restored(made)
         if self.subgraph is SubgraphType.bidirectional:
             return made.to_bidirectional()
         if self.subgraph is SubgraphType.induced:
@@ -81,6 +105,29 @@ class PygForm:
 
     def _index(self, values: Tensor) -> Tensor:
         return values if values.dtype is self.index_dtype else values.to(self.index_dtype)
+
+
+def _backward(names: Any) -> tuple[str, ...]:
+    """Returns the reverse of an edge type: a tuple of names, or PyG's string of them."""
+    return tuple(reversed(names.to_tuple() if hasattr(names, "to_tuple") else names))
+
+
+def _restored(made: PygOutput) -> PygOutput:
+    """Returns a sample of reversed edges with the edges and relations as the user knows them."""
+    if isinstance(made, SamplerOutput):
+        return replace(made, row=made.col, col=made.row)
+
+    def renamed(by_relation: Any) -> Any:
+        return {reversed_relation(names): part for names, part in by_relation.items()}
+
+    counts = made.num_sampled_edges
+    return replace(
+        made,
+        row=renamed(made.col),
+        col=renamed(made.row),
+        edge=renamed(made.edge),
+        num_sampled_edges=None if counts is None else renamed(counts),
+    )
 
 
 def _metadata(minibatch: SampledMinibatch) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +28,31 @@ class SeedEdges:
     """
 
     relations: Mapping[Relation, tuple[tuple[Relation, ...], tuple[Relation, ...]]]
+
+    @classmethod
+    def wanted(cls, wanted: Any, schema: Schema, linked: Sequence[Relation]) -> SeedEdges | None:
+        """Returns what ``exclude_seed_edges`` says; None if nothing is excluded.
+
+        Args:
+            wanted: False, True, "reverse" or a dict from relations to their reverses.
+            schema: the node types and relations of the graph.
+            linked: the relations that have links.
+
+        Raises:
+            TypeError, ValueError: another form, or a relation whose reverse is not known.
+        """
+        if wanted is False or wanted is None:
+            return None
+        if wanted is True:
+            return cls.forward(schema, linked)
+        if wanted == "reverse":
+            return cls.both_ways(schema, linked)
+        if isinstance(wanted, Mapping):
+            return cls.both_ways(schema, linked, {tuple(key): tuple(value) for key, value in wanted.items()})
+        raise TypeError(
+            f"exclude_seed_edges must be True, 'reverse', or a dict from edge types to their reverses, "
+            f"got {wanted!r}"
+        )
 
     @classmethod
     def forward(cls, schema: Schema, linked: Sequence[Relation]) -> SeedEdges:

@@ -1,5 +1,6 @@
 """The graph and the attributes that a process holds."""
 
+from pyg_batchgnn.store.backward import edge_list, reversed_graph, reversed_group, reversed_relation
 from pyg_batchgnn.store.dist_features import DistFeatureStore
 from pyg_batchgnn.store.dist_graph import DistGraphStore
 from pyg_batchgnn.store.existence import first_times
@@ -38,11 +39,15 @@ __all__ = [
     "TypedGraph",
     "WeightSums",
     "attribute_by_group",
+    "edge_list",
     "first_times",
     "graph_from_pyg",
     "group_of",
     "is_typed",
     "replicate_topology",
+    "reversed_graph",
+    "reversed_group",
+    "reversed_relation",
     "sum_weights",
     "typed_graph_from_pyg",
     "typed_group_of",

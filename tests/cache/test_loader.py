@@ -60,7 +60,7 @@ def test_features_of_stores_and_a_sampler_of_the_users() -> None:
     cache = AggregationCache.build(data, "mean")
     made = make_loader(stores_of(data, "coo"), (4, 3, 5), aggregation_cache=cache, export="native")
     graph = CscGraph.from_edge_index(data.edge_index, data.num_nodes)
-    sampler = PygNeighborSampler(graph, [4, 3, 5], False, 7)
+    sampler = PygNeighborSampler(graph, [4, 3, 5], seed=7)
     other = make_loader(
         data, (), seed=None, neighbor_sampler=sampler, aggregation_cache=cache, export="native"
     )

@@ -34,7 +34,7 @@ def test_attributes_after_construction() -> None:
     assert loader.data is data and torch.equal(loader.input_nodes, MASK) and loader.input_time is None
     assert loader.batch_size == 32 and loader.drop_last and loader.num_workers == 0
     assert len(loader.dataset) == IDS.numel() and loader.filter_per_worker is True
-    assert loader.node_sampler.num_neighbors == [4, 3]
+    assert loader.node_sampler.num_neighbors.values == [4, 3]
     assert torch.equal(loader.input_data.node, IDS)
 
 

@@ -138,5 +138,5 @@ def test_it_is_a_base_sampler(data: Data) -> None:
     assert isinstance(sampler, BaseSampler)
     assert sampler.edge_permutation is None
     inputs = NodeSamplerInput(input_id=None, node=torch.tensor([1, 2]), time=torch.tensor([3, 4]))
-    with pytest.raises(NotImplementedError, match="temporal"):
+    with pytest.raises(ValueError, match="time_attr"):
         sampler.sample_from_nodes(inputs)

@@ -77,6 +77,12 @@ class WholeGraph(RunGraph):
 
     def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
         """Returns the sampler. It has all minibatches, with either schedule."""
-        replace, run = self.config.sampling.replacement is Replacement.WITH, self.config.run
-        fanout = list(settings.fanout)
-        return {"neighbor_sampler": PygNeighborSampler(self.topology, fanout, replace, run.seed, run.threads)}
+        run = self.config.run
+        sampler = PygNeighborSampler(
+            self.topology,
+            list(settings.fanout),
+            replace=self.config.sampling.replacement is Replacement.WITH,
+            seed=run.seed,
+            threads=run.threads,
+        )
+        return {"neighbor_sampler": sampler}

@@ -1,0 +1,94 @@
+"""Links in PyG's form, as a PyG sampler is given them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
+
+from pyg_batchgnn.data import Relation
+from pyg_batchgnn.sample.link_seeds import LinkSeeder, LinkStart
+from pyg_batchgnn.sample.links import Links
+from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
+from pyg_batchgnn.sample.negative_pools import negative_plan
+from pyg_batchgnn.sample.seed_edges import SeedEdges
+from pyg_batchgnn.store import Times, first_times
+
+
+@dataclass(frozen=True, eq=False)
+class _Latest:
+    """The seeder that was made last.
+
+    Attributes:
+        key: says what it was made of.
+        held: keeps what the key names by its address.
+        seeder: the seeder.
+    """
+
+    key: tuple[Relation, int, int]
+    held: tuple[Any, ...]
+    seeder: LinkSeeder
+
+
+@dataclass
+class LinkRules:
+    """The rules by which links are sampled.
+
+    Attributes:
+        exclude_existing: True if negatives must not be edges.
+        exclude_seed_edges: False, True, "reverse", or a dict from relations to their reverses.
+    """
+
+    exclude_existing: bool = False
+    exclude_seed_edges: Any = False
+    _latest: _Latest | None = field(default=None, repr=False)
+
+    def start(
+        self,
+        inputs: EdgeSamplerInput,
+        neg_sampling: NegativeSampling | None,
+        sampler: MacrobatchSampler,
+        times: Times | None,
+        epoch: int,
+    ) -> LinkStart:
+        """Returns the seeds of one minibatch of links.
+
+        Args:
+            inputs: the links.
+            neg_sampling: their negatives, or None.
+            sampler: the sampler of the graph.
+            times: the times of the graph if sampling is temporal.
+            epoch: the epoch.
+
+        Raises:
+            ValueError: a negative cannot be drawn. The message names its link.
+        """
+        relation = inputs.input_type or sampler.schema.relations[0]
+        index = torch.arange(inputs.row.numel()) if inputs.input_id is None else inputs.input_id
+        ends = inputs.row.long(), inputs.col.long()
+        links = Links(relation, *ends, index, inputs.label, inputs.time)
+        seeder = self._seeder(relation, neg_sampling, sampler, times)
+        return seeder.start([links], sampler.seed, epoch)
+
+    def _seeder(
+        self,
+        relation: Relation,
+        neg_sampling: NegativeSampling | None,
+        sampler: MacrobatchSampler,
+        times: Times | None,
+    ) -> LinkSeeder:
+        """Returns the seeder of a relation, which is kept for the next minibatch."""
+        key = relation, id(neg_sampling), id(sampler)
+        if self._latest is None or self._latest.key != key:
+            graph = sampler.typed
+            plans = {}
+            if neg_sampling is not None:
+                first = None if times is None else first_times(times, graph)
+                plans[relation] = negative_plan(neg_sampling, relation, graph, first, self.exclude_existing)
+            excluded = SeedEdges.wanted(self.exclude_seed_edges, graph.schema, [relation])
+            is_disjoint = sampler.plan.disjoint or times is not None
+            seeder = LinkSeeder(graph.schema, plans, is_disjoint, excluded)
+            self._latest = _Latest(key, (neg_sampling, sampler), seeder)
+        return self._latest.seeder

@@ -1,0 +1,121 @@
+"""The parts of a PyG sampler, made from what PyG's samplers take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from pyg_batchgnn.sample.choice import NeighborChoice
+from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
+from pyg_batchgnn.sample.pyg_output import Direction, Names, PygForm
+from pyg_batchgnn.sample.sampled import Layout
+from pyg_batchgnn.store import (
+    CscGraph,
+    TimeOrder,
+    Times,
+    TypedGraph,
+    WeightSums,
+    attribute_by_group,
+    is_typed,
+    reversed_graph,
+    reversed_group,
+    sum_weights,
+    typed_graph_from_pyg,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PygParts:
+    """The parts of a PyG sampler.
+
+    Attributes:
+        macrobatch: samples with edges in the layout `Layout.COO`.
+        form: the form of the samples.
+        times: the times of the graph if sampling is temporal.
+    """
+
+    macrobatch: MacrobatchSampler
+    form: PygForm
+    times: Times | None = None
+
+    @classmethod
+    def of(
+        cls,
+        data: Any,
+        num_neighbors: Any,
+        replace: bool,
+        choice: NeighborChoice,
+        seed: int,
+        threads: int | None,
+        direction: Direction = Direction.FORWARD,
+    ) -> PygParts:
+        """Makes the parts.
+
+        Args:
+            data: a ``Data``, a ``HeteroData``, a pair of stores, or a graph of this package.
+            num_neighbors: the fanouts in one of PyG's forms.
+            replace: True if a neighbour may be picked more than once.
+            choice: the rules by which neighbours are chosen.
+            seed: the key of every random choice.
+            threads: at most this many threads work; torch's number if None.
+            direction: whether the neighbours of a node are the sources of edges into it or the
+                targets of edges from it.
+
+        Raises:
+            NotImplementedError: times backward.
+            TypeError, ValueError, IndexError: arguments that do not fit the graph.
+        """
+        forward = _graph_of(data)
+        graph = forward if direction is Direction.FORWARD else reversed_graph(forward)
+        plan = choice.plan(direction.fanouts(num_neighbors), replace, graph.schema)
+        times: Times | None = None
+        orders: tuple[TimeOrder | None, ...] = (None,) * len(graph.relations)
+        if choice.time_attr is not None:
+            if direction is Direction.BACKWARD:
+                raise NotImplementedError(
+                    "times go with sample_direction='forward' only: a seed's time does not bound what "
+                    "comes after it; leave time_attr out"
+                )
+            found = attribute_by_group(data, choice.time_attr, forward.schema)
+            times = Times.of(choice.time_attr, found, graph)
+            orders = times.orders(graph, choice.sortedness)
+        weights: Sequence[WeightSums | None] = ()
+        if choice.weight_attr is not None:
+            found = attribute_by_group(data, choice.weight_attr, forward.schema)
+            if direction is Direction.BACKWARD:
+                found = {reversed_group(group): weight for group, weight in found.items()}
+            weights = sum_weights(choice.weight_attr, found, graph, orders)
+        is_named = not isinstance(data, CscGraph) and (isinstance(data, TypedGraph) or is_typed(data))
+        macrobatch = MacrobatchSampler(
+            graph if is_named else CscGraph(graph.relations[0]),
+            plan,
+            seed,
+            threads,
+            Layout.COO,
+            times=orders,
+            weights=weights,
+        )
+        names = Names.TYPES if is_named else Names.NONE
+        return cls(macrobatch, PygForm(names, choice.subgraph, _index_dtype(data), direction), times)
+
+
+def _graph_of(data: Any) -> TypedGraph:
+    if isinstance(data, TypedGraph):
+        return data
+    return data.typed if isinstance(data, CscGraph) else typed_graph_from_pyg(data).advise_huge_pages()
+
+
+def _index_dtype(data: Any) -> torch.dtype:
+    """Returns the dtype of the ids in PyG's batches: that of the user's edges, int64 without."""
+    if not isinstance(data, (Data, HeteroData)):
+        return torch.int64
+    for store in data.edge_stores:
+        edges = store.get("edge_index", None)
+        if isinstance(edges, Tensor):
+            return edges.dtype
+    return torch.int64

@@ -1,0 +1,352 @@
+"""Loading around links of graphs with types and times, in disjoint examples, without own edges."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader.link_loader import LinkLoader
+
+from pyg_batchgnn import MacrobatchLinkNeighborLoader
+from tests.loader.test_links import Replay, pairs
+from tests.support.loader_cases import equal
+
+USERS, ITEMS, SHOPS = 40, 30, 5
+BUYS, BACK = ("user", "buys", "item"), ("item", "rev_buys", "user")
+KNOWS, SELLS = ("user", "knows", "user"), ("shop", "sells", "item")
+NEGATIVES = [None, "binary", ("binary", 0.5), ("triplet", 1), ("triplet", 3)]
+
+
+def make_hetero() -> HeteroData:
+    """Returns users who know each other and buy items, which shops sell."""
+    generator = torch.Generator().manual_seed(4)
+
+    def edges(sources: int, targets: int, count: int) -> Tensor:
+        ends = [torch.randint(size, (count,), generator=generator) for size in (sources, targets)]
+        return torch.stack(ends)
+
+    data = HeteroData()
+    for name, count in (("user", USERS), ("item", ITEMS), ("shop", SHOPS)):
+        data[name].x = torch.arange(count * 2.0).view(count, 2)
+        data[name].time = torch.randint(10, (count,), generator=generator)
+    data[BUYS].edge_index = edges(USERS, ITEMS, 160)
+    data[BACK].edge_index = data[BUYS].edge_index.flip(0)
+    data[KNOWS].edge_index = edges(USERS, USERS, 120)
+    data[SELLS].edge_index = edges(SHOPS, ITEMS, 60)
+    for relation in data.edge_types:
+        count = data[relation].num_edges
+        data[relation].edge_attr = torch.arange(float(count))
+        data[relation].stamp = torch.randint(10, (count,), generator=generator)
+    return data
+
+
+DATA = make_hetero()
+
+
+def make_links(data: Any = DATA, index: Any = BUYS, **kwargs: Any) -> MacrobatchLinkNeighborLoader:
+    """A loader with a fixed seed, and sizes with which several macrobatches make an epoch."""
+    chosen = {"batch_size": 24, "seed": 7, "macrobatch_size": 3, "fetch_size": 2, **kwargs}
+    fanouts = chosen.pop("num_neighbors", [4, 3])
+    return MacrobatchLinkNeighborLoader(data, fanouts, index, **chosen)
+
+
+def held(batch: HeteroData) -> dict[Any, Any]:
+    """Everything in a typed batch, by store and name."""
+    return {(store._key, name): value for store in batch.stores for name, value in store.items()}
+
+
+def assert_same(some: Any, others: Any) -> None:
+    """The same typed minibatches, in every store and attribute."""
+    for one, other in zip(some, others, strict=True):
+        left, right = held(one), held(other)
+        assert left.keys() == right.keys()
+        assert all(equal(left[key], right[key]) for key in left)
+
+
+def times_of(count: int) -> Tensor:
+    """A time for each link."""
+    return torch.arange(count) % 7 + 3
+
+
+# The batches of PyG ###############################################################################
+
+
+@pytest.mark.parametrize("relation", [BUYS, KNOWS])
+@pytest.mark.parametrize("negatives", NEGATIVES)
+@pytest.mark.parametrize("disjoint", [False, True])
+@pytest.mark.parametrize("timed", [False, True])
+def test_batches_are_those_that_pyg_makes_of_the_samples(
+    relation: Any, negatives: Any, disjoint: bool, timed: bool
+) -> None:
+    samples: list[Any] = []
+
+    def keep(out: Any) -> Any:
+        samples.append(out)
+        return out
+
+    index = DATA[relation].edge_index[:, ::3]
+    times = times_of(index.size(1)) if timed else None
+    options = {"neg_sampling": negatives, "edge_label_time": times, "batch_size": 24}
+    ours = list(
+        make_links(
+            index=(relation, index),
+            disjoint=disjoint,
+            time_attr="time" if timed else None,
+            transform_sampler_output=keep,
+            **options,
+        )
+    )
+    theirs = LinkLoader(DATA, Replay(samples), (relation, index), filter_per_worker=True, **options)
+    assert_same(ours, theirs)
+    batch = ours[0]
+    assert ("batch" in batch["user"]) == (disjoint or timed)
+    assert "batch_size" not in batch["user"] and "input_id" in batch[relation]
+    nodes = batch[relation[0]].n_id, batch[relation[2]].n_id
+    if negatives is None or "triplet" not in negatives:
+        links = batch[relation].edge_label_index
+        source, target = nodes[0][links[0, :24]], nodes[1][links[1, :24]]
+    else:
+        source = nodes[0][batch[relation[0]].src_index]
+        target = nodes[1][batch[relation[2]].dst_pos_index]
+    assert torch.equal(torch.stack([source, target]), index[:, batch[relation].input_id])
+
+
+def test_a_graph_of_one_type_and_one_relation_is_that_of_a_data() -> None:
+    typed = HeteroData()
+    typed["a"].x = torch.rand(USERS, 2)
+    typed["a", "b", "a"].edge_index = DATA[KNOWS].edge_index
+    plain = Data(x=typed["a"].x, edge_index=DATA[KNOWS].edge_index)
+    options = {"neg_sampling": "binary", "shuffle": True, "exclude_seed_edges": "reverse"}
+    for one, other in zip(
+        make_links(typed, ("a", "a"), **options), make_links(plain, None, **options), strict=True
+    ):
+        assert equal(one["a"].n_id, other.n_id)
+        assert equal(one["a", "b", "a"].edge_index, other.edge_index)
+        assert equal(one["a", "b", "a"].edge_label_index, other.edge_label_index)
+
+
+def test_an_edge_type_that_the_graph_lacks() -> None:
+    likes = ("user", "likes", "shop")
+    index = torch.stack([torch.arange(20), torch.arange(20) % SHOPS])
+    batch = next(iter(make_links(index=(likes, index), neg_sampling="binary")))
+    assert batch[likes].edge_label_index.shape == (2, 40) and "edge_index" not in batch[likes]
+
+
+# Several edge types ###############################################################################
+
+
+def test_links_of_several_types() -> None:
+    index = {KNOWS: None, ("user", "buys", "item"): DATA[BUYS].edge_index[:, :50]}
+    labels = {BUYS: torch.arange(50) % 2}
+    negatives = {BUYS: "binary", KNOWS: ("triplet", 2)}
+    loader = make_links(index=index, edge_label=labels, neg_sampling=negatives, shuffle=True)
+    assert len(loader) == -(-170 // 24) and loader.neg_sampling is None
+    seen: dict[Any, list[int]] = {KNOWS: [], BUYS: []}
+    for batch in loader:
+        users, items = batch["user"].n_id, batch["item"].n_id
+        knows, buys = batch[KNOWS].input_id, batch[BUYS].input_id
+        assert knows.numel() + buys.numel() in (24, 170 % 24)
+        ends = torch.stack([users[batch["user"].src_index], users[batch["user"].dst_pos_index]])
+        assert torch.equal(ends, DATA[KNOWS].edge_index[:, knows])
+        assert batch["user"].dst_neg_index.shape == (knows.numel(), 2)
+        links, count = batch[BUYS].edge_label_index, buys.numel()
+        ends = torch.stack([users[links[0, :count]], items[links[1, :count]]])
+        assert torch.equal(ends, DATA[BUYS].edge_index[:, buys])
+        assert batch[BUYS].edge_label.tolist() == [*(buys % 2 + 1).tolist(), *[0] * count]
+        seen[KNOWS] += knows.tolist()
+        seen[BUYS] += buys.tolist()
+    assert sorted(seen[KNOWS]) == list(range(120)) and sorted(seen[BUYS]) == list(range(50))
+
+
+# Examples apart, and times ########################################################################
+
+
+@pytest.mark.parametrize("negatives", [("binary", 0.5), ("binary", 2), ("triplet", 3)])
+def test_both_ends_of_a_link_are_one_example(negatives: Any) -> None:
+    for batch in make_links(neg_sampling=negatives, disjoint=True):
+        count = batch[BUYS].input_id.numel()
+        owner = {name: batch[name].batch for name in batch.node_types}
+        if negatives[0] == "binary":
+            links = batch[BUYS].edge_label_index
+            expected = torch.arange(links.size(1)) % count
+            assert torch.equal(owner["user"][links[0]], expected)
+            assert torch.equal(owner["item"][links[1]], expected)
+        else:
+            assert owner["user"][batch["user"].src_index].tolist() == list(range(count))
+            assert owner["item"][batch["item"].dst_pos_index].tolist() == list(range(count))
+            negative = owner["item"][batch["item"].dst_neg_index]
+            assert torch.equal(negative, torch.arange(count).repeat(3, 1).t())
+        for relation in batch.edge_types:
+            source, target = batch[relation].edge_index
+            assert torch.equal(owner[relation[0]][source], owner[relation[2]][target])
+
+
+@pytest.mark.parametrize("negatives", ["binary", ("triplet", 2)])
+@pytest.mark.parametrize("attribute", ["time", "stamp"])
+def test_nothing_is_later_than_its_link(negatives: Any, attribute: str) -> None:
+    times = times_of(160)
+    first = {name: torch.full((DATA[name].num_nodes,), 99) for name in DATA.node_types}
+    for relation in DATA.edge_types:
+        for end, node in zip((relation[0], relation[2]), DATA[relation].edge_index, strict=True):
+            first[end].scatter_reduce_(0, node, DATA[relation].stamp, "amin")
+    loader = make_links(neg_sampling=negatives, edge_label_time=times, time_attr=attribute, shuffle=True)
+    drawn = 0
+    for batch in loader:
+        own = times[batch[BUYS].input_id]
+        count = own.numel()
+        exists = first if attribute == "stamp" else {name: DATA[name].time for name in first}
+        if negatives == "binary":
+            assert torch.equal(batch[BUYS].edge_label_time, own.repeat(2))
+            source, target = batch[BUYS].edge_label_index[:, count:]
+            assert (exists["user"][batch["user"].n_id[source]] <= own).all()
+            assert (exists["item"][batch["item"].n_id[target]] <= own).all()
+        else:
+            assert torch.equal(batch["user"].seed_time, own) and torch.equal(batch["item"].seed_time, own)
+            target = batch["item"].dst_neg_index
+            assert (exists["item"][batch["item"].n_id[target]] <= own.view(-1, 1)).all()
+        drawn += target.numel()
+        for relation in batch.edge_types:
+            source, node = batch[relation].edge_index
+            seed_time = own[batch[relation[2]].batch[node]]
+            stamp = batch[relation].stamp if attribute == "stamp" else batch[relation[0]].time[source]
+            assert (stamp <= seed_time).all()
+    assert drawn == 160 * (1 if negatives == "binary" else 2)
+
+
+def test_a_time_before_all_nodes_names_the_link() -> None:
+    data = DATA.clone()
+    data["item"].time += 50
+    loader = make_links(data, neg_sampling="triplet", edge_label_time=times_of(160), time_attr="time")
+    source, target = DATA[BUYS].edge_index[:, 0].tolist()
+    with pytest.raises(ValueError, match=rf"link \({source}, {target}\) has no negative target at time 3"):
+        next(iter(loader))
+
+
+# The edges of the links themselves ################################################################
+
+
+def sampled_pairs(batch: HeteroData, relation: Any) -> list[tuple[int, int]]:
+    """The sampled edges of a relation, by the nodes' own ids."""
+    ends = batch[relation].edge_index
+    return pairs(torch.stack([batch[relation[0]].n_id[ends[0]], batch[relation[2]].n_id[ends[1]]]))
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+@pytest.mark.parametrize("reverse", [True, "reverse", {BUYS: BACK}])
+def test_edges_of_links_are_not_sampled(disjoint: bool, reverse: Any) -> None:
+    loader = make_links(num_neighbors=[-1, -1], exclude_seed_edges=reverse, disjoint=disjoint)
+    for batch in loader:
+        links = pairs(DATA[BUYS].edge_index[:, batch[BUYS].input_id])
+        both = reverse is not True
+        for relation, flipped in ((BUYS, False), (BACK, True)):
+            target = batch[relation].edge_index[1]
+            for number, (tail, head) in enumerate(sampled_pairs(batch, relation)):
+                pair = (head, tail) if flipped else (tail, head)
+                own = links
+                if disjoint:
+                    own = [links[int(batch[relation[2]].batch[target[number]])]]
+                assert pair not in own or (flipped and not both)
+        # Every other in-edge of the seeds is there.
+        item = batch["item"].n_id[: batch["item"].num_sampled_nodes[0]]
+        if not disjoint:
+            kept = [pair for pair in pairs(DATA[BUYS].edge_index) if pair not in set(links)]
+            expected = sorted(pair for pair in kept if pair[1] in set(item.tolist()))
+            found = [pair for pair in sampled_pairs(batch, BUYS) if pair[1] in set(item.tolist())]
+            assert sorted(found) == expected
+
+
+def test_fanouts_are_filled_from_what_is_left() -> None:
+    # Node 0 has ten in-edges from 1, ..., 5, two of each; the link is (1, 0).
+    source = torch.arange(1, 6).repeat(2)
+    data = Data(edge_index=torch.stack([source, torch.zeros_like(source)]), num_nodes=6)
+    options = {"edge_label_index": torch.tensor([[1], [0]]), "exclude_seed_edges": True, "batch_size": 1}
+    batch = next(iter(MacrobatchLinkNeighborLoader(data, [8], **options)))
+    assert sorted(batch.n_id[batch.edge_index[0]].tolist()) == [2, 2, 3, 3, 4, 4, 5, 5]
+
+
+def test_a_relation_without_a_reverse_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"no relation \('user', 'rev_knows', 'user'\)"):
+        make_links(index=KNOWS, exclude_seed_edges="reverse")
+    with pytest.raises(TypeError, match="exclude_seed_edges must be True"):
+        make_links(exclude_seed_edges="both")
+
+
+# The same bits always #############################################################################
+
+
+def test_settings_and_resuming() -> None:
+    options = {
+        "index": {BUYS: None, KNOWS: None},
+        "neg_sampling": "binary",
+        "shuffle": True,
+        "exclude_seed_edges": True,
+        "exclude_existing": True,
+    }
+    expected = list(make_links(**options))
+    for change in (
+        {"threads": 1, "macrobatch_size": 1, "fetch_size": 1},
+        {"prefetch": 1},
+        {"num_workers": 2},
+    ):
+        assert_same(make_links(**options, **change), expected)
+    loader = make_links(**options)
+    running = iter(loader)
+    for _ in range(5):
+        next(running)
+    resumed = make_links(**options)
+    resumed.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+    assert_same(resumed, expected[5:])
+
+
+# Bad inputs #######################################################################################
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "error", "message"),
+    [
+        ({"index": None}, ValueError, "must name an edge type of the graph"),
+        ({"index": "buys"}, ValueError, "must name an edge type of the graph"),
+        ({"index": DATA[BUYS].edge_index}, ValueError, "must name an edge type of the graph"),
+        ({"index": {}}, ValueError, "names no edge type"),
+        ({"index": ("user", "likes", "shop")}, ValueError, "which the graph has not"),
+        (
+            {"index": (("user", "likes", "film"), torch.zeros(2, 1).long())},
+            ValueError,
+            "the node type 'film'",
+        ),
+        ({"index": (BUYS, torch.full((2, 1), ITEMS))}, IndexError, "ends of type 'item' holds 30"),
+        ({"index": {BUYS: None}, "edge_label": torch.zeros(160)}, TypeError, "edge_label must be a dict"),
+        ({"index": {BUYS: None}, "edge_label": {KNOWS: None}}, ValueError, "which edge_label_index does not"),
+        (
+            {
+                "index": {BUYS: None, KNOWS: None},
+                "edge_label_time": {BUYS: times_of(160)},
+                "time_attr": "time",
+            },
+            ValueError,
+            "edge_label_time lacks",
+        ),
+        ({"time_attr": "time"}, ValueError, "given together"),
+        (
+            {"time_attr": "time", "edge_label_time": times_of(160).float()},
+            TypeError,
+            "edge_label_time must be torch.int64",
+        ),
+        (
+            {
+                "index": (("user", "likes", "shop"), torch.zeros(2, 1).long()),
+                "neg_sampling": "binary",
+                "exclude_existing": True,
+            },
+            ValueError,
+            "which the graph does not have",
+        ),
+    ],
+)
+def test_bad_inputs(kwargs: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make_links(**kwargs)

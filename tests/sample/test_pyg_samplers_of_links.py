@@ -1,0 +1,212 @@
+"""The arguments of PyG's `NeighborSampler`, and links: `PygNeighborSampler`, `PygLinkSampler`."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader import LinkLoader, NodeLoader
+from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NodeSamplerInput, NumNeighbors
+
+from pyg_batchgnn import (
+    MacrobatchLinkNeighborLoader,
+    MacrobatchNeighborLoader,
+    PygLinkSampler,
+    PygNeighborSampler,
+)
+
+USERS, ITEMS = 30, 20
+BUYS, BACK = ("user", "buys", "item"), ("item", "rev_buys", "user")
+
+
+def random_edges(sources: int, targets: int, count: int) -> Tensor:
+    """Returns edges [2, count]."""
+    generator = torch.Generator().manual_seed(count)
+    return torch.stack([torch.randint(size, (count,), generator=generator) for size in (sources, targets)])
+
+
+def plain() -> Data:
+    """Returns a graph with times and weights of edges."""
+    edges = random_edges(USERS, USERS, 200)
+    return Data(x=torch.rand(USERS, 2), edge_index=edges, stamp=torch.arange(200) % 9, weight=torch.rand(200))
+
+
+def typed() -> HeteroData:
+    """Returns users who buy items."""
+    data = HeteroData()
+    data["user"].x, data["item"].x = torch.rand(USERS, 2), torch.rand(ITEMS, 2)
+    data[BUYS].edge_index = random_edges(USERS, ITEMS, 120)
+    data[BACK].edge_index = data[BUYS].edge_index.flip(0)
+    return data
+
+
+def fields(batch: Any) -> dict[Any, Any]:
+    """The tensors and lists of a batch, by store and name."""
+    return {(store._key, name): value for store in batch.stores for name, value in store.items()}
+
+
+def assert_same(some: Any, others: Any) -> None:
+    """The same batches."""
+    some, others = list(some), list(others)
+    assert len(some) == len(others) > 0
+    for one, other in zip(some, others, strict=True):
+        left, right = fields(one), fields(other)
+        assert left.keys() == right.keys()
+        for key, value in left.items():
+            assert torch.equal(value, right[key]) if isinstance(value, Tensor) else value == right[key]
+
+
+OPTIONS = [
+    {},
+    {"replace": True},
+    {"disjoint": True},
+    {"subgraph_type": "induced"},
+    {"subgraph_type": "bidirectional"},
+    {"weight_attr": "weight"},
+    {"time_attr": "stamp", "temporal_strategy": "last"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("negatives", [None, "binary", ("triplet", 2)])
+def test_pygs_link_loader_with_it_is_ours(options: dict[str, Any], negatives: Any) -> None:
+    data = plain()
+    times = torch.full((200,), 7) if "time_attr" in options else None
+    links = {"edge_label_index": data.edge_index, "edge_label_time": times, "neg_sampling": negatives}
+    sampler = PygNeighborSampler(data, [3, 2], seed=5, **options)
+    theirs = LinkLoader(data, sampler, batch_size=64, filter_per_worker=True, **links)
+    ours = MacrobatchLinkNeighborLoader(data, [3, 2], batch_size=64, seed=5, **links, **options)
+    assert_same(theirs, ours)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_pygs_node_loader_with_it_is_ours(options: dict[str, Any]) -> None:
+    data = plain()
+    times = torch.full((USERS,), 7) if "time_attr" in options else None
+    sampler = PygNeighborSampler(data, [3, 2], seed=5, **options)
+    theirs = NodeLoader(data, sampler, input_time=times, batch_size=8, filter_per_worker=True)
+    ours = MacrobatchNeighborLoader(data, [3, 2], input_time=times, batch_size=8, seed=5, **options)
+    assert_same(theirs, ours)
+
+
+@pytest.mark.parametrize("negatives", [None, "binary", ("triplet", 2)])
+def test_typed_links(negatives: Any) -> None:
+    data = typed()
+    fanouts = {BUYS: [3, 2], BACK: [2, 2]}
+    sampler = PygLinkSampler(data, fanouts, seed=5, exclude_existing=negatives is not None)
+    links = {"edge_label_index": BUYS, "neg_sampling": negatives, "batch_size": 32}
+    theirs = LinkLoader(data, sampler, filter_per_worker=True, **links)
+    exclude = {"exclude_existing": negatives is not None}
+    assert_same(theirs, MacrobatchLinkNeighborLoader(data, fanouts, seed=5, **links, **exclude))
+
+
+def test_a_link_sampler_leaves_out_the_links() -> None:
+    data = typed()
+    sampler = PygLinkSampler(data, [-1], exclude_seed_edges="reverse")
+    loader = LinkLoader(data, sampler, BUYS, batch_size=10, filter_per_worker=True)
+    for batch in loader:
+        taken = set(map(tuple, data[BUYS].edge_index[:, batch[BUYS].input_id].t().tolist()))
+        source, target = batch[BUYS].edge_index
+        found = torch.stack([batch["user"].n_id[source], batch["item"].n_id[target]])
+        assert not taken & set(map(tuple, found.t().tolist()))
+    named = PygLinkSampler(data, [-1], exclude_seed_edges={BUYS: BACK})
+    assert_same(LinkLoader(data, named, BUYS, batch_size=10, filter_per_worker=True), loader)
+
+
+def test_one_sampler_serves_several_kinds_of_links() -> None:
+    data = typed()
+    sampler = PygNeighborSampler(data, [2])
+    few, many = NegativeSampling("binary", 1), NegativeSampling("triplet", 3)
+    calls = [(BUYS, few), (BACK, few), (BUYS, many), (BUYS, None), (BUYS, few)]
+    found = []
+    for relation, negatives in calls:
+        row, col = data[relation].edge_index[:, :4]
+        out = sampler.sample_from_edges(EdgeSamplerInput(None, row, col, input_type=relation), negatives)
+        found.append(out)
+        assert len(out.metadata) == (5 if negatives is many else 4)
+        assert out.metadata[0].tolist() == [0, 1, 2, 3]
+    assert torch.equal(found[0].metadata[1], found[4].metadata[1])
+
+
+# Fanouts and epochs ###############################################################################
+
+
+def test_fanouts_can_be_assigned() -> None:
+    data = typed()
+    inputs = NodeSamplerInput(None, torch.arange(10), input_type="item")
+    sampler = PygNeighborSampler(data, [3, 2], seed=1)
+    assert isinstance(sampler.num_neighbors, NumNeighbors) and len(sampler.num_neighbors) == 2
+    for given in ([1], {BUYS: [2, 2, 2], BACK: [1, 1, 1]}, NumNeighbors({BUYS: [4]}, default=[1])):
+        other = copy.copy(sampler)
+        other.num_neighbors = given
+        made = PygNeighborSampler(data, given, seed=1)
+        assert len(other.num_neighbors) == len(made.num_neighbors)
+        found, expected = other.sample_from_nodes(inputs), made.sample_from_nodes(inputs)
+        for name in ("node", "row", "col", "edge"):
+            left, right = getattr(found, name), getattr(expected, name)
+            assert left.keys() == right.keys() and all(torch.equal(left[key], right[key]) for key in left)
+    assert len(sampler.num_neighbors) == 2  # a copy's fanouts are its own
+    with pytest.raises(ValueError, match="edge type"):
+        sampler.num_neighbors = {BUYS: [1]}
+
+
+def test_epochs_can_come_from_a_function() -> None:
+    now = [0]
+    inputs = NodeSamplerInput(None, torch.arange(USERS))
+    sampler = PygNeighborSampler(plain(), [2], epoch=lambda: now[0])
+    fixed = PygNeighborSampler(plain(), [2])
+    for epoch in (0, 3):
+        now[0] = fixed.epoch = epoch
+        assert sampler.epoch == epoch
+        assert torch.equal(sampler.sample_from_nodes(inputs).edge, fixed.sample_from_nodes(inputs).edge)
+
+
+# Backward #########################################################################################
+
+
+def test_backward_follows_edges_from_source_to_target() -> None:
+    data = plain()
+    inputs = NodeSamplerInput(torch.arange(4), torch.tensor([3, 8, 9, 20]))
+    out = PygNeighborSampler(data, [-1], sample_direction="backward").sample_from_nodes(inputs)
+    found = torch.stack([out.node[out.row], out.node[out.col]])
+    assert torch.equal(found, data.edge_index[:, out.edge])
+    expected = torch.isin(data.edge_index[0], inputs.node).nonzero().view(-1)
+    assert torch.equal(out.edge.sort().values, expected)
+    assert (out.row < 4).all() and out.num_sampled_nodes[0] == 4
+
+
+def test_backward_is_forward_on_the_reversed_graph() -> None:
+    data, inputs = plain(), NodeSamplerInput(None, torch.arange(10))
+    turned = data.clone()
+    turned.edge_index = data.edge_index.flip(0)
+    for options in ({}, {"weight_attr": "weight"}, {"subgraph_type": "induced"}):
+        out = PygNeighborSampler(data, [2, 2], sample_direction="backward", **options).sample_from_nodes(
+            inputs
+        )
+        other = PygNeighborSampler(turned, [2, 2], **options).sample_from_nodes(inputs)
+        assert torch.equal(out.row, other.col) and torch.equal(out.col, other.row)
+        assert torch.equal(out.edge, other.edge) and torch.equal(out.node, other.node)
+
+
+@pytest.mark.parametrize("fanouts", [[-1], {BUYS: [-1], BACK: [0]}, NumNeighbors({BUYS: [-1]}, default=[0])])
+def test_backward_with_types(fanouts: Any) -> None:
+    data = typed()
+    inputs = NodeSamplerInput(None, torch.tensor([1, 4]), input_type="user")
+    out = PygNeighborSampler(data, fanouts, sample_direction="backward").sample_from_nodes(inputs)
+    assert set(out.row) == {BUYS, BACK} and set(out.num_sampled_edges) == {BUYS, BACK}
+    found = torch.stack([out.node["user"][out.row[BUYS]], out.node["item"][out.col[BUYS]]])
+    assert torch.equal(found, data[BUYS].edge_index[:, out.edge[BUYS]])
+    expected = torch.isin(data[BUYS].edge_index[0], inputs.node).sum()
+    assert out.edge[BUYS].numel() == expected == out.num_sampled_edges[BUYS][0]
+    assert out.row[BACK].numel() == 0
+
+
+def test_backward_without_times() -> None:
+    with pytest.raises(NotImplementedError, match="sample_direction='forward' only"):
+        PygNeighborSampler(plain(), [2], time_attr="stamp", sample_direction="backward")
+    with pytest.raises(ValueError, match="sideways"):
+        PygNeighborSampler(plain(), [2], sample_direction="sideways")
