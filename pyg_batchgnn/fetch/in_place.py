@@ -29,17 +29,29 @@ class InPlaceFetcher:
         self.tables = {group: dict(named) for group, named in tables.items()}
 
     def fetch(self, group: FetchGroup) -> Fetched:
-        """Returns the group's minibatches with the tables; see `Fetcher`."""
-        return Fetched([self._with_tables(minibatch) for minibatch in group.minibatches])
+        """Returns the group's minibatches with the tables; see `Fetcher`.
 
-    def _with_tables(self, minibatch: SampledMinibatch) -> Minibatch:
-        groups = zip(minibatch.schema.node_groups, minibatch.nodes, strict=True)
-        attributes = {
-            group: AttributeRows.in_place(self.tables[group], nodes.node)
-            for group, nodes in groups
-            if group in self.tables
-        }
-        return Minibatch.of(minibatch, attributes)
+        Types that a minibatch does not reach share their empty rows, so that they cost next to
+        nothing.
+        """
+        if not group.minibatches:
+            return Fetched([])
+        groups = enumerate(group.minibatches[0].schema.node_groups)
+        held = [(number, name, self.tables[name]) for number, name in groups if name in self.tables]
+        unreached = {name: AttributeRows.in_place(tables, _NONE) for _, name, tables in held}
+
+        def with_tables(minibatch: SampledMinibatch) -> Minibatch:
+            attributes = dict(unreached)
+            for number, name, tables in held:
+                node = minibatch.nodes[number].node
+                if node.numel() or len(held) == 1:  # of the only type, ``row`` is ``node``
+                    attributes[name] = AttributeRows.in_place(tables, node)
+            return Minibatch.of(minibatch, attributes)
+
+        return Fetched(list(map(with_tables, group.minibatches)))
+
+
+_NONE = torch.empty(0, dtype=torch.int64)
 
 
 def as_table(value: Any, num_nodes: int) -> Tensor | str:
