@@ -23,7 +23,7 @@ Benchmarks:
     inference      all nodes layer by layer, against PyG's inference and against sampling
     planning       the planner's predictions, against 4 ranks on a slow network (needs root)
     communication  all-to-all and all-reduce over gloo and ccl, 1 KiB to 64 MiB
-        ranks          rows fetched, preparation on a slow network (root), CPU seconds, partitioning
+    ranks          rows fetched, preparation on a slow network (root), CPU seconds, partitioning
     growth         partitioning graphs of 1, 4 and 16 million nodes, against METIS
 
 A peer takes part if its interpreter has it. Use one environment per peer:

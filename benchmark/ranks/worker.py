@@ -7,7 +7,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator, Counts, Header, MessageKind, gradient_hook
 from pyg_batchgnn.data import NODES, load_dataset
 from pyg_batchgnn.nn.models import SAGE
+from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import Part, load_partition, partition, report_partition, save_partition
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
 
@@ -89,21 +90,37 @@ def partitioning(comm: Communicator, options: Answer) -> Answer:
 
 def tensors_of(part: Part) -> list[Tensor]:
     """All arrays of a part."""
-    values = [getattr(part, one.name) for one in dataclasses.fields(part)]
-    tables = [table for value in values if isinstance(value, dict) for table in value.values()]
-    return [value for value in [*values, *tables] if isinstance(value, Tensor)]
+    return list(_tensors(part))
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """Yields the tensors in a value of dataclasses and dicts."""
+    if isinstance(value, Tensor):
+        yield value
+        return
+    inner: Iterable[Any] = value.values() if isinstance(value, dict) else ()
+    if dataclasses.is_dataclass(value):
+        inner = [getattr(value, one.name) for one in dataclasses.fields(value)]
+    for one in inner:
+        yield from _tensors(one)
 
 
 def in_memory(part: Part) -> Part:
     """A part whose arrays are mapped from files, copied."""
-    changes: dict[str, Any] = {}
-    for one in dataclasses.fields(part):
-        value = getattr(part, one.name)
-        if isinstance(value, Tensor):
-            changes[one.name] = value.clone()
-        elif isinstance(value, dict):
-            changes[one.name] = {name: table.clone() for name, table in value.items()}
-    return dataclasses.replace(part, **changes)
+    copied: Part = _copied(part)
+    return copied
+
+
+def _copied(value: Any) -> Any:
+    """Returns a value of dataclasses and dicts with copies of its tensors."""
+    if isinstance(value, Tensor):
+        return value.clone()
+    if isinstance(value, dict):
+        return {name: _copied(one) for name, one in value.items()}
+    if isinstance(value, (Part, InEdges)):
+        fields = {one.name: _copied(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        return dataclasses.replace(value, **fields)
+    return value
 
 
 # Minibatches ######################################################################################
