@@ -17,9 +17,10 @@ from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.slots import FILLS, Fill, Slots, edge_rows
 from pyg_batchgnn.nn.update import Update, update_arguments
+from pyg_batchgnn.nn.without_messages import WithoutMessages
 
 
-class GATConv(torch_geometric.nn.GATConv):
+class GATConv(WithoutMessages, torch_geometric.nn.GATConv):
     """PyG's `GATConv` with the same arguments, initialisation and ``state_dict``; rows are read in
     place.
 

@@ -18,9 +18,10 @@ from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.update import Update, update_arguments
+from pyg_batchgnn.nn.without_messages import WithoutMessages
 
 
-class GCNConv(torch_geometric.nn.GCNConv):
+class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
     """PyG's `GCNConv` with the same arguments, initialisation and ``state_dict``; rows are read in
     place.
 

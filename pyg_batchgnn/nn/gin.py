@@ -17,9 +17,10 @@ from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import NormedRows, RowView
 from pyg_batchgnn.nn.update import Update, update_arguments
+from pyg_batchgnn.nn.without_messages import WithoutMessages
 
 
-class GINConv(torch_geometric.nn.GINConv):
+class GINConv(WithoutMessages, torch_geometric.nn.GINConv):
     """PyG's `GINConv`: ``nn((1 + eps) * x[i] + sum of x over the in-edges of i)``.
 
     Args:

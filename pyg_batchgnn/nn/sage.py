@@ -18,11 +18,12 @@ from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.update import Update, update_arguments
+from pyg_batchgnn.nn.without_messages import WithoutMessages
 
 _REDUCE = {"mean": "mean", "sum": "sum", "add": "sum", "max": "max"}
 
 
-class SAGEConv(torch_geometric.nn.SAGEConv):
+class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
     """PyG's `SAGEConv` with the same arguments, initialisation and ``state_dict``; rows are read in
     place.
 

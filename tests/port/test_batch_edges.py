@@ -24,9 +24,9 @@ def sorts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     build = nn.whole_graph.__globals__["ops"].build_csc
 
-    def counted(edge_index: torch.Tensor, num_nodes: int) -> Any:
+    def counted(edge_index: torch.Tensor, *arguments: Any, **options: Any) -> Any:
         found.append(edge_index)
-        return build(edge_index, num_nodes)
+        return build(edge_index, *arguments, **options)
 
     monkeypatch.setattr(nn.whole_graph.__globals__["ops"], "build_csc", counted)
     return found

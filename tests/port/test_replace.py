@@ -259,3 +259,19 @@ def test_the_report_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", logger="pyg_batchgnn"):
         accelerate(pyg.SAGEConv(4, 4))
     assert "replaced the model (SAGEConv)" in caplog.text
+
+
+def test_native_layers_that_were_made_before_change_nothing() -> None:
+    """PyG stores generated code with the class of the layer that is made first."""
+    for native, kind in (
+        (pyg_batchgnn.nn.SAGEConv, pyg.SAGEConv),
+        (pyg_batchgnn.nn.GCNConv, pyg.GCNConv),
+        (pyg_batchgnn.nn.GATConv, pyg.GATConv),
+    ):
+        native(FEATURES, 4)
+        reference, batch = kind(FEATURES, 4).double(), batch_of(2)
+        ours, seen = accelerated(reference), []
+        ours.register_message_forward_hook(lambda _module, _given, out, seen=seen: seen.append(out))
+        wanted = reference(batch.x, batch.edge_index)
+        assert torch.allclose(ours(batch.x, batch.edge_index), wanted, atol=1e-12)
+        assert len(seen) == 1
