@@ -92,15 +92,11 @@ class _EdgeScores(torch.autograd.Function):
         of_sums = attention.new_empty(graph.num_edges, source.size(1))
         of_attention = torch.zeros_like(attention)
         for place in blocks.places():
-            sums = blocks.sums(place)
-            factor = torch.where(sums > 0, sums.new_ones(()), sums.new_full((), slope))
-            weight = grad[place].unsqueeze(2)
-            of_attention += (sums.mul_(factor).view(-1, *attention.shape) * weight).sum(dim=0)
-            torch.mul(
-                factor.view(-1, *attention.shape).mul_(attention),
-                weight,
-                out=of_sums[place].view(-1, *attention.shape),
-            )
+            sums, weight, out = blocks.sums(place), grad[place].unsqueeze(2), of_sums[place]
+            torch.mul(attention, weight, out=out.view(-1, *attention.shape))
+            torch.ops.aten.leaky_relu_backward.grad_input(out, sums, slope, False, grad_input=out)
+            values = torch.nn.functional.leaky_relu_(sums, slope).view(-1, *attention.shape)
+            of_attention += values.mul_(weight).sum(dim=0)
         return (
             _summed(of_sums, graph.by_source.ptr, graph.by_source.edge, source)
             if ctx.needs_input_grad[0]
