@@ -61,6 +61,8 @@ class _Draw:
         source, target = torch.empty(2, self._count, dtype=torch.int64)
         pending = torch.arange(self._count)
         for _ in range(self._tries):
+            if not pending.numel():
+                break
             source[pending] = sources.draw(self._streams[End.SOURCE], pending, allowed[End.SOURCE][pending])
             target[pending] = targets.draw(self._streams[End.TARGET], pending, allowed[End.TARGET][pending])
             pending = self._existing(pending, target, source)
@@ -76,6 +78,8 @@ class _Draw:
         target = torch.empty(self._count, dtype=torch.int64)
         pending = torch.arange(self._count)
         for _ in range(self._tries):
+            if not pending.numel():
+                break
             target[pending] = targets.draw(self._streams[End.TARGET], pending, allowed[pending])
             pending = self._existing(pending, source, target)
         for number in pending.tolist():
