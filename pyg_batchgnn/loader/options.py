@@ -86,22 +86,6 @@ def parse_export(export: str) -> Export:
         raise ValueError(f"export must be one of {choices}, got {export!r}") from None
 
 
-def refuse_what_is_to_come(choice: NeighborChoice) -> None:
-    """Raises NotImplementedError for an option that loaders of links do not support yet."""
-    asked = {
-        "subgraph_type='induced'": choice.subgraph is SubgraphType.induced,
-        "disjoint=True": choice.disjoint,
-        f"temporal sampling (time_attr={choice.time_attr!r})": choice.time_attr is not None,
-        f"weighted sampling (weight_attr={choice.weight_attr!r})": choice.weight_attr is not None,
-    }
-    for option, is_asked in asked.items():
-        if is_asked:
-            raise NotImplementedError(
-                f"{option} is not supported yet in MacrobatchLinkNeighborLoader; use "
-                f"torch_geometric.loader.LinkNeighborLoader for it"
-            )
-
-
 def refuse_what_does_not_go_together(
     options: LoaderOptions, choice: NeighborChoice, kwargs: dict[str, Any], transform_sampler_output: Any
 ) -> None:
