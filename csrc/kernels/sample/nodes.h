@@ -17,6 +17,7 @@ namespace pyg_batchgnn {
 // prefetched lines still lie in the first-level cache when the next step reads them.
 constexpr int64_t kBlock = 256;
 constexpr int64_t kPointerAhead = 32;  // nodes between the prefetch of a pointer and its use
+constexpr int64_t kListAhead = 8;      // nodes between the prefetch of a list and its use
 
 // The nodes are named by codes: node ids, or in disjoint sampling example * num_nodes + id.
 template <class Id>

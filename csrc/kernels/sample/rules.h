@@ -36,6 +36,9 @@ class PlainRule {
 
   void begin(int64_t count) { lists_ = first_.reserve(2 * count); }
 
+  // Prefetches what measuring a target reads behind its indptr.
+  void ahead(Target) const {}
+
   // Returns the number of picks of the i-th node of the frontier.
   int64_t measure(int64_t i, Target target) {
     const int64_t start = edges_.indptr[target.node];
@@ -104,6 +107,14 @@ class AllowedEdges {
   std::vector<int64_t>& listed_;
 };
 
+// Prefetches up to eight lines of a range, evenly.
+template <class T>
+void prefetch_lines(const T* begin, const T* end) {
+  const auto *first = reinterpret_cast<const char*>(begin), *last = reinterpret_cast<const char*>(end);
+  const int64_t step = std::max<int64_t>(64, (last - first) / 8);
+  for (const char* line = first; line < last; line += step) __builtin_prefetch(line);
+}
+
 // Any rule. What a node's list needs is decided for the node, never for an edge.
 template <class Index>
 class FullRule {
@@ -124,6 +135,13 @@ class FullRule {
     lists_.resize(static_cast<size_t>(count));
   }
 
+  void ahead(Target target) const {
+    const int64_t* time = relation_.time.time;
+    if (time == nullptr) return;
+    const int64_t* ends = relation_.edges.indptr + target.node;
+    prefetch_lines(time + ends[0], time + ends[1]);
+  }
+
   int64_t measure(int64_t i, Target target) {
     RuledList& list = lists_[static_cast<size_t>(i)];
     list.allowed = allowed_.of(target);
@@ -139,7 +157,22 @@ class FullRule {
     return picks_of(list.positives, fanout, replacement_);
   }
 
-  void prefetch(int64_t) const {}
+  // Prefetches what choosing from a list reads.
+  void prefetch(int64_t i) const {
+    const RuledList& list = lists_[static_cast<size_t>(i)];
+    if (list.allowed.listed) return;
+    const Places places = list.allowed.places;
+    if (weighted() && !list.all) {
+      prefetch_lines(relation_.weights.sum + places.begin, relation_.weights.sum + places.end);
+    }
+    if (relation_.time.time != nullptr) {
+      const auto* position = static_cast<const char*>(relation_.time.position);
+      const int64_t bytes = relation_.time.wide ? 8 : 4;
+      prefetch_lines(position + places.begin * bytes, position + places.end * bytes);
+    } else {
+      __builtin_prefetch(&relation_.edges.indices[places.begin]);
+    }
+  }
 
   void choose(int64_t i, uint64_t node_key, int64_t picks, int64_t* out) {
     if (picks == 0) return;

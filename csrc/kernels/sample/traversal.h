@@ -28,14 +28,29 @@ struct SharedNodes {
 struct DisjointNodes {
   static constexpr bool kDisjoint = true;
 
-  explicit DisjointNodes(int64_t num_nodes) : nodes(num_nodes) {}
-  Target target(int64_t code) const { return {code % nodes, code / nodes}; }
+  explicit DisjointNodes(int64_t num_nodes)
+      : nodes_(num_nodes), inverse_(1.0 / static_cast<double>(std::max<int64_t>(1, num_nodes))) {}
+  Target target(int64_t code) const {
+    const int64_t of = example(code);
+    return {code - of * nodes_, of};
+  }
   uint64_t key(uint64_t relation_key, int64_t code) const {
     const Target of = target(code);
     return fold(fold(relation_key, static_cast<uint64_t>(of.node)), static_cast<uint64_t>(of.example));
   }
 
-  int64_t nodes;
+ private:
+  // Returns code / nodes, mostly without a division.
+  int64_t example(int64_t code) const {
+    constexpr int64_t kExact = int64_t{1} << 52;
+    if (code >= kExact) return code / nodes_;
+    const auto near = static_cast<int64_t>(static_cast<double>(code) * inverse_);
+    const int64_t rest = code - near * nodes_;
+    return near + (rest >= nodes_ ? 1 : 0) - (rest < 0 ? 1 : 0);
+  }
+
+  int64_t nodes_;
+  double inverse_;
 };
 
 // One relation in one hop: counts the picks of the frontier, scans, and fills the edges.
@@ -79,6 +94,7 @@ class Expansion {
       if (i + kPointerAhead < last) {
         __builtin_prefetch(&relation_.edges.indptr[targets_.target(code[i + kPointerAhead]).node]);
       }
+      if (i + kListAhead < last) rule.ahead(targets_.target(code[i + kListAhead]));
       total += rule.measure(i - first, targets_.target(code[i]));
       indptr[i + 1] = total;
     }

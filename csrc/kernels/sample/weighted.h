@@ -25,7 +25,14 @@ struct WeightSums {
     // One rounding, on every processor.
     double x = before == 0.0 ? u * total : std::fma(u, total - before, before);
     if (x >= total) x = std::nextafter(total, 0.0);  // rounding may reach the total, which no sum exceeds
-    return std::upper_bound(sum, sum + count, x) - sum;
+    // A binary search without branches, which no processor could predict here.
+    const double* first = sum;
+    for (int64_t left = count; left > 1;) {
+      const int64_t half = left / 2;
+      first += half & -static_cast<int64_t>(first[half - 1] <= x);
+      left -= half;
+    }
+    return first - sum;
   }
 };
 
@@ -85,6 +92,10 @@ class WeightedChooser {
   // Writes all places of positive weight, in order.
   int64_t all_positive(Places places, int64_t* out) const {
     int64_t count = 0;
+    if (weights_.positive == nullptr) {
+      for (int64_t place = places.begin; place < places.end; ++place) out[count++] = place;
+      return count;
+    }
     for (int64_t place = places.begin; place < places.end; ++place) {
       if (weights_.weight[place] > 0) out[count++] = place;
     }
