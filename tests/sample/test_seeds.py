@@ -1,0 +1,117 @@
+"""Seeds of typed graphs: keys that do not depend on positions, order of types, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from pyg_batchgnn.data import Schema
+from pyg_batchgnn.sample import (
+    ExcludedPairs,
+    MacrobatchSampler,
+    SampledMinibatch,
+    SamplingPlan,
+    Seeds,
+    minibatch_key,
+)
+from pyg_batchgnn.store import CscGraph, TimeOrder, TypedGraph
+
+CITES, WRITES = ("paper", "cites", "paper"), ("author", "writes", "paper")
+SCHEMA = Schema(("author", "paper"), (WRITES, CITES))
+TURNED = Schema(("paper", "author"), (CITES, WRITES))
+COUNTS = {"paper": 20, "author": 10}
+EDGES = {
+    CITES: torch.stack([torch.arange(200) * 7 % 20, torch.arange(200) % 20]),
+    WRITES: torch.stack([torch.arange(150) * 3 % 10, torch.arange(150) % 20]),
+}
+NODES = {"paper": torch.tensor([3, 1, 3]), "author": torch.tensor([2])}
+
+
+def sampler(schema: Schema = SCHEMA, plan: SamplingPlan | None = None, **rules: Any) -> MacrobatchSampler:
+    graph = TypedGraph.from_edge_indices(schema, COUNTS, EDGES)
+    return MacrobatchSampler(graph, plan or SamplingPlan((3, 2)), seed=4, **rules)
+
+
+def picked(batch: SampledMinibatch) -> dict[Any, list[int]]:
+    """The input ids of the picked edges of each relation, in any order."""
+    return {
+        relation: sorted(edges.edge.tolist())
+        for relation, edges in zip(batch.schema.relations, batch.edges, strict=True)
+        if edges.edge is not None
+    }
+
+
+def test_the_order_of_types_and_relations_decides_no_pick() -> None:
+    batches = [
+        sampler(schema).sample([Seeds.of(schema, nodes)], 2)[0]
+        for schema in (SCHEMA, TURNED)
+        for nodes in (NODES, dict(reversed(NODES.items())))
+    ]
+    assert len({batch.key for batch in batches}) == 1
+    assert all(picked(batch) == picked(batches[0]) for batch in batches)
+
+
+def test_one_type_and_one_relation_give_the_minibatches_of_a_homogeneous_graph() -> None:
+    named = Schema(("paper",), (CITES,))
+    graph = TypedGraph.from_edge_indices(named, {"paper": 20}, {CITES: EDGES[CITES]})
+    seeds, plan = torch.tensor([3, 1, 3]), SamplingPlan((3, 2))
+    (typed,) = MacrobatchSampler(graph, plan, 4).sample([Seeds.of(named, {"paper": seeds})], 2)
+    (plain,) = MacrobatchSampler(CscGraph.from_edge_index(EDGES[CITES], 20), plan, 4).sample([seeds], 2)
+    assert typed.key == plain.key == minibatch_key(seeds)
+    assert torch.equal(typed.node, plain.node) and torch.equal(typed.edge_index, plain.edge_index)
+
+
+def test_accessors_of_one_type_or_relation_say_what_to_read() -> None:
+    (batch,) = sampler().sample([Seeds.of(SCHEMA, NODES)], 0)
+    assert batch.batch_size == 4 and batch.num_edges == sum(one.num_edges for one in batch.edges)
+    with pytest.raises(AttributeError, match=r"nodes_of\(\.\.\.\)\.node"):
+        batch.node  # noqa: B018
+    with pytest.raises(AttributeError, match=r"edges_of\(\.\.\.\)\.indptr"):
+        batch.indptr  # noqa: B018
+    assert batch.nodes_of("paper").node[:3].tolist() == [3, 1, 3]
+    assert batch.edges_of(WRITES).indptr.numel() == sum(batch.nodes_of("paper").nodes_per_hop[:-1]) + 1
+
+
+def test_what_is_not_reached_shares_its_parts() -> None:
+    (batch,) = sampler().sample([Seeds.of(SCHEMA, {"author": torch.tensor([1])})], 0)
+    assert batch.edges[0] is batch.edges[1] and batch.edges[0].edges_per_hop == [0, 0]
+    assert batch.nodes_of("paper").nodes_per_hop == [0, 0, 0]
+
+
+def test_excluded_pairs_are_never_used() -> None:
+    pairs = {CITES: ExcludedPairs(EDGES[CITES])}
+    (batch,) = sampler().sample([Seeds.of(SCHEMA, NODES, excluded=pairs)], 0)
+    assert batch.edges_of(CITES).num_edges == 0 and batch.edges_of(WRITES).num_edges > 0
+
+
+def timed() -> MacrobatchSampler:
+    graph = TypedGraph.from_edge_indices(SCHEMA, COUNTS, EDGES)
+    order = TimeOrder.of(graph.in_edges(CITES), torch.arange(200))
+    return MacrobatchSampler(graph, SamplingPlan((3,)), times=[None, order])
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ({}, "no seed times"),
+        ({"time": torch.tensor([1, 2])}, "2 for 4 seeds"),
+        ({"time": torch.arange(4), "example": torch.tensor([0])}, "1 for 4 seeds"),
+        ({"time": torch.arange(4), "example": torch.tensor([0, 1, 2, -1])}, "-1"),
+    ],
+)
+def test_times_and_examples_must_fit_the_seeds(rules: Any, says: str) -> None:
+    with pytest.raises((ValueError, IndexError), match=says):
+        timed().sample([Seeds.of(SCHEMA, NODES, **rules)], 0)
+
+
+def test_seeds_must_be_of_the_graph() -> None:
+    with pytest.raises(TypeError, match="give Seeds"):
+        sampler().sample([torch.tensor([1])], 0)
+    with pytest.raises(IndexError, match="seeds of minibatch 0 holds 10"):
+        sampler().sample([Seeds.of(SCHEMA, {"author": torch.tensor([10])})], 0)
+    with pytest.raises(ValueError, match="1 time orders came for 2 relations"):
+        sampler(times=[None])
+    with pytest.raises(ValueError, match="exist in the graph"):
+        sampler(plan=SamplingPlan((1,), by_relation=((("a", "b", "c"), (1,)),)))
