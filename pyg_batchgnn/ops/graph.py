@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from pyg_batchgnn.ops.checks import check_dense, check_ids, check_range, check_vector, id_dtype
+from pyg_batchgnn.ops.checks import check_dense, check_ids, check_range, check_vector, fits_int32, id_dtype
 from pyg_batchgnn.ops.in_edges import InEdges
 from pyg_batchgnn.ops.known import remember
 from pyg_batchgnn.ops.library import kernels
@@ -36,8 +36,10 @@ def build_csc(edge_index: Tensor, num_nodes: int, num_sources: int | None = None
     for name, row, size in zip(("edge_index[0]", "edge_index[1]"), edge_index, sizes, strict=True):
         check_vector(name, row)
         check_range(name, row, size)
-    indptr, indices, edge_ids = kernels.build_csc(edge_index, num_nodes)
-    found = InEdges(indptr, indices.to(id_dtype(max(sizes))), edge_ids)
+    # The number of targets decides how wide the indices of the sources are.
+    same_width = fits_int32(sizes[0]) == fits_int32(num_nodes)
+    indptr, indices, edge_ids = kernels.build_csc(edge_index, num_nodes if same_width else max(sizes))
+    found = InEdges(indptr[: num_nodes + 1], indices.to(id_dtype(max(sizes))), edge_ids)
     remember(found.indptr, found.num_edges + 1, ascends=True)
     remember(found.indices, sizes[0])
     # The operator returns no ids where the edges were in order.
