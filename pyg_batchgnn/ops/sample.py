@@ -1,6 +1,6 @@
 """Sampling minibatches of a graph with any number of node types and relations.
 
-The kernel trusts the arrays and numbers that callers give.
+The kernel trusts its arguments, which are checked here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,13 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from pyg_batchgnn.ops.library import kernels, to_signed
+from pyg_batchgnn.ops.sample_checks import (
+    check_details,
+    check_orders,
+    check_relations,
+    check_rules,
+    check_seeds,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +113,14 @@ def sample(
         [N_t]; then, for each relation into a type with expanded nodes, ``indptr`` [D_t + 1], the
         edges ([2, E_r] or [E_r]) and, if they are wanted, the edge ids [E_r].
     """
+    relations = len(graph.indptr)
+    edges = (graph.indptr, graph.indices, graph.edge_ids, graph.source, graph.target)
+    check_relations(graph.num_nodes, *edges)
+    check_orders(graph.order, graph.weights, graph.indices)
+    check_seeds(seeds.node, seeds.ptr, seeds.keys, graph.num_nodes)
+    details = (seeds.example, seeds.time, seeds.excluded)
+    check_details(*details, seeds.node.numel(), (seeds.keys.numel(), relations))
+    check_rules(rules.fanouts, rules.shares, relations * rules.hops)
     return kernels.sample(
         *(graph.num_nodes, graph.indptr, graph.indices, graph.edge_ids, graph.source, graph.target),
         *(graph.digest, graph.order, graph.weights),

@@ -19,14 +19,17 @@ class CscGraph:
     """A graph by destination: the in-edges of every node.
 
     The in-edges of a node are in ascending input edge id, the canonical order of the sampling
-    contract. `from_edge_index` and `from_csc` check the arrays that they are given; the constructor
-    trusts its argument.
+    contract. The arrays are checked when the graph is made, and again by samplers if torch has
+    written to them since.
 
     Attributes:
         in_edges: the in-edges of all nodes; row i is node i.
     """
 
     in_edges: InEdges
+
+    def __post_init__(self) -> None:
+        self.in_edges.check()
 
     @property
     def indptr(self) -> Tensor:

@@ -18,7 +18,6 @@ from pyg_batchgnn.ops import InEdges
 class TypedGraph:
     """The in-edges of every node, by relation.
 
-    The constructor trusts that the arrays fit together (`InEdges.checked`, `from_edge_indices`).
     All relations get one dtype of source ids.
 
     Attributes:
@@ -29,6 +28,7 @@ class TypedGraph:
 
     Raises:
         ValueError: the numbers of types, relations or rows are not those of the schema.
+        TypeError, ValueError, IndexError: the arrays of a relation do not fit together.
     """
 
     schema: Schema
@@ -42,6 +42,8 @@ class TypedGraph:
                 f"a schema of {schema.num_types} node types and {schema.num_relations} relations came with "
                 f"{len(self.num_nodes)} numbers of nodes and {len(self.relations)} lists of in-edges"
             )
+        for source, edges in zip(schema.source_types, self.relations, strict=True):
+            edges.check(num_sources=self.num_nodes[source])
         for names, target, edges in zip(schema.relations, schema.target_types, self.relations, strict=True):
             if edges.num_targets != self.num_nodes[target]:
                 raise ValueError(

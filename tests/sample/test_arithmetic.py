@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.ops.known import remember
 from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan
 from pyg_batchgnn.store import CscGraph
 from tests.support.minibatch_checks import check_sampler
@@ -59,6 +60,15 @@ def far_edges(first_degree: int, dtype: type[np.integer], ids: type[np.integer] 
     if ids is not None:
         edge_ids = zeros(num_edges, ids)
         edge_ids[first_degree:] = torch.arange(num_edges - far, num_edges).clamp(max=np.iinfo(ids).max)
+    return known_graph(indptr, indices, edge_ids)
+
+
+def known_graph(indptr: Tensor, indices: Tensor, edge_ids: Tensor | None = None) -> CscGraph:
+    """Returns a graph of arrays that are known to fit together. Reading all zeros takes long."""
+    remember(indptr, indices.numel() + 1, ascends=True)
+    remember(indices, indptr.numel() - 1)
+    if edge_ids is not None:
+        remember(edge_ids, indices.numel())
     return CscGraph(InEdges(indptr, indices, edge_ids))
 
 
@@ -83,16 +93,13 @@ def test_check_of_far_entries() -> None:
         CscGraph.from_csc(graph.indptr, graph.indices)
 
 
-def many_nodes(num_nodes: int, dtype: type[np.integer], sources: list[int]) -> tuple[CscGraph, int]:
-    """The last eight nodes have `sources` as in-neighbours, all others none.
-
-    Also the first of the eight.
-    """
+def many_nodes(num_nodes: int, dtype: type[np.integer], sources: list[int]) -> tuple[Tensor, Tensor]:
+    """The indptr and indices of a graph whose last eight nodes have `sources` as in-neighbours."""
     count = len(sources)
     indptr = zeros(num_nodes + 1, np.int64)
     indptr[-9:] = torch.arange(9) * count
     indices = torch.tensor(sources * 8, dtype=torch.int32 if dtype is np.int32 else torch.int64)
-    return CscGraph(InEdges(indptr, indices)), num_nodes - 8
+    return indptr, indices
 
 
 @pytest.mark.parametrize("num_nodes", [2**31 + 50, 2**32 + 50])
@@ -100,7 +107,7 @@ def test_node_ids(num_nodes: int) -> None:
     """Sources whose ids need 32 and 33 bits, among them ids that agree in their low 32 bits."""
     low = [3, 2**31 + 3, 2**31 - 1, 2**31, num_nodes - 1, num_nodes - 8]
     high = [2**32 + 3, 2**32, 0] if num_nodes > 2**32 else []
-    graph, first = many_nodes(num_nodes, np.int64, low + high)
+    graph, first = known_graph(*many_nodes(num_nodes, np.int64, low + high)), num_nodes - 8
     seed_lists = [
         torch.arange(first, num_nodes),
         torch.tensor([3, first, first, 2**31 + 3, num_nodes - 1, 3]),
@@ -111,6 +118,6 @@ def test_node_ids(num_nodes: int) -> None:
 
 def test_narrow_sources_among_many_nodes_are_refused() -> None:
     """int32 sources may fit where seeds do not: 2^32 + 42 must not be taken for 42."""
-    graph, _ = many_nodes(2**31 + 50, np.int32, [42, 7])
+    indptr, indices = many_nodes(2**31 + 50, np.int32, [42, 7])
     with pytest.raises(TypeError, match=r"\.to\(torch\.int64\)"):
-        CscGraph.from_csc(graph.indptr, graph.indices)
+        CscGraph.from_csc(indptr, indices)
