@@ -2,17 +2,16 @@
 #include <numeric>
 
 #include "bindings/operators.h"
+#include "bindings/process_pool.h"
 #include "kernels/csc.h"
 #include "kernels/gather.h"
 #include "kernels/node_set.h"
-#include "kernels/object_pool.h"
 
 namespace pyg_batchgnn {
 namespace {
 
 ObjectPool<NodeSet>& node_sets() {
-  static auto* const pool = new ObjectPool<NodeSet>();
-  return *pool;
+  return process_pool<NodeSet>();
 }
 
 template <class In, class Index, class EdgeId>

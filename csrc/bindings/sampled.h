@@ -5,16 +5,15 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/process_pool.h"
 #include "bindings/tensors.h"
-#include "kernels/object_pool.h"
 #include "kernels/sample/sample.h"
 
 namespace pyg_batchgnn {
 
 template <class Index>
 ObjectPool<Scratch<Index>>& scratches() {
-  static auto* const pool = new ObjectPool<Scratch<Index>>();
-  return *pool;
+  return process_pool<Scratch<Index>>();
 }
 
 // Collects the arrays of minibatches: for each type that has nodes, `node` and in disjoint sampling

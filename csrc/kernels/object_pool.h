@@ -26,19 +26,29 @@ class ObjectPool {
   };
 
   Loan borrow() {
-    const std::lock_guard<std::mutex> guard(lock_);
-    if (idle_.empty()) return Loan(*this, std::make_unique<T>());
-    std::unique_ptr<T> object = std::move(idle_.back());
-    idle_.pop_back();
-    return Loan(*this, std::move(object));
+    std::unique_ptr<T> object = take();
+    return Loan(*this, object != nullptr ? std::move(object) : std::make_unique<T>());
   }
 
   void clear() {
+    std::vector<std::unique_ptr<T>> dropped;
     const std::lock_guard<std::mutex> guard(lock_);
-    idle_.clear();
+    dropped.swap(idle_);
   }
 
+  // No other lock is taken while this one is held.
+  std::mutex& lock() { return lock_; }
+
  private:
+  // Returns an idle object, or nothing.
+  std::unique_ptr<T> take() {
+    const std::lock_guard<std::mutex> guard(lock_);
+    if (idle_.empty()) return nullptr;
+    std::unique_ptr<T> object = std::move(idle_.back());
+    idle_.pop_back();
+    return object;
+  }
+
   void give(std::unique_ptr<T> object) {
     const std::lock_guard<std::mutex> guard(lock_);
     idle_.push_back(std::move(object));

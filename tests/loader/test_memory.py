@@ -193,7 +193,8 @@ def test_a_forked_child_may_use_and_free_batches() -> None:
 
 
 TEARDOWN = """
-import sys, threading, time
+import faulthandler, sys, threading, time
+faulthandler.dump_traceback_later(110, exit=True)  # says where it hangs
 from tests.support.loader_cases import make_data, make_loader
 held = list(make_loader(make_data(2000, 20_000), batch_size=64))
 running = iter(make_loader(make_data(), prefetch=2))

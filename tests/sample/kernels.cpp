@@ -1,10 +1,16 @@
 // Answers questions about the kernels that no graph can ask, one line each;
 // tests/sample/test_kernels.py asks them.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdint>
 #include <iostream>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "bindings/process_pool.h"
 #include "kernels/sample/choose.h"
 #include "kernels/sample/node_map.h"
 #include "kernels/permutation.h"
@@ -67,6 +73,36 @@ void wrap() {
   std::cout << right;
 }
 
+// forks -> how many children that were forked while a thread uses a pool of scratch memory wait
+// forever for it.
+void fork_pool() {
+  const auto forks = read<int>();
+  struct Object {
+    int value = 0;
+  };
+  const auto use = [] { ++(*process_pool<Object>().borrow()).value; };
+  use();
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    while (!stop) use();
+  });
+  int stuck = 0;
+  for (int made = 0; made < forks && stuck < 3; ++made) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      use();
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    stuck += status != 0;
+  }
+  stop = true;
+  busy.join();
+  std::cout << stuck;
+}
+
 }  // namespace
 
 int main() {
@@ -75,5 +111,6 @@ int main() {
     if (question == "permute") permute();
     if (question == "choose") choose();
     if (question == "wrap") wrap();
+    if (question == "fork") fork_pool();
   }
 }

@@ -86,3 +86,8 @@ def test_node_map_after_two_billion_local_ids(ids: int, minibatches: int, jump: 
     Training meets that after some 20,000 minibatches of 100,000 nodes.
     """
     assert ask(f"wrap {ids} {minibatches} {jump}") == [1]
+
+
+def test_a_forked_child_finds_scratch_memory_free(ask: Ask) -> None:
+    """A lock that another thread held at the fork would never be free in the child."""
+    assert ask("fork 60") == [0]
