@@ -10,6 +10,7 @@ from torch_geometric.loader import LinkNeighborLoader
 from torch_geometric.loader.link_loader import LinkLoader
 
 from pyg_batchgnn.loader.arguments import is_partitioned
+from pyg_batchgnn.loader.bytes import parse_bytes
 from pyg_batchgnn.loader.input_links import LinkRequest
 from pyg_batchgnn.loader.link_negatives import NegativeRequest
 from pyg_batchgnn.loader.link_request import LinkLoading
@@ -55,7 +56,8 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         fetch_size: F, native minibatches whose attributes are fetched together, at most B; "auto"
             likewise. PyG batches are gathered one by one, straight from ``data``, when they are
             asked for.
-        memory_budget: bytes that the loader may hold at its peak, graph and features not counted;
+        memory_budget: bytes (or "2GiB") that the loader may hold at its peak, graph and features
+            not counted;
             None is an eighth of what is free at construction. It decides what "auto" means, and
             nothing else.
         prefetch: macrobatches to prepare beside training, on one thread (0: none). Attributes are
@@ -112,7 +114,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         time_window: int | None = None,
         macrobatch_size: Size = "auto",
         fetch_size: Size = "auto",
-        memory_budget: int | None = None,
+        memory_budget: int | str | None = None,
         prefetch: int = 0,
         seed: int | None = None,
         threads: int | None = None,
@@ -129,7 +131,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         self._options = LoaderOptions(
             macrobatch_size,
             fetch_size,
-            memory_budget,
+            parse_bytes(memory_budget) if isinstance(memory_budget, str) else memory_budget,
             prefetch,
             threads,
             parse_export(export),

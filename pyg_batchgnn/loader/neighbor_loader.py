@@ -64,7 +64,8 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         fetch_size: F, native minibatches whose attributes are fetched together, at most B; "auto"
             likewise. PyG batches are gathered one by one, straight from ``data``, when they are
             asked for.
-        memory_budget: bytes that the loader may hold at its peak, graph and features not counted;
+        memory_budget: bytes (or "2GiB") that the loader may hold at its peak, graph and features
+            not counted;
             None is an eighth of what is free at construction. It decides what "auto" means, and
             nothing else.
         prefetch: macrobatches to prepare beside training, on one thread (0: none). Attributes are
@@ -125,7 +126,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         time_window: int | None = None,
         macrobatch_size: Size = "auto",
         fetch_size: Size = "auto",
-        memory_budget: int | None = None,
+        memory_budget: int | str | None = None,
         prefetch: int = 0,
         seed: int | None = None,
         threads: int | None = None,
@@ -140,7 +141,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         self._options = LoaderOptions(
             macrobatch_size,
             fetch_size,
-            memory_budget,
+            parse_bytes(memory_budget) if isinstance(memory_budget, str) else memory_budget,
             prefetch,
             threads,
             parse_export(export),

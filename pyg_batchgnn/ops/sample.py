@@ -121,6 +121,20 @@ def sample(
     details = (seeds.example, seeds.time, seeds.excluded)
     check_details(*details, seeds.node.numel(), (seeds.keys.numel(), relations))
     check_rules(rules.fanouts, rules.shares, relations * rules.hops)
+    try:
+        return _launch(graph, seeds, rules, seed, epoch, threads)
+    except (RuntimeError, MemoryError) as error:
+        if "bad_alloc" not in str(error):
+            raise
+        raise MemoryError(
+            f"not enough memory to sample {seeds.node.numel()} seeds with fanouts {rules.fanouts}; use "
+            f"smaller fanouts, batches or macrobatches"
+        ) from None
+
+
+def _launch(
+    graph: SampledGraph, seeds: SampledSeeds, rules: SamplingRules, seed: int, epoch: int, threads: int
+) -> tuple[Sequence[Tensor], Tensor]:
     return kernels.sample(
         *(graph.num_nodes, graph.indptr, graph.indices, graph.edge_ids, graph.source, graph.target),
         *(graph.digest, graph.order, graph.weights),

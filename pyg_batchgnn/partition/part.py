@@ -12,7 +12,7 @@ from pyg_batchgnn.ops import InEdges, OwnedEdges
 from pyg_batchgnn.partition.book import PartitionBook
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Part:
     """The nodes that a rank owns, all their in-edges and all their attributes.
 
@@ -41,6 +41,12 @@ class Part:
     directory: Tensor
     attributes: dict[Group, dict[str, Tensor]] = field(default_factory=dict)
     splits: dict[str, Tensor] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return (
+            f"Part({self.number} of {self.book.parts}, nodes={self.num_nodes} of {self.book.num_nodes}, "
+            f"edges={self.in_edges.num_edges} of {self.num_edges})"
+        )
 
     @property
     def first(self) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
+from torch_geometric.data import Data
 
 from pyg_batchgnn.data import Group
 from pyg_batchgnn.sample.sampled import SampledMinibatch
@@ -51,7 +52,7 @@ class AttributeRows:
         return sum(table.nbytes for table in self.tables.values())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Minibatch(SampledMinibatch):
     """A sampled minibatch with the attributes of its nodes and edges.
 
@@ -124,6 +125,34 @@ class Minibatch(SampledMinibatch):
             held = sorted(self.block) or "none"
             raise KeyError(f"the minibatch holds no attribute {name!r} (held: {held})")
         return self.block[name].index_select(0, self.row[:rows])
+
+    @property
+    def x(self) -> Tensor:
+        """[N, F], a copy of the features of the nodes."""
+        return self.attribute("x")
+
+    @property
+    def y(self) -> Tensor:
+        """[N, ...], a copy of the labels of the nodes; the first ``batch_size`` are the seeds'."""
+        return self.attribute("y")
+
+    def to_data(self) -> Data:
+        """Returns the minibatch as PyG's ``Data``, with copies of its attributes.
+
+        It has what `NeighborLoader` gives: ``edge_index``, ``n_id``, ``batch_size``, the counts by
+        hop, and ``e_id`` and ``input_id`` if they are known.
+        """
+        data = Data(edge_index=self.edge_index, n_id=self.n_id, num_nodes=self.num_nodes)
+        for name in self.block:
+            data[name] = self.attribute(name)
+        for name, table in self.edge_block.items():
+            data[name] = table
+        known = {"e_id": self.edge, "input_id": self.input_id, "batch_size": self.batch_size}
+        known |= {"num_sampled_nodes": self.nodes_per_hop, "num_sampled_edges": self.edges_per_hop}
+        for name, value in known.items():
+            if value is not None:
+                data[name] = value
+        return data
 
     def _of_nodes(self, name: str) -> AttributeRows | None:
         self._only_nodes(name)

@@ -91,7 +91,7 @@ class SampledEdges:
         return sum(one.nbytes for one in (self.indptr, edges, self.edge) if one is not None)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SampledMinibatch:
     """A sampled subgraph, by node type and by relation (design, section 3).
 
@@ -141,6 +141,15 @@ class SampledMinibatch:
         """Returns the minibatch with other ids of the same nodes, [N_t] int64 by node type."""
         nodes = tuple(replace(one, node=own) for one, own in zip(self.nodes, ids, strict=True))
         return replace(self, nodes=nodes)
+
+    def __repr__(self) -> str:
+        sizes = f"batch_size={self.batch_size}, nodes={self.num_nodes}, edges={self.num_edges}"
+        return f"{type(self).__name__}({sizes}, epoch={self.epoch})"
+
+    @property
+    def n_id(self) -> Tensor:
+        """[N] int64, the node ids of the only type, by PyG's name."""
+        return self._only_nodes("n_id").node
 
     def nodes_of(self, name: str) -> SampledNodes:
         """Returns the sampled nodes of a type."""

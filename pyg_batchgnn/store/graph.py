@@ -14,7 +14,7 @@ from pyg_batchgnn.ops import InEdges, OwnedEdges
 from pyg_batchgnn.store.typed_graph import TypedGraph
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CscGraph:
     """A graph by destination: the in-edges of every node.
 
@@ -30,6 +30,9 @@ class CscGraph:
 
     def __post_init__(self) -> None:
         self.in_edges.check()
+
+    def __repr__(self) -> str:
+        return f"CscGraph(nodes={self.num_nodes}, edges={self.num_edges})"
 
     @property
     def indptr(self) -> Tensor:

@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan
 from pyg_batchgnn.store import CscGraph
 
 
@@ -142,3 +144,26 @@ def test_huge_pages_are_advice_only() -> None:
     before = [graph.indptr.clone(), graph.indices.clone()]
     assert graph.advise_huge_pages() is graph
     assert torch.equal(graph.indptr, before[0]) and torch.equal(graph.indices, before[1])
+
+
+def test_arrays_are_checked_when_a_graph_is_made_and_when_they_change() -> None:
+    """Public objects never read foreign memory, also after a user has written to their arrays."""
+    with pytest.raises(ValueError, match="must ascend"):
+        CscGraph(InEdges(torch.tensor([0, 5, 3]), torch.zeros(3, dtype=torch.int32)))
+    with pytest.raises(IndexError, match="indices holds 9"):
+        CscGraph(InEdges(torch.tensor([0, 1]), torch.tensor([9])))
+    graph = CscGraph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3)
+    sampler = MacrobatchSampler(graph, SamplingPlan((2,)))
+    (minibatch,) = sampler.sample([torch.tensor([0])], 0)
+    assert repr(minibatch) == "SampledMinibatch(batch_size=1, nodes=2, edges=1, epoch=0)"
+    assert repr(graph) == "CscGraph(nodes=3, edges=3)"
+    for array, error in ((graph.indices, IndexError), (graph.indptr, ValueError)):
+        kept = int(array[1])
+        array[1] = 10**6
+        with pytest.raises(error, match="1000000"):
+            sampler.sample([torch.tensor([0])], 0)
+        array[1] = kept
+        assert sampler.sample([torch.tensor([0])], 0)
+    huge = MacrobatchSampler(graph, SamplingPlan((2**31 - 1,) * 2, Replacement.WITH))
+    with pytest.raises(MemoryError, match="use smaller fanouts"):
+        huge.sample([torch.zeros(4000, dtype=torch.int64)], 0)
