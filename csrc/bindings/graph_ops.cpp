@@ -10,9 +10,7 @@
 namespace pyg_batchgnn {
 namespace {
 
-ObjectPool<NodeSet>& node_sets() {
-  return process_pool<NodeSet>();
-}
+ObjectPool<NodeSet>& node_sets() { return process_pool<NodeSet>(); }
 
 template <class In, class Index, class EdgeId>
 std::tuple<Tensor, Tensor, Tensor> build(const In* sources, const In* destinations, int64_t edges,

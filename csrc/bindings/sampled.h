@@ -42,8 +42,8 @@ class ArrayList {
   std::vector<Tensor> arrays_;
 };
 
-// Collects the counts of minibatches: the nodes of each type by hop, then the edges of each relation
-// by hop.
+// Collects the counts of minibatches: the nodes of each type by hop, then the edges of each
+// relation by hop.
 class CountTable {
  public:
   CountTable(size_t minibatches, size_t columns)

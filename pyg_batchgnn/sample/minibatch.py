@@ -147,11 +147,11 @@ class Minibatch(SampledMinibatch):
             data[name] = self.attribute(name)
         for name, table in self.edge_block.items():
             data[name] = table
-        known = {"e_id": self.edge, "input_id": self.input_id, "batch_size": self.batch_size}
-        known |= {"num_sampled_nodes": self.nodes_per_hop, "num_sampled_edges": self.edges_per_hop}
-        for name, value in known.items():
-            if value is not None:
-                data[name] = value
+        data.batch_size = self.batch_size
+        data.num_sampled_nodes, data.num_sampled_edges = self.nodes_per_hop, self.edges_per_hop
+        for name, ids in (("e_id", self.edge), ("input_id", self.input_id)):
+            if ids is not None:
+                data[name] = ids
         return data
 
     def _of_nodes(self, name: str) -> AttributeRows | None:

@@ -1,4 +1,4 @@
-// The pairs of nodes of one relation whose edges a minibatch must not use.
+// The pairs of nodes of one relation between which a minibatch must not use edges.
 #pragma once
 
 #include <algorithm>

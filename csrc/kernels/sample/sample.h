@@ -19,8 +19,8 @@ struct SampledNodes {
   int64_t count = 0;
 };
 
-// One sampled minibatch, by type and by relation. A type that is not reached has no arrays, nor have
-// the relations into a type without expanded nodes.
+// One sampled minibatch, by type and by relation. A type that is not reached has no arrays, nor
+// have the relations into a type without expanded nodes.
 template <class Local>
 struct SampledMinibatch {
   std::vector<SampledNodes> nodes;

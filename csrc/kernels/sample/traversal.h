@@ -100,8 +100,8 @@ class Expansion {
     }
   }
 
-  // Handles targets in groups of about kBlock picks: chooses, then looks up. One long adjacency list
-  // is a group of its own.
+  // Handles targets in groups of about kBlock picks: chooses, then looks up. One long adjacency
+  // list is a group of its own.
   void fill(Rule& rule, uint64_t key, Layout layout, bool edge_ids) {
     const int64_t first = frontier_.first(), last = frontier_.last();
     const int64_t* indptr = out_.indptr();
