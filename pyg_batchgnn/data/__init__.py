@@ -21,7 +21,7 @@ from pyg_batchgnn.data.labels import class_numbers, count_classes
 from pyg_batchgnn.data.layout import attribute_array, attribute_of, split_array, split_of
 from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
 from pyg_batchgnn.data.ogb import read_ogb
-from pyg_batchgnn.data.pyg import from_pyg
+from pyg_batchgnn.data.pyg import as_dataset, from_pyg
 from pyg_batchgnn.data.schema import HOMOGENEOUS, Relation, Schema
 from pyg_batchgnn.data.undirected import ParallelEdges, make_undirected
 
@@ -43,6 +43,7 @@ __all__ = [
     "Relation",
     "RowKind",
     "Schema",
+    "as_dataset",
     "attribute_array",
     "attribute_of",
     "available_datasets",

@@ -98,6 +98,10 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
 
 def check_outline(dataset: Dataset, files: Files | None = None) -> Dataset:
     """Checks counts, shapes and dtypes as `check_dataset` does. No array is read."""
+    if not isinstance(dataset, Dataset):
+        raise TypeError(
+            f"dataset must be a Dataset, got {type(dataset).__name__}; from_pyg makes one of a Data"
+        )
     check = _Checker(dataset, files or {})
     for field in ("num_nodes", "num_classes"):
         value = getattr(dataset, field)

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -15,14 +16,24 @@ from pyg_batchgnn.data.errors import DatasetError
 from pyg_batchgnn.data.files import rename_whole, sync_tree, write_tensor
 from pyg_batchgnn.data.layout import FOLDERS, SPLITS_FOLDER, attribute_array, split_array
 from pyg_batchgnn.data.meta import Meta, write_meta
+from pyg_batchgnn.data.pyg import as_dataset
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 
-def write_folder(dataset: Dataset, path: str | Path) -> Path:
+def write_folder(dataset: Dataset | Data, path: str | Path) -> Path:
     """Writes a data set to a new folder that `read_folder` reads; returns the folder.
 
+    Args:
+        dataset: a data set, or a PyG `Data`, which `from_pyg` converts.
+        path: the folder to make.
+
     Raises:
+        TypeError: ``dataset`` is neither.
         DatasetError: the folder exists already.
     """
+    dataset = as_dataset(dataset)
     with new_folder(path) as folder:
         tensors = arrays_of(dataset)
         arrays = {array: write_tensor(folder / f"{array}.npy", tensors[array]) for array in tensors}

@@ -73,6 +73,25 @@ def from_pyg(data: Data, name: str = "pyg", num_classes: int | None = None) -> D
     return check_dataset(dataset)
 
 
+def as_dataset(dataset: Dataset | Data) -> Dataset:
+    """Returns a data set as it is, and that in a PyG `Data` by `from_pyg`.
+
+    Raises:
+        TypeError: it is neither.
+        DatasetError: an array of the `Data` does not fit.
+    """
+    if isinstance(dataset, Dataset):
+        return dataset
+    from torch_geometric.data.data import BaseData
+
+    if isinstance(dataset, BaseData):
+        return from_pyg(dataset)
+    raise TypeError(
+        f"dataset must be a Dataset or a Data, got {type(dataset).__name__}; make one with load_dataset, "
+        "from_pyg or Dataset.homogeneous"
+    )
+
+
 class _Reader:
     """Sorts the entries of a `Data` into attributes and splits."""
 

@@ -119,19 +119,38 @@ class LayerGraph:
         return values if self.edge is not None else values[: self.num_edges]
 
 
-_layers: WeakKeyDictionary[SampledBatch, dict[int, LayerGraph]] = WeakKeyDictionary()
+_Stamp = tuple[tuple[int, int], tuple[int, int]]
+#: For each minibatch: the stamp of its edges, and the layers that were made of them.
+_layers: WeakKeyDictionary[SampledBatch, tuple[_Stamp, dict[int, LayerGraph]]] = WeakKeyDictionary()
 
 
 def layer_graph(minibatch: SampledBatch, layer: int) -> LayerGraph:
     """Returns a layer of a minibatch, the same object on every call; layer 1 is nearest the input.
 
+    If the edges of the minibatch are changed, the layers are made again.
+
     Raises:
+        TypeError: ``minibatch`` is no minibatch.
         ValueError: there is no such layer, or the counts of the minibatch do not fit its arrays.
     """
-    made = _layers.setdefault(minibatch, {})
+    if not is_sampled(minibatch):
+        raise TypeError(
+            f"expected a minibatch, got {type(minibatch).__name__}; a loader with export='native' yields "
+            "minibatches"
+        )
+    stamp = _stamp(minibatch.indptr), _stamp(minibatch.indices)
+    known, made = _layers.get(minibatch, (None, {}))
+    if known != stamp:
+        made = {}
+        _layers[minibatch] = (stamp, made)
     if layer not in made:
         made[layer] = _layer_graph(minibatch, layer)
     return made[layer]
+
+
+def _stamp(values: Tensor) -> tuple[int, int]:
+    """Returns what changes when the tensor is replaced, or when torch writes to it."""
+    return id(values), 0 if values.is_inference() else values._version
 
 
 def _layer_graph(minibatch: SampledBatch, layer: int) -> LayerGraph:

@@ -84,6 +84,7 @@ from pyg_batchgnn.ops.precision import compute_dtype
 from pyg_batchgnn.ops.products import ProductsName, current_products, set_products
 from pyg_batchgnn.ops.relay import Relay, RelayAnswers, RelayFault, RelayQuestions, WireError, relay_answer
 from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules, sample
+from pyg_batchgnn.ops.types import check_type
 from pyg_batchgnn.ops.words import WordStreams
 
 __all__ = [
@@ -132,6 +133,7 @@ __all__ = [
     "check_indptr",
     "check_matrix",
     "check_range",
+    "check_type",
     "check_vector",
     "compute_dtype",
     "count_unique_nodes",

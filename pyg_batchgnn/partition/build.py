@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset, Group
+from pyg_batchgnn.data import Dataset, Group, as_dataset
 from pyg_batchgnn.partition.attributes import deliver_rows, deliver_split
-from pyg_batchgnn.partition.checks import check_splits
+from pyg_batchgnn.partition.checks import check_comm, check_splits
 from pyg_batchgnn.partition.cut import cut_run
 from pyg_batchgnn.partition.deliver import OwnNodes, Runs, deliver_lists, translate_sources
 from pyg_batchgnn.partition.numbering import make_directory, number_nodes
@@ -19,12 +20,15 @@ from pyg_batchgnn.partition.policy import Direct, Policy, PolicyLike, Streaming,
 from pyg_batchgnn.partition.reading import ReadingSlice, read_slice
 from pyg_batchgnn.partition.stream import OwnerStream
 
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
 #: A function that is called with a few words as each stage begins.
 Progress = Callable[[str], None]
 
 
 def partition(
-    dataset: Dataset,
+    dataset: Dataset | Data,
     policy: PolicyLike = "random",
     *,
     comm: Communicator,
@@ -41,7 +45,8 @@ def partition(
     with streaming policies also on the number of ranks that read.
 
     Args:
-        dataset: the same on every rank; arrays that are mapped from files are read in pieces.
+        dataset: a data set, or a PyG `Data`, the same on every rank; arrays that are mapped from
+            files are read in pieces.
         policy: decides which part owns a node: "random" (by hash of seed and id), "contiguous"
             (ranges of ids, balanced by edges and nodes), "ldg" or "fennel" (by the owners of
             in-neighbours; `Streaming` has options), or a function of your own (see `Policy`).
@@ -53,14 +58,16 @@ def partition(
         This rank's part. Its number is the rank.
 
     Raises:
+        TypeError: ``dataset`` or ``comm`` is of another type.
         AgreementError: ranks were given different arguments.
         DatasetError: raised on every rank, where an edge or a split has a node id outside [0, N).
     """
-    return partition_parts(dataset, policy, comm.size, comm=comm, seed=seed, progress=progress)[0]
+    check_comm(comm)
+    return partition_parts(as_dataset(dataset), policy, comm.size, comm=comm, seed=seed, progress=progress)[0]
 
 
 def partition_parts(
-    dataset: Dataset,
+    dataset: Dataset | Data,
     policy: PolicyLike,
     parts: int,
     *,
@@ -76,6 +83,8 @@ def partition_parts(
         This rank's parts, the parts [rank * parts // ranks, (rank + 1) * parts // ranks); none
         where there are fewer parts than ranks.
     """
+    dataset = as_dataset(dataset)
+    check_comm(comm)
     if parts < 1:
         raise ValueError(f"parts must be at least 1, not {parts}")
     tell = progress or (lambda _: None)

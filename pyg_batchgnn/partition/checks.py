@@ -14,6 +14,11 @@ from pyg_batchgnn.data import Dataset, DatasetError
 T = TypeVar("T")
 
 
+def check_comm(comm: Communicator) -> None:
+    """Raises TypeError unless ``comm`` is a communicator."""
+    ops.check_type("comm", comm, Communicator, "make one with Communicator.create(name)")
+
+
 def with_files(comm: Communicator, work: Callable[[], T]) -> T:
     """Works with files on every rank. Where it fails on one rank, all ranks raise.
     Collective.

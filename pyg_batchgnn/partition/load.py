@@ -15,7 +15,7 @@ from pyg_batchgnn.data import EDGES, NODES, Group, attribute_of, split_array, sp
 from pyg_batchgnn.data.files import META_FILE, broken, map_tensor, verify_tensor
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.book import PartitionBook
-from pyg_batchgnn.partition.checks import with_files
+from pyg_batchgnn.partition.checks import check_comm, with_files
 from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name, read_partition_meta
 from pyg_batchgnn.partition.part import Part, directory_slice
 from pyg_batchgnn.partition.ranges import Load, balanced_offsets
@@ -43,6 +43,7 @@ def load_partition(folder: str | Path, comm: Communicator) -> Part:
             them.
         AgreementError: ranks read different folders.
     """
+    check_comm(comm)
     path = Path(folder).expanduser()
     meta = with_files(comm, lambda: read_partition_meta(path))
     comm.check_agreement({"partition": meta.digest})

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Group
 from pyg_batchgnn.ops import InEdges, OwnedEdges
 from pyg_batchgnn.partition.book import PartitionBook
+from pyg_batchgnn.partition.checks import check_comm
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,11 +70,24 @@ class Part:
     def check_rank(self, comm: Communicator) -> None:
         """Raises ValueError unless the part is that of this rank, of as many parts as there are
         ranks."""
+        check_comm(comm)
         if self.book.parts != comm.size or self.number != comm.rank:
             raise ValueError(
                 f"part {self.number} of {self.book.parts} cannot be on rank {comm.rank} of {comm.size}; give "
                 f"every rank its own part of a graph that is partitioned for {comm.size} ranks"
             )
+
+
+def parts_of(parts: Part | Sequence[Part]) -> list[Part]:
+    """Returns one part or several as a list.
+
+    Raises:
+        TypeError: something else was given.
+    """
+    found: list[Any] = list(parts) if isinstance(parts, (list, tuple)) else [parts]
+    for part in found:
+        ops.check_type("part", part, Part, "make it with partition or load_partition")
+    return found
 
 
 def slice_size(num_nodes: int, ranks: int) -> int:

@@ -9,7 +9,8 @@ import torch
 from rich.table import Table
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.partition.part import Part
+from pyg_batchgnn.partition.checks import check_comm
+from pyg_batchgnn.partition.part import Part, parts_of
 
 #: The number of nodes marked at a time, where distinct ones are counted, and of edges read at a
 #: time.
@@ -75,7 +76,8 @@ def report_partition(parts: Part | Sequence[Part], comm: Communicator) -> Partit
         parts: this rank's part, or parts.
         comm: the communicator of all ranks.
     """
-    mine = [parts] if isinstance(parts, Part) else parts
+    mine = parts_of(parts)
+    check_comm(comm)
     counted = {str(part.number): list(_count(part)) for part in mine}
     found = {int(number): counts for said in comm.all_gather_json(counted) for number, counts in said.items()}
     return PartitionReport(tuple(PartCounts(*found[number]) for number in sorted(found)))

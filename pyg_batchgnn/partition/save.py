@@ -20,9 +20,9 @@ from pyg_batchgnn.data.files import (
     sync_tree,
     write_tensor,
 )
-from pyg_batchgnn.partition.checks import with_files
+from pyg_batchgnn.partition.checks import check_comm, with_files
 from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name
-from pyg_batchgnn.partition.part import Part
+from pyg_batchgnn.partition.part import Part, parts_of
 
 
 def save_partition(
@@ -51,9 +51,10 @@ def save_partition(
     Raises:
         DatasetError: on every rank, if the folder exists or one of them cannot write.
     """
+    mine = parts_of(parts)
+    check_comm(comm)
     path = Path(folder).expanduser()
     temporary = path.with_name(f".{path.name}.partial")
-    mine = [parts] if isinstance(parts, Part) else list(parts)
     try:
         with_files(comm, lambda: _begin(path, temporary) if comm.rank == 0 else None)
         promises = with_files(comm, lambda: [promise for part in mine for promise in _write(part, temporary)])

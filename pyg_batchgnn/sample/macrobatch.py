@@ -32,6 +32,7 @@ class MacrobatchSampler:
             follow the time order of the relation if it has one.
 
     Raises:
+        TypeError: the graph or the plan is of another type.
         ValueError: the number of threads, times or weights is wrong, or the plan names unknown
             relations.
     """
@@ -47,6 +48,13 @@ class MacrobatchSampler:
         times: Sequence[TimeOrder | None] = (),
         weights: Sequence[WeightSums | None] = (),
     ) -> None:
+        ops.check_type(
+            "graph",
+            graph,
+            (CscGraph, TypedGraph),
+            "graph_from_pyg(data) makes one of a Data, typed_graph_from_pyg(data) one of a HeteroData",
+        )
+        ops.check_type("plan", plan, SamplingPlan, "make one with SamplingPlan(fanouts)")
         if threads is not None and threads < 1:
             raise ValueError(f"threads must be at least 1, got {threads}")
         self.graph = graph

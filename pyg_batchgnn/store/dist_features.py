@@ -49,6 +49,7 @@ class DistFeatureStore(FeatureStore):
         self, part: Part, comm: Communicator, *, floats: torch.dtype | None = None, share: bool = True
     ) -> None:
         super().__init__()
+        ops.check_type("part", part, Part, "make it with partition or load_partition")
         part.check_rank(comm)
         if floats is not None and not floats.is_floating_point:
             raise TypeError(f"floats must be a floating-point type such as torch.bfloat16, got {floats}")

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_geometric.data import EdgeAttr, GraphStore
 from torch_geometric.data.graph_store import EdgeLayout
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.store.directory import internal_ids, original_ids
@@ -35,6 +36,7 @@ class DistGraphStore(GraphStore):
 
     def __init__(self, part: Part, comm: Communicator, topology: HybridTopology | None = None) -> None:
         super().__init__()
+        ops.check_type("part", part, Part, "make it with partition or load_partition")
         part.check_rank(comm)
         sizes = (part.book.num_nodes, part.num_edges)
         given = sizes if topology is None else (topology.graph.num_nodes, topology.graph.num_edges)

@@ -29,6 +29,8 @@ class CscGraph:
     in_edges: InEdges
 
     def __post_init__(self) -> None:
+        remedy = "CscGraph.from_edge_index takes an edge list and graph_from_pyg a Data"
+        ops.check_type("in_edges", self.in_edges, InEdges, remedy)
         self.in_edges.check()
 
     def __repr__(self) -> str:

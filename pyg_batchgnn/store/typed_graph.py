@@ -14,7 +14,7 @@ from pyg_batchgnn.data import Relation, Schema
 from pyg_batchgnn.ops import InEdges
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TypedGraph:
     """The in-edges of every node, by relation.
 
@@ -37,11 +37,14 @@ class TypedGraph:
 
     def __post_init__(self) -> None:
         schema = self.schema
+        ops.check_type("schema", schema, Schema, "typed_graph_from_pyg makes a graph of a Data")
         if len(self.num_nodes) != schema.num_types or len(self.relations) != schema.num_relations:
             raise ValueError(
                 f"a schema of {schema.num_types} node types and {schema.num_relations} relations came with "
                 f"{len(self.num_nodes)} numbers of nodes and {len(self.relations)} lists of in-edges"
             )
+        for edges in self.relations:
+            ops.check_type("a relation", edges, InEdges, "make it with InEdges.checked")
         for source, edges in zip(schema.source_types, self.relations, strict=True):
             edges.check(num_sources=self.num_nodes[source])
         for names, target, edges in zip(schema.relations, schema.target_types, self.relations, strict=True):
@@ -54,6 +57,14 @@ class TypedGraph:
             dtype = ops.id_dtype(max(self.num_nodes))
             same = [InEdges(one.indptr, one.indices.to(dtype), one.edge_ids) for one in self.relations]
             object.__setattr__(self, "relations", tuple(same))
+
+    def __repr__(self) -> str:
+        nodes = ", ".join(f"{n}={k}" for n, k in zip(self.schema.node_types, self.num_nodes, strict=True))
+        edges = ", ".join(
+            f"{'-'.join(names)}={one.num_edges}"
+            for names, one in zip(self.schema.relations, self.relations, strict=True)
+        )
+        return f"TypedGraph(nodes: {nodes}; edges: {edges})"
 
     @property
     def num_edges(self) -> int:
