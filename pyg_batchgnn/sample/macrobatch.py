@@ -131,6 +131,7 @@ def _arrays(
     graph: TypedGraph, times: Sequence[TimeOrder | None], weights: Sequence[WeightSums | None]
 ) -> ops.SampledGraph:
     schema, none = graph.schema, torch.empty(0, dtype=torch.int64)
+    no_weights = torch.empty(0, dtype=torch.float64)
     for what, given in (("time orders", times), ("lists of weights", weights)):
         if len(given) not in (0, schema.num_relations):
             raise ValueError(
@@ -145,5 +146,9 @@ def _arrays(
         list(schema.target_types),
         [ops.to_signed(ops.names_key(names)) for names in schema.relations],
         [array for one in times for array in ((none, none) if one is None else one.arrays)],
-        [array for one in weights for array in ((none, none, none) if one is None else one.arrays)],
+        [
+            array
+            for one in weights
+            for array in ((no_weights, no_weights, none) if one is None else one.arrays)
+        ],
     )
