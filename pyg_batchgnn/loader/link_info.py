@@ -19,9 +19,20 @@ class LinkInfo:
 
     Attributes:
         relations: the relations of the links, each with the form of its negatives.
+        timed: True if links have times.
+
+    Raises:
+        ValueError: the triplets of two relations would have the same entries.
     """
 
     relations: Sequence[tuple[Relation, NegativeMode | None]]
+    timed: bool = False
+
+    def __post_init__(self) -> None:
+        triplets = [relation for relation, mode in self.relations if mode is NegativeMode.TRIPLET]
+        for number, one in enumerate(triplets):
+            for other in triplets[:number]:
+                _refuse_shared_entries(other, one, self.timed)
 
     def add(self, batch: Any, out: PygOutput) -> None:
         """Adds the entries; see `SampleInfo`."""
@@ -43,6 +54,23 @@ class LinkInfo:
 def _add_triplets(source: Any, target: Any, metadata: Sequence[Any]) -> None:
     source.src_index, target.dst_pos_index, target.dst_neg_index = metadata[1:4]
     source.seed_time = target.seed_time = metadata[4]
+
+
+def _refuse_shared_entries(one: Relation, other: Relation, timed: bool) -> None:
+    """Raises ValueError if the triplets of two relations would have the same entries.
+
+    The entries belong to the types of the ends: ``src_index`` to that of the sources, for instance,
+    and ``seed_time`` to both.
+    """
+    shared = {a for a, b in ((one[0], other[0]), (one[2], other[2])) if a == b}
+    if timed:
+        shared |= {one[0], one[2]} & {other[0], other[2]}
+    if shared:
+        raise ValueError(
+            f"two triplet relations share an end type: {one} and {other} have {sorted(shared)}, whose store "
+            f"in a batch holds the triplets of one relation only; use neg_sampling='binary' for one of "
+            f"them, a loader for each, or export='native'"
+        )
 
 
 def _remove(batch: Any, link: Any, relation: Relation) -> None:

@@ -73,7 +73,8 @@ class LinkInputs:
         """The entries of PyG batches that are about the links."""
         plans = self.seeder.negatives
         modes = {relation: plan.mode for relation, plan in plans.items()}
-        return LinkInfo([(part.relation, modes.get(part.relation)) for part in self.parts])
+        relations = [(part.relation, modes.get(part.relation)) for part in self.parts]
+        return LinkInfo(relations, self.parts[0].time is not None)
 
     def take(self, positions: Tensor, seed: int, epoch: int) -> StepInputs:
         """Returns the inputs of one minibatch; see `Inputs`.

@@ -45,7 +45,8 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         edge_label_time: [n] int64, the time of each link; likewise.
         neg_sampling: PyG's `NegativeSampling` in any of its forms, or a dict of such by edge type.
         neg_sampling_ratio: binary negatives per link.
-        neighbor_sampler: a `PygNeighborSampler`, whose graph, plan and seed are then used.
+        neighbor_sampler: a `PygNeighborSampler`, whose graph, plan and seed are then used, and of a
+            `PygLinkSampler` also its ``exclude_existing`` and ``exclude_seed_edges``.
         exclude_existing: True for negatives that are no edges of the links' relation.
         exclude_seed_edges: True leaves the edges between the ends of a minibatch's links out of
             what is sampled, parallel edges included; "reverse" leaves their reverses out as well,
@@ -79,7 +80,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
     The other arguments are those of `MacrobatchNeighborLoader`.
 
     Raises:
-        NotImplementedError: a graph over ranks.
+        NotImplementedError: a graph over ranks, or a sampler that works backward.
         TypeError, ValueError, IndexError: arguments that do not fit; the message gives value and
             remedy.
 
@@ -152,7 +153,10 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         setup = LocalSetup(data, request, self._options)
         refuse_what_does_not_go_together(self._options, choice, kwargs, transform_sampler_output)
         links = LinkRequest(edge_label_index, edge_label, edge_label_time, kwargs.pop("input_id", None))
-        negatives = NegativeRequest(neg_sampling, neg_sampling_ratio, exclude_existing, exclude_seed_edges)
+        rules = setup.node_sampler.rules_of_links().joined(exclude_existing, exclude_seed_edges)
+        negatives = NegativeRequest(
+            neg_sampling, neg_sampling_ratio, rules.exclude_existing, rules.exclude_seed_edges
+        )
         is_disjoint = setup.node_sampler.macrobatch.plan.disjoint
         inputs = setup.take_inputs(LinkLoading(links, negatives, is_disjoint))
         # Past LinkNeighborLoader's constructor, which would make a sampler of its own.

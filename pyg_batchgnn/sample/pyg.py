@@ -169,11 +169,26 @@ class PygNeighborSampler(BaseSampler):
         """Samples one minibatch around the links ``inputs``, with keyed negatives.
 
         Raises:
+            NotImplementedError: the sampler works backward.
             ValueError: a negative cannot be drawn. The message names its link.
         """
-        start = self._links.start(inputs, neg_sampling, self.macrobatch, self.times, self.epoch)
+        rules = self.rules_of_links()
+        start = rules.start(inputs, neg_sampling, self.macrobatch, self.times, self.epoch)
         (minibatch,) = self.macrobatch.sample([start.seeds], self.epoch)
         return self.form.output(dataclasses.replace(minibatch, links=start.links))
+
+    def rules_of_links(self) -> LinkRules:
+        """Returns the rules by which links are sampled.
+
+        Raises:
+            NotImplementedError: the sampler works backward.
+        """
+        if self.form.direction is Direction.BACKWARD:
+            raise NotImplementedError(
+                "links go with sample_direction='forward' only: backward sampling works on the reversed "
+                "graph, in which the links are no edges; leave sample_direction out"
+            )
+        return self._links
 
     @property
     def edge_permutation(self) -> Tensor | None:

@@ -45,6 +45,21 @@ class LinkRules:
     exclude_seed_edges: Any = False
     _latest: _Latest | None = field(default=None, repr=False)
 
+    def joined(self, exclude_existing: bool, exclude_seed_edges: Any) -> LinkRules:
+        """Returns these rules with those of a loader that uses their sampler.
+
+        Raises:
+            ValueError: both say which seed edges are excluded, and differ.
+        """
+        own, other = self.exclude_seed_edges or False, exclude_seed_edges or False
+        if own is not False and other is not False and own != other:
+            raise ValueError(
+                f"exclude_seed_edges={exclude_seed_edges!r}, but neighbor_sampler has "
+                f"{self.exclude_seed_edges!r}; leave one of them out"
+            )
+        wanted = exclude_seed_edges if own is False else self.exclude_seed_edges
+        return LinkRules(self.exclude_existing or exclude_existing, wanted)
+
     def start(
         self,
         inputs: EdgeSamplerInput,

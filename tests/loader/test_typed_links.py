@@ -228,6 +228,19 @@ def test_links_of_several_types() -> None:
     assert sorted(seen[KNOWS]) == list(range(120)) and sorted(seen[BUYS]) == list(range(50))
 
 
+def test_triplets_that_share_a_type() -> None:
+    index = {BUYS: None, SELLS: None}
+    with pytest.raises(ValueError, match=r"share an end type.*'item'"):
+        make_links(index=index, neg_sampling="triplet")
+    batch = make_links(index=index, neg_sampling="triplet", export="native", batch_size=220).__iter__()
+    assert [one.relation for one in next(batch).links] == [BUYS, SELLS]
+    # Sources here are targets there. They share nothing but the times of both ends.
+    index, stamps = {BUYS: None, BACK: None}, {BUYS: times_of(160), BACK: times_of(160)}
+    assert "src_index" in next(iter(make_links(index=index, neg_sampling="triplet")))["item"]
+    with pytest.raises(ValueError, match="share an end type"):
+        make_links(index=index, neg_sampling="triplet", time_attr="time", edge_label_time=stamps)
+
+
 # Examples apart, and times ########################################################################
 
 

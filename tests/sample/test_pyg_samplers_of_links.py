@@ -117,6 +117,17 @@ def test_a_link_sampler_leaves_out_the_links() -> None:
     assert_same(LinkLoader(data, named, BUYS, batch_size=10, filter_per_worker=True), loader)
 
 
+@pytest.mark.parametrize("own", [{"exclude_seed_edges": "reverse", "exclude_existing": True}, {}])
+def test_our_loader_takes_the_rules_of_its_sampler(own: dict[str, Any]) -> None:
+    data, rules = typed(), {"exclude_seed_edges": "reverse", "exclude_existing": True}
+    links = {"edge_label_index": BUYS, "neg_sampling": "binary", "batch_size": 32}
+    sampler = PygLinkSampler(data, [3], seed=5, **rules)
+    loader = MacrobatchLinkNeighborLoader(data, [3], neighbor_sampler=sampler, **links, **own)
+    assert_same(loader, MacrobatchLinkNeighborLoader(data, [3], seed=5, **links, **rules))
+    with pytest.raises(ValueError, match=r"exclude_seed_edges=True.*'reverse'"):
+        MacrobatchLinkNeighborLoader(data, [3], neighbor_sampler=sampler, **links, exclude_seed_edges=True)
+
+
 def test_one_sampler_serves_several_kinds_of_links() -> None:
     data = typed()
     sampler = PygNeighborSampler(data, [2])
@@ -203,6 +214,15 @@ def test_backward_with_types(fanouts: Any) -> None:
     expected = torch.isin(data[BUYS].edge_index[0], inputs.node).sum()
     assert out.edge[BUYS].numel() == expected == out.num_sampled_edges[BUYS][0]
     assert out.row[BACK].numel() == 0
+
+
+def test_backward_without_links() -> None:
+    data = typed()
+    sampler = PygNeighborSampler(data, [2], sample_direction="backward")
+    with pytest.raises(NotImplementedError, match="links go with sample_direction='forward' only"):
+        sampler.sample_from_edges(EdgeSamplerInput(None, *data[BUYS].edge_index, input_type=BUYS))
+    with pytest.raises(NotImplementedError, match="links go with sample_direction='forward' only"):
+        MacrobatchLinkNeighborLoader(data, [2], BUYS, neighbor_sampler=sampler)
 
 
 def test_backward_without_times() -> None:
