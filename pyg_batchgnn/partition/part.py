@@ -67,6 +67,26 @@ class Part:
         """The in-edges of the part's nodes, as samplers and the aggregation cache read them."""
         return OwnedEdges(self.in_edges, self.node, self.first, self.book.num_nodes, self.num_edges)
 
+    def check(self) -> None:
+        """Raises ValueError unless every attribute has one row per node or edge of the part, and
+        the splits hold rows of it. It is called before a part is saved or spread."""
+        sizes = {False: self.num_nodes, True: self.in_edges.num_edges}
+        for group, tables in self.attributes.items():
+            for name, table in tables.items():
+                self._check_length(f"{group.kind.value} attribute {name!r}", table, sizes[group.is_edge])
+        for name, index in self.splits.items():
+            ops.check_ids(f"split {name!r}", index, self.num_nodes, "rows of the part")
+        self._check_length("in_edges", self.in_edges.indptr[1:], self.num_nodes)
+
+    def _check_length(self, name: str, table: Tensor, size: int) -> None:
+        rows = next(iter(getattr(table, "shape", ())), None)
+        if rows != size:
+            found = f"a {type(table).__name__}" if rows is None else f"{rows} rows"
+            raise ValueError(
+                f"part {self.number}: {name} has {found}, expected one with {size}, in the order of the "
+                "part's nodes or edges"
+            )
+
     def check_rank(self, comm: Communicator) -> None:
         """Raises ValueError unless the part is that of this rank, of as many parts as there are
         ranks."""

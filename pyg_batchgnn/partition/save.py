@@ -92,6 +92,10 @@ def _begin(path: Path, temporary: Path) -> None:
 
 
 def _write(part: Part, folder: Path) -> Iterator[tuple[str, ArrayPromise]]:
+    try:
+        part.check()
+    except (TypeError, ValueError, IndexError) as error:
+        raise DatasetError(str(error)) from error
     own = folder / part_name(part.number)
     own.mkdir()
     for name, tensor in arrays_of(part).items():

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 from torch_geometric.data import Data
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.data import Group
 from pyg_batchgnn.sample.sampled import SampledMinibatch
 
@@ -41,6 +42,29 @@ class AttributeRows:
     def in_place(cls, tables: Mapping[str, Tensor], ids: Tensor) -> AttributeRows:
         """Returns whole tables, one row per node of the graph, which are read at ``ids``."""
         return cls(tables, ids, Placement.IN_PLACE)
+
+    def gather(self, name: str, rows: int | None = None) -> Tensor:
+        """Copies a table's rows of the first ``rows`` nodes or edges, of all by default.
+
+        Raises:
+            ValueError: the table has not the rows that are read.
+        """
+        table = self.tables[name]
+        ops.check_dense(f"attribute {name!r}", table)
+        if table.dim() == 0:
+            raise ValueError(f"attribute {name!r} is one number; give a table with one row per node or edge")
+        if self.row is None:
+            return table[:rows].clone()
+        sizes = {one: list(other.shape[:1]) for one, other in self.tables.items()}
+        if self.placement is Placement.BLOCK and any(size != [len(table)] for size in sizes.values()):
+            raise ValueError(f"the tables of one block have different numbers of rows, {sizes}")
+        try:
+            return table.index_select(0, self.row[:rows])
+        except (IndexError, RuntimeError) as error:
+            raise ValueError(
+                f"attribute {name!r} has {len(table)} rows, but rows are read that it has not ({error}); "
+                "give a table with as many rows as the others"
+            ) from error
 
     @property
     def nbytes(self) -> int:
@@ -113,18 +137,32 @@ class Minibatch(SampledMinibatch):
     def edge_block(self) -> Mapping[str, Tensor]:
         """The edge attributes by name, [E, ...] each, if a loader over ranks fetched them."""
         self._only_edges("edge_block")
-        return _tables(self.attributes.get(self.schema.edge_groups[0]))
+        tables = _tables(self.attributes.get(self.schema.edge_groups[0]))
+        for name, table in tables.items():
+            if len(table) != self.num_edges:
+                raise ValueError(
+                    f"edge attribute {name!r} has {len(table)} rows, but the minibatch has "
+                    f"{self.num_edges} edges"
+                )
+        return tables
 
     def attribute(self, name: str, rows: int | None = None) -> Tensor:
         """Gathers attribute ``name`` of the first ``rows`` nodes, of all nodes by default.
 
         Raises:
             KeyError: the minibatch carries no such attribute.
+            ValueError: its table has not one row per node.
         """
-        if self.row is None or name not in self.block:
+        found = self._of_nodes("attribute")
+        if found is None or name not in found.tables:
             held = sorted(self.block) or "none"
             raise KeyError(f"the minibatch holds no attribute {name!r} (held: {held})")
-        return self.block[name].index_select(0, self.row[:rows])
+        held_rows = found.tables[name].shape[:1].numel() if found.row is None else found.row.numel()
+        if held_rows != self.num_nodes:
+            raise ValueError(
+                f"{held_rows} rows of {name!r} came with the {self.num_nodes} nodes of a minibatch"
+            )
+        return found.gather(name, rows)
 
     @property
     def x(self) -> Tensor:

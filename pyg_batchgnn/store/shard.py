@@ -77,6 +77,8 @@ def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
         floats: element type of floating-point attributes; None leaves them as they are.
     """
 
+    part.check()
+
     def rows(table: Tensor) -> Tensor:
         table = torch.as_tensor(table)
         wanted = floats if floats is not None and table.is_floating_point() else table.dtype

@@ -37,6 +37,27 @@ def test_dropout_keys_differ_between_layers_epochs_and_minibatches() -> None:
     assert whole.dropout_key() != whole.dropout_key()
 
 
+def test_edges_that_are_changed_are_read_again_and_checked() -> None:
+    minibatch = batch_cases()["ordinary"]
+    conv = nn.SAGEConv(4, 3)
+    x = torch.randn(minibatch.num_nodes, 4, requires_grad=True)
+    before = layer_graph(minibatch, 1)
+    conv(x, minibatch, 1).sum().backward()
+    sources = minibatch.indices.clone()
+    minibatch.indices.copy_(sources.flip(0).clamp_(max=int(sources.min())))  # all of them one node
+    assert layer_graph(minibatch, 1) is not before
+    found = conv(x, minibatch, 1)
+    assert torch.allclose(found, conv(x, minibatch.edge_index, None)[: len(found)], atol=1e-5)
+    for bad in (-1, 2**31 - 5):
+        minibatch.indices[0] = bad
+        with pytest.raises(IndexError, match=f"holds {bad}"):
+            conv(x, minibatch, 1)
+    minibatch.indices.copy_(sources)
+    minibatch.indptr[1] = 10**9
+    with pytest.raises(ValueError, match="indptr"):
+        conv(x, minibatch, 1)
+
+
 def test_a_minibatch_is_let_go_of_with_its_layers() -> None:
     gc.collect()
     before = len(room._layers)

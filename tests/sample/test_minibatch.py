@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
+from torch import Tensor
 
 from pyg_batchgnn.data import EDGES, NODES
 from pyg_batchgnn.sample import (
@@ -66,6 +68,35 @@ def test_bytes_that_are_shared_are_not_counted() -> None:
     with_edges = Minibatch.of(batch, {NODES: block, EDGES: own})
     assert with_edges.nbytes == copied.nbytes + 4 * batch.num_edges
     assert with_edges.edge_block.keys() == {"w"}
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        (torch.randn(3, 2), "has 3 rows"),
+        (torch.randn(()), "one number"),
+        (torch.randn(NODE_COUNT, 2).to_sparse(), "dense"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(table: Tensor, problem: str) -> None:
+    batch = sampled()
+    in_place = Minibatch.in_place(batch, {"x": torch.randn(NODE_COUNT, 8), "bad": table})
+    with pytest.raises(ValueError, match=problem):
+        in_place.attribute("bad")
+    assert in_place.x.shape == (batch.num_nodes, 8)
+
+
+def test_tables_of_one_block_have_as_many_rows() -> None:
+    batch = sampled()
+    tables = {"x": torch.randn(batch.num_nodes, 8), "bad": torch.randn(NODE_COUNT, 2)}
+    row = torch.arange(batch.num_nodes)
+    with pytest.raises(ValueError, match="different numbers of rows"):
+        Minibatch.of(batch, {NODES: AttributeRows(tables, row, Placement.BLOCK)}).attribute("bad")
+    with pytest.raises(ValueError, match=f"nodes of a minibatch|{batch.num_nodes}"):
+        Minibatch.of(batch, {NODES: AttributeRows(tables, row[:-1], Placement.BLOCK)}).attribute("x")
+    edges = AttributeRows({"w": torch.randn(2)}, None, Placement.MINIBATCH)
+    with pytest.raises(ValueError, match=f"2 rows.*{batch.num_edges} edges"):
+        _ = Minibatch.of(batch, {EDGES: edges}).edge_block
 
 
 def test_without_attributes_there_is_nothing_to_read() -> None:

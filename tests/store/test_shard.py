@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import TensorAttr
 
-from pyg_batchgnn.data import EDGES, NODES
+from pyg_batchgnn.data import EDGES, NODES, Group
 from pyg_batchgnn.store import EDGE_TYPE, Columns, RowRequest
 from pyg_batchgnn.store.row_index import EdgeIndex
 from pyg_batchgnn.store.shard import shard_of
@@ -35,6 +35,21 @@ def test_an_edge_of_another_destination_is_refused(row: int, edge: int) -> None:
     index = EdgeIndex(torch.tensor([0, 2, 3, 3]), torch.tensor([2, 4, 5]))
     with pytest.raises(IndexError, match="not among the in-edges"):
         index.find(RowRequest(torch.tensor([row]), torch.tensor([edge])))
+
+
+@pytest.mark.parametrize("group", [NODES, EDGES])
+def test_attributes_of_another_length_are_refused(group: Group) -> None:
+    part = part_of(CASES[0], 1, 0)
+    part.attributes[group]["bad"] = torch.randn(3, 2)
+    with pytest.raises(ValueError, match=r"part 0: \w+ attribute 'bad' has 3 rows, expected one with \d+"):
+        shard_of(part, None)
+
+
+def test_splits_hold_rows_of_the_part() -> None:
+    part = part_of(CASES[0], 1, 0)
+    part.splits["bad"] = torch.tensor([0, part.num_nodes])
+    with pytest.raises(IndexError, match="split 'bad' holds"):
+        shard_of(part, None)
 
 
 @pytest.mark.parametrize("edge_attributes", [False, True])
