@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Schema
+from pyg_batchgnn.loader.places import Places
 from pyg_batchgnn.loader.sample_info import SampleInfo, SeedInfo
 from pyg_batchgnn.ops import digest_text, minibatch_key
 from pyg_batchgnn.sample import Names, SampledLinks, Seeds
@@ -118,7 +119,7 @@ class NodeInputs:
         names: Names = Names.NONE,
     ) -> None:
         self._schema, self.parts, self._times, self._names = schema, tuple(parts), times, names
-        self._ends = torch.tensor([0, *map(len, self.parts)]).cumsum(0)
+        self._places = Places(self.parts)
 
     @property
     def info(self) -> SampleInfo:
@@ -126,14 +127,14 @@ class NodeInputs:
         return SeedInfo([part.name for part in self.parts])
 
     def __len__(self) -> int:
-        return int(self._ends[-1])
+        return len(self._places)
 
     def take(self, positions: Tensor, seed: int = 0, epoch: int = 0) -> StepInputs:  # noqa: ARG002
         """Returns the inputs of one minibatch; see `Inputs`.
 
         Seeds of one type stay in the order of their positions.
         """
-        places = self._places(positions)
+        places = self._places.within(positions)
         nodes = {part.name: part.node[at] for part, at in zip(self.parts, places, strict=True)}
         given = [part.time[at] for part, at in zip(self.parts, places, strict=True) if part.time is not None]
         time = torch.cat(given) if given else None
@@ -166,13 +167,6 @@ class NodeInputs:
         if given := [part.time for part in self.parts if part.time is not None]:
             found["times_digest"] = digest_text(minibatch_key(torch.cat(given)))
         return found
-
-    def _places(self, positions: Tensor) -> list[Tensor]:
-        """Returns the positions within each type's input nodes."""
-        if len(self.parts) == 1:
-            return [positions]
-        number = torch.searchsorted(self._ends[1:], positions, right=True)
-        return [positions[number == one] - self._ends[one] for one in range(len(self.parts))]
 
     def _own_times(self, nodes: dict[str, Tensor]) -> Tensor | None:
         if self._times is None:

@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from pyg_batchgnn.data import Relation
 from pyg_batchgnn.loader.inputs import StepInputs
 from pyg_batchgnn.loader.link_info import LinkInfo
+from pyg_batchgnn.loader.places import Places
 from pyg_batchgnn.loader.sample_info import SampleInfo
 from pyg_batchgnn.ops import digest_text, minibatch_key
 from pyg_batchgnn.sample import Links, LinkSeeder, Names, NegativePlan
@@ -63,10 +64,10 @@ class LinkInputs:
 
     def __init__(self, parts: Sequence[RelationLinks], seeder: LinkSeeder, names: Names) -> None:
         self.parts, self.seeder, self._names = tuple(parts), seeder, names
-        self._ends = torch.tensor([0, *map(len, self.parts)]).cumsum(0)
+        self._places = Places(self.parts)
 
     def __len__(self) -> int:
-        return int(self._ends[-1])
+        return len(self._places)
 
     @property
     def info(self) -> SampleInfo:
@@ -82,13 +83,10 @@ class LinkInputs:
         Links of one relation stay in the order of their positions.
 
         Raises:
+            IndexError: there is no such position.
             ValueError: a negative cannot be drawn. The message names its link.
         """
-        if len(self.parts) == 1:
-            places = [positions]
-        else:
-            number = torch.searchsorted(self._ends[1:], positions, right=True)
-            places = [positions[number == one] - self._ends[one] for one in range(len(self.parts))]
+        places = self._places.within(positions)
         links = [part.take(at) for part, at in zip(self.parts, places, strict=True)]
         start = self.seeder.start(links, seed, epoch)
         ids = [one.input_id for one in links]

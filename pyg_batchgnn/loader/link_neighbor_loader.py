@@ -151,7 +151,9 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         )
         request = SamplingRequest(num_neighbors, replace, seed, neighbor_sampler, None, choice)
         setup = LocalSetup(data, request, self._options)
-        refuse_what_does_not_go_together(self._options, choice, kwargs, transform_sampler_output)
+        refuse_what_does_not_go_together(
+            self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
+        )
         links = LinkRequest(edge_label_index, edge_label, edge_label_time, kwargs.pop("input_id", None))
         rules = setup.node_sampler.rules_of_links().joined(exclude_existing, exclude_seed_edges)
         negatives = NegativeRequest(

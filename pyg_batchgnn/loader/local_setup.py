@@ -26,15 +26,17 @@ from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.probe import AttributeCost, biggest_of
 from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.loader.schedule import GlobalSchedule, SeedSchedule
-from pyg_batchgnn.loader.setup import Composition, shape_of, step_shape
+from pyg_batchgnn.loader.setup import Composition, rules_of, shape_of, step_shape
 from pyg_batchgnn.loader.source import Source, SourceFetcher
 from pyg_batchgnn.loader.stats import count_distinct
 from pyg_batchgnn.loader.store_source import StoreSource
 from pyg_batchgnn.loader.world import LocalWorld
 from pyg_batchgnn.sample import (
+    Direction,
     Layout,
     MacrobatchSampler,
     Names,
+    NeighborChoice,
     Placement,
     SampledMinibatch,
 )
@@ -49,7 +51,17 @@ class LocalSetup:
         self.world = LocalWorld()
         self.node_sampler = local_sampler(data, request, options.threads, self.world)
         self._graph = self.node_sampler.graph
-        self._options, self._choice = options, request.choice
+        self._options = options
+
+    @property
+    def choice(self) -> NeighborChoice:
+        """The rules of the sampler, which may be the user's."""
+        return self.node_sampler.choice
+
+    @property
+    def direction(self) -> Direction:
+        """The direction that the sampler works in."""
+        return self.node_sampler.form.direction
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Returns all arguments."""
@@ -69,6 +81,7 @@ class LocalSetup:
         fetcher, exporter = self._reading(sampler, loader)
         pipeline = Pipeline(self._inputs, sampler, fetcher, exporter, graph.num_nodes)
         native = self._options.export is Export.NATIVE
+        rules = rules_of(self.choice, self.direction)
         schedule: SeedSchedule = (
             DrawnSchedule(DrawnOrder.of(loader), len(self._inputs))
             if order is Order.DRAWN
@@ -82,7 +95,7 @@ class LocalSetup:
             pipeline,
             functools.partial(_native_cost if native else _gathered_cost, pipeline),
             [self.node_sampler.macrobatch, sampler],
-            functools.partial(shape_of, sampler.plan, graph.num_nodes, graph.num_edges, self._inputs),
+            functools.partial(shape_of, sampler.plan, rules, graph.num_nodes, graph.num_edges, self._inputs),
         )
 
     def graph(self, data: Any) -> Any:

@@ -164,7 +164,9 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         make = RankSetup if is_partitioned(data) else LocalSetup
         setup: Setup = make(data, request, self._options)
         kwargs = setup.dataloader_arguments(kwargs)
-        refuse_what_does_not_go_together(self._options, choice, kwargs, transform_sampler_output)
+        refuse_what_does_not_go_together(
+            self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
+        )
         given = InputRequest(input_nodes, kwargs.pop("input_id", None), input_time)
         inputs = setup.take_inputs(given)
         # Past NeighborLoader's constructor, which would make a sampler of its own.

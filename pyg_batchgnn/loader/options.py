@@ -10,7 +10,7 @@ from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.loader.reading import Features, Reading
-from pyg_batchgnn.sample import NeighborChoice
+from pyg_batchgnn.sample import Direction, NeighborChoice
 
 Size: TypeAlias = int | Literal["auto", "all"]
 
@@ -87,11 +87,20 @@ def parse_export(export: str) -> Export:
 
 
 def refuse_what_does_not_go_together(
-    options: LoaderOptions, choice: NeighborChoice, kwargs: dict[str, Any], transform_sampler_output: Any
+    options: LoaderOptions,
+    choice: NeighborChoice,
+    direction: Direction,
+    kwargs: dict[str, Any],
+    transform_sampler_output: Any,
 ) -> None:
     """Raises ValueError for arguments that contradict each other.
 
-    ``kwargs`` are those of DataLoader.
+    Args:
+        options: the arguments that the loader adds to PyG's.
+        choice: the rules of its sampler.
+        direction: the direction that its sampler works in.
+        kwargs: the arguments of DataLoader.
+        transform_sampler_output: that of PyG.
     """
     if options.prefetch and kwargs.get("num_workers", 0) > 0:
         raise ValueError(
@@ -109,6 +118,11 @@ def refuse_what_does_not_go_together(
         raise ValueError(
             f"subgraph_type={choice.subgraph.value!r} is for export='pyg': native layers compute the edges "
             f"of each hop, and such subgraphs have no hops"
+        )
+    if options.export is Export.NATIVE and direction is Direction.BACKWARD:
+        raise ValueError(
+            "sample_direction='backward' is for export='pyg': native layers aggregate over the edges into a "
+            "node; use a sampler that works forward"
         )
     if options.aggregation_cache is not None and choice != NeighborChoice():
         raise ValueError(

@@ -133,8 +133,8 @@ def _check(state: Any, settings: dict[str, Any]) -> None:
         raise ValueError(
             f"the loader's state was altered: settings must be a dict, found {state['settings']!r}"
         )
-    for key, value in settings.items():
-        saved = state["settings"].get(key)
+    for key in {**settings, **state["settings"]}:  # either may have what the other lacks
+        saved, value = state["settings"].get(key), settings.get(key)
         if saved != value:
             raise ValueError(
                 f"the loader's state was saved with {key}={saved!r}, but this loader has {key}={value!r}; "

@@ -33,6 +33,7 @@ from pyg_batchgnn.loader.setup import Composition, shape_of, step_shape
 from pyg_batchgnn.loader.world import RankWorld
 from pyg_batchgnn.ops import digest_text, minibatch_key
 from pyg_batchgnn.sample import (
+    Direction,
     Layout,
     MacrobatchSampler,
     NeighborChoice,
@@ -46,6 +47,7 @@ class RankSetup:
     """Composes the loader of a rank; see `Setup`. All of it is collective."""
 
     node_sampler = None
+    direction = Direction.FORWARD
 
     def __init__(self, data: Any, request: SamplingRequest, options: LoaderOptions) -> None:
         self._features, self._graph = partitioned_stores(data)
@@ -56,7 +58,7 @@ class RankSetup:
                 f"over ranks neighbours are sampled uniformly from homogeneous graphs; {request.choice} is "
                 f"not supported yet: leave these options out, or sample in one process"
             )
-        self._request, self._options = request, options
+        self._request, self._options, self.choice = request, options, request.choice
         plan = SamplingPlan.from_pyg(request.num_neighbors, request.replace)
         self._plan = plan if options.aggregation_cache is None else plan.without_last_hop()
         self._has_own_seeds = request.schedule != "global"
@@ -81,7 +83,7 @@ class RankSetup:
         features = self._features if cache is None else cached_store(cache, self._features)
         nodes = self._inputs.parts[0].node
         counts = [self._graph.num_nodes], self._graph.num_edges
-        shape = functools.partial(shape_of, self._plan, *counts, self._inputs)
+        shape = functools.partial(shape_of, self._plan, {}, *counts, self._inputs)
         self.world.agree(lambda: {**shape(loader), **self._arguments()})
         seed = self.world.seed(self._request.seed)
         own = OwnSeeds.of(self._graph.part, nodes)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch_geometric.loader import NodeLoader
+from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.loader.input_nodes import InputRequest
 from pyg_batchgnn.loader.inputs import Inputs, NodeInputs
@@ -16,7 +17,7 @@ from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.probe import MeasureCost
 from pyg_batchgnn.loader.schedule import SeedSchedule, StepShape
 from pyg_batchgnn.loader.world import World
-from pyg_batchgnn.sample import Sampler, SamplingPlan
+from pyg_batchgnn.sample import Direction, NeighborChoice, Sampler, SamplingPlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,14 @@ class Setup(Protocol):
     @property
     def world(self) -> World:
         """The processes that make macrobatches together."""
+
+    @property
+    def choice(self) -> NeighborChoice:
+        """The rules by which neighbours are chosen."""
+
+    @property
+    def direction(self) -> Direction:
+        """The direction in which neighbours are looked for."""
 
     @property
     def node_sampler(self) -> Any:
@@ -92,12 +101,18 @@ def step_shape(loader: NodeLoader) -> StepShape:
 
 
 def shape_of(
-    plan: SamplingPlan, num_nodes: Sequence[int], num_edges: int, inputs: Inputs, loader: NodeLoader
+    plan: SamplingPlan,
+    rules: dict[str, Any],
+    num_nodes: Sequence[int],
+    num_edges: int,
+    inputs: Inputs,
+    loader: NodeLoader,
 ) -> dict[str, Any]:
     """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has.
 
     Args:
         plan: what is sampled.
+        rules: what else the sampler goes by; see `rules_of`.
         num_nodes: the number of nodes of each type.
         num_edges: the number of edges of all relations.
         inputs: the seeds.
@@ -113,8 +128,26 @@ def shape_of(
         "batch_size": loader.batch_size,
         "drop_last": loader.drop_last,
         **_plan_settings(plan),
+        **rules,
         "order": order_of(loader).value,
     }
+
+
+def rules_of(choice: NeighborChoice, direction: Direction) -> dict[str, Any]:
+    """Returns the rules of a sampler that its plan does not say, without those of the default.
+
+    JSON can hold them.
+    """
+    found: dict[str, Any] = {}
+    if choice.time_attr is not None:
+        found["time_attr"] = choice.time_attr
+    if choice.weight_attr is not None:
+        found["weight_attr"] = choice.weight_attr
+    if choice.subgraph is not SubgraphType.directional:
+        found["subgraph_type"] = choice.subgraph.value
+    if direction is not Direction.FORWARD:
+        found["sample_direction"] = direction.value
+    return found
 
 
 def _plan_settings(plan: SamplingPlan) -> dict[str, Any]:

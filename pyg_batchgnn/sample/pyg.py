@@ -111,6 +111,11 @@ class PygNeighborSampler(BaseSampler):
         return self._parts.form
 
     @property
+    def choice(self) -> NeighborChoice:
+        """The rules by which neighbours are chosen."""
+        return self._parts.choice
+
+    @property
     def times(self) -> Times | None:
         """The times of the graph if sampling is temporal."""
         return self._parts.times

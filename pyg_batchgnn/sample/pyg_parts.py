@@ -36,11 +36,13 @@ class PygParts:
     Attributes:
         macrobatch: samples with edges in the layout `Layout.COO`.
         form: the form of the samples.
+        choice: the rules by which neighbours are chosen.
         times: the times of the graph if sampling is temporal.
     """
 
     macrobatch: MacrobatchSampler
     form: PygForm
+    choice: NeighborChoice
     times: Times | None = None
 
     @classmethod
@@ -101,7 +103,8 @@ class PygParts:
             weights=weights,
         )
         names = Names.TYPES if is_named else Names.NONE
-        return cls(macrobatch, PygForm(names, choice.subgraph, _index_dtype(data), direction), times)
+        form = PygForm(names, choice.subgraph, _index_dtype(data), direction)
+        return cls(macrobatch, form, choice, times)
 
 
 def _graph_of(data: Any) -> TypedGraph:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch_geometric.data import HeteroData
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NumNeighbors
 
-from pyg_batchgnn import MacrobatchNeighborLoader
+from pyg_batchgnn import MacrobatchNeighborLoader, PygNeighborSampler
 from tests.support.hetero_cases import (
     BOTH,
     CITES,
@@ -69,3 +69,34 @@ def test_refused_at_construction(kwargs: dict[str, Any], error: type[Exception],
     with pytest.raises(error) as caught:
         MacrobatchNeighborLoader(data, **chosen)
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize(
+    ("own", "beside", "words"),
+    [
+        ({"subgraph_type": "induced"}, {"export": "native"}, "subgraph_type='induced' is for"),
+        ({"subgraph_type": "bidirectional"}, {"export": "native"}, "subgraph_type='bidirectional' is for"),
+        ({"sample_direction": "backward"}, {"export": "native"}, "'backward' is for export='pyg'"),
+        ({}, {"disjoint": True}, "disjoint=True would have no effect"),
+        ({}, {"replace": True}, "replace=True would have no effect"),
+        ({"weight_attr": "weight"}, {"weight_attr": "other"}, "weight_attr='other' .* has 'weight'"),
+    ],
+)
+def test_the_rules_of_a_sampler(own: dict[str, Any], beside: dict[str, Any], words: str) -> None:
+    data = make_timed()
+    sampler = PygNeighborSampler(data, [2], **own)
+    with pytest.raises(ValueError, match=words):
+        MacrobatchNeighborLoader(data, [2], "paper", neighbor_sampler=sampler, **beside)
+    same = {name: value for name, value in own.items() if name != "sample_direction"}
+    MacrobatchNeighborLoader(data, [2], "paper", neighbor_sampler=sampler, **same)
+
+
+def test_a_sampler_of_a_graph_with_other_types() -> None:
+    data = make_timed()
+    sampler = PygNeighborSampler(data, [2])
+    counts = sampler.graph.num_nodes
+    other = HeteroData({name: {"num_nodes": count} for name, count in zip("abc", counts, strict=False)})
+    with pytest.raises(ValueError, match=r"'paper': 60.* but data has {'a'"):
+        MacrobatchNeighborLoader(other, [2], "a", neighbor_sampler=sampler)
+    with pytest.raises(ValueError, match="typed graph, but data is homogeneous"):
+        MacrobatchNeighborLoader(Data(num_nodes=sum(counts)), [2], neighbor_sampler=sampler)

@@ -16,6 +16,7 @@ from tests.support.hetero_cases import (
     assert_same,
     make_hetero,
     make_loader,
+    make_timed,
 )
 
 PAPERS = ("paper", None)
@@ -75,3 +76,29 @@ def test_a_state_of_other_fanouts_or_seeds_is_refused() -> None:
         make_loader(data, {**fanouts, CITES: [1]}, input_nodes=BOTH).load_state_dict(state)
     with pytest.raises(ValueError, match="seed"):
         make_loader(data, fanouts, input_nodes="paper").load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ({"weight_attr": "weight"}, "weight_attr"),
+        ({"subgraph_type": "bidirectional"}, "subgraph_type"),
+        ({"input_time": torch.full((60,), 50), "time_attr": "time"}, "times_digest|time_attr"),
+    ],
+)
+def test_a_state_of_other_rules_is_refused(rules: dict[str, Any], words: str) -> None:
+    data = make_timed()
+    plain = make_loader(data, input_nodes="paper")
+    other = make_loader(data, input_nodes="paper", **rules)
+    for one, state in ((plain, other.state_dict()), (other, plain.state_dict())):
+        with pytest.raises(ValueError, match=words):
+            one.load_state_dict(state)
+    other.load_state_dict(make_loader(data, input_nodes="paper", **rules).state_dict())
+
+
+@pytest.mark.parametrize("nodes", [BOTH, "paper"])
+def test_positions_that_there_are_not(nodes: Any) -> None:
+    loader = make_loader(make_hetero(), input_nodes=nodes)
+    for position in (-1, 1000):
+        with pytest.raises(IndexError, match=f"{position}, but positions"):
+            loader([position])

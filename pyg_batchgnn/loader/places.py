@@ -1,0 +1,40 @@
+"""The positions of a loader's inputs, which are of several types one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Sized
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.ops import check_range
+
+
+class Places:
+    """The positions of inputs, of which those of one type come after those of the other.
+
+    Args:
+        parts: the inputs of each type.
+    """
+
+    def __init__(self, parts: Sequence[Sized]) -> None:
+        self._ends = torch.tensor([0, *map(len, parts)]).cumsum(0)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def within(self, positions: Tensor) -> list[Tensor]:
+        """Returns the positions within each type's inputs, in their order.
+
+        Args:
+            positions: [n] int64.
+
+        Raises:
+            IndexError: there is no such position.
+        """
+        check_range("the minibatch", positions, len(self), "positions of the loader's inputs")
+        parts = self._ends.numel() - 1
+        if parts == 1:
+            return [positions]
+        number = torch.searchsorted(self._ends[1:], positions, right=True)
+        return [positions[number == one] - self._ends[one] for one in range(parts)]
