@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_range, check_vector
+from pyg_batchgnn.ops.known import is_known_indptr
 
 
 def check_relations(
@@ -60,6 +61,8 @@ def check_orders(order: Sequence[Tensor], weights: Sequence[Tensor], indices: Se
             check_vector("positive", positive, (torch.int64,))
             if positive.numel() not in (0, edges + 1):
                 raise ValueError(f"positive has {positive.numel()} entries for {edges} edges")
+            if positive.numel():
+                _check_positive(positive, each_weight)
 
 
 def check_seeds(node: Tensor, ptr: Tensor, keys: Tensor, num_nodes: Sequence[int]) -> None:
@@ -111,6 +114,17 @@ def check_rules(fanouts: Sequence[int], shares: Tensor | None, count: int) -> No
         check_vector("shares", shares, (torch.float64,))
         if shares.numel() != count:
             raise ValueError(f"{shares.numel()} shares came for {count} fanouts")
+
+
+def _check_positive(positive: Tensor, weight: Tensor) -> None:
+    """Raises unless ``positive`` counts the positive weights before each place, once as long as
+    nothing is written to it."""
+    total = int(positive[-1])
+    if is_known_indptr(positive, total):
+        return
+    if int(positive[0]) != 0 or not torch.equal(positive[1:], (weight > 0).cumsum(0)):
+        raise ValueError("positive must count the positive weights before each place; use WeightSums.of")
+    check_indptr("positive", positive, total)
 
 
 def _check_length(name: str, values: Tensor, length: int) -> None:

@@ -55,6 +55,7 @@ class AttributeRows:
             raise ValueError(f"attribute {name!r} is one number; give a table with one row per node or edge")
         if self.row is None:
             return table[:rows].clone()
+        ops.check_dense("row", self.row)
         sizes = {one: list(other.shape[:1]) for one, other in self.tables.items()}
         if self.placement is Placement.BLOCK and any(size != [len(table)] for size in sizes.values()):
             raise ValueError(f"the tables of one block have different numbers of rows, {sizes}")
