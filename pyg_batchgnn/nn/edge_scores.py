@@ -84,6 +84,7 @@ class _EdgeScores(torch.autograd.Function):
         return scores
 
     @staticmethod
+    @ops.first_order
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         source, target, edge, attention = ctx.saved_tensors
         graph, slope = ctx.graph, ctx.slope

@@ -30,6 +30,7 @@ from pyg_batchgnn.ops.checks import (
     id_dtype,
     is_ascending,
 )
+from pyg_batchgnn.ops.first_order import first_order
 from pyg_batchgnn.ops.folded_norm import Hidden
 from pyg_batchgnn.ops.gradient_sums import GradientSums
 from pyg_batchgnn.ops.graph import (
@@ -148,6 +149,7 @@ __all__ = [
     "empty",
     "empty_cache",
     "extent",
+    "first_order",
     "fits_int32",
     "fold_key",
     "gather_rows",

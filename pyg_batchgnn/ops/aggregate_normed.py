@@ -11,6 +11,7 @@ from torch import Tensor
 from pyg_batchgnn.ops.aggregate import check_by_source, check_graph, transpose
 from pyg_batchgnn.ops.aggregate_autograd import source_gradient
 from pyg_batchgnn.ops.checks import check_dense
+from pyg_batchgnn.ops.first_order import first_order
 from pyg_batchgnn.ops.gradient_sums import GradientSums
 from pyg_batchgnn.ops.library import fake, kernels
 
@@ -101,6 +102,7 @@ class _AggregateNormed(torch.autograd.Function):
         )
 
     @staticmethod
+    @first_order
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         product, columns, indptr, self_scale, *by_source = ctx.saved_tensors
         nothing = [None] * 8

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn.ops.aggregate import aggregate, check_by_source, transpose
 from pyg_batchgnn.ops.aggregate_autograd import source_gradient
+from pyg_batchgnn.ops.first_order import first_order
 
 
 class WithTargets(NamedTuple):
@@ -50,6 +51,7 @@ class _AggregateWithTargets(torch.autograd.Function):
         return out, x[:targets]
 
     @staticmethod
+    @first_order
     def backward(ctx: Any, grad: Tensor | None, grad_own: Tensor | None) -> tuple[Tensor | None, ...]:
         indptr, *by_source = ctx.saved_tensors
         if grad is None:

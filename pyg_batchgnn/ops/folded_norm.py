@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.ops.first_order import first_order
 from pyg_batchgnn.ops.library import fake, kernels
 from pyg_batchgnn.ops.linear_autograd import LinearGrads
 
@@ -124,6 +125,7 @@ class FoldedNorm(torch.autograd.Function):
         return y, mean, folded.variance, folded.center
 
     @staticmethod
+    @first_order
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         grad = grads[0]
         if grad is None:

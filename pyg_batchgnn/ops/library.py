@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from pyg_batchgnn.ops.first_order import first_order
+
 MASK64 = (1 << 64) - 1
 
 
@@ -59,6 +61,8 @@ def fake(name: str) -> Callable[[_Function], _Function]:
 def gradient(name: str, save: Callable[..., None]) -> Callable[[_Function], _Function]:
     """Registers the decorated function as the backward pass of an operator.
 
+    The results of the pass cannot be differentiated: see `first_order`.
+
     Args:
         name: the operator.
         save: called behind the forward pass as ``save(ctx, inputs, output)``; keeps what the
@@ -66,7 +70,8 @@ def gradient(name: str, save: Callable[..., None]) -> Callable[[_Function], _Fun
     """
 
     def register(function: _Function) -> _Function:
-        torch.library.register_autograd(f"pyg_batchgnn::{name}", function, setup_context=save)
+        once = first_order(function)
+        torch.library.register_autograd(f"pyg_batchgnn::{name}", once, setup_context=save)
         return function
 
     return register

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.ops.first_order import first_order
 from pyg_batchgnn.ops.folded_norm import Hidden
 from pyg_batchgnn.ops.gradient_sums import GradientSums
 from pyg_batchgnn.ops.library import fake, kernels
@@ -118,6 +119,7 @@ class NormedLinear(torch.autograd.Function):
         return y, mean, variance
 
     @staticmethod
+    @first_order
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         if grads[0] is None:
             return (None,) * 12

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from pyg_batchgnn import ops
 
 
 def with_seed_rows(
@@ -54,7 +55,7 @@ class _SeedRows(torch.autograd.Function):
         return values
 
     @staticmethod
-    @once_differentiable
+    @ops.first_order
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         (grad,) = grads
         seeds, rest = grad[: ctx.count], grad[ctx.count :]

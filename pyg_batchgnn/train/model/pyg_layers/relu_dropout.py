@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pyg_batchgnn import ops
+
 _FULL_RANGE = -(2**63)
 
 
@@ -54,6 +56,7 @@ class _ReluDropout(torch.autograd.Function):
         return x
 
     @staticmethod
+    @ops.first_order
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         (y,) = ctx.saved_tensors
         grad = torch.ops.aten.threshold_backward(grads[0], y, 0)
