@@ -9,7 +9,7 @@ from typing import Any
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.data import Schema
-from pyg_batchgnn.sample.plan import SamplingPlan, Subgraph, TemporalStrategy
+from pyg_batchgnn.sample.plan import SamplingPlan, Subgraph, TemporalStrategy, check_time_window
 from pyg_batchgnn.store import Sortedness
 
 
@@ -73,10 +73,7 @@ class NeighborChoice:
         if self.time_window is not None:
             if self.time_attr is None:
                 raise ValueError(f"time_window={self.time_window} needs time_attr, which names the times")
-            if isinstance(self.time_window, bool) or not isinstance(self.time_window, int):
-                raise TypeError(f"time_window must be an integer, got {self.time_window!r}")
-            if self.time_window < 0:
-                raise ValueError(f"time_window must not be negative, got {self.time_window}")
+            check_time_window(self.time_window)
 
     def plan(self, num_neighbors: Any, replace: bool, schema: Schema) -> SamplingPlan:
         """Returns the plan that these rules make for a graph.

@@ -116,7 +116,7 @@ class Minibatch(SampledMinibatch):
     @property
     def row(self) -> Tensor | None:
         """[N] int64, the row of each node's attributes in the tables of ``block``."""
-        rows = self._of_nodes("row")
+        rows = self._of_nodes("row", "row")
         return None if rows is None else rows.row
 
     @property
@@ -126,18 +126,18 @@ class Minibatch(SampledMinibatch):
         They have one row per distinct node of the fetch group, or they are the user's own tables
         with one row per node of the graph: ``placement`` says which.
         """
-        return _tables(self._of_nodes("block"))
+        return _tables(self._of_nodes("block", "tables"))
 
     @property
     def placement(self) -> Placement | None:
         """The owner of one row of ``block``; None if the minibatch carries no node attributes."""
-        rows = self._of_nodes("placement")
+        rows = self._of_nodes("placement", "placement")
         return None if rows is None else rows.placement
 
     @property
     def edge_block(self) -> Mapping[str, Tensor]:
         """The edge attributes by name, [E, ...] each, if a loader over ranks fetched them."""
-        self._only_edges("edge_block")
+        self._only_edges("edge_block", "attributes[group].tables for a group of schema.edge_groups")
         tables = _tables(self.attributes.get(self.schema.edge_groups[0]))
         for name, table in tables.items():
             if len(table) != self.num_edges:
@@ -154,7 +154,7 @@ class Minibatch(SampledMinibatch):
             KeyError: the minibatch carries no such attribute.
             ValueError: its table has not one row per node.
         """
-        found = self._of_nodes("attribute")
+        found = self._of_nodes("attribute", "gather(name)")
         if found is None or name not in found.tables:
             held = sorted(self.block) or "none"
             raise KeyError(f"the minibatch holds no attribute {name!r} (held: {held})")
@@ -193,8 +193,8 @@ class Minibatch(SampledMinibatch):
                 data[name] = ids
         return data
 
-    def _of_nodes(self, name: str) -> AttributeRows | None:
-        self._only_nodes(name)
+    def _of_nodes(self, name: str, member: str) -> AttributeRows | None:
+        self._only_nodes(name, f"attributes[group].{member} for a group of schema.node_groups")
         return self.attributes.get(self.schema.node_groups[0])
 
     @property

@@ -93,8 +93,7 @@ class SamplingPlan:
                     f"Number of hops must be the same across all edge types: {relation} has {len(fanouts)} "
                     f"fanouts, others have {self.num_hops}"
                 )
-        if self.time_window is not None and self.time_window < 0:
-            raise ValueError(f"time_window must be 0 or more, got {self.time_window}")
+        check_time_window(self.time_window)
 
     @property
     def num_hops(self) -> int:
@@ -189,6 +188,18 @@ class SamplingPlan:
             return cls(fanouts[0], replacement, **rules)
         own = tuple(zip(schema.relations, fanouts, strict=True))
         return cls((0,) * len(fanouts[0]), replacement, by_relation=own, **rules)
+
+
+def check_time_window(window: Any) -> None:
+    """Raises TypeError or ValueError unless ``window`` is None or an int64 that is not negative."""
+    if window is None:
+        return
+    if isinstance(window, bool) or not isinstance(window, int):
+        raise TypeError(f"time_window must be an integer or None, got {window!r}")
+    if not 0 <= window < 1 << 63:
+        raise ValueError(
+            f"time_window must be from 0 to 2**63 - 1, got {window}; None allows neighbours of any age"
+        )
 
 
 def _checked_fanout(fanout: Any) -> Fanout:

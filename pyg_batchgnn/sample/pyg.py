@@ -154,6 +154,11 @@ class PygNeighborSampler(BaseSampler):
     def sample_from_nodes(self, inputs: NodeSamplerInput, **_kwargs: Any) -> PygOutput:
         """Samples one minibatch around ``inputs.node``."""
         schema = self.macrobatch.schema
+        if inputs.input_type is None and schema.num_types > 1:
+            raise ValueError(
+                f"the seed nodes came without input_type, but the graph has the node types "
+                f"{list(schema.node_types)}; give NodeSamplerInput(..., input_type=...)"
+            )
         name = inputs.input_type or schema.node_types[0]
         node, time = inputs.node.long().contiguous(), inputs.time
         if time is not None and self.times is None:

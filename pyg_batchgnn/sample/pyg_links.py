@@ -80,7 +80,13 @@ class LinkRules:
         Raises:
             ValueError: a negative cannot be drawn. The message names its link.
         """
-        relation = inputs.input_type or sampler.schema.relations[0]
+        relations = sampler.schema.relations
+        if inputs.input_type is None and len(relations) != 1:
+            raise ValueError(
+                f"the links came without input_type, but the graph has the edge types {list(relations)}; "
+                f"give EdgeSamplerInput(..., input_type=...)"
+            )
+        relation = inputs.input_type or relations[0]
         index = torch.arange(inputs.row.numel()) if inputs.input_id is None else inputs.input_id
         ends = inputs.row.long(), inputs.col.long()
         links = Links(relation, *ends, index, inputs.label, inputs.time)

@@ -109,7 +109,9 @@ class PygForm:
 
 def _backward(names: Any) -> tuple[str, ...]:
     """Returns the reverse of an edge type: a tuple of names, or PyG's string of them."""
-    return tuple(reversed(names.to_tuple() if hasattr(names, "to_tuple") else names))
+    if isinstance(names, str):
+        return tuple(reversed(names.to_tuple() if hasattr(names, "to_tuple") else names.split("__")))
+    return tuple(reversed(names))
 
 
 def _restored(made: PygOutput) -> PygOutput:

@@ -149,7 +149,7 @@ class SampledMinibatch:
     @property
     def n_id(self) -> Tensor:
         """[N] int64, the node ids of the only type, by PyG's name."""
-        return self._only_nodes("n_id").node
+        return self._only_nodes("n_id", "nodes_of(...).node").node
 
     def nodes_of(self, name: str) -> SampledNodes:
         """Returns the sampled nodes of a type."""
@@ -229,17 +229,19 @@ class SampledMinibatch:
         """[2, E] int64, local sources above local targets of the only relation, in hop order."""
         return self._only_edges("edge_index").edge_index
 
-    def _only_nodes(self, name: str) -> SampledNodes:
-        return _only(self.nodes, name, "nodes_of", self.schema.node_types)
+    def _only_nodes(self, name: str, instead: str | None = None) -> SampledNodes:
+        """Returns the nodes of the only type; ``instead`` is what to read if there are several."""
+        return _only(self.nodes, name, instead or f"nodes_of(...).{name}", self.schema.node_types)
 
-    def _only_edges(self, name: str) -> SampledEdges:
-        return _only(self.edges, name, "edges_of", self.schema.relations)
+    def _only_edges(self, name: str, instead: str | None = None) -> SampledEdges:
+        """Returns the edges of the only relation; see `_only_nodes`."""
+        return _only(self.edges, name, instead or f"edges_of(...).{name}", self.schema.relations)
 
 
-def _only(parts: Sequence[_Part], name: str, accessor: str, names: Sequence[object]) -> _Part:
+def _only(parts: Sequence[_Part], name: str, instead: str, names: Sequence[object]) -> _Part:
     if len(parts) != 1:
         raise AttributeError(
             f"{name!r} can be read from a minibatch itself only if one node type or relation can be meant, "
-            f"but there are {list(names)}; read minibatch.{accessor}(...).{name}"
+            f"but there are {list(names)}; read minibatch.{instead}"
         )
     return parts[0]

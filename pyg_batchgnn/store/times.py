@@ -149,6 +149,10 @@ def _rows_by_group(graph: TypedGraph) -> dict[Group, int]:
 
 
 def _checked(name: str, group: Group, time: Tensor, rows: int) -> Tensor:
+    if not isinstance(time, Tensor):
+        raise TypeError(
+            f"times must be a tensor, but {name!r} of {group} is a {type(time).__name__}; use torch.tensor"
+        )
     if time.dtype is not torch.int64:
         raise TypeError(
             f"times must be torch.int64, but {name!r} of {group} is {time.dtype}; convert it once with "

@@ -48,6 +48,11 @@ def sum_weights(
 
 
 def _checked(name: str, group: Group, weight: Tensor, rows: int) -> Tensor:
+    if not isinstance(weight, Tensor):
+        raise TypeError(
+            f"weights must be a tensor, but {name!r} of {group} is a {type(weight).__name__}; use "
+            f"torch.tensor"
+        )
     if not weight.dtype.is_floating_point:
         raise TypeError(
             f"weights must be floating-point numbers, but {name!r} of {group} is {weight.dtype}; use .float()"

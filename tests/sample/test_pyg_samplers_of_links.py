@@ -17,6 +17,7 @@ from pyg_batchgnn import (
     MacrobatchNeighborLoader,
     PygLinkSampler,
     PygNeighborSampler,
+    SamplingPlan,
 )
 
 USERS, ITEMS = 30, 20
@@ -203,7 +204,15 @@ def test_backward_is_forward_on_the_reversed_graph() -> None:
         assert torch.equal(out.edge, other.edge) and torch.equal(out.node, other.node)
 
 
-@pytest.mark.parametrize("fanouts", [[-1], {BUYS: [-1], BACK: [0]}, NumNeighbors({BUYS: [-1]}, default=[0])])
+@pytest.mark.parametrize(
+    "fanouts",
+    [
+        [-1],
+        {BUYS: [-1], BACK: [0]},
+        {"__".join(BUYS): [-1], BACK: [0]},
+        NumNeighbors({BUYS: [-1]}, default=[0]),
+    ],
+)
 def test_backward_with_types(fanouts: Any) -> None:
     data = typed()
     inputs = NodeSamplerInput(None, torch.tensor([1, 4]), input_type="user")
@@ -230,3 +239,41 @@ def test_backward_without_times() -> None:
         PygNeighborSampler(plain(), [2], time_attr="stamp", sample_direction="backward")
     with pytest.raises(ValueError, match="sideways"):
         PygNeighborSampler(plain(), [2], sample_direction="sideways")
+
+
+def test_typed_inputs_name_their_type() -> None:
+    sampler = PygNeighborSampler(typed(), [2])
+    with pytest.raises(ValueError, match=r"without input_type.*'user', 'item'"):
+        sampler.sample_from_nodes(NodeSamplerInput(None, torch.arange(3)))
+    with pytest.raises(ValueError, match=r"without input_type.*'buys'"):
+        sampler.sample_from_edges(EdgeSamplerInput(None, torch.arange(3), torch.arange(3)))
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("n_id", r"nodes_of\(\.\.\.\)\.node$"),
+        ("edge_index", r"edges_of\(\.\.\.\)\.edge_index$"),
+        ("block", r"attributes\[group\]\.tables for a group of schema\.node_groups$"),
+    ],
+)
+def test_what_several_types_have_apart(name: str, instead: str) -> None:
+    loader = MacrobatchNeighborLoader(typed(), [2], "user", export="native", batch_size=4)
+    with pytest.raises(AttributeError, match=instead):
+        getattr(next(iter(loader)), name)
+
+
+@pytest.mark.parametrize(("window", "error"), [(2**70, ValueError), (-1, ValueError), (1.5, TypeError)])
+def test_windows_that_cannot_be(window: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="time_window must be"):
+        SamplingPlan((2,), time_window=window)
+    with pytest.raises(error, match="time_window must be"):
+        PygNeighborSampler(plain(), [2], time_attr="stamp", time_window=window)
+
+
+def test_times_and_weights_are_tensors() -> None:
+    data = typed()
+    data[BUYS].stamp, data[BUYS].weight = [1] * 120, [1.0] * 120
+    for rule in ({"time_attr": "stamp"}, {"weight_attr": "weight"}):
+        with pytest.raises(TypeError, match=r"must be a tensor, but .* is a list; use torch\.tensor"):
+            PygNeighborSampler(data, [2], **rule)
