@@ -11,8 +11,9 @@ from torch.utils.data import get_worker_info
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from pyg_batchgnn.data import NODES, Group
+from pyg_batchgnn.data import NODES, Group, Schema
 from pyg_batchgnn.fetch import as_table, is_mapped
+from pyg_batchgnn.loader.arguments import TOPOLOGY
 from pyg_batchgnn.loader.filter import filter_data, filter_hetero_data
 from pyg_batchgnn.loader.gather import Gatherer
 from pyg_batchgnn.loader.reading import Features, Reading
@@ -23,7 +24,7 @@ class DataSource:
 
     Args:
         data: the user's object.
-        groups: its groups of nodes.
+        schema: the schema of its graph.
         reading: which attributes native batches carry, and where those lie.
         aggregates: tables that native batches of a ``Data`` carry as well, with one row per node of
             the graph.
@@ -32,11 +33,11 @@ class DataSource:
     def __init__(
         self,
         data: Data | HeteroData,
-        groups: tuple[Group, ...],
+        schema: Schema,
         reading: Reading,
         aggregates: Mapping[str, Tensor],
     ) -> None:
-        self.data, self._groups = data, groups
+        self.data, self._schema = data, schema
         self.reading, self.aggregates = reading, aggregates
         self._mapped: dict[tuple[Group, str], tuple[int, bool]] = {}  # addresses; True for a file's
 
@@ -46,12 +47,26 @@ class DataSource:
             return filter_hetero_data(self.data, out, gather)
         return filter_data(self.data, out, gather)
 
-    def block(self, nodes: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
+    def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
         """Copies rows; see `Source`."""
         return {
-            group: {name: gather(value, nodes[group]) for name, value in wanted.items()}
-            for group, wanted in self._wanted().items()
+            group: {name: gather(value, ids[group]) for name, value in wanted.items()}
+            for group, wanted in self._wanted(tuple(ids)).items()
         }
+
+    def edge_tables(self) -> dict[Group, dict[str, Tensor]] | None:
+        """Returns whole tables; see `Source`.
+
+        As with nodes, one table that cannot be read in place lets all of them be copied.
+        """
+        tables: dict[Group, dict[str, Tensor]] = {}
+        for group, wanted in self._wanted(self._schema.edge_groups).items():
+            found = {name: as_table(value, 0) for name, value in wanted.items()}
+            tables[group] = {name: one for name, one in found.items() if isinstance(one, Tensor)}
+            mapped = (self._is_mapped((group, name), one) for name, one in tables[group].items())
+            if len(tables[group]) < len(found) or (self.reading.features is Features.AUTO and any(mapped)):
+                return None
+        return tables
 
     def tables(self, num_nodes: Mapping[Group, int]) -> dict[Group, dict[str, Tensor]] | None:
         """Returns whole tables; see `Source`.
@@ -61,7 +76,7 @@ class DataSource:
         if self.reading.features is Features.COPY or get_worker_info() is not None:
             return None
         tables: dict[Group, dict[str, Tensor]] = {}
-        for group, wanted in self._wanted().items():
+        for group, wanted in self._wanted(self._schema.node_groups).items():
             tables[group] = {}
             for name, value in wanted.items():
                 table = self._table(group, name, value, num_nodes[group])
@@ -88,30 +103,40 @@ class DataSource:
             self._mapped[key] = (table.data_ptr(), mapped)
         return mapped
 
-    def _wanted(self) -> dict[Group, dict[str, Any]]:
-        held = {group: self._held(group) for group in self._groups}
+    def _wanted(self, groups: tuple[Group, ...]) -> dict[Group, dict[str, Any]]:
+        every = (
+            groups
+            if self.reading.attributes is None
+            else (*self._schema.node_groups, *self._schema.edge_groups)
+        )
+        held = {group: self._held(group) for group in every}
         chosen = set(self.reading.chosen(dict.fromkeys(name for named in held.values() for name in named)))
         wanted = {
-            group: {name: value for name, value in named.items() if name in chosen}
-            for group, named in held.items()
+            group: {name: held[group][name] for name in held[group] if name in chosen} for group in groups
         }
-        if self.aggregates:
+        if self.aggregates and NODES in wanted:
             wanted[NODES].update(self.aggregates)
         return wanted
 
     def _held(self, group: Group) -> dict[str, Any]:
-        """Returns the attributes of one group of nodes that have one row per node."""
+        """Returns the attributes of one group that have one row per node or edge."""
         data = self.data
-        store = data._store if isinstance(data, Data) else _stores(data)[group.name]
+        store = data._store if isinstance(data, Data) else _stores(data, group)[group.name]
+        belongs = store.is_node_attr if group.is_node else store.is_edge_attr
         return {
             key: value
             for key, value in store.items()
             if isinstance(value, (Tensor, np.ndarray))
-            and store.is_node_attr(key)
+            and key not in TOPOLOGY
+            and belongs(key)
             and data.__cat_dim__(key, value, store) == 0
         }
 
 
-def _stores(data: HeteroData) -> Mapping[Any, Any]:
-    """Returns the stores of node types by name. PyG takes longer to look one up than to read it."""
-    return data._node_store_dict
+def _stores(data: HeteroData, group: Group) -> Mapping[Any, Any]:
+    """Returns the stores of all types or relations by name.
+
+    PyG takes longer to look one up than to read it.
+    """
+    stores: Mapping[Any, Any] = data._node_store_dict if group.is_node else data._edge_store_dict
+    return stores

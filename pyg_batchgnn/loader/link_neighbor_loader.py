@@ -72,7 +72,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             to a tensor shows in batches that are made already. "copy": rows of the fetch group's
             nodes as they were when it was made. "auto": in place if every wanted attribute is a
             dense tensor in memory. Feature stores, mapped files and worker processes copy.
-        attributes: names of the node attributes that native batches carry; None stands for all.
+        attributes: names of the attributes that native batches carry; None stands for all.
         **kwargs: those of ``torch.utils.data.DataLoader``. If ``generator``, ``sampler`` or
             ``batch_sampler`` is given, it decides the order. Else ``shuffle`` is a keyed
             permutation by (seed, epoch).

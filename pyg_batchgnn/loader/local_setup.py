@@ -145,7 +145,7 @@ class LocalSetup:
         graph, schema = self._graph, self._graph.schema
         aggregates = {} if cache is None else cached_tables(cache, loader.data, graph)
         if isinstance(loader.data, (Data, HeteroData)):
-            return DataSource(loader.data, schema.node_groups, reading, aggregates)
+            return DataSource(loader.data, schema, reading, aggregates)
         return StoreSource(loader.data[0], schema, reading, aggregates, loader.custom_cls)
 
 

@@ -79,7 +79,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             to a tensor shows in batches that are made already. "copy": rows of the fetch group's
             nodes as they were when it was made. "auto": in place if every wanted attribute is a
             dense tensor in memory. Feature stores, mapped files and worker processes copy.
-        attributes: names of the node attributes that native batches carry; None stands for all.
+        attributes: names of the attributes that native batches carry; None stands for all.
         schedule: over ranks, which minibatches a rank trains. "local" (default): those of the seed
             nodes that it owns. "global": every R-th of those that one process would make. None in
             one process.

@@ -1,4 +1,4 @@
-"""The node attributes that native batches carry, and whether they are copied."""
+"""The attributes that native batches carry, and whether they are copied."""
 
 from __future__ import annotations
 
@@ -58,5 +58,7 @@ class Reading:
             return known
         if missing := [name for name in self.attributes if name not in known]:
             held = ", ".join(map(repr, known)) or "none"
-            raise ValueError(f"data has no node attribute {missing[0]!r}; it has {held}")
+            raise ValueError(
+                f"data has no node attribute {missing[0]!r} and no edge attribute of this name; it has {held}"
+            )
         return [name for name in known if name in self.attributes]

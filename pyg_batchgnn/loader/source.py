@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias
 
+import torch
 from torch import Tensor
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_batchgnn.data import Group
-from pyg_batchgnn.fetch import BlockFetcher, Fetched, Fetcher, FetchGroup, InPlaceFetcher
+from pyg_batchgnn.fetch import BlockFetcher, Fetched, FetchGroup, InPlaceFetcher
 from pyg_batchgnn.loader.gather import Gatherer
+from pyg_batchgnn.sample import AttributeRows, Placement
+
+#: The ids of the edges of each minibatch, and the rows of their attributes, by relation.
+_EdgeIds: TypeAlias = Mapping[Group, list[Tensor]]
+_EdgeRows: TypeAlias = dict[Group, list[AttributeRows]]
 
 
 class Source(Protocol):
@@ -19,8 +26,8 @@ class Source(Protocol):
     def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Any:
         """Makes a PyG batch with every attribute of a sample's nodes and edges."""
 
-    def block(self, nodes: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
-        """Copies the wanted node attributes of the given nodes, by group and name."""
+    def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
+        """Copies the wanted attributes of the given nodes and edges, by group and name."""
 
     def tables(self, num_nodes: Mapping[Group, int]) -> dict[Group, dict[str, Tensor]] | None:
         """Returns the wanted node attributes of all nodes where they lie, by group and name.
@@ -29,6 +36,12 @@ class Source(Protocol):
 
         Raises:
             ValueError: the user wants tables read in place that cannot be.
+        """
+
+    def edge_tables(self) -> dict[Group, dict[str, Tensor]] | None:
+        """Returns the wanted edge attributes of all edges where they lie, by group and name.
+
+        It returns None if they are to be copied.
         """
 
 
@@ -47,11 +60,77 @@ class SourceFetcher:
 
     def fetch(self, group: FetchGroup) -> Fetched:
         """Returns the group's minibatches with their attributes; see `Fetcher`."""
+        edges = _edge_ids(group)
         tables = self._source.tables(self._num_nodes)
-        fetcher: Fetcher = (
-            InPlaceFetcher(tables) if tables is not None else BlockFetcher(self._read, self._counts)
-        )
-        return fetcher.fetch(group)
+        if tables is None:
+            return self._copied(group, edges)
+        fetched = InPlaceFetcher(tables).fetch(group)
+        whole = self._source.edge_tables() if edges else {}
+        if whole is not None:
+            return _joined(
+                fetched,
+                {
+                    name: [AttributeRows.in_place(whole[name], edge) for edge in ids]
+                    for name, ids in edges.items()
+                },
+            )
+        found = self._read(_together(edges))
+        copied = sum(table.nbytes for named in found.values() for table in named.values())
+        return _joined(replace(fetched, bytes=fetched.bytes + copied), _split(found, edges))
 
-    def _read(self, nodes: Mapping[Group, Tensor]) -> dict[Group, dict[str, Tensor]]:
-        return self._source.block(nodes, Gatherer(self._threads))
+    def _copied(self, group: FetchGroup, edges: _EdgeIds) -> Fetched:
+        """Copies the attributes of nodes and edges, all in one request."""
+        found: dict[Group, dict[str, Tensor]] = {}
+
+        def read(nodes: Mapping[Group, Tensor]) -> dict[Group, dict[str, Tensor]]:
+            found.update(self._read({**nodes, **_together(edges)}))
+            return found
+
+        return _joined(BlockFetcher(read, self._counts).fetch(group), _split(found, edges))
+
+    def _read(self, ids: Mapping[Group, Tensor]) -> dict[Group, dict[str, Tensor]]:
+        return self._source.block(ids, Gatherer(self._threads))
+
+
+def _edge_ids(group: FetchGroup) -> _EdgeIds:
+    """Returns the edge ids of each minibatch by relation; none if minibatches have no edge ids."""
+    if not group.minibatches:
+        return {}
+    found = {}
+    for number, name in enumerate(group.minibatches[0].schema.edge_groups):
+        ids = [minibatch.edges[number].edge for minibatch in group.minibatches]
+        known = [one for one in ids if one is not None]
+        if len(known) == len(ids):
+            found[name] = known
+    return found
+
+
+def _together(edges: _EdgeIds) -> dict[Group, Tensor]:
+    return {name: torch.cat(ids) for name, ids in edges.items()}
+
+
+def _split(found: Mapping[Group, Mapping[str, Tensor]], edges: _EdgeIds) -> _EdgeRows:
+    """Returns each minibatch's share of the rows that were read for `_together`."""
+    rows: _EdgeRows = {}
+    for group, ids in edges.items():
+        pieces = {name: table.split(list(map(len, ids))) for name, table in found[group].items()}
+        rows[group] = [
+            AttributeRows({name: own[at] for name, own in pieces.items()}, None, Placement.MINIBATCH)
+            for at in range(len(ids))
+        ]
+    return rows
+
+
+def _joined(fetched: Fetched, edges: _EdgeRows) -> Fetched:
+    """Adds the attributes of edges to minibatches."""
+    held = {group: rows for group, rows in edges.items() if rows[0].tables}
+    if not held:
+        return fetched
+    ready = [
+        replace(
+            minibatch,
+            attributes={**minibatch.attributes, **{group: rows[at] for group, rows in held.items()}},
+        )
+        for at, minibatch in enumerate(fetched.minibatches)
+    ]
+    return replace(fetched, minibatches=ready)

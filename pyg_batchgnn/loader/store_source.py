@@ -13,7 +13,6 @@ from pyg_batchgnn.data import NODES, Group, Schema
 from pyg_batchgnn.loader.filter_stores import filter_hetero_store, filter_store, read_store
 from pyg_batchgnn.loader.gather import Gatherer
 from pyg_batchgnn.loader.reading import Features, Reading
-from pyg_batchgnn.store import typed_group_of
 
 
 class StoreSource:
@@ -46,20 +45,20 @@ class StoreSource:
             return filter_hetero_store(self.store, self._schema, out, gather, self.custom_cls)
         return filter_store(self.store, out, gather, self.custom_cls)
 
-    def block(self, nodes: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
+    def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
         """Copies rows; see `Source`. All of them come in one request."""
-        blocks = read_store(self.store, self._schema, nodes, gather, self.reading.attributes)
-        if self.aggregates:
-            blocks[NODES].update(
-                {name: gather(table, nodes[NODES]) for name, table in self.aggregates.items()}
-            )
+        blocks = read_store(self.store, self._schema, ids, gather, self.reading.attributes)
+        if self.aggregates and NODES in ids:
+            blocks[NODES].update({name: gather(table, ids[NODES]) for name, table in self.aggregates.items()})
         return blocks
+
+    def edge_tables(self) -> None:
+        """Returns None: a store answers requests and shows no table."""
 
     def tables(self, num_nodes: Mapping[Group, int]) -> dict[Group, dict[str, Tensor]] | None:  # noqa: ARG002
         """Returns None: a store answers requests and shows no table."""
         if self.reading.features is Features.IN_PLACE:
             raise ValueError("a feature store hands out copies; use features='auto' or 'copy', or a Data")
         attrs = self.store.get_all_tensor_attrs()
-        of_nodes = [attr.attr_name for attr in attrs if typed_group_of(attr, self._schema).is_node]
-        self.reading.chosen(dict.fromkeys(of_nodes))
+        self.reading.chosen(dict.fromkeys(attr.attr_name for attr in attrs))
         return None

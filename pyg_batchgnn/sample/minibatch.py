@@ -136,9 +136,15 @@ class Minibatch(SampledMinibatch):
 
     @property
     def edge_block(self) -> Mapping[str, Tensor]:
-        """The edge attributes by name, [E, ...] each, if a loader over ranks fetched them."""
+        """The edge attributes by name, [E, ...] each.
+
+        Each access copies the rows of attributes that are read in place.
+        """
         self._only_edges("edge_block", "attributes[group].tables for a group of schema.edge_groups")
-        tables = _tables(self.attributes.get(self.schema.edge_groups[0]))
+        held = self.attributes.get(self.schema.edge_groups[0])
+        tables = _tables(held)
+        if held is not None and held.row is not None:
+            tables = {name: held.gather(name) for name in tables}
         for name, table in tables.items():
             if len(table) != self.num_edges:
                 raise ValueError(
@@ -148,7 +154,9 @@ class Minibatch(SampledMinibatch):
         return tables
 
     def attribute(self, name: str, rows: int | None = None) -> Tensor:
-        """Gathers attribute ``name`` of the first ``rows`` nodes, of all nodes by default.
+        """Gathers attribute ``name`` of the first ``rows`` nodes or edges, of all by default.
+
+        A name that nodes and edges have is that of nodes.
 
         Raises:
             KeyError: the minibatch carries no such attribute.
@@ -156,7 +164,10 @@ class Minibatch(SampledMinibatch):
         """
         found = self._of_nodes("attribute", "gather(name)")
         if found is None or name not in found.tables:
-            held = sorted(self.block) or "none"
+            of_edges = self._edge_tables()
+            if name in of_edges:
+                return self.edge_block[name][:rows]
+            held = sorted({*self.block, *of_edges}) or "none"
             raise KeyError(f"the minibatch holds no attribute {name!r} (held: {held})")
         held_rows = found.tables[name].shape[:1].numel() if found.row is None else found.row.numel()
         if held_rows != self.num_nodes:
@@ -168,12 +179,18 @@ class Minibatch(SampledMinibatch):
     @property
     def x(self) -> Tensor:
         """[N, F], a copy of the features of the nodes."""
-        return self.attribute("x")
+        return self._named("x")
 
     @property
     def y(self) -> Tensor:
         """[N, ...], a copy of the labels of the nodes; the first ``batch_size`` are the seeds'."""
-        return self.attribute("y")
+        return self._named("y")
+
+    def _named(self, name: str) -> Tensor:
+        try:
+            return self.attribute(name)
+        except KeyError as error:  # so that hasattr() answers
+            raise AttributeError(error.args[0]) from None
 
     def to_data(self) -> Data:
         """Returns the minibatch as PyG's ``Data``, with copies of its attributes.
@@ -192,6 +209,10 @@ class Minibatch(SampledMinibatch):
             if ids is not None:
                 data[name] = ids
         return data
+
+    def _edge_tables(self) -> Mapping[str, Tensor]:
+        groups = self.schema.edge_groups
+        return _tables(self.attributes.get(groups[0])) if len(groups) == 1 else _EMPTY
 
     def _of_nodes(self, name: str, member: str) -> AttributeRows | None:
         self._only_nodes(name, f"attributes[group].{member} for a group of schema.node_groups")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.sample import Placement
 from tests.support.loader_cases import NODES, assert_same, make_data, make_loader
@@ -112,8 +112,8 @@ def test_only_the_attributes_asked_for(features: str) -> None:
         loader = native(given, input_nodes=nodes, attributes=["x"], features=features)
         assert all(batch.block.keys() == {"x"} for batch in loader)
         assert all(batch.block == {} for batch in native(given, input_nodes=nodes, attributes=[]))
-        with pytest.raises(ValueError, match=r"'edge_attr'.*'x', 'y'"):
-            native(given, input_nodes=nodes, attributes=["edge_attr"])
+        with pytest.raises(ValueError, match=r"'z'.*'x', .*'edge_attr'"):
+            native(given, input_nodes=nodes, attributes=["z"])
 
 
 def test_gradients_reach_a_table_that_is_read_in_place() -> None:
@@ -124,3 +124,37 @@ def test_gradients_reach_a_table_that_is_read_in_place() -> None:
     assert torch.equal(
         data.x.grad, torch.zeros_like(data.x).index_add_(0, batch.node, torch.ones(batch.num_nodes, 4))
     )
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"features": "copy"}, {"num_workers": 1}, {"stores": True}])
+def test_edges_have_their_attributes(kwargs: dict[str, Any]) -> None:
+    data = make_data()
+    source = stores_of(data, "coo") if kwargs.pop("stores", False) else data
+    loader = native(source, input_nodes=torch.arange(64), **kwargs)
+    for batch in loader:
+        wanted = data.edge_attr[batch.edge]
+        assert batch.num_edges > 0 and torch.equal(batch.attribute("edge_attr"), wanted)
+        assert torch.equal(batch.edge_block["edge_attr"], wanted)
+        assert torch.equal(batch.to_data().edge_attr, wanted)
+        assert torch.equal(batch.attribute("edge_attr", 3), wanted[:3])
+
+
+def test_relations_have_their_attributes() -> None:
+    data = HeteroData()
+    data["a"].x, data["b"].x = torch.rand(9, 2), torch.rand(8, 2)
+    for relation in (("a", "to", "b"), ("b", "to", "a")):
+        data[relation].edge_index = torch.randint(8, (2, 40))
+        data[relation].edge_attr = torch.rand(40, 3)
+    for features in ("auto", "copy"):
+        for batch in native(data, input_nodes="a", features=features):
+            for relation, group in zip(batch.schema.relations, batch.schema.edge_groups, strict=True):
+                wanted = data[relation].edge_attr[batch.edges_of(relation).edge]
+                assert torch.equal(batch.attributes[group].gather("edge_attr"), wanted)
+
+
+def test_attributes_choose_those_of_edges_as_well() -> None:
+    data = make_data()
+    batch = next(iter(native(data, attributes=["edge_attr"])))
+    assert not batch.block and batch.edge_block.keys() == {"edge_attr"}
+    assert not hasattr(batch, "x") and not hasattr(batch, "y")
+    assert not next(iter(native(data, attributes=["x"]))).edge_block

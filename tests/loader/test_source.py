@@ -47,7 +47,7 @@ def test_native_batches_ask_once_a_fetch_group() -> None:
         (features, graph), input_nodes=None, export="native", macrobatch_size=4, fetch_size=2
     )
     assert len(list(loader)) == 10
-    assert features.requests == [2] * 5
+    assert features.requests == [3] * 5
 
 
 def test_no_attribute_beyond_pygs() -> None:

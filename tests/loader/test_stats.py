@@ -75,7 +75,8 @@ def test_native_batches_gather_each_node_once_a_fetch_group(kind: str) -> None:
         torch.cat([batch.node for batch in batches[start : start + 2]]).unique().numel()
         for start in range(0, len(batches), 2)
     )
-    assert loader.stats().total.bytes_gathered == rows * (4 * 4 + 8)
+    edges = sum(batch.num_edges for batch in batches)
+    assert loader.stats().total.bytes_gathered == rows * (4 * 4 + 8) + edges * (2 * 4)
     assert loader.stats().total.nodes == sum(batch.num_nodes for batch in batches)
 
 
