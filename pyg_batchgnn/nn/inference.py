@@ -75,7 +75,7 @@ def infer_model(model: StackedModel, nodes: OwnedNodes, compute: ComputeLayer) -
     check_row_wise(model.modules())
     steps = [LayerStep(conv, partial(compute, number)) for number, conv in enumerate(model.convs)]
     knowledge, last = getattr(model, "jk", None), getattr(model, "lin", None)
-    was_training = model.training
+    were_training = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         kept = infer_layers(steps, nodes, keep=2 if knowledge is None else len(steps))
@@ -83,7 +83,8 @@ def infer_model(model: StackedModel, nodes: OwnedNodes, compute: ComputeLayer) -
             return LayerwiseOutput(kept[1], kept[0])
         return _finish(kept if knowledge is not None else kept[1:], knowledge, last)
     finally:
-        model.train(was_training)
+        for module, was_training in were_training:
+            module.training = was_training
 
 
 @torch.no_grad()

@@ -18,6 +18,7 @@ from pyg_batchgnn.port.convs import (
     AcceleratedGINConv,
     AcceleratedSAGEConv,
 )
+from pyg_batchgnn.port.inputs import watches_parts
 from pyg_batchgnn.port.modules import AcceleratedBatchNorm1d, AcceleratedMLP, is_probability
 
 _CONVS = (AcceleratedSAGEConv, AcceleratedGCNConv, AcceleratedGINConv, AcceleratedGATConv)
@@ -61,12 +62,20 @@ def can_run(model: BasicGNN) -> bool:
     between = [one for one in (model.act, model.dropout) if isinstance(one, torch.nn.Module)]
     return (
         all(map(_is_ours, model.convs))
+        and not any(map(nn.waits_for_messages, model.convs))
+        and not any(map(watches_parts, model.convs))
         and all(type(norm) in (torch.nn.Identity, AcceleratedBatchNorm1d) for norm in norms)
         and (model.act is None or type(model.act) in _ELEMENTWISE)
         and type(model.dropout) is torch.nn.Dropout
         and not any(map(nn.is_watched, (*model.norms, *norms, *between, *model.convs)))
         and is_probability(model.dropout.p)
     )
+
+
+def drops(model: BasicGNN) -> bool:
+    """Returns whether dropout takes part in a call now, between layers or of attention."""
+    between = model.dropout.training and model.dropout.p > 0.0
+    return between or any(conv.training and getattr(conv, "dropout", 0.0) > 0.0 for conv in model.convs)
 
 
 def takes_row_statistics(model: BasicGNN) -> bool:

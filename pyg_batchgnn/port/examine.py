@@ -12,6 +12,7 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import convs, models, modules
+from pyg_batchgnn.port.inputs import READ_PARTS
 
 Module = torch.nn.Module
 
@@ -42,8 +43,6 @@ _CHECKS: dict[type[Module], Callable[..., None]] = {
     torch_geometric.nn.GINConv: nn.GINConv.check,
     torch_geometric.nn.GATConv: nn.GATConv.check,
 }
-#: The parts of a convolution that native layers read instead of calling them.
-_READ_PARTS = ("lin", "lin_l", "lin_r", "lin_src", "lin_dst", "lin_edge", "res")
 
 
 def concerns(module: Module) -> bool:
@@ -92,7 +91,7 @@ def _reason_inside(module: Module) -> str | None:
     if isinstance(module, torch_geometric.nn.MLP):
         parts = {f"lins.{place}": lin for place, lin in enumerate(module.lins)}
     else:
-        parts = {name: part for name, part in module.named_children() if name in _READ_PARTS}
+        parts = {name: part for name, part in module.named_children() if name in READ_PARTS}
     for name, part in parts.items():
         if parametrize.is_parametrized(part):
             return f"{name} has parametrisations"

@@ -6,9 +6,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils import parametrize
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
 
+#: The parts of a convolution that native layers read instead of calling them.
+READ_PARTS = ("lin", "lin_l", "lin_r", "lin_src", "lin_dst", "lin_edge", "res")
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
@@ -52,6 +56,17 @@ def is_traced() -> bool:
     return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
 
 
+def watches_parts(conv: torch.nn.Module) -> bool:
+    """Returns whether hooks, pruning or parametrisations wait on a part that is only read."""
+    found = (conv._modules.get(name) for name in READ_PARTS)
+    return any(
+        part is not None
+        and not is_uninitialized_parameter(getattr(part, "weight", None))
+        and (nn.is_watched(part) or parametrize.is_parametrized(part))
+        for part in found
+    )
+
+
 def takes(conv: torch.nn.Module, x: Any, edge_index: Any, dtype: torch.dtype | None) -> bool:
     """Returns whether a native convolution takes the arguments of a call."""
     if isinstance(edge_index, nn.LayerGraph):
@@ -63,4 +78,5 @@ def takes(conv: torch.nn.Module, x: Any, edge_index: Any, dtype: torch.dtype | N
         and parts[0] is not None
         and not is_traced()
         and not nn.waits_for_messages(conv)
+        and not watches_parts(conv)
     )

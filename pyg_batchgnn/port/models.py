@@ -12,9 +12,9 @@ from torch import Tensor
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_batchgnn import nn
-from pyg_batchgnn.port.chain import EdgeValues, can_run, compute_layer, run, takes_row_statistics
+from pyg_batchgnn.port.chain import EdgeValues, can_run, compute_layer, drops, run, takes_row_statistics
 from pyg_batchgnn.port.inputs import are_plain_edges, is_plain, is_traced
-from pyg_batchgnn.port.prefixes import PrefixEdges, known_prefixes, sorted_prefixes
+from pyg_batchgnn.port.prefixes import PrefixEdges, known_prefixes, sorted_prefixes, with_drawn_keys
 from pyg_batchgnn.port.seed_rows import with_seed_rows
 
 
@@ -127,7 +127,7 @@ class AcceleratedModel(BasicGNN):
             whole = all_rows or place == self.num_layers - 1
             rows = prefixes.padded(hops) if whole else prefixes.expanded(hops)
             graphs.append(prefixes.graph(place + 1, rows))
-        return run(self, x, graphs, values)
+        return run(self, x, self._keyed(graphs)[0], values)
 
     def _of_all_rows(self, x: Tensor, edge_index: Tensor, values: EdgeValues) -> Tensor:
         """Returns the output of every node."""
@@ -137,11 +137,13 @@ class AcceleratedModel(BasicGNN):
             return run(self, x, [graph] * self.num_layers, values)
         whole = prefixes.padded(prefixes.hops)
         graphs = [prefixes.graph(place + 1, whole) for place in range(self.num_layers)]
+        fits = prefixes.hops == self.num_layers
+        graphs, seed_graphs = self._keyed(graphs, _seed_layers(prefixes, self.num_layers) if fits else [])
         every: Callable[[Tensor], Tensor] = functools.partial(run, self, graphs=graphs, values=values)
         splits = torch.is_grad_enabled() and not self._uses_all_rows and not takes_row_statistics(self)
-        if not splits or prefixes.hops != self.num_layers:
+        if not splits or not fits:
             return every(x)
-        seeds = run(self, x, _seed_layers(prefixes, self.num_layers), values)
+        seeds = run(self, x, seed_graphs, values)
         with torch.no_grad():
             rows = every(x)
         given = [one for one in (x, values.weight, values.attr) if one is not None]
@@ -150,6 +152,10 @@ class AcceleratedModel(BasicGNN):
             return rows
         again = _with_this_autocast(functools.partial(every, x))
         return with_seed_rows(rows, seeds, leaves, again, self._note_all_rows)
+
+    def _keyed(self, *passes: list[nn.LayerGraph]) -> list[list[nn.LayerGraph]]:
+        """Returns layers whose dropout is that of one call, if there is any."""
+        return with_drawn_keys(*passes) if drops(self) else list(passes)
 
     def _note_all_rows(self) -> None:
         self._uses_all_rows = True
@@ -172,7 +178,7 @@ class AcceleratedModel(BasicGNN):
             prefixes = _prefixes(x, edge_index, *counts)
         if prefixes is None or prefixes.hops != self.num_layers:
             return self(x, edge_index, values.weight, values.attr)[:seeds]
-        return run(self, x, _seed_layers(prefixes, self.num_layers), values)
+        return run(self, x, self._keyed(_seed_layers(prefixes, self.num_layers))[0], values)
 
     def _of_minibatch(self, minibatch: Any, values: EdgeValues) -> Tensor:
         """Returns the rows of the seed nodes of a native minibatch, whose features are read in
@@ -191,7 +197,7 @@ class AcceleratedModel(BasicGNN):
                 : minibatch.batch_size
             ]
         graphs = [nn.layer_graph(minibatch, place + 1) for place in range(layers)]
-        return run(self, rows, graphs, values)
+        return run(self, rows, self._keyed(graphs)[0], values)
 
 
 class AcceleratedGraphSAGE(AcceleratedModel, torch_geometric.nn.GraphSAGE):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import torch
@@ -103,6 +103,23 @@ class PrefixEdges:
             key=ops.dropout_key(*self._keys, layer) if keyed and self._keys is not None else None,
             whole=None if normalised_by is None else self.graph(layer, normalised_by),
         )
+
+
+def with_drawn_keys(*passes: Sequence[nn.LayerGraph]) -> list[list[nn.LayerGraph]]:
+    """Returns the layers of some passes with the keys of one training pass.
+
+    A number is drawn from torch's generator and added to the keys of the sample. So every training
+    pass over a batch drops other elements, and ``passes`` drop the same ones.
+    """
+    drawn = ops.drawn_key()
+    return [[_rekeyed(graph, drawn) for graph in graphs] for graphs in passes]
+
+
+def _rekeyed(graph: nn.LayerGraph, drawn: int) -> nn.LayerGraph:
+    if graph.key is None:
+        return graph
+    mask = (1 << 64) - 1
+    return replace(graph, key=ops.to_signed(ops.fold_key(graph.key & mask, drawn & mask)))
 
 
 _prefixes: WeakKeyDictionary[HandedOut, PrefixEdges] = WeakKeyDictionary()

@@ -41,10 +41,12 @@ def accelerate(model: Model, report: Callable[[AccelerationReport], None] = log_
         The model itself.
 
     Raises:
-        TypeError: ``model`` is not a module.
+        TypeError: ``model`` is not a module, or ``report`` cannot be called.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"accelerate takes a torch.nn.Module, got {type(model).__name__}")
+    if not callable(report):
+        raise TypeError(f"report takes a function such as print, got {report!r}")
     places = Counter(id(module) for _, module in model.named_modules(remove_duplicate=False))
     found = AccelerationReport()
     _visit(model, "", places, found)

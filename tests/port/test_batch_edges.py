@@ -127,11 +127,15 @@ def test_nothing_is_held_when_the_batch_is_gone() -> None:
     assert len(prefixes._prefixes) < before
 
 
-def test_dropout_is_keyed_by_the_sample() -> None:
+def test_dropout_is_keyed_by_the_sample_and_a_drawn_number() -> None:
     model = accelerated(MODELS["sage"](2)).train()
     model.dropout.p = 0.5
-    one, other = (model(*(batch_of(2)[name] for name in ("x", "edge_index"))) for _ in range(2))
-    assert torch.equal(one, other)
+    found = []
+    for torch_seed in (1, 1, 2):
+        batch = batch_of(2)
+        torch.manual_seed(torch_seed)
+        found.append(model(batch.x, batch.edge_index))
+    assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
 
 
 def test_edges_in_inference_mode() -> None:
