@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from pyg_batchgnn.data import Relation, Schema
 from pyg_batchgnn.loader.link_inputs import RelationLinks
 from pyg_batchgnn.ops import INTEGERS, check_range
+from pyg_batchgnn.sample import named_relation
 from pyg_batchgnn.store import TypedGraph, edge_list
 
 
@@ -77,25 +78,14 @@ def typed_links(request: LinkRequest, graph: TypedGraph) -> list[RelationLinks]:
             f"(('user', 'buys', 'item'), index) or a dict of several types, got {_described(index)}; the "
             f"graph has {list(schema.relations)}"
         )
-    relation = canonical(schema, names)
+    relation = named_relation(schema, names)
     return [_links(request, given, relation, graph, f"edge_label_index of {relation}")]
-
-
-def canonical(schema: Schema, names: Sequence[str]) -> Relation:
-    """Returns the relation of two or three names.
-
-    Two names are of its ends: the only relation between them, else the one called "to".
-    """
-    if len(names) == 3:
-        return names[0], names[1], names[2]
-    found = [one for one in schema.relations if (one[0], one[2]) == (names[0], names[1])]
-    return found[0] if len(found) == 1 else (names[0], "to", names[1])
 
 
 def _several(request: LinkRequest, index: Mapping[Any, Any], graph: TypedGraph) -> list[RelationLinks]:
     if not index:
         raise ValueError(f"edge_label_index names no edge type; the graph has {list(graph.schema.relations)}")
-    relations = {canonical(graph.schema, names): given for names, given in index.items()}
+    relations = {named_relation(graph.schema, names): given for names, given in index.items()}
     labels, times, ids = (
         by_relation(name, given, graph.schema, relations)
         for name, given in (
@@ -132,7 +122,7 @@ def by_relation(
         raise TypeError(
             f"{name} must be a dict by edge type, as edge_label_index is, got {type(given).__name__}"
         )
-    found = {canonical(schema, names): value for names, value in given.items()}
+    found = {named_relation(schema, names): value for names, value in given.items()}
     if unknown := [one for one in found if one not in relations]:
         raise ValueError(f"{name} names {unknown[0]}, which edge_label_index does not")
     return found

@@ -34,7 +34,7 @@ class NegativeRequest:
         """Returns PyG's description of the negatives; None for none, or if it is by edge type."""
         if self.ratio:
             return NegativeSampling("binary", self.ratio)
-        return None if _is_by_type(self.sampling) else NegativeSampling.cast(self.sampling)
+        return None if _is_by_type(self.sampling) else _cast(self.sampling)
 
     def by_relation(self, schema: Schema, links: Sequence[RelationLinks]) -> dict[Relation, NegativeSampling]:
         """Returns PyG's description of the negatives of each relation that gets any.
@@ -49,13 +49,21 @@ class NegativeRequest:
             given = by_relation("neg_sampling", self.sampling, schema, relations)
         else:
             given = dict.fromkeys(relations, self.sampling)
-        found = {one: NegativeSampling.cast(value) for one, value in given.items() if value is not None}
+        found = {one: _cast(value) for one, value in given.items() if value is not None}
         if self.exclude_existing and not found:
             raise ValueError(
                 "exclude_existing=True is about negatives, but neg_sampling gives none: give for instance "
                 "neg_sampling='binary', or leave exclude_existing out"
             )
         return found
+
+
+def _cast(given: Any) -> NegativeSampling | None:
+    """Returns PyG's description of negatives from one of its forms."""
+    mode = given[0] if isinstance(given, (tuple, list)) and given else given
+    if isinstance(mode, str) and mode not in ("binary", "triplet"):
+        raise ValueError(f"neg_sampling must be 'binary' or 'triplet', got {given!r}")
+    return NegativeSampling.cast(given)
 
 
 def _is_by_type(sampling: Any) -> bool:

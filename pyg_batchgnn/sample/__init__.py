@@ -21,7 +21,7 @@ from pyg_batchgnn.sample.pyg_output import Direction, Names, PygForm, PygOutput
 from pyg_batchgnn.sample.pyg_parts import PygParts
 from pyg_batchgnn.sample.sampled import Layout, SampledEdges, SampledMinibatch, SampledNodes
 from pyg_batchgnn.sample.sampler import MacrobatchSeeds, Sampler
-from pyg_batchgnn.sample.seed_edges import SeedEdges
+from pyg_batchgnn.sample.seed_edges import SeedEdges, named_relation
 from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, seeds_key
 
 __all__ = [
@@ -69,6 +69,7 @@ __all__ = [
     "keyed_permutation",
     "links_key",
     "minibatch_key",
+    "named_relation",
     "negative_key",
     "negative_plan",
     "remember",

@@ -136,16 +136,18 @@ class _Draw:
         if self._count and not bool(allowed.all()):
             number = int((allowed == 0).nonzero()[0, 0])
             when = "" if self._time is None else f" at time {int(self._time[number])}"
-            why = (
-                "the graph has none"
-                if pool.num_nodes == 0
-                else "no node of positive weight exists then"
-                if pool.weight is not None
-                else "no node exists then"
-            )
+            then = "" if self._time is None else " then"
+            why = "the graph has no node of its type"
+            remedies = ["leave the link out"]
+            if pool.num_nodes:
+                why = f"no node exists{then}"
+                if pool.weight is not None:
+                    why = f"no node of positive weight exists{then}"
+                    remedies.append("give weights that are positive")
+                if self._time is not None:
+                    remedies.append("give the link a later time")
             raise ValueError(
-                f"link {self._named(number)} has no negative {end}{when}: {why}; leave the link out, or "
-                f"give it a later time or weights that are positive"
+                f"link {self._named(number)} has no negative {end}{when}: {why}; {', or '.join(remedies)}"
             )
         return allowed
 

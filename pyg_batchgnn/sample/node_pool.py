@@ -12,9 +12,6 @@ from torch import Tensor
 from pyg_batchgnn.ops import WordStreams
 from pyg_batchgnn.sample.block_sums import BlockSums
 
-#: The time of a node that has none: it is always allowed.
-ALWAYS = -(2**63)
-
 
 @dataclass(frozen=True, eq=False)
 class NodePool:

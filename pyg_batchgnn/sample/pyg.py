@@ -82,7 +82,7 @@ class PygNeighborSampler(BaseSampler):
             time_window=time_window,
             weight_attr=weight_attr,
         )
-        direction = Direction(sample_direction)
+        direction = Direction.parse(sample_direction)
         self._begin(
             PygParts.of(data, num_neighbors, replace, choice, seed, threads, direction), num_neighbors
         )

@@ -45,10 +45,15 @@ class LinkRules:
     exclude_seed_edges: Any = False
     _latest: _Latest | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.exclude_existing, bool):
+            raise TypeError(f"exclude_existing must be True or False, got {self.exclude_existing!r}")
+
     def joined(self, exclude_existing: bool, exclude_seed_edges: Any) -> LinkRules:
         """Returns these rules with those of a loader that uses their sampler.
 
         Raises:
+            TypeError: ``exclude_existing`` is no boolean.
             ValueError: both say which seed edges are excluded, and differ.
         """
         own, other = self.exclude_seed_edges or False, exclude_seed_edges or False
@@ -57,8 +62,9 @@ class LinkRules:
                 f"exclude_seed_edges={exclude_seed_edges!r}, but neighbor_sampler has "
                 f"{self.exclude_seed_edges!r}; leave one of them out"
             )
+        both = LinkRules(exclude_existing).exclude_existing or self.exclude_existing
         wanted = exclude_seed_edges if own is False else self.exclude_seed_edges
-        return LinkRules(self.exclude_existing or exclude_existing, wanted)
+        return LinkRules(both, wanted)
 
     def start(
         self,

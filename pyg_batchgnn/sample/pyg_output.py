@@ -31,6 +31,18 @@ class Direction(enum.Enum):
     FORWARD = "forward"  # the sources of edges into a node
     BACKWARD = "backward"  # the targets of edges from a node
 
+    @classmethod
+    def parse(cls, name: Any) -> Direction:
+        """Returns the direction of that name.
+
+        Raises:
+            ValueError: there is none of that name.
+        """
+        try:
+            return cls(name)
+        except ValueError:
+            raise ValueError(f"sample_direction must be 'forward' or 'backward', got {name!r}") from None
+
     def fanouts(self, num_neighbors: Any) -> Any:
         """Returns ``num_neighbors`` with the relations that are sampled in this direction."""
         values = getattr(num_neighbors, "values", None)

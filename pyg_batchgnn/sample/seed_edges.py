@@ -48,7 +48,15 @@ class SeedEdges:
         if wanted == "reverse":
             return cls.both_ways(schema, linked)
         if isinstance(wanted, Mapping):
-            return cls.both_ways(schema, linked, {tuple(key): tuple(value) for key, value in wanted.items()})
+            reverses = {
+                named_relation(schema, one): named_relation(schema, other) for one, other in wanted.items()
+            }
+            if unknown := [one for one in reverses if one not in (*schema.relations, *linked)]:
+                raise ValueError(
+                    f"exclude_seed_edges names {unknown[0]}, which the graph does not have; it has "
+                    f"{list(schema.relations)}"
+                )
+            return cls.both_ways(schema, linked, reverses)
         raise TypeError(
             f"exclude_seed_edges must be True, 'reverse', or a dict from edge types to their reverses, "
             f"got {wanted!r}"
@@ -96,6 +104,17 @@ class SeedEdges:
             )
             for relation, every in pairs.items()
         }
+
+
+def named_relation(schema: Schema, names: Sequence[str]) -> Relation:
+    """Returns the relation of two or three names.
+
+    Two names are of its ends: the only relation between them, else the one called "to".
+    """
+    if len(names) == 3:
+        return names[0], names[1], names[2]
+    found = [one for one in schema.relations if (one[0], one[2]) == (names[0], names[1])]
+    return found[0] if len(found) == 1 else (names[0], "to", names[1])
 
 
 def _known(schema: Schema, relation: Relation) -> tuple[Relation, ...]:

@@ -347,6 +347,11 @@ def test_fanouts_are_filled_from_what_is_left() -> None:
     assert sorted(batch.n_id[batch.edge_index[0]].tolist()) == [2, 2, 3, 3, 4, 4, 5, 5]
 
 
+def test_reverses_by_the_names_of_their_ends() -> None:
+    short = make_links(exclude_seed_edges={("user", "item"): ("item", "user")})
+    assert_same(list(short), list(make_links(exclude_seed_edges={BUYS: BACK})))
+
+
 def test_a_relation_without_a_reverse_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"no relation \('user', 'rev_knows', 'user'\)"):
         make_links(index=KNOWS, exclude_seed_edges="reverse")
@@ -410,6 +415,9 @@ def test_settings_and_resuming() -> None:
             "edge_label_time lacks",
         ),
         ({"time_attr": "time"}, ValueError, "given together"),
+        ({"neg_sampling": "zz"}, ValueError, "must be 'binary' or 'triplet', got 'zz'"),
+        ({"exclude_existing": "yes", "neg_sampling": "binary"}, TypeError, "True or False, got 'yes'"),
+        ({"exclude_seed_edges": {BUYS: BACK, ("x", "y", "z"): BACK}}, ValueError, "names .'x', 'y', 'z'."),
         (
             {"time_attr": "time", "edge_label_time": times_of(160).float()},
             TypeError,

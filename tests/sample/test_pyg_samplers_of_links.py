@@ -237,7 +237,7 @@ def test_backward_without_links() -> None:
 def test_backward_without_times() -> None:
     with pytest.raises(NotImplementedError, match="sample_direction='forward' only"):
         PygNeighborSampler(plain(), [2], time_attr="stamp", sample_direction="backward")
-    with pytest.raises(ValueError, match="sideways"):
+    with pytest.raises(ValueError, match="'forward' or 'backward', got 'sideways'"):
         PygNeighborSampler(plain(), [2], sample_direction="sideways")
 
 
