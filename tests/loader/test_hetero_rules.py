@@ -66,6 +66,7 @@ def test_times_of_several_types() -> None:
 @pytest.mark.parametrize("kwargs", [{}, {"replace": True}, {"disjoint": True}, {"time_attr": "time"}])
 def test_edges_of_weight_zero_are_not_picked(kwargs: dict[str, Any]) -> None:
     for batch in make_loader(make_timed(), (3, 3), input_nodes="paper", weight_attr="weight", **kwargs):
+        assert batch[CITES].num_edges > 0 and batch[WRITES].num_edges > 0
         assert (batch[CITES].weight > 0).all() and (batch[WRITES].weight > 0).all()
 
 

@@ -134,6 +134,7 @@ def plan_command(
     from pyg_batchgnn.planner import Choices, PlannerNetwork, plan
     from pyg_batchgnn.sample import Replacement
 
+    _check_hosts(ranks, ranks_per_host)
     console = Console()
     caches = (0, *(parse_size(text) for text in feature_cache or ()))
     tried = Choices(feature_caches=caches, aggregation=(None, _aggregation(model)))
@@ -172,6 +173,16 @@ def plan_command(
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if out is not None:
         console.print("wrote " + ", ".join(map(str, found.write(out))))
+
+
+def _check_hosts(ranks: int, ranks_per_host: int) -> None:
+    """Refuses numbers with which one host has fewer ranks: a launcher starts as many on each."""
+    if ranks > ranks_per_host and ranks % ranks_per_host:
+        fewer = ranks - ranks % ranks_per_host
+        raise TrainError(
+            f"--ranks is {ranks}, which is no multiple of the {ranks_per_host} ranks on each host; choose "
+            f"{fewer} or {fewer + ranks_per_host}"
+        )
 
 
 def launch_words(ranks: int, ranks_per_host: int) -> list[str]:

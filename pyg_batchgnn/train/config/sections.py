@@ -95,7 +95,7 @@ class TaskConfig:
 
     Attributes:
         kind: "auto" takes it from the type and shape of the labels "y".
-        loss: of a task that predicts values. Ignored for the others.
+        loss: of a task that predicts values, the mean squared error if None. Refused for others.
         class_weights: weights of the classes in the loss, or of the positive nodes of each label:
             one number each. "balanced" computes them from the training nodes. None means that all
             weigh the same.
@@ -104,7 +104,7 @@ class TaskConfig:
     """
 
     kind: TaskKind = TaskKind.AUTO
-    loss: ValueLoss = ValueLoss.MSE
+    loss: ValueLoss | None = None
     class_weights: Literal["balanced"] | tuple[float, ...] | None = None
     metric: Metric | None = None
 

@@ -31,6 +31,11 @@ def task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
         TaskKind.LABELS: _label_task,
         TaskKind.VALUES: _value_task,
     }[kind]
+    if config.loss is not None and kind is not TaskKind.VALUES:
+        raise TrainError(
+            f"task.loss is {config.loss.value}, but a task that predicts {kind.value} has a loss of its own; "
+            "leave it out"
+        )
     task = make(dataset, y, config)
     check_labelled(dataset, y, task)
     return task
@@ -59,8 +64,9 @@ def _value_task(dataset: Dataset, y: Tensor, config: TaskConfig) -> NodeTask:
         raise _unfit(dataset, y, "values are numbers [N] or [N, C]")
     if config.class_weights is not None:
         raise TrainError(f"task.class_weights is given, but {dataset.name} has values, not classes, in 'y'")
-    default = Metric.RMSE if config.loss is ValueLoss.MSE else Metric.MAE
-    return ValueTask(tuple(y.shape[1:]), _metric(config, ValueTask.metrics, default, "values"), config.loss)
+    loss = config.loss or ValueLoss.MSE
+    default = Metric.RMSE if loss is ValueLoss.MSE else Metric.MAE
+    return ValueTask(tuple(y.shape[1:]), _metric(config, ValueTask.metrics, default, "values"), loss)
 
 
 def _kind(dataset: Dataset, y: Tensor) -> TaskKind:

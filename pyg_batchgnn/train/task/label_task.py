@@ -44,7 +44,7 @@ class LabelTask(NodeTask):
 
     @property
     def described(self) -> str:
-        return f"{self.columns} labels"
+        return "1 label" if self.columns == 1 else f"{self.columns} labels"
 
     def targets(self, labels: Tensor) -> Tensor:
         """Returns [S, C] bool, True where a node has a label."""

@@ -34,10 +34,10 @@ def average_precision(scores: Tensor, positive: Tensor) -> float | None:
         positive: [n] bool.
 
     Returns:
-        The average, or None unless there are positive and negative nodes.
+        The average, or None if there are no positive nodes.
     """
     true, false = _curve(scores, positive)
-    if not len(true) or not true[-1] or not false[-1]:
+    if not len(true) or not true[-1]:
         return None
     precision = true / (true + false)
     return float((precision * _from_zero(true).diff()).sum() / true[-1])

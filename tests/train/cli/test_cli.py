@@ -137,6 +137,7 @@ def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
         (["train", "--partition", "ldg", "--timeout", "9"], "--partition and --timeout: this is for several"),
         (["train", "--hybrid"], "start ranks with torchrun"),
         (["verify", "absent"], "absent: no such folder"),
+        (["plan", "cora", "--ranks", "3", "--ranks-per-host", "2"], "on each host; choose 2 or 4"),
         (["predict", "x"], "Missing option '--out'"),
         (["dance"], "No such command 'dance'"),
     ],

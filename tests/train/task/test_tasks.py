@@ -99,6 +99,8 @@ def test_the_task_can_be_named() -> None:
         (torch.arange(NODES), {"class_weights": (1.0, 2.0)}, "has 2 numbers, but there are 6 classes"),
         (torch.ones(NODES, 3).long(), {"class_weights": (1.0,)}, "has 1 numbers, but there are 3 labels"),
         (torch.ones(NODES), {"class_weights": "balanced"}, "six has values, not classes"),
+        (torch.arange(NODES), {"loss": ValueLoss.MSE}, "task.loss is mse, but a task that predicts classes"),
+        (torch.ones(NODES, 2).long(), {"loss": ValueLoss.MAE}, "loss is mae, .* predicts labels"),
     ],
 )
 def test_what_does_not_fit_is_refused(y: Tensor, options: dict[str, Any], message: str) -> None:
