@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -30,8 +30,10 @@ def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
 def _guard(found: Any) -> Any:
     if isinstance(found, Tensor):
         return _Refusal.apply(found.detach().requires_grad_())
-    if isinstance(found, Sequence):
-        return type(found)(map(_guard, found))
+    if isinstance(found, list):
+        return [_guard(one) for one in found]
+    if isinstance(found, tuple):
+        return tuple(_guard(one) for one in found)
     return found
 
 
