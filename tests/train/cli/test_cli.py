@@ -56,8 +56,6 @@ def test_a_run_leaves_its_folder(
     assert 0.5 < result["test"]["accuracy"] <= 1.0
     assert set(result["phases"]) == {phase.value for phase in Phase}
     assert all(result["phases"][name] > 0 for name in ("sample", "forward", "backward", "evaluation"))
-    fetch, forward = result["phases"]["fetch"], result["phases"]["forward"]
-    assert fetch < 0.05 * forward, "features are read in place, as part of the forward pass"
     epoch = json.loads((run / "metrics.jsonl").read_text().splitlines()[0])
     assert sum(epoch["phases"].values()) <= epoch["seconds"], "without prefetching phases do not overlap"
     config = json.loads((run / "config.json").read_text())
