@@ -148,7 +148,8 @@ def test_native_tables_are_the_users_own() -> None:
     assert groups["paper"].placement is Placement.IN_PLACE and groups["paper"].tables["x"] is data["paper"].x
     assert list(groups["author"].tables) == [] and list(groups["lonely"].tables) == ["x"]
     copied = native(data, features="copy")
-    assert {rows.placement for rows in copied.attributes.values()} == {Placement.BLOCK}
+    placements = {(group.is_node, rows.placement) for group, rows in copied.attributes.items()}
+    assert placements == {(True, Placement.BLOCK), (False, Placement.MINIBATCH)}
     with pytest.raises(ValueError, match="'z'"):
         native(data, attributes=["z"])
 

@@ -44,7 +44,8 @@ def test_settings_change_no_bit(kwargs: dict[str, Any]) -> None:
 def native_contents(batch: Any) -> list[Any]:
     held = [one.node for one in batch.nodes] + [one.edge_index for one in batch.edges]
     for group, rows in batch.attributes.items():
-        held += [table[rows.row] for _, table in sorted(rows.tables.items())] + [str(group)]
+        tables = [table for _, table in sorted(rows.tables.items())]
+        held += [table if rows.row is None else table[rows.row] for table in tables] + [str(group)]
     return [*held, batch.input_id, batch.seed_types, [one.nodes_per_hop for one in batch.nodes]]
 
 
