@@ -94,8 +94,13 @@ class AcceleratedModel(BasicGNN):
 
         Returns:
             [n, out_channels], one row per node that this process owns.
+
+        Raises:
+            ValueError: the model has modules that are left to PyG, whose method needs a loader of
+                all nodes and of one hop, and this one is another.
         """
         if not hasattr(loader, "all_nodes") or not can_run(self):
+            _check_pyg_loader(loader)
             found: Tensor = super().inference(loader, device, embedding_device, progress_bar, cache)
             return found
         nn.check_cpu(device, embedding_device)
@@ -214,6 +219,17 @@ class AcceleratedGIN(AcceleratedModel, torch_geometric.nn.GIN):
 
 class AcceleratedGAT(AcceleratedModel, torch_geometric.nn.GAT):
     """PyG's `GAT` on native layers."""
+
+
+def _check_pyg_loader(loader: Any) -> None:
+    """Refuses loaders that PyG's ``inference`` cannot use; it only asserts what it needs."""
+    nodes, hops = getattr(loader.data, "num_nodes", None), len(loader.node_sampler.num_neighbors)
+    if hops != 1 or (nodes is not None and len(loader.dataset) != nodes):
+        raise ValueError(
+            f"the model has modules that are left to PyG, whose inference needs a loader of all nodes and of "
+            f"one hop, but this one has {len(loader.dataset)} seed nodes and {hops} hops; give it "
+            f"num_neighbors=[-1] and input_nodes=None"
+        )
 
 
 def _dtype(model: torch.nn.Module) -> torch.dtype:

@@ -161,3 +161,11 @@ def test_what_cannot_be_inferred_is_refused(data: Data) -> None:
     without = MacrobatchNeighborLoader(Data(edge_index=data.edge_index, num_nodes=150), [2])
     with pytest.raises(ValueError, match="there are no features x"):
         MODELS["sage"]().inference(without)
+
+
+def test_a_loader_that_pygs_method_cannot_use_is_refused(data: Data) -> None:
+    pyg = torch_geometric.nn.GraphSAGE(data.num_features, 8, 2, 3, norm="layer_norm")
+    model = accelerate(pyg, report=lambda _: None).eval()
+    with pytest.raises(ValueError, match="2 hops"):
+        model.inference(MacrobatchNeighborLoader(data, [5, 3], torch.arange(9), batch_size=64))
+    assert len(model.inference(MacrobatchNeighborLoader(data, [-1], batch_size=64))) == data.num_nodes
