@@ -54,7 +54,9 @@ PACKAGES = (
         *("pyg-lib", "pyg_lib", "pyg-lib"),
         "only to compare with PyG's own sampler; take the wheel for this version of torch",
     ),
-    Package("DGL", "dgl", "dgl", "only for benchmarks against it: pip install dgl==1.1.3 packaging"),
+    Package(
+        "DGL", "dgl", "dgl", "only for Minibatch.to_dgl() and benchmarks: pip install dgl==1.1.3 packaging"
+    ),
     Package("OGB", "ogb", "ogb", "only to download OGB's graphs: pip install 'pyg_batchgnn[ogb]'"),
 )
 

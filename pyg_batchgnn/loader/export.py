@@ -14,7 +14,6 @@ from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.loader.filter import edge_index_of
 from pyg_batchgnn.loader.gather import Gatherer
-from pyg_batchgnn.loader.sample_info import SampleInfo, SeedInfo
 from pyg_batchgnn.loader.source import Source
 from pyg_batchgnn.loader.stats import LoaderCounters
 from pyg_batchgnn.sample import (
@@ -23,6 +22,8 @@ from pyg_batchgnn.sample import (
     PygForm,
     PygOutput,
     SampledMinibatch,
+    SampleInfo,
+    SeedInfo,
     remember,
 )
 

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from pyg_batchgnn.data import Schema
 from pyg_batchgnn.loader.places import Places
-from pyg_batchgnn.loader.sample_info import SampleInfo, SeedInfo
 from pyg_batchgnn.ops import digest_text, minibatch_key
-from pyg_batchgnn.sample import Names, SampledLinks, Seeds
+from pyg_batchgnn.sample import Names, SampledLinks, SampleInfo, SeedInfo, Seeds
 from pyg_batchgnn.store import Times, TypedGraph
 
 

@@ -12,11 +12,9 @@ from torch_geometric.data import Data
 
 from pyg_batchgnn.data import Relation
 from pyg_batchgnn.loader.inputs import StepInputs
-from pyg_batchgnn.loader.link_info import LinkInfo
 from pyg_batchgnn.loader.places import Places
-from pyg_batchgnn.loader.sample_info import SampleInfo
 from pyg_batchgnn.ops import digest_text, minibatch_key
-from pyg_batchgnn.sample import Links, LinkSeeder, Names, NegativePlan
+from pyg_batchgnn.sample import LinkInfo, Links, LinkSeeder, Names, NegativePlan, SampleInfo
 
 
 @dataclass(frozen=True, eq=False)

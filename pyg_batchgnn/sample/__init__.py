@@ -1,6 +1,7 @@
 """The samplers, which choose the edges of each minibatch, and the types of minibatches."""
 
 from pyg_batchgnn.ops import keyed_permutation, minibatch_key
+from pyg_batchgnn.sample.attribute_rows import AttributeRows, Placement
 from pyg_batchgnn.sample.batch_edges import HandedOut, handed_out, remember
 from pyg_batchgnn.sample.choice import NeighborChoice
 from pyg_batchgnn.sample.existing_pairs import ExistingPairs
@@ -8,7 +9,7 @@ from pyg_batchgnn.sample.fanouts import fanouts_by_relation
 from pyg_batchgnn.sample.link_seeds import LinkSeeder, LinkStart, links_key
 from pyg_batchgnn.sample.links import LabelledLinks, Links, SampledLinks, TripletLinks
 from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
-from pyg_batchgnn.sample.minibatch import AttributeRows, Minibatch, Placement
+from pyg_batchgnn.sample.minibatch import Minibatch
 from pyg_batchgnn.sample.negative_draw import draw_negatives
 from pyg_batchgnn.sample.negative_pools import negative_plan
 from pyg_batchgnn.sample.negatives import NegativeMode, NegativePlan, Negatives, negative_key
@@ -17,6 +18,8 @@ from pyg_batchgnn.sample.partitioned import PartitionedSampler
 from pyg_batchgnn.sample.plan import Replacement, SamplingPlan, Subgraph, TemporalStrategy
 from pyg_batchgnn.sample.probability import taken_probability
 from pyg_batchgnn.sample.pyg import PygLinkSampler, PygNeighborSampler
+from pyg_batchgnn.sample.pyg_info import SampleInfo, SeedInfo
+from pyg_batchgnn.sample.pyg_link_info import LinkInfo
 from pyg_batchgnn.sample.pyg_output import Direction, Names, PygForm, PygOutput
 from pyg_batchgnn.sample.pyg_parts import PygParts
 from pyg_batchgnn.sample.sampled import Layout, SampledEdges, SampledMinibatch, SampledNodes
@@ -32,6 +35,7 @@ __all__ = [
     "HandedOut",
     "LabelledLinks",
     "Layout",
+    "LinkInfo",
     "LinkSeeder",
     "LinkStart",
     "Links",
@@ -52,6 +56,7 @@ __all__ = [
     "PygOutput",
     "PygParts",
     "Replacement",
+    "SampleInfo",
     "SampledEdges",
     "SampledLinks",
     "SampledMinibatch",
@@ -59,6 +64,7 @@ __all__ = [
     "Sampler",
     "SamplingPlan",
     "SeedEdges",
+    "SeedInfo",
     "Seeds",
     "Subgraph",
     "TemporalStrategy",

@@ -3,78 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn import ops
 from pyg_batchgnn.data import Group
+from pyg_batchgnn.sample.attribute_rows import AttributeRows, Placement
+from pyg_batchgnn.sample.dgl_blocks import dgl_blocks
+from pyg_batchgnn.sample.pyg_batch import pyg_batch
 from pyg_batchgnn.sample.sampled import SampledMinibatch
-
-
-class Placement(enum.Enum):
-    """The owner of one row in a minibatch's attribute tables."""
-
-    IN_PLACE = "in_place"  # a node of the graph: the tables are the user's own
-    BLOCK = "block"  # a distinct node of the fetch group: its minibatches share the tables
-    MINIBATCH = "minibatch"  # a node or an edge of this minibatch alone
-
-
-@dataclass(frozen=True, eq=False)
-class AttributeRows:
-    """The attributes of a minibatch's nodes, or of its edges.
-
-    Attributes:
-        tables: attributes by name, [rows, ...] each.
-        row: [n] int64, the row of each of the minibatch's nodes or edges in every table; None if
-            they are the rows themselves, in order.
-        placement: what one row belongs to.
-    """
-
-    tables: Mapping[str, Tensor]
-    row: Tensor | None
-    placement: Placement
-
-    @classmethod
-    def in_place(cls, tables: Mapping[str, Tensor], ids: Tensor) -> AttributeRows:
-        """Returns whole tables, one row per node of the graph, which are read at ``ids``."""
-        return cls(tables, ids, Placement.IN_PLACE)
-
-    def gather(self, name: str, rows: int | None = None) -> Tensor:
-        """Copies a table's rows of the first ``rows`` nodes or edges, of all by default.
-
-        Raises:
-            ValueError: the table has not the rows that are read.
-        """
-        table = self.tables[name]
-        ops.check_dense(f"attribute {name!r}", table)
-        if table.dim() == 0:
-            raise ValueError(f"attribute {name!r} is one number; give a table with one row per node or edge")
-        if self.row is None:
-            return table[:rows].clone()
-        ops.check_dense("row", self.row)
-        sizes = {one: list(other.shape[:1]) for one, other in self.tables.items()}
-        if self.placement is Placement.BLOCK and any(size != [len(table)] for size in sizes.values()):
-            raise ValueError(f"the tables of one block have different numbers of rows, {sizes}")
-        try:
-            return table.index_select(0, self.row[:rows])
-        except (IndexError, RuntimeError) as error:
-            raise ValueError(
-                f"attribute {name!r} has {len(table)} rows, but rows are read that it has not ({error}); "
-                "give a table with as many rows as the others"
-            ) from error
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes that belong to the minibatch alone: nothing that it shares is counted."""
-        if self.placement is Placement.IN_PLACE:
-            return 0
-        if self.placement is Placement.BLOCK:
-            return 0 if self.row is None else self.row.nbytes
-        return sum(table.nbytes for table in self.tables.values())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -192,23 +132,26 @@ class Minibatch(SampledMinibatch):
         except KeyError as error:  # so that hasattr() answers
             raise AttributeError(error.args[0]) from None
 
-    def to_data(self) -> Data:
-        """Returns the minibatch as PyG's ``Data``, with copies of its attributes.
+    def to_data(self) -> Data | HeteroData:
+        """Returns the batch that a loader with ``export="pyg"`` makes, with copies of attributes.
 
-        It has what `NeighborLoader` gives: ``edge_index``, ``n_id``, ``batch_size``, the counts by
-        hop, and ``e_id`` and ``input_id`` if they are known.
+        It is a ``Data``, or a ``HeteroData`` if the graph has types. ``e_id`` and ``input_id`` are
+        there if they are known. Attributes that native minibatches do not carry are missing.
         """
-        data = Data(edge_index=self.edge_index, n_id=self.n_id, num_nodes=self.num_nodes)
-        for name in self.block:
-            data[name] = self.attribute(name)
-        for name, table in self.edge_block.items():
-            data[name] = table
-        data.batch_size = self.batch_size
-        data.num_sampled_nodes, data.num_sampled_edges = self.nodes_per_hop, self.edges_per_hop
-        for name, ids in (("e_id", self.edge), ("input_id", self.input_id)):
-            if ids is not None:
-                data[name] = ids
-        return data
+        return pyg_batch(self, self.attributes)
+
+    def to_dgl(self) -> list[Any]:
+        """Returns one DGL block per layer, that of the layer nearest the input first.
+
+        The targets of a block are its first source rows, as DGL's layers expect. ``dgl.NID`` and
+        ``dgl.EID`` are original ids, the latter if they are known. The first block's sources and
+        the last block's targets have the attributes of nodes, and all blocks those of edges.
+
+        Raises:
+            ImportError: DGL is not installed.
+            ValueError: the minibatch is an induced subgraph, which has no layers.
+        """
+        return dgl_blocks(self, self.attributes)
 
     def _edge_tables(self) -> Mapping[str, Tensor]:
         groups = self.schema.edge_groups

@@ -175,6 +175,12 @@ class SampledMinibatch:
         return sum(one.num_edges for one in self.edges)
 
     @property
+    def has_layers(self) -> bool:
+        """True if edges are counted by hop, which they are not in an induced subgraph."""
+        hops = len(self.nodes[0].nodes_per_hop) - 1
+        return all(len(one.edges_per_hop) == hops for one in self.edges)
+
+    @property
     def nbytes(self) -> int:
         """The bytes of the minibatch's own tensors."""
         return sum(one.nbytes for one in self.nodes) + sum(one.nbytes for one in self.edges)

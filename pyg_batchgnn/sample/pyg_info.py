@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from pyg_batchgnn.sample import PygOutput
+from pyg_batchgnn.sample.pyg_output import PygOutput
 
 
 class SampleInfo(Protocol):
@@ -90,4 +90,5 @@ def _of_type(part: Any, node_type: str) -> Any:
 
 def _add_seeds(store: Any, input_id: Any, seed_time: Any) -> None:
     store.input_id, store.seed_time = input_id, seed_time
-    store.batch_size = input_id.numel()
+    if input_id is not None:  # otherwise no loader made the minibatch
+        store.batch_size = input_id.numel()

@@ -9,8 +9,9 @@ from typing import Any
 from torch_geometric.sampler import HeteroSamplerOutput
 
 from pyg_batchgnn.data import Relation
-from pyg_batchgnn.loader.sample_info import add_ids
-from pyg_batchgnn.sample import NegativeMode, PygOutput
+from pyg_batchgnn.sample.negatives import NegativeMode
+from pyg_batchgnn.sample.pyg_info import add_ids
+from pyg_batchgnn.sample.pyg_output import PygOutput
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,73 @@
+"""The attributes of a minibatch's nodes or edges, and where they lie."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from pyg_batchgnn import ops
+
+
+class Placement(enum.Enum):
+    """The owner of one row in a minibatch's attribute tables."""
+
+    IN_PLACE = "in_place"  # a node of the graph: the tables are the user's own
+    BLOCK = "block"  # a distinct node of the fetch group: its minibatches share the tables
+    MINIBATCH = "minibatch"  # a node or an edge of this minibatch alone
+
+
+@dataclass(frozen=True, eq=False)
+class AttributeRows:
+    """The attributes of a minibatch's nodes, or of its edges.
+
+    Attributes:
+        tables: attributes by name, [rows, ...] each.
+        row: [n] int64, the row of each of the minibatch's nodes or edges in every table; None if
+            they are the rows themselves, in order.
+        placement: what one row belongs to.
+    """
+
+    tables: Mapping[str, Tensor]
+    row: Tensor | None
+    placement: Placement
+
+    @classmethod
+    def in_place(cls, tables: Mapping[str, Tensor], ids: Tensor) -> AttributeRows:
+        """Returns whole tables, one row per node of the graph, which are read at ``ids``."""
+        return cls(tables, ids, Placement.IN_PLACE)
+
+    def gather(self, name: str, rows: int | None = None) -> Tensor:
+        """Copies a table's rows of the first ``rows`` nodes or edges, of all by default.
+
+        Raises:
+            ValueError: the table has not the rows that are read.
+        """
+        table = self.tables[name]
+        ops.check_dense(f"attribute {name!r}", table)
+        if table.dim() == 0:
+            raise ValueError(f"attribute {name!r} is one number; give a table with one row per node or edge")
+        if self.row is None:
+            return table[:rows].clone()
+        ops.check_dense("row", self.row)
+        sizes = {one: list(other.shape[:1]) for one, other in self.tables.items()}
+        if self.placement is Placement.BLOCK and any(size != [len(table)] for size in sizes.values()):
+            raise ValueError(f"the tables of one block have different numbers of rows, {sizes}")
+        try:
+            return table.index_select(0, self.row[:rows])
+        except (IndexError, RuntimeError) as error:
+            raise ValueError(
+                f"attribute {name!r} has {len(table)} rows, but rows are read that it has not ({error}); "
+                "give a table with as many rows as the others"
+            ) from error
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that belong to the minibatch alone: nothing that it shares is counted."""
+        if self.placement is Placement.IN_PLACE:
+            return 0
+        if self.placement is Placement.BLOCK:
+            return 0 if self.row is None else self.row.nbytes
+        return sum(table.nbytes for table in self.tables.values())

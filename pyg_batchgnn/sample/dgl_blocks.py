@@ -1,0 +1,121 @@
+"""Native minibatches as the blocks of DGL, one per layer.
+
+A block has the edges of one layer. Its targets are the first of its sources, which is how local ids
+are given here: nothing is numbered anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from pyg_batchgnn.data import HOMOGENEOUS, Group
+from pyg_batchgnn.sample.attribute_rows import AttributeRows
+from pyg_batchgnn.sample.sampled import SampledMinibatch
+
+
+def dgl_blocks(minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeRows]) -> list[Any]:
+    """Returns the blocks of a minibatch, that of the layer nearest the input first.
+
+    Args:
+        minibatch: the minibatch, whose node ids are original ones.
+        attributes: the attributes of its nodes and edges by group.
+
+    Raises:
+        ImportError: DGL is not installed.
+        ValueError: the minibatch is an induced subgraph, which has no layers.
+    """
+    dgl = _dgl()
+    if not minibatch.has_layers:
+        raise ValueError(
+            "an induced subgraph has no hops, and so no block for each layer; use to_data(), or sample a "
+            "directional one"
+        )
+    hops = len(minibatch.nodes[0].nodes_per_hop) - 1
+    indices = [edges.indices.to(torch.int64) for edges in minibatch.edges]
+    blocks = [_block(dgl, minibatch, indices, hop) for hop in range(hops, 0, -1)]
+    if blocks:
+        _put_nodes(minibatch, attributes, blocks)
+        _put_edges(minibatch, attributes, blocks)
+    return blocks
+
+
+def _dgl() -> Any:
+    try:
+        import dgl
+    except ImportError as error:
+        raise ImportError(
+            f"to_dgl() makes blocks of DGL, which cannot be imported here ({error}); install it, for "
+            f"instance with 'pip install dgl==1.1.3'"
+        ) from error
+    return dgl
+
+
+def _block(dgl: Any, minibatch: SampledMinibatch, indices: list[torch.Tensor], hop: int) -> Any:
+    """Returns the block whose edges are those of the first ``hop`` hops."""
+    schema = minibatch.schema
+    targets = [sum(nodes.nodes_per_hop[:hop]) for nodes in minibatch.nodes]
+    sources = [sum(nodes.nodes_per_hop[: hop + 1]) for nodes in minibatch.nodes]
+    csc = [
+        ("csc", (edges.indptr[: targets[target] + 1], own[: sum(edges.edges_per_hop[:hop])], _NO_IDS))
+        for edges, own, target in zip(minibatch.edges, indices, schema.target_types, strict=True)
+    ]
+    if schema == HOMOGENEOUS:
+        block = dgl.create_block(csc[0], sources[0], targets[0])
+    else:
+        names = schema.node_types
+        block = dgl.create_block(
+            dict(zip(schema.relations, csc, strict=True)),
+            dict(zip(names, sources, strict=True)),
+            dict(zip(names, targets, strict=True)),
+        )
+    for nodes, name, source, target in zip(
+        minibatch.nodes, _type_names(minibatch), sources, targets, strict=True
+    ):
+        block.srcnodes[name].data[dgl.NID] = nodes.node[:source]
+        block.dstnodes[name].data[dgl.NID] = nodes.node[:target]
+    for edges, relation in zip(minibatch.edges, _relation_names(minibatch), strict=True):
+        if edges.edge is not None:
+            block.edges[relation].data[dgl.EID] = edges.edge[: sum(edges.edges_per_hop[:hop])]
+    return block
+
+
+def _put_nodes(
+    minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeRows], blocks: list[Any]
+) -> None:
+    """Puts attributes at the sources of the first block and at the targets of the last."""
+    groups = zip(minibatch.schema.node_groups, _type_names(minibatch), minibatch.nodes, strict=True)
+    for group, name, nodes in groups:
+        rows = attributes.get(group)
+        for attribute in () if rows is None else rows.tables:
+            assert rows is not None
+            blocks[0].srcnodes[name].data[attribute] = rows.gather(attribute)
+            blocks[-1].dstnodes[name].data[attribute] = rows.gather(attribute, nodes.nodes_per_hop[0])
+
+
+def _put_edges(
+    minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeRows], blocks: list[Any]
+) -> None:
+    """Puts attributes at the edges of every block."""
+    for group, name in zip(minibatch.schema.edge_groups, _relation_names(minibatch), strict=True):
+        rows = attributes.get(group)
+        for attribute in () if rows is None else rows.tables:
+            assert rows is not None
+            values = rows.gather(attribute)
+            for block in blocks:
+                block.edges[name].data[attribute] = values[: block.num_edges(name)]
+
+
+def _type_names(minibatch: SampledMinibatch) -> tuple[str, ...]:
+    """Returns DGL's names of the node types."""
+    return ("_N",) if minibatch.schema == HOMOGENEOUS else minibatch.schema.node_types
+
+
+def _relation_names(minibatch: SampledMinibatch) -> tuple[Any, ...]:
+    """Returns DGL's names of the relations."""
+    return (("_N", "_E", "_N"),) if minibatch.schema == HOMOGENEOUS else minibatch.schema.relations
+
+
+_NO_IDS = torch.empty(0, dtype=torch.int64)
