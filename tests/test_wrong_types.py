@@ -75,4 +75,4 @@ def test_a_data_is_written_and_partitioned(tmp_path: Path, comm: Communicator) -
     part = partition(DATA, comm=comm)
     assert isinstance(part, Part) and part.num_nodes == 6
     assert torch.equal(part.attributes[NODES]["x"], DATA.x[part.node])
-    assert part.node[part.splits["train"]].tolist() == [0, 1, 2]
+    assert part.node[part.split("train")].tolist() == [0, 1, 2]

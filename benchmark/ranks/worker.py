@@ -117,6 +117,8 @@ def _copied(value: Any) -> Any:
         return value.clone()
     if isinstance(value, dict):
         return {name: _copied(one) for name, one in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_copied, value))
     if isinstance(value, (Part, InEdges)):
         fields = {one.name: _copied(getattr(value, one.name)) for one in dataclasses.fields(value)}
         return dataclasses.replace(value, **fields)
@@ -141,7 +143,7 @@ class RankGraph:
 
     def seeds(self) -> Tensor:
         """The training nodes, every n-th where fewer are asked for."""
-        rows = self.comm.all_gather(self.part.node[self.part.splits["train"]]).rows.sort().values
+        rows = self.comm.all_gather(self.part.node[self.part.split("train")]).rows.sort().values
         wanted = self.options.get("seeds") or rows.numel()
         return rows[torch.arange(min(wanted, rows.numel())) * rows.numel() // min(wanted, rows.numel())]
 

@@ -13,16 +13,16 @@ from pyg_batchgnn.data.groups import (
     FEATURES,
     LABELS,
     NODES,
-    AttributeGroup,
     Group,
     RowKind,
 )
 from pyg_batchgnn.data.labels import class_numbers, count_classes
-from pyg_batchgnn.data.layout import attribute_array, attribute_of, split_array, split_of
+from pyg_batchgnn.data.layout import attribute_array, attribute_of, edge_array, split_array, split_of
 from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
 from pyg_batchgnn.data.ogb import read_ogb
 from pyg_batchgnn.data.pyg import as_dataset, from_pyg
 from pyg_batchgnn.data.schema import HOMOGENEOUS, Relation, Schema
+from pyg_batchgnn.data.sets import EdgeSet, NodeSet
 from pyg_batchgnn.data.undirected import ParallelEdges, make_undirected
 
 __all__ = [
@@ -33,12 +33,13 @@ __all__ = [
     "LABELS",
     "NODES",
     "SPLITS",
-    "AttributeGroup",
     "Dataset",
     "DatasetError",
     "DatasetNotFoundError",
+    "EdgeSet",
     "GeneratorSpec",
     "Group",
+    "NodeSet",
     "ParallelEdges",
     "Relation",
     "RowKind",
@@ -51,6 +52,7 @@ __all__ = [
     "class_numbers",
     "count_classes",
     "default_dataset",
+    "edge_array",
     "from_pyg",
     "generate",
     "generate_folder",

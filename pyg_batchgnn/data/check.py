@@ -10,9 +10,10 @@ from torch import Tensor
 
 from pyg_batchgnn.data.dataset import SPLITS, Dataset
 from pyg_batchgnn.data.errors import DatasetError, broken
-from pyg_batchgnn.data.groups import FEATURES, LABELS, NODES
+from pyg_batchgnn.data.groups import FEATURES, LABELS
 from pyg_batchgnn.data.labels import class_numbers
-from pyg_batchgnn.data.layout import attribute_array, split_array
+from pyg_batchgnn.data.layout import attribute_array, edge_array, split_array
+from pyg_batchgnn.data.sets import EdgeSet, NodeSet
 
 # Features are read whole to look for NaN only up to this size. A larger table is mapped, and
 # reading all of it would cost what mapping saves.
@@ -77,8 +78,8 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
 
     Checked are counts, shapes, dtypes, node ids in [0, N), class numbers in [-1, C), and features
     "x", which must be finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and
-    "test" must be disjoint and without repeats, and where there are class numbers they must hold
-    labelled nodes only.
+    "test" of a node type must be disjoint and without repeats, and where there are class numbers
+    they must hold labelled nodes only.
 
     Args:
         dataset: the data set.
@@ -87,12 +88,14 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
     """
     check_outline(dataset, files)
     check = _Checker(dataset, files or {})
-    check.span("edge_index", dataset.edge_index, 0, dataset.num_nodes, "node id")
-    _check_finite(check)
-    labels = class_numbers(dataset.nodes.tables)
-    if labels is not None:
-        check.span(attribute_array(NODES, LABELS), labels, -1, dataset.num_classes, "label")
-    _check_splits(check, labels)
+    for edges in dataset.edge_sets:
+        _check_ids(check, edges)
+    for nodes in dataset.node_sets:
+        _check_finite(check, nodes)
+        labels = class_numbers(nodes.tables)
+        if labels is not None:
+            check.span(attribute_array(nodes.group, LABELS), labels, -1, nodes.num_classes, "label")
+        _check_splits(check, nodes, labels)
     return dataset
 
 
@@ -103,24 +106,37 @@ def check_outline(dataset: Dataset, files: Files | None = None) -> Dataset:
             f"dataset must be a Dataset, got {type(dataset).__name__}; from_pyg makes one of a Data"
         )
     check = _Checker(dataset, files or {})
-    for field in ("num_nodes", "num_classes"):
-        value = getattr(dataset, field)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise check.error(field, f"is {value!r}", "give a whole number, 0 or more")
-    check.shape("edge_index", dataset.edge_index, (2, None))
-    check.dtype("edge_index", dataset.edge_index, (torch.int32, torch.int64))
-    for group in dataset.attributes:
-        count = dataset.num_nodes if group.group.is_node else dataset.num_edges
-        for name, table in group.tables.items():
-            check.rows(attribute_array(group.group, name), table, count)
-    for name, index in dataset.splits.items():
-        check.shape(split_array(name), index, (None,))
-        check.dtype(split_array(name), index, (torch.int64,))
+    for nodes in dataset.node_sets:
+        for field in ("num_nodes", "num_classes"):
+            value = getattr(nodes, field)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise check.error(field, f"is {value!r}", "give a whole number, 0 or more")
+    for edges in dataset.edge_sets:
+        array = edge_array("edge_index", edges.group)
+        check.shape(array, edges.edge_index, (2, None))
+        check.dtype(array, edges.edge_index, (torch.int32, torch.int64))
+    for one in dataset.sets:
+        for name, table in one.tables.items():
+            check.rows(attribute_array(one.group, name), table, one.num_rows)
+    for nodes in dataset.node_sets:
+        for name, index in nodes.splits.items():
+            check.shape(split_array(nodes.group, name), index, (None,))
+            check.dtype(split_array(nodes.group, name), index, (torch.int64,))
     return dataset
 
 
-def _check_finite(check: _Checker) -> None:
-    x = check.dataset.nodes.tables.get(FEATURES)
+def _check_ids(check: _Checker, edges: EdgeSet) -> None:
+    array, (source, _, target) = edge_array("edge_index", edges.group), edges.relation
+    if source == target:
+        check.span(array, edges.edge_index, 0, check.dataset.nodes_of(source).num_nodes, "node id")
+        return
+    for row, name in enumerate((source, target)):
+        nodes = check.dataset.nodes_of(name).num_nodes
+        check.span(array, edges.edge_index[row], 0, nodes, f"id of a node of type {name!r},")
+
+
+def _check_finite(check: _Checker, nodes: NodeSet) -> None:
+    x = nodes.tables.get(FEATURES)
     if x is None or not x.is_floating_point() or x.itemsize == 1:  # torch cannot tell for float8
         return
     if x.numel() * x.element_size() > FINITE_CHECK_BYTES:
@@ -132,16 +148,15 @@ def _check_finite(check: _Checker) -> None:
             place = [start + row, *rest]
             fact = f"value {float(x[tuple(place)])} at position {place} is not finite"
             remedy = "replace NaN and infinite features, for example by 0"
-            raise check.error(attribute_array(NODES, FEATURES), fact, remedy)
+            raise check.error(attribute_array(nodes.group, FEATURES), fact, remedy)
 
 
-def _check_splits(check: _Checker, labels: Tensor | None) -> None:
-    dataset = check.dataset
-    owner = torch.zeros(dataset.num_nodes, dtype=torch.uint8)  # 0: in no split yet
-    for name, index in dataset.splits.items():
-        check.span(split_array(name), index, 0, dataset.num_nodes, "node id")
+def _check_splits(check: _Checker, nodes: NodeSet, labels: Tensor | None) -> None:
+    owner = torch.zeros(nodes.num_nodes, dtype=torch.uint8)  # 0: in no split yet
+    for name, index in nodes.splits.items():
+        check.span(split_array(nodes.group, name), index, 0, nodes.num_nodes, "node id")
     for code, name in enumerate(SPLITS, start=1):
-        array, index = split_array(name), dataset.split(name)
+        array, index = split_array(nodes.group, name), check.dataset.split(name, nodes.name)
         taken = owner[index].nonzero()
         if len(taken):
             node = int(index[taken[0, 0]])

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.data.groups import EDGES, FEATURES, NODES, AttributeGroup, Group
+from pyg_batchgnn.data.groups import FEATURES, NODES
 from pyg_batchgnn.data.labels import count_classes
+from pyg_batchgnn.data.schema import Relation, Schema
+from pyg_batchgnn.data.sets import EdgeSet, NodeSet
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -19,35 +22,34 @@ if TYPE_CHECKING:
 #: The splits that training uses.
 SPLITS = ("train", "val", "test")
 
+_Set = TypeVar("_Set", NodeSet, EdgeSet)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """A homogeneous graph. Readers return only what `check_dataset` has passed.
+    """A graph of any node types and relations. Readers return only what `check_dataset` has passed.
+
+    A homogeneous graph has one node type and one relation. `nodes`, `edge_index` and other
+    properties of the only type or relation can be read from the data set itself if there is only
+    one. Otherwise they raise an error that says what to read.
 
     Tensors read from a folder are mapped from its files. Reading touches only the pages used.
     Writing to one changes this process's copy, never the file.
 
     Attributes:
         name: the short name, as `load_dataset` knows it.
-        num_nodes: the number of nodes N; node ids are 0 to N - 1.
-        num_classes: the number of classes C; 0 where the labels "y" are no class numbers, or are
-            absent.
-        edge_index: [2, E] int32 or int64, (source, destination) of each edge. An edge's position is
-            its id.
-        attributes: the attributes of each group, of any dtype and shape. By convention "x" are the
-            features of nodes, "y" their labels (class numbers 0 to C - 1, or -1 where a node has
-            none) and "edge_attr" the features of edges.
-        splits: the node ids of each split, int64. "train", "val" and "test" are disjoint.
+        node_sets: the nodes of each type.
+        edge_sets: the edges of each relation.
         source: one sentence that says where the data came from.
+
+    Raises:
+        ValueError: a name occurs twice, or a relation names an unknown type.
     """
 
     name: str
-    num_nodes: int
-    num_classes: int
-    edge_index: Tensor
-    attributes: list[AttributeGroup]
-    splits: dict[str, Tensor]
-    source: str
+    node_sets: tuple[NodeSet, ...]
+    edge_sets: tuple[EdgeSet, ...]
+    source: str = "Given by the caller."
 
     @classmethod
     def homogeneous(
@@ -76,56 +78,115 @@ class Dataset:
             source: where the data came from.
         """
         tables = dict(nodes or {})
+        classes = count_classes(tables) if num_classes is None else num_classes
         return cls(
-            name=name,
-            num_nodes=num_nodes,
-            num_classes=count_classes(tables) if num_classes is None else num_classes,
-            edge_index=edge_index,
-            attributes=[
-                AttributeGroup(NODES, num_nodes, tables),
-                AttributeGroup(EDGES, edge_index.shape[-1], dict(edges or {})),
-            ],
-            splits=dict(splits or {}),
-            source=source,
+            name,
+            (NodeSet(str(NODES.name), num_nodes, tables, dict(splits or {}), classes),),
+            (EdgeSet(("node", "to", "node"), edge_index, dict(edges or {})),),
+            source,
+        )
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The node types and the relations, in the order of the sets."""
+        return Schema(
+            tuple(nodes.name for nodes in self.node_sets), tuple(edges.relation for edges in self.edge_sets)
         )
 
     @property
+    def sets(self) -> list[NodeSet | EdgeSet]:
+        """All node sets, then all edge sets."""
+        return [*self.node_sets, *self.edge_sets]
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes, of all types."""
+        return sum(nodes.num_nodes for nodes in self.node_sets)
+
+    @property
     def num_edges(self) -> int:
-        """The number of stored (directed) edges E."""
-        return int(self.edge_index.shape[1])
+        """The number of stored (directed) edges, of all relations."""
+        return sum(edges.num_edges for edges in self.edge_sets)
+
+    def nodes_of(self, name: str) -> NodeSet:
+        """Returns the nodes of a type.
+
+        Raises:
+            KeyError: the graph has no such type.
+        """
+        return self.node_sets[self.schema.type_number(name)]
+
+    def edges_of(self, relation: Relation) -> EdgeSet:
+        """Returns the edges of a relation.
+
+        Raises:
+            KeyError: the graph has no such relation.
+        """
+        return self.edge_sets[self.schema.relation_number(relation)]
+
+    def split(self, name: str, node_type: str | None = None) -> Tensor:
+        """Returns the node ids of a split, int64; none where there is no such split.
+
+        Args:
+            name: the name of the split.
+            node_type: the type whose split it is; not needed if there is only one.
+        """
+        nodes = self.nodes if node_type is None else self.nodes_of(node_type)
+        return nodes.splits.get(name, torch.empty(0, dtype=torch.int64))
+
+    def without_attributes(self) -> Dataset:
+        """Returns the same graph with its splits and no attributes."""
+        nodes = tuple(replace(one, tables={}) for one in self.node_sets)
+        return replace(
+            self, node_sets=nodes, edge_sets=tuple(replace(one, tables={}) for one in self.edge_sets)
+        )
 
     @property
-    def nodes(self) -> AttributeGroup:
-        """The attributes of the nodes."""
-        return self.group(NODES)
+    def nodes(self) -> NodeSet:
+        """The nodes of the only type."""
+        return self._only(self.node_sets, "nodes", "nodes_of(type)")
 
     @property
-    def edges(self) -> AttributeGroup:
-        """The attributes of the edges."""
-        return self.group(EDGES)
+    def edges(self) -> EdgeSet:
+        """The edges of the only relation."""
+        return self._only(self.edge_sets, "edges", "edges_of(relation)")
+
+    @property
+    def edge_index(self) -> Tensor:
+        """[2, E] int32 or int64, the edges of the only relation."""
+        return self._only(self.edge_sets, "edge_index", "edges_of(relation).edge_index").edge_index
+
+    @property
+    def splits(self) -> dict[str, Tensor]:
+        """The node ids of each split of the only type, int64."""
+        return self._only(self.node_sets, "splits", "nodes_of(type).splits").splits
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes of the only type."""
+        return self._only(self.node_sets, "num_classes", "nodes_of(type).num_classes").num_classes
 
     @property
     def num_features(self) -> int:
-        """The number of feature columns F; 0 without features of two dimensions."""
-        x = self.nodes.tables.get(FEATURES)
+        """The number of feature columns F of the only type; 0 without features of two
+        dimensions."""
+        x = self._only(self.node_sets, "num_features", "nodes_of(type).tables").tables.get(FEATURES)
         return int(x.shape[1]) if x is not None and x.dim() == 2 else 0
 
-    def group(self, group: Group) -> AttributeGroup:
-        """Returns the attributes of a group.
-
-        Raises:
-            KeyError: the graph has no such group.
-        """
-        for found in self.attributes:
-            if found.group == group:
-                return found
-        raise KeyError(f"{self.name} has no group {group}; it has {[str(a.group) for a in self.attributes]}")
-
-    def split(self, name: str) -> Tensor:
-        """Returns the node ids of a split, int64; none where there is no such split."""
-        return self.splits.get(name, torch.empty(0, dtype=torch.int64))
+    def _only(self, sets: Sequence[_Set], name: str, instead: str) -> _Set:
+        """Returns the only set, or says what to read instead."""
+        if len(sets) != 1:
+            raise AttributeError(
+                f"{name!r} can be read from a data set itself only if it has one node type or relation, but "
+                f"{self.name} has {[str(one.group) for one in sets]}; read dataset.{instead}"
+            )
+        return sets[0]
 
     def __repr__(self) -> str:
+        if not self.schema.is_plain:
+            nodes = ", ".join(f"{one.name}={one.num_nodes:,}" for one in self.node_sets)
+            edges = ", ".join(f"{'-'.join(one.relation)}={one.num_edges:,}" for one in self.edge_sets)
+            return f"Dataset({self.name}: nodes: {nodes}; edges: {edges})"
         sizes = "/".join(f"{len(self.split(name)):,}" for name in SPLITS)
         return (
             f"Dataset({self.name}: {self.num_nodes:,} nodes, {self.num_edges:,} edges, "
@@ -141,13 +202,14 @@ class Dataset:
             feature_dtype: the dtype that `x` is converted to; without it `x` stays as it is.
 
         Raises:
+            AttributeError: there are several node types or relations.
             DatasetError: two attributes, or an attribute and a mask, have the same name.
         """
         from torch_geometric.data import Data
 
         data = Data(edge_index=self.edge_index.to(torch.int64), num_nodes=self.num_nodes)
-        named = [(name, table) for found in self.attributes for name, table in found.tables.items()]
-        masks = [(f"{name}_mask", self._mask(index)) for name, index in self.splits.items()]
+        named = [*self.nodes.tables.items(), *self.edges.tables.items()]
+        masks = [(f"{name}_mask", _mask(self.num_nodes, index)) for name, index in self.splits.items()]
         for name, tensor in named + masks:
             if name in data:
                 fact = "is there twice, which a Data cannot hold"
@@ -157,7 +219,8 @@ class Dataset:
             data[FEATURES] = data[FEATURES].to(feature_dtype)
         return data
 
-    def _mask(self, index: Tensor) -> Tensor:
-        mask = torch.zeros(self.num_nodes, dtype=torch.bool)
-        mask[index] = True
-        return mask
+
+def _mask(num_nodes: int, index: Tensor) -> Tensor:
+    mask = torch.zeros(num_nodes, dtype=torch.bool)
+    mask[index] = True
+    return mask

@@ -15,7 +15,14 @@ from pyg_batchgnn.data.dataset import SPLITS
 from pyg_batchgnn.data.errors import DatasetNotFoundError, broken, missing
 from pyg_batchgnn.data.files import META_FILE, as_tensor, map_tensor, open_npy
 from pyg_batchgnn.data.groups import EDGE_FEATURES, EDGES, FEATURES, LABELS, NODES, Group
-from pyg_batchgnn.data.layout import FOLDERS, SPLITS_FOLDER, attribute_of, split_of
+from pyg_batchgnn.data.layout import (
+    FOLDERS,
+    SPLITS_FOLDER,
+    attribute_array,
+    attribute_of,
+    split_array,
+    split_of,
+)
 from pyg_batchgnn.data.meta import read_meta
 from pyg_batchgnn.data.parquet import parquet_files, read_parquet_edges
 
@@ -103,11 +110,11 @@ class FolderReader:
                 tables[attribute[0]][attribute[1]] = values
         for name, (group, convert) in _CONVENTIONS.items():
             twice = name in tables[group]
-            values = self.open(name, f"{FOLDERS[group]}/{name}")
+            values = self.open(name, attribute_array(group, name))
             if values is None:
                 continue
             if twice:
-                fact = f"{FOLDERS[group]}/{name}.npy is there too"
+                fact = f"{attribute_array(group, name)}.npy is there too"
                 raise broken(self.file(name), name, fact, "remove one of the two")
             tables[group][name] = convert(values.numpy(), self.file(name), name)
         return tables
@@ -119,20 +126,20 @@ class FolderReader:
         """Returns the node ids of each split."""
         found = {}
         for array in self._arrays_in(SPLITS_FOLDER):
-            values, name = self.open(array), split_of(array)
-            assert values is not None and name is not None
-            found[name] = to_index(values.numpy(), self.file(array), name).to(torch.int64)
+            values, split = self.open(array), split_of(array)
+            assert values is not None and split is not None
+            found[split[1]] = to_index(values.numpy(), self.file(array), split[1]).to(torch.int64)
         for name in SPLITS:
             arrays = [array for array in (f"{name}_idx", f"{name}_mask") if self.file(array).is_file()]
             if len(arrays) + (name in found) > 1:
-                fact = f"{arrays[0] if len(arrays) > 1 else f'{SPLITS_FOLDER}/{name}'}.npy is there too"
+                fact = f"{arrays[0] if len(arrays) > 1 else split_array(NODES, name)}.npy is there too"
                 raise broken(self.file(arrays[-1]), arrays[-1], fact, "remove one of the two")
             if arrays:
                 found[name] = self._split(name, arrays[0], num_nodes)
         return found
 
     def _split(self, name: str, array: str, num_nodes: int) -> Tensor:
-        tensor = self.open(array, f"{SPLITS_FOLDER}/{name}")
+        tensor = self.open(array, split_array(NODES, name))
         assert tensor is not None
         values = tensor.numpy()
         if array in _INDICES:

@@ -14,7 +14,7 @@ from torch import Tensor
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError
 from pyg_batchgnn.data.files import rename_whole, sync_tree, write_tensor
-from pyg_batchgnn.data.layout import FOLDERS, SPLITS_FOLDER, attribute_array, split_array
+from pyg_batchgnn.data.layout import FOLDERS, SPLITS_FOLDER, attribute_array, edge_array, split_array
 from pyg_batchgnn.data.meta import Meta, write_meta
 from pyg_batchgnn.data.pyg import as_dataset
 
@@ -44,13 +44,17 @@ def write_folder(dataset: Dataset | Data, path: str | Path) -> Path:
 def arrays_of(dataset: Dataset) -> dict[str, Tensor]:
     """Returns everything that is written of a data set, by array."""
     return {
-        "edge_index": dataset.edge_index,
+        **{edge_array("edge_index", edges.group): edges.edge_index for edges in dataset.edge_sets},
         **{
-            attribute_array(group.group, name): table
-            for group in dataset.attributes
-            for name, table in group.tables.items()
+            attribute_array(one.group, name): table
+            for one in dataset.sets
+            for name, table in one.tables.items()
         },
-        **{split_array(name): index for name, index in dataset.splits.items()},
+        **{
+            split_array(nodes.group, name): index
+            for nodes in dataset.node_sets
+            for name, index in nodes.splits.items()
+        },
     }
 
 

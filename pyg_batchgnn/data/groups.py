@@ -8,8 +8,6 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from torch import Tensor
-
 #: Conventional names of attributes: the features and the labels of nodes, the features of edges.
 FEATURES = "x"
 LABELS = "y"
@@ -69,18 +67,3 @@ class Group:
 #: The groups of a homogeneous graph.
 NODES = Group(RowKind.NODE, "node")
 EDGES = Group(RowKind.EDGE, ("node", "to", "node"))
-
-
-@dataclass(frozen=True, eq=False)
-class AttributeGroup:
-    """The attributes of one group of rows.
-
-    Attributes:
-        group: which rows.
-        num_rows: the number of rows.
-        tables: by name, one tensor each: [num_rows, ...], any dtype and shape.
-    """
-
-    group: Group
-    num_rows: int
-    tables: dict[str, Tensor]

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.data.groups import EDGES, AttributeGroup
 
 
 class ParallelEdges(enum.Enum):
@@ -56,8 +55,14 @@ def undirected_dataset(dataset: Dataset, parallel: ParallelEdges) -> Dataset:
     KEEP repeats the attributes of edges for the reverse edges.
 
     Raises:
-        DatasetError: MERGE with attributes of edges, for which there is no one way to merge.
+        DatasetError: MERGE with attributes of edges, for which there is no one way to merge, or
+            several node types or relations.
     """
+    if not dataset.schema.is_plain:
+        fact = f"the reverses of {len(dataset.edge_sets)} relations are relations of their own"
+        raise broken(
+            dataset.name, "edge_index", fact, "apply PyG's ToUndirected to a HeteroData, and give that"
+        )
     edges = dataset.edges.tables
     if edges and parallel is ParallelEdges.MERGE:
         fact = "attributes of parallel edges cannot be merged without a rule"
@@ -65,8 +70,8 @@ def undirected_dataset(dataset: Dataset, parallel: ParallelEdges) -> Dataset:
     edge_index = make_undirected(dataset.edge_index, dataset.num_nodes, parallel)
     both = {name: torch.cat([table, table]) for name, table in edges.items()}
     source = f"{dataset.source.rstrip('.')}; made undirected (parallel edges: {parallel.value})."
-    attributes = [dataset.nodes, AttributeGroup(EDGES, edge_index.shape[1], both)]
-    return replace(dataset, edge_index=edge_index, attributes=attributes, source=source)
+    both_ways = replace(dataset.edges, edge_index=edge_index, tables=both)
+    return replace(dataset, edge_sets=(both_ways,), source=source)
 
 
 def _check(edge_index: Tensor, num_nodes: int) -> None:

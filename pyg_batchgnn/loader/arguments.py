@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 from torch_geometric.data import Data, HeteroData
 
+from pyg_batchgnn.data import NODES
 from pyg_batchgnn.loader.reading import Features
 from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
@@ -70,11 +70,12 @@ def without_workers(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 def split_nodes(graph: DistGraphStore, name: str) -> Tensor:
     """Returns the original ids of a split's nodes, ascending, on every rank; collective."""
-    names = sorted({key for keys in graph.comm.all_gather_json(sorted(graph.part.splits)) for key in keys})
+    names = sorted(
+        {key for keys in graph.comm.all_gather_json(sorted(graph.part.splits.get(NODES, {}))) for key in keys}
+    )
     if name not in names:
         raise ValueError(f"the graph has no split {name!r}; it has {', '.join(names) or 'none'}")
-    rows = graph.part.splits.get(name, torch.empty(0, dtype=torch.int64))
-    return graph.comm.all_gather(graph.part.node[rows]).rows.sort().values
+    return graph.comm.all_gather(graph.part.node[graph.part.split(name)]).rows.sort().values
 
 
 def worker_arguments(loader: DataLoader) -> dict[str, Any]:

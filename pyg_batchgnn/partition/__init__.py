@@ -7,7 +7,7 @@ from pyg_batchgnn.partition.checks import with_files
 from pyg_batchgnn.partition.folder_meta import is_partition, read_partition_meta
 from pyg_batchgnn.partition.hashing import random_owner
 from pyg_batchgnn.partition.load import load_partition, verify_partition
-from pyg_batchgnn.partition.part import Part, directory_slice, slice_size
+from pyg_batchgnn.partition.part import Part, directory_slice, directory_slices, slice_size
 from pyg_batchgnn.partition.policy import Direct, Neighbours, Policy, Score, Streaming, StreamState
 from pyg_batchgnn.partition.report import PartCounts, PartitionReport, report_partition
 from pyg_batchgnn.partition.save import refuse_existing, save_partition
@@ -27,6 +27,7 @@ __all__ = [
     "Streaming",
     "allocate_on_host",
     "directory_slice",
+    "directory_slices",
     "is_partition",
     "load_partition",
     "own_rounds",

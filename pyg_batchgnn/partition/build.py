@@ -120,7 +120,7 @@ def _check(dataset: Dataset, policy: str, comm: Communicator, seed: int, parts: 
             "edges": dataset.num_edges,
             "attributes": {
                 str(found.group): {name: [str(t.dtype), *t.shape] for name, t in found.tables.items()}
-                for found in dataset.attributes
+                for found in dataset.sets
             },
             "splits": {name: len(index) for name, index in dataset.splits.items()},
             "policy": policy,
@@ -160,5 +160,5 @@ def _attributes(dataset: Dataset, comm: Communicator, nodes: OwnNodes) -> dict[G
             name: deliver_rows(comm, table, nodes.node if found.group.is_node else edge_ids)
             for name, table in found.tables.items()
         }
-        for found in dataset.attributes
+        for found in dataset.sets
     }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import Group
+from pyg_batchgnn.data import HOMOGENEOUS, NODES, Group
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.deliver import OwnNodes
@@ -42,21 +42,24 @@ def cut_run(
         start = int(directory.bounds[directory.rank])
         found.append(
             Part(
+                schema=HOMOGENEOUS,
                 book=book,
                 number=number,
                 node=nodes.node[rows],
-                in_edges=InEdges(
-                    nodes.in_edges.indptr[rows.start : rows.stop + 1] - edges.start,
-                    nodes.in_edges.indices[edges],
-                    nodes.in_edges.explicit_edge_ids()[edges],
+                relations=(
+                    InEdges(
+                        nodes.in_edges.indptr[rows.start : rows.stop + 1] - edges.start,
+                        nodes.in_edges.indices[edges],
+                        nodes.in_edges.explicit_edge_ids()[edges],
+                    ),
                 ),
-                num_edges=num_edges,
+                edge_counts=(num_edges,),
                 directory=directory.internal[known.start - start : known.stop - start],
                 attributes={
                     group: {name: table[rows if group.is_node else edges] for name, table in tables.items()}
                     for group, tables in attributes.items()
                 },
-                splits={name: _rows_among(split, own) for name, split in splits.items()},
+                splits={NODES: {name: _rows_among(split, own) for name, split in splits.items()}},
             )
         )
     return found

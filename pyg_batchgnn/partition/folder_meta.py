@@ -113,7 +113,7 @@ def _new_name(array: str) -> str:
         if name.startswith(prefix):
             return f"{part}/{attribute_array(group, name.removeprefix(prefix))}"
     if name.startswith(_OLD_SPLIT):
-        return f"{part}/{split_array(name.removeprefix(_OLD_SPLIT))}"
+        return f"{part}/{split_array(NODES, name.removeprefix(_OLD_SPLIT))}"
     return array
 
 
@@ -123,7 +123,7 @@ def _old_name(array: str) -> str:
     if attribute := attribute_of(name):
         return f"{part}/{_OLD_PREFIXES[attribute[0]]}{attribute[1]}"
     split = split_of(name)
-    return array if split is None else f"{part}/{_OLD_SPLIT}{split}"
+    return array if split is None else f"{part}/{_OLD_SPLIT}{split[1]}"
 
 
 def _check_shapes(path: Path, meta: PartitionMeta) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import EDGES, NODES, Group, attribute_of, split_array, split_of
+from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Group, attribute_of, split_array, split_of
 from pyg_batchgnn.data.files import META_FILE, broken, map_tensor, verify_tensor
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.book import PartitionBook
@@ -83,18 +83,21 @@ class _Folder:
         torch.cumsum(degrees, 0, out=indptr[1:])
         nodes = old.num_nodes
         return Part(
+            schema=HOMOGENEOUS,
             book=book,
             number=rank,
             node=self._checked("node", self._rows("node", rows), nodes),
-            in_edges=InEdges(
-                indptr if len(rows) > 1 or ranks != old.parts else self._indptr(rank),
-                self._checked("indices", self._rows("indices", edges), nodes),
-                self._checked("edge_ids", self._rows("edge_ids", edges), self._meta.num_edges),
+            relations=(
+                InEdges(
+                    indptr if len(rows) > 1 or ranks != old.parts else self._indptr(rank),
+                    self._checked("indices", self._rows("indices", edges), nodes),
+                    self._checked("edge_ids", self._rows("edge_ids", edges), self._meta.num_edges),
+                ),
             ),
-            num_edges=self._meta.num_edges,
+            edge_counts=(self._meta.num_edges,),
             directory=self._checked("directory", self._directory(rank, ranks), nodes),
             attributes=self._attributes(rows, edges),
-            splits={name: self._split(name, own) for name in self._splits()},
+            splits={NODES: {name: self._split(name, own) for name in self._splits()}},
         )
 
     def _attributes(self, rows: _Pieces, edges: _Pieces) -> dict[Group, dict[str, Tensor]]:
@@ -122,7 +125,7 @@ class _Folder:
         return [array.removeprefix(prefix) for array in self._meta.arrays if array.startswith(prefix)]
 
     def _splits(self) -> list[str]:
-        return [name for array in self._names() if (name := split_of(array)) is not None]
+        return [split[1] for array in self._names() if (split := split_of(array)) is not None]
 
     def _rows(self, name: str, pieces: _Pieces) -> Tensor:
         """Returns rows of an array, as (part, begin, end); a view of the file where they lie in
@@ -169,7 +172,7 @@ class _Folder:
         starts, parts = old.offsets.tolist(), range(old.parts)
         edges = [0, *accumulate(self._meta.arrays[f"{part_name(n)}/indices"].shape[0] for n in parts)]
         has_train = "train" in self._splits()
-        train = [self._open(number, split_array("train")) for number in parts] if has_train else []
+        train = [self._open(number, split_array(NODES, "train")) for number in parts] if has_train else []
         trained = [0, *accumulate(len(split) for split in train)]
 
         def place(row: int) -> tuple[int, int]:
@@ -203,7 +206,7 @@ class _Folder:
             begin, end = _overlap(own, theirs)
             if begin >= end:
                 continue
-            split = self._checked(name, self._open(number, split_array(name)), len(theirs))
+            split = self._checked(name, self._open(number, split_array(NODES, name)), len(theirs))
             first, last = torch.searchsorted(split, torch.tensor([begin, end])).tolist()
             found.append(split[first:last] + (theirs.start - own.start))
         return torch.cat(found)

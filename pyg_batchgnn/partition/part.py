@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Group
+from pyg_batchgnn.data import Group, Relation, Schema
 from pyg_batchgnn.ops import InEdges, OwnedEdges
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.checks import check_comm
@@ -20,63 +21,152 @@ from pyg_batchgnn.partition.checks import check_comm
 class Part:
     """The nodes that a rank owns, all their in-edges and all their attributes.
 
-    Row i of every array of nodes is the node with the internal id ``book.offsets[number] + i``.
+    Row i of ``node`` is the node with the internal id ``first`` + i. Internal ids are ordered by
+    part, node type and original id. So the rows of a type are a contiguous range, `rows_of`.
+
+    `in_edges` and `owned_edges` can be read from the part itself if its graph has one relation.
+    Otherwise they raise an error that says what to read.
 
     Attributes:
-        book: the owner of each internal id.
+        schema: the node types and the relations.
+        book: the owner and the type of each internal id.
         number: the number of this part, which is the rank that holds it.
-        node: [n] int64 original ids, ascending. In a saved partition that another number of ranks
-            has loaded they ascend within each saved part.
-        in_edges: the in-edges of the part's nodes. Their sources are internal ids of
-            ``book.id_dtype``, in ascending input edge id for each node. Edge ids are never None.
-        num_edges: the number of edges of the whole graph.
-        directory: [k] ``book.id_dtype``, the internal ids of the original ids of this rank's slice,
-            which `directory_slice` gives.
-        attributes: by group and name, one tensor each. Attributes of nodes, [n, ...], are in the
-            order of ``node``, those of edges, [e, ...], in the order of ``in_edges``.
-        splits: the part's nodes of each split, [s] int64 rows of this part, ascending.
+        node: [n] int64 original ids, rows ordered by type, ascending within a type. In a saved
+            partition that another number of ranks has loaded they ascend within each saved part.
+        relations: the in-edges of each relation, by target: one row per node of the part of the
+            relation's target type. Their sources are internal ids of ``book.id_dtype``, in
+            ascending input edge id for each node. Edge ids are never None.
+        edge_counts: the number of edges of each relation in the whole graph.
+        directory: [k] ``book.id_dtype``, the internal ids of the original ids of this rank's slices
+            (`directory_slice`), one slice for each type, one after the other.
+        attributes: by group and name, one tensor each. Attributes of nodes are in the order of the
+            type's rows of ``node``, those of edges in the order of the relation's in-edges.
+        splits: by group of nodes and name, the part's nodes of each split: [s] int64 rows of the
+            part's nodes of that type, ascending.
     """
 
+    schema: Schema
     book: PartitionBook
     number: int
     node: Tensor
-    in_edges: InEdges
-    num_edges: int
+    relations: tuple[InEdges, ...]
+    edge_counts: tuple[int, ...]
     directory: Tensor
     attributes: dict[Group, dict[str, Tensor]] = field(default_factory=dict)
-    splits: dict[str, Tensor] = field(default_factory=dict)
+    splits: dict[Group, dict[str, Tensor]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
+        own = sum(edges.num_edges for edges in self.relations)
         return (
             f"Part({self.number} of {self.book.parts}, nodes={self.num_nodes} of {self.book.num_nodes}, "
-            f"edges={self.in_edges.num_edges} of {self.num_edges})"
+            f"edges={own} of {self.num_edges})"
         )
 
     @property
     def first(self) -> int:
         """The internal id of the part's first node."""
-        return int(self.book.offsets[self.number])
+        return self.book.nodes_of(self.number).start
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes of this part."""
+        """The number of nodes of this part, of all types."""
         return self.node.numel()
 
     @property
+    def num_edges(self) -> int:
+        """The number of edges of the whole graph, of all relations."""
+        return sum(self.edge_counts)
+
+    def nodes_of(self, node_type: int) -> range:
+        """Returns the internal ids of the part's nodes of a type, given by number."""
+        return self.book.nodes_of(self.number, node_type)
+
+    def rows_of(self, node_type: int) -> slice:
+        """Returns the rows of ``node`` that are of a type, given by number."""
+        own = self.nodes_of(node_type)
+        return slice(own.start - self.first, own.stop - self.first)
+
+    def original_ids(self, node_type: int) -> Tensor:
+        """Returns the original ids of the part's nodes of a type, [n_t] int64, without a copy."""
+        return self.node[self.rows_of(node_type)]
+
+    def directory_of(self, node_type: int) -> tuple[range, Tensor]:
+        """Returns this rank's slice of the original ids of a type, and their internal ids."""
+        slices = directory_slices(self.book, self.number)
+        begin = sum(map(len, slices[:node_type]))
+        own = slices[node_type]
+        return own, self.directory[begin : begin + len(own)]
+
+    def split(self, name: str, node_type: str | None = None) -> Tensor:
+        """Returns the part's nodes of a split; none where there is no such split.
+
+        Args:
+            name: the name of the split.
+            node_type: the type whose split it is; not needed if there is only one.
+
+        Returns:
+            [s] int64 rows of the part's nodes of that type, ascending.
+        """
+        if node_type is None:
+            _only(self.schema.node_types, "split", "split(name, type)")
+        group = self.schema.node_groups[0 if node_type is None else self.schema.type_number(node_type)]
+        return self.splits.get(group, {}).get(name, torch.empty(0, dtype=torch.int64))
+
+    def in_edges_of(self, relation: Relation) -> InEdges:
+        """Returns the in-edges of a relation."""
+        return self.relations[self.schema.relation_number(relation)]
+
+    def owned_edges_of(self, relation: int) -> OwnedEdges:
+        """Returns the in-edges of a relation, given by number, as samplers read them."""
+        target = self.schema.target_types[relation]
+        return OwnedEdges(
+            self.relations[relation],
+            self.original_ids(target),
+            self.nodes_of(target).start,
+            self.book.num_nodes,
+            self.edge_counts[relation],
+        )
+
+    @property
+    def in_edges(self) -> InEdges:
+        """The in-edges of the only relation."""
+        _only(self.schema.relations, "in_edges", "in_edges_of(relation)")
+        return self.relations[0]
+
+    @property
     def owned_edges(self) -> OwnedEdges:
-        """The in-edges of the part's nodes, as samplers and the aggregation cache read them."""
-        return OwnedEdges(self.in_edges, self.node, self.first, self.book.num_nodes, self.num_edges)
+        """The in-edges of the only relation, as samplers and the aggregation cache read them."""
+        _only(self.schema.relations, "owned_edges", "owned_edges_of(number)")
+        return self.owned_edges_of(0)
 
     def check(self) -> None:
         """Raises ValueError unless every attribute has one row per node or edge of the part, and
         the splits hold rows of it. It is called before a part is saved or spread."""
-        sizes = {False: self.num_nodes, True: self.in_edges.num_edges}
+        schema = self.schema
+        numbers = (self.book.num_types, len(self.relations), len(self.edge_counts))
+        if numbers != (schema.num_types, schema.num_relations, schema.num_relations):
+            raise ValueError(
+                f"part {self.number}: a schema of {schema.num_types} node types and {schema.num_relations} "
+                f"relations came with a book of {numbers[0]} types, {numbers[1]} lists of in-edges and "
+                f"{numbers[2]} numbers of edges"
+            )
+        sizes = {group: len(self.nodes_of(number)) for number, group in enumerate(schema.node_groups)}
+        sizes |= {
+            group: edges.num_edges for group, edges in zip(schema.edge_groups, self.relations, strict=True)
+        }
         for group, tables in self.attributes.items():
+            if group not in sizes:
+                raise ValueError(
+                    f"part {self.number}: attributes of {group} came, which is not in the schema"
+                )
             for name, table in tables.items():
-                self._check_length(f"{group.kind.value} attribute {name!r}", table, sizes[group.is_edge])
-        for name, index in self.splits.items():
-            ops.check_ids(f"split {name!r}", index, self.num_nodes, "rows of the part")
-        self._check_length("in_edges", self.in_edges.indptr[1:], self.num_nodes)
+                self._check_length(f"{group.kind.value} attribute {name!r}", table, sizes[group])
+        for group, splits in self.splits.items():
+            for name, index in splits.items():
+                ops.check_ids(f"split {name!r}", index, sizes[group], "rows of the part")
+        self._check_length("node", self.node, len(self.book.nodes_of(self.number)))
+        for target, edges in zip(schema.target_types, self.relations, strict=True):
+            self._check_length("in_edges", edges.indptr[1:], len(self.nodes_of(target)))
 
     def _check_length(self, name: str, table: Tensor, size: int) -> None:
         rows = next(iter(getattr(table, "shape", ())), None)
@@ -110,6 +200,15 @@ def parts_of(parts: Part | Sequence[Part]) -> list[Part]:
     return found
 
 
+def _only(names: Sequence[object], name: str, instead: str) -> None:
+    """Raises unless there is one node type or relation that can be meant."""
+    if len(names) != 1:
+        raise AttributeError(
+            f"{name!r} can be read from a part itself only if one node type or relation can be meant, but "
+            f"there are {list(names)}; read part.{instead}"
+        )
+
+
 def slice_size(num_nodes: int, ranks: int) -> int:
     """Returns the number of original ids in a rank's slice of the directory.
 
@@ -119,6 +218,17 @@ def slice_size(num_nodes: int, ranks: int) -> int:
 
 
 def directory_slice(num_nodes: int, ranks: int, rank: int) -> range:
-    """Returns the original ids whose internal ids ``rank`` knows."""
+    """Returns the original ids of one node type whose internal ids ``rank`` knows.
+
+    Args:
+        num_nodes: the number of nodes of that type.
+        ranks, rank: the number of ranks, and one of them.
+    """
     size = slice_size(num_nodes, ranks)
     return range(min(rank * size, num_nodes), min((rank + 1) * size, num_nodes))
+
+
+def directory_slices(book: PartitionBook, rank: int) -> list[range]:
+    """Returns the original ids of each node type whose internal ids ``rank`` knows."""
+    totals = book.sizes.sum(0).tolist()
+    return [directory_slice(total, book.parts, rank) for total in totals]

@@ -94,5 +94,4 @@ def _count(part: Part) -> tuple[int, int, int, int, int]:
             cut += outside.numel()
             seen[(outside - begin).to(torch.int64)] = True
         halo += int(seen.sum())
-    train = part.splits["train"].numel() if "train" in part.splits else 0
-    return part.num_nodes, part.in_edges.indices.numel(), train, cut, halo
+    return part.num_nodes, part.in_edges.indices.numel(), part.split("train").numel(), cut, halo

@@ -118,7 +118,11 @@ def arrays_of(part: Part) -> dict[str, Tensor]:
             for group, tables in part.attributes.items()
             for name, table in tables.items()
         },
-        **{split_array(name): split for name, split in part.splits.items()},
+        **{
+            split_array(group, name): split
+            for group, splits in part.splits.items()
+            for name, split in splits.items()
+        },
     }
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import HOMOGENEOUS
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.planner.machine import PlannerMachine
 from pyg_batchgnn.planner.resident import resident_bytes
@@ -97,15 +98,18 @@ def _whole(graph: CscGraph) -> Part:
     node = torch.arange(graph.num_nodes)
     ids = graph.edge_ids
     return Part(
+        schema=HOMOGENEOUS,
         book=PartitionBook([0, graph.num_nodes]),
         number=0,
         node=node,
-        in_edges=ops.InEdges(
-            graph.indptr,
-            graph.indices.to(ops.id_dtype(graph.num_nodes)),
-            torch.arange(graph.num_edges, dtype=ops.id_dtype(graph.num_edges)) if ids is None else ids,
+        relations=(
+            ops.InEdges(
+                graph.indptr,
+                graph.indices.to(ops.id_dtype(graph.num_nodes)),
+                torch.arange(graph.num_edges, dtype=ops.id_dtype(graph.num_edges)) if ids is None else ids,
+            ),
         ),
-        num_edges=graph.num_edges,
+        edge_counts=(graph.num_edges,),
         directory=node.to(torch.int32),
     )
 

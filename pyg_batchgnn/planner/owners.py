@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import torch
@@ -31,7 +30,7 @@ def owners_of(dataset: Dataset, policy: str, ranks: int, comm: Communicator) -> 
     if Path(policy).is_dir():
         return _saved(policy, ranks, comm)
     owner = torch.empty(dataset.num_nodes, dtype=torch.int64)
-    bare = dataclasses.replace(dataset, attributes=[])
+    bare = dataset.without_attributes()
     for part in partition_parts(bare, policy, ranks, comm=comm):
         owner[part.node] = part.number
     return owner

@@ -88,7 +88,7 @@ def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
         group: {name: rows(table) for name, table in part.attributes.get(group, {}).items()}
         for group in (NODES, EDGES)
     }
-    for name, index in part.splits.items():
+    for name, index in part.splits.get(NODES, {}).items():
         attributes[NODES].setdefault(f"{name}_mask", _mask(part.num_nodes, index))
     edges = EdgeIndex.of(part.in_edges) if attributes[EDGES] else EdgeIndex()
     return LocalShard(part.node.to(part.book.id_dtype), attributes, {NODES: NodeIndex(), EDGES: edges})

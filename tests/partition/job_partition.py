@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import CommError, Communicator
-from pyg_batchgnn.data import Dataset, open_folder
+from pyg_batchgnn.data import Dataset, EdgeSet, open_folder
 from pyg_batchgnn.partition import (
     Neighbours,
     Part,
@@ -29,7 +29,7 @@ from pyg_batchgnn.partition import (
 from pyg_batchgnn.partition.hashing import random_owner
 from pyg_batchgnn.partition.save import arrays_of
 from tests.support.faults import stop_for_good
-from tests.support.reference_partition import split_graph
+from tests.support.reference_partition import split_dataset
 
 
 def graph(seed: int, nodes: int, edges: int, *, skew: bool = False, attributes: bool = True) -> Dataset:
@@ -69,6 +69,10 @@ def graph(seed: int, nodes: int, edges: int, *, skew: bool = False, attributes: 
     )
 
 
+def with_splits(dataset: Dataset, splits: dict[str, Tensor]) -> Dataset:
+    return replace(dataset, node_sets=(replace(dataset.nodes, splits=splits),))
+
+
 def contiguous_owner(dataset: Dataset, parts: int) -> Tensor:
     """The obvious form of the policy."""
     weight = torch.bincount(dataset.edge_index[1].long(), minlength=dataset.num_nodes) + 1
@@ -84,19 +88,12 @@ def owner_of(dataset: Dataset, policy: str, parts: int, seed: int) -> Tensor:
 
 
 def expected(dataset: Dataset, owner: Tensor, parts: int, number: int) -> Part:
-    return split_graph(
-        dataset.edge_index.long(),
-        owner,
-        parts,
-        number,
-        dataset.nodes.tables,
-        dataset.edges.tables,
-        dataset.splits,
-    )
+    return split_dataset(dataset, [owner], parts, number)
 
 
 def assert_same(found: Part, wanted: Part) -> None:
-    assert (found.book, found.number, found.num_edges) == (wanted.book, wanted.number, wanted.num_edges)
+    said = [(part.schema, part.book, part.number, part.edge_counts) for part in (found, wanted)]
+    assert said[0] == said[1]
     got, want = _arrays(found), _arrays(wanted)
     assert got.keys() == want.keys()
     for name in want:
@@ -200,7 +197,7 @@ def communities(seed: int = 0) -> Dataset:
     target = torch.where(torch.rand(edges, generator=draw) < 0.9, near, far)
     both = torch.stack([torch.cat([source, target]), torch.cat([target, source])])
     whole = graph(seed, nodes, 0)
-    return replace(whole, edge_index=name[both], attributes=[whole.nodes])
+    return replace(whole, edge_sets=(EdgeSet(whole.edges.relation, name[both]),))
 
 
 def compare_policies() -> dict[str, dict[str, float]]:
@@ -267,8 +264,8 @@ def mistakes() -> list[str]:
     said = []
     with Communicator.create("partition", timeout=20) as comm:
         attempts: list[tuple[Dataset, Any]] = [
-            (replace(dataset, edge_index=outside), "random"),
-            (replace(dataset, splits={**dataset.splits, "val": torch.tensor([3, -1])}), "ldg"),
+            (replace(dataset, edge_sets=(replace(dataset.edges, edge_index=outside),)), "random"),
+            (with_splits(dataset, {**dataset.splits, "val": torch.tensor([3, -1])}), "ldg"),
             (replace(dataset, name=f"rank {comm.rank}"), "random"),
             (dataset, "metis"),
             (dataset, 3),

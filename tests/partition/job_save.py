@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import NODES, DatasetError
+from pyg_batchgnn.data import HOMOGENEOUS, NODES, DatasetError
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import (
     Part,
@@ -74,19 +74,22 @@ def cut_anew(old: list[Part], book: PartitionBook, rank: int) -> Part:
     known = directory_slice(book.num_nodes, book.parts, rank)
 
     def splits(name: str) -> Tensor:
-        internal = torch.cat([part.splits[name] + part.first for part in old])
+        internal = torch.cat([part.split(name) + part.first for part in old])
         return internal[(internal >= own.start) & (internal < own.stop)] - own.start
 
     return Part(
+        schema=HOMOGENEOUS,
         book=book,
         number=rank,
         node=torch.cat([part.node for part in old])[rows],
-        in_edges=InEdges(
-            indptr[own.start : own.stop + 1] - edges.start,
-            torch.cat([part.in_edges.indices for part in old])[edges],
-            torch.cat([part.in_edges.explicit_edge_ids() for part in old])[edges],
+        relations=(
+            InEdges(
+                indptr[own.start : own.stop + 1] - edges.start,
+                torch.cat([part.in_edges.indices for part in old])[edges],
+                torch.cat([part.in_edges.explicit_edge_ids() for part in old])[edges],
+            ),
         ),
-        num_edges=old[0].num_edges,
+        edge_counts=old[0].edge_counts,
         directory=torch.cat([part.directory for part in old])[known.start : known.stop],
         attributes={
             group: {
@@ -97,7 +100,7 @@ def cut_anew(old: list[Part], book: PartitionBook, rank: int) -> Part:
             }
             for group, tables in old[0].attributes.items()
         },
-        splits={name: splits(name) for name in old[0].splits},
+        splits={NODES: {name: splits(name) for name in old[0].splits[NODES]}},
     )
 
 

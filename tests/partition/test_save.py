@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,7 @@ from pyg_batchgnn.partition import (
 )
 from pyg_batchgnn.partition.folder_meta import read_partition_meta
 from pyg_batchgnn.partition.load import _Folder
-from tests.partition.job_partition import assert_same, graph
+from tests.partition.job_partition import assert_same, graph, with_splits
 from tests.support.ranks import run_ranks
 from tests.support.tiny_datasets import equal
 
@@ -50,16 +49,16 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_parts_that_are_cut_anew_share_the_training_nodes(tmp_path: Path) -> None:
     """They are the first quarter of ids: by nodes and edges, two of six ranks would have them."""
     whole = graph(1, 600, 6000)
-    dataset = replace(whole, splits={"train": torch.arange(150)})
+    dataset = with_splits(whole, {"train": torch.arange(150)})
     with Communicator.create("alone") as comm:
         parts = partition_parts(dataset, "contiguous", 2, comm=comm)
         folder = save_partition(parts, tmp_path / "parts", comm)
     meta = read_partition_meta(folder)
     found = [_Folder(folder, meta).part(rank, 6) for rank in range(6)]
-    train = [len(part.splits["train"]) for part in found]
+    train = [len(part.split("train")) for part in found]
     assert sum(train) == 150 and max(train) <= 3 * 150 / 6 and min(train[:2]) > 0
     assert max(part.num_nodes for part in found) <= 3 * 600 / 6
-    originals = torch.cat([part.node[part.splits["train"]] for part in found])
+    originals = torch.cat([part.node[part.split("train")] for part in found])
     assert torch.equal(originals.sort().values, torch.arange(150))
 
 
@@ -104,7 +103,7 @@ def test_every_attribute_is_saved_with_its_type(how: str, tmp_path: Path) -> Non
         parts = partition_parts(dataset, "random", 1 if how == "saved" else 3, comm=comm)
         part = load_partition(save_partition(parts, tmp_path / "parts", comm), comm)
     order = {NODES: part.node, EDGES: part.in_edges.explicit_edge_ids()}
-    for found in dataset.attributes:
+    for found in dataset.sets:
         assert part.attributes[found.group].keys() == found.tables.keys()
         for name, table in found.tables.items():
             assert equal(part.attributes[found.group][name], table[order[found.group].long()])

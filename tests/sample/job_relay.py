@@ -129,11 +129,11 @@ def part_of(case: Case, comm: Communicator) -> Part:
     part = split_graph(case.edge_index, case.owner, comm.size, comm.rank)
     if not case.wide:
         narrow = part.in_edges.explicit_edge_ids().int()
-        return replace(part, in_edges=replace(part.in_edges, edge_ids=narrow))
+        return replace(part, relations=(replace(part.in_edges, edge_ids=narrow),))
     return replace(
         part,
         book=WideBook(part.book.offsets),
-        in_edges=replace(part.in_edges, indices=part.in_edges.indices.long()),
+        relations=(replace(part.in_edges, indices=part.in_edges.indices.long()),),
     )
 
 
@@ -286,10 +286,12 @@ def wrong_book() -> dict[str, Any]:
             *(part,),
             book=book,
             node=part.node[shorter],
-            in_edges=InEdges(
-                part.in_edges.indptr[: shorter.numel() + 1],
-                part.in_edges.indices[: int(part.in_edges.indptr[shorter.numel()])],
-                part.in_edges.explicit_edge_ids()[: int(part.in_edges.indptr[shorter.numel()])],
+            relations=(
+                InEdges(
+                    part.in_edges.indptr[: shorter.numel() + 1],
+                    part.in_edges.indices[: int(part.in_edges.indptr[shorter.numel()])],
+                    part.in_edges.explicit_edge_ids()[: int(part.in_edges.indptr[shorter.numel()])],
+                ),
             ),
         )
         sampler = PartitionedSampler(part, comm, SamplingPlan((3, 3)), 1)

@@ -47,7 +47,7 @@ def test_attributes_of_another_length_are_refused(group: Group) -> None:
 
 def test_splits_hold_rows_of_the_part() -> None:
     part = part_of(CASES[0], 1, 0)
-    part.splits["bad"] = torch.tensor([0, part.num_nodes])
+    part.splits[NODES]["bad"] = torch.tensor([0, part.num_nodes])
     with pytest.raises(IndexError, match="split 'bad' holds"):
         shard_of(part, None)
 
@@ -74,7 +74,7 @@ def test_splits_are_masks_and_floats_are_converted() -> None:
     assert shard.attributes[NODES]["x"].dtype == torch.bfloat16
     assert shard.attributes[NODES]["y"].dtype == torch.int64
     mask = shard.attributes[NODES]["train_mask"]
-    assert torch.equal(mask.nonzero().view(-1), part.splits["train"])
+    assert torch.equal(mask.nonzero().view(-1), part.split("train"))
 
 
 def test_one_more_attribute_is_not_copied() -> None:

@@ -2,26 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import EDGES, NODES
+from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Dataset, Group
 from pyg_batchgnn.ops import InEdges
-from pyg_batchgnn.partition import Part, PartitionBook, directory_slice
+from pyg_batchgnn.partition import Part, PartitionBook, directory_slices
+from pyg_batchgnn.store import TypedGraph
+
+#: Attributes by group and name, of all nodes by original id and of all edges by edge id.
+Tables = Mapping[Group, Mapping[str, Tensor]]
 
 
-def book_of(owner: Tensor, parts: int) -> PartitionBook:
-    sizes = torch.bincount(owner, minlength=parts)
-    return PartitionBook([0, *sizes.cumsum(0).tolist()])
+def book_of(owners: Sequence[Tensor], parts: int) -> PartitionBook:
+    """Returns the book of owners by node type, [N_t] each."""
+    sizes = torch.stack([torch.bincount(owner, minlength=parts) for owner in owners], dim=1)
+    return PartitionBook([0, *sizes.flatten().cumsum(0).tolist()], len(owners))
+
+
+def internal_ids_by_type(owners: Sequence[Tensor], book: PartitionBook) -> list[Tensor]:
+    """Returns the internal id of every original id by type: by part, type, then original id."""
+    found = []
+    for number, owner in enumerate(owners):
+        ids = torch.empty_like(owner)
+        ordered = [torch.tensor([*book.nodes_of(part, number)]) for part in range(book.parts)]
+        ids[torch.argsort(owner, stable=True)] = torch.cat(ordered).to(owner.dtype)
+        found.append(ids)
+    return found
 
 
 def internal_ids(owner: Tensor) -> Tensor:
-    """[N] the internal id of every original id: by part, then by original id."""
+    """[N] the internal id of every original id of a homogeneous graph."""
     ids = torch.empty_like(owner)
     ids[torch.argsort(owner, stable=True)] = torch.arange(owner.numel())
     return ids
+
+
+def typed_parts(
+    graph: TypedGraph,
+    owners: Sequence[Tensor],
+    parts: int,
+    tables: Tables | None = None,
+    splits: Tables | None = None,
+) -> list[Part]:
+    """Returns all parts of a typed graph.
+
+    Args:
+        graph: the in-edges of every node, in ascending edge id.
+        owners: by node type, [N_t] the part of every node.
+        parts: how many there are.
+        tables: attributes.
+        splits: original ids by group of nodes and name.
+    """
+    return [typed_part(graph, owners, parts, number, tables, splits) for number in range(parts)]
+
+
+def typed_part(
+    graph: TypedGraph,
+    owners: Sequence[Tensor],
+    parts: int,
+    number: int,
+    tables: Tables | None = None,
+    splits: Tables | None = None,
+) -> Part:
+    """Returns part ``number`` of a typed graph; see `typed_parts`."""
+    book, schema, tables, splits = book_of(owners, parts), graph.schema, tables or {}, splits or {}
+    ids = internal_ids_by_type(owners, book)
+    nodes = [(owner == number).nonzero().view(-1) for owner in owners]
+    rows: dict[Group, Tensor] = dict(zip(schema.node_groups, nodes, strict=True))
+    relations = []
+    for at, edges in enumerate(graph.relations):
+        owner = owners[schema.target_types[at]]
+        kept = (owner[edges.targets()] == number).nonzero().view(-1)
+        degrees = edges.degrees[nodes[schema.target_types[at]]]
+        edge = edges.explicit_edge_ids()[kept]
+        relations.append(
+            InEdges(
+                torch.cat([torch.zeros(1, dtype=torch.int64), degrees.cumsum(0)]),
+                ids[schema.source_types[at]][edges.indices[kept].long()].to(book.id_dtype),
+                edge,
+            )
+        )
+        rows[schema.edge_groups[at]] = edge.long()
+    slices = directory_slices(book, number)
+    return Part(
+        schema=schema,
+        book=book,
+        number=number,
+        node=torch.cat(nodes),
+        relations=tuple(relations),
+        edge_counts=tuple(edges.num_edges for edges in graph.relations),
+        directory=torch.cat(
+            [own[known.start : known.stop] for own, known in zip(ids, slices, strict=True)]
+        ).to(book.id_dtype),
+        attributes={
+            group: {name: table[row] for name, table in tables.get(group, {}).items()}
+            for group, row in rows.items()
+        },
+        splits={
+            group: {
+                name: torch.isin(rows[group], index).nonzero().view(-1)
+                for name, index in splits.get(group, {}).items()
+            }
+            for group in schema.node_groups
+        },
+    )
+
+
+def in_edges_of(edge_index: Tensor, num_targets: int) -> InEdges:
+    """Returns the in-edges of every node, by a stable sort."""
+    order = torch.argsort(edge_index[1].long(), stable=True)
+    degrees = torch.bincount(edge_index[1].long(), minlength=num_targets)
+    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), degrees.cumsum(0)])
+    return InEdges(indptr, edge_index[0].long()[order], order)
+
+
+def graph_of(dataset: Dataset) -> TypedGraph:
+    """Returns the in-edges of a data set."""
+    counts = {nodes.name: nodes.num_nodes for nodes in dataset.node_sets}
+    relations = [in_edges_of(edges.edge_index, counts[edges.relation[2]]) for edges in dataset.edge_sets]
+    return TypedGraph(dataset.schema, tuple(counts.values()), tuple(relations))
+
+
+def split_dataset(dataset: Dataset, owners: Sequence[Tensor], parts: int, number: int) -> Part:
+    """Returns part ``number`` of a data set. ``owners``: by node type, the part of every node."""
+    tables = {one.group: one.tables for one in dataset.sets}
+    splits = {nodes.group: nodes.splits for nodes in dataset.node_sets}
+    return typed_part(graph_of(dataset), owners, parts, number, tables, splits)
 
 
 def split_graph(
@@ -33,7 +142,7 @@ def split_graph(
     edge_tables: Mapping[str, Tensor] | None = None,
     splits: Mapping[str, Tensor] | None = None,
 ) -> Part:
-    """Returns part ``number`` of a graph.
+    """Returns part ``number`` of a homogeneous graph.
 
     Args:
         edge_index: [2, E] sources above destinations; the position is the edge's id.
@@ -43,27 +152,6 @@ def split_graph(
         tables, edge_tables: attributes of all nodes, of all edges.
         splits: original ids by name.
     """
-    book, ids = book_of(owner, parts), internal_ids(owner)
-    node = (owner == number).nonzero().view(-1)
-    edge = (owner[edge_index[1]] == number).nonzero().view(-1)
-    edge = edge[torch.argsort(edge_index[1, edge], stable=True)]
-    degrees = torch.bincount(edge_index[1], minlength=owner.numel())[node]
-    own = directory_slice(owner.numel(), parts, number)
-    kept = {name: index[owner[index] == number].sort().values for name, index in (splits or {}).items()}
-    return Part(
-        book=book,
-        number=number,
-        node=node,
-        in_edges=InEdges(
-            torch.cat([torch.zeros(1, dtype=torch.int64), degrees.cumsum(0)]),
-            ids[edge_index[0, edge]].to(book.id_dtype),
-            edge,
-        ),
-        num_edges=edge_index.shape[1],
-        directory=ids[own.start : own.stop].to(book.id_dtype),
-        attributes={
-            NODES: {name: table[node] for name, table in (tables or {}).items()},
-            EDGES: {name: table[edge] for name, table in (edge_tables or {}).items()},
-        },
-        splits={name: torch.searchsorted(node, index) for name, index in kept.items()},
-    )
+    graph = TypedGraph(HOMOGENEOUS, (owner.numel(),), (in_edges_of(edge_index, owner.numel()),))
+    attributes = {NODES: tables or {}, EDGES: edge_tables or {}}
+    return typed_part(graph, [owner], parts, number, attributes, {NODES: splits or {}})

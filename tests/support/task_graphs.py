@@ -12,8 +12,8 @@ from pyg_batchgnn.data import LABELS, Dataset
 
 def with_targets(dataset: Dataset, y: Tensor) -> Dataset:
     """Returns the same graph with other labels "y"."""
-    nodes = replace(dataset.nodes, tables={**dataset.nodes.tables, LABELS: y})
-    return replace(dataset, attributes=[nodes, dataset.edges], num_classes=0)
+    nodes = replace(dataset.nodes, tables={**dataset.nodes.tables, LABELS: y}, num_classes=0)
+    return replace(dataset, node_sets=(nodes,))
 
 
 def with_labels(dataset: Dataset) -> Dataset:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pyg_batchgnn.data import EDGES as EDGE_GROUP
 from pyg_batchgnn.data import NODES as NODE_GROUP
-from pyg_batchgnn.data import AttributeGroup, Dataset, Group, attribute_of, split_of
+from pyg_batchgnn.data import Dataset, Group, attribute_of, split_of
 from pyg_batchgnn.data.folder_write import arrays_of
 
 NODES, EDGES, FEATURES, CLASSES = 20, 60, 5, 3
@@ -53,11 +53,11 @@ def changed(dataset: Dataset, changes: Mapping[str, Any]) -> Dataset:
         if attribute := attribute_of(array):
             tables[attribute[0]][attribute[1]] = value
         elif split := split_of(array):
-            splits[split] = value
-    attributes = [
-        AttributeGroup(found.group, found.num_rows, tables[found.group]) for found in dataset.attributes
-    ]
-    return replace(dataset, edge_index=arrays["edge_index"], attributes=attributes, splits=splits, **fields)
+            splits[split[1]] = value
+    name = fields.pop("name", dataset.name)
+    nodes = replace(dataset.nodes, tables=tables[NODE_GROUP], splits=splits, **fields)
+    edges = replace(dataset.edges, edge_index=arrays["edge_index"], tables=tables[EDGE_GROUP])
+    return replace(dataset, name=name, node_sets=(nodes,), edge_sets=(edges,))
 
 
 def same(a: Dataset, b: Dataset) -> bool:

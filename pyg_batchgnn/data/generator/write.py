@@ -153,7 +153,8 @@ def _write_nodes(
         )
         y_out = stack.enter_context(NpyAppender(_file(folder, LABELS), np.int64))
         split_outs = [
-            stack.enter_context(NpyAppender(folder / f"{split_array(name)}.npy", np.int64)) for name in SPLITS
+            stack.enter_context(NpyAppender(folder / f"{split_array(NODES, name)}.npy", np.int64))
+            for name in SPLITS
         ]
         for block in range(num_blocks(spec)):
             nodes = make_nodes(spec, communities, permutation, means, block)

@@ -64,7 +64,7 @@ def convert(table: OgbTable, folder: Path, target: Path) -> None:
         for part, raw_name in (("train", "train"), ("val", "valid"), ("test", "test")):
             file = folder / "split" / table.split / f"{raw_name}.csv.gz"
             ids = read_csv_gz(file, part, np.int64, 1)[:, 0]
-            np.save(temporary / f"{split_array(part)}.npy", ids)
+            np.save(temporary / f"{split_array(NODES, part)}.npy", ids)
         source = f"{table.name} of the Open Graph Benchmark, converted from the raw files in {folder}."
         origin = {"raw_bytes": raw_sizes(table, folder)}
         promises = promises_in(temporary)
