@@ -10,7 +10,6 @@ from torch_geometric.loader import LinkNeighborLoader
 from torch_geometric.loader.link_loader import LinkLoader
 
 from pyg_batchgnn.loader.arguments import is_partitioned
-from pyg_batchgnn.loader.bytes import parse_bytes
 from pyg_batchgnn.loader.input_links import LinkRequest
 from pyg_batchgnn.loader.link_negatives import NegativeRequest
 from pyg_batchgnn.loader.link_request import LinkLoading
@@ -18,14 +17,12 @@ from pyg_batchgnn.loader.local_setup import LocalSetup
 from pyg_batchgnn.loader.options import (
     LoaderOptions,
     Size,
-    parse_export,
     refuse_what_does_not_go_together,
 )
 from pyg_batchgnn.loader.order import with_keyed_shuffle
-from pyg_batchgnn.loader.reading import Reading
 from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.loader.shell import MacrobatchShell
-from pyg_batchgnn.sample import NeighborChoice, PygNeighborSampler
+from pyg_batchgnn.sample import PygNeighborSampler
 
 
 class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
@@ -52,39 +49,14 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             what is sampled, parallel edges included; "reverse" leaves their reverses out as well,
             and a dict says in which edge type those are.
         time_window: how much older than its link a neighbour may be, in the unit of the times.
-        macrobatch_size: B, the minibatches sampled together; "all" of an epoch; "auto" fits the
-            memory budget.
-        fetch_size: F, native minibatches whose attributes are fetched together, at most B; "auto"
-            likewise. PyG batches are gathered one by one, straight from ``data``, when they are
-            asked for.
-        memory_budget: bytes (or a text like "2GiB") that the loader may hold at its peak, graph
-            and features not counted; None is an eighth of what is free at construction. It decides
-            what "auto" means, and nothing else.
-        prefetch: macrobatches to prepare beside training, on one thread (0: none). Attributes are
-            then read when the macrobatch is prepared.
-        seed: key of shuffling and sampling; None draws one from torch's default generator.
-        threads: at most this many threads work; torch's number if None. Worker processes use one
-            each.
-        export: "pyg" for ``Data`` batches, "native" for `Minibatch`.
-        features: where the node attributes of native batches lie. "in_place": ``block`` holds the
-            tensors of ``data`` themselves and ``row`` is ``node``. Nothing is copied, and a change
-            to a tensor shows in batches that are made already. "copy": rows of the fetch group's
-            nodes as they were when it was made. "auto": in place if every wanted attribute is a
-            dense tensor in memory. Feature stores, mapped files and worker processes copy.
-        attributes: names of the attributes that native batches carry; None stands for all.
-        **kwargs: those of ``torch.utils.data.DataLoader``. If ``generator``, ``sampler`` or
-            ``batch_sampler`` is given, it decides the order. Else ``shuffle`` is a keyed
-            permutation by (seed, epoch).
 
-    The other arguments are those of `MacrobatchNeighborLoader`.
+    The other arguments, those of the macrobatches among them, mean what they mean in
+    `MacrobatchNeighborLoader`. So do epochs, `set_epoch` and ``loader(index)``.
 
     Raises:
         NotImplementedError: a graph over ranks, or a sampler that works backward.
         TypeError, ValueError, IndexError: arguments that do not fit; the message gives value and
             remedy.
-
-    Every ``iter(loader)`` starts the next epoch, the first is epoch 0; `set_epoch` overrides it;
-    ``loader(index)`` uses the current one.
     """
 
     def __init__(
@@ -123,33 +95,14 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         attributes: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
+        arguments = locals()  # by name, so that each is listed once, in the signature
         if is_partitioned(data):
             raise NotImplementedError(
                 "links over ranks are not supported yet in MacrobatchLinkNeighborLoader; give the graph "
                 "whole, as a Data"
             )
-        self._options = LoaderOptions(
-            macrobatch_size,
-            fetch_size,
-            parse_bytes(memory_budget) if isinstance(memory_budget, str) else memory_budget,
-            prefetch,
-            threads,
-            parse_export(export),
-            Reading.parse(features, attributes),
-        )
-        choice = NeighborChoice.parse(
-            subgraph_type,
-            directed,
-            is_sorted,
-            None,
-            disjoint=disjoint,
-            temporal_strategy=temporal_strategy,
-            time_attr=time_attr,
-            time_window=time_window,
-            weight_attr=weight_attr,
-        )
-        request = SamplingRequest(num_neighbors, replace, seed, neighbor_sampler, None, choice)
-        setup = LocalSetup(data, request, self._options)
+        self._options = LoaderOptions.of(arguments)
+        setup = LocalSetup(data, SamplingRequest.of(arguments), self._options)
         refuse_what_does_not_go_together(
             self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
         )

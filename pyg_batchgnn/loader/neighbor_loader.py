@@ -11,22 +11,19 @@ from torch_geometric.loader import NeighborLoader, NodeLoader
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.loader.arguments import is_partitioned
-from pyg_batchgnn.loader.bytes import parse_bytes
 from pyg_batchgnn.loader.input_nodes import InputRequest
 from pyg_batchgnn.loader.local_setup import LocalSetup
 from pyg_batchgnn.loader.options import (
     LoaderOptions,
     Size,
-    parse_export,
     refuse_what_does_not_go_together,
 )
 from pyg_batchgnn.loader.order import with_keyed_shuffle
 from pyg_batchgnn.loader.rank_setup import RankSetup
-from pyg_batchgnn.loader.reading import Reading
 from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.loader.setup import Setup
 from pyg_batchgnn.loader.shell import MacrobatchShell
-from pyg_batchgnn.sample import NeighborChoice, PygNeighborSampler
+from pyg_batchgnn.sample import PygNeighborSampler
 
 
 class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
@@ -137,29 +134,9 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         aggregation_cache: AggregationCache | None = None,
         **kwargs: Any,
     ) -> None:
-        self._options = LoaderOptions(
-            macrobatch_size,
-            fetch_size,
-            parse_bytes(memory_budget) if isinstance(memory_budget, str) else memory_budget,
-            prefetch,
-            threads,
-            parse_export(export),
-            Reading.parse(features, attributes),
-            parse_bytes(feature_cache) if isinstance(feature_cache, str) else feature_cache,
-            aggregation_cache,
-        )
-        choice = NeighborChoice.parse(
-            subgraph_type,
-            directed,
-            is_sorted,
-            input_time,
-            disjoint=disjoint,
-            temporal_strategy=temporal_strategy,
-            time_attr=time_attr,
-            time_window=time_window,
-            weight_attr=weight_attr,
-        )
-        request = SamplingRequest(num_neighbors, replace, seed, neighbor_sampler, schedule, choice)
+        arguments = locals()  # by name, so that each is listed once, in the signature
+        self._options = LoaderOptions.of(arguments)
+        request = SamplingRequest.of(arguments)
         make = RankSetup if is_partitioned(data) else LocalSetup
         setup: Setup = make(data, request, self._options)
         kwargs = setup.dataloader_arguments(kwargs)

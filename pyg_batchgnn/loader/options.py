@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.cache import AggregationCache
+from pyg_batchgnn.loader.bytes import parse_bytes
 from pyg_batchgnn.loader.reading import Features, Reading
 from pyg_batchgnn.sample import Direction, NeighborChoice
 
@@ -50,6 +52,21 @@ class LoaderOptions:
     feature_cache: int | None = None
     aggregation_cache: AggregationCache | None = None
 
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> LoaderOptions:
+        """Returns the options among the arguments of a loader.
+
+        Args:
+            arguments: by name, as the user writes them: bytes may be a text, and ``export``,
+                ``features`` and ``attributes`` are names.
+        """
+        given = {one.name: arguments[one.name] for one in fields(cls) if one.name in arguments}
+        for name in ("memory_budget", "feature_cache"):
+            if isinstance(given.get(name), str):
+                given[name] = parse_bytes(given[name])
+        reading = Reading.parse(arguments["features"], arguments["attributes"])
+        return cls(**{**given, "export": _export(given["export"]), "reading": reading})
+
     def __post_init__(self) -> None:
         _check_size("macrobatch_size", self.macrobatch_size)
         _check_size("fetch_size", self.fetch_size)
@@ -73,12 +90,8 @@ class LoaderOptions:
             _check_number("threads", self.threads, 1, "threads")
 
 
-def parse_export(export: str) -> Export:
-    """Returns the form of that name.
-
-    Raises:
-        ValueError: there is none of that name.
-    """
+def _export(export: str) -> Export:
+    """Returns the form of that name."""
     try:
         return Export(export)
     except ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,18 @@ class SamplingRequest:
     sampler: Any
     schedule: str | None
     choice: NeighborChoice = field(default_factory=NeighborChoice)
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> SamplingRequest:
+        """Returns what the arguments of a loader, by name, ask for."""
+        return cls(
+            arguments["num_neighbors"],
+            arguments["replace"],
+            arguments["seed"],
+            arguments["neighbor_sampler"],
+            arguments.get("schedule"),
+            NeighborChoice.of(arguments),
+        )
 
     def __post_init__(self) -> None:
         if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):

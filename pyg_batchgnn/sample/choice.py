@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,9 @@ from torch_geometric.sampler.base import SubgraphType
 from pyg_batchgnn.data import Schema
 from pyg_batchgnn.sample.plan import SamplingPlan, Subgraph, TemporalStrategy, check_time_window
 from pyg_batchgnn.store import Sortedness
+
+#: The arguments of PyG's that are attributes of a choice.
+_AS_THEY_ARE = ("disjoint", "temporal_strategy", "time_attr", "time_window", "weight_attr")
 
 
 @dataclass(frozen=True)
@@ -36,32 +40,27 @@ class NeighborChoice:
     sortedness: Sortedness = Sortedness.UNKNOWN
 
     @classmethod
-    def parse(
-        cls, subgraph_type: Any, directed: bool, is_sorted: bool, input_time: Any, **others: Any
-    ) -> NeighborChoice:
-        """Returns the choice that PyG's arguments make.
+    def of(cls, arguments: Mapping[str, Any]) -> NeighborChoice:
+        """Returns the choice that the arguments of a loader or of a sampler make.
 
         Args:
-            subgraph_type: PyG's `SubgraphType` or its name.
-            directed: PyG's deprecated word for a subgraph that is not induced.
-            is_sorted: the user's promise about edges.
-            input_time: the seeds' times, or None.
-            others: the other attributes.
+            arguments: by their names in PyG. ``subgraph_type`` is a `SubgraphType` or its name,
+                ``directed`` PyG's deprecated word for a subgraph that is not induced, and
+                ``is_sorted`` the user's promise about edges. A loader of nodes has ``input_time``.
 
         Raises:
             ValueError: an unknown name, or ``input_time`` without ``time_attr``.
         """
-        if not directed:
+        subgraph_type = arguments["subgraph_type"]
+        if not arguments["directed"]:
             warnings.warn("directed=False is deprecated; use subgraph_type='induced'", stacklevel=4)
             subgraph_type = SubgraphType.induced
-        kind = getattr(subgraph_type, "value", subgraph_type)
-        if kind not in [one.value for one in SubgraphType]:
-            choices = ", ".join(repr(one.value) for one in SubgraphType)
-            raise ValueError(f"subgraph_type must be one of {choices}, got {subgraph_type!r}")
         choice = cls(
-            SubgraphType(kind), sortedness=Sortedness.PROMISED if is_sorted else Sortedness.UNKNOWN, **others
+            subgraph=_subgraph(subgraph_type),
+            sortedness=Sortedness.PROMISED if arguments["is_sorted"] else Sortedness.UNKNOWN,
+            **{name: arguments[name] for name in _AS_THEY_ARE},
         )
-        if input_time is not None and choice.time_attr is None:
+        if arguments.get("input_time") is not None and choice.time_attr is None:
             raise ValueError(
                 "input_time is set while time_attr is not: name the attribute that holds the times"
             )
@@ -93,3 +92,11 @@ class NeighborChoice:
             time_window=self.time_window,
             subgraph=Subgraph.INDUCED if is_induced else Subgraph.DIRECTIONAL,
         )
+
+
+def _subgraph(subgraph_type: Any) -> SubgraphType:
+    kind = getattr(subgraph_type, "value", subgraph_type)
+    if kind not in [one.value for one in SubgraphType]:
+        choices = ", ".join(repr(one.value) for one in SubgraphType)
+        raise ValueError(f"subgraph_type must be one of {choices}, got {subgraph_type!r}")
+    return SubgraphType(kind)

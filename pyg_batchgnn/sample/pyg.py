@@ -62,7 +62,7 @@ class PygNeighborSampler(BaseSampler):
         time_attr: str | None = None,
         weight_attr: str | None = None,
         is_sorted: bool = False,
-        share_memory: bool = False,  # noqa: ARG002  (nothing is copied for workers)
+        share_memory: bool = False,
         directed: bool = True,
         sample_direction: str = "forward",
         *,
@@ -71,17 +71,7 @@ class PygNeighborSampler(BaseSampler):
         threads: int | None = None,
         epoch: int | Callable[[], int] = 0,
     ) -> None:
-        choice = NeighborChoice.parse(
-            subgraph_type,
-            directed,
-            is_sorted,
-            None,
-            disjoint=disjoint,
-            temporal_strategy=temporal_strategy,
-            time_attr=time_attr,
-            time_window=time_window,
-            weight_attr=weight_attr,
-        )
+        choice = NeighborChoice.of(locals())
         direction = Direction.parse(sample_direction)
         self._begin(
             PygParts.of(data, num_neighbors, replace, choice, seed, threads, direction), num_neighbors
