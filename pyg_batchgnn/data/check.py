@@ -78,8 +78,8 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
 
     Checked are counts, shapes, dtypes, node ids in [0, N), class numbers in [-1, C), and features
     "x", which must be finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and
-    "test" of a node type must be disjoint and without repeats, and where there are class numbers
-    they must hold labelled nodes only.
+    "test" of a node type must be disjoint and without repeats. The task that is trained checks that
+    their nodes have labels.
 
     Args:
         dataset: the data set.
@@ -95,7 +95,7 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
         labels = class_numbers(nodes.tables)
         if labels is not None:
             check.span(attribute_array(nodes.group, LABELS), labels, -1, nodes.num_classes, "label")
-        _check_splits(check, nodes, labels)
+        _check_splits(check, nodes)
     return dataset
 
 
@@ -151,7 +151,7 @@ def _check_finite(check: _Checker, nodes: NodeSet) -> None:
             raise check.error(attribute_array(nodes.group, FEATURES), fact, remedy)
 
 
-def _check_splits(check: _Checker, nodes: NodeSet, labels: Tensor | None) -> None:
+def _check_splits(check: _Checker, nodes: NodeSet) -> None:
     owner = torch.zeros(nodes.num_nodes, dtype=torch.uint8)  # 0: in no split yet
     for name, index in nodes.splits.items():
         check.span(split_array(nodes.group, name), index, 0, nodes.num_nodes, "node id")
@@ -167,8 +167,3 @@ def _check_splits(check: _Checker, nodes: NodeSet, labels: Tensor | None) -> Non
             values, counts = torch.unique(index, return_counts=True)
             node = int(values[counts > 1][0])
             raise check.error(array, f"node {node} is listed more than once", "list each node once")
-        if labels is not None and len(unlabelled := (labels[index] < 0).nonzero()):
-            node = int(index[unlabelled[0, 0]])
-            counts = f"{len(unlabelled)} of {len(index)} nodes have no label (y is -1)"
-            fact = f"{counts}, node {node} among them"
-            raise check.error(array, fact, f"remove them from {name} or label them")
