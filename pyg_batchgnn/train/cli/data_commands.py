@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pyg_batchgnn.train.errors import TrainError
+
 
 def datasets(
     name: Annotated[
@@ -100,6 +102,7 @@ def verify(folder: Annotated[Path, typer.Argument(help="Folder that this program
     from pyg_batchgnn.data import verify_folder
     from pyg_batchgnn.partition import is_partition, verify_partition
 
+    _refuse_what_has_no_checksums(folder)
     if is_partition(folder):
         verify_partition(folder)
     elif is_aggregation_cache(folder):
@@ -107,3 +110,17 @@ def verify(folder: Annotated[Path, typer.Argument(help="Folder that this program
     else:
         verify_folder(folder)
     typer.echo(f"{folder}: all files are as they were written")
+
+
+def _refuse_what_has_no_checksums(path: Path) -> None:
+    """Raises TrainError for a file and for a run folder."""
+    from pyg_batchgnn.train.run_folder import RunFolder
+
+    known = "a data folder, a partition or an aggregation cache"
+    if path.is_file():
+        raise TrainError(f"{path} is a file; give the folder that it lies in: {known}")
+    if RunFolder(path).config.is_file():
+        raise TrainError(
+            f"{path} is a run folder, and verify is for {known}; a run's checkpoint is checked when it is "
+            f"read, as by batchgnn evaluate {path}"
+        )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyg_batchgnn.train.cli import restore_options as options
+from pyg_batchgnn.train.cli import options
+from pyg_batchgnn.train.cli.restoring import restore_request
 
 if TYPE_CHECKING:
     from pyg_batchgnn.train.predict import EvaluateSummary
@@ -47,7 +48,7 @@ def evaluate(
     """
     from pyg_batchgnn.train.predict import EvaluateRequest, evaluate_run
 
-    restore = options.restore_request(run, exact, dataset, threads, layers, partition, backend, timeout)
+    restore = restore_request(run, exact, dataset, threads, layers, partition, backend, timeout)
     names = tuple(name.strip() for name in splits.split(",") if name.strip())
     with restore.join() as ranks:
         found = evaluate_run(EvaluateRequest(restore, names, out), ranks)

@@ -6,11 +6,11 @@ import contextlib
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 
+from pyg_batchgnn.train.cli import plan_options as options
 from pyg_batchgnn.train.cli.choices import ModelName, ReplacementName
 from pyg_batchgnn.train.cli.quantities import parse_fanout, parse_macrobatch, parse_rate, parse_size
 from pyg_batchgnn.train.errors import TrainError, as_train_error
@@ -19,100 +19,27 @@ if TYPE_CHECKING:
     from pyg_batchgnn.cache import Aggregation
     from pyg_batchgnn.planner import PlannerMachine
 
-_CLUSTER, _TRAINING, _TRIED = "The cluster", "The training", "The settings to compare"
-
 
 def plan_command(
-    dataset: Annotated[str, typer.Argument(help="Name or folder of a data set, as for train.")],
-    ranks: Annotated[
-        int, typer.Option(help="Number of ranks that will train.", min=1, rich_help_panel=_CLUSTER)
-    ],
-    bandwidth: Annotated[
-        str,
-        typer.Option(help="Bandwidth of each host's link, as in 1gbit or 1.25GB.", rich_help_panel=_CLUSTER),
-    ] = "10gbit",
-    latency: Annotated[
-        float, typer.Option(help="Microseconds between two hosts.", min=0, rich_help_panel=_CLUSTER)
-    ] = 100.0,
-    ranks_per_host: Annotated[
-        int, typer.Option(help="Ranks on each host; they share its memory.", min=1, rich_help_panel=_CLUSTER)
-    ] = 1,
-    cores: Annotated[
-        float,
-        typer.Option(help="Cores of each rank; 0.5 if two ranks share one.", rich_help_panel=_CLUSTER),
-    ] = 1.0,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            help="Memory that each rank may use, as in 32GiB. Default: no limit.", rich_help_panel=_CLUSTER
-        ),
-    ] = None,
-    machine: Annotated[
-        Path | None,
-        typer.Option(
-            help='JSON file with the speeds of the cluster\'s cores, as "machine" in a plan.json that was '
-            "written there. Default: measure this machine.",
-            rich_help_panel=_CLUSTER,
-        ),
-    ] = None,
-    fanout: Annotated[
-        str,
-        typer.Option(help="Neighbours to sample per node at each hop.", rich_help_panel=_TRAINING),
-    ] = "15,10,5",
-    batch_size: Annotated[
-        int,
-        typer.Option(help="Training nodes per minibatch on each rank.", min=1, rich_help_panel=_TRAINING),
-    ] = 1024,
-    replacement: Annotated[
-        ReplacementName,
-        typer.Option(help="Sample neighbours with or without replacement.", rich_help_panel=_TRAINING),
-    ] = ReplacementName.WITH,
-    model: Annotated[
-        ModelName, typer.Option(help="Kind of model; gat cannot be planned.", rich_help_panel=_TRAINING)
-    ] = ModelName.SAGE,
-    hidden: Annotated[
-        int,
-        typer.Option(
-            help="Columns between two layers; 0 leaves the layers out of the prediction.",
-            min=0,
-            rich_help_panel=_TRAINING,
-        ),
-    ] = 256,
-    global_schedule: Annotated[
-        bool,
-        typer.Option("--global", help="Plan for train --schedule global.", rich_help_panel=_TRAINING),
-    ] = False,
-    partition: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Policy, or folder of a saved partition; may be repeated. Default: random.",
-            rich_help_panel=_TRIED,
-        ),
-    ] = None,
-    macrobatch: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Macrobatch size B, or all for a whole epoch; may be repeated. Default: 1, 8, 32, 128 and "
-            "all.",
-            rich_help_panel=_TRIED,
-        ),
-    ] = None,
-    feature_cache: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Size of the feature cache, as in 512MiB, compared with none; may be repeated.",
-            rich_help_panel=_TRIED,
-        ),
-    ] = None,
-    samples: Annotated[
-        int,
-        typer.Option(
-            help="Minibatches to sample for the prediction; more are slower and more exact.",
-            min=1,
-            rich_help_panel=_TRIED,
-        ),
-    ] = 32,
-    out: Annotated[Path | None, typer.Option("--out", help="New folder for plan.json and plan.png.")] = None,
+    dataset: options.DatasetName,
+    ranks: options.Ranks,
+    bandwidth: options.Bandwidth = "10gbit",
+    latency: options.Latency = 100.0,
+    ranks_per_host: options.RanksPerHost = 1,
+    cores: options.Cores = 1.0,
+    memory: options.Memory = None,
+    machine: options.Machine = None,
+    fanout: options.Fanout = "15,10,5",
+    batch_size: options.BatchSize = 1024,
+    replacement: options.Replacement = ReplacementName.WITH,
+    model: options.Model = ModelName.SAGE,
+    hidden: options.Hidden = 256,
+    global_schedule: options.GlobalSchedule = False,
+    partition: options.Partitions = None,
+    macrobatch: options.Macrobatches = None,
+    feature_cache: options.FeatureCaches = None,
+    samples: options.Samples = 32,
+    out: options.Out = None,
 ) -> None:
     """Predicts what training on several machines takes, and recommends a setting.
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from pyg_batchgnn.train.cli import restore_options as options
+from pyg_batchgnn.train.cli import options
+from pyg_batchgnn.train.cli.restoring import restore_request
 
 
 def predict(
@@ -52,7 +53,7 @@ def predict(
     """
     from pyg_batchgnn.train.predict import PredictRequest, predict_nodes
 
-    restore = options.restore_request(run, exact, dataset, threads, layers, partition, backend, timeout)
+    restore = restore_request(run, exact, dataset, threads, layers, partition, backend, timeout)
     with restore.join() as ranks:
         done = predict_nodes(PredictRequest(restore, out, nodes, embeddings), ranks)
     if ranks.is_first:

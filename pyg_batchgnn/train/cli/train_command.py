@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from pyg_batchgnn.train.cli import train_options as options
+from pyg_batchgnn.train.cli import options
 from pyg_batchgnn.train.cli.choices import PRESET_NAMES
+from pyg_batchgnn.train.cli.fields import FIELDS, assignments
 from pyg_batchgnn.train.cli.messages import INTERRUPTED
 from pyg_batchgnn.train.errors import TrainError
 
@@ -136,9 +137,9 @@ def train(
     from pyg_batchgnn.train.loop import RunOutcome
     from pyg_batchgnn.train.run import resume_run, start_or_resume_run, start_run
 
-    given = {name: value for name, value in locals().items() if name in options.FIELDS}
+    given = {name: value for name, value in locals().items() if name in FIELDS}
     console = Console()
-    changes = options.assignments(given, settings or [])
+    changes = assignments(given, settings or [])
     _refuse_options_of_ranks(given, changes)
     base = preset(preset_name) if config is None else read_config(config)
     if resume == Path("auto"):

@@ -17,9 +17,9 @@ from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.cli import main
 from pyg_batchgnn.train.cli.choices import PRESET_NAMES, ModelName, PolicyName, ReplacementName
 from pyg_batchgnn.train.cli.data_commands import generate
+from pyg_batchgnn.train.cli.fields import FIELDS
 from pyg_batchgnn.train.cli.plan_command import plan_command
 from pyg_batchgnn.train.cli.quantities import parse_size
-from pyg_batchgnn.train.cli.train_options import FIELDS
 from pyg_batchgnn.train.config import (
     DEFAULT_PRESET,
     POLICIES,
@@ -236,6 +236,16 @@ def test_generate_verify_describe(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "all files are as they were written" in out
     assert "nodes      300\n" in out
     assert "\ngenerated\n" in out or out.endswith("generated\n")
+
+
+def test_verify_tells_what_it_is_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.json").write_text("{}")
+    for given, advice in ((run, f"batchgnn evaluate {run}"), (run / "config.json", "give the folder")):
+        assert batchgnn("verify", given) == 2
+        error = capsys.readouterr().err
+        assert advice in error and "a partition or an aggregation cache" in error and error.count("\n") == 1
 
 
 def test_partition_and_verify(graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,81 @@
+"""The options of commands, one definition for each."""
+
+from pyg_batchgnn.train.cli.options.cache import Cache, CacheFolder, EvaluateWithCache
+from pyg_batchgnn.train.cli.options.model import (
+    Dropout,
+    Heads,
+    Hidden,
+    Layers,
+    LearningRate,
+    Model,
+    NumLayers,
+    WeightDecay,
+)
+from pyg_batchgnn.train.cli.options.ranks import (
+    OF_RANKS,
+    Backend,
+    FeatureCache,
+    Hybrid,
+    Partition,
+    ScheduleOption,
+    Timeout,
+)
+from pyg_batchgnn.train.cli.options.running import Epochs, EvaluateEvery, Patience, Precision, Seed, Threads
+from pyg_batchgnn.train.cli.options.sampling import (
+    BatchSize,
+    Evaluation,
+    Fanout,
+    Fetch,
+    LastBatch,
+    Macrobatch,
+    MemoryBudget,
+    Prefetch,
+    ReplacementOption,
+    TestFanout,
+)
+from pyg_batchgnn.train.cli.options.saved_run import DatasetName, Exact, Run
+from pyg_batchgnn.train.cli.options.task import ClassWeights, Loss, MetricOption, Task
+
+__all__ = [
+    "OF_RANKS",
+    "Backend",
+    "BatchSize",
+    "Cache",
+    "CacheFolder",
+    "ClassWeights",
+    "DatasetName",
+    "Dropout",
+    "Epochs",
+    "EvaluateEvery",
+    "EvaluateWithCache",
+    "Evaluation",
+    "Exact",
+    "Fanout",
+    "FeatureCache",
+    "Fetch",
+    "Heads",
+    "Hidden",
+    "Hybrid",
+    "LastBatch",
+    "Layers",
+    "LearningRate",
+    "Loss",
+    "Macrobatch",
+    "MemoryBudget",
+    "MetricOption",
+    "Model",
+    "NumLayers",
+    "Partition",
+    "Patience",
+    "Precision",
+    "Prefetch",
+    "ReplacementOption",
+    "Run",
+    "ScheduleOption",
+    "Seed",
+    "Task",
+    "TestFanout",
+    "Threads",
+    "Timeout",
+    "WeightDecay",
+]

@@ -1,0 +1,63 @@
+"""The options of several ranks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+_PANEL = "Several ranks (with torchrun)"
+
+Partition = Annotated[
+    str | None,
+    typer.Option(
+        help="Which rank owns which node: random, contiguous, ldg, fennel, or the folder of a saved "
+        "partition. Default: random; for a saved run its own. ldg and fennel take longer to make and send "
+        "less in training.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Hybrid = Annotated[
+    bool | None,
+    typer.Option(
+        "--hybrid/--no-hybrid",
+        help="Keep all edges on every rank, so that only features travel. Default: no. Use it if the edges "
+        "fit the memory of each rank.",
+        rich_help_panel=_PANEL,
+    ),
+]
+FeatureCache = Annotated[
+    str | None,
+    typer.Option(
+        help="Memory per rank for the features of other hosts that are needed most, as in 2GiB. Default: "
+        "none.",
+        rich_help_panel=_PANEL,
+    ),
+]
+ScheduleOption = Annotated[
+    str | None,
+    typer.Option(
+        "--schedule",
+        help="local: each rank trains on the nodes that it owns, which sends least. global: the ranks share "
+        "the minibatches of one process, whatever their number. Default: local.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Backend = Annotated[
+    str | None,
+    typer.Option(
+        help="Backend of torch.distributed, as in gloo or ccl; batchgnn doctor shows which work here. "
+        "Default: gloo.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        help="Seconds that a rank waits for the others before it ends with an error. Default: 600.",
+        rich_help_panel=_PANEL,
+    ),
+]
+
+#: The options that mean nothing in one process.
+OF_RANKS = ("partition", "hybrid", "feature_cache", "backend", "timeout")
