@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.loop.job import TrainingJob
 from pyg_batchgnn.train.measure import Phase, PhaseClock, RunProgress, StepFigures
 
@@ -41,4 +43,12 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
         score_of,
         *job.network.sampled(batch),
         clock.work() - before,
+    )
+
+
+def loss_error(progress: RunProgress, config: TrainConfig) -> TrainError:
+    """Returns the error for a loss that is not finite."""
+    return TrainError(
+        f"the loss is {progress.loss} at epoch {progress.epoch + 1}, minibatch {progress.step}; "
+        f"lower optimiser.learning_rate ({config.optimiser.learning_rate}), or look for huge features"
     )
