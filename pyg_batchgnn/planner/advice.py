@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.filesize import decimal
 
 from pyg_batchgnn.planner.setting import Prediction
+from pyg_batchgnn.planner.wording import apart
 
 #: The factor by which an epoch must change for advice in favour or against.
 _WORTH = 1.05
@@ -60,18 +61,28 @@ def _verdict(plain: Prediction, kept: Prediction) -> str:
 
 
 def _compared(plain: Prediction, kept: Prediction) -> str:
-    numbers = f"a rank receives {_received(kept)} instead of {_received(plain)}"
+    numbers = "a rank receives " + _instead(_received(kept), _received(plain), _decimal)
     if kept.feature_bytes > plain.feature_bytes:
         share = kept.rows / max(plain.rows, 1.0)
-        numbers += f", because rows are twice as wide and {share:.0%} as many are still needed"
-    numbers += (
-        f"; preparing takes {kept.preparation:.2f} s instead of {plain.preparation:.2f}, an epoch "
-        f"{kept.epoch:.2f} s instead of {plain.epoch:.2f}"
-    )
+        numbers += f", because rows are twice as wide and {share:.1%} as many are still needed"
+    numbers += f"; preparing takes {_instead(kept.preparation, plain.preparation, _seconds)}"
+    numbers += f", an epoch {_instead(kept.epoch, plain.epoch, _seconds)}"
     if not kept.fits:
         numbers += f"; it needs {decimal(int(kept.memory))} per rank, which is not available"
     return numbers
 
 
-def _received(prediction: Prediction) -> str:
-    return decimal(int(prediction.topology_bytes + prediction.feature_bytes))
+def _received(prediction: Prediction) -> float:
+    return prediction.topology_bytes + prediction.feature_bytes
+
+
+def _instead(one: float, other: float, shown: Callable[[float, int], str]) -> str:
+    return " instead of ".join(apart(one, other, shown))
+
+
+def _decimal(size: float, digits: int) -> str:
+    return decimal(int(size), precision=digits - 1)
+
+
+def _seconds(number: float, digits: int) -> str:
+    return f"{number:.{digits}f} s"

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.filesize import decimal
 
 from pyg_batchgnn.planner.setting import PlannerSetting
+
+#: The digits of numbers that are compared: at least so many, and at most.
+_LEAST_DIGITS, _MOST_DIGITS = 2, 6
+
+
+def apart(one: float, other: float, shown: Callable[[float, int], str]) -> tuple[str, str]:
+    """Returns two numbers that are compared, with as many digits as tell them apart.
+
+    Args:
+        one, other: the numbers.
+        shown: returns the text of a number with so many digits.
+    """
+    for digits in range(_LEAST_DIGITS, _MOST_DIGITS + 1):
+        texts = shown(one, digits), shown(other, digits)
+        if texts[0] != texts[1]:
+            return texts
+    return shown(one, _LEAST_DIGITS), shown(other, _LEAST_DIGITS)
 
 
 def describe(setting: PlannerSetting) -> str:

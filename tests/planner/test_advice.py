@@ -19,6 +19,7 @@ from pyg_batchgnn.planner import (
 )
 from pyg_batchgnn.planner.advice import aggregation_advice, with_aggregates
 from pyg_batchgnn.planner.search import best
+from pyg_batchgnn.planner.wording import apart
 
 #: Minibatches of an epoch that together need nearly every node, as those of the arxiv-like graph
 #: do.
@@ -46,8 +47,8 @@ def test_rows_twice_as_wide_are_advised_against_where_all_nodes_are_needed(kind:
     every, one = aggregation_advice(found, chosen)
     assert every.startswith("Advised against: the aggregation cache with B = all")
     assert "because rows are twice as wide and" in every and "as many are still needed" in every
-    assert f"{kept.preparation:.2f} s instead of {chosen.preparation:.2f}" in every
-    assert f"an epoch {kept.epoch:.2f} s instead of {chosen.epoch:.2f}" in every
+    assert f"{kept.preparation:.2f} s instead of {chosen.preparation:.2f} s" in every
+    assert f"an epoch {kept.epoch:.2f} s instead of {chosen.epoch:.2f} s" in every
     assert one.startswith(
         "The aggregation cache, which changes what the first layer computes, is worth a try"
     )
@@ -81,3 +82,27 @@ def test_aggregates_that_do_not_fit() -> None:
 def test_nothing_is_said_of_what_was_not_tried() -> None:
     found, chosen = planned(Aggregation.MEAN, PlannerNetwork(125e6))
     assert aggregation_advice([one for one in found if one.setting.aggregation is None], chosen) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "texts"),
+    [
+        (1.25, 0.5, ("1.25", "0.50")),
+        (0.0012, 0.0018, ("0.001", "0.002")),
+        (3.00004, 3.0, ("3.00004", "3.00000")),
+        (3.0, 3.0, ("3.00", "3.00")),
+    ],
+)
+def test_numbers_that_differ_look_different(one: float, other: float, texts: tuple[str, str]) -> None:
+    assert apart(one, other, lambda number, digits: f"{number:.{digits}f}") == texts
+
+
+def test_a_reason_shows_the_difference_that_decided() -> None:
+    found, chosen = planned(Aggregation.MEAN, PlannerNetwork(125e6))
+    kept = with_aggregates(found, chosen)
+    assert kept is not None
+    near = dataclasses.replace(chosen, setting=kept.setting, feature_bytes=chosen.feature_bytes + 900.0)
+    (line, *_) = aggregation_advice([chosen, near], chosen)
+    words = line.split("a rank receives ")[1].split(";")[0].split(", because")[0]
+    received, before = words.split(" instead of ")
+    assert received != before
