@@ -58,7 +58,7 @@ class Network(nn.Module):
 
 def own_part(folder: Path, comm: Communicator) -> Part:
     """Returns this rank's part of the graph, which is partitioned at the first start."""
-    if not is_partition(folder):
+    if not comm.all_gather_json(is_partition(folder))[0]:  # the first rank decides for all
         dataset = from_pyg(make_data(), name="mine")
         save_partition(partition(dataset, "ldg", comm=comm, seed=0), folder, comm)
     return load_partition(folder, comm)
@@ -97,7 +97,8 @@ class Training:
         return loss.item()
 
     def evaluate(self) -> float:
-        """Returns the mean ROC-AUC over the labels, of the validation nodes of all ranks."""
+        """Returns the mean ROC-AUC of the validation nodes of all ranks, over the labels that have
+        one."""
         scores, labels = [torch.empty(0, LABELS)], [torch.empty(0, LABELS, dtype=torch.bool)]
         self.network.eval()
         self.val_loader.set_epoch(0)  # the same samples in every evaluation
@@ -108,8 +109,9 @@ class Training:
         self.network.train()
         all_scores = self.comm.all_gather(torch.cat(scores)).rows
         all_labels = self.comm.all_gather(torch.cat(labels)).rows
-        areas = [roc_auc(all_scores[:, label], all_labels[:, label]) or 0.0 for label in range(LABELS)]
-        return sum(areas) / LABELS
+        areas = [roc_auc(all_scores[:, label], all_labels[:, label]) for label in range(LABELS)]
+        defined = [area for area in areas if area is not None]  # others lack positive or negative nodes
+        return sum(defined) / len(defined) if defined else float("nan")
 
     def save(self, path: Path) -> None:
         """Writes a checkpoint. Each rank has a place of its own in the epoch."""
