@@ -89,6 +89,9 @@ class PartitionBook:
 
         Returns:
             [n] int64.
+
+        Raises:
+            TypeError, ValueError, IndexError: ``node`` holds something else than internal ids.
         """
         return self._cell(node) // self.num_types
 
@@ -98,6 +101,7 @@ class PartitionBook:
 
     def _cell(self, node: Tensor) -> Tensor:
         """Returns for each internal id its part times the number of types, plus its type."""
+        ops.check_ids("node", node, self.num_nodes, "internal ids")
         return torch.searchsorted(self.offsets, node.to(torch.int64), right=True) - 1
 
     def __eq__(self, other: object) -> bool:
