@@ -19,7 +19,7 @@ from pyg_batchgnn.comm import Communicator, Field, Header, MessageKind, RowLayou
 from pyg_batchgnn.data import EDGES, NODES, Group
 from pyg_batchgnn.nn import LayerGraph, RowView, whole_graph
 from pyg_batchgnn.ops import InEdges
-from pyg_batchgnn.partition import Part, PartitionBook
+from pyg_batchgnn.partition import PartitionBook, partition
 from pyg_batchgnn.sample import (
     MacrobatchSampler,
     Minibatch,
@@ -91,30 +91,27 @@ def _format(call: str, **arrays: Tensor) -> None:
         form.pack(tables, arrays["index"], torch.empty(N * form.wire_bytes, dtype=torch.uint8))
 
 
-def _part() -> Part:
-    edges = InEdges(indptr(), indices(), torch.arange(E))
-    nodes = torch.arange(N, dtype=torch.int32)
-    attributes = {NODES: {"x": torch.ones(N, 4)}, EDGES: {"w": torch.ones(E)}}
-    return Part(PartitionBook([0, N]), 0, nodes.long(), edges, E, nodes, attributes)
+def _data() -> Data:
+    edges = torch.stack([indices().long(), torch.arange(E) // 2])
+    return Data(x=torch.ones(N, 4), edge_index=edges, w=torch.ones(E))
 
 
 def _rows(group: Group, **columns: Tensor) -> None:
     """Reads rows of a group, from a shard and over ranks."""
     with Communicator.create("rows") as comm:
-        shard, name = shard_of(_part(), None), "x" if group.is_node else "w"
+        part = partition(_data(), comm=comm)
+        shard, name = shard_of(part, None), "x" if group.is_node else "w"
         wanted, given = Columns((name,)), RowRequest(**columns)
         form, block = RowFormat(shard.block(group, wanted), 1), shard.block(group, wanted)
         form.gather(form.empty(len(given)), block, shard.find(group, given))
-        reader = RowReader(PartitionBook([0, N]), E, comm, {0: shard}, {group: wanted}, 1)
+        reader = RowReader(part.book, E, comm, {0: shard}, {group: wanted}, 1)
         reader.read({group: given}, Header(MessageKind.FEATURES))
 
 
 def _links(amount: str, **ends: Tensor) -> None:
     """Samples links with negatives that avoid edges."""
-    edges = torch.stack([indices().long(), torch.arange(E) // 2])
-    data = Data(edge_index=edges, num_nodes=N)
     given = {"row": torch.arange(3), "col": torch.arange(3)} | ends
-    sampler = PygLinkSampler(data, [2], exclude_existing=True)
+    sampler = PygLinkSampler(_data(), [2], exclude_existing=True)
     sampler.sample_from_edges(EdgeSamplerInput(torch.arange(3), **given), NegativeSampling(amount))
 
 

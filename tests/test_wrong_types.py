@@ -50,8 +50,11 @@ CALLS: dict[str, tuple[Callable[[Any, Communicator], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("kind", WRONG)
+#: Without a communicator `partition` makes one of its own.
+CASES = [(kind, name) for kind in WRONG for name in CALLS if (kind, name) != ("NoneType", "communicator")]
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
 def test_the_remedy_is_said(kind: str, name: str, comm: Communicator) -> None:
     (call, remedy), given = CALLS[name], WRONG[kind]
     if name in ("report", "save") and kind == "tuple":
@@ -76,3 +79,5 @@ def test_a_data_is_written_and_partitioned(tmp_path: Path, comm: Communicator) -
     assert isinstance(part, Part) and part.num_nodes == 6
     assert torch.equal(part.attributes[NODES]["x"], DATA.x[part.node])
     assert part.node[part.split("train")].tolist() == [0, 1, 2]
+    alone = partition(DATA, "ldg")
+    assert alone.num_nodes == 6 and torch.equal(alone.node, torch.arange(6))

@@ -31,7 +31,7 @@ def partition(
     dataset: Dataset | Data,
     policy: PolicyLike = "random",
     *,
-    comm: Communicator,
+    comm: Communicator | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Part:
@@ -50,7 +50,8 @@ def partition(
         policy: decides which part owns a node: "random" (by hash of seed and id), "contiguous"
             (ranges of ids, balanced by edges and nodes), "ldg" or "fennel" (by the owners of
             in-neighbours; `Streaming` has options), or a function of your own (see `Policy`).
-        comm: the communicator of all ranks.
+        comm: the communicator of all ranks; None makes one for this call. Without a launcher the
+            world is one rank.
         seed: the seed of the random choices.
         progress: called with a few words as each stage begins.
 
@@ -62,6 +63,9 @@ def partition(
         AgreementError: ranks were given different arguments.
         DatasetError: raised on every rank, where an edge or a split has a node id outside [0, N).
     """
+    if comm is None:
+        with Communicator.create("partition") as own:
+            return partition(dataset, policy, comm=own, seed=seed, progress=progress)
     check_comm(comm)
     return partition_parts(as_dataset(dataset), policy, comm.size, comm=comm, seed=seed, progress=progress)[0]
 
