@@ -8,7 +8,7 @@ from rich.filesize import decimal
 
 from pyg_batchgnn.planner.setting import PlannerSetting
 
-#: The digits of numbers that are compared: at least so many, and at most.
+#: The least and the greatest number of digits of numbers that are compared.
 _LEAST_DIGITS, _MOST_DIGITS = 2, 6
 
 
@@ -17,7 +17,7 @@ def apart(one: float, other: float, shown: Callable[[float, int], str]) -> tuple
 
     Args:
         one, other: the numbers.
-        shown: returns the text of a number with so many digits.
+        shown: returns the text of a number with a number of digits.
     """
     for digits in range(_LEAST_DIGITS, _MOST_DIGITS + 1):
         texts = shown(one, digits), shown(other, digits)
