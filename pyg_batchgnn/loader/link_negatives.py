@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,7 +74,8 @@ def _is_by_type(sampling: Any) -> bool:
 def labelled(links: RelationLinks, sampling: NegativeSampling | None) -> Tensor | None:
     """Returns the labels of links, of which negatives take the label 0.
 
-    Labels whose minimum is 0 move up by 1, as in PyG, if there are binary negatives.
+    Labels whose minimum is 0 move up by 1, as in PyG, if there are binary negatives. A warning says
+    so.
 
     Raises:
         ValueError: labels beside triplets.
@@ -85,5 +87,11 @@ def labelled(links: RelationLinks, sampling: NegativeSampling | None) -> Tensor 
             "edge_label and neg_sampling='triplet' do not go together: triplets tell links from negatives by "
             "src_index, dst_pos_index and dst_neg_index; leave edge_label out"
         )
-    shifts = links.label.numel() > 0 and links.label.min() == 0
-    return links.label + 1 if shifts else links.label
+    if links.label.numel() == 0 or links.label.min() != 0:
+        return links.label
+    warnings.warn(
+        f"edge_label of {links.relation} begins with 0, which is the label of negatives: all labels of links "
+        f"move up by 1, as in PyG; give labels that begin with 1 to keep them",
+        stacklevel=6,
+    )
+    return links.label + 1

@@ -107,12 +107,12 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
         )
         links = LinkRequest(edge_label_index, edge_label, edge_label_time, kwargs.pop("input_id", None))
-        rules = setup.node_sampler.rules_of_links().joined(exclude_existing, exclude_seed_edges)
+        rules = setup.node_sampler.links.joined(exclude_existing, exclude_seed_edges)
         negatives = NegativeRequest(
             neg_sampling, neg_sampling_ratio, rules.exclude_existing, rules.exclude_seed_edges
         )
         is_disjoint = setup.node_sampler.macrobatch.plan.disjoint
-        inputs = setup.take_inputs(LinkLoading(links, negatives, is_disjoint))
+        inputs = setup.take_inputs(LinkLoading(links, negatives, is_disjoint, setup.direction))
         # Past LinkNeighborLoader's constructor, which would make a sampler of its own.
         LinkLoader.__init__(
             self,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyg_batchgnn.loader.input_links import LinkRequest, typed_links, untyped_links
 from pyg_batchgnn.loader.link_inputs import LinkInputs
 from pyg_batchgnn.loader.link_negatives import NegativeRequest, labelled
-from pyg_batchgnn.sample import LinkSeeder, Names, SeedEdges, negative_plan
+from pyg_batchgnn.sample import Direction, LinkSeeder, Names, SeedEdges, negative_plan
 from pyg_batchgnn.store import Times, TypedGraph, first_times
 
 
@@ -20,18 +20,21 @@ class LinkLoading:
         links: the user's links.
         negatives: the user's negatives, and the edges that are excluded.
         disjoint: True if every link is an example of its own. With times it is so anyway.
+        direction: the direction in which neighbours are looked for.
     """
 
     links: LinkRequest
     negatives: NegativeRequest
     disjoint: bool = False
+    direction: Direction = Direction.FORWARD
 
     def inputs(self, graph: TypedGraph, times: Times | None, names: Names) -> LinkInputs:
         """Returns the links, checked, and the seeder that draws their negatives."""
         if (self.links.times is None) != (times is None):
+            lacking = "time_attr" if times is None else "edge_label_time"
             raise ValueError(
-                "edge_label_time and time_attr must be given together: the times of links, and the attribute "
-                "that holds those of the graph"
+                f"'{lacking}' is not set: give edge_label_time, the times of links, together with time_attr, "
+                f"the name of the graph's times"
             )
         find = typed_links if names is Names.TYPES else untyped_links
         parts = find(self.links, graph)
@@ -46,5 +49,7 @@ class LinkLoading:
         }
         relations = [part.relation for part in parts]
         excluded = SeedEdges.wanted(self.negatives.exclude_seed_edges, graph.schema, relations)
+        if excluded is not None and self.direction is Direction.BACKWARD:
+            excluded = excluded.reversed()
         seeder = LinkSeeder(graph.schema, plans, self.disjoint or times is not None, excluded)
         return LinkInputs(parts, seeder, names)

@@ -76,6 +76,8 @@ def plan(
     """
     tell = progress or (lambda _: None)
     _check(ranks, ranks_per_host, cores, batch_size, dataset)
+    if not fanouts:
+        raise ValueError("there is nothing to plan without hops: give a fanout for each, such as (15, 10, 5)")
     choices = choices or Choices()
     kind = next((one for one in choices.aggregation if one is not None), Aggregation.MEAN)
     tell("sorting edges by destination")

@@ -10,6 +10,9 @@ from pyg_batchgnn.data import Relation
 #: Of each hop: a number of neighbours, -1 for all, or a fraction of them.
 HopFanouts: TypeAlias = tuple[Any, ...]
 
+#: The fanout that takes all neighbours.
+ALL_NEIGHBORS = -1
+
 #: PyG's name of the relation that a pair of node types stands for.
 _DEFAULT_NAME = "to"
 
@@ -17,7 +20,7 @@ _DEFAULT_NAME = "to"
 def fanouts_by_relation(num_neighbors: Any, relations: Sequence[Relation]) -> tuple[HopFanouts, ...]:
     """Returns the fanouts of each relation, in the order of ``relations``.
 
-    The entries themselves are checked by `SamplingPlan`.
+    Negative integers become -1, as in PyG. The entries are checked by `SamplingPlan`.
 
     Args:
         num_neighbors: a list, which holds for every relation; a dict of lists by relation, whose
@@ -65,7 +68,12 @@ def _hops(values: Any, num_neighbors: Any) -> HopFanouts:
             f"num_neighbors must be a list with one entry for each hop, or a dict of such lists by edge "
             f"type, got {num_neighbors!r}"
         )
-    return tuple(values)
+    return tuple(map(_fanout, values))
+
+
+def _fanout(value: Any) -> Any:
+    is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
+    return ALL_NEIGHBORS if is_integer and value.__index__() < 0 else value
 
 
 def _relation(key: Any) -> Relation:

@@ -11,9 +11,7 @@ import torch
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.data import HOMOGENEOUS, Relation, Schema
-from pyg_batchgnn.sample.fanouts import fanouts_by_relation
-
-ALL_NEIGHBORS = -1
+from pyg_batchgnn.sample.fanouts import ALL_NEIGHBORS, fanouts_by_relation
 
 #: A number of neighbours, -1 for all; or a share of them, a float in (0, 1].
 Fanout: TypeAlias = int | float
@@ -47,7 +45,8 @@ class SamplingPlan:
 
     Attributes:
         fanouts: neighbours to pick for each node of hop 0 (the seeds), 1, ...; -1 picks all. A
-            float f in (0, 1] picks ceil(f n) of the n allowed neighbours.
+            float f in (0, 1] picks ceil(f n) of the n allowed neighbours. Without fanouts a
+            minibatch is its seeds.
         replacement: with `Replacement.WITH` a node that has any neighbour gets exactly as many
             picks as the fanout says.
         edge_ids: True if minibatches carry the input ids of their edges.
@@ -60,8 +59,8 @@ class SamplingPlan:
         subgraph: which edges the minibatch has.
 
     Raises:
-        ValueError, TypeError: a fanout is no integer or below -1 and no float in (0, 1], there is
-            none, or relations have different numbers of hops.
+        ValueError, TypeError: a fanout is no integer or below -1 and no float in (0, 1], or
+            relations have different numbers of hops.
     """
 
     fanouts: Fanouts
@@ -75,8 +74,6 @@ class SamplingPlan:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fanouts", tuple(map(_checked_fanout, self.fanouts)))
-        if not self.fanouts:
-            raise ValueError("a sampling plan needs at least one fanout, for instance (15, 10, 5)")
         for name, kind in (
             ("replacement", Replacement),
             ("temporal", TemporalStrategy),
@@ -105,8 +102,11 @@ class SamplingPlan:
         """The fanouts by hop of a plan in which every relation picks a number of neighbours.
 
         Raises:
+            ValueError: the plan has no hops.
             NotImplementedError: the plan has shares, fanouts by relation or a rule beside them.
         """
+        if not self.fanouts:
+            raise ValueError("sampling over ranks needs at least one fanout, for instance (15, 10, 5)")
         counts = tuple(fanout for fanout in self.fanouts if isinstance(fanout, int))
         plain = SamplingPlan(self.fanouts, self.replacement, self.edge_ids)
         if len(counts) < self.num_hops or self != plain:
@@ -124,12 +124,12 @@ class SamplingPlan:
         """Returns the plan whose minibatches are those of this plan before the last hop.
 
         Raises:
-            ValueError: the plan has one hop only.
+            ValueError: the plan has one hop at most.
         """
-        if self.num_hops == 1:
+        if self.num_hops <= 1:
             raise ValueError(
-                f"an aggregation cache replaces the last hop, but fanouts {list(self.fanouts)} have one hop "
-                f"only; take a model of two layers or more, or no cache"
+                f"an aggregation cache replaces the last hop of several, but the fanouts are "
+                f"{list(self.fanouts)}; take a model of two layers or more, or no cache"
             )
         own = tuple((relation, fanouts[:-1]) for relation, fanouts in self.by_relation)
         return dataclasses.replace(self, fanouts=self.fanouts[:-1], by_relation=own)
@@ -183,7 +183,8 @@ class SamplingPlan:
             TypeError: another kind of ``num_neighbors``.
         """
         replacement = Replacement.WITH if replace else Replacement.WITHOUT
-        fanouts = fanouts_by_relation(num_neighbors, schema.relations)
+        # A graph without relations has fanouts all the same, which say the number of hops.
+        fanouts = fanouts_by_relation(num_neighbors, schema.relations or HOMOGENEOUS.relations)
         if len(set(fanouts)) == 1:
             return cls(fanouts[0], replacement, **rules)
         own = tuple(zip(schema.relations, fanouts, strict=True))

@@ -112,8 +112,8 @@ class PygNeighborSampler(BaseSampler):
 
     @property
     def graph(self) -> TypedGraph:
-        """The graph, with types."""
-        return self.macrobatch.typed
+        """The graph as the user knows it, with types."""
+        return self._parts.graph
 
     @property
     def epoch(self) -> int:
@@ -135,7 +135,7 @@ class PygNeighborSampler(BaseSampler):
         own = SamplingPlan.from_pyg(
             self.form.direction.fanouts(num_neighbors),
             made.plan.replacement is Replacement.WITH,
-            self.graph.schema,
+            made.schema,
         )
         plan = dataclasses.replace(made.plan, fanouts=own.fanouts, by_relation=own.by_relation)
         self._parts = dataclasses.replace(self._parts, macrobatch=made.with_plan(plan, made.layout))
@@ -168,26 +168,19 @@ class PygNeighborSampler(BaseSampler):
     ) -> PygOutput:
         """Samples one minibatch around the links ``inputs``, with keyed negatives.
 
+        Backward, the neighbours of the ends are the targets of edges from them. Links, negatives
+        and labels are as they are forward.
+
         Raises:
-            NotImplementedError: the sampler works backward.
             ValueError: a negative cannot be drawn. The message names its link.
         """
-        rules = self.rules_of_links()
-        start = rules.start(inputs, neg_sampling, self.macrobatch, self.times, self.epoch)
+        start = self._links.start(inputs, neg_sampling, self._parts, self.epoch)
         (minibatch,) = self.macrobatch.sample([start.seeds], self.epoch)
         return self.form.output(dataclasses.replace(minibatch, links=start.links))
 
-    def rules_of_links(self) -> LinkRules:
-        """Returns the rules by which links are sampled.
-
-        Raises:
-            NotImplementedError: the sampler works backward.
-        """
-        if self.form.direction is Direction.BACKWARD:
-            raise NotImplementedError(
-                "links go with sample_direction='forward' only: backward sampling works on the reversed "
-                "graph, in which the links are no edges; leave sample_direction out"
-            )
+    @property
+    def links(self) -> LinkRules:
+        """The rules by which links are sampled."""
         return self._links
 
     @property

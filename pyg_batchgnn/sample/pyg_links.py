@@ -11,10 +11,11 @@ from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 from pyg_batchgnn.data import Relation
 from pyg_batchgnn.sample.link_seeds import LinkSeeder, LinkStart
 from pyg_batchgnn.sample.links import Links
-from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
 from pyg_batchgnn.sample.negative_pools import negative_plan
+from pyg_batchgnn.sample.pyg_output import Direction
+from pyg_batchgnn.sample.pyg_parts import PygParts
 from pyg_batchgnn.sample.seed_edges import SeedEdges
-from pyg_batchgnn.store import Times, first_times
+from pyg_batchgnn.store import first_times
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +71,7 @@ class LinkRules:
         self,
         inputs: EdgeSamplerInput,
         neg_sampling: NegativeSampling | None,
-        sampler: MacrobatchSampler,
-        times: Times | None,
+        parts: PygParts,
         epoch: int,
     ) -> LinkStart:
         """Returns the seeds of one minibatch of links.
@@ -79,14 +79,13 @@ class LinkRules:
         Args:
             inputs: the links.
             neg_sampling: their negatives, or None.
-            sampler: the sampler of the graph.
-            times: the times of the graph if sampling is temporal.
+            parts: the parts of the sampler.
             epoch: the epoch.
 
         Raises:
             ValueError: a negative cannot be drawn. The message names its link.
         """
-        relations = sampler.schema.relations
+        relations = parts.graph.schema.relations
         if inputs.input_type is None and len(relations) != 1:
             raise ValueError(
                 f"the links came without input_type, but the graph has the edge types {list(relations)}; "
@@ -96,26 +95,24 @@ class LinkRules:
         index = torch.arange(inputs.row.numel()) if inputs.input_id is None else inputs.input_id
         ends = inputs.row.long(), inputs.col.long()
         links = Links(relation, *ends, index, inputs.label, inputs.time)
-        seeder = self._seeder(relation, neg_sampling, sampler, times)
-        return seeder.start([links], sampler.seed, epoch)
+        seeder = self._seeder(relation, neg_sampling, parts)
+        return seeder.start([links], parts.macrobatch.seed, epoch)
 
     def _seeder(
-        self,
-        relation: Relation,
-        neg_sampling: NegativeSampling | None,
-        sampler: MacrobatchSampler,
-        times: Times | None,
+        self, relation: Relation, neg_sampling: NegativeSampling | None, parts: PygParts
     ) -> LinkSeeder:
         """Returns the seeder of a relation, which is kept for the next minibatch."""
-        key = relation, id(neg_sampling), id(sampler)
+        key = relation, id(neg_sampling), id(parts)
         if self._latest is None or self._latest.key != key:
-            graph = sampler.typed
+            graph, times = parts.graph, parts.times
             plans = {}
             if neg_sampling is not None:
                 first = None if times is None else first_times(times, graph)
                 plans[relation] = negative_plan(neg_sampling, relation, graph, first, self.exclude_existing)
             excluded = SeedEdges.wanted(self.exclude_seed_edges, graph.schema, [relation])
-            is_disjoint = sampler.plan.disjoint or times is not None
+            if excluded is not None and parts.form.direction is Direction.BACKWARD:
+                excluded = excluded.reversed()
+            is_disjoint = parts.macrobatch.plan.disjoint or times is not None
             seeder = LinkSeeder(graph.schema, plans, is_disjoint, excluded)
-            self._latest = _Latest(key, (neg_sampling, sampler), seeder)
+            self._latest = _Latest(key, (neg_sampling, parts), seeder)
         return self._latest.seeder

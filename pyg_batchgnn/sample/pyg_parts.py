@@ -34,12 +34,15 @@ class PygParts:
     """The parts of a PyG sampler.
 
     Attributes:
-        macrobatch: samples with edges in the layout `Layout.COO`.
+        graph: the graph as the user knows it.
+        macrobatch: samples it with edges in the layout `Layout.COO`; backward, it samples the
+            reversed graph.
         form: the form of the samples.
         choice: the rules by which neighbours are chosen.
         times: the times of the graph if sampling is temporal.
     """
 
+    graph: TypedGraph
     macrobatch: MacrobatchSampler
     form: PygForm
     choice: NeighborChoice
@@ -83,12 +86,12 @@ class PygParts:
                     "times go with sample_direction='forward' only: a seed's time does not bound what "
                     "comes after it; leave time_attr out"
                 )
-            found = attribute_by_group(data, choice.time_attr, forward.schema)
+            found = attribute_by_group(data, choice.time_attr, forward)
             times = Times.of(choice.time_attr, found, graph)
             orders = times.orders(graph, choice.sortedness)
         weights: Sequence[WeightSums | None] = ()
         if choice.weight_attr is not None:
-            found = attribute_by_group(data, choice.weight_attr, forward.schema)
+            found = attribute_by_group(data, choice.weight_attr, forward)
             if direction is Direction.BACKWARD:
                 found = {reversed_group(group): weight for group, weight in found.items()}
             weights = sum_weights(choice.weight_attr, found, graph, orders)
@@ -104,7 +107,7 @@ class PygParts:
         )
         names = Names.TYPES if is_named else Names.NONE
         form = PygForm(names, choice.subgraph, _index_dtype(data), direction)
-        return cls(macrobatch, form, choice, times)
+        return cls(forward, macrobatch, form, choice, times)
 
 
 def _graph_of(data: Any) -> TypedGraph:

@@ -85,6 +85,14 @@ class SeedEdges:
         found = {one: _reverse(schema, one, reverse) for one in linked}
         return cls({one: (_known(schema, one), (found[one],)) for one in linked})
 
+    def reversed(self) -> SeedEdges:
+        """Returns the same exclusions for a sampler that works on the reversed graph.
+
+        Its relations have the numbers that they have in the graph, but lead from the target of a
+        link to its source.
+        """
+        return SeedEdges({one: (backward, forward) for one, (forward, backward) in self.relations.items()})
+
     def of(self, links: Sequence[Links], is_disjoint: bool) -> dict[Relation, ExcludedPairs]:
         """Returns what a minibatch of these links leaves out, by relation."""
         pairs: dict[Relation, list[Tensor]] = defaultdict(list)

@@ -93,4 +93,11 @@ def _schema_of(data: HeteroData) -> Schema:
     node_types, edge_types = data.metadata()
     if not node_types:
         raise ValueError("data has no node types: add one, for instance data['paper'].x = x")
+    for relation in edge_types:
+        for name in (relation[0], relation[2]):
+            if name not in node_types:
+                raise ValueError(
+                    f"edges of {relation} have ends of type {name!r}, of which data has no nodes: set "
+                    f"data[{name!r}].num_nodes"
+                )
     return Schema(tuple(node_types), tuple(edge_types))

@@ -12,21 +12,25 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 from pyg_batchgnn.store.tensor_attr import group_of
+from pyg_batchgnn.store.typed_graph import TypedGraph
 
 
-def attribute_by_group(data: Any, name: str, schema: Schema) -> dict[Group, Tensor]:
+def attribute_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:
     """Returns the attribute ``name`` of every group of nodes or edges that has it, with all rows.
 
     Args:
         data: a ``Data``, a ``HeteroData`` or a ``(FeatureStore, GraphStore)`` pair.
         name: the attribute's name.
-        schema: the schema of its graph.
+        graph: its graph.
+
+    Raises:
+        ValueError: a ``Data`` has the attribute, but not one row per node or per edge.
     """
     if isinstance(data, HeteroData):
-        return _of_hetero_data(data, name, schema)
+        return _of_hetero_data(data, name, graph.schema)
     if isinstance(data, Data):
         return _of_data(data, name)
-    return _of_store(data[0], name, schema)
+    return _of_store(data[0], name, graph)
 
 
 def _of_data(data: Data, name: str) -> dict[Group, Tensor]:
@@ -34,7 +38,16 @@ def _of_data(data: Data, name: str) -> dict[Group, Tensor]:
         return {}
     if data.is_node_attr(name):
         return {NODES: _tensor(data[name])}
-    return {EDGES: _tensor(data[name])} if data.is_edge_attr(name) else {}
+    if data.is_edge_attr(name):
+        return {EDGES: _tensor(data[name])}
+    value = data[name]
+    found = (
+        f"has shape {list(value.shape)}" if hasattr(value, "shape") else f"is of type {type(value).__name__}"
+    )
+    raise ValueError(
+        f"{name!r} {found} in a graph of {data.num_nodes} nodes and {data.num_edges} edges; give one value "
+        f"for each node or for each edge"
+    )
 
 
 def _of_hetero_data(data: HeteroData, name: str, schema: Schema) -> dict[Group, Tensor]:
@@ -42,15 +55,26 @@ def _of_hetero_data(data: HeteroData, name: str, schema: Schema) -> dict[Group, 
     return {group: _tensor(data[group.name][name]) for group in groups if name in data[group.name]}
 
 
-def _of_store(features: Any, name: str, schema: Schema) -> dict[Group, Tensor]:
+def _of_store(features: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:
+    schema = graph.schema
     known = {*schema.node_groups, *schema.edge_groups}
     found = {}
     for attr in map(copy.copy, features.get_all_tensor_attrs()):
         group = typed_group_of(attr, schema)
         if attr.attr_name == name and group in known:
             attr.index = None  # all rows
-            found[group] = _tensor(features.get_tensor(attr))
+            values = _tensor(features.get_tensor(attr))
+            found[EDGES if _has_a_row_for_each_edge(values, group, graph) else group] = values
     return found
+
+
+def _has_a_row_for_each_edge(values: Any, group: Group, graph: TypedGraph) -> bool:
+    """Returns whether a homogeneous store holds an attribute of edges under the name of the nodes.
+
+    The rows decide, as in a ``Data``.
+    """
+    rows = values.size(0) if isinstance(values, Tensor) and values.dim() else None
+    return group == NODES and rows == graph.num_edges != graph.num_nodes[0]
 
 
 def typed_group_of(attr: Any, schema: Schema) -> Group:

@@ -101,7 +101,7 @@ def test_what_a_cache_cannot_be_for_is_refused() -> None:
     other_features = Data(x=data.x + 1, edge_index=data.edge_index)
     refusals: list[tuple[Any, dict[str, Any], str]] = [
         (data, {"export": "pyg"}, "PyG's layers aggregate what was sampled"),
-        (data, {"export": "native", "fanouts": (4,)}, r"fanouts \[4\] have one hop only"),
+        (data, {"export": "native", "fanouts": (4,)}, r"last hop of several, but the fanouts are \[4\]"),
         (make_data(200), {"export": "native"}, "cache is of 300 nodes .* but data has 200"),
         (named, {"export": "native"}, "attribute 'x_mean' already"),
         (other_edges, {"export": "native"}, "another graph: data has other edges; make one of this data"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Any
 
 import pytest
@@ -127,6 +128,15 @@ def test_labels_move_up_if_the_lowest_is_zero() -> None:
     wide = torch.stack([LABELS, LABELS + 5], dim=1)
     batch = next(iter(make_links(edge_label=wide, neg_sampling=("binary", 0.25))))
     assert batch.edge_label.shape == (25, 2) and batch.edge_label[20:].eq(0).all()
+
+
+def test_a_warning_says_that_labels_move_up() -> None:
+    with pytest.warns(UserWarning, match="all labels of links move up by 1, as in PyG"):
+        make_links(edge_label=LABELS, neg_sampling="binary")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_links(edge_label=LABELS + 1, neg_sampling="binary")
+        make_links(edge_label=LABELS)
 
 
 def test_it_is_a_link_neighbor_loader() -> None:
@@ -281,7 +291,7 @@ def test_statistics_count_links() -> None:
         ({"edge_label_index": LINKS - 5}, IndexError, "go from 0 to 299"),
         ({"edge_label": LABELS[:-1]}, ValueError, "edge_label has 202 entries for 203 links"),
         ({"input_id": LABELS[:-1]}, ValueError, "input_id has 202 entries for 203 links"),
-        ({"edge_label_time": LABELS}, ValueError, "given together"),
+        ({"edge_label_time": LABELS}, ValueError, "'time_attr' is not set"),
         ({"edge_label": LABELS, "neg_sampling": "triplet"}, ValueError, "leave edge_label out"),
         ({"exclude_existing": True}, ValueError, "neg_sampling gives none"),
         ({"neg_sampling": {("a", "b"): "binary"}}, ValueError, "which edge_label_index does not"),

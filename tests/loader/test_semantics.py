@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GCN, GraphSAGE, SAGEConv
 from torch_geometric.utils import k_hop_subgraph, to_torch_csr_tensor, trim_to_layer
 
-from tests.support.loader_cases import NODES, make_data, make_loader
+from pyg_batchgnn import MacrobatchLinkNeighborLoader
+from tests.support.loader_cases import NODES, contents, make_data, make_loader
 
 
 def pairs(edge_index: Tensor) -> list[tuple[int, int]]:
@@ -56,6 +57,26 @@ def test_fanouts_are_kept(fanout: int, replace: bool) -> None:
         expected = torch.where(of_seeds > 0, fanout, 0) if replace else of_seeds.clamp(max=fanout)
         assert torch.equal(picked, expected)
         assert replace or batch.e_id.unique().numel() == batch.num_edges
+
+
+@pytest.mark.parametrize("export", ["pyg", "native"])
+def test_without_hops_a_batch_is_its_seeds(export: str) -> None:
+    data = make_data()
+    for batch in make_loader(data, [], export=export, shuffle=True):
+        found = contents(batch)
+        assert torch.equal(found["n_id"], found["input_id"])
+        assert found["num_sampled_nodes"] == [batch.batch_size] and found["num_sampled_edges"] == []
+        assert found["edge_index"].shape == (2, 0) and torch.equal(found["x"], data.x[found["n_id"]])
+    (link,) = MacrobatchLinkNeighborLoader(data, [], data.edge_index[:, :9], batch_size=9)
+    assert torch.equal(link.n_id[link.edge_label_index], data.edge_index[:, :9]) and link.num_edges == 0
+
+
+def test_a_graph_without_relations() -> None:
+    data = HeteroData(a={"x": torch.arange(5.0)}, b={"num_nodes": 3})
+    for fanouts in ([], [3, 2]):
+        for batch in make_loader(data, fanouts, input_nodes="a", batch_size=2):
+            assert torch.equal(batch["a"].x, data["a"].x[batch["a"].input_id]) and batch["b"].num_nodes == 0
+            assert batch["a"].num_sampled_nodes == [batch["a"].batch_size] + [0] * len(fanouts)
 
 
 @pytest.mark.parametrize("replace", [False, True])

@@ -414,7 +414,7 @@ def test_settings_and_resuming() -> None:
             ValueError,
             "edge_label_time lacks",
         ),
-        ({"time_attr": "time"}, ValueError, "given together"),
+        ({"time_attr": "time"}, ValueError, "'edge_label_time' is not set"),
         ({"neg_sampling": "zz"}, ValueError, "must be 'binary' or 'triplet', got 'zz'"),
         ({"exclude_existing": "yes", "neg_sampling": "binary"}, TypeError, "True or False, got 'yes'"),
         ({"exclude_seed_edges": {BUYS: BACK, ("x", "y", "z"): BACK}}, ValueError, "names .'x', 'y', 'z'."),

@@ -22,7 +22,6 @@ def sample(seeds: Any, threads: int | None = None) -> None:
 @pytest.mark.parametrize(
     ("fanouts", "error", "says"),
     [
-        ((), ValueError, "at least one fanout"),
         ((-2,), ValueError, "-2"),
         ((5, -7, 3), ValueError, "-7"),
         ((2.5,), TypeError, "2.5"),

@@ -225,13 +225,59 @@ def test_backward_with_types(fanouts: Any) -> None:
     assert out.row[BACK].numel() == 0
 
 
-def test_backward_without_links() -> None:
+def backward_links(data: Any, **kwargs: Any) -> tuple[LinkLoader, MacrobatchLinkNeighborLoader]:
+    """PyG's loader and ours around the links of a graph, with a sampler that works backward."""
+    rules = {name: kwargs.pop(name) for name in ("exclude_existing", "exclude_seed_edges") if name in kwargs}
+    sampler = PygLinkSampler(data, [3, 2], seed=5, sample_direction="backward", **rules)
+    index = data.edge_index if isinstance(data, Data) else BUYS
+    links = {"edge_label_index": index, "batch_size": 32, **kwargs}
+    return (
+        LinkLoader(data, sampler, filter_per_worker=True, **links),
+        MacrobatchLinkNeighborLoader(data, [3, 2], neighbor_sampler=sampler, **links),
+    )
+
+
+@pytest.mark.parametrize("negatives", [None, "binary", ("triplet", 2)])
+def test_links_backward_are_forward_on_the_reversed_graph(negatives: Any) -> None:
+    data = plain()
+    turned = data.clone()
+    turned.edge_index = data.edge_index.flip(0)
+    theirs, ours = backward_links(data, neg_sampling=negatives)
+    assert_same(theirs, ours)
+    links = {"edge_label_index": data.edge_index, "neg_sampling": negatives, "batch_size": 32}
+    forward = list(MacrobatchLinkNeighborLoader(turned, [3, 2], seed=5, **links))
+    for batch in forward:
+        batch.edge_index = batch.edge_index.flip(0)
+    ours.set_epoch(0)
+    assert_same(forward, ours)
+
+
+@pytest.mark.parametrize("negatives", ["binary", ("triplet", 2)])
+@pytest.mark.parametrize("excluded", [True, "reverse"])
+def test_rules_of_links_backward(negatives: Any, excluded: Any) -> None:
     data = typed()
-    sampler = PygNeighborSampler(data, [2], sample_direction="backward")
-    with pytest.raises(NotImplementedError, match="links go with sample_direction='forward' only"):
-        sampler.sample_from_edges(EdgeSamplerInput(None, *data[BUYS].edge_index, input_type=BUYS))
-    with pytest.raises(NotImplementedError, match="links go with sample_direction='forward' only"):
-        MacrobatchLinkNeighborLoader(data, [2], BUYS, neighbor_sampler=sampler)
+    rules = {"exclude_existing": True, "exclude_seed_edges": excluded}
+    theirs, ours = backward_links(data, neg_sampling=negatives, **rules)
+    assert_same(theirs, ours)
+    existing = set(map(tuple, data[BUYS].edge_index.t().tolist()))
+    sampled = {BUYS: 0, BACK: 0}
+    for batch in ours:
+        links = data[BUYS].edge_index[:, batch[BUYS].input_id]
+        for relation, pairs in ((BUYS, links), (BACK, links.flip(0))):
+            source, target = batch[relation].edge_index
+            found = torch.stack([batch[relation[0]].n_id[source], batch[relation[2]].n_id[target]])
+            assert torch.equal(found, data[relation].edge_index[:, batch[relation].e_id])
+            shared = set(map(tuple, found.t().tolist())) & set(map(tuple, pairs.t().tolist()))
+            assert not shared or (relation == BACK and excluded is True)
+            sampled[relation] += source.numel()
+        if negatives == "binary":
+            source, target = batch[BUYS].edge_label_index[:, batch[BUYS].edge_label == 0]
+            users, items = batch["user"].n_id[source], batch["item"].n_id[target]
+        else:
+            users = batch["user"].n_id[batch["user"].src_index].repeat_interleave(2)
+            items = batch["item"].n_id[batch["item"].dst_neg_index.reshape(-1)]
+        assert not existing & set(map(tuple, torch.stack([users, items]).t().tolist()))
+    assert all(sampled.values())
 
 
 def test_backward_without_times() -> None:

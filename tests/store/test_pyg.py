@@ -13,7 +13,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.testing import MyFeatureStore, MyGraphStore
 from torch_geometric.utils import to_torch_csr_tensor
 
-from pyg_batchgnn.store import CscGraph, graph_from_pyg
+from pyg_batchgnn.store import CscGraph, graph_from_pyg, typed_graph_from_pyg
 
 NODES = 40
 
@@ -112,6 +112,19 @@ def test_by_destination_is_used_where_it_lies() -> None:
 
 def test_a_graph_without_edges() -> None:
     assert graph_from_pyg(Data(x=torch.zeros(3, 1))).indptr.tolist() == [0, 0, 0, 0]
+
+
+def test_types_whose_nodes_are_not_counted() -> None:
+    data = HeteroData()
+    data["a"].x = torch.zeros(3, 1)
+    data["a", "to", "b"].edge_index = torch.tensor([[0], [1]])
+    with pytest.raises(ValueError, match=r"ends of type 'b', of which data has no nodes: set data\['b'\]"):
+        typed_graph_from_pyg(data)
+    data["b"].name = "no count"
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match=r"set data\['b'\]\.num_nodes"):
+        typed_graph_from_pyg(data)
+    data["b"].num_nodes = 2
+    assert typed_graph_from_pyg(data).num_nodes == (3, 2)
 
 
 def hetero_pair() -> Any:

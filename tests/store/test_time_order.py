@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.testing import MyFeatureStore, MyGraphStore
 
-from pyg_batchgnn.data import HOMOGENEOUS
+from pyg_batchgnn.data import EDGES, HOMOGENEOUS
 from pyg_batchgnn.store import (
     CscGraph,
     Sortedness,
@@ -77,7 +78,7 @@ def hetero() -> HeteroData:
 
 def times_of(data: Any, name: str) -> Times:
     graph = typed_graph_from_pyg(data)
-    return Times.of(name, attribute_by_group(data, name, graph.schema), graph)
+    return Times.of(name, attribute_by_group(data, name, graph), graph)
 
 
 def test_times_of_nodes_are_those_of_the_sources() -> None:
@@ -134,6 +135,30 @@ def test_times_that_cannot_be(change: Any, name: str, words: list[str]) -> None:
     assert all(word in str(caught.value) for word in words), caught.value
 
 
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        (torch.arange(5), "has shape [5]"),
+        (torch.arange(6).view(2, 3), "has shape [2, 3]"),
+        (7, "is of type int"),
+    ],
+)
+def test_attributes_of_neither_nodes_nor_edges(values: Any, found: str) -> None:
+    data = Data(edge_index=torch.tensor([[0, 1, 2, 0], [1, 1, 2, 2]]), num_nodes=3, time=values)
+    with pytest.raises(ValueError) as caught:
+        times_of(data, "time")
+    assert str(caught.value).startswith(f"'time' {found} in a graph of 3 nodes and 4 edges; give one value")
+
+
+def test_times_of_the_edges_of_a_store_without_types() -> None:
+    features, graphs = MyFeatureStore(), MyGraphStore()
+    edges = (torch.tensor([0, 1, 2, 0]), torch.tensor([1, 1, 2, 2]))
+    graphs.put_edge_index(edges, edge_type=None, layout="coo", size=(3, 3))
+    features.put_tensor(torch.tensor([4, 2, 1, 3]), group_name="default", attr_name="stamp", index=None)
+    times = times_of((features, graphs), "stamp")
+    assert times.level is TimeLevel.EDGE and times.by_group[EDGES].tolist() == [4, 2, 1, 3]
+
+
 def test_a_promise_of_sorted_edges_is_checked() -> None:
     data = Data(edge_index=torch.tensor([[0, 1, 2], [1, 1, 2]]), num_nodes=3)
     data.edge_time = torch.tensor([4, 2, 1])
@@ -150,9 +175,7 @@ def test_a_promise_of_sorted_edges_is_checked() -> None:
 
 def sums_of(data: Any, name: str) -> Any:
     graph = typed_graph_from_pyg(data)
-    return sum_weights(
-        name, attribute_by_group(data, name, graph.schema), graph, [None] * len(graph.relations)
-    )
+    return sum_weights(name, attribute_by_group(data, name, graph), graph, [None] * len(graph.relations))
 
 
 def test_weights_of_some_relations() -> None:
