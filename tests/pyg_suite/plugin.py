@@ -1,0 +1,122 @@
+"""A pytest plugin for PyG's tests, which puts this package's classes in the place of PyG's.
+
+While the test files are imported, PyG's names lead to the classes below, and its companions
+pyg-lib and torch-sparse count as installed: tests that want them are not skipped. Afterwards PyG
+knows again what is installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch_geometric.loader
+import torch_geometric.nn  # before PyG says that its companions are there
+import torch_geometric.sampler.neighbor_sampler
+import torch_geometric.testing
+import torch_geometric.typing
+from torch_geometric import seed_everything
+
+from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, PygNeighborSampler
+
+#: The companions of PyG that this package does without.
+COMPANIONS = ("pyg_lib", "torch_sparse")
+#: What PyG's tests ask about them.
+FLAGS = (
+    "WITH_PYG_LIB",
+    "WITH_TORCH_SPARSE",
+    "WITH_WEIGHTED_NEIGHBOR_SAMPLE",
+    "WITH_EDGE_TIME_NEIGHBOR_SAMPLE",
+)
+
+
+class NeighborLoader(MacrobatchNeighborLoader):
+    """The loader under PyG's name, which tests read in its representation."""
+
+
+class LinkNeighborLoader(MacrobatchLinkNeighborLoader):
+    """The loader of links under PyG's name."""
+
+
+REPLACED = (
+    (torch_geometric.loader, "NeighborLoader", NeighborLoader),
+    (torch_geometric.loader, "LinkNeighborLoader", LinkNeighborLoader),
+    (torch_geometric.sampler, "NeighborSampler", PygNeighborSampler),
+    (torch_geometric.sampler.neighbor_sampler, "NeighborSampler", PygNeighborSampler),
+)
+
+
+@contextlib.contextmanager
+def replaced() -> Iterator[None]:
+    """Lets PyG's names lead to this package, and its companions count as installed."""
+    with contextlib.ExitStack() as stack:
+        for module, name, ours in (*REPLACED, *_lifted_markers()):
+            stack.enter_context(mock.patch.object(module, name, ours))
+        for flag in FLAGS:
+            stack.enter_context(mock.patch.object(torch_geometric.typing, flag, True))
+        yield
+
+
+def _lifted_markers() -> list[tuple[Any, str, Callable[..., Any]]]:
+    testing = torch_geometric.testing
+    skips_without = testing.withPackage
+
+    def with_package(*names: str) -> Callable[..., Any]:
+        return skips_without(*(name for name in names if name not in COMPANIONS))
+
+    def always(test: Callable[..., Any]) -> Callable[..., Any]:
+        return test
+
+    return [(testing, "withPackage", with_package), (testing, "onlyNeighborSampler", always)]
+
+
+class Recorder:
+    """Writes the outcome of each test to a JSON file: [test id, outcome, reason].
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._outcomes: dict[str, tuple[str, str]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or not report.passed:
+            self._outcomes[report.nodeid] = (report.outcome, _reason(report))
+
+    def pytest_sessionfinish(self) -> None:
+        rows = [[test, *outcome] for test, outcome in self._outcomes.items()]
+        self.path.write_text(json.dumps(rows), encoding="utf-8")
+
+
+def _reason(report: pytest.TestReport) -> str:
+    if report.skipped and isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ")
+    return report.longreprtext.strip().rpartition("\n")[2]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--outcomes", type=Path, required=True, help="a JSON file for the outcome of each test")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Recorder(config.getoption("--outcomes")))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Imports the test files while PyG's names lead to this package."""
+    with replaced():
+        return (yield)
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers() -> None:
+    """Seeds all generators: most of PyG's tests draw their graphs and seed nothing."""
+    seed_everything(12345)

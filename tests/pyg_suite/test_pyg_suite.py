@@ -1,0 +1,61 @@
+"""PyG's own tests of its neighbour loaders and samplers pass with this package's classes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pyg_suite.verdict import Outcome, complaints, read_exceptions, summary
+
+ROOT = Path(__file__).resolve().parents[2]
+EXCEPTIONS = Path(__file__).with_name("exceptions.txt")
+#: Names a checkout of PyG, tag 2.8.0.post1.
+CHECKOUT = "PYG_BATCHGNN_PYG_CHECKOUT"
+FILES = (
+    "test/loader/test_neighbor_loader.py",
+    "test/loader/test_link_neighbor_loader.py",
+    "test/sampler",
+)
+
+
+def run(checkout: Path, outcomes: Path) -> list[Outcome]:
+    """Runs PyG's tests in a process of their own.
+
+    Args:
+        checkout: the folder of the checkout; nothing is written there.
+        outcomes: a file for the outcomes.
+    """
+    missing = [name for name in FILES if not (checkout / name).exists()]
+    assert not missing, f"{CHECKOUT}={checkout} has no {missing[0]}; name a checkout of PyG 2.8.0.post1"
+    options = ["-p", "tests.pyg_suite.plugin", "-p", "no:cacheprovider", "--outcomes", str(outcomes)]
+    done = subprocess.run(
+        # PyG's own options leave out tests that want data sets, which need no download here.
+        [sys.executable, "-m", "pytest", *options, "--rootdir", str(checkout), "-o", "addopts=", "--tb=short"]
+        + [str(checkout / name) for name in FILES],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    tests_ran = 0, 1  # all passed, some failed
+    assert done.returncode in tests_ran, f"pytest ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    return [Outcome(*row) for row in json.loads(outcomes.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.skipif(
+    not os.environ.get(CHECKOUT), reason=f"{CHECKOUT} must name a checkout of PyG, tag 2.8.0.post1"
+)
+def test_pygs_tests_pass_but_for_the_exceptions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exceptions = read_exceptions(EXCEPTIONS)
+    outcomes = run(Path(os.environ[CHECKOUT]).resolve(), tmp_path / "outcomes.json")
+    with capsys.disabled():
+        print(f"\n{summary(outcomes, exceptions)}")
+    found = complaints(outcomes, exceptions)
+    assert not found, "\n".join(found)
