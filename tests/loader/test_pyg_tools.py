@@ -1,0 +1,192 @@
+"""PyG's models, loaders and data classes work with our batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+from torch_geometric.loader import CachedLoader, ZipLoader
+from torch_geometric.nn import GraphSAGE, HeteroConv, PNAConv, SAGEConv, to_hetero
+from torch_geometric.utils import degree, to_torch_csr_tensor, trim_to_layer
+
+from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
+from tests.support.hetero_cases import CITES, REV_WRITES, WRITES, assert_same, edges_of
+from tests.support.loader_cases import EDGES, NODES, make_data, make_loader
+
+COUNTS = {"paper": 50, "author": 30}
+NUMBERS = {CITES: 150, WRITES: 90, REV_WRITES: 90}
+
+
+@pytest.fixture(scope="module")
+def typed() -> HeteroData:
+    """Papers and authors, all with features; a random tenth of the papers train."""
+    data, draw = HeteroData(), torch.Generator().manual_seed(5)
+    for name, count in COUNTS.items():
+        data[name].x = torch.randn(count, 6, generator=draw, dtype=torch.float64)
+    data["paper"].train_mask = torch.rand(COUNTS["paper"], generator=draw) < 0.1
+    for place, (relation, number) in enumerate(NUMBERS.items()):
+        data[relation].edge_index = edges_of(COUNTS, relation, number, place)
+    return data
+
+
+def papers(data: HeteroData, fanouts: list[int], **kwargs: Any) -> MacrobatchNeighborLoader:
+    """A loader whose seeds are all papers."""
+    return MacrobatchNeighborLoader(data, fanouts, "paper", batch_size=16, seed=3, **kwargs)
+
+
+class Convolutions(torch.nn.Module):
+    """Two layers of convolutions by relation, which leave out rows layer by layer on request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.layers = torch.nn.ModuleList(
+            HeteroConv({name: SAGEConv((6, 6), 6) for name in NUMBERS}) for _ in range(2)
+        ).double()
+
+    def forward(self, batch: HeteroData, trims: bool = False) -> Tensor:
+        x, edges = batch.x_dict, batch.edge_index_dict
+        for number, layer in enumerate(self.layers):
+            if trims:
+                sizes = batch.num_sampled_nodes_dict, batch.num_sampled_edges_dict
+                x, edges, _ = trim_to_layer(number, *sizes, x, edges)
+            x = {name: rows.tanh() for name, rows in layer(x, edges).items()}
+        return x["paper"]
+
+
+# Models ###########################################################################################
+
+
+def test_to_hetero_on_all_neighbours_is_the_whole_graph(typed: HeteroData) -> None:
+    torch.manual_seed(1)
+    model = to_hetero(GraphSAGE(6, 8, num_layers=2, out_channels=3), typed.metadata()).double()
+    with torch.no_grad():
+        whole = model(typed.x_dict, typed.edge_index_dict)["paper"]
+        for batch in papers(typed, [-1, -1]):
+            out = model(batch.x_dict, batch.edge_index_dict)["paper"][: batch["paper"].batch_size]
+            torch.testing.assert_close(out, whole[batch["paper"].input_id])
+
+
+def test_convolutions_by_relation_on_all_neighbours_are_the_whole_graph(typed: HeteroData) -> None:
+    model = Convolutions()
+    with torch.no_grad():
+        whole = model(typed)
+        for batch in papers(typed, [-1, -1]):
+            out = model(batch)[: batch["paper"].batch_size]
+            torch.testing.assert_close(out, whole[batch["paper"].input_id])
+
+
+@pytest.mark.parametrize("options", [{}, {"replace": True}, {"disjoint": True}])
+def test_trimming_by_type_keeps_the_outputs_of_seeds(typed: HeteroData, options: dict[str, Any]) -> None:
+    model = Convolutions()
+    with torch.no_grad():
+        for batch in papers(typed, [3, 2], **options):
+            seeds = batch["paper"].batch_size
+            torch.testing.assert_close(model(batch, trims=True)[:seeds], model(batch)[:seeds])
+
+
+def test_the_histogram_of_degrees() -> None:
+    data = make_data()
+    whole = torch.bincount(degree(data.edge_index[1], NODES, dtype=torch.long))
+    assert torch.equal(PNAConv.get_degree_histogram(make_loader(data, [-1], batch_size=NODES)), whole)
+    several = PNAConv.get_degree_histogram(make_loader(data, [3, 2]))
+    assert several.sum() == sum(batch.num_nodes for batch in make_loader(data, [3, 2]))
+
+
+# Loaders ##########################################################################################
+
+
+def test_a_cached_loader_hands_out_the_first_epoch_again(typed: HeteroData) -> None:
+    cached = CachedLoader(papers(typed, [3, 2], shuffle=True), transform=lambda batch: batch)
+    assert len(cached) == 4
+    first = list(cached)
+    assert_same(first, papers(typed, [3, 2], shuffle=True))
+    assert_same(cached, first)
+
+
+@pytest.mark.parametrize("filter_per_worker", [True, False])
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_zip_loader_of_two_kinds_of_seeds(
+    typed: HeteroData, filter_per_worker: bool, num_workers: int
+) -> None:
+    one = papers(typed, [3, 2])
+    other = MacrobatchNeighborLoader(typed, [2], "author", batch_size=16, seed=3)
+    both = ZipLoader([one, other], filter_per_worker, batch_size=8, num_workers=num_workers)
+    made = list(both)
+    assert len(made) == len(both) == 4  # the shorter has 30 seeds
+    positions = torch.arange(COUNTS["author"]).split(8)
+    assert_same([pair[0] for pair in made], [one(at) for at in positions])
+    assert_same([pair[1] for pair in made], [other(at) for at in positions])
+
+
+def test_a_zip_loader_of_links(typed: HeteroData) -> None:
+    links = [
+        MacrobatchLinkNeighborLoader(typed, [2], name, neg_sampling="binary", seed=3)
+        for name in (WRITES, CITES)
+    ]
+    positions = torch.arange(NUMBERS[WRITES]).split(30)
+    for pair, at in zip(ZipLoader(links, batch_size=30), positions, strict=True):
+        assert_same(pair, [one(at) for one in links])
+
+
+# Attributes #######################################################################################
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_attributes_in_mapped_files(typed: HeteroData, tmp_path: Path, prefetch: int) -> None:
+    mapped, data = HeteroData(), typed.clone()
+    data[WRITES].edge_attr = torch.arange(NUMBERS[WRITES] * 2.0).view(-1, 2)
+    for name, values in (("x", data["paper"].x), ("edge_attr", data[WRITES].edge_attr)):
+        np.save(tmp_path / f"{name}.npy", values.numpy())
+    for name in COUNTS:
+        mapped[name].x = data[name].x
+    mapped["paper"].x = np.load(tmp_path / "x.npy", mmap_mode="r")
+    mapped["paper"].train_mask = data["paper"].train_mask
+    for relation in NUMBERS:
+        mapped[relation].edge_index = data[relation].edge_index
+    mapped[WRITES].edge_attr = np.load(tmp_path / "edge_attr.npy", mmap_mode="r")
+    assert_same(papers(mapped, [3, 2], prefetch=prefetch), papers(data, [3, 2], prefetch=prefetch))
+
+
+def test_a_typed_adj_t_instead_of_edges(typed: HeteroData) -> None:
+    data = HeteroData()
+    for name in COUNTS:
+        data[name].x = typed[name].x.float()  # torch's sparse product is for float32
+    for relation in NUMBERS:
+        source, _, target = relation
+        edges = typed[relation].edge_index.unique(dim=1)
+        data[relation].adj_t = to_torch_csr_tensor(edges.flip(0), size=(COUNTS[target], COUNTS[source]))
+    model = Convolutions().float()
+    with torch.no_grad():
+        x, edges = data.x_dict, data.adj_t_dict
+        whole = model.layers[0](x, edges)["paper"]
+        for batch in papers(data, [-1]):
+            out = model.layers[0](batch.x_dict, batch.adj_t_dict)["paper"][: batch["paper"].batch_size]
+            torch.testing.assert_close(out, whole[batch["paper"].input_id])
+
+
+def test_masks_are_seeds_and_attributes(typed: HeteroData) -> None:
+    mask = typed["paper"].train_mask
+    loader = MacrobatchNeighborLoader(typed, [2], ("paper", mask), batch_size=3)
+    seeds = torch.cat([batch["paper"].input_id for batch in loader])
+    assert torch.equal(seeds, mask.nonzero().view(-1))
+    for batch in loader:
+        assert batch["paper"].train_mask[: batch["paper"].batch_size].all()
+        assert torch.equal(batch["paper"].train_mask, mask[batch["paper"].n_id])
+
+
+def test_tensor_frames() -> None:
+    pytest.importorskip("torch_frame", reason="needs pytorch-frame")
+    from torch_geometric.testing import get_random_tensor_frame
+
+    data = make_data(tf=get_random_tensor_frame(NODES), edge_tf=get_random_tensor_frame(EDGES))
+    data.whole_tf = get_random_tensor_frame(1)
+    for batch in make_loader(data):
+        assert batch.tf == data.tf[batch.n_id]
+        assert batch.edge_tf == data.edge_tf[batch.e_id]
+        assert batch.whole_tf == data.whole_tf
