@@ -1,10 +1,11 @@
 """Macrobatch neighbour sampling and training for PyTorch Geometric on CPUs.
 
-In one process, replace PyG's ``NeighborLoader`` by `MacrobatchNeighborLoader`, and give the model
-to `accelerate`. Over several ranks, make a `Communicator`, load this rank's part into a
-`DistFeatureStore` and a `DistGraphStore`, and give both to the same loader. `AggregationCache`
-keeps aggregates of the input features, and `plan` predicts what a setting costs. `SamplingPlan`,
-`MacrobatchSampler`, `Minibatch` and `CscGraph` are for scripts that sample without a loader.
+In one process, replace PyG's ``NeighborLoader`` by `MacrobatchNeighborLoader` (likewise for links
+and for HGT sampling), and give the model to `accelerate`. Over several ranks, make a
+`Communicator`, load this rank's part into a `DistFeatureStore` and a `DistGraphStore`, and give
+both to the same loader. `AggregationCache` keeps aggregates of the input features, and `plan`
+predicts what a setting costs. `SamplingPlan`, `MacrobatchSampler`, `Minibatch` and `CscGraph` are
+for scripts that sample without a loader.
 
 Importing the package imports neither torch nor PyTorch Geometric. Each name imports its room when
 it is first used.
@@ -21,12 +22,17 @@ from pyg_batchgnn.versions import check_versions
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
     from pyg_batchgnn.comm import Communicator
-    from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
+    from pyg_batchgnn.loader import (
+        MacrobatchHGTLoader,
+        MacrobatchLinkNeighborLoader,
+        MacrobatchNeighborLoader,
+    )
     from pyg_batchgnn.planner import plan
     from pyg_batchgnn.port import accelerate
     from pyg_batchgnn.sample import (
         MacrobatchSampler,
         Minibatch,
+        PygHGTSampler,
         PygLinkSampler,
         PygNeighborSampler,
         Replacement,
@@ -43,10 +49,12 @@ __all__ = [
     "CscGraph",
     "DistFeatureStore",
     "DistGraphStore",
+    "MacrobatchHGTLoader",
     "MacrobatchLinkNeighborLoader",
     "MacrobatchNeighborLoader",
     "MacrobatchSampler",
     "Minibatch",
+    "PygHGTSampler",
     "PygLinkSampler",
     "PygNeighborSampler",
     "Replacement",
@@ -63,6 +71,7 @@ _ROOMS = {
     "CscGraph": "store",
     "DistFeatureStore": "store",
     "DistGraphStore": "store",
+    "MacrobatchHGTLoader": "loader",
     "MacrobatchLinkNeighborLoader": "loader",
     "MacrobatchNeighborLoader": "loader",
     "accelerate": "port",

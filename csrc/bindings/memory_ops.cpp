@@ -8,6 +8,7 @@ namespace operators {
 
 void empty_cache() {
   drop_sampling_scratch();
+  drop_hgt_scratch();
   drop_graph_scratch();
   pyg_batchgnn::empty_cache();
 }

@@ -56,6 +56,11 @@ constexpr Operator kOperators[] = {
              "keys, Tensor? example, Tensor? time, Tensor? excluded, int hops, int[] fanouts, Tensor? "
              "shares, bool replace, bool return_edge, bool last, int window, bool induced, bool coo, int "
              "seed, int epoch, int threads) -> (Tensor[] arrays, Tensor counts)"),
+    OPERATOR(sample_hgt,
+             "(int[] num_nodes, Tensor[] indptr, Tensor[] indices, Tensor[] edge_ids, int[] source, int[] "
+             "target, int[] digest, Tensor seeds, Tensor seed_ptr, Tensor keys, int hops, int[] samples, "
+             "int[] type_digest, int cap, bool return_edge, bool coo, int seed, int epoch, int threads) -> "
+             "(Tensor[] arrays, Tensor counts)"),
     OPERATOR(keyed_permutation, "(int n, int seed, int epoch) -> Tensor"),
     OPERATOR(minibatch_key, "(Tensor seeds) -> int"),
     OPERATOR(relay_begin,

@@ -13,6 +13,7 @@ namespace pyg_batchgnn {
 
 // Free the memory that operators keep between calls.
 void drop_sampling_scratch();
+void drop_hgt_scratch();
 void drop_graph_scratch();
 
 namespace operators {
@@ -48,6 +49,14 @@ std::tuple<std::vector<Tensor>, Tensor> sample(
     bool last, int64_t window, bool induced, bool coo, int64_t seed, int64_t epoch, int64_t threads);
 Tensor keyed_permutation(int64_t n, int64_t seed, int64_t epoch);
 int64_t minibatch_key(const Tensor& seeds);
+
+// hgt_ops.cpp
+std::tuple<std::vector<Tensor>, Tensor> sample_hgt(
+    std::vector<int64_t> num_nodes, std::vector<Tensor> indptr, std::vector<Tensor> indices,
+    std::vector<Tensor> edge_ids, std::vector<int64_t> source, std::vector<int64_t> target,
+    std::vector<int64_t> digest, const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys,
+    int64_t hops, std::vector<int64_t> samples, std::vector<int64_t> type_digest, int64_t cap,
+    bool return_edge, bool coo, int64_t seed, int64_t epoch, int64_t threads);
 
 // relay_ops.cpp
 Tensor relay_begin(const Tensor& seeds, const Tensor& originals, const Tensor& seed_ptr,

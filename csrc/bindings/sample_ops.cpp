@@ -1,9 +1,7 @@
-#include <algorithm>
 #include <utility>
 
 #include "bindings/operators.h"
 #include "bindings/sampled.h"
-#include "kernels/parallel.h"
 #include "kernels/permutation.h"
 #include "kernels/random.h"
 #include "kernels/sample/sample.h"
@@ -11,97 +9,14 @@
 namespace pyg_batchgnn {
 namespace {
 
-// The seeds of all minibatches.
-struct AllSeeds {
-  const int64_t* node;  // by minibatch, then by type
-  const int64_t* ptr;   // [minibatches * types + 1]
-  const uint64_t* key;  // [minibatches]
-  const int64_t* example;
-  const int64_t* time;
-  const int64_t* excluded;  // [5, excluded_count], see Seeds
-  int64_t excluded_count;
-  int64_t minibatches;
-  int64_t types;
-
-  // Fills `ptr` with the begin of each type's seeds.
-  Seeds of(int64_t minibatch, std::vector<int64_t>* begins) const {
-    const int64_t* from = ptr + minibatch * types;
-    begins->resize(static_cast<size_t>(types) + 1);
-    for (size_t type = 0; type < begins->size(); ++type) (*begins)[type] = from[type] - from[0];
-    Seeds seeds{node + from[0], begins->data(), key[minibatch]};
-    if (example != nullptr) seeds.example = example + from[0];
-    if (time != nullptr) seeds.time = time + from[0];
-    seeds.excluded = excluded;
-    seeds.excluded_stride = excluded_count;
-    const auto [first, last] = std::equal_range(excluded, excluded + excluded_count, minibatch);
-    seeds.excluded_begin = first - excluded;
-    seeds.excluded_end = last - excluded;
-    return seeds;
-  }
-};
-
 // Threads work on different minibatches (BatchGNN, appendix D.3).
-template <class Index, class Local>
+template <class Local, class Index>
 std::tuple<std::vector<Tensor>, Tensor> sample_all(const TypedGraph<Index>& graph, const Plan& plan,
                                                    const AllSeeds& lists, Layout layout, int64_t threads) {
-  std::vector<SampledMinibatch<Local>> sampled(static_cast<size_t>(lists.minibatches));
-  run_tasks(lists.minibatches, threads, [&](int64_t task, int64_t) {
+  return sample_each<Local>(lists, {layout, plan.edge_ids}, threads, [&](const Seeds& seeds) {
     const auto scratch = scratches<Index>().borrow();
-    std::vector<int64_t> begins;
-    const Seeds seeds = lists.of(task, &begins);
-    sampled[static_cast<size_t>(task)] = sample_minibatch<Index, Local>(graph, plan, seeds, layout, *scratch);
+    return sample_minibatch<Index, Local>(graph, plan, seeds, layout, *scratch);
   });
-  const auto hops = static_cast<size_t>(plan.hops);
-  ArrayList arrays(layout, plan.edge_ids);
-  CountTable counts(sampled.size(), graph.num_nodes.size() * (hops + 1) + graph.relations.size() * hops);
-  for (SampledMinibatch<Local>& one : sampled) {
-    counts.add(one.nodes_per_hop);
-    counts.add(one.edges_per_hop);
-    for (SampledNodes& nodes : one.nodes) {
-      if (nodes.count == 0) continue;
-      arrays.add(std::move(nodes.node), nodes.count);
-      if (lists.example != nullptr) arrays.add(std::move(nodes.example), nodes.count);
-    }
-    for (SampledEdges<Local>& edges : one.edges) arrays.add(std::move(edges));
-  }
-  return {arrays.take(), counts.take()};
-}
-
-// Returns the tensor's data, null if it is empty.
-template <class T>
-const T* data_or_null(const Tensor& tensor) {
-  return tensor.numel() == 0 ? nullptr : data<T>(tensor);
-}
-
-// The arrays of the relations, each one per relation; `order` and `weights` may be empty.
-struct RelationArrays {
-  const std::vector<Tensor>&indptr, &indices, &edge_ids;
-  const std::vector<int64_t>&source, &target, &digest;
-  const std::vector<Tensor>& order;    // time and position of each relation
-  const std::vector<Tensor>& weights;  // sum, weight and positive of each relation
-};
-
-template <class Index>
-Relation<Index> relation_of(const RelationArrays& arrays, size_t number) {
-  Relation<Index> out;
-  const Tensor& ids = arrays.edge_ids[number];
-  out.edges = {data<int64_t>(arrays.indptr[number]), data<Index>(arrays.indices[number]),
-               ids.numel() == 0 ? nullptr : ids.const_data_ptr(), is_wide(ids),
-               arrays.indptr[number].numel() - 1};
-  out.source = arrays.source[number];
-  out.target = arrays.target[number];
-  out.digest = static_cast<uint64_t>(arrays.digest[number]);
-  if (!arrays.order.empty()) {
-    const Tensor& position = arrays.order[2 * number + 1];
-    out.time = {data_or_null<int64_t>(arrays.order[2 * number]), position.const_data_ptr(),
-                is_wide(position)};
-  }
-  if (!arrays.weights.empty()) {
-    out.weights = {data_or_null<double>(arrays.weights[3 * number]),
-                   data_or_null<double>(arrays.weights[3 * number + 1]),
-                   data_or_null<int64_t>(arrays.weights[3 * number + 2])};
-  }
-  return out;
 }
 
 }  // namespace
@@ -116,7 +31,6 @@ std::tuple<std::vector<Tensor>, Tensor> sample(
     const std::optional<Tensor>& time, const std::optional<Tensor>& excluded, int64_t hops,
     std::vector<int64_t> fanouts, const std::optional<Tensor>& shares, bool replace, bool return_edge,
     bool last, int64_t window, bool induced, bool coo, int64_t seed, int64_t epoch, int64_t threads) {
-  const auto types = static_cast<int64_t>(num_nodes.size());
   Plan plan{std::move(fanouts), replace ? Replacement::kWith : Replacement::kWithout, return_edge,
             static_cast<uint64_t>(seed), static_cast<uint64_t>(epoch)};
   plan.hops = hops;
@@ -124,28 +38,17 @@ std::tuple<std::vector<Tensor>, Tensor> sample(
   plan.temporal = last ? Temporal::kLast : Temporal::kUniform;
   plan.window = window;
   plan.subgraph = induced ? Subgraph::kInduced : Subgraph::kDirectional;
-  const AllSeeds lists{data<int64_t>(seeds),
-                       data<int64_t>(seed_ptr),
-                       reinterpret_cast<const uint64_t*>(data<int64_t>(keys)),
-                       example ? data<int64_t>(*example) : nullptr,
-                       time ? data<int64_t>(*time) : nullptr,
-                       excluded ? data<int64_t>(*excluded) : nullptr,
-                       excluded ? excluded->size(1) : 0,
-                       keys.numel(),
-                       types};
-  const Layout layout = coo ? Layout::kCoo : Layout::kCsc;
+  AllSeeds lists(seeds, seed_ptr, keys, num_nodes.size());
+  if (example) lists.example = data<int64_t>(*example);
+  if (time) lists.time = data<int64_t>(*time);
+  if (excluded) lists.excluded = data<int64_t>(*excluded);
+  if (excluded) lists.excluded_count = excluded->size(1);
   const RelationArrays arrays{indptr, indices, edge_ids, source, target, digest, order, weights};
-  const auto run = [&](auto type) {
-    using Index = decltype(type);
-    TypedGraph<Index> graph{std::move(num_nodes), {}};
-    for (size_t number = 0; number < indptr.size(); ++number) {
-      graph.relations.push_back(relation_of<Index>(arrays, number));
-    }
+  return with_graph(std::move(num_nodes), arrays, [&](const auto& graph) {
     // PyG's edge_index is int64. The native form takes half of the memory.
-    return coo ? sample_all<Index, int64_t>(graph, plan, lists, layout, threads)
-               : sample_all<Index, int32_t>(graph, plan, lists, layout, threads);
-  };
-  return indices.empty() ? run(int64_t{}) : with_integer(indices.front(), run);
+    return coo ? sample_all<int64_t>(graph, plan, lists, Layout::kCoo, threads)
+               : sample_all<int32_t>(graph, plan, lists, Layout::kCsc, threads);
+  });
 }
 
 Tensor keyed_permutation(int64_t n, int64_t seed, int64_t epoch) {

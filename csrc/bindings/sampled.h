@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "bindings/process_pool.h"
+#include "bindings/sampled_graph.h"
 #include "bindings/tensors.h"
+#include "kernels/parallel.h"
 #include "kernels/sample/sample.h"
 
 namespace pyg_batchgnn {
@@ -58,5 +60,38 @@ class CountTable {
   Buffer<int64_t> counts_;
   int64_t* next_;
 };
+
+// The form of sampled edges.
+struct EdgeForm {
+  Layout layout;
+  bool edge_ids;
+};
+
+// Samples each minibatch with sample(seeds). Threads work on different minibatches (BatchGNN,
+// appendix D.3).
+template <class Local, class Sample>
+std::tuple<std::vector<Tensor>, Tensor> sample_each(const AllSeeds& lists, EdgeForm form, int64_t threads,
+                                                    const Sample& sample) {
+  std::vector<SampledMinibatch<Local>> sampled(static_cast<size_t>(lists.minibatches));
+  run_tasks(lists.minibatches, threads, [&](int64_t task, int64_t) {
+    std::vector<int64_t> begins;
+    sampled[static_cast<size_t>(task)] = sample(lists.of(task, &begins));
+  });
+  ArrayList arrays(form.layout, form.edge_ids);
+  const size_t columns =
+      sampled.empty() ? 0 : sampled[0].nodes_per_hop.size() + sampled[0].edges_per_hop.size();
+  CountTable counts(sampled.size(), columns);
+  for (SampledMinibatch<Local>& one : sampled) {
+    counts.add(one.nodes_per_hop);
+    counts.add(one.edges_per_hop);
+    for (SampledNodes& nodes : one.nodes) {
+      if (nodes.count == 0) continue;
+      arrays.add(std::move(nodes.node), nodes.count);
+      if (lists.example != nullptr) arrays.add(std::move(nodes.example), nodes.count);
+    }
+    for (SampledEdges<Local>& edges : one.edges) arrays.add(std::move(edges));
+  }
+  return {arrays.take(), counts.take()};
+}
 
 }  // namespace pyg_batchgnn

@@ -1,6 +1,7 @@
 """The loader, which is what the user iterates."""
 
 from pyg_batchgnn.loader.bytes import parse_bytes
+from pyg_batchgnn.loader.hgt_loader import MacrobatchHGTLoader
 from pyg_batchgnn.loader.link_neighbor_loader import MacrobatchLinkNeighborLoader
 from pyg_batchgnn.loader.neighbor_loader import MacrobatchNeighborLoader
 from pyg_batchgnn.loader.stats import LoaderCounters, LoaderStats
@@ -8,6 +9,7 @@ from pyg_batchgnn.loader.stats import LoaderCounters, LoaderStats
 __all__ = [
     "LoaderCounters",
     "LoaderStats",
+    "MacrobatchHGTLoader",
     "MacrobatchLinkNeighborLoader",
     "MacrobatchNeighborLoader",
     "parse_bytes",

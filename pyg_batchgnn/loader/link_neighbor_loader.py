@@ -13,6 +13,7 @@ from pyg_batchgnn.loader.arguments import is_partitioned
 from pyg_batchgnn.loader.input_links import LinkRequest
 from pyg_batchgnn.loader.link_negatives import NegativeRequest
 from pyg_batchgnn.loader.link_request import LinkLoading
+from pyg_batchgnn.loader.local_sampler import local_sampler
 from pyg_batchgnn.loader.local_setup import LocalSetup
 from pyg_batchgnn.loader.options import (
     LoaderOptions,
@@ -22,6 +23,7 @@ from pyg_batchgnn.loader.options import (
 from pyg_batchgnn.loader.order import with_keyed_shuffle
 from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.loader.shell import MacrobatchShell
+from pyg_batchgnn.loader.world import LocalWorld
 from pyg_batchgnn.sample import PygNeighborSampler
 
 
@@ -102,22 +104,24 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
                 "whole, as a Data"
             )
         self._options = LoaderOptions.of(arguments)
-        setup = LocalSetup(data, SamplingRequest.of(arguments), self._options)
+        world = LocalWorld()
+        sampler = local_sampler(data, SamplingRequest.of(arguments), threads, world)
+        setup = LocalSetup(sampler, self._options, world)
         refuse_what_does_not_go_together(
             self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
         )
         links = LinkRequest(edge_label_index, edge_label, edge_label_time, kwargs.pop("input_id", None))
-        rules = setup.node_sampler.links.joined(exclude_existing, exclude_seed_edges)
+        rules = sampler.links.joined(exclude_existing, exclude_seed_edges)
         negatives = NegativeRequest(
             neg_sampling, neg_sampling_ratio, rules.exclude_existing, rules.exclude_seed_edges
         )
-        is_disjoint = setup.node_sampler.macrobatch.plan.disjoint
+        is_disjoint = sampler.macrobatch.plan.disjoint
         inputs = setup.take_inputs(LinkLoading(links, negatives, is_disjoint, setup.direction))
         # Past LinkNeighborLoader's constructor, which would make a sampler of its own.
         LinkLoader.__init__(
             self,
             data,
-            setup.node_sampler,
+            sampler,
             **inputs.for_pyg(data),
             transform=transform,
             transform_sampler_output=transform_sampler_output,

@@ -38,6 +38,7 @@ from pyg_batchgnn.sample import (
     Names,
     NeighborChoice,
     Placement,
+    PygNodeSampler,
     SampledMinibatch,
 )
 from pyg_batchgnn.store import CscGraph
@@ -46,12 +47,17 @@ from pyg_batchgnn.store import CscGraph
 class LocalSetup:
     """Composes the loader of one process; see `Setup`."""
 
-    def __init__(self, data: Any, request: SamplingRequest, options: LoaderOptions) -> None:
-        _refuse_options_of_ranks(request, options)
-        self.world = LocalWorld()
-        self.node_sampler = local_sampler(data, request, options.threads, self.world)
-        self._graph = self.node_sampler.graph
+    def __init__(self, node_sampler: PygNodeSampler, options: LoaderOptions, world: LocalWorld) -> None:
+        self.world, self.node_sampler = world, node_sampler
+        self._graph = node_sampler.graph
         self._options = options
+
+    @classmethod
+    def of(cls, data: Any, request: SamplingRequest, options: LoaderOptions) -> LocalSetup:
+        """Returns what composes a loader that samples neighbours."""
+        _refuse_options_of_ranks(request, options)
+        world = LocalWorld()
+        return cls(local_sampler(data, request, options.threads, world), options, world)
 
     @property
     def choice(self) -> NeighborChoice:
@@ -122,7 +128,7 @@ class LocalSetup:
         For native batches it returns 32-bit CSC, with edge ids only if an edge attribute needs
         them.
         """
-        made = self.node_sampler.macrobatch
+        made: MacrobatchSampler = self.node_sampler.macrobatch
         if self._options.export is Export.PYG:
             return made
         plan = dataclasses.replace(made.plan, edge_ids=has_edge_attributes(data))

@@ -137,7 +137,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         arguments = locals()  # by name, so that each is listed once, in the signature
         self._options = LoaderOptions.of(arguments)
         request = SamplingRequest.of(arguments)
-        make = RankSetup if is_partitioned(data) else LocalSetup
+        make = RankSetup if is_partitioned(data) else LocalSetup.of
         setup: Setup = make(data, request, self._options)
         kwargs = setup.dataloader_arguments(kwargs)
         refuse_what_does_not_go_together(

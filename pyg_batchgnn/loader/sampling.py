@@ -45,7 +45,12 @@ class SamplingRequest:
         )
 
     def __post_init__(self) -> None:
-        if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
-            raise TypeError(f"seed must be an integer or None, got {self.seed!r}")
+        check_seed(self.seed)
         if self.schedule not in (None, "local", "global"):
             raise ValueError(f"schedule must be 'local' or 'global', got {self.schedule!r}")
+
+
+def check_seed(seed: Any) -> None:
+    """Raises TypeError unless ``seed`` is an integer or None."""
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        raise TypeError(f"seed must be an integer or None, got {seed!r}")

@@ -17,7 +17,7 @@ from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.probe import MeasureCost
 from pyg_batchgnn.loader.schedule import SeedSchedule, StepShape
 from pyg_batchgnn.loader.world import World
-from pyg_batchgnn.sample import Direction, NeighborChoice, Sampler, SamplingPlan
+from pyg_batchgnn.sample import Direction, NeighborChoice, Plan, Sampler
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ def step_shape(loader: NodeLoader) -> StepShape:
 
 
 def shape_of(
-    plan: SamplingPlan,
+    plan: Plan,
     rules: dict[str, Any],
     num_nodes: Sequence[int],
     num_edges: int,
@@ -127,7 +127,7 @@ def shape_of(
         **inputs.settings(),
         "batch_size": loader.batch_size,
         "drop_last": loader.drop_last,
-        **_plan_settings(plan),
+        **plan.settings(),
         **rules,
         "order": order_of(loader).value,
     }
@@ -148,15 +148,3 @@ def rules_of(choice: NeighborChoice, direction: Direction) -> dict[str, Any]:
     if direction is not Direction.FORWARD:
         found["sample_direction"] = direction.value
     return found
-
-
-def _plan_settings(plan: SamplingPlan) -> dict[str, Any]:
-    return {
-        "fanouts": list(plan.fanouts),
-        "fanouts_by_relation": [[list(name), list(own)] for name, own in plan.by_relation],
-        "replacement": plan.replacement.value,
-        "disjoint": plan.disjoint,
-        "temporal": plan.temporal.value,
-        "time_window": plan.time_window,
-        "subgraph": plan.subgraph.value,
-    }

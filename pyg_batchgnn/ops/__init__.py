@@ -41,6 +41,7 @@ from pyg_batchgnn.ops.graph import (
     sum_lists,
     unique_nodes,
 )
+from pyg_batchgnn.ops.hgt import BudgetRules, sample_by_budgets
 from pyg_batchgnn.ops.in_edges import InEdges, OwnedEdges
 from pyg_batchgnn.ops.keys import (
     digest_text,
@@ -93,6 +94,7 @@ __all__ = [
     "UNASSIGNED",
     "Attention",
     "BatchNormResult",
+    "BudgetRules",
     "BySource",
     "GradientSums",
     "Hidden",
@@ -173,6 +175,7 @@ __all__ = [
     "relay_answer",
     "reset_peak",
     "sample",
+    "sample_by_budgets",
     "set_products",
     "simd_level",
     "sum_lists",

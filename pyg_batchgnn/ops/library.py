@@ -8,7 +8,8 @@ gradients.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,6 +83,17 @@ def to_signed(value: int) -> int:
     it."""
     value &= MASK64
     return value - (1 << 64) if value >> 63 else value
+
+
+@contextlib.contextmanager
+def memory_errors(message: str) -> Iterator[None]:
+    """Lets a kernel that lacks memory raise a MemoryError with this message."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if "bad_alloc" not in str(error):
+            raise
+        raise MemoryError(message) from None
 
 
 def simd_level() -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pyg_batchgnn.ops.library import kernels, to_signed
+from pyg_batchgnn.ops.library import kernels, memory_errors, to_signed
 from pyg_batchgnn.ops.sample_checks import (
     check_details,
     check_orders,
@@ -121,24 +121,13 @@ def sample(
     details = (seeds.example, seeds.time, seeds.excluded)
     check_details(*details, seeds.node.numel(), (seeds.keys.numel(), relations))
     check_rules(rules.fanouts, rules.shares, relations * rules.hops)
-    try:
-        return _launch(graph, seeds, rules, seed, epoch, threads)
-    except (RuntimeError, MemoryError) as error:
-        if "bad_alloc" not in str(error):
-            raise
-        raise MemoryError(
-            f"not enough memory to sample {seeds.node.numel()} seeds with fanouts {rules.fanouts}; use "
-            f"smaller fanouts, batches or macrobatches"
-        ) from None
-
-
-def _launch(
-    graph: SampledGraph, seeds: SampledSeeds, rules: SamplingRules, seed: int, epoch: int, threads: int
-) -> tuple[Sequence[Tensor], Tensor]:
-    return kernels.sample(
-        *(graph.num_nodes, graph.indptr, graph.indices, graph.edge_ids, graph.source, graph.target),
-        *(graph.digest, graph.order, graph.weights),
-        *(seeds.node, seeds.ptr, seeds.keys, seeds.example, seeds.time, seeds.excluded),
-        *(rules.hops, rules.fanouts, rules.shares, rules.replace, rules.return_edge, rules.last),
-        *(rules.window, rules.induced, rules.coo, to_signed(seed), to_signed(epoch), threads),
-    )
+    with memory_errors(
+        f"not enough memory to sample {seeds.node.numel()} seeds with fanouts {rules.fanouts}; use "
+        f"smaller fanouts, batches or macrobatches"
+    ):
+        return kernels.sample(
+            *(graph.num_nodes, *edges, graph.digest, graph.order, graph.weights),
+            *(seeds.node, seeds.ptr, seeds.keys, *details),
+            *(rules.hops, rules.fanouts, rules.shares, rules.replace, rules.return_edge, rules.last),
+            *(rules.window, rules.induced, rules.coo, to_signed(seed), to_signed(epoch), threads),
+        )

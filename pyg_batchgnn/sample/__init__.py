@@ -6,6 +6,8 @@ from pyg_batchgnn.sample.batch_edges import HandedOut, handed_out, remember
 from pyg_batchgnn.sample.choice import NeighborChoice
 from pyg_batchgnn.sample.existing_pairs import ExistingPairs
 from pyg_batchgnn.sample.fanouts import fanouts_by_relation
+from pyg_batchgnn.sample.hgt import HGTSampler
+from pyg_batchgnn.sample.hgt_plan import NEIGHBOR_CAP, HGTPlan
 from pyg_batchgnn.sample.link_seeds import LinkSeeder, LinkStart, links_key
 from pyg_batchgnn.sample.links import LabelledLinks, Links, SampledLinks, TripletLinks
 from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
@@ -18,20 +20,25 @@ from pyg_batchgnn.sample.partitioned import PartitionedSampler
 from pyg_batchgnn.sample.plan import Replacement, SamplingPlan, Subgraph, TemporalStrategy
 from pyg_batchgnn.sample.probability import taken_probability
 from pyg_batchgnn.sample.pyg import PygLinkSampler, PygNeighborSampler
+from pyg_batchgnn.sample.pyg_hgt import PygHGTSampler
 from pyg_batchgnn.sample.pyg_info import SampleInfo, SeedInfo
 from pyg_batchgnn.sample.pyg_link_info import LinkInfo
+from pyg_batchgnn.sample.pyg_nodes import PygNodeSampler
 from pyg_batchgnn.sample.pyg_output import Direction, Names, PygForm, PygOutput
 from pyg_batchgnn.sample.pyg_parts import PygParts
 from pyg_batchgnn.sample.sampled import Layout, SampledEdges, SampledMinibatch, SampledNodes
-from pyg_batchgnn.sample.sampler import MacrobatchSeeds, Sampler
+from pyg_batchgnn.sample.sampler import MacrobatchSeeds, Plan, Sampler
 from pyg_batchgnn.sample.seed_edges import SeedEdges, named_relation
 from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, seeds_key
 
 __all__ = [
+    "NEIGHBOR_CAP",
     "AttributeRows",
     "Direction",
     "ExcludedPairs",
     "ExistingPairs",
+    "HGTPlan",
+    "HGTSampler",
     "HandedOut",
     "LabelledLinks",
     "Layout",
@@ -50,9 +57,12 @@ __all__ = [
     "NodePool",
     "PartitionedSampler",
     "Placement",
+    "Plan",
     "PygForm",
+    "PygHGTSampler",
     "PygLinkSampler",
     "PygNeighborSampler",
+    "PygNodeSampler",
     "PygOutput",
     "PygParts",
     "Replacement",

@@ -9,8 +9,35 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.sample.seeds import Seeds
+from pyg_batchgnn.store import TypedGraph
 
 _ALL_EXAMPLES = -1
+
+
+def checked_seeds(graph: TypedGraph, number: int, seeds: Tensor | Seeds) -> Seeds:
+    """Returns the seeds of a minibatch, whose nodes are checked.
+
+    Args:
+        graph: the graph.
+        number: the number of the minibatch, for errors.
+        seeds: the seeds; in a graph of one node type [S] int64 node ids do.
+
+    Raises:
+        TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the graph.
+    """
+    schema, name = graph.schema, f"seeds of minibatch {number}"
+    if not isinstance(seeds, Seeds):
+        if schema.num_types != 1:
+            raise TypeError(
+                f"{name}: the graph has the node types {list(schema.node_types)}; give Seeds, for instance "
+                f"Seeds.of(schema, {{{schema.node_types[0]!r}: ids}})"
+            )
+        ids = seeds.contiguous() if isinstance(seeds, Tensor) else seeds
+        ops.check_vector(name, ids, (torch.int64,))
+        seeds = Seeds((ids,), (0,), ops.minibatch_key(ids))
+    for type_number in seeds.types:
+        ops.check_range(name, seeds.nodes[type_number], graph.num_nodes[type_number])
+    return seeds
 
 
 def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.SampledSeeds:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.sample.gather_seeds import gather_seeds
+from pyg_batchgnn.sample.gather_seeds import checked_seeds, gather_seeds
+from pyg_batchgnn.sample.kernel_graph import kernel_graph, typed_of
 from pyg_batchgnn.sample.plan import SamplingPlan
 from pyg_batchgnn.sample.sampled import Layout, SampledMinibatch
 from pyg_batchgnn.sample.sampler import MacrobatchSeeds
@@ -48,12 +49,7 @@ class MacrobatchSampler:
         times: Sequence[TimeOrder | None] = (),
         weights: Sequence[WeightSums | None] = (),
     ) -> None:
-        ops.check_type(
-            "graph",
-            graph,
-            (CscGraph, TypedGraph),
-            "graph_from_pyg(data) makes one of a Data, typed_graph_from_pyg(data) one of a HeteroData",
-        )
+        typed = typed_of(graph)
         ops.check_type("plan", plan, SamplingPlan, "make one with SamplingPlan(fanouts)")
         if threads is not None and threads < 1:
             raise ValueError(f"threads must be at least 1, got {threads}")
@@ -64,12 +60,11 @@ class MacrobatchSampler:
         self.layout = layout
         self.times = times
         self.weights = weights
-        typed = graph.typed if isinstance(graph, CscGraph) else graph
         self.typed = typed
         self.schema = typed.schema
         self._timed = any(one is not None for one in times)
         self._disjoint = plan.disjoint or self._timed
-        self._arrays = _arrays(typed, times, weights)
+        self._arrays = kernel_graph(typed, times, weights)
         self._rules = plan.rules(typed.schema, layout is Layout.COO)
         self._unpacker = Unpacker(typed.schema, plan, layout, self._disjoint)
 
@@ -94,7 +89,7 @@ class MacrobatchSampler:
             TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the
                 graph.
         """
-        seeds = [self._checked(number, one) for number, one in enumerate(seed_lists)]
+        seeds = [checked_seeds(self.typed, number, one) for number, one in enumerate(seed_lists)]
         if not seeds:
             return []
         arrays, counts = ops.sample(
@@ -110,45 +105,3 @@ class MacrobatchSampler:
     def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
         """Samples one minibatch for each list of seeds; see `Sampler`."""
         return self.sample(seeds.original, seeds.epoch, threads)
-
-    def _checked(self, number: int, seeds: Tensor | Seeds) -> Seeds:
-        name = f"seeds of minibatch {number}"
-        if not isinstance(seeds, Seeds):
-            if self.schema.num_types != 1:
-                raise TypeError(
-                    f"{name}: the graph has the node types {list(self.schema.node_types)}; give Seeds, for "
-                    f"instance Seeds.of(schema, {{{self.schema.node_types[0]!r}: ids}})"
-                )
-            ids = seeds.contiguous() if isinstance(seeds, Tensor) else seeds
-            ops.check_vector(name, ids, (torch.int64,))
-            seeds = Seeds((ids,), (0,), ops.minibatch_key(ids))
-        for type_number in seeds.types:
-            ops.check_range(name, seeds.nodes[type_number], self.typed.num_nodes[type_number])
-        return seeds
-
-
-def _arrays(
-    graph: TypedGraph, times: Sequence[TimeOrder | None], weights: Sequence[WeightSums | None]
-) -> ops.SampledGraph:
-    schema, none = graph.schema, torch.empty(0, dtype=torch.int64)
-    no_weights = torch.empty(0, dtype=torch.float64)
-    for what, given in (("time orders", times), ("lists of weights", weights)):
-        if len(given) not in (0, schema.num_relations):
-            raise ValueError(
-                f"{len(given)} {what} came for {schema.num_relations} relations; give one or None for each"
-            )
-    return ops.SampledGraph(
-        list(graph.num_nodes),
-        [one.indptr for one in graph.relations],
-        [one.indices for one in graph.relations],
-        [none if one.edge_ids is None else one.edge_ids for one in graph.relations],
-        list(schema.source_types),
-        list(schema.target_types),
-        [ops.to_signed(ops.names_key(names)) for names in schema.relations],
-        [array for one in times for array in ((none, none) if one is None else one.arrays)],
-        [
-            array
-            for one in weights
-            for array in ((no_weights, no_weights, none) if one is None else one.arrays)
-        ],
-    )

@@ -134,6 +134,18 @@ class SamplingPlan:
         own = tuple((relation, fanouts[:-1]) for relation, fanouts in self.by_relation)
         return dataclasses.replace(self, fanouts=self.fanouts[:-1], by_relation=own)
 
+    def settings(self) -> dict[str, Any]:
+        """Returns the plan as values that JSON can hold."""
+        return {
+            "fanouts": list(self.fanouts),
+            "fanouts_by_relation": [[list(name), list(own)] for name, own in self.by_relation],
+            "replacement": self.replacement.value,
+            "disjoint": self.disjoint,
+            "temporal": self.temporal.value,
+            "time_window": self.time_window,
+            "subgraph": self.subgraph.value,
+        }
+
     def rules(self, schema: Schema, coo: bool) -> ops.SamplingRules:
         """Returns the plan for a graph, in the form that the kernel takes.
 

@@ -6,26 +6,19 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
-from torch_geometric.sampler import (
-    BaseSampler,
-    EdgeSamplerInput,
-    NegativeSampling,
-    NodeSamplerInput,
-    NumNeighbors,
-)
+from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NumNeighbors
 
 from pyg_batchgnn.sample.choice import NeighborChoice
 from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
 from pyg_batchgnn.sample.plan import Replacement, SamplingPlan
 from pyg_batchgnn.sample.pyg_links import LinkRules
+from pyg_batchgnn.sample.pyg_nodes import PygNodeSampler
 from pyg_batchgnn.sample.pyg_output import Direction, PygForm, PygOutput
 from pyg_batchgnn.sample.pyg_parts import PygParts
-from pyg_batchgnn.sample.seeds import Seeds
 from pyg_batchgnn.store import Times, TypedGraph
 
 
-class PygNeighborSampler(BaseSampler):
+class PygNeighborSampler(PygNodeSampler):
     """PyG's `NeighborSampler`, with keyed samples.
 
     It is for ``NodeLoader(node_sampler=...)``, ``LinkLoader(link_sampler=...)``,
@@ -86,7 +79,6 @@ class PygNeighborSampler(BaseSampler):
         return made
 
     def _begin(self, parts: PygParts, num_neighbors: Any) -> None:
-        self._epoch: int | Callable[[], int] = 0
         self._parts, self._num_neighbors = parts, _as_pyg(num_neighbors)
         self._links = LinkRules()
 
@@ -116,15 +108,6 @@ class PygNeighborSampler(BaseSampler):
         return self._parts.graph
 
     @property
-    def epoch(self) -> int:
-        """The epoch that samples are keyed by."""
-        return self._epoch() if callable(self._epoch) else self._epoch
-
-    @epoch.setter
-    def epoch(self, epoch: int | Callable[[], int]) -> None:
-        self._epoch = epoch
-
-    @property
     def num_neighbors(self) -> NumNeighbors:
         """The fanouts, as they were given."""
         return self._num_neighbors
@@ -140,28 +123,6 @@ class PygNeighborSampler(BaseSampler):
         plan = dataclasses.replace(made.plan, fanouts=own.fanouts, by_relation=own.by_relation)
         self._parts = dataclasses.replace(self._parts, macrobatch=made.with_plan(plan, made.layout))
         self._num_neighbors = _as_pyg(num_neighbors)
-
-    def sample_from_nodes(self, inputs: NodeSamplerInput, **_kwargs: Any) -> PygOutput:
-        """Samples one minibatch around ``inputs.node``."""
-        schema = self.macrobatch.schema
-        if inputs.input_type is None and schema.num_types > 1:
-            raise ValueError(
-                f"the seed nodes came without input_type, but the graph has the node types "
-                f"{list(schema.node_types)}; give NodeSamplerInput(..., input_type=...)"
-            )
-        name = inputs.input_type or schema.node_types[0]
-        node, time = inputs.node.long().contiguous(), inputs.time
-        if time is not None and self.times is None:
-            raise ValueError(
-                "seed nodes came with times, but the sampler does not sample by time; give it time_attr, the "
-                "attribute that holds the times"
-            )
-        if time is None and self.times is not None:
-            time = self.times.of_seeds(schema.node_groups[schema.type_number(name)], node)
-        (minibatch,) = self.macrobatch.sample([Seeds.of(schema, {name: node}, time=time)], self.epoch)
-        return self.form.output(
-            dataclasses.replace(minibatch, input_id=inputs.input_id, seed_time=inputs.time)
-        )
 
     def sample_from_edges(
         self, inputs: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None
@@ -182,11 +143,6 @@ class PygNeighborSampler(BaseSampler):
     def links(self) -> LinkRules:
         """The rules by which links are sampled."""
         return self._links
-
-    @property
-    def edge_permutation(self) -> Tensor | None:
-        """The permutation of edge ids: None, as a sample carries input edge ids already."""
-        return None
 
 
 class PygLinkSampler(PygNeighborSampler):

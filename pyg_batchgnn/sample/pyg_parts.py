@@ -75,7 +75,7 @@ class PygParts:
             NotImplementedError: times backward.
             TypeError, ValueError, IndexError: arguments that do not fit the graph.
         """
-        forward = _graph_of(data)
+        forward = graph_of(data)
         graph = forward if direction is Direction.FORWARD else reversed_graph(forward)
         plan = choice.plan(direction.fanouts(num_neighbors), replace, graph.schema)
         times: Times | None = None
@@ -95,9 +95,9 @@ class PygParts:
             if direction is Direction.BACKWARD:
                 found = {reversed_group(group): weight for group, weight in found.items()}
             weights = sum_weights(choice.weight_attr, found, graph, orders)
-        is_named = not isinstance(data, CscGraph) and (isinstance(data, TypedGraph) or is_typed(data))
+        names = names_of(data)
         macrobatch = MacrobatchSampler(
-            graph if is_named else CscGraph(graph.relations[0]),
+            graph if names is Names.TYPES else CscGraph(graph.relations[0]),
             plan,
             seed,
             threads,
@@ -105,18 +105,24 @@ class PygParts:
             times=orders,
             weights=weights,
         )
-        names = Names.TYPES if is_named else Names.NONE
-        form = PygForm(names, choice.subgraph, _index_dtype(data), direction)
+        form = PygForm(names, choice.subgraph, index_dtype(data), direction)
         return cls(forward, macrobatch, form, choice, times)
 
 
-def _graph_of(data: Any) -> TypedGraph:
+def graph_of(data: Any) -> TypedGraph:
+    """Returns the graph of a ``Data``, a ``HeteroData``, a pair of stores, or of this package."""
     if isinstance(data, TypedGraph):
         return data
     return data.typed if isinstance(data, CscGraph) else typed_graph_from_pyg(data).advise_huge_pages()
 
 
-def _index_dtype(data: Any) -> torch.dtype:
+def names_of(data: Any) -> Names:
+    """Returns whether the samples of a graph name its types."""
+    is_named = not isinstance(data, CscGraph) and (isinstance(data, TypedGraph) or is_typed(data))
+    return Names.TYPES if is_named else Names.NONE
+
+
+def index_dtype(data: Any) -> torch.dtype:
     """Returns the dtype of the ids in PyG's batches: that of the user's edges, int64 without."""
     if not isinstance(data, (Data, HeteroData)):
         return torch.int64

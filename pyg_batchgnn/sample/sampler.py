@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
-from pyg_batchgnn.sample.plan import SamplingPlan
+from pyg_batchgnn.sample.plan import Subgraph
 from pyg_batchgnn.sample.sampled import SampledMinibatch
 from pyg_batchgnn.sample.seeds import Seeds
 
@@ -37,18 +37,39 @@ class MacrobatchSeeds:
         return [one.nodes[0] if isinstance(one, Seeds) else one for one in self.original]
 
 
+class Plan(Protocol):
+    """The plan by which a minibatch grows from its seeds."""
+
+    @property
+    def num_hops(self) -> int:
+        """The number of hops."""
+
+    @property
+    def edge_ids(self) -> bool:
+        """True if minibatches carry the input ids of their edges."""
+
+    @property
+    def subgraph(self) -> Subgraph:
+        """The edges of a minibatch."""
+
+    def settings(self) -> dict[str, Any]:
+        """Returns the plan as values that JSON can hold."""
+
+
 class Sampler(Protocol):
     """Samples the minibatches of a macrobatch together.
 
     Attributes:
-        plan: fanouts, replacement and whether edge ids are wanted.
         seed: the key of every random choice.
         threads: at most this many threads work; torch's number if None.
     """
 
-    plan: SamplingPlan
     seed: int
     threads: int | None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan by which minibatches grow."""
 
     def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
         """Samples one minibatch for each list of seed nodes.

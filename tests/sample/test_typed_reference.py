@@ -6,12 +6,14 @@ import dataclasses
 
 import hypothesis.strategies as st
 import pytest
+import torch
 from hypothesis import given
 
-from pyg_batchgnn.data import Schema
-from pyg_batchgnn.sample import Replacement, SamplingPlan, Subgraph, TemporalStrategy
+from pyg_batchgnn.data import HOMOGENEOUS, Schema
+from pyg_batchgnn.sample import Replacement, SamplingPlan, Seeds, Subgraph, TemporalStrategy
 from tests.support.graph_strategies import epochs, fixed, random_seeds
-from tests.support.typed_graphs import TypedCase, check_typed, typed_cases, typed_seeds
+from tests.support.typed_graphs import DrawnSeeds, TypedCase, check_typed, typed_cases, typed_seeds
+from tests.support.typed_reference import ReferenceSeed
 
 FANOUT = st.sampled_from([0, 1, 2, 5, 40, -1])
 SHARE = st.sampled_from([0.1, 0.5, 0.3, 1.0])
@@ -72,6 +74,22 @@ def test_weights(data: st.DataObject, case: TypedCase, seed: int, epoch: int) ->
 @given(st.data(), typed_cases(timed=True, weighted=True), random_seeds, epochs)
 def test_times_and_weights(data: st.DataObject, case: TypedCase, seed: int, epoch: int) -> None:
     check(data, case, seed, epoch, shares=True)
+
+
+@pytest.mark.parametrize("fanout", [41, 60, 98])
+@pytest.mark.parametrize("kind", ["plain", "skewed"])
+def test_long_lists_of_weighted_picks(fanout: int, kind: str) -> None:
+    """Earlier picks are remembered in a table, also from one pass to the next."""
+    relation = HOMOGENEOUS.relations[0]
+    edges = torch.stack([torch.arange(300), torch.arange(300) % 3])
+    weight = 10.0 ** (torch.arange(300.0, dtype=torch.float64) % 17 * (1 if kind == "skewed" else 0.1))
+    case = TypedCase(HOMOGENEOUS, {"node": 300}, {relation: edges}, {}, {relation: weight})
+    seeds = DrawnSeeds(
+        Seeds.of(HOMOGENEOUS, {"node": torch.arange(3)}),
+        [ReferenceSeed("node", node, node) for node in range(3)],
+        set(),
+    )
+    check_typed(case, SamplingPlan((fanout,)), 1, 2, [seeds])
 
 
 @pytest.mark.parametrize("timed", [False, True])

@@ -1,5 +1,5 @@
 // Samples random typed graphs under all rules: times, weights, shares, examples, excluded pairs,
-// induced subgraphs.
+// induced subgraphs, and by budgets.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 
 #include "kernels/csc.h"
 #include "kernels/parallel.h"
+#include "kernels/sample/hgt.h"
 #include "kernels/sample/sample.h"
 
 namespace pyg_batchgnn {
@@ -27,6 +28,8 @@ class TypedRound {
     for (const Lists& lists : lists_) graph.relations.push_back(relation(lists, timed, weighted));
     sample<int32_t>(graph, Layout::kCsc, timed);
     sample<int64_t>(graph, Layout::kCoo, timed);
+    sample_by_budgets<int32_t>(graph, Layout::kCsc);
+    sample_by_budgets<int64_t>(graph, Layout::kCoo);
   }
 
  private:
@@ -99,32 +102,58 @@ class TypedRound {
     const bool disjoint = timed || below(2) == 0;
 
     std::vector<Scratch<Index>> scratch(3);
-    std::vector<std::vector<int64_t>> arrays[4];  // nodes, ends, examples and times by minibatch
-    for (auto& one : arrays) one.resize(9);
-    for (size_t b = 0; b < 9; ++b) {
-      arrays[1][b].push_back(0);
-      for (const int64_t nodes : nodes_) {
-        for (int64_t count = below(12); count > 0; --count) {
-          arrays[0][b].push_back(below(nodes));
-          arrays[2][b].push_back(below(6));
-          arrays[3][b].push_back(below(20));
-        }
-        arrays[1][b].push_back(static_cast<int64_t>(arrays[0][b].size()));
-      }
-    }
+    const SeedArrays arrays = random_seeds();
     const std::vector<int64_t> excluded = excluded_pairs_of(disjoint);
     const auto pairs = static_cast<int64_t>(excluded.size()) / 5;
     run_tasks(9, 3, [&](int64_t task, int64_t slot) {
       const auto b = static_cast<size_t>(task);
-      Seeds seeds{arrays[0][b].data(), arrays[1][b].data(), static_cast<uint64_t>(task)};
-      if (disjoint) seeds.example = arrays[2][b].data();
-      if (timed) seeds.time = arrays[3][b].data();
+      Seeds seeds{arrays.node[b].data(), arrays.end[b].data(), static_cast<uint64_t>(task)};
+      if (disjoint) seeds.example = arrays.example[b].data();
+      if (timed) seeds.time = arrays.time[b].data();
       seeds.excluded = excluded.data();
       seeds.excluded_stride = seeds.excluded_end = pairs;
       const auto sampled =
           sample_minibatch<Index, Local>(graph, plan, seeds, layout, scratch[static_cast<size_t>(slot)]);
       check(graph, sampled);
     });
+  }
+
+  template <class Local>
+  void sample_by_budgets(const TypedGraph<Index>& graph, Layout layout) {
+    const int64_t caps[] = {-1, 1, 3, 50}, choices[] = {-1, 0, 1, 5, 60};
+    HgtPlan plan{
+        {},        1 + below(3), caps[below(4)], {1, 2, 3}, by_digest(graph.relations), below(2) == 0,
+        random_(), random_()};
+    for (int64_t i = 0; i < plan.hops * 3; ++i) plan.samples.push_back(choices[below(5)]);
+    std::vector<HgtScratch<Index>> scratch(3);
+    const SeedArrays arrays = random_seeds();
+    run_tasks(9, 3, [&](int64_t task, int64_t slot) {
+      const auto b = static_cast<size_t>(task);
+      const Seeds seeds{arrays.node[b].data(), arrays.end[b].data(), static_cast<uint64_t>(task)};
+      check(graph, sample_hgt<Index, Local>(graph, plan, seeds, layout, scratch[static_cast<size_t>(slot)]));
+    });
+  }
+
+  // The seeds of nine minibatches.
+  struct SeedArrays {
+    std::vector<std::vector<int64_t>> node, end, example, time;
+  };
+
+  SeedArrays random_seeds() {
+    SeedArrays out;
+    for (auto* one : {&out.node, &out.end, &out.example, &out.time}) one->resize(9);
+    for (size_t b = 0; b < 9; ++b) {
+      out.end[b].push_back(0);
+      for (const int64_t nodes : nodes_) {
+        for (int64_t count = below(12); count > 0; --count) {
+          out.node[b].push_back(below(nodes));
+          out.example[b].push_back(below(6));
+          out.time[b].push_back(below(20));
+        }
+        out.end[b].push_back(static_cast<int64_t>(out.node[b].size()));
+      }
+    }
+    return out;
   }
 
   // A table of pairs, all for minibatch 0, in ascending order.

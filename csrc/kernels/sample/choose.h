@@ -12,6 +12,8 @@ namespace pyg_batchgnn {
 
 constexpr int64_t kAllNeighbours = -1;
 
+constexpr int64_t kShortPicks = 40;  // up to here comparisons with earlier picks beat a table
+
 enum class Replacement { kWithout, kWith };
 
 // Returns how many of `degree` neighbours a fanout picks.
@@ -35,7 +37,7 @@ class Chooser {
       WordStream words(node_key);
       const int64_t picks = degree == 0 ? 0 : fanout_;
       for (int64_t i = 0; i < picks; ++i) out[i] = first + draw(words, degree);
-    } else if (fanout_ <= kShort) {
+    } else if (fanout_ <= kShortPicks) {
       floyd_short(node_key, first, degree, out);
     } else {
       floyd_long(node_key, first, degree, out);
@@ -43,8 +45,6 @@ class Chooser {
   }
 
  private:
-  static constexpr int64_t kShort = 40;  // up to here comparisons are faster than a table
-
   static int64_t draw(WordStream& words, int64_t n) {
     return static_cast<int64_t>(words.bounded(static_cast<uint64_t>(n)));
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/random.h"
+#include "kernels/sample/choose.h"
 #include "kernels/sample/graph.h"
 #include "kernels/sample/temporal.h"
 
@@ -36,17 +37,50 @@ struct WeightSums {
   }
 };
 
+// The places that are picked already, of `picks` in all. A long list of picks has a table.
+class TakenPlaces {
+ public:
+  explicit TakenPlaces(NodeMap<uint64_t>& table) : table_(table) {}
+
+  void begin(int64_t picks) {
+    is_long_ = picks > kShortPicks;
+    if (!is_long_) return;
+    table_.begin();
+    table_.reserve(picks + 1, static_cast<const int64_t*>(nullptr), 0);
+  }
+
+  // Returns whether `place` is among the first `got` entries of `out`; a long list remembers it.
+  bool contains(const int64_t* out, int64_t got, int64_t place) {
+    if (is_long_) {
+      const auto fresh = static_cast<uint32_t>(got);
+      return table_.find_or_insert(static_cast<uint64_t>(place), fresh) != fresh;
+    }
+    bool taken = false;
+    for (int64_t i = 0; i < got; ++i) taken |= out[i] == place;
+    return taken;
+  }
+
+ private:
+  NodeMap<uint64_t>& table_;
+  bool is_long_ = false;
+};
+
 // The memory of a WeightedChooser, kept between minibatches.
 struct WeightedScratch {
   std::vector<double> fresh;
   std::vector<int64_t> taken, left;
+  NodeMap<uint64_t> table;
 };
 
 // Picks from lists of places. Places that are picked are never of weight zero.
 class WeightedChooser {
  public:
   WeightedChooser(const EdgeWeights& weights, WeightedScratch& scratch)
-      : weights_(weights), fresh_(scratch.fresh), taken_(scratch.taken), left_(scratch.left) {}
+      : weights_(weights),
+        fresh_(scratch.fresh),
+        sorted_(scratch.taken),
+        left_(scratch.left),
+        taken_(scratch.table) {}
 
   int64_t positives(Places places) const {
     if (weights_.positive == nullptr) return places.count();
@@ -77,6 +111,7 @@ class WeightedChooser {
   void without_replacement(uint64_t key, int64_t list, Places places, int64_t picks, int64_t* out) {
     WordStream words(key);
     const WeightSums sums = sums_of(list, places);
+    taken_.begin(picks);
     const int64_t got = draw_new(words, sums, [&](int64_t i) { return places.begin + i; }, 0, picks, out);
     if (got < picks)
       finish(words, places.count(), [&](int64_t i) { return places.begin + i; }, got, picks, out);
@@ -85,6 +120,7 @@ class WeightedChooser {
   void without_replacement(uint64_t key, const int64_t* place, int64_t count, int64_t picks, int64_t* out) {
     WordStream words(key);
     const WeightSums sums = fresh_sums(count, [&](int64_t i) { return place[i]; });
+    taken_.begin(picks);
     const int64_t got = draw_new(words, sums, [&](int64_t i) { return place[i]; }, 0, picks, out);
     if (got < picks) finish(words, count, [&](int64_t i) { return place[i]; }, got, picks, out);
   }
@@ -132,12 +168,11 @@ class WeightedChooser {
   // Draws with replacement and skips what is taken already, at most 4 k + 16 times for the k picks
   // that are missing. Returns the number of picks so far.
   template <class PlaceOf>
-  static int64_t draw_new(WordStream& words, const WeightSums& sums, const PlaceOf& place_of, int64_t got,
-                          int64_t picks, int64_t* out) {
+  int64_t draw_new(WordStream& words, const WeightSums& sums, const PlaceOf& place_of, int64_t got,
+                   int64_t picks, int64_t* out) {
     for (int64_t left = 4 * (picks - got) + 16; left > 0 && got < picks; --left) {
       const int64_t place = place_of(sums.draw(words));
-      bool taken = false;
-      for (int64_t i = 0; i < got; ++i) taken |= out[i] == place;
+      const bool taken = taken_.contains(out, got, place);
       out[got] = place;
       got += taken ? 0 : 1;
     }
@@ -149,12 +184,12 @@ class WeightedChooser {
   void finish(WordStream& words, int64_t count, const PlaceOf& place_of, int64_t got, int64_t picks,
               int64_t* out) {
     while (got < picks) {
-      taken_.assign(out, out + got);
-      std::sort(taken_.begin(), taken_.end());
+      sorted_.assign(out, out + got);
+      std::sort(sorted_.begin(), sorted_.end());
       left_.clear();
       for (int64_t i = 0; i < count; ++i) {
         const int64_t place = place_of(i);
-        if (!std::binary_search(taken_.begin(), taken_.end(), place)) left_.push_back(place);
+        if (!std::binary_search(sorted_.begin(), sorted_.end(), place)) left_.push_back(place);
       }
       const auto left = static_cast<int64_t>(left_.size());
       const auto place_left = [&](int64_t i) { return left_[static_cast<size_t>(i)]; };
@@ -164,7 +199,8 @@ class WeightedChooser {
 
   const EdgeWeights weights_;
   std::vector<double>& fresh_;
-  std::vector<int64_t>&taken_, &left_;
+  std::vector<int64_t>&sorted_, &left_;
+  TakenPlaces taken_;
 };
 
 }  // namespace pyg_batchgnn

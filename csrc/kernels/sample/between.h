@@ -1,0 +1,84 @@
+// The edges between nodes that are sampled already.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/sample/edges.h"
+#include "kernels/sample/nodes.h"
+#include "kernels/sample/pick.h"
+
+namespace pyg_batchgnn {
+
+// The adjacency lists of consecutive rows. They are read together, so that cache misses overlap.
+struct RowLists {
+  std::vector<int64_t> position;  // in `indices`, row after row
+  std::vector<int64_t> end;       // the end of each row's positions
+
+  // Lists rows from `first` on, until there are kBlock positions or no rows below `rows` are left.
+  // list(row, &position) appends those of one row. Returns the first row that is left.
+  template <class List>
+  int64_t fill(int64_t first, int64_t rows, const List& list) {
+    position.clear();
+    end.clear();
+    while (first < rows && static_cast<int64_t>(position.size()) < kBlock) {
+      list(first++, &position);
+      end.push_back(static_cast<int64_t>(position.size()));
+    }
+    return first;
+  }
+};
+
+// Returns all edges of `rows` targets in local order whose source is sampled, in the order of the
+// lists. list(row, &position) appends the positions of a row's edges. The sources have
+//   code(row, node)   the name of a source of a row
+//   prefetch(code)
+//   find(code)        its local id, -1 if it is not sampled
+template <class Local, class Index, class List, class Sources>
+Edges<Local> edges_between(const Csc<Index>& edges, int64_t rows, const List& list, const Sources& sources,
+                           Layout layout, bool edge_ids) {
+  std::vector<Local> local;
+  std::vector<int64_t> taken;
+  std::vector<uint64_t> code;
+  RowLists lists;
+  Edges<Local> out;
+  int64_t* indptr = out.open_hop(0, rows);
+  for (int64_t row = 0; row < rows;) {
+    const int64_t first = row;
+    row = lists.fill(row, rows, list);
+    for (const int64_t at : lists.position) __builtin_prefetch(&edges.indices[at]);
+    code.clear();
+    size_t place = 0;
+    for (int64_t one = first; one < row; ++one) {
+      for (const auto end = static_cast<size_t>(lists.end[static_cast<size_t>(one - first)]); place < end;) {
+        code.push_back(sources.code(one, static_cast<int64_t>(edges.indices[lists.position[place++]])));
+        sources.prefetch(code.back());
+      }
+    }
+    place = 0;
+    for (int64_t one = first; one < row; ++one) {
+      const auto end = static_cast<size_t>(lists.end[static_cast<size_t>(one - first)]);
+      for (; place < end; ++place) {
+        const int64_t found = sources.find(code[place]);
+        if (found < 0) continue;
+        local.push_back(static_cast<Local>(found));
+        taken.push_back(lists.position[place]);
+      }
+      indptr[one + 1] = static_cast<int64_t>(local.size());
+    }
+  }
+  const auto count = static_cast<int64_t>(local.size());
+  out.make_room(layout, edge_ids, true);
+  std::copy(local.begin(), local.end(), out.next());
+  if (edge_ids && edges.edge_ids != nullptr) {
+    translate_edge_ids(edges, taken.data(), count, out.edge());
+  } else if (edge_ids) {
+    std::copy(taken.begin(), taken.end(), out.edge());
+  }
+  out.append(count);
+  out.write_targets(layout, 0, rows);
+  return out;
+}
+
+}  // namespace pyg_batchgnn

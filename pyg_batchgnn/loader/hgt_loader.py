@@ -1,0 +1,131 @@
+"""The drop-in for PyG's `HGTLoader`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
+from torch_geometric.loader import HGTLoader, NodeLoader
+
+from pyg_batchgnn.loader.arguments import is_partitioned
+from pyg_batchgnn.loader.bytes import parse_bytes
+from pyg_batchgnn.loader.input_nodes import InputRequest
+from pyg_batchgnn.loader.local_setup import LocalSetup
+from pyg_batchgnn.loader.options import (
+    Export,
+    LoaderOptions,
+    Size,
+    refuse_what_does_not_go_together,
+)
+from pyg_batchgnn.loader.order import with_keyed_shuffle
+from pyg_batchgnn.loader.reading import Reading
+from pyg_batchgnn.loader.sampling import check_seed
+from pyg_batchgnn.loader.shell import MacrobatchShell
+from pyg_batchgnn.loader.world import LocalWorld
+from pyg_batchgnn.sample import NEIGHBOR_CAP, PygHGTSampler
+
+
+class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
+    """An `HGTLoader` that makes its minibatches in macrobatches and needs no torch-sparse.
+
+    It takes what PyG's `HGTLoader` takes and yields what it yields, with the right edge ids. A
+    minibatch is a pure function of (graph, ``num_samples``, seed, epoch, its seed nodes): the
+    number of threads, workers and the sizes below change speed and memory, never a bit.
+    docs/concepts/sampling-contract.md has the law.
+
+    Args:
+        data: a ``HeteroData``, a ``Data``, which is a graph of one type, or a ``(FeatureStore,
+            GraphStore)`` pair.
+        num_samples: the nodes of each type that each hop samples: a list by hop for all types, or a
+            dict of lists by type. -1 samples all candidates.
+        input_nodes: "type", ("type", nodes) with None, a mask or ids, or a dict of several types.
+            In a ``Data`` a mask, ids, or None for all nodes.
+        is_sorted: ignored; edges that are sorted are used where they lie.
+        transform, transform_sampler_output, filter_per_worker: those of PyG's loader.
+        neighbor_cap: if a node has more in-edges in a relation than this, so many of them are drawn
+            for the minibatch and the others do not count; None for no cap.
+        macrobatch_size: B, the minibatches sampled together; "all" of an epoch; "auto" fits the
+            memory budget.
+        memory_budget: bytes (or a text like "2GiB") that the loader may hold at its peak, graph
+            and features not counted; None is an eighth of what is free at construction. It decides
+            what "auto" means, and nothing else.
+        prefetch: macrobatches to prepare beside training, on one thread (0: none). Attributes are
+            then read when the macrobatch is prepared.
+        seed: key of shuffling and sampling; None draws one from torch's default generator.
+        threads: at most this many threads work; torch's number if None. Worker processes use one
+            each.
+        **kwargs: those of ``torch.utils.data.DataLoader``, and ``input_id``. If ``generator``,
+            ``sampler`` or ``batch_sampler`` is given, it decides the order. Else ``shuffle`` is a
+            keyed permutation by (seed, epoch).
+
+    Raises:
+        NotImplementedError: a graph over ranks.
+        TypeError, ValueError, IndexError: arguments that do not fit; the message gives value and
+            remedy.
+
+    Every ``iter(loader)`` starts the next epoch, the first is epoch 0; `set_epoch` overrides it;
+    ``loader(index)`` uses the current one.
+    """
+
+    def __init__(
+        self,
+        data: Data | HeteroData | tuple[FeatureStore, GraphStore],
+        num_samples: Any,
+        input_nodes: Any = None,
+        is_sorted: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+        transform_sampler_output: Callable[[Any], Any] | None = None,
+        filter_per_worker: bool | None = None,
+        *,
+        neighbor_cap: int | None = NEIGHBOR_CAP,
+        macrobatch_size: Size = "auto",
+        memory_budget: int | str | None = None,
+        prefetch: int = 0,
+        seed: int | None = None,
+        threads: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if is_partitioned(data):
+            raise NotImplementedError(
+                "HGT sampling over ranks is not supported yet; give the graph whole, as a HeteroData, or use "
+                "MacrobatchNeighborLoader"
+            )
+        self._options = LoaderOptions(
+            macrobatch_size,
+            "auto",
+            parse_bytes(memory_budget) if isinstance(memory_budget, str) else memory_budget,
+            prefetch,
+            threads,
+            Export.PYG,
+            Reading(),
+        )
+        check_seed(seed)
+        world = LocalWorld()
+        sampler = PygHGTSampler(
+            data,
+            num_samples,
+            is_sorted,
+            neighbor_cap=neighbor_cap,
+            seed=world.seed(seed),
+            threads=threads,
+        )
+        setup = LocalSetup(sampler, self._options, world)
+        refuse_what_does_not_go_together(
+            self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
+        )
+        given = InputRequest(input_nodes, kwargs.pop("input_id", None))
+        inputs = setup.take_inputs(given)
+        # Past HGTLoader's constructor, which would make a sampler of its own.
+        NodeLoader.__init__(
+            self,
+            data,
+            sampler,
+            **inputs.for_pyg(),
+            transform=transform,
+            transform_sampler_output=transform_sampler_output,
+            filter_per_worker=filter_per_worker,
+            **with_keyed_shuffle(kwargs, len(inputs)),
+        )
+        self.num_samples, self.input_nodes, self.input_id = num_samples, given.nodes, given.ids
+        self._compose(setup)

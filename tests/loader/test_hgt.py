@@ -1,0 +1,215 @@
+"""Loading by budgets: the batches that PyG's `HGTLoader` makes, and our promises."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader import HGTLoader, NodeLoader
+
+from pyg_batchgnn import MacrobatchHGTLoader, PygHGTSampler
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
+from tests.loader.test_hetero_stores import stores_of as typed_stores_of
+from tests.support.hetero_cases import BOTH, CITES, RELATIONS, as_hetero, assert_same, make_hetero
+from tests.support.loader_cases import assert_same as assert_same_data
+from tests.support.loader_cases import make_data
+from tests.support.memory_stores import stores_of
+
+
+def make_hgt(data: Any = None, samples: Any = (6, 5), **kwargs: Any) -> MacrobatchHGTLoader:
+    """A loader with a fixed seed, and sizes with which several macrobatches make an epoch."""
+    chosen = {"batch_size": 8, "seed": 7, "macrobatch_size": 3, **kwargs}
+    data = make_hetero() if data is None else data
+    if not isinstance(data, Data):
+        chosen.setdefault("input_nodes", "paper")
+    return MacrobatchHGTLoader(data, samples, **chosen)
+
+
+def induced(data: HeteroData, batch: HeteroData, relation: tuple[str, str, str]) -> Tensor:
+    """The ids of all edges of a relation between the nodes of a batch, ascending."""
+    source, _, target = relation
+    row, col = data[relation].edge_index
+    between = torch.isin(row, batch[source].n_id) & torch.isin(col, batch[target].n_id)
+    return between.nonzero().view(-1)
+
+
+# The batches of PyG ###############################################################################
+
+
+def test_fields_are_those_of_pygs_loader() -> None:
+    loader = make_hgt()
+    assert isinstance(loader, HGTLoader) and isinstance(loader, NodeLoader)
+    assert str(loader) == "MacrobatchHGTLoader()"
+    for batch in loader:
+        for name in batch.node_types:
+            store = batch[name]
+            of_seeds = {"input_id", "batch_size"} if name == "paper" else set()
+            expected = {*make_hetero()[name].keys(), "n_id", *of_seeds}
+            assert set(store.keys()) == expected
+        for relation in batch.edge_types:
+            assert set(batch[relation].keys()) == {*make_hetero()[relation].keys(), "e_id"}
+        assert batch["paper"].batch_size == batch["paper"].input_id.numel()
+
+
+def test_edges_are_the_induced_ones_with_their_ids_and_attributes() -> None:
+    data = make_hetero()
+    for batch in make_hgt(data):
+        assert batch["paper"].num_nodes <= batch["paper"].batch_size + 11
+        assert batch["lonely"].num_nodes <= 11
+        for relation in RELATIONS:
+            source, _, target = relation
+            row, col = batch[relation].edge_index
+            ends = torch.stack([batch[source].n_id[row], batch[target].n_id[col]])
+            assert torch.equal(ends, data[relation].edge_index[:, batch[relation].e_id])
+            assert batch[relation].e_id.sort().values.tolist() == induced(data, batch, relation).tolist()
+        assert torch.equal(batch[CITES].edge_attr, data[CITES].edge_attr[batch[CITES].e_id])
+        assert torch.equal(batch["paper"].x, data["paper"].x[batch["paper"].n_id])
+
+
+def test_enough_samples_give_the_whole_neighbourhood() -> None:
+    data = make_hetero()
+    (batch,) = make_hgt(data, [-1] * 12, input_nodes=("paper", [3]), neighbor_cap=None)
+    for name in ("paper", "author", "lonely"):
+        reached = {int(node) for node in batch[name].n_id}
+        for relation in RELATIONS:
+            source, _, target = relation
+            if source == name:
+                row, col = data[relation].edge_index
+                assert set(row[torch.isin(col, batch[target].n_id)].tolist()) <= reached
+
+
+def test_types_that_are_not_reached_are_empty() -> None:
+    data = HeteroData()
+    for name in ("a", "b"):
+        data[name].x = torch.randn(10, 16)
+        data[name, "to", name].edge_index = torch.arange(20).view(2, 10) % 10
+        data[name, "to", name].edge_attr = torch.randn(10, 8)
+    for batch in make_hgt(data, [2], input_nodes="a", batch_size=2):
+        assert batch["b"].x.shape == (0, 16)
+        assert batch["b", "b"].edge_index.shape == (2, 0) and batch["b", "b"].edge_attr.shape == (0, 8)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_a_homogeneous_graph_is_one_type(dtype: torch.dtype) -> None:
+    data = make_data()
+    data.edge_index = data.edge_index.to(dtype)
+    batches = list(make_hgt(data))
+    typed = make_hgt(as_hetero(data), input_nodes="thing")
+    for one, other in zip(batches, typed, strict=True):
+        assert "num_sampled_nodes" not in one and "batch" not in one and one.edge_index.dtype is dtype
+        assert torch.equal(one.n_id, other["thing"].n_id)
+        assert torch.equal(one.e_id, other["thing", "knows", "thing"].e_id)
+        assert torch.equal(one.x, data.x[one.n_id]) and one.batch_size == one.input_id.numel()
+
+
+def test_stores_give_what_data_gives() -> None:
+    data = make_hetero()
+    loader = make_hgt(typed_stores_of(data))
+    for one, other in zip(loader, make_hgt(data), strict=True):
+        for name in data.node_types:
+            assert torch.equal(one[name].n_id, other[name].n_id)
+        for relation in data.edge_types:
+            assert torch.equal(one[relation].e_id, other[relation].e_id)
+    plain = make_data()
+    for one, other in zip(make_hgt(stores_of(plain, "coo")), make_hgt(plain), strict=True):
+        assert torch.equal(one.n_id, other.n_id) and torch.equal(one.e_id, other.e_id)
+
+
+def test_seeds_of_several_types_and_duplicates() -> None:
+    for batch in make_hgt(input_nodes=BOTH, batch_size=16):
+        assert batch["paper"].batch_size + batch["author"].batch_size <= 16
+        assert batch["paper"].input_id.numel() == batch["paper"].batch_size
+    twice = torch.tensor([5, 9, 5, 5])
+    (batch,) = make_hgt(input_nodes=("paper", twice))
+    assert batch["paper"].n_id[:4].tolist() == twice.tolist()
+    row, col = batch[CITES].edge_index
+    assert batch[CITES].e_id[col == 0].tolist() == batch[CITES].e_id[col == 2].tolist()
+    assert not torch.isin(row, torch.tensor([2, 3])).any()
+
+
+# The promises #####################################################################################
+
+
+def test_sizes_threads_prefetching_and_workers_do_not_matter() -> None:
+    expected = list(make_hgt(shuffle=True))
+    assert len(expected) == 8
+    for chosen in (
+        {"macrobatch_size": 1, "threads": 1},
+        {"macrobatch_size": "all", "threads": 3, "prefetch": 2},
+        {"macrobatch_size": "auto", "memory_budget": "64MiB"},
+        {"num_workers": 2, "macrobatch_size": 2},
+        {"num_workers": 2, "filter_per_worker": True},
+    ):
+        assert_same(make_hgt(shuffle=True, **chosen), expected)
+    calls = make_hgt(shuffle=True)
+    assert_same([calls(batch["paper"].input_id) for batch in expected], expected)
+
+
+def test_epochs_differ_and_a_loader_resumes_inside_one() -> None:
+    loader = make_hgt(shuffle=True)
+    first, second = list(loader), list(loader)
+    assert not torch.equal(first[0]["paper"].n_id, second[0]["paper"].n_id)
+    list(itertools.islice(stopped := make_hgt(shuffle=True), 3))
+    state = json.loads(json.dumps(stopped.state_dict()))
+    other = make_hgt(shuffle=True, seed=99, threads=2)
+    other.load_state_dict(state)
+    assert_same(other, first[3:])
+    for changed in ({"samples": (6, 6)}, {"neighbor_cap": 3}):
+        with pytest.raises(ValueError, match=r"num_samples|neighbor_cap"):
+            make_hgt(shuffle=True, **changed).load_state_dict(state)
+
+
+def test_statistics_count_what_was_sampled() -> None:
+    loader = make_hgt()
+    batches = list(loader)
+    total = loader.stats().total
+    assert total.minibatches == len(batches)
+    assert total.nodes == sum(one.num_nodes for one in batches)
+    assert total.edges == sum(one.num_edges for one in batches)
+
+
+def test_a_sampler_serves_pygs_own_loader() -> None:
+    data = make_hetero()
+    sampler = PygHGTSampler(data, [6, 5], seed=7)
+    theirs = NodeLoader(data, sampler, input_nodes="paper", batch_size=8)
+    assert_same(theirs, make_hgt(data))
+    sampler.epoch = 1
+    assert not torch.equal(next(iter(theirs))["paper"].n_id, next(iter(make_hgt(data)))["paper"].n_id)
+    plain = make_data()
+    ours = NodeLoader(plain, PygHGTSampler(plain, [6, 5], seed=7), input_nodes=None, batch_size=8)
+    assert_same_data(ours, make_hgt(plain))
+
+
+# What is refused ##################################################################################
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"samples": {"paper": [3]}}, ValueError, "num_samples lacks the node type"),
+        ({"samples": 5}, TypeError, "num_samples must be a list"),
+        ({"input_nodes": "pape"}, ValueError, "names the node type 'pape'"),
+        ({"input_nodes": ("paper", torch.tensor([60]))}, IndexError, "60"),
+        ({"neighbor_cap": -1}, ValueError, "neighbor_cap must be from 1"),
+        ({"seed": 0.5}, TypeError, "seed must be an integer"),
+        ({"threads": 0}, ValueError, "threads must be a number of threads"),
+        ({"prefetch": 1, "num_workers": 1}, ValueError, "prefetch_factor"),
+        ({"batch_size": None}, ValueError, "batch_size=None"),
+    ],
+)
+def test_arguments_that_cannot_be(arguments: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        make_hgt(**arguments)
+
+
+def test_graphs_over_ranks_and_links_are_refused() -> None:
+    stores = object.__new__(DistFeatureStore), object.__new__(DistGraphStore)
+    with pytest.raises(NotImplementedError, match="HGT sampling over ranks is not supported yet"):
+        MacrobatchHGTLoader(stores, [3])
+    with pytest.raises(NotImplementedError, match="not with links"):
+        PygHGTSampler(make_hetero(), [3]).sample_from_edges()
