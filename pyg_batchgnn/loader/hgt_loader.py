@@ -43,8 +43,8 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
             In a ``Data`` a mask, ids, or None for all nodes.
         is_sorted: ignored; edges that are sorted are used where they lie.
         transform, transform_sampler_output, filter_per_worker: those of PyG's loader.
-        neighbor_cap: if a node has more in-edges in a relation than this, so many of them are drawn
-            for the minibatch and the others do not count; None for no cap.
+        neighbor_cap: at most this many in-edges of a node count in a relation. If a node has more,
+            those that count are drawn once per minibatch. None for no cap.
         macrobatch_size: B, the minibatches sampled together; "all" of an epoch; "auto" fits the
             memory budget.
         memory_budget: bytes (or a text like "2GiB") that the loader may hold at its peak, graph

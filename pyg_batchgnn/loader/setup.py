@@ -17,7 +17,7 @@ from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.probe import MeasureCost
 from pyg_batchgnn.loader.schedule import SeedSchedule, StepShape
 from pyg_batchgnn.loader.world import World
-from pyg_batchgnn.sample import Direction, NeighborChoice, Plan, Sampler
+from pyg_batchgnn.sample import Direction, MinibatchPlan, NeighborChoice, Sampler
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ def step_shape(loader: NodeLoader) -> StepShape:
 
 
 def shape_of(
-    plan: Plan,
+    plan: MinibatchPlan,
     rules: dict[str, Any],
     num_nodes: Sequence[int],
     num_edges: int,

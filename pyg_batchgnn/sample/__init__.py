@@ -27,7 +27,7 @@ from pyg_batchgnn.sample.pyg_nodes import PygNodeSampler
 from pyg_batchgnn.sample.pyg_output import Direction, Names, PygForm, PygOutput
 from pyg_batchgnn.sample.pyg_parts import PygParts
 from pyg_batchgnn.sample.sampled import Layout, SampledEdges, SampledMinibatch, SampledNodes
-from pyg_batchgnn.sample.sampler import MacrobatchSeeds, Plan, Sampler
+from pyg_batchgnn.sample.sampler import MacrobatchSeeds, MinibatchPlan, Sampler
 from pyg_batchgnn.sample.seed_edges import SeedEdges, named_relation
 from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, seeds_key
 
@@ -49,6 +49,7 @@ __all__ = [
     "MacrobatchSampler",
     "MacrobatchSeeds",
     "Minibatch",
+    "MinibatchPlan",
     "Names",
     "NegativeMode",
     "NegativePlan",
@@ -57,7 +58,6 @@ __all__ = [
     "NodePool",
     "PartitionedSampler",
     "Placement",
-    "Plan",
     "PygForm",
     "PygHGTSampler",
     "PygLinkSampler",

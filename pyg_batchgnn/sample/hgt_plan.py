@@ -23,8 +23,8 @@ class HGTPlan:
     Attributes:
         samples: for each node type, the nodes to sample by hop; -1 samples all candidates. A
             mapping may be given.
-        neighbor_cap: if a node has more in-edges in a relation than this, so many of them are drawn
-            for the minibatch and the others do not count; None for no cap.
+        neighbor_cap: at most this many in-edges of a node count in a relation. If a node has more,
+            those that count are drawn once per minibatch. None for no cap.
         edge_ids: True if minibatches carry the input ids of their edges.
 
     Raises:

@@ -23,8 +23,8 @@ class PygHGTSampler(PygNodeSampler):
             dict of lists by type. -1 samples all candidates.
         is_sorted, share_memory: ignored; edges that are sorted are used where they lie, and worker
             processes read the same memory.
-        neighbor_cap: if a node has more in-edges in a relation than this, so many of them are drawn
-            for the minibatch and the others do not count; None for no cap.
+        neighbor_cap: at most this many in-edges of a node count in a relation. If a node has more,
+            those that count are drawn once per minibatch. None for no cap.
         seed: the key of every random choice.
         threads: at most this many threads work; torch's number if None.
         epoch: the epoch, or a function that returns it.

@@ -37,7 +37,7 @@ class MacrobatchSeeds:
         return [one.nodes[0] if isinstance(one, Seeds) else one for one in self.original]
 
 
-class Plan(Protocol):
+class MinibatchPlan(Protocol):
     """The plan by which a minibatch grows from its seeds."""
 
     @property
@@ -68,7 +68,7 @@ class Sampler(Protocol):
     threads: int | None
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> MinibatchPlan:
         """The plan by which minibatches grow."""
 
     def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from pyg_batchgnn.data import Schema
 from pyg_batchgnn.sample.plan import Subgraph
 from pyg_batchgnn.sample.sampled import Layout, SampledEdges, SampledMinibatch, SampledNodes
-from pyg_batchgnn.sample.sampler import Plan
+from pyg_batchgnn.sample.sampler import MinibatchPlan
 from pyg_batchgnn.sample.seeds import Seeds
 
 
@@ -27,7 +27,7 @@ class Unpacker:
         disjoint: True if nodes come with the numbers of their examples.
     """
 
-    def __init__(self, schema: Schema, plan: Plan, layout: Layout, disjoint: bool) -> None:
+    def __init__(self, schema: Schema, plan: MinibatchPlan, layout: Layout, disjoint: bool) -> None:
         self.schema = schema
         self.plan = plan
         self.layout = layout

@@ -15,7 +15,7 @@ from pyg_batchgnn.sample import (
     ExcludedPairs,
     Layout,
     MacrobatchSampler,
-    Plan,
+    MinibatchPlan,
     SampledMinibatch,
     SamplingPlan,
     Seeds,
@@ -207,7 +207,7 @@ def check_typed(
 
 
 def assert_equals_typed(
-    batch: SampledMinibatch, right: ReferenceMinibatch, plan: Plan, disjoint: bool
+    batch: SampledMinibatch, right: ReferenceMinibatch, plan: MinibatchPlan, disjoint: bool
 ) -> None:
     for number, name in enumerate(batch.schema.node_types):
         nodes = batch.nodes[number]
