@@ -42,22 +42,11 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
         input_nodes: "type", ("type", nodes) with None, a mask or ids, or a dict of several types.
             In a ``Data`` a mask, ids, or None for all nodes.
         is_sorted: ignored; edges that are sorted are used where they lie.
-        transform, transform_sampler_output, filter_per_worker: those of PyG's loader.
         neighbor_cap: at most this many in-edges of a node count in a relation. If a node has more,
             those that count are drawn once per minibatch. None for no cap.
-        macrobatch_size: B, the minibatches sampled together; "all" of an epoch; "auto" fits the
-            memory budget.
-        memory_budget: bytes (or a text like "2GiB") that the loader may hold at its peak, graph
-            and features not counted; None is an eighth of what is free at construction. It decides
-            what "auto" means, and nothing else.
-        prefetch: macrobatches to prepare beside training, on one thread (0: none). Attributes are
-            then read when the macrobatch is prepared.
-        seed: key of shuffling and sampling; None draws one from torch's default generator.
-        threads: at most this many threads work; torch's number if None. Worker processes use one
-            each.
-        **kwargs: those of ``torch.utils.data.DataLoader``, and ``input_id``. If ``generator``,
-            ``sampler`` or ``batch_sampler`` is given, it decides the order. Else ``shuffle`` is a
-            keyed permutation by (seed, epoch).
+        **kwargs: those of ``torch.utils.data.DataLoader``, and ``input_id``.
+
+    The other arguments are those of `MacrobatchNeighborLoader`.
 
     Raises:
         NotImplementedError: a graph over ranks.
