@@ -35,19 +35,20 @@ def deliver_rows(comm: Communicator, table: Tensor, ids: Tensor) -> Tensor:
 
 
 def deliver_split(
-    comm: Communicator, split: Tensor, directory: Directory, book: PartitionBook, runs: Runs
+    comm: Communicator, split: Tensor, node_type: int, directory: Directory, book: PartitionBook, runs: Runs
 ) -> Tensor:
     """Returns the internal ids of a split's nodes that this rank owns, ascending. Collective.
 
     Args:
         comm: the communicator of all ranks.
         split: [S] int64 original ids, the same on every rank; each reads some of them.
+        node_type: the number of their type.
         directory: the directory of this rank.
         book: the partition book.
         runs: the parts that each rank builds.
     """
-    internal = pull(comm, directory.remote(), own_share(comm, split))
-    bounds = book.offsets[runs.bounds]
+    internal = pull(comm, directory.remote(node_type), own_share(comm, split))
+    bounds = book.part_offsets[runs.bounds]
     found = []
     for rows in own_rounds(comm, internal.numel(), internal.element_size()):
         piece = internal[rows.start : rows.stop]

@@ -99,9 +99,9 @@ def partition_parts(
     part = read_slice(dataset, comm)
     tell("assigning owners")
     owner = _owners(dataset, part, chosen, comm, seed, parts)
-    numbering = number_nodes(comm, owner, parts)
-    bounds = runs.directory_bounds(dataset.num_nodes)
-    directory = make_directory(comm, numbering.internal, part.first, bounds)
+    numbering = number_nodes(comm, part, owner, parts)
+    bounds = [runs.directory_bounds(nodes.num_nodes) for nodes in dataset.node_sets]
+    directory = make_directory(comm, part, numbering.internal, bounds)
     tell("translating sources")
     translate_sources(comm, part, directory)
     tell("sending adjacency lists")
@@ -111,22 +111,30 @@ def partition_parts(
     tell("sending attributes")
     attributes = _attributes(dataset, comm, nodes)
     splits = {
-        name: deliver_split(comm, index, directory, book, runs) for name, index in dataset.splits.items()
+        own.group: {
+            name: deliver_split(comm, index, number, directory, book, runs)
+            for name, index in own.splits.items()
+        }
+        for number, own in enumerate(dataset.node_sets)
     }
-    return cut_run(book, dataset.num_edges, nodes, directory, attributes, splits)
+    counts = tuple(edges.num_edges for edges in dataset.edge_sets)
+    return cut_run(dataset.schema, book, counts, nodes, directory, attributes, splits)
 
 
 def _check(dataset: Dataset, policy: str, comm: Communicator, seed: int, parts: int) -> None:
     comm.check_agreement(
         {
             "data set": dataset.name,
-            "nodes": dataset.num_nodes,
-            "edges": dataset.num_edges,
+            "nodes": {nodes.name: nodes.num_nodes for nodes in dataset.node_sets},
+            "edges": {str(edges.group): edges.num_edges for edges in dataset.edge_sets},
             "attributes": {
                 str(found.group): {name: [str(t.dtype), *t.shape] for name, t in found.tables.items()}
                 for found in dataset.sets
             },
-            "splits": {name: len(index) for name, index in dataset.splits.items()},
+            "splits": {
+                nodes.name: {name: len(index) for name, index in nodes.splits.items()}
+                for nodes in dataset.node_sets
+            },
             "policy": policy,
             "seed": seed,
             "parts": parts,
@@ -147,22 +155,18 @@ def _owners(
         return random_owners(part, parts, seed)
     if policy is Direct.CONTIGUOUS:
         return contiguous_owners(comm, part, parts)
-    stream = OwnerStream(comm, part, dataset.split("train"), parts, seed)
+    stream = OwnerStream(comm, part, dataset, parts, seed)
     if isinstance(policy, Streaming):
-        for _ in range(policy.passes):
-            stream.run(stream.by_score(policy))
+        stream.by_score(policy)
     elif callable(policy):
-        stream.run(stream.by_function(policy))
+        stream.by_function(policy)
     return stream.owner
 
 
 def _attributes(dataset: Dataset, comm: Communicator, nodes: OwnNodes) -> dict[Group, dict[str, Tensor]]:
     """Returns the attributes of this rank's nodes and edges, by group and name."""
-    edge_ids = nodes.in_edges.explicit_edge_ids()
+    ids = [*nodes.nodes, *(edges.explicit_edge_ids() for edges in nodes.relations)]
     return {
-        found.group: {
-            name: deliver_rows(comm, table, nodes.node if found.group.is_node else edge_ids)
-            for name, table in found.tables.items()
-        }
-        for found in dataset.sets
+        found.group: {name: deliver_rows(comm, table, rows) for name, table in found.tables.items()}
+        for found, rows in zip(dataset.sets, ids, strict=True)
     }

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset, DatasetError
+from pyg_batchgnn.data import Dataset, DatasetError, split_array
 
 T = TypeVar("T")
 
@@ -35,11 +35,11 @@ def with_files(comm: Communicator, work: Callable[[], T]) -> T:
 
 
 def outside(ids: Tensor, num_nodes: int) -> str:
-    """Returns a description of an id among ids [n] that is no node; empty where all are nodes."""
+    """Returns what is wrong with ids [n], if one of them is no node; empty where all are nodes."""
     low, high = ops.extent(ids)
     if low >= 0 and high < num_nodes:
         return ""
-    return f"node id {low if low < 0 else high}"
+    return f"node id {low if low < 0 else high} is outside [0, {num_nodes})"
 
 
 def refuse_outside(comm: Communicator, dataset: Dataset, array: str, problem: str) -> None:
@@ -51,10 +51,7 @@ def refuse_outside(comm: Communicator, dataset: Dataset, array: str, problem: st
 
     def refuse() -> None:
         if problem:
-            raise DatasetError(
-                f"{dataset.name}: {array}: {problem} is outside [0, {dataset.num_nodes}); correct it or "
-                "num_nodes"
-            )
+            raise DatasetError(f"{dataset.name}: {array}: {problem}; correct it or num_nodes")
 
     comm.run_together(
         refuse, catch=(DatasetError,), error=lambda problems: DatasetError(next(iter(problems.values())))
@@ -69,5 +66,7 @@ def own_share(comm: Communicator, rows: Tensor) -> Tensor:
 
 def check_splits(comm: Communicator, dataset: Dataset) -> None:
     """Makes sure that splits hold node ids. Collective."""
-    for name, index in dataset.splits.items():
-        refuse_outside(comm, dataset, name, outside(own_share(comm, index), dataset.num_nodes))
+    for nodes in dataset.node_sets:
+        for name, index in nodes.splits.items():
+            array = split_array(nodes.group, name).partition("/")[2]
+            refuse_outside(comm, dataset, array, outside(own_share(comm, index), nodes.num_nodes))

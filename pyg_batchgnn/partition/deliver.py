@@ -10,11 +10,12 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.bounded import own_rounds
 from pyg_batchgnn.partition.move import Grouping, group, pull, send
 from pyg_batchgnn.partition.numbering import Directory, Numbering
 from pyg_batchgnn.partition.part import slice_size
-from pyg_batchgnn.partition.reading import ReadingSlice
+from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,40 @@ class Runs:
         return torch.tensor([rank * self.parts // self.ranks for rank in range(self.ranks + 1)])
 
     def directory_bounds(self, num_nodes: int) -> Tensor:
-        """Returns where the directory slices of each rank's parts begin, [ranks + 1] int64."""
+        """Returns where the directory slices of each rank's parts begin among the original ids of a
+        type, [ranks + 1] int64."""
         return (self.bounds * slice_size(num_nodes, self.parts)).clamp(max=num_nodes)
 
     def by_rank(self, of_parts: Sequence[int]) -> list[int]:
         """Returns the sums over each rank's parts."""
         return [sum(of_parts[part] for part in self.of(rank)) for rank in range(self.ranks)]
+
+
+@dataclass(frozen=True)
+class RunRows:
+    """The rows that the nodes of one type have in a run of parts: by part, then by internal id.
+
+    Attributes:
+        firsts: [parts], the internal id of each part's first node of the type.
+        starts: [parts + 1] int64, where the rows of each part begin.
+    """
+
+    firsts: Tensor
+    starts: Tensor
+
+    @classmethod
+    def of(cls, book: PartitionBook, parts: range, node_type: int) -> RunRows:
+        """Returns the rows of a type in a run of parts."""
+        firsts = [book.nodes_of(part, node_type).start for part in parts]
+        sizes = book.sizes[parts.start : parts.stop, node_type]
+        starts = torch.zeros(len(parts) + 1, dtype=torch.int64)
+        torch.cumsum(sizes, 0, out=starts[1:])
+        return cls(torch.tensor(firsts, dtype=torch.int64), starts)
+
+    def rows(self, internal: Tensor) -> Tensor:
+        """Returns the rows of internal ids [n], which are of the type and of the run."""
+        part = torch.searchsorted(self.firsts, internal, right=True) - 1
+        return internal - (self.firsts - self.starts[:-1])[part]
 
 
 @dataclass
@@ -49,60 +78,95 @@ class OwnNodes:
 
     Attributes:
         parts: all parts that this rank builds.
-        first: the internal id of their first node.
-        node: [n] int64, the original ids.
-        in_edges: the in-edges of these nodes, with explicit edge ids.
+        rows: by type, the rows of its nodes in the run.
+        nodes: by type, [n_t] int64, the original ids by row.
+        relations: the in-edges of each relation by row of the target type, with explicit edge ids.
     """
 
     parts: range
-    first: int
-    node: Tensor
-    in_edges: InEdges
-
-
-def deliver_nodes(
-    comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs
-) -> tuple[range, int, Tensor, Tensor]:
-    """Sends original ids and degrees to the owners, who then know where every list goes.
-    Collective."""
-    offsets, own = numbering.book.offsets, runs.of(comm.rank)
-    first, last = int(offsets[own.start]), int(offsets[own.stop])
-    node = torch.empty(last - first, dtype=torch.int64)
-    indptr = torch.zeros(last - first + 1, dtype=torch.int64)
-    for rows in own_rounds(comm, part.num_nodes, 24):
-        at = slice(rows.start, rows.stop)
-        columns = torch.empty(len(rows), 3, dtype=torch.int64)
-        columns[:, 0] = numbering.internal[at]
-        columns[:, 1] = torch.arange(part.first + rows.start, part.first + rows.stop)
-        columns[:, 2] = part.in_edges.indptr[rows.start + 1 : rows.stop + 1] - part.in_edges.indptr[at]
-        found = send(comm, columns, _to_ranks(numbering.owner[at], runs)).rows
-        node[found[:, 0] - first] = found[:, 1]
-        indptr[found[:, 0] - first + 1] = found[:, 2]
-    torch.cumsum(indptr, 0, out=indptr)
-    return own, first, node, indptr
+    rows: list[RunRows]
+    nodes: list[Tensor]
+    relations: list[InEdges]
 
 
 def translate_sources(comm: Communicator, part: ReadingSlice, directory: Directory) -> None:
     """Overwrites the original ids of the sources by internal ids. Collective."""
-    pull(comm, directory.remote(), part.in_edges.indices, out=part.in_edges.indices)
+    for edges, source in zip(part.relations, part.schema.source_types, strict=True):
+        pull(comm, directory.remote(source), edges.indices, out=edges.indices)
 
 
 def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs) -> OwnNodes:
-    """Sends adjacency lists to the owners of their nodes. Collective.
+    """Sends nodes and adjacency lists to the owners of the nodes. Collective."""
+    own, schema = runs.of(comm.rank), part.schema
+    rows = [RunRows.of(numbering.book, own, number) for number in range(schema.num_types)]
+    nodes, indptr = list[Tensor](), dict[int, Tensor]()
+    for number in range(schema.num_types):
+        node, ends = _deliver_nodes(comm, part, numbering, runs, rows[number], number)
+        nodes.append(node)
+        indptr |= ends
+    done = OwnNodes(own, rows, nodes, [])
+    for number in range(schema.num_relations):
+        done.relations.append(_deliver_edges(comm, part, numbering, runs, done, number, indptr[number]))
+    return done
+
+
+def _deliver_nodes(
+    comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs, own: RunRows, node_type: int
+) -> tuple[Tensor, dict[int, Tensor]]:
+    """Sends original ids and degrees to the owners, who then know where every list goes.
+    Collective.
+
+    Returns:
+        The original ids of this rank's nodes of the type, and by relation into it where each
+        node's in-edges begin.
+    """
+    size, here = int(own.starts[-1]), part.rows_of(node_type)
+    relations = part.schema.relations_into[node_type]
+    node = torch.empty(size, dtype=torch.int64)
+    indptr = {number: torch.zeros(size + 1, dtype=torch.int64) for number in relations}
+    internal, owner = numbering.internal[here], numbering.owner[here]
+    first = part.nodes_of(node_type).start
+    for rows in own_rounds(comm, owner.numel(), 8 * (2 + len(relations))):
+        at = slice(rows.start, rows.stop)
+        columns = torch.empty(len(rows), 2 + len(relations), dtype=torch.int64)
+        columns[:, 0] = internal[at]
+        columns[:, 1] = torch.arange(first + rows.start, first + rows.stop)
+        for column, number in enumerate(relations, start=2):
+            ends = part.relations[number].indptr
+            columns[:, column] = ends[rows.start + 1 : rows.stop + 1] - ends[at]
+        found = send(comm, columns, _to_ranks(owner[at], runs)).rows
+        row = own.rows(found[:, 0].contiguous())
+        node[row] = found[:, 1]
+        for column, number in enumerate(relations, start=2):
+            indptr[number][row + 1] = found[:, column]
+    for ends in indptr.values():
+        torch.cumsum(ends, 0, out=ends)
+    return node, indptr
+
+
+def _deliver_edges(
+    comm: Communicator,
+    part: ReadingSlice,
+    numbering: Numbering,
+    runs: Runs,
+    done: OwnNodes,
+    relation: int,
+    indptr: Tensor,
+) -> InEdges:
+    """Sends the adjacency lists of a relation to the owners of their nodes. Collective.
 
     A rank's nodes were read in ascending order by ranks in ascending order. So what one rank sends
     for one part is written in order, from where that rank's first node of the part has its list.
     """
-    own, first, node, indptr = deliver_nodes(comm, part, numbering, runs)
-    size = int(indptr[-1])
-    sources, edge_ids = part.in_edges.indices, part.in_edges.explicit_edge_ids()
+    size, target = int(indptr[-1]), part.schema.target_types[relation]
+    read, owner = part.relations[relation], numbering.owner[part.rows_of(target)]
+    sources, edge_ids = read.indices, read.explicit_edge_ids()
     indices, ids = torch.empty(size, dtype=sources.dtype), torch.empty(size, dtype=edge_ids.dtype)
-    done = OwnNodes(own, first, node, InEdges(indptr, indices, ids))
-    cursor = _first_slots(numbering, done, comm.size)
+    cursor = _first_slots(numbering.counts[:, :, target], done.parts, done.rows[target], indptr)
     wide = max(sources.dtype, edge_ids.dtype, key=lambda dtype: dtype.itemsize)
     for rows in own_rounds(comm, sources.numel(), 2 * wide.itemsize):
         at = slice(rows.start, rows.stop)
-        grouping = group(part.along_edges(numbering.owner, rows), runs.parts)
+        grouping = group(along_edges(read, owner, rows), runs.parts)
         columns = torch.empty(len(rows), 2, dtype=wide)
         columns[:, 0], columns[:, 1] = grouping.apply(sources[at]), grouping.apply(edge_ids[at])
         lengths = _lengths(comm, grouping, runs)
@@ -111,7 +175,7 @@ def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, 
             begin = cursor[rank, number]
             end = cursor[rank, number] = begin + len(piece)
             indices[begin:end], ids[begin:end] = piece[:, 0], piece[:, 1]
-    return done
+    return InEdges(indptr, indices, ids)
 
 
 def _to_ranks(owner: Tensor, runs: Runs) -> Grouping:
@@ -128,13 +192,18 @@ def _lengths(comm: Communicator, grouping: Grouping, runs: Runs) -> list[int]:
     return lengths
 
 
-def _first_slots(numbering: Numbering, done: OwnNodes, ranks: int) -> dict[tuple[int, int], int]:
-    """Returns where the rows begin that each rank sends for each part, by rank and part."""
-    before = numbering.counts.cumsum(0) - numbering.counts
+def _first_slots(counts: Tensor, parts: range, own: RunRows, indptr: Tensor) -> dict[tuple[int, int], int]:
+    """Returns where the rows begin that each rank sends for each part, by rank and part.
+
+    Args:
+        counts: [ranks, parts], the target nodes of each part that each rank has read.
+        parts: the parts of this rank.
+        own: the rows of the target type.
+        indptr: where each row's in-edges begin.
+    """
+    before = counts.cumsum(0) - counts
     return {
-        (rank, part): int(
-            done.in_edges.indptr[int(numbering.book.offsets[part]) - done.first + int(before[rank, part])]
-        )
-        for rank in range(ranks)
-        for part in done.parts
+        (rank, part): int(indptr[int(own.starts[at]) + int(before[rank, part])])
+        for rank in range(len(counts))
+        for at, part in enumerate(parts)
     }

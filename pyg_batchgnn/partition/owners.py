@@ -16,20 +16,31 @@ _NODES = 1 << 20
 def random_owners(part: ReadingSlice, parts: int, seed: int) -> Tensor:
     """Returns owners by hash, [n] int32."""
     owner = torch.empty(part.num_nodes, dtype=torch.int32)
-    for piece, node in zip(owner.split(_NODES), part.node().split(_NODES), strict=True):
-        piece.copy_(random_owner(node, parts, seed))
+    for number, name in enumerate(part.schema.node_types):
+        own, kind = part.nodes_of(number), None if part.schema.num_types == 1 else name
+        pieces = zip(
+            owner[part.rows_of(number)].split(_NODES),
+            torch.arange(own.start, own.stop).split(_NODES),
+            strict=True,
+        )
+        for piece, node in pieces:
+            piece.copy_(random_owner(node, parts, seed, kind))
     return owner
 
 
 def contiguous_owners(comm: Communicator, part: ReadingSlice, parts: int) -> Tensor:
-    """Returns owners that are ranges of original ids, [n] int32.
+    """Returns owners that are ranges of the original ids of each type, [n] int32."""
+    types = range(part.schema.num_types)
+    return torch.cat([_even_ranges(comm, part.degrees(number) + 1, parts) for number in types])
 
-    The ranges have equal sums of nodes and edges, as nearly as ranges can.
+
+def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
+    """Returns owners of one type's nodes. The ranges have equal sums of nodes and in-edges, as
+    nearly as ranges can.
 
     A node belongs to the part in which the middle of its own weight (1 and its in-edges) lies, when
     all nodes lie side by side in order of their ids.
     """
-    weight = part.in_edges.degrees + 1
     end = weight.cumsum(0)
     mine = end[-1:] if end.numel() else torch.zeros(1, dtype=torch.int64)
     sums = comm.all_gather(mine, MessageKind.PARTITION).rows

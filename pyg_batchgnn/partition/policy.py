@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
+from pyg_batchgnn.data import Schema
+
 
 class Neighbours(NamedTuple):
     """The in-neighbours of a few nodes.
@@ -16,11 +18,13 @@ class Neighbours(NamedTuple):
         indptr: [n + 1] int64, where each node's neighbours begin.
         node: [e] int32 or int64 original ids.
         owner: [e] int32 parts, -1 where a neighbour has none yet.
+        node_type: [e] int64, the number of each neighbour's type in ``StreamState.schema``.
     """
 
     indptr: Tensor
     node: Tensor
     owner: Tensor
+    node_type: Tensor
 
 
 class StreamState(NamedTuple):
@@ -29,10 +33,12 @@ class StreamState(NamedTuple):
     Attributes:
         parts: the number of parts.
         seed: the seed of the run.
-        load: [3, parts] float64, the nodes, in-edges and training nodes that each part has got so
-            far from all ranks, as of the beginning of the round.
-        total: [3] float64, the nodes, in-edges and training nodes of the whole graph.
+        load: [3, parts] float64, the nodes of the type, their in-edges and the training nodes among
+            them that each part has got so far from all ranks, as of the beginning of the round.
+        total: [3] float64, the same of the whole graph.
         train: [n] bool, True for training nodes.
+        schema: the node types and the relations.
+        node_type: the name of the type of the nodes to be assigned.
     """
 
     parts: int
@@ -40,15 +46,17 @@ class StreamState(NamedTuple):
     load: Tensor
     total: Tensor
     train: Tensor
+    schema: Schema
+    node_type: str
 
 
 class Policy(Protocol):
     """A policy of your own.
 
-    It is called for a few nodes at a time, on every rank for the nodes that the rank has read. It
-    returns the part of each node, [n] integers. Ranks go through their nodes side by side, in
-    ascending original id; they may be called for no nodes at all. A policy should not depend on how
-    many nodes it is asked for at once.
+    It is called for a few nodes of one type at a time, on every rank for the nodes that the rank
+    has read. It returns the part of each node, [n] integers. Ranks go through their nodes side by
+    side, type by type and in ascending original id; they may be called for no nodes at all. A
+    policy should not depend on how many nodes it is asked for at once.
     """
 
     def __call__(self, node: Tensor, neighbours: Neighbours, state: StreamState) -> Tensor: ...
@@ -71,8 +79,8 @@ class Streaming:
             the price of a fuller part.
         passes: the number of times that the nodes are streamed. In a later pass all neighbours have
             owners, from this pass or the one before it (restreaming, Nishimura and Ugander 2013).
-        slack: a part gets at most this many times the mean of nodes, of edges and of training
-            nodes.
+        slack: a part gets at most this many times the mean of nodes, of in-edges and of training
+            nodes, of every node type.
     """
 
     score: Score

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from rich.table import Table
@@ -18,14 +19,18 @@ _MARKS = 1 << 26
 _EDGES = 1 << 22
 
 
+_COLUMNS = ("nodes", "edges", "train", "cut", "halo")
+
+
 @dataclass(frozen=True)
 class PartCounts:
-    """The counts of one part.
+    """The counts of one part, of all node types or of one.
 
     Attributes:
         nodes, edges, train: the numbers of nodes, of their in-edges, of training nodes among them.
         cut: the number of in-edges from nodes of other parts.
-        halo: the number of distinct nodes of other parts that they come from.
+        halo: the number of distinct nodes of other parts that in-edges come from. That of a type
+            counts the nodes that are of the type themselves.
     """
 
     nodes: int
@@ -34,12 +39,26 @@ class PartCounts:
     cut: int
     halo: int
 
+    @classmethod
+    def sum(cls, counts: Sequence[PartCounts]) -> PartCounts:
+        """Returns the sums."""
+        return cls(*(sum(getattr(one, name) for one in counts) for name in _COLUMNS))
+
 
 @dataclass(frozen=True)
 class PartitionReport:
-    """The counts of all parts, in order."""
+    """The counts of all parts.
 
-    parts: tuple[PartCounts, ...]
+    Attributes:
+        types: by the name of the node type, the counts of each part, in order.
+    """
+
+    types: dict[str, tuple[PartCounts, ...]]
+
+    @property
+    def parts(self) -> tuple[PartCounts, ...]:
+        """The counts of each part, of all node types."""
+        return tuple(map(PartCounts.sum, zip(*self.types.values(), strict=True)))
 
     @property
     def edge_cut(self) -> float:
@@ -47,25 +66,31 @@ class PartitionReport:
         edges = sum(part.edges for part in self.parts)
         return sum(part.cut for part in self.parts) / edges if edges else 0.0
 
-    def balance(self, of: str) -> float:
+    def balance(self, of: str, node_type: str | None = None) -> float:
         """Returns the largest count over the mean, 1 at best.
 
         Args:
             of: nodes, edges, train or halo.
+            node_type: the type that is counted; all types if it is None.
         """
-        counts = [getattr(part, of) for part in self.parts]
+        parts = self.parts if node_type is None else self.types[node_type]
+        counts = [getattr(part, of) for part in parts]
         return max(counts) * len(counts) / sum(counts) if sum(counts) else 1.0
 
     def table(self) -> Table:
-        """Returns a table with one line per part, and the balance below."""
-        columns = ("nodes", "edges", "train", "cut", "halo")
-        table = Table("part", *columns, title=f"edge cut {self.edge_cut:.1%}", show_footer=True)
-        for number, part in enumerate(self.parts):
-            table.add_row(str(number), *(f"{getattr(part, name):,}" for name in columns))
+        """Returns a table with one line per part, and the balance below. In a graph of several node
+        types there is a line per type and part, and the balance is that of the worst type."""
+        several = len(self.types) > 1
+        names = ("part", "type") if several else ("part",)
+        table = Table(*names, *_COLUMNS, title=f"edge cut {self.edge_cut:.1%}", show_footer=True)
+        for node_type, parts in self.types.items():
+            for number, part in enumerate(parts):
+                first = (str(number), node_type) if several else (str(number),)
+                table.add_row(*first, *(f"{getattr(part, name):,}" for name in _COLUMNS))
         table.columns[0].footer = "max / mean"
-        for column, name in zip(table.columns[1:], columns, strict=True):
+        for column, name in zip(table.columns[len(names) :], _COLUMNS, strict=True):
             column.justify = "right"
-            column.footer = f"{self.balance(name):.3f}"
+            column.footer = f"{max(self.balance(name, node_type) for node_type in self.types):.3f}"
         return table
 
 
@@ -78,20 +103,41 @@ def report_partition(parts: Part | Sequence[Part], comm: Communicator) -> Partit
     """
     mine = parts_of(parts)
     check_comm(comm)
-    counted = {str(part.number): list(_count(part)) for part in mine}
+    counted = {
+        str(part.number): dict(zip(part.schema.node_types, _count(part), strict=True)) for part in mine
+    }
     found = {int(number): counts for said in comm.all_gather_json(counted) for number, counts in said.items()}
-    return PartitionReport(tuple(PartCounts(*found[number]) for number in sorted(found)))
+    return PartitionReport(
+        {name: tuple(PartCounts(*found[number][name]) for number in sorted(found)) for name in found[0]}
+    )
 
 
-def _count(part: Part) -> tuple[int, int, int, int, int]:
-    last = part.first + part.num_nodes
-    cut = halo = 0
-    for begin in range(0, part.book.num_nodes, _MARKS):
-        seen = torch.zeros(min(_MARKS, part.book.num_nodes - begin), dtype=torch.bool)
-        for source in part.in_edges.indices.split(_EDGES):
-            here = source[(source >= begin) & (source < begin + len(seen))]
-            outside = here[(here < part.first) | (here >= last)]
-            cut += outside.numel()
-            seen[(outside - begin).to(torch.int64)] = True
-        halo += int(seen.sum())
-    return part.num_nodes, part.in_edges.indices.numel(), part.split("train").numel(), cut, halo
+def _count(part: Part) -> list[list[int]]:
+    """Returns the counts of each node type, in the order of `PartCounts`."""
+    cut, halo = _outside(part)
+    edges = [0] * part.schema.num_types
+    for target, one in zip(part.schema.target_types, part.relations, strict=True):
+        edges[target] += one.num_edges
+    return [
+        [len(part.nodes_of(at)), edges[at], part.split("train", name).numel(), cut[at], halo[at]]
+        for at, name in enumerate(part.schema.node_types)
+    ]
+
+
+def _outside(part: Part) -> tuple[list[int], list[int]]:
+    """Returns by node type the in-edges from other parts, and the nodes of other parts that
+    in-edges come from."""
+    schema, book, own = part.schema, part.book, part.book.nodes_of(part.number)
+    cut, halo = [0] * schema.num_types, [0] * schema.num_types
+    for begin in range(0, book.num_nodes, _MARKS):
+        seen = torch.zeros(min(_MARKS, book.num_nodes - begin), dtype=torch.bool)
+        for target, edges in zip(schema.target_types, part.relations, strict=True):
+            for source in edges.indices.split(_EDGES):
+                here = source[(source >= begin) & (source < begin + len(seen))]
+                outside = here[(here < own.start) | (here >= own.stop)]
+                cut[target] += outside.numel()
+                seen[(outside - begin).to(torch.int64)] = True
+        bounds = (book.offsets - begin).clamp(0, len(seen)).tolist()
+        for cell, (first, last) in enumerate(pairwise(bounds)):
+            halo[cell % schema.num_types] += int(seen[first:last].sum())
+    return cut, halo

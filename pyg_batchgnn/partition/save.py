@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import DatasetError, attribute_array, split_array
+from pyg_batchgnn.data import DatasetError, attribute_array, edge_array, split_array
 from pyg_batchgnn.data.files import (
     META_FILE,
     ArrayPromise,
@@ -109,10 +109,16 @@ def arrays_of(part: Part) -> dict[str, Tensor]:
     """Returns everything that is saved of a part, by array."""
     return {
         "node": part.node,
-        "indptr": part.in_edges.indptr,
-        "indices": part.in_edges.indices,
-        "edge_ids": part.in_edges.explicit_edge_ids(),
         "directory": part.directory,
+        **{
+            edge_array(name, group): array
+            for group, edges in zip(part.schema.edge_groups, part.relations, strict=True)
+            for name, array in (
+                ("indptr", edges.indptr),
+                ("indices", edges.indices),
+                ("edge_ids", edges.explicit_edge_ids()),
+            )
+        },
         **{
             attribute_array(group, name): table
             for group, tables in part.attributes.items()

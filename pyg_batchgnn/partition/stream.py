@@ -4,6 +4,7 @@ rounds."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -11,9 +12,12 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind
+from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.bounded import own_rounds, rows_per_round
 from pyg_batchgnn.partition.checks import own_share
-from pyg_batchgnn.partition.move import Remote, pull, send
+from pyg_batchgnn.partition.move import Remote, group_by_range, pull, send
+from pyg_batchgnn.partition.neighbours import neighbours_of, original_ids
 from pyg_batchgnn.partition.policy import Neighbours, Policy, Score, Streaming, StreamState
 from pyg_batchgnn.partition.reading import ReadingSlice
 
@@ -26,111 +30,186 @@ ROUNDS, NODES = 64, 32
 _Assign = Callable[[range, Tensor, Tensor], None]
 
 
-def read_train(comm: Communicator, part: ReadingSlice, train_idx: Tensor) -> Tensor:
+def read_train(comm: Communicator, part: ReadingSlice, dataset: Dataset) -> Tensor:
     """Returns which nodes of the slice are training nodes, [n] bool. Collective."""
     train = torch.zeros(part.num_nodes, dtype=torch.bool)
-    mine = own_share(comm, train_idx)
-    for rows in own_rounds(comm, mine.numel(), 8):
-        piece = mine[rows.start : rows.stop]
-        found = send(comm, piece, part.group(piece)).rows
-        train[found - part.first] = True
+    for number, nodes in enumerate(dataset.node_sets):
+        mine, own = own_share(comm, dataset.split("train", nodes.name)), train[part.rows_of(number)]
+        for rows in own_rounds(comm, mine.numel(), 8):
+            piece = mine[rows.start : rows.stop]
+            found = send(comm, piece, part.group(piece, number)).rows
+            own[found - part.nodes_of(number).start] = True
     return train
 
 
 class OwnerStream:
-    """One rank's view of the stream.
+    """One rank's view of the stream, which assigns the nodes of one type after the other.
+
+    The loads of each type are balanced apart, and neighbours of all types count.
 
     Attributes:
         owner: [n] int32, the part of every node of the slice.
     """
 
     def __init__(
-        self, comm: Communicator, part: ReadingSlice, train_idx: Tensor, parts: int, seed: int
+        self, comm: Communicator, part: ReadingSlice, dataset: Dataset, parts: int, seed: int
     ) -> None:
         self._comm, self._part, self._parts, self._seed = comm, part, parts, seed
-        self._train = read_train(comm, part, train_idx)
-        self._degree = part.in_edges.degrees
+        self._train = read_train(comm, part, dataset)
         self.owner = torch.full((part.num_nodes,), ops.UNASSIGNED, dtype=torch.int32)
-        own = [part.num_nodes, part.in_edges.indices.numel(), int(self._train.sum())]
-        self._total = comm.all_reduce(torch.tensor(own, dtype=torch.float64), MessageKind.PARTITION)
+        own = [
+            [
+                len(part.nodes_of(number)),
+                int(part.degrees(number).sum()),
+                int(self._train[part.rows_of(number)].sum()),
+            ]
+            for number in range(part.schema.num_types)
+        ]
+        self._totals = comm.all_reduce(torch.tensor(own, dtype=torch.float64), MessageKind.PARTITION)
+
+    def by_score(self, policy: Streaming) -> None:
+        """Assigns all nodes by a built-in policy. Collective."""
+        for _ in range(policy.passes):
+            for number in range(self._part.schema.num_types):
+                one = self._of_type(number)
+                one.run(one.by_score(policy))
+
+    def by_function(self, policy: Policy) -> None:
+        """Assigns all nodes by a user's own policy. Collective."""
+        for number in range(self._part.schema.num_types):
+            one = self._of_type(number)
+            one.run(one.by_function(policy))
+
+    def _of_type(self, number: int) -> TypeStream:
+        return TypeStream(
+            self._comm,
+            self._part,
+            number,
+            neighbours_of(self._part, number),
+            self.owner,
+            self._train,
+            self._totals[number],
+            self._parts,
+            self._seed,
+        )
+
+
+@dataclass(frozen=True)
+class TypeStream:
+    """The stream of the nodes of one type.
+
+    Attributes:
+        comm: the communicator of all ranks.
+        part: the nodes that this rank has read.
+        node_type: the number of the type.
+        in_edges: their in-neighbours by `reading_ids`, one row per node of the slice.
+        owner: [n] int32, the part of every node of the slice, written to.
+        train: [n] bool, True for training nodes.
+        total: [3] float64, the nodes of the type in the whole graph, their in-edges, and the
+            training nodes among them.
+        parts: the number of parts.
+        seed: the seed of the run.
+    """
+
+    comm: Communicator
+    part: ReadingSlice
+    node_type: int
+    in_edges: InEdges
+    owner: Tensor
+    train: Tensor
+    total: Tensor
+    parts: int
+    seed: int
+
+    @property
+    def _first(self) -> int:
+        """The reading id of the slice's first node."""
+        return self.part.book.nodes_of(self.part.rank).start
 
     def run(self, assign: _Assign) -> None:
-        """Assigns all nodes once. Collective."""
-        load = torch.zeros(3, self._parts, dtype=torch.float64)
-        remote = Remote(self._part.group, self._owners, (), torch.int32)
+        """Assigns all nodes of the type once. Collective."""
+        load = torch.zeros(3, self.parts, dtype=torch.float64)
+        bounds = self.part.book.part_offsets
+        remote = Remote(lambda node: group_by_range(node, bounds), self._owners, (), torch.int32)
         for rows in self._rounds():
-            found = pull(self._comm, remote, self._outside(rows))
+            found = pull(self.comm, remote, self._outside(rows))
             assign(rows, found, load)
-            load += self._comm.all_reduce(self._load_of(rows), MessageKind.PARTITION)
+            load += self.comm.all_reduce(self._load_of(rows), MessageKind.PARTITION)
 
     def by_score(self, policy: Streaming) -> _Assign:
         """Returns the assignment of the built-in policies."""
-        nodes, edges, _ = self._total.tolist()
+        nodes, edges, _ = self.total.tolist()
         rules = ops.StreamRules(
-            limit=policy.slack * self._total / self._parts,
+            limit=policy.slack * self.total / self.parts,
             fennel=policy.score is Score.FENNEL,
             # The paper's alpha * gamma * load ** (gamma - 1) for gamma = 1.5 and a part that is
             # full; an undirected edge is there twice.
             alpha=1.5 * policy.slack**0.5 * edges / 2 / max(nodes, 1),
-            step=self._comm.size,
-            key=ops.to_signed(self._seed),
+            step=self.comm.size,
+            key=ops.to_signed(self.seed),
         )
-        part = self._part
 
         def assign(rows: range, found: Tensor, load: Tensor) -> None:
-            csc = (part.in_edges.indptr, part.in_edges.indices, part.first, self._train)
+            csc = (self.in_edges.indptr, self.in_edges.indices, self._first, self.train)
             ops.assign_nodes(*csc, self.owner, found, rows, load.clone(), rules)
 
         return assign
 
     def by_function(self, policy: Policy) -> _Assign:
         """Returns the assignment of a user's own policy."""
+        schema = self.part.schema
 
         def assign(rows: range, found: Tensor, load: Tensor) -> None:
-            at, part = slice(rows.start, rows.stop), self._part
-            first, last = int(part.in_edges.indptr[rows.start]), int(part.in_edges.indptr[rows.stop])
-            source = part.in_edges.indices[first:last]
+            at = slice(rows.start, rows.stop)
+            source = self.in_edges.sources(rows)
             owner = torch.empty(source.numel(), dtype=torch.int32)
             outside = self._is_outside(source)
             owner[outside] = found
-            owner[~outside] = self.owner[(source[~outside] - part.first).to(torch.int64)]
-            node = torch.arange(part.first + rows.start, part.first + rows.stop)
-            neighbours = Neighbours(part.in_edges.indptr[rows.start : rows.stop + 1] - first, source, owner)
-            state = StreamState(self._parts, self._seed, load.clone(), self._total.clone(), self._train[at])
-            self.owner[at] = _checked(policy(node, neighbours, state), len(rows), self._parts)
+            owner[~outside] = self.owner[(source[~outside] - self._first).to(torch.int64)]
+            begin = self.part.nodes_of(self.node_type).start - self.part.rows_of(self.node_type).start
+            node = torch.arange(begin + rows.start, begin + rows.stop)
+            indptr = self.in_edges.indptr[rows.start : rows.stop + 1]
+            ids = original_ids(self.part, source)
+            neighbours = Neighbours(indptr - int(indptr[0]), ids.node, owner, ids.type)
+            state = StreamState(
+                *(self.parts, self.seed, load.clone(), self.total.clone(), self.train[at]),
+                *(schema, schema.node_types[self.node_type]),
+            )
+            self.owner[at] = _checked(policy(node, neighbours, state), len(rows), self.parts)
 
         return assign
 
     def _rounds(self) -> Iterator[range]:
-        """Returns rows of the slice in pieces of nearly as many edges, as many pieces on every
-        rank."""
-        edges = self._part.in_edges.indices.numel()
-        most = rows_per_round(16, self._comm.size)
-        enough = min(ROUNDS, int(self._total[0]) // (NODES * self._comm.size))
-        rounds = self._comm.max(max(1, enough, -(-edges // most), -(-self._part.num_nodes // most)))
-        weight = self._part.in_edges.indptr + torch.arange(self._part.num_nodes + 1)
+        """Returns the type's rows of the slice in pieces of nearly as many edges, as many pieces on
+        every rank."""
+        own = self.part.rows_of(self.node_type)
+        nodes, edges = own.stop - own.start, self.in_edges.indices.numel()
+        most = rows_per_round(16, self.comm.size)
+        enough = min(ROUNDS, int(self.total[0]) // (NODES * self.comm.size))
+        rounds = self.comm.max(max(1, enough, -(-edges // most), -(-nodes // most)))
+        weight = self.in_edges.indptr[own.start : own.stop + 1] + torch.arange(nodes + 1)
         marks = int(weight[-1]) * torch.arange(rounds + 1) // rounds
-        at = torch.searchsorted(weight, marks).tolist()
-        at[0], at[-1] = 0, self._part.num_nodes
+        at = (torch.searchsorted(weight, marks) + own.start).tolist()
+        at[0], at[-1] = own.start, own.stop
         return (range(begin, end) for begin, end in pairwise(at))
 
     def _outside(self, rows: range) -> Tensor:
         """Returns the sources of the rows that other ranks have read."""
-        source = self._part.in_edges.sources(rows)
+        source = self.in_edges.sources(rows)
         return source[self._is_outside(source)]
 
     def _is_outside(self, source: Tensor) -> Tensor:
-        return (source < self._part.first) | (source >= self._part.first + self._part.num_nodes)
+        return (source < self._first) | (source >= self._first + self.part.num_nodes)
 
     def _owners(self, node: Tensor) -> Tensor:
-        return self.owner.index_select(0, node.sub_(self._part.first))
+        return self.owner.index_select(0, node.sub_(self._first))
 
     def _load_of(self, rows: range) -> Tensor:
         """Returns what the rows add to each part, [3, parts]."""
         at = slice(rows.start, rows.stop)
-        owner = self.owner[at]
-        weights = (None, self._degree[at].double(), self._train[at].double())
-        counts = [torch.bincount(owner, weight, self._parts).double() for weight in weights]
+        owner, degree = self.owner[at], self.in_edges.indptr[rows.start : rows.stop + 1].diff()
+        weights = (None, degree.double(), self.train[at].double())
+        counts = [torch.bincount(owner, weight, self.parts).double() for weight in weights]
         return torch.stack(counts)
 
 

@@ -1,0 +1,168 @@
+"""The jobs of ranks in test_typed.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet
+from pyg_batchgnn.partition import (
+    Neighbours,
+    Part,
+    PartCounts,
+    Score,
+    Streaming,
+    StreamState,
+    bounded,
+    partition,
+    partition_parts,
+    report_partition,
+)
+from pyg_batchgnn.partition.hashing import random_owner
+from tests.partition.job_partition import assert_same, contiguous_owner
+from tests.support.reference_partition import split_dataset
+from tests.support.typed_datasets import CASES, typed_dataset
+
+
+def owners_of(dataset: Dataset, policy: str, parts: int, seed: int) -> list[Tensor]:
+    """The obvious form of the policies that look at no neighbours."""
+    found = []
+    for number, nodes in enumerate(dataset.node_sets):
+        if policy == "random":
+            name = None if dataset.schema.num_types == 1 else nodes.name
+            found.append(random_owner(torch.arange(nodes.num_nodes), parts, seed, name).long())
+        else:
+            into = [dataset.edge_sets[one].edge_index[1] for one in dataset.schema.relations_into[number]]
+            targets = torch.cat([torch.empty(0, dtype=torch.int64), *into])
+            found.append(contiguous_owner(targets, nodes.num_nodes, parts))
+    return found
+
+
+def owners_everywhere(parts: Sequence[Part], comm: Communicator) -> list[Tensor]:
+    """Returns who owns every node by type, put together from all parts."""
+    found = []
+    schema, book = parts[0].schema, parts[0].book
+    for number in range(schema.num_types):
+        mine = [(part.original_ids(number), part.number) for part in parts]
+        columns = [torch.stack([ids, torch.full_like(ids, part)], dim=1) for ids, part in mine]
+        node, part = comm.all_gather(torch.cat(columns)).rows.unbind(1)
+        owner = torch.full((book.num_nodes_of(number),), -1)
+        owner[node] = part
+        assert bool((owner >= 0).all()) and node.numel() == owner.numel()
+        found.append(owner)
+    return found
+
+
+def by_remainder(node: Tensor, neighbours: Neighbours, state: StreamState) -> Tensor:
+    """A policy of one's own that checks what it is given."""
+    assert neighbours.indptr.numel() == node.numel() + 1
+    known = neighbours.owner >= 0
+    wanted = (neighbours.node + neighbours.node_type) % state.parts
+    assert torch.equal(neighbours.owner[known].long(), wanted[known].long())
+    number = state.schema.type_number(state.node_type)
+    sources = {state.schema.source_types[one] for one in state.schema.relations_into[number]}
+    assert set(neighbours.node_type.tolist()) <= sources
+    assert state.load.sum(1).le(state.total).all() and len(state.train) == len(node)
+    return (node + number) % state.parts
+
+
+def equals_the_obvious(rounds: list[int]) -> None:
+    """Every case and policy, with rounds of several sizes."""
+    with Communicator.create("partition", timeout=20) as comm:
+        for round_bytes in rounds:
+            bounded.ROUND_BYTES = round_bytes
+            for case in CASES:
+                dataset = typed_dataset(*case)
+                for policy in ("random", "contiguous"):
+                    part = partition(dataset, policy, comm=comm, seed=case[0])
+                    owners = owners_of(dataset, policy, comm.size, case[0])
+                    assert_same(part, split_dataset(dataset, owners, comm.size, comm.rank))
+
+
+def streams() -> None:
+    with Communicator.create("partition", timeout=20) as comm:
+        for case in CASES:
+            dataset = typed_dataset(*case)
+            for policy in ("ldg", Streaming(Score.FENNEL, passes=1), by_remainder):
+                part = partition(dataset, policy, comm=comm, seed=case[0])
+                owners = owners_everywhere([part], comm)
+                assert_same(part, split_dataset(dataset, owners, comm.size, comm.rank))
+                if policy is by_remainder:
+                    for number, owner in enumerate(owners):
+                        assert torch.equal(owner, (torch.arange(owner.numel()) + number) % comm.size)
+
+
+def any_number_of_parts() -> None:
+    """The same parts whatever the number of ranks that read; each rank builds a run of them."""
+    with Communicator.create("partition", timeout=20) as comm:
+        for parts in (1, 5):
+            for case in CASES[:3]:
+                dataset = typed_dataset(*case)
+                for policy in ("random", "contiguous"):
+                    found = partition_parts(dataset, policy, parts, comm=comm, seed=case[0])
+                    owners = owners_of(dataset, policy, parts, case[0])
+                    for part in found:
+                        assert_same(part, split_dataset(dataset, owners, parts, part.number))
+
+
+# Reports ##########################################################################################
+
+COMMUNITIES = 24
+
+
+def communities() -> Dataset:
+    """Two types in 24 communities, in random order; nine edges of ten stay within a community."""
+    draw = torch.Generator().manual_seed(0)
+    counts, train = {"user": 2400, "item": 960}, {"user": 1200, "item": 0}
+    name = {key: torch.randperm(count, generator=draw) for key, count in counts.items()}
+    relations = (("user", "buys", "item"), ("item", "rev_buys", "user"), ("item", "like", "item"))
+    edge_sets = []
+    for relation in relations:
+        source_size, target_size = (counts[key] // COMMUNITIES for key in relation[::2])
+        source = torch.randint(0, counts[relation[0]], (12_000,), generator=draw)
+        near = source // source_size * target_size + torch.randint(0, target_size, (12_000,), generator=draw)
+        far = torch.randint(0, counts[relation[2]], (12_000,), generator=draw)
+        target = torch.where(torch.rand(12_000, generator=draw) < 0.9, near, far)
+        ends = [name[relation[0]][source], name[relation[2]][target]]
+        edge_sets.append(EdgeSet(relation, torch.stack(ends)))
+    node_sets = [
+        NodeSet(key, count, splits={"train": name[key][: train[key]]}) for key, count in counts.items()
+    ]
+    return Dataset("communities", tuple(node_sets), tuple(edge_sets))
+
+
+def compare_policies() -> dict[str, dict[str, float]]:
+    """Returns edge cut and the worst balance of each type, after comparing reports with counts."""
+    dataset, found = communities(), {}
+    with Communicator.create("partition", timeout=20) as comm:
+        for policy in ("random", "contiguous", "ldg", "fennel"):
+            part = partition(dataset, policy, comm=comm)
+            report = report_partition(part, comm)
+            owners = owners_everywhere([part], comm)
+            for name in dataset.schema.node_types:
+                counts = report.types[name][comm.rank]
+                assert counts == counted(dataset, owners, name, comm.rank), (policy, name, counts)
+            of = ("nodes", "edges", "train")
+            found[policy] = {
+                name: max(report.balance(one, name) for one in of) for name in dataset.schema.node_types
+            }
+            found[policy]["cut"] = report.edge_cut
+    return found
+
+
+def counted(dataset: Dataset, owners: Sequence[Tensor], name: str, rank: int) -> PartCounts:
+    """The counts of one type in one part, by looking at all edges."""
+    schema = dataset.schema
+    own, edges, cut, halo = owners[schema.type_number(name)] == rank, 0, 0, []
+    for source, target, one in zip(schema.source_types, schema.target_types, dataset.edge_sets, strict=True):
+        here = owners[target][one.edge_index[1].long()] == rank
+        away = here & (owners[source][one.edge_index[0].long()] != rank)
+        if schema.node_types[target] == name:
+            edges, cut = edges + int(here.sum()), cut + int(away.sum())
+        if schema.node_types[source] == name:
+            halo.append(one.edge_index[0][away])
+    train = int(own[dataset.split("train", name)].sum())
+    return PartCounts(int(own.sum()), edges, train, cut, torch.cat(halo).unique().numel())
