@@ -13,7 +13,7 @@ from tests.support.loader_cases import NODES, make_data
 
 pytest.importorskip("pytorch_lightning", reason="needs pytorch-lightning")
 
-from torch_geometric.data import LightningLinkData, LightningNodeData
+from torch_geometric.data.lightning import LightningLinkData, LightningNodeData
 
 
 def node_data(sampler: PygNeighborSampler, data: Any, **kwargs: Any) -> Any:
