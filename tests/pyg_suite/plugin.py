@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import torch_geometric.datasets
 import torch_geometric.loader
 import torch_geometric.nn  # before PyG says that its companions are there
 import torch_geometric.sampler.neighbor_sampler
@@ -22,7 +23,13 @@ import torch_geometric.testing
 import torch_geometric.typing
 from torch_geometric import seed_everything
 
-from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, PygNeighborSampler
+from pyg_batchgnn import (
+    MacrobatchHGTLoader,
+    MacrobatchLinkNeighborLoader,
+    MacrobatchNeighborLoader,
+    PygNeighborSampler,
+)
+from tests.pyg_suite import stand_ins
 
 #: The companions of PyG that this package does without.
 COMPANIONS = ("pyg_lib", "torch_sparse")
@@ -43,9 +50,15 @@ class LinkNeighborLoader(MacrobatchLinkNeighborLoader):
     """The loader of links under PyG's name."""
 
 
+class HGTLoader(MacrobatchHGTLoader):
+    """The loader of budget samples under PyG's name."""
+
+
 REPLACED = (
     (torch_geometric.loader, "NeighborLoader", NeighborLoader),
     (torch_geometric.loader, "LinkNeighborLoader", LinkNeighborLoader),
+    (torch_geometric.loader, "HGTLoader", HGTLoader),
+    (torch_geometric.typing, "SparseTensor", stand_ins.SparseTensor),
     (torch_geometric.sampler, "NeighborSampler", PygNeighborSampler),
     (torch_geometric.sampler.neighbor_sampler, "NeighborSampler", PygNeighborSampler),
 )
@@ -114,6 +127,13 @@ def pytest_collection() -> Generator[None, object, object]:
     """Imports the test files while PyG's names lead to this package."""
     with replaced():
         return (yield)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_download() -> Iterator[None]:
+    """Replaces the one data set that PyG would download."""
+    with mock.patch.object(torch_geometric.datasets, "Planetoid", stand_ins.Planetoid):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,7 @@ CHECKOUT = "PYG_BATCHGNN_PYG_CHECKOUT"
 FILES = (
     "test/loader/test_neighbor_loader.py",
     "test/loader/test_link_neighbor_loader.py",
+    "test/loader/test_hgt_loader.py",
     "test/sampler",
 )
 

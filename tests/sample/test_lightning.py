@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.data.lightning import LightningLinkData, LightningNodeData
+from torch_geometric.sampler import NodeSamplerInput
 
 from pyg_batchgnn import PygLinkSampler, PygNeighborSampler
 from tests.support.hetero_cases import WRITES, make_hetero
 from tests.support.loader_cases import NODES, make_data
 
-pytest.importorskip("pytorch_lightning", reason="needs pytorch-lightning")
-
-from torch_geometric.data.lightning import LightningLinkData, LightningNodeData
+pytorch_lightning = pytest.importorskip("pytorch_lightning", reason="needs pytorch-lightning")
 
 
 def node_data(sampler: PygNeighborSampler, data: Any, **kwargs: Any) -> Any:
@@ -44,6 +46,38 @@ def test_an_epoch_that_the_module_counts() -> None:
     current = next(epochs)
     second = [batch.e_id for batch in module.val_dataloader()]
     assert any(not torch.equal(one, other) for one, other in zip(first, second, strict=True))
+
+
+class Recorder(pytorch_lightning.LightningModule):
+    """A model that records its batches with their epochs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+        self.batches: list[tuple[int, Data]] = []
+
+    def training_step(self, batch: Data) -> Tensor:
+        self.batches.append((self.current_epoch, batch))
+        return self.layer(batch.x).square().mean()
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), 1e-9)
+
+
+def test_a_trainer_counts_the_epochs() -> None:
+    data, model = make_data(), Recorder()
+    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    trainer = pytorch_lightning.Trainer(
+        max_epochs=2, accelerator="cpu", limit_val_batches=0, **dict.fromkeys(quiet, False)
+    )
+    sampler = PygNeighborSampler(data, [2], epoch=lambda: trainer.current_epoch)
+    trainer.fit(model, node_data(sampler, data))
+    alone = PygNeighborSampler(data, [2])
+    assert [epoch for epoch, _ in model.batches] == [0] * 8 + [1] * 8
+    for epoch, batch in model.batches:
+        alone.epoch = epoch
+        seeds = NodeSamplerInput(None, batch.n_id[: batch.batch_size])
+        assert torch.equal(batch.e_id, alone.sample_from_nodes(seeds).edge)
 
 
 def test_links_of_a_typed_graph() -> None:
