@@ -22,6 +22,7 @@ class Schema:
     Attributes:
         node_types: the names of the node types.
         relations: the names of the relations, each (source type, name, target type).
+        has_names: False for a homogeneous graph, whose names are ours and not the user's.
 
     Raises:
         ValueError: a name occurs twice, or a relation names an unknown type.
@@ -29,6 +30,7 @@ class Schema:
 
     node_types: tuple[str, ...]
     relations: tuple[Relation, ...]
+    has_names: bool = True
 
     def __post_init__(self) -> None:
         for kind, names in (("node type", self.node_types), ("relation", self.relations)):
@@ -116,4 +118,4 @@ class Schema:
 
 
 #: The schema of a homogeneous graph.
-HOMOGENEOUS = Schema(("node",), (("node", "to", "node"),))
+HOMOGENEOUS = Schema(("node",), (("node", "to", "node"),), has_names=False)

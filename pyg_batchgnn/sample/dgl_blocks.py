@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from pyg_batchgnn.data import HOMOGENEOUS, Group
+from pyg_batchgnn.data import Group
 from pyg_batchgnn.sample.attribute_rows import AttributeRows
 from pyg_batchgnn.sample.sampled import SampledMinibatch
 
@@ -62,7 +62,7 @@ def _block(dgl: Any, minibatch: SampledMinibatch, indices: list[torch.Tensor], h
         ("csc", (edges.indptr[: targets[target] + 1], own[: sum(edges.edges_per_hop[:hop])], _NO_IDS))
         for edges, own, target in zip(minibatch.edges, indices, schema.target_types, strict=True)
     ]
-    if schema == HOMOGENEOUS:
+    if not schema.has_names:
         block = dgl.create_block(csc[0], sources[0], targets[0])
     else:
         names = schema.node_types
@@ -110,12 +110,12 @@ def _put_edges(
 
 def _type_names(minibatch: SampledMinibatch) -> tuple[str, ...]:
     """Returns DGL's names of the node types."""
-    return ("_N",) if minibatch.schema == HOMOGENEOUS else minibatch.schema.node_types
+    return minibatch.schema.node_types if minibatch.schema.has_names else ("_N",)
 
 
 def _relation_names(minibatch: SampledMinibatch) -> tuple[Any, ...]:
     """Returns DGL's names of the relations."""
-    return (("_N", "_E", "_N"),) if minibatch.schema == HOMOGENEOUS else minibatch.schema.relations
+    return minibatch.schema.relations if minibatch.schema.has_names else (("_N", "_E", "_N"),)
 
 
 _NO_IDS = torch.empty(0, dtype=torch.int64)

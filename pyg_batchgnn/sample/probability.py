@@ -22,7 +22,13 @@ def taken_probability(degree: Tensor, fanout: Fanout, replacement: Replacement) 
     degree = degree.clamp(min=1)
     if fanout < 0:
         return torch.ones_like(degree)
-    picks = (degree * fanout).ceil() if isinstance(fanout, float) else fanout
+    picks = _share(degree, fanout) if isinstance(fanout, float) else fanout
     if replacement is Replacement.WITH:
         return 1 - (1 - 1 / degree) ** picks
     return (picks / degree).clamp(max=1)
+
+
+def _share(degree: Tensor, fanout: float) -> Tensor:
+    """Returns the picks that a share of the neighbours stands for, as the kernel counts them."""
+    # A product such as 0.1 * 30 may come out a little too large.
+    return (degree.double() * fanout - 1e-9).ceil().clamp(min=1).to(degree.dtype)

@@ -8,7 +8,7 @@ from typing import Any
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler.base import SubgraphType
 
-from pyg_batchgnn.data import FEATURES, HOMOGENEOUS, Group
+from pyg_batchgnn.data import FEATURES, Group
 from pyg_batchgnn.sample.attribute_rows import AttributeRows
 from pyg_batchgnn.sample.links import TripletLinks
 from pyg_batchgnn.sample.negatives import NegativeMode
@@ -32,7 +32,7 @@ def pyg_batch(minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeR
         ValueError: an attribute has not one row per node or edge.
     """
     schema = minibatch.schema
-    is_plain = schema == HOMOGENEOUS
+    is_plain = not schema.has_names
     batch: Any = Data() if is_plain else HeteroData()
     for group, nodes in zip(schema.node_groups, minibatch.nodes, strict=True):
         store = batch if is_plain else batch[group.name]

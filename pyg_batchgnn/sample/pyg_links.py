@@ -17,19 +17,20 @@ from pyg_batchgnn.sample.pyg_parts import PygParts
 from pyg_batchgnn.sample.seed_edges import SeedEdges
 from pyg_batchgnn.store import first_times
 
+#: Seeders are kept for at most this many negatives and relations.
+_KEPT = 64
+
 
 @dataclass(frozen=True, eq=False)
-class _Latest:
-    """The seeder that was made last.
+class _Kept:
+    """A seeder that is kept for the next minibatch.
 
     Attributes:
-        key: says what it was made of.
-        held: keeps what the key names by its address.
+        negatives: what it draws, which the seeder's key names by its address.
         seeder: the seeder.
     """
 
-    key: tuple[Relation, int, int]
-    held: tuple[Any, ...]
+    negatives: NegativeSampling | None
     seeder: LinkSeeder
 
 
@@ -44,7 +45,8 @@ class LinkRules:
 
     exclude_existing: bool = False
     exclude_seed_edges: Any = False
-    _latest: _Latest | None = field(default=None, repr=False)
+    _parts: PygParts | None = field(default=None, repr=False)
+    _kept: dict[tuple[Relation, int], _Kept] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.exclude_existing, bool):
@@ -102,17 +104,24 @@ class LinkRules:
         self, relation: Relation, neg_sampling: NegativeSampling | None, parts: PygParts
     ) -> LinkSeeder:
         """Returns the seeder of a relation, which is kept for the next minibatch."""
-        key = relation, id(neg_sampling), id(parts)
-        if self._latest is None or self._latest.key != key:
-            graph, times = parts.graph, parts.times
-            plans = {}
-            if neg_sampling is not None:
-                first = None if times is None else first_times(times, graph)
-                plans[relation] = negative_plan(neg_sampling, relation, graph, first, self.exclude_existing)
-            excluded = SeedEdges.wanted(self.exclude_seed_edges, graph.schema, [relation])
-            if excluded is not None and parts.form.direction is Direction.BACKWARD:
-                excluded = excluded.reversed()
-            is_disjoint = parts.macrobatch.plan.disjoint or times is not None
-            seeder = LinkSeeder(graph.schema, plans, is_disjoint, excluded)
-            self._latest = _Latest(key, (neg_sampling, parts), seeder)
-        return self._latest.seeder
+        if self._parts is not parts:
+            self._parts, self._kept = parts, {}
+        key = relation, id(neg_sampling)
+        if key not in self._kept:
+            if len(self._kept) == _KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = _Kept(neg_sampling, self._made(relation, neg_sampling, parts))
+        return self._kept[key].seeder
+
+    def _made(self, relation: Relation, neg_sampling: NegativeSampling | None, parts: PygParts) -> LinkSeeder:
+        """Makes the seeder of a relation."""
+        graph, times = parts.graph, parts.times
+        plans = {}
+        if neg_sampling is not None:
+            first = None if times is None else first_times(times, graph)
+            plans[relation] = negative_plan(neg_sampling, relation, graph, first, self.exclude_existing)
+        excluded = SeedEdges.wanted(self.exclude_seed_edges, graph.schema, [relation])
+        if excluded is not None and parts.form.direction is Direction.BACKWARD:
+            excluded = excluded.reversed()
+        is_disjoint = parts.macrobatch.plan.disjoint or times is not None
+        return LinkSeeder(graph.schema, plans, is_disjoint, excluded)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data import Group, Relation, Schema
+from pyg_batchgnn.data import Group, Relation
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.store.typed_graph import TypedGraph
 
@@ -24,7 +26,7 @@ def reversed_group(group: Group) -> Group:
 
 def reversed_graph(graph: TypedGraph) -> TypedGraph:
     """Returns the graph with every edge reversed; edges keep their input edge ids."""
-    schema = Schema(graph.schema.node_types, tuple(map(reversed_relation, graph.schema.relations)))
+    schema = replace(graph.schema, relations=tuple(map(reversed_relation, graph.schema.relations)))
     counts = graph.num_nodes
     ends = zip(graph.schema.source_types, graph.schema.target_types, strict=True)
     relations = [

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
+from pyg_batchgnn.data import EDGES, NODES, Group, RowKind, Schema
 from pyg_batchgnn.store.tensor_attr import group_of
 from pyg_batchgnn.store.typed_graph import TypedGraph
 
@@ -74,12 +74,13 @@ def _has_a_row_for_each_edge(values: Any, group: Group, graph: TypedGraph) -> bo
     The rows decide, as in a ``Data``.
     """
     rows = values.size(0) if isinstance(values, Tensor) and values.dim() else None
-    return group == NODES and rows == graph.num_edges != graph.num_nodes[0]
+    is_plain = not graph.schema.has_names and group.is_node
+    return is_plain and rows == graph.num_edges != graph.num_nodes[0]
 
 
 def typed_group_of(attr: Any, schema: Schema) -> Group:
     """Returns the group of an attribute of a feature store, in a graph with a schema."""
-    if schema == HOMOGENEOUS:
+    if not schema.has_names:
         return group_of(attr)
     kind = RowKind.EDGE if isinstance(attr.group_name, tuple) else RowKind.NODE
     return Group(kind, attr.group_name)

@@ -13,6 +13,7 @@ from torch_geometric.data.graph_store import EdgeLayout
 from pyg_batchgnn import ops
 from pyg_batchgnn.data import Relation
 from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.store.sharing import shared_copy, shared_in_place
 
 
 @contextlib.contextmanager
@@ -38,7 +39,7 @@ def in_edges_of_storage(store: Any, num_sources: int, num_targets: int) -> InEdg
         raise TypeError("data has edges in adj only; give them as edge_index, or by destination as adj_t")
     if edge_index is None:
         edge_index = torch.empty(2, 0, dtype=torch.int64)
-    return ops.build_csc(_plain(edge_index), num_targets, num_sources)
+    return shared_copy(ops.build_csc(_plain(edge_index), num_targets, num_sources))
 
 
 def _plain(edge_index: Any) -> Tensor:
@@ -63,7 +64,9 @@ def _of_adj_t(adj_t: Any, num_sources: int, num_targets: int) -> InEdges:
         raise ValueError(
             f"adj_t has {indptr.numel() - 1} rows, but data has {num_targets} nodes; both must be the same"
         )
-    return InEdges.checked(indptr.long().contiguous(), indices.contiguous(), num_sources=num_sources)
+    return shared_in_place(
+        InEdges.checked(indptr.long().contiguous(), indices.contiguous(), num_sources=num_sources)
+    )
 
 
 def in_edges_of_layout(
@@ -76,7 +79,7 @@ def in_edges_of_layout(
             raise ValueError(
                 f"the CSC has {col.numel() - 1} columns for {num_targets} nodes; both must be the same"
             )
-        return InEdges.checked(col.long(), row, num_sources=num_sources)
+        return shared_in_place(InEdges.checked(col.long(), row, num_sources=num_sources))
     if layout is EdgeLayout.CSR:
         row = torch.repeat_interleave(torch.arange(row.numel() - 1), row[1:] - row[:-1])
-    return ops.build_csc(torch.stack([row, col.to(row.dtype)]), num_targets, num_sources)
+    return shared_copy(ops.build_csc(torch.stack([row, col.to(row.dtype)]), num_targets, num_sources))

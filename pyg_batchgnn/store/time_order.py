@@ -43,6 +43,12 @@ class TimeOrder:
         position = by_time[torch.argsort(edges.targets()[by_time], stable=True)]
         return cls(position.to(ops.id_dtype(edges.num_edges)), time[position])
 
+    def advise_huge_pages(self) -> TimeOrder:
+        """Asks for huge pages under the arrays, as sampling reads at random. Returns the object."""
+        for array in self.arrays:
+            ops.advise_huge_pages(array)
+        return self
+
     @property
     def arrays(self) -> tuple[Tensor, Tensor]:
         """The times and the positions, as the kernel takes them."""

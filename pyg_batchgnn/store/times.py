@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn.data import Group
 from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.store.sharing import shared_order
 from pyg_batchgnn.store.time_order import TimeOrder
 from pyg_batchgnn.store.typed_graph import TypedGraph
 
@@ -99,7 +100,7 @@ class Times:
             time = self._of_edges(graph, number, edges)
             if time is not None and sortedness is Sortedness.PROMISED:
                 self._check_promise(graph, number, edges, time)
-            orders.append(None if time is None else TimeOrder.of(edges, time))
+            orders.append(None if time is None else shared_order(self.name, edges, time))
         return tuple(orders)
 
     def _of_edges(self, graph: TypedGraph, number: int, edges: InEdges) -> Tensor | None:

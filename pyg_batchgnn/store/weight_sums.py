@@ -51,6 +51,12 @@ class WeightSums:
             positive = torch.cat([torch.zeros(1, dtype=torch.int64), (weight > 0).cumsum(0)])
         return cls(sums, weight, positive)
 
+    def advise_huge_pages(self) -> WeightSums:
+        """Asks for huge pages under the arrays, as sampling reads at random. Returns the object."""
+        for array in self.arrays:
+            ops.advise_huge_pages(array)
+        return self
+
     @property
     def arrays(self) -> tuple[Tensor, Tensor, Tensor]:
         """The sums, the weights and the numbers of positive ones, as the kernel takes them."""

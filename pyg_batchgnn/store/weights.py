@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Group
+from pyg_batchgnn.data import EDGES, NODES, Group
+from pyg_batchgnn.store.sharing import shared_sums
 from pyg_batchgnn.store.time_order import TimeOrder
 from pyg_batchgnn.store.times import by_position
 from pyg_batchgnn.store.typed_graph import TypedGraph
@@ -29,7 +30,7 @@ def sum_weights(
         ValueError: no relation has the attribute, or a weight is negative or not finite.
         TypeError: weights are no floating-point numbers.
     """
-    if graph.schema == HOMOGENEOUS and NODES in found and graph.num_nodes[0] == graph.num_edges:
+    if not graph.schema.has_names and NODES in found and graph.num_nodes[0] == graph.num_edges:
         found = {EDGES: found[NODES]}  # as many edges as nodes: a weight is an edge's
     if not any(group.is_edge for group in found):
         whose = f"; nodes have it ({', '.join(map(str, found))})" if found else ""
@@ -43,7 +44,7 @@ def sum_weights(
             sums.append(None)
             continue
         weight = by_position(edges, _checked(name, group, found[group], edges.num_edges))
-        sums.append(WeightSums.of(edges, weight if order is None else weight[order.position]))
+        sums.append(shared_sums(name, edges, order, weight))
     return tuple(sums)
 
 

@@ -78,6 +78,16 @@ def whole_neighbourhood(data: HeteroData, papers: list[int], hops: int) -> dict[
     return found
 
 
+def test_a_typed_graph_with_the_names_of_a_homogeneous_one_stays_typed() -> None:
+    hetero = as_hetero(loader_cases.make_data(), "node", "to")
+    (made, *_), (native, *_) = (
+        list(make_loader(hetero, input_nodes="node", export=export)) for export in ("pyg", "native")
+    )
+    for batch in (made, native.to_data()):
+        assert isinstance(batch, HeteroData) and batch["node"].batch_size == 8
+        assert torch.equal(batch["node"].x, hetero["node"].x[made["node"].n_id])
+
+
 def test_all_neighbours() -> None:
     data = make_hetero()
     for batch in make_loader(data, (-1, -1), input_nodes=("paper", torch.arange(12)), batch_size=2):
