@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.build import SCALE, aggregator, own_scale, result_dtype, wide_dtype
+from pyg_batchgnn.cache.bytes import check_budget
 from pyg_batchgnn.cache.contexts import BuildContext, context_of
 from pyg_batchgnn.cache.fingerprint import GraphFingerprint, digest_edges, digest_features
 from pyg_batchgnn.cache.folder import load_rows, save_rows
@@ -58,7 +59,7 @@ class AggregationCache:
         data: Any,
         kind: str | Aggregation,
         *,
-        memory_budget: int | None = None,
+        memory_budget: int | str | None = None,
         threads: int | None = None,
         progress: bool = False,
     ) -> AggregationCache:
@@ -71,9 +72,9 @@ class AggregationCache:
             data: a ``Data``; a pair (`CscGraph`, features); or over ranks (`DistFeatureStore`,
                 `DistGraphStore`).
             kind: "mean" for SAGE, "sum" for GIN, "symmetric" for GCN.
-            memory_budget: bytes that a piece takes, about, but at least what one node needs. None:
-                an eighth of the free memory of the host that has least, divided by its ranks. The
-                result does not depend on it.
+            memory_budget: bytes (or a text like "2GiB") that a piece takes, about, but at least
+                what one node needs. None: an eighth of the free memory of the host that has least,
+                divided by its ranks. The result does not depend on it.
             threads: at most this many threads; torch's own number where None.
             progress: True shows a progress bar on the standard error of the first rank.
 
@@ -81,7 +82,8 @@ class AggregationCache:
             ValueError, TypeError: there is no such aggregation or no ``x``, or ``x`` cannot be
                 aggregated before training.
         """
-        kind, context = Aggregation.parse(kind), context_of(data, threads)
+        kind, budget = Aggregation.parse(kind), check_budget(memory_budget)
+        context = context_of(data, threads)
         own, features = context.own, context.features
         dtype = result_dtype(features)
         context.agree({"aggregation": kind.value})
@@ -94,7 +96,7 @@ class AggregationCache:
         if scale is not None:
             tables[SCALE] = context.shared(scale)
         columns = SourceColumns(tables)
-        for piece in _pieces(context, columns, memory_budget, title, progress):
+        for piece in _pieces(context, columns, budget, title, progress):
             rows[piece.rows.start : piece.rows.stop] = reduce(piece)
             edges += digest_edges(own, piece)
             del piece
@@ -108,7 +110,7 @@ class AggregationCache:
         data: Any,
         *,
         kind: str | Aggregation | None = None,
-        memory_budget: int | None = None,
+        memory_budget: int | str | None = None,
         threads: int | None = None,
         progress: bool = False,
     ) -> AggregationCache:
@@ -126,6 +128,7 @@ class AggregationCache:
             DatasetError: on every rank, where the folder is of another graph, of other features or
                 of another aggregation, or where a file is damaged or missing on any rank.
         """
+        budget = check_budget(memory_budget)
         context, path = context_of(data, threads), Path(folder).expanduser()
         wanted = None if kind is None else Aggregation.parse(kind)
         result_dtype(context.features)
@@ -134,7 +137,7 @@ class AggregationCache:
         meta.check_kind(path, wanted)
         edges = 0
         title = "comparing with the aggregation cache"
-        for piece in _pieces(context, SourceColumns(), memory_budget, title, progress):
+        for piece in _pieces(context, SourceColumns(), budget, title, progress):
             edges += digest_edges(context.own, piece)
             del piece
         fingerprint = _fingerprint(context, edges)
@@ -202,8 +205,6 @@ def _pieces(
     context: BuildContext, columns: SourceColumns, budget: int | None, title: str, progress: bool
 ) -> Iterator[Piece]:
     """Yields a context's pieces of ``budget`` bytes and shows a progress bar."""
-    if budget is not None and budget < 1:
-        raise ValueError(f"memory_budget must be a number of bytes, at least 1, got {budget}")
     with progress_bar(title, context.own.node.numel(), progress and context.rank == 0) as advance:
         for piece in context.pieces(columns, budget):
             done = len(piece.rows)

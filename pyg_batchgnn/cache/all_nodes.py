@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.build import check_features, in_degrees
+from pyg_batchgnn.cache.bytes import check_budget
 from pyg_batchgnn.cache.contexts import context_of
 from pyg_batchgnn.cache.pieces import Piece, ReadableRows, SourceColumns, SourceNumbers
 from pyg_batchgnn.cache.progress import progress_bar
@@ -51,7 +52,8 @@ class AllNodes:
         data: a ``Data``; a pair (`CscGraph`, features); or over ranks (`DistFeatureStore`,
             `DistGraphStore`).
         threads: at most this many threads; torch's own number where None.
-        memory_budget: bytes that a piece takes, about; see `AggregationCache.build`.
+        memory_budget: bytes (or a text like "2GiB") that a piece takes, about; see
+            `AggregationCache.build`.
         progress: True shows a progress bar for each layer on the standard error of the first rank.
 
     Raises:
@@ -63,14 +65,13 @@ class AllNodes:
         self,
         data: Any,
         threads: int | None = None,
-        memory_budget: int | None = None,
+        memory_budget: int | str | None = None,
         progress: bool = False,
     ) -> None:
-        if memory_budget is not None and memory_budget < 1:
-            raise ValueError(f"memory_budget must be a number of bytes, at least 1, got {memory_budget}")
+        budget = check_budget(memory_budget)
         self._context = context_of(data, threads)
         check_features(self._context.features)
-        self._budget, self._progress = memory_budget, progress
+        self._budget, self._progress = budget, progress
         self._degrees: dict[bool, SourceValues] = {}
 
     @property

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.cache.bytes import free_bytes
 from pyg_batchgnn.cache.folder import work_with_files
 from pyg_batchgnn.cache.pieces import (
     Piece,
@@ -19,7 +20,6 @@ from pyg_batchgnn.cache.pieces import (
     SourceColumns,
     SourceNumbers,
     cut_pieces,
-    free_bytes,
 )
 from pyg_batchgnn.cache.source_values import SourceValues, halo_nodes
 from pyg_batchgnn.comm import Header, MessageKind

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
 
-import psutil
 import torch
 from torch import Tensor
 
@@ -176,11 +175,6 @@ def cut_pieces(own: OwnedEdges, limits: PieceLimits) -> Iterator[range]:
         begin = rows.stop
         if taken:  # more edges have more sources in common, so this number fits with some room
             edges = max(edges, edges * limits.budget // taken)
-
-
-def free_bytes() -> int:
-    """Returns the bytes of the host's memory that building may take: an eighth of what is free."""
-    return int(psutil.virtual_memory().available // 8)
 
 
 def _distinct(own: OwnedEdges, rows: range) -> int:

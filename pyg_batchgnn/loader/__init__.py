@@ -1,6 +1,5 @@
 """The loader, which is what the user iterates."""
 
-from pyg_batchgnn.loader.bytes import parse_bytes
 from pyg_batchgnn.loader.hgt_loader import MacrobatchHGTLoader
 from pyg_batchgnn.loader.link_neighbor_loader import MacrobatchLinkNeighborLoader
 from pyg_batchgnn.loader.neighbor_loader import MacrobatchNeighborLoader
@@ -12,5 +11,4 @@ __all__ = [
     "MacrobatchHGTLoader",
     "MacrobatchLinkNeighborLoader",
     "MacrobatchNeighborLoader",
-    "parse_bytes",
 ]

@@ -10,9 +10,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import psutil
 import torch
 
+from pyg_batchgnn.cache import free_bytes
 from pyg_batchgnn.loader.options import LoaderOptions, Size
 from pyg_batchgnn.loader.probe import LoaderProbe
 
@@ -44,11 +44,6 @@ class PrefetchDepth:
     makers: int
 
 
-def default_budget() -> int:
-    """Returns an eighth of the memory that is free now, in bytes."""
-    return psutil.virtual_memory().available // 8
-
-
 def choose_sizes(
     options: LoaderOptions,
     probe: LoaderProbe | None,
@@ -73,7 +68,7 @@ def choose_sizes(
         return Sizes(wanted_b, wanted_f)
     if probe is None:
         return Sizes(wanted_b or wanted_f or 1, wanted_f or 1)
-    budget, measured = options.memory_budget or default_budget(), probe
+    budget, measured = options.memory_budget or free_bytes(), probe
 
     def fits(sizes: Sizes) -> bool:
         return _peak(measured, options, depth, sizes) <= budget

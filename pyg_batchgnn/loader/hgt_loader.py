@@ -8,8 +8,8 @@ from typing import Any
 from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import HGTLoader, NodeLoader
 
+from pyg_batchgnn.cache import number_of_bytes
 from pyg_batchgnn.loader.arguments import is_partitioned
-from pyg_batchgnn.loader.bytes import parse_bytes
 from pyg_batchgnn.loader.input_nodes import InputRequest
 from pyg_batchgnn.loader.local_setup import LocalSetup
 from pyg_batchgnn.loader.options import (
@@ -83,7 +83,7 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
         self._options = LoaderOptions(
             macrobatch_size,
             "auto",
-            parse_bytes(memory_budget) if isinstance(memory_budget, str) else memory_budget,
+            number_of_bytes(memory_budget),
             prefetch,
             threads,
             Export.PYG,

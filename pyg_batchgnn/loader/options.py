@@ -9,8 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from torch_geometric.sampler.base import SubgraphType
 
-from pyg_batchgnn.cache import AggregationCache
-from pyg_batchgnn.loader.bytes import parse_bytes
+from pyg_batchgnn.cache import AggregationCache, number_of_bytes
 from pyg_batchgnn.loader.reading import Features, Reading
 from pyg_batchgnn.sample import Direction, NeighborChoice
 
@@ -62,8 +61,8 @@ class LoaderOptions:
         """
         given = {one.name: arguments[one.name] for one in fields(cls) if one.name in arguments}
         for name in ("memory_budget", "feature_cache"):
-            if isinstance(given.get(name), str):
-                given[name] = parse_bytes(given[name])
+            if name in given:
+                given[name] = number_of_bytes(given[name])
         reading = Reading.parse(arguments["features"], arguments["attributes"])
         return cls(**{**given, "export": _export(given["export"]), "reading": reading})
 

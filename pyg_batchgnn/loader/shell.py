@@ -198,14 +198,15 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         """
         return self._parts.pipeline.book.snapshot()
 
-    def all_nodes(self, memory_budget: int | None = None, progress: bool = False) -> AllNodes:
+    def all_nodes(self, memory_budget: int | str | None = None, progress: bool = False) -> AllNodes:
         """Returns all nodes of the graph, for the inference of all nodes; collective over ranks.
 
         The loader's fanouts, seed nodes and sizes do not matter. Over ranks each rank has the nodes
         that it owns.
 
         Args:
-            memory_budget: bytes that a piece takes, about; see `AggregationCache.build`.
+            memory_budget: bytes (or a text like "2GiB") that a piece takes, about; see
+                `AggregationCache.build`.
             progress: True shows a progress bar.
 
         Raises:

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from pyg_batchgnn.fetch.cache import FeatureCache
-from pyg_batchgnn.loader import parse_bytes
 from pyg_batchgnn.sample import Replacement, taken_probability
 from tests.support.ranks import run_ranks
 
@@ -64,9 +63,3 @@ def test_probability_of_an_edge_of_a_share(dtype: torch.dtype) -> None:
     degree = torch.tensor([1, 5, 30, 31], dtype=dtype)
     found = taken_probability(degree, 0.1, Replacement.WITHOUT)
     assert found.tolist() == pytest.approx([1, 1 / 5, 3 / 30, 4 / 31], rel=1e-6)
-
-
-def test_a_text_is_a_number_of_bytes() -> None:
-    assert parse_bytes("512MiB") == 512 << 20 and parse_bytes("1.5 GB") == 1_500_000_000
-    with pytest.raises(ValueError, match="write it like"):
-        parse_bytes("lots")

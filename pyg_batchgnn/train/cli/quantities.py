@@ -13,7 +13,7 @@ def parse_size(text: str) -> int:
     Raises:
         TrainError: the text is not a number of bytes.
     """
-    from pyg_batchgnn.loader import parse_bytes
+    from pyg_batchgnn.cache import parse_bytes
 
     with as_train_error(ValueError):
         return parse_bytes(text)
@@ -25,7 +25,7 @@ def parse_rate(text: str) -> float:
     Raises:
         TrainError: the text is not a rate with a unit, or the rate is not positive.
     """
-    from pyg_batchgnn.loader import parse_bytes
+    from pyg_batchgnn.cache import parse_bytes
 
     match = re.fullmatch(r"\s*(.*?)(bit)?(/s)?\s*", text.lower())
     assert match is not None
