@@ -9,17 +9,25 @@ from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gatv2 import GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
-from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled, layer_graph, whole_graph
-from pyg_batchgnn.nn.inference import HasNodes, LayerwiseOutput, check_cpu, infer_model, nodes_of
+from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled, layer_graph
+from pyg_batchgnn.nn.inference import (
+    HasNodes,
+    LayerwiseOutput,
+    check_cpu,
+    check_row_wise,
+    infer_model,
+    nodes_of,
+)
 from pyg_batchgnn.nn.layerwise import OwnedNodes
 from pyg_batchgnn.nn.linear import Linear, is_watched
 from pyg_batchgnn.nn.matmul import ProductChoice, current_products, probe_products, use_products
 from pyg_batchgnn.nn.models import GAT, GCN, GIN, SAGE, ModelOutput, NativeModel
 from pyg_batchgnn.nn.norm import BatchNorm
-from pyg_batchgnn.nn.refusals import waits_for_messages
+from pyg_batchgnn.nn.refusals import layer_name, waits_for_messages
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.sage import SAGEConv
 from pyg_batchgnn.nn.update import Update
+from pyg_batchgnn.nn.whole_graph import whole_graph
 
 __all__ = [
     "GAT",
@@ -47,11 +55,13 @@ __all__ = [
     "SampledBatch",
     "Update",
     "check_cpu",
+    "check_row_wise",
     "current_products",
     "infer_model",
     "is_sampled",
     "is_watched",
     "layer_graph",
+    "layer_name",
     "nodes_of",
     "probe_products",
     "use_products",

@@ -17,7 +17,7 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled
-from pyg_batchgnn.nn.refusals import refuse
+from pyg_batchgnn.nn.refusals import layer_name, refuse
 from pyg_batchgnn.nn.rows import RowView
 
 #: The prefix of the attributes that carry aggregates in a minibatch.
@@ -49,7 +49,7 @@ class Aggregated:
         """
         if kind != self.kind:
             raise ValueError(
-                f"{type(conv).__name__} aggregates by {kind} here, but the minibatch carries aggregates by "
+                f"{layer_name(conv)} aggregates by {kind} here, but the minibatch carries aggregates by "
                 f"{self.kind}; give the loader AggregationCache.build(data, {kind!r})"
             )
         return self.neighbours
@@ -80,7 +80,7 @@ class Aggregated:
         """
         if self.own is None:
             raise ValueError(
-                f"{type(conv).__name__} needs the features of each node as well as the aggregates, but "
+                f"{layer_name(conv)} needs the features of each node as well as the aggregates, but "
                 f"the minibatch carries no 'x'; put it among the loader's attributes"
             )
         return self.own

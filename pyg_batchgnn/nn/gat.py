@@ -7,20 +7,20 @@ from typing import Any
 import torch
 import torch_geometric.nn
 from torch import Tensor
-from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
+from pyg_batchgnn.nn.aggregated import Aggregated
+from pyg_batchgnn.nn.arguments import input_columns, positive, probability
+from pyg_batchgnn.nn.attention import AttentionCall, AttentionConv
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows
+from pyg_batchgnn.nn.lazy import set_width
 from pyg_batchgnn.nn.precision import check_input
-from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
-from pyg_batchgnn.nn.slots import FILLS, Fill, Slots, edge_rows
+from pyg_batchgnn.nn.slots import Fill
 from pyg_batchgnn.nn.update import Update, update_arguments
-from pyg_batchgnn.nn.without_messages import WithoutMessages
 
 
-class GATConv(WithoutMessages, torch_geometric.nn.GATConv):
+class GATConv(AttentionConv, torch_geometric.nn.GATConv):
     """PyG's `GATConv` with the same arguments, initialisation and ``state_dict``; rows are read in
     place.
 
@@ -65,12 +65,12 @@ class GATConv(WithoutMessages, torch_geometric.nn.GATConv):
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            in_channels,
-            out_channels,
-            heads,
+            input_columns("in_channels", in_channels),
+            positive("out_channels", out_channels),
+            positive("heads", heads),
             concat,
             negative_slope,
-            dropout,
+            probability("dropout", dropout),
             add_self_loops,
             edge_dim,
             fill_value,
@@ -79,17 +79,6 @@ class GATConv(WithoutMessages, torch_geometric.nn.GATConv):
             **kwargs,
         )
         self.check(self)
-
-    @staticmethod
-    def check(conv: torch_geometric.nn.GATConv) -> None:
-        """Raises ValueError if this layer cannot compute what one of PyG's does."""
-        ops.check_drop(conv.dropout)
-        if conv.aggr not in ("add", "sum"):
-            raise refuse(conv, f"aggr={conv.aggr!r}", "use torch_geometric.nn.GATConv")
-        if isinstance(conv.fill_value, str) and conv.fill_value not in FILLS:
-            remedy = f"give a number or one of {', '.join(FILLS)}"
-            raise refuse(conv, f"fill_value={conv.fill_value!r}", remedy)
-        check_constructed(conv, node_dim=0)
 
     def forward(
         self,
@@ -122,24 +111,16 @@ class GATConv(WithoutMessages, torch_geometric.nn.GATConv):
             dtype, bfloat16 under autocast. With ``return_attention_weights`` a pair of this and
             ([2, E'] int64, [E', heads]), loops that were added behind the edges.
         """
-        check_called(self)
-        if isinstance(layer, Tensor):
-            layer, edge_attr = None, layer
-        if isinstance(x, Aggregated):
-            raise refuse_aggregated(self, "attention weighs neighbours by learned weights")
-        given = conv_input(x, edge_index, layer, size)
-        self._initialise(given)
+        call = self._call(x, edge_index, layer, edge_attr, size)
+        self._initialise(call.given)
         dtype = ops.compute_dtype(self.att_src)
-        both = min(given.graph.num_sources, given.graph.num_targets)
-        slots = Slots(given.graph, both if self.add_self_loops else None)
-        drop = self.dropout if self.training else 0.0
-        key = ops.attention_key(given.graph.dropout_key()) if drop > 0 else 0
-        out, coefficient = self._attend(given, slots, edge_attr, drop, key, dtype)
-        result = self._transform(out, given, update, dtype)
+        out, coefficient = self._attend(call, dtype)
+        result = self._transform(out, call.given, update, dtype)
         if not return_attention_weights:
             return result
+        graph, slots = call.given.graph, call.slots
         weights = ops.attention_weights(
-            coefficient, given.graph.indptr, node=given.graph.node, loops=slots.loops, drop=drop, key=key
+            coefficient, graph.indptr, node=graph.node, loops=slots.loops, drop=call.drop, key=call.key
         )
         return result, slots.pyg_form(weights)
 
@@ -152,19 +133,11 @@ class GATConv(WithoutMessages, torch_geometric.nn.GATConv):
             (self.lin_dst, own),
             (self.res, own),
         ):
-            if linear is not None and rows is not None and is_uninitialized_parameter(linear.weight):
-                linear.initialize_parameters(linear, (rows,))
+            set_width(linear, rows)
 
-    def _attend(
-        self,
-        given: ConvInput,
-        slots: Slots,
-        edge_attr: Tensor | None,
-        drop: float,
-        key: int,
-        dtype: torch.dtype,
-    ) -> ops.Attention:
+    def _attend(self, call: AttentionCall, dtype: torch.dtype) -> ops.Attention:
         """Returns the sums of source rows, weighted by the attention of each head, [D, H * K]."""
+        given, loops = call.given, call.slots.loops
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         source, target = self.lin or self.lin_src, self.lin or self.lin_dst
         check_input(given.x, source.in_channels, dtype)
@@ -181,14 +154,14 @@ class GATConv(WithoutMessages, torch_geometric.nn.GATConv):
             self._logit_weight(source.weight, self.att_src, wide),
             target_weight=target_weight if given.targets_in_sources else None,
             target_logits=None if given.targets_in_sources or own is None else _logits(own, target_weight),
-            edge_logits=self._edge_logits(slots, edge_attr, wide),
+            edge_logits=self._edge_logits(call, wide),
             row=row,
             node=graph.node,
             by_source=graph.by_source if table.requires_grad and torch.is_grad_enabled() else (),
-            loops=slots.loops,
+            loops=loops,
             negative_slope=self.negative_slope,
-            drop=drop,
-            key=key,
+            drop=call.drop,
+            key=call.key,
             out_dtype=dtype,
         )
 
@@ -197,16 +170,14 @@ class GATConv(WithoutMessages, torch_geometric.nn.GATConv):
         by_head = weight.to(dtype).view(self.heads, self.out_channels, -1)
         return (by_head * attention.to(dtype).view(self.heads, self.out_channels, 1)).sum(dim=1)
 
-    def _edge_logits(self, slots: Slots, edge_attr: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    def _edge_logits(self, call: AttentionCall, dtype: torch.dtype) -> Tensor | None:
         """Returns the terms of edge features in the logits, [slots, H]."""
-        if edge_attr is None:
+        features = self._edge_features(call, dtype)
+        if features is None:
             return None
-        if self.lin_edge is None:
-            raise ValueError("edge_attr is given, but the layer was constructed without edge_dim")
-        features = edge_rows(slots.graph, edge_attr, self.edge_dim).to(dtype)
         weight = self._logit_weight(self.lin_edge.weight, self.att_edge, dtype)
-        loops = slots.loop_features(features, self.fill_value)
-        return slots.spread(_logits(features, weight), None if loops is None else _logits(loops, weight))
+        loops = None if features.loops is None else _logits(features.loops, weight)
+        return call.slots.spread(_logits(features.edges, weight), loops)
 
     def _transform(
         self, attended: Tensor, given: ConvInput, update: Update | None, dtype: torch.dtype

@@ -7,19 +7,20 @@ from typing import Any
 import torch
 import torch_geometric.nn
 from torch import Tensor
-from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
+from pyg_batchgnn.nn.aggregated import Aggregated
+from pyg_batchgnn.nn.arguments import input_columns, positive, probability
+from pyg_batchgnn.nn.attention import AttentionCall, AttentionConv
 from pyg_batchgnn.nn.edge_scores import edge_scores
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows
+from pyg_batchgnn.nn.lazy import set_width
 from pyg_batchgnn.nn.precision import check_input
-from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
-from pyg_batchgnn.nn.slots import FILLS, Fill, Slots, edge_rows
+from pyg_batchgnn.nn.slots import Fill
 from pyg_batchgnn.nn.update import Update, update_arguments
 
 
-class GATv2Conv(torch_geometric.nn.GATv2Conv):
+class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
     """PyG's `GATv2Conv` with the same arguments, initialisation and ``state_dict``.
 
     Every source is multiplied once. The sums of the rows of source and target are computed edge by
@@ -62,18 +63,13 @@ class GATv2Conv(torch_geometric.nn.GATv2Conv):
         residual: bool = False,
         **kwargs: Any,
     ) -> None:
-        ops.check_drop(dropout)
-        if kwargs.get("aggr", "add") not in ("add", "sum"):
-            raise refuse(self, f"aggr={kwargs['aggr']!r}", "use torch_geometric.nn.GATv2Conv")
-        if isinstance(fill_value, str) and fill_value not in FILLS:
-            raise refuse(self, f"fill_value={fill_value!r}", f"give a number or one of {', '.join(FILLS)}")
         super().__init__(
-            in_channels,
-            out_channels,
-            heads,
+            input_columns("in_channels", in_channels),
+            positive("out_channels", out_channels),
+            positive("heads", heads),
             concat,
             negative_slope,
-            dropout,
+            probability("dropout", dropout),
             add_self_loops,
             edge_dim,
             fill_value,
@@ -82,7 +78,7 @@ class GATv2Conv(torch_geometric.nn.GATv2Conv):
             residual,
             **kwargs,
         )
-        check_constructed(self, node_dim=0)
+        self.check(self)
 
     def forward(
         self,
@@ -113,29 +109,21 @@ class GATv2Conv(torch_geometric.nn.GATv2Conv):
             dtype, bfloat16 under autocast. With ``return_attention_weights`` a pair of this and
             ([2, E'] int64, [E', heads]), loops that were added behind the edges.
         """
-        check_called(self)
-        if isinstance(layer, Tensor):
-            layer, edge_attr = None, layer
-        if isinstance(x, Aggregated):
-            raise refuse_aggregated(self, "attention weighs neighbours by learned weights")
-        given = conv_input(x, edge_index, layer)
-        own = given.own_rows()
+        call = self._call(x, edge_index, layer, edge_attr)
+        own = call.given.own_rows()
         if own is None:
             raise ValueError("GATv2Conv needs the rows of the targets; give x as (sources, targets)")
-        self._initialise(given.x, own)
-        both = min(given.graph.num_sources, given.graph.num_targets)
-        slots = Slots(given.graph, both if self.add_self_loops else None)
-        source, target = self._products(given, own)
-        logits = self._logits(source, target, slots, edge_attr)
-        heads, weights = self._attend(source, logits, slots, return_attention_weights is not None)
-        result = self._finish(heads, own, given, update)
-        return result if weights is None else (result, slots.pyg_form(weights))
+        self._initialise(call.given.x, own)
+        source, target = self._products(call.given, own)
+        logits = self._logits(source, target, call)
+        heads, weights = self._attend(source, logits, call, bool(return_attention_weights))
+        result = self._finish(heads, own, call.given, update)
+        return result if weights is None else (result, call.slots.pyg_form(weights))
 
     def _initialise(self, x: Rows, own: Rows) -> None:
         """Initialises weights of unknown width at the first call, as PyG does."""
         for linear, rows in ((self.lin_l, x), (self.lin_r, own), (self.res, own)):
-            if linear is not None and is_uninitialized_parameter(linear.weight):
-                linear.initialize_parameters(linear, (rows,))
+            set_width(linear, rows)
 
     def _products(self, given: ConvInput, own: Rows) -> tuple[Tensor, Tensor]:
         """Returns the products of sources [N, H * C] and of targets [D, H * C]."""
@@ -147,38 +135,32 @@ class GATv2Conv(torch_geometric.nn.GATv2Conv):
             return source, source[: given.graph.num_targets]
         return source, _product(own, self.lin_r, dtype)
 
-    def _logits(self, source: Tensor, target: Tensor, slots: Slots, edge_attr: Tensor | None) -> Tensor:
+    def _logits(self, source: Tensor, target: Tensor, call: AttentionCall) -> Tensor:
         """Returns the scores of all slots, [slots, H]."""
-        graph, wide = slots.graph, torch.float64 if source.dtype == torch.float64 else torch.float32
+        slots, wide = call.slots, torch.float64 if source.dtype == torch.float64 else torch.float32
         attention = self.att.view(self.heads, self.out_channels).to(wide)
-        edges, loops = self._edge_products(slots, edge_attr, wide)
-        scores = edge_scores(source, target, edges, attention, graph, self.negative_slope)
+        edges, loops = self._edge_products(call, wide)
+        scores = edge_scores(source, target, edges, attention, slots.graph, self.negative_slope)
         if not slots.loops:
             return scores
         sums = source[: slots.loops].to(wide) + target[: slots.loops].to(wide)
         sums = torch.nn.functional.leaky_relu(sums if loops is None else sums + loops, self.negative_slope)
         return slots.spread(scores, (sums.view(-1, *attention.shape) * attention).sum(dim=2))
 
-    def _edge_products(
-        self, slots: Slots, edge_attr: Tensor | None, dtype: torch.dtype
-    ) -> tuple[Tensor | None, Tensor | None]:
+    def _edge_products(self, call: AttentionCall, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
         """Returns the products of the features of edges [E, H * C] and of added loops."""
-        if edge_attr is None:
+        features = self._edge_features(call, dtype)
+        if features is None:
             return None, None
-        if self.lin_edge is None:
-            raise ValueError("edge_attr is given, but the layer was constructed without edge_dim")
-        features = edge_rows(slots.graph, edge_attr, self.edge_dim).to(dtype)
-        loops = slots.loop_features(features, self.fill_value)
         weight = self.lin_edge.weight.to(dtype).t()
         with torch.autocast("cpu", enabled=False):
-            return features @ weight, None if loops is None else loops @ weight
+            return features.edges @ weight, None if features.loops is None else features.loops @ weight
 
     def _attend(
-        self, source: Tensor, logits: Tensor, slots: Slots, wants_weights: bool
+        self, source: Tensor, logits: Tensor, call: AttentionCall, wants_weights: bool
     ) -> tuple[list[Tensor], Tensor | None]:
         """Returns the weighted sums of each head, [D, C], and the weights, [slots, H]."""
-        graph, drop = slots.graph, self.dropout if self.training else 0.0
-        key = ops.attention_key(graph.dropout_key()) if drop > 0 else 0
+        graph = call.given.graph
         nothing = logits.new_zeros(1, self.out_channels)
         by_source = graph.by_source if source.requires_grad and torch.is_grad_enabled() else ()
         sums, weights = [], []
@@ -186,9 +168,9 @@ class GATv2Conv(torch_geometric.nn.GATv2Conv):
         for head, x in enumerate(rows):
             options: dict[str, Any] = {
                 "node": graph.node,
-                "loops": slots.loops,
-                "drop": drop,
-                "key": ops.part_key(key, f"head {head}") if drop > 0 else 0,
+                "loops": call.slots.loops,
+                "drop": call.drop,
+                "key": ops.part_key(call.key, f"head {head}") if call.drop > 0 else 0,
             }
             # The softmax and the sums of attention over inputs, of logits that are given.
             out, coefficient = ops.attention(

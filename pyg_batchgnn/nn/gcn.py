@@ -7,12 +7,13 @@ from typing import Any
 import torch
 import torch_geometric.nn
 from torch import Tensor
-from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
+from pyg_batchgnn.nn.arguments import input_columns, positive
 from pyg_batchgnn.nn.graph import LayerGraph, is_sampled, layer_graph
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
+from pyg_batchgnn.nn.lazy import set_width
 from pyg_batchgnn.nn.normalisation import Scaling, unweighted_scaling, weighted_scaling
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
@@ -55,8 +56,15 @@ class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
         bias: bool = True,
         **kwargs: Any,
     ) -> None:
+        columns = input_columns("in_channels", in_channels), positive("out_channels", out_channels)
         super().__init__(
-            in_channels, out_channels, improved, cached, add_self_loops, normalize, bias, **kwargs
+            *columns,
+            improved,
+            cached,
+            add_self_loops,
+            normalize,
+            bias,
+            **kwargs,
         )
         self.check(self)
 
@@ -102,8 +110,7 @@ class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
         if isinstance(x, (tuple, list)):
             raise refuse(self, "separate rows of sources and targets", "take SAGEConv for bipartite graphs")
         given = conv_input(x, edge_index, layer)
-        if is_uninitialized_parameter(self.lin.weight):
-            self.lin.initialize_parameters(self.lin, (given.x,))
+        set_width(self.lin, given.x)
         dtype = ops.compute_dtype(self.lin.weight)
         check_input(given.x, self.lin.in_channels, dtype)
         aggregated = self._aggregate(given, _whole(edge_index, given.graph), edge_weight, dtype)
@@ -125,8 +132,7 @@ class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
         if edge_weight is not None or not self.normalize or not self.add_self_loops:
             raise refuse_aggregated(self, "they are normalised, without edge weights and with self loops")
         neighbours = x.of(self, "symmetric")
-        if is_uninitialized_parameter(self.lin.weight):
-            self.lin.initialize_parameters(self.lin, (neighbours,))
+        set_width(self.lin, neighbours)
         check_input(neighbours, self.lin.in_channels, ops.compute_dtype(self.lin.weight), "aggregates")
         return neighbours
 

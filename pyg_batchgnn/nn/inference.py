@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.inputs import Rows
 from pyg_batchgnn.nn.layerwise import LayerStep, OwnedNodes, infer_layers
+from pyg_batchgnn.nn.refusals import layer_name
 
 #: Rows that jumping knowledge and the last linear layer compute together.
 _ROWS = 1 << 16
@@ -24,12 +25,14 @@ _OVER_ROWS = (
     torch_geometric.nn.MeanSubtractionNorm,
     torch_geometric.nn.PairNorm,
 )
+#: Activations along a dimension, which is that of the nodes if it is 0.
+_ALONG_A_DIMENSION = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin, torch.nn.GLU)
 
 
 class HasNodes(Protocol):
     """A loader that knows all nodes of its graph, such as `MacrobatchNeighborLoader`."""
 
-    def all_nodes(self, memory_budget: int | None, progress: bool) -> OwnedNodes: ...
+    def all_nodes(self, memory_budget: int | str | None, progress: bool) -> OwnedNodes: ...
 
 
 class StackedModel(Protocol):
@@ -101,7 +104,7 @@ def _finish(
     return LayerwiseOutput(*(torch.cat(parts) for parts in zip(*found, strict=True)))
 
 
-def nodes_of(loader: Any, memory_budget: int | None, progress: bool) -> OwnedNodes:
+def nodes_of(loader: Any, memory_budget: int | str | None, progress: bool) -> OwnedNodes:
     """Returns all nodes of a loader's graph.
 
     Raises:
@@ -129,7 +132,7 @@ def check_row_wise(modules: Iterable[torch.nn.Module]) -> None:
     Layers are computed in pieces of the nodes, so every node must be computed by itself.
     """
     for module in modules:
-        name = type(module).__name__
+        name = layer_name(module)
         if isinstance(module, _OVER_ROWS) or getattr(module, "mode", None) == "graph":
             raise ValueError(
                 f"{name} takes statistics over all nodes of a call, but inference computes nodes in pieces; "
@@ -139,4 +142,9 @@ def check_row_wise(modules: Iterable[torch.nn.Module]) -> None:
             raise ValueError(
                 f"{name} has no running statistics, so it takes those of each piece; use "
                 f"track_running_stats=True"
+            )
+        if isinstance(module, _ALONG_A_DIMENSION) and module.dim in (0, -2):
+            raise ValueError(
+                f"{name}(dim={module.dim}) goes over all nodes of a call, but inference computes nodes in "
+                f"pieces; call the model on the whole graph, or use dim=-1"
             )

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled, layer_graph, whole_graph
+from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled, layer_graph
 from pyg_batchgnn.nn.rows import RowView
+from pyg_batchgnn.nn.whole_graph import whole_graph
 
 #: The rows that a layer reads.
 Rows = Tensor | RowView

@@ -13,6 +13,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.inputs import Rows
+from pyg_batchgnn.nn.lazy import widest
 from pyg_batchgnn.nn.rows import RowView
 
 #: Arrays of a layer's width that a layer holds for each node: sums, products and two between.
@@ -77,8 +78,7 @@ class LayerStep:
 
     def result_bytes(self, columns: int) -> int:
         """Returns the bytes that the layer takes for each node. ``columns``: of its input."""
-        widest = max((len(one) for one in self.conv.parameters() if one.dim()), default=1)
-        return 4 * _ARRAYS * max(columns, widest)
+        return 4 * _ARRAYS * max(columns, widest(self.conv))
 
 
 @torch.no_grad()

@@ -19,10 +19,19 @@ _HOOKS = (
 )
 
 
+def layer_name(module: torch.nn.Module) -> str:
+    """Returns the name of the class that the user wrote.
+
+    A module that `pyg_batchgnn.accelerate` made native has the attribute ``stands_for``, the class
+    of PyG or torch.
+    """
+    kind: type = getattr(module, "stands_for", type(module))
+    return kind.__name__
+
+
 def refuse(conv: MessagePassing, what: str, remedy: str) -> ValueError:
     """Returns the error for a feature that PyG's layer supports."""
-    name = type(conv).__name__
-    return ValueError(f"pyg_batchgnn.nn.{name} does not support {what}; {remedy}")
+    return ValueError(f"pyg_batchgnn.nn.{layer_name(conv)} does not support {what}; {remedy}")
 
 
 def check_constructed(conv: MessagePassing, node_dim: int = -2) -> None:
@@ -32,7 +41,7 @@ def check_constructed(conv: MessagePassing, node_dim: int = -2) -> None:
         conv: the layer.
         node_dim: the value that PyG's layer sets.
     """
-    use_pyg = f"use torch_geometric.nn.{type(conv).__name__}"
+    use_pyg = f"use torch_geometric.nn.{layer_name(conv)}"
     if conv.flow != "source_to_target":
         raise refuse(conv, f"flow={conv.flow!r}", "reverse the edges: edge_index.flip(0)")
     if conv.node_dim != node_dim:
@@ -45,7 +54,7 @@ def check_called(conv: MessagePassing) -> None:
     """Raises if hooks or explanations wait for messages, which native layers never compute."""
     if waits_for_messages(conv):
         what = "explanations" if getattr(conv, "_explain", None) else "hooks on messages"
-        raise refuse(conv, what, f"use torch_geometric.nn.{type(conv).__name__}")
+        raise refuse(conv, what, f"use torch_geometric.nn.{layer_name(conv)}")
 
 
 def waits_for_messages(conv: torch.nn.Module) -> bool:

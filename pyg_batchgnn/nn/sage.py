@@ -8,12 +8,13 @@ import torch
 import torch.nn.functional as F
 import torch_geometric.nn
 from torch import Tensor
-from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
+from pyg_batchgnn.nn.arguments import input_columns, positive
 from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
+from pyg_batchgnn.nn.lazy import set_width
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
@@ -57,7 +58,16 @@ class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
         bias: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(in_channels, out_channels, aggr, normalize, root_weight, project, bias, **kwargs)
+        columns = input_columns("in_channels", in_channels), positive("out_channels", out_channels)
+        super().__init__(
+            *columns,
+            aggr,
+            normalize,
+            root_weight,
+            project,
+            bias,
+            **kwargs,
+        )
         self.check(self)
 
     @staticmethod
@@ -122,11 +132,8 @@ class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
 
     def _initialise(self, given: ConvInput) -> None:
         """Initialises weights of unknown width at the first call, as PyG does."""
-        if is_uninitialized_parameter(self.lin_l.weight):
-            self.lin_l.initialize_parameters(self.lin_l, (given.x,))
-        own = given.own_rows()
-        if self.root_weight and own is not None and is_uninitialized_parameter(self.lin_r.weight):
-            self.lin_r.initialize_parameters(self.lin_r, (own,))
+        set_width(self.lin_l, given.x)
+        set_width(self.lin_r if self.root_weight else None, given.own_rows())
 
     def _known(self, x: Aggregated) -> tuple[Rows, Rows | None]:
         """Returns the results of `_aggregate` from aggregates that were computed in advance."""
@@ -136,9 +143,8 @@ class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
             raise refuse_aggregated(self, f"it aggregates by {of}")
         neighbours = x.of(self, reduce)
         own = x.own_of(self) if self.root_weight else None
-        for lin, rows in ((self.lin_l, neighbours), (self.lin_r if self.root_weight else None, own)):
-            if lin is not None and is_uninitialized_parameter(lin.weight):
-                lin.initialize_parameters(lin, (rows,))
+        set_width(self.lin_l, neighbours)
+        set_width(self.lin_r if self.root_weight else None, own)
         check_input(neighbours, self.lin_l.in_channels, ops.compute_dtype(self.lin_l.weight), "aggregates")
         return neighbours, own
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from torch_geometric.nn.conv import MessagePassing
 
+from pyg_batchgnn.nn.arguments import positive, probability
 from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gatv2 import GATv2Conv
 from pyg_batchgnn.nn.models.native import NativeModel
@@ -46,9 +47,12 @@ class GATStack(LayerStack):
         **kwargs: Any,
     ) -> MessagePassing:
         """Returns a new convolution."""
+        heads = positive("heads", heads)
         concat = concat and not getattr(self, "_is_conv_to_out", False)
         columns = head_channels(out_channels, heads) if concat else out_channels
-        drop = self.dropout.p if attention_dropout is None else attention_dropout
+        drop = self.dropout.p
+        if attention_dropout is not None:
+            drop = probability("attention_dropout", attention_dropout)
         conv = type(self).conv_v2 if v2 else type(self).conv
         return conv(in_channels, columns, heads=heads, concat=concat, dropout=drop, **kwargs)
 

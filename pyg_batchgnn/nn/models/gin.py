@@ -11,6 +11,7 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.resolver import normalization_resolver
 
 from pyg_batchgnn.nn.aggregated import Aggregated
+from pyg_batchgnn.nn.arguments import positive
 from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.inputs import Rows
 from pyg_batchgnn.nn.linear import is_watched
@@ -40,9 +41,7 @@ class GINStack(LayerStack):
         self, in_channels: int, out_channels: int, *, inner_channels: int | None = None, **kwargs: Any
     ) -> MessagePassing:
         """Returns a new convolution."""
-        if in_channels < 1:
-            raise ValueError(f"GIN needs the number of columns of the features, got {in_channels}")
-        inner = inner_channels or out_channels
+        inner = out_channels if inner_channels is None else positive("inner_channels", inner_channels)
         norm = normalization_resolver(self.norm, inner, **(self.norm_kwargs or {})) if self.norm else None
         made = type(self).perceptron(
             (in_channels, inner, out_channels), self.act, self.act_first, norm or torch.nn.Identity()

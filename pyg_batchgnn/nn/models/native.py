@@ -144,7 +144,8 @@ class NativeModel(LayerStack):
         """Returns the logits of the seed nodes of a minibatch, or of all nodes of a whole graph.
 
         Calls are ``model(minibatch)``, ``model(minibatch, x=features)`` or ``model(features,
-        edge_index)``.
+        edge_index)``. Weights and features of edges that a minibatch holds are used only if they
+        are given.
 
         Args:
             source: a minibatch with one hop per layer; or the features [N, F] of a whole graph.
@@ -174,21 +175,22 @@ class NativeModel(LayerStack):
         progress_bar: bool = False,
         cache: bool = False,  # noqa: ARG002  (nothing is sampled, so there is nothing to keep)
         *,
-        memory_budget: int | None = None,
+        memory_budget: int | str | None = None,
     ) -> Tensor:
         """Returns the logits of all nodes, each from all its in-neighbours, layer by layer.
 
         This is the whole graph's forward pass in evaluation mode, with memory bounded by pieces of
         the nodes. Collective over ranks: each rank computes the nodes that it owns, and fetches the
-        rows of its halo nodes once per layer and piece.
+        rows of its halo nodes once per layer and piece. Weights and features of edges that the
+        data holds are not used.
 
         Args:
             loader: a `MacrobatchNeighborLoader`; its fanouts and seed nodes do not matter.
             device, embedding_device: the CPU; arguments of PyG's ``inference``.
             progress_bar: shows a progress bar for each layer.
             cache: ignored; an argument of PyG's ``inference``.
-            memory_budget: bytes that a piece takes, about. None: an eighth of the free memory of
-                the host that has least, divided by its ranks.
+            memory_budget: bytes (or a text like "2GiB") that a piece takes, about. None: an eighth
+                of the free memory of the host that has least, divided by its ranks.
 
         Returns:
             [N, out_channels] float32, or float64 from float64 weights, by node id; over ranks [n,

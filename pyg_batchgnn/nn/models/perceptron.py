@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.nn.lazy import linear_of
 from pyg_batchgnn.nn.linear import Linear, is_watched
 from pyg_batchgnn.nn.models.norms import fused_norm, native_norm
 from pyg_batchgnn.nn.norm import BatchNorm, NormOnRead
@@ -72,7 +73,7 @@ class _Inner(NamedTuple):
 class NativePerceptron(Perceptron):
     """A `Perceptron` whose products, normalisation and ReLU are computed together."""
 
-    linear = Linear
+    linear = staticmethod(linear_of)
 
     def __init__(
         self,

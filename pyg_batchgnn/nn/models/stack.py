@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-from pyg_batchgnn import ops
+from pyg_batchgnn.nn.arguments import input_columns, positive, probability
 from pyg_batchgnn.nn.inputs import Rows, head
 from pyg_batchgnn.nn.rows import NormedRows
 
@@ -39,7 +39,7 @@ class LayerStack(BasicGNN):
     The constructor and the ``state_dict`` are PyG's. A subclass says how one layer is computed.
 
     Args:
-        in_channels: the number of columns of the features.
+        in_channels: the number of columns of the features; -1 takes it from the first call.
         hidden_channels: the number of columns between layers.
         num_layers: the number of convolutions.
         out_channels: the number of columns of the result; `hidden_channels` where None.
@@ -78,13 +78,14 @@ class LayerStack(BasicGNN):
         jk: str | None = None,
         **kwargs: Any,
     ) -> None:
-        self._check_arguments(num_layers, dropout, jk, kwargs)
+        self._refuse_former_names(kwargs)
+        _check_modules(act, norm, jk)
         super().__init__(
-            in_channels,
-            hidden_channels,
-            num_layers,
-            out_channels,
-            dropout,
+            input_columns("in_channels", in_channels),
+            positive("hidden_channels", hidden_channels),
+            positive("num_layers", num_layers),
+            None if out_channels is None else positive("out_channels", out_channels),
+            probability("dropout", dropout),
             act,
             act_first,
             act_kwargs,
@@ -135,19 +136,23 @@ class LayerStack(BasicGNN):
         """True if the results of all layers are read at the end."""
         return hasattr(self, "jk")
 
-    def _check_arguments(self, num_layers: int, dropout: float, jk: str | None, others: Any) -> None:
-        name = type(self).__name__
-        order = f"{name}(in_channels, hidden_channels, num_layers, out_channels)"
-        former = [one for one in _FORMER_NAMES if one in others]
-        if former:
-            raise TypeError(f"{name} has no argument {former[0]!r}; its arguments are PyG's: {order}")
-        if num_layers < 1:
-            raise ValueError(
-                f"a model needs at least one layer, got num_layers={num_layers}; arguments: {order}"
+    def _refuse_former_names(self, others: Mapping[str, Any]) -> None:
+        former = next((one for one in _FORMER_NAMES if one in others), None)
+        if former is not None:
+            raise TypeError(
+                f"{type(self).__name__} has no argument {former!r}; its arguments are PyG's: "
+                f"{type(self).__name__}(in_channels, hidden_channels, num_layers, out_channels)"
             )
-        if jk is not None and jk not in _JK_MODES:
-            raise ValueError(f"jk must be None or one of {', '.join(_JK_MODES)}, got {jk!r}")
-        ops.check_drop(dropout)
+
+
+def _check_modules(act: Any, norm: Any, jk: Any) -> None:
+    """Checks what may be given by name. PyG refuses names that it does not know."""
+    if act is not None and not isinstance(act, str) and (isinstance(act, type) or not callable(act)):
+        raise TypeError(f"act must be a name of torch.nn, a module or None, got {act!r}")
+    if norm is not None and not isinstance(norm, (str, torch.nn.Module)):
+        raise TypeError(f"norm must be a name of torch_geometric.nn.norm, a module or None, got {norm!r}")
+    if jk is not None and jk not in _JK_MODES:
+        raise ValueError(f"jk must be None or one of {', '.join(_JK_MODES)}, got {jk!r}")
 
 
 def _values(x: Rows | NormedRows, rows: int) -> Tensor:

@@ -220,7 +220,7 @@ def test_features_of_sixteen_bits(kind: str, dtype: torch.dtype) -> None:
         (lambda _: nn.SAGE(12, 16, 2, 5, dropout=1.0), ValueError, ["1.0"]),
         (lambda _: nn.SAGE(12, 16, 2, 5, jk="sum"), ValueError, ["'sum'", "lstm"]),
         (lambda _: nn.GAT(12, 18, 2, 5, heads=4), ValueError, ["18", "multiple", "4"]),
-        (lambda _: nn.GIN(-1, 18, 2, 5), ValueError, ["-1"]),
+        (lambda _: nn.GIN(0, 18, 2, 5), ValueError, ["in_channels=0", "-1"]),
     ],
 )
 def test_refused(call: Callable[[Any], Any], error: type[Exception], words: list[str]) -> None:
