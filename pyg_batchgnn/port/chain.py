@@ -7,27 +7,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import torch
-import torch_geometric.nn
 from torch import Tensor
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_batchgnn import nn, ops
-from pyg_batchgnn.port.convs import (
-    AcceleratedGATConv,
-    AcceleratedGCNConv,
-    AcceleratedGINConv,
-    AcceleratedSAGEConv,
-)
-from pyg_batchgnn.port.inputs import watches_parts
-from pyg_batchgnn.port.modules import AcceleratedBatchNorm1d, AcceleratedMLP, is_probability
-
-_CONVS = (AcceleratedSAGEConv, AcceleratedGCNConv, AcceleratedGINConv, AcceleratedGATConv)
-#: Activations whose result for an element depends on that element alone.
-_ELEMENTWISE = (
-    *(torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.SELU, torch.nn.CELU, torch.nn.GELU),
-    *(torch.nn.SiLU, torch.nn.Mish, torch.nn.Tanh, torch.nn.Sigmoid, torch.nn.Softplus, torch.nn.ReLU6),
-    *(torch.nn.Hardtanh, torch.nn.Hardswish, torch.nn.LogSigmoid, torch.nn.Identity, torch.nn.PReLU),
-)
 
 
 @dataclass(frozen=True)
@@ -50,38 +33,6 @@ class EdgeValues:
         if self.attr is not None:
             found["edge_attr"] = self.attr[: graph.num_edges]
         return found
-
-
-def can_run(model: BasicGNN) -> bool:
-    """Returns whether `run` computes what PyG's loop does.
-
-    It does not if a convolution was left to PyG, if hooks wait on what the loop passes over, or if
-    a module may look at other rows than its own.
-    """
-    norms = [_inner(norm) for norm in model.norms]
-    between = [one for one in (model.act, model.dropout) if isinstance(one, torch.nn.Module)]
-    return (
-        all(map(_is_ours, model.convs))
-        and not any(map(nn.waits_for_messages, model.convs))
-        and not any(map(watches_parts, model.convs))
-        and all(type(norm) in (torch.nn.Identity, AcceleratedBatchNorm1d) for norm in norms)
-        and (model.act is None or type(model.act) in _ELEMENTWISE)
-        and type(model.dropout) is torch.nn.Dropout
-        and not any(map(nn.is_watched, (*model.norms, *norms, *between, *model.convs)))
-        and is_probability(model.dropout.p)
-    )
-
-
-def drops(model: BasicGNN) -> bool:
-    """Returns whether dropout takes part in a call now, between layers or of attention."""
-    between = model.dropout.training and model.dropout.p > 0.0
-    return between or any(conv.training and getattr(conv, "dropout", 0.0) > 0.0 for conv in model.convs)
-
-
-def takes_row_statistics(model: BasicGNN) -> bool:
-    """Returns whether rows of a hidden layer depend on each other now."""
-    norms = (_inner(norm) for norm in model.norms)
-    return any(isinstance(norm, AcceleratedBatchNorm1d) and norm.takes_row_statistics() for norm in norms)
 
 
 def run(
@@ -116,17 +67,19 @@ def compute_layer(
 ) -> Tensor:
     """Returns the rows of layer ``place``, counted from 0, with what follows it.
 
+    Norms, activations and dropouts of other classes than torch's own are called as they are.
     ``values`` are arguments of the convolution.
     """
     conv, norm = model.convs[place], model.norms[place]
     if place == model.num_layers - 1 and model.jk_mode is None:
         last: Tensor = conv(x, graph, **values)
         return last
-    drop = model.dropout.p if model.dropout.training else 0.0
+    known = type(model.dropout) is torch.nn.Dropout
+    drop = model.dropout.p if known and model.dropout.training else 0.0
     relu = type(model.act) is torch.nn.ReLU
     same_mode = conv.training or drop == 0.0
     plain = type(norm) is torch.nn.Identity and (relu or model.act is None)
-    if plain and same_mode:
+    if plain and same_mode and known:
         fused: Tensor = conv(x, graph, update=nn.Update(relu=relu, drop=drop), **values)
         return fused
     out: Tensor = conv(x, graph, **values)
@@ -139,16 +92,5 @@ def compute_layer(
         out = model.act(out)
     if not relu_last and drop > 0.0:
         out = out.clone()  # autograd may need the values that dropout would overwrite
-    return ops.activate(out, relu=relu_last, drop=drop, key=key, node=graph.node)
-
-
-def _is_ours(conv: torch.nn.Module) -> bool:
-    """Returns whether a convolution is native, with what it holds."""
-    if type(conv) is AcceleratedGINConv:
-        return type(conv.nn) is AcceleratedMLP and conv.nn.plain_last
-    return type(conv) in _CONVS
-
-
-def _inner(norm: torch.nn.Module) -> torch.nn.Module:
-    """Returns torch's module inside PyG's `BatchNorm`, and any other norm itself."""
-    return norm.get_submodule("module") if type(norm) is torch_geometric.nn.BatchNorm else norm
+    out = ops.activate(out, relu=relu_last, drop=drop, key=key, node=graph.node)
+    return out if known else model.dropout(out)

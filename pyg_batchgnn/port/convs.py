@@ -18,15 +18,15 @@ class AcceleratedConv(MessagePassing):
     """A convolution of PyG that `accelerate` made native.
 
     The class stands before the native one among the bases of each layer. Calls that the native
-    layer does not take go to PyG's ``forward``.
+    layer does not take go to PyG's ``forward``. Errors name the class that it stands for.
     """
 
-    _pyg: ClassVar[type[MessagePassing]]
+    stands_for: ClassVar[type[MessagePassing]]
 
     def forward(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> Any:
         """Returns what PyG's layer does; the arguments are those of PyG."""
         if len(arguments) > 1 or not self._takes(x, edge_index, *arguments, **options):
-            return self._pyg.forward(self, x, edge_index, *arguments, **options)
+            return self.stands_for.forward(self, x, edge_index, *arguments, **options)
         sized = options.get("size") is not None or any(isinstance(one, (tuple, list)) for one in arguments)
         if not sized and isinstance(x, Tensor) and isinstance(edge_index, Tensor):
             known = layer_edges(edge_index, x.size(0))
@@ -46,13 +46,13 @@ class AcceleratedConv(MessagePassing):
 class AcceleratedSAGEConv(AcceleratedConv, nn.SAGEConv):
     """PyG's `SAGEConv` on a native layer."""
 
-    _pyg = torch_geometric.nn.SAGEConv
+    stands_for = torch_geometric.nn.SAGEConv
 
 
 class AcceleratedGCNConv(AcceleratedConv, nn.GCNConv):
     """PyG's `GCNConv` on a native layer."""
 
-    _pyg = torch_geometric.nn.GCNConv
+    stands_for = torch_geometric.nn.GCNConv
 
     def _takes(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> bool:
         weight = arguments[0] if arguments else options.get("edge_weight")
@@ -63,14 +63,20 @@ class AcceleratedGCNConv(AcceleratedConv, nn.GCNConv):
 class AcceleratedGINConv(AcceleratedConv, nn.GINConv):
     """PyG's `GINConv` on a native layer."""
 
-    _pyg = torch_geometric.nn.GINConv
+    stands_for = torch_geometric.nn.GINConv
 
 
 class AcceleratedGATConv(AcceleratedConv, nn.GATConv):
     """PyG's `GATConv` on a native layer."""
 
-    _pyg = torch_geometric.nn.GATConv
+    stands_for = torch_geometric.nn.GATConv
 
     def _takes(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> bool:
         attr = arguments[0] if arguments else options.get("edge_attr")
         return (attr is None or self.lin_edge is not None) and super()._takes(x, edge_index)
+
+
+class AcceleratedGATv2Conv(AcceleratedConv, nn.GATv2Conv):
+    """PyG's `GATv2Conv` on a native layer."""
+
+    stands_for = torch_geometric.nn.GATv2Conv

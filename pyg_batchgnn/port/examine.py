@@ -26,23 +26,20 @@ NATIVE: dict[type[Module], type[Module]] = {
     torch_geometric.nn.GCNConv: convs.AcceleratedGCNConv,
     torch_geometric.nn.GINConv: convs.AcceleratedGINConv,
     torch_geometric.nn.GATConv: convs.AcceleratedGATConv,
+    torch_geometric.nn.GATv2Conv: convs.AcceleratedGATv2Conv,
     torch_geometric.nn.MLP: modules.AcceleratedMLP,
     torch.nn.BatchNorm1d: modules.AcceleratedBatchNorm1d,
     torch.nn.ReLU: modules.AcceleratedReLU,
     torch.nn.Dropout: modules.AcceleratedDropout,
 }
-CONVS = (
-    torch_geometric.nn.SAGEConv,
-    torch_geometric.nn.GCNConv,
-    torch_geometric.nn.GINConv,
-    torch_geometric.nn.GATConv,
-)
 _CHECKS: dict[type[Module], Callable[..., None]] = {
     torch_geometric.nn.SAGEConv: nn.SAGEConv.check,
     torch_geometric.nn.GCNConv: nn.GCNConv.check,
     torch_geometric.nn.GINConv: nn.GINConv.check,
     torch_geometric.nn.GATConv: nn.GATConv.check,
+    torch_geometric.nn.GATv2Conv: nn.GATv2Conv.check,
 }
+CONVS = tuple(_CHECKS)
 
 
 def concerns(module: Module) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch_geometric.nn
@@ -12,7 +12,9 @@ from torch import Tensor
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_batchgnn import nn
-from pyg_batchgnn.port.chain import EdgeValues, can_run, compute_layer, drops, run, takes_row_statistics
+from pyg_batchgnn.port.chain import EdgeValues, run
+from pyg_batchgnn.port.conditions import can_run, drops, takes_row_statistics
+from pyg_batchgnn.port.inference import infer
 from pyg_batchgnn.port.inputs import are_plain_edges, is_plain, is_traced
 from pyg_batchgnn.port.prefixes import PrefixEdges, known_prefixes, sorted_prefixes, with_drawn_keys
 from pyg_batchgnn.port.seed_rows import with_seed_rows
@@ -23,6 +25,8 @@ class AcceleratedModel(BasicGNN):
 
     Calls are those of PyG, with the same results, or ``model(batch)``.
     """
+
+    stands_for: ClassVar[type[BasicGNN]]
 
     #: True once a loss used rows other than those of the seeds.
     _uses_all_rows = False
@@ -39,6 +43,9 @@ class AcceleratedModel(BasicGNN):
         num_sampled_edges_per_hop: list[int] | None = None,
     ) -> Tensor:
         """Returns what PyG's model does, or for ``model(batch)`` the rows of the seed nodes.
+
+        Weights and features of edges that a batch holds are used only if they are given:
+        ``model(batch, edge_weight=batch.edge_weight)``.
 
         Args:
             x: [N, in_channels]; or a batch of a loader, in PyG's form or a native minibatch, whose
@@ -79,9 +86,11 @@ class AcceleratedModel(BasicGNN):
         embedding_device: Any = "cpu",
         progress_bar: bool = False,
         cache: bool = False,
-        memory_budget: int | None = None,
+        memory_budget: int | str | None = None,
     ) -> Tensor:
         """Returns the output of all nodes, layer by layer, each node once from all its neighbours.
+
+        Weights and features of edges that the data holds are not used.
 
         Args:
             loader: a loader of this package, of any fanouts and seed nodes. PyG's own loaders go to
@@ -90,22 +99,23 @@ class AcceleratedModel(BasicGNN):
             embedding_device: as in PyG.
             progress_bar: shows the progress.
             cache: as in PyG; not needed with a loader of this package.
-            memory_budget: bytes of the pieces that are computed at once; chosen where None.
+            memory_budget: bytes (or a text like "2GiB") of the pieces that are computed at once;
+                chosen where None.
 
         Returns:
             [n, out_channels], one row per node that this process owns.
 
         Raises:
-            ValueError: the model has modules that are left to PyG, whose method needs a loader of
-                all nodes and of one hop, and this one is another.
+            TypeError: ``loader`` is no loader.
+            ValueError: a module looks at all rows of a call, such as `GraphNorm`; or a part of the
+                model is left to PyG, whose method needs a loader of all nodes and of one hop.
         """
-        if not hasattr(loader, "all_nodes") or not can_run(self):
-            _check_pyg_loader(loader)
-            found: Tensor = super().inference(loader, device, embedding_device, progress_bar, cache)
-            return found
-        nn.check_cpu(device, embedding_device)
-        nodes = nn.nodes_of(loader, memory_budget, progress_bar)
-        return nn.infer_model(self, nodes, functools.partial(compute_layer, self)).rows
+        if hasattr(loader, "all_nodes"):
+            nn.check_cpu(device, embedding_device)
+        inferred = infer(self, loader, memory_budget, progress_bar)
+        if inferred is None:
+            inferred = super().inference(loader, device, embedding_device, progress_bar, cache)
+        return inferred
 
     def _takes(self, x: Any, edge_index: Any, values: EdgeValues) -> bool:
         """Returns whether the fused loop computes the call."""
@@ -208,28 +218,25 @@ class AcceleratedModel(BasicGNN):
 class AcceleratedGraphSAGE(AcceleratedModel, torch_geometric.nn.GraphSAGE):
     """PyG's `GraphSAGE` on native layers."""
 
+    stands_for = torch_geometric.nn.GraphSAGE
+
 
 class AcceleratedGCN(AcceleratedModel, torch_geometric.nn.GCN):
     """PyG's `GCN` on native layers."""
+
+    stands_for = torch_geometric.nn.GCN
 
 
 class AcceleratedGIN(AcceleratedModel, torch_geometric.nn.GIN):
     """PyG's `GIN` on native layers."""
 
+    stands_for = torch_geometric.nn.GIN
+
 
 class AcceleratedGAT(AcceleratedModel, torch_geometric.nn.GAT):
     """PyG's `GAT` on native layers."""
 
-
-def _check_pyg_loader(loader: Any) -> None:
-    """Refuses loaders that PyG's ``inference`` cannot use; it only asserts what it needs."""
-    nodes, hops = getattr(loader.data, "num_nodes", None), len(loader.node_sampler.num_neighbors)
-    if hops != 1 or (nodes is not None and len(loader.dataset) != nodes):
-        raise ValueError(
-            f"the model has modules that are left to PyG, whose inference needs a loader of all nodes and of "
-            f"one hop, but this one has {len(loader.dataset)} seed nodes and {hops} hops; give it "
-            f"num_neighbors=[-1] and input_nodes=None"
-        )
+    stands_for = torch_geometric.nn.GAT
 
 
 def _dtype(model: torch.nn.Module) -> torch.dtype:

@@ -16,6 +16,7 @@ from pyg_batchgnn.port.inputs import is_plain, is_traced
 class AcceleratedBatchNorm1d(nn.BatchNorm):
     """A ``torch.nn.BatchNorm1d`` that `accelerate` made native."""
 
+    stands_for = torch.nn.BatchNorm1d
     relu = False
 
     def forward(self, input: Tensor) -> Tensor:
@@ -34,6 +35,8 @@ class AcceleratedBatchNorm1d(nn.BatchNorm):
 class AcceleratedReLU(nn.ReLU):
     """A ``torch.nn.ReLU`` that `accelerate` made native."""
 
+    stands_for = torch.nn.ReLU
+
     def forward(self, input: Tensor) -> Tensor:
         """Returns what torch's module does."""
         if is_traced() or not is_plain(input):
@@ -44,6 +47,8 @@ class AcceleratedReLU(nn.ReLU):
 class AcceleratedDropout(nn.Dropout):
     """A ``torch.nn.Dropout`` that `accelerate` made native."""
 
+    stands_for = torch.nn.Dropout
+
     def forward(self, input: Tensor, key: int | None = None, node: Tensor | None = None) -> Tensor:
         """Returns what torch's module does, with the same law."""
         if is_traced() or not is_plain(input) or not is_probability(self.p):
@@ -53,6 +58,8 @@ class AcceleratedDropout(nn.Dropout):
 
 class AcceleratedMLP(torch_geometric.nn.MLP):
     """PyG's `MLP`, with the products of the package, if it has ReLU and no norms."""
+
+    stands_for = torch_geometric.nn.MLP
 
     def forward(self, x: Tensor, *arguments: Any, **options: Any) -> Any:
         """Returns what PyG's module does."""

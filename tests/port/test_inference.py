@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -111,7 +112,7 @@ def test_models_built_as_pygs(jk: str | None, norm: str | None, data: Data) -> N
     assert found.hidden.size(1) == (24 if jk == "cat" else 8)
 
 
-@pytest.mark.parametrize("jk", [None, "cat"])
+@pytest.mark.parametrize("jk", [None, "last", "cat", "max", "lstm"])
 @pytest.mark.parametrize("kind", ["GraphSAGE", "GCN", "GIN", "GAT"])
 def test_accelerated_models_of_pyg(kind: str, jk: str | None, data: Data) -> None:
     torch.manual_seed(2)
@@ -122,6 +123,51 @@ def test_accelerated_models_of_pyg(kind: str, jk: str | None, data: Data) -> Non
     loader = MacrobatchNeighborLoader(data, [2], input_nodes=torch.arange(3))
     for budget in (None, 30_000):
         assert close(accelerate(model).inference(loader, memory_budget=budget), expected)
+
+
+class HalfDropout(torch.nn.Module):
+    """A dropout of one's own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.rand_like(x) if self.training else x / 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"norm": "layer_norm", "norm_kwargs": {"mode": "node"}},
+        {"norm": torch.nn.LayerNorm(8), "act": "prelu", "act_first": True},
+        {"norm": torch.nn.GroupNorm(2, 8), "act": torch.nn.functional.elu},
+        {"norm": "diff_group_norm", "norm_kwargs": {"groups": 2}, "jk": "max"},
+        {"act": "softmax"},
+        {"act": torch.nn.LogSoftmax(dim=-1), "jk": "cat"},
+        {"act": torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())},
+        {"dropout": 1.0, "norm": "instance_norm", "norm_kwargs": {"track_running_stats": True}},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("own_dropout", [False, True])
+def test_rows_are_normalised_and_activated_in_pieces(
+    options: dict[str, Any], own_dropout: bool, data: Data
+) -> None:
+    torch.manual_seed(2)
+    model = with_running_statistics(torch_geometric.nn.GraphSAGE(5, 8, 3, 4, **options)).eval()
+    if own_dropout:
+        model.dropout = HalfDropout().eval()
+    with torch.no_grad():
+        expected = model(data.x, data.edge_index)
+    found = accelerate(model).train().inference(MacrobatchNeighborLoader(data, [2]), memory_budget="30kB")
+    assert close(found, expected) and model.training
+
+
+@pytest.mark.parametrize("kind", ["GraphSAGE", "GCN", "GIN", "GAT"])
+def test_widths_that_are_not_known_yet(kind: str, data: Data) -> None:
+    torch.manual_seed(2)
+    native = {"GraphSAGE": SAGE}.get(kind) or globals()[kind]
+    for model in (native(-1, 8, 2, 3), accelerate(getattr(torch_geometric.nn, kind)(-1, 8, 2, 3))):
+        found = model.inference(MacrobatchNeighborLoader(data, [2]), memory_budget=30_000)
+        with torch.no_grad():
+            assert close(found, model.eval()(data.x, data.edge_index))
 
 
 @pytest.mark.parametrize("name", ["sage", "gcn", "gat"])
@@ -163,9 +209,41 @@ def test_what_cannot_be_inferred_is_refused(data: Data) -> None:
         MODELS["sage"]().inference(without)
 
 
-def test_a_loader_that_pygs_method_cannot_use_is_refused(data: Data) -> None:
-    pyg = torch_geometric.nn.GraphSAGE(data.num_features, 8, 2, 3, norm="layer_norm")
-    model = accelerate(pyg, report=lambda _: None).eval()
-    with pytest.raises(ValueError, match="2 hops"):
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"norm": "graph_norm"}, "GraphNorm takes statistics over all nodes"),
+        ({"norm": "layer_norm"}, "LayerNorm takes statistics over all nodes"),
+        ({"norm": "pair_norm"}, "PairNorm takes"),
+        ({"norm": "instance_norm"}, "InstanceNorm has no running statistics"),
+        (
+            {"norm": "batch_norm", "norm_kwargs": {"track_running_stats": False}},
+            "^BatchNorm1d has no",
+        ),
+        ({"act": torch.nn.Softmax(dim=0)}, r"Softmax\(dim=0\) goes over all nodes"),
+    ],
+    ids=str,
+)
+def test_modules_that_look_at_all_rows_are_refused(options: dict[str, Any], words: str, data: Data) -> None:
+    model = accelerate(torch_geometric.nn.GraphSAGE(5, 8, 2, 3, **options)).eval()
+    for fanouts in ([5, 3], [-1]):
+        with pytest.raises(ValueError, match=words):
+            model.inference(MacrobatchNeighborLoader(data, fanouts, batch_size=64))
+
+
+def test_a_part_that_is_left_to_pyg(data: Data) -> None:
+    torch.manual_seed(2)
+    model = accelerate(torch_geometric.nn.GraphSAGE(5, 8, 2, 3, aggr="median")).eval()
+    whole = MacrobatchNeighborLoader(data, [-1], batch_size=64)
+    with torch.no_grad():
+        assert close(model.inference(whole), model(data.x, data.edge_index))
+    with pytest.raises(ValueError, match=r"convs\.0 is a SAGEConv that is left.*9 seed nodes and 2 hops"):
         model.inference(MacrobatchNeighborLoader(data, [5, 3], torch.arange(9), batch_size=64))
-    assert len(model.inference(MacrobatchNeighborLoader(data, [-1], batch_size=64))) == data.num_nodes
+    with pytest.raises(ValueError, match=r"model\.eval\(\)"):
+        model.train().inference(whole)
+    with pytest.raises(TypeError, match="got Data"):
+        model.inference(data)
+    hooked = accelerate(torch_geometric.nn.GraphSAGE(5, 8, 2, 3, jk="cat"))
+    hooked.norms[1].register_forward_hook(lambda *_: None)
+    with pytest.raises(ValueError, match=r"norms\.1 has hooks.*jk='cat'"):
+        hooked.inference(whole)

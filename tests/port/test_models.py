@@ -73,6 +73,7 @@ def test_edge_weights_and_features(trimmed: bool) -> None:
         (model_of(pyg.GCN, 2, normalize=False), {"edge_weight": batch.edge_weight}),
         (model_of(pyg.GAT, 2, edge_dim=3), {"edge_attr": batch.edge_attr}),
         (model_of(pyg.GAT, 2), {"edge_attr": batch.edge_attr}),  # PyG's layer looks at none
+        (model_of(pyg.GAT, 2, v2=True, edge_dim=3, share_weights=True), {"edge_attr": batch.edge_attr}),
     ):
         ours = accelerated(reference)
         for rows in (8, None):
@@ -80,7 +81,7 @@ def test_edge_weights_and_features(trimmed: bool) -> None:
             assert_same(found, run(reference, batch, rows, **options, **trims), 1e-10)
 
 
-@pytest.mark.parametrize("name", ["sage", "gcn", "gin", "gat", "sage, batch norm"])
+@pytest.mark.parametrize("name", ["sage", "gcn", "gin", "gat", "gatv2", "sage, batch norm"])
 def test_a_batch_gives_the_rows_of_its_seeds(name: str) -> None:
     reference, batch = MODELS[name](2).eval(), batch_of(2)
     ours = accelerated(reference)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import io
 
 import pytest
@@ -21,6 +22,7 @@ from tests.support.ported_models import (
     MODELS,
     accelerated,
     batch_of,
+    minibatch_of,
     model_of,
     report_of,
     stirred,
@@ -127,7 +129,7 @@ def test_what_is_left_and_why() -> None:
     model.fourth = model.third
     model.fifth = pyg.SAGEConv(8, 8, aggr="median")
     model.sixth = pyg.GCNConv(8, 8, cached=True)
-    model.seventh = pyg.GATv2Conv(8, 8)
+    model.seventh = pyg.TransformerConv(8, 8)
     model.eighth = pyg.LayerNorm(8)
     model.ninth = pyg.SAGEConv(8, 8)
     model.ninth.lin_l.register_forward_pre_hook(lambda *_: None)
@@ -169,7 +171,7 @@ def test_a_subclass_of_a_model_keeps_its_loop() -> None:
     assert torch.allclose(ours(batch.x, batch.edge_index), reference(batch.x, batch.edge_index), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["sage", "gin", "gcn", "gat", "sage, batch norm"])
+@pytest.mark.parametrize("name", ["sage", "gin", "gcn", "gat", "gatv2", "sage, batch norm"])
 def test_hooks_that_come_later_see_what_pyg_would_show_them(name: str) -> None:
     reference, batch = MODELS[name](2), batch_of(2)
     ours, seen = accelerated(reference), []
@@ -187,7 +189,7 @@ def test_hooks_that_come_later_see_what_pyg_would_show_them(name: str) -> None:
 
 def test_lazy_modules_stay_lazy() -> None:
     batch = batch_of(2)
-    for kind in (pyg.GraphSAGE, pyg.GCN, pyg.GIN, pyg.GAT):
+    for kind in (pyg.GraphSAGE, pyg.GCN, pyg.GIN, pyg.GAT, functools.partial(pyg.GAT, v2=True)):
         torch.manual_seed(0)
         reference = kind(-1, 8, 2, 3).double()
         ours = copy.deepcopy(reference)
@@ -232,13 +234,23 @@ def test_inputs_that_native_layers_do_not_take_are_left_to_pyg() -> None:
     )
     static = batch.x.expand(2, *batch.x.shape)
     assert torch.allclose(ours(static, batch.edge_index), reference(static, batch.edge_index), atol=1e-12)
-    gat = pyg.GATConv(FEATURES, 4, heads=2).double()
-    accelerated_gat = accelerated(gat)
-    (out, (edges, weights)), (wanted, (their_edges, their_weights)) = (
-        conv(batch.x, batch.edge_index, return_attention_weights=True) for conv in (accelerated_gat, gat)
-    )
-    assert torch.allclose(out, wanted, atol=1e-12) and torch.equal(edges, their_edges)
-    assert torch.allclose(weights, their_weights, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [pyg.GATConv, pyg.GATv2Conv])
+def test_attention(kind: type[torch.nn.Module]) -> None:
+    reference, batch = kind(FEATURES, 4, heads=2, edge_dim=3).double(), batch_of(2)
+    ours = accelerated(reference)
+    for attr in (None, batch.edge_attr):
+        (out, (edges, weights)), (wanted, (their_edges, their_weights)) = (
+            conv(batch.x, batch.edge_index, attr, return_attention_weights=True) for conv in (ours, reference)
+        )
+        assert torch.allclose(out, wanted, atol=1e-12) and torch.equal(edges, their_edges)
+        assert torch.allclose(weights, their_weights, atol=1e-12)
+    plain = ours(batch.x, batch.edge_index, return_attention_weights=False)
+    assert torch.allclose(plain, reference(batch.x, batch.edge_index), atol=1e-12)
+    pair = (batch.x, batch.x[:4])
+    edges = batch.edge_index[:, batch.edge_index[1] < 4]
+    assert torch.allclose(ours(pair, edges), reference(pair, edges), atol=1e-12)
 
 
 def test_other_types_of_values() -> None:
@@ -255,6 +267,19 @@ def test_what_is_no_module_is_refused() -> None:
         pyg_batchgnn.accelerate({})  # type: ignore[type-var]
 
 
+def test_errors_name_the_class_that_the_user_wrote() -> None:
+    conv, batch = accelerate(pyg.GATv2Conv(FEATURES, 4).double()), batch_of(2)
+    with pytest.raises(ValueError, match="edge_dim"):
+        conv(batch.x, batch.edge_index, batch.edge_attr)
+    wrong = pyg_batchgnn.nn.Aggregated("mean", batch.x)
+    for kind in (pyg.GCNConv, pyg.SAGEConv, pyg.GATv2Conv):
+        made = accelerate(kind(FEATURES, 4).double())
+        with pytest.raises((TypeError, ValueError)) as caught:
+            pyg_batchgnn.nn.layer_name(made)
+            super(type(made).__mro__[1], made).forward(wrong, minibatch_of(2))
+        assert "Accelerated" not in str(caught.value) and kind.__name__ in str(caught.value)
+
+
 def test_the_report_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", logger="pyg_batchgnn"):
         accelerate(pyg.SAGEConv(4, 4))
@@ -267,6 +292,7 @@ def test_native_layers_that_were_made_before_change_nothing() -> None:
         (pyg_batchgnn.nn.SAGEConv, pyg.SAGEConv),
         (pyg_batchgnn.nn.GCNConv, pyg.GCNConv),
         (pyg_batchgnn.nn.GATConv, pyg.GATConv),
+        (pyg_batchgnn.nn.GATv2Conv, pyg.GATv2Conv),
     ):
         native(FEATURES, 4)
         reference, batch = kind(FEATURES, 4).double(), batch_of(2)

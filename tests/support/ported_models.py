@@ -134,6 +134,10 @@ MODELS: dict[str, Callable[[int], torch.nn.Module]] = {
     "gat, elu": lambda layers: model_of(pyg.GAT, layers, act="elu", act_first=True),
     "sage, no act, last": lambda layers: model_of(pyg.GraphSAGE, layers, act=None, jk="last"),
     "gat, layer norm": lambda layers: model_of(pyg.GAT, layers, norm="layer_norm"),
+    "gatv2": lambda layers: model_of(pyg.GAT, layers, v2=True, heads=1, residual=True),
+    "sage, norm and softmax of a row": lambda layers: model_of(
+        pyg.GraphSAGE, layers, norm="layer_norm", norm_kwargs={"mode": "node"}, act=torch.nn.Softmax(-1)
+    ),
 }
 #: Those whose layers cannot have different numbers of rows.
 KNOWLEDGE: dict[str, Callable[[int], torch.nn.Module]] = {
