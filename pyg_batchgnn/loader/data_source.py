@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 from torch_geometric.data import Data, HeteroData
@@ -28,6 +29,10 @@ class DataSource:
         reading: which attributes native batches carry, and where those lie.
         aggregates: tables that native batches of a ``Data`` carry as well, with one row per node of
             the graph.
+        layouts: the layouts that attributes may have.
+
+    Raises:
+        TypeError: an attribute has another layout.
     """
 
     def __init__(
@@ -36,10 +41,12 @@ class DataSource:
         schema: Schema,
         reading: Reading,
         aggregates: Mapping[str, Tensor],
+        layouts: Sequence[torch.layout] = (torch.strided,),
     ) -> None:
         self.data, self._schema = data, schema
         self.reading, self.aggregates = reading, aggregates
         self._mapped: dict[tuple[Group, str], tuple[int, bool]] = {}  # addresses; True for a file's
+        self._refuse_other_layouts(layouts)
 
     def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
         """Makes a PyG batch; see `Source`."""
@@ -84,6 +91,15 @@ class DataSource:
                     return None
                 tables[group][name] = table
         return tables
+
+    def _refuse_other_layouts(self, layouts: Sequence[torch.layout]) -> None:
+        for group, wanted in self._wanted((*self._schema.node_groups, *self._schema.edge_groups)).items():
+            for name, value in wanted.items():
+                if isinstance(value, Tensor) and value.layout not in layouts:
+                    raise TypeError(
+                        f"the {group.kind.value} attribute {name!r} is {value.layout}, of which rows cannot "
+                        f"be selected here; make it dense: data.{name} = data.{name}.to_dense()"
+                    )
 
     def _table(self, group: Group, name: str, value: Any, num_nodes: int) -> Tensor | None:
         """Returns a table that can be read in place, or None if all are to be copied."""

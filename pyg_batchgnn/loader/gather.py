@@ -43,7 +43,8 @@ class Gatherer:
 
     def count(self, out: Any) -> None:
         """Adds the bytes of what a feature store selected."""
-        self.bytes_gathered += out.nbytes if isinstance(out, Tensor) else 0
+        if isinstance(out, Tensor):
+            self.bytes_gathered += out._values().nbytes if out.is_sparse else out.nbytes
 
     def _check(self, value: Tensor, index: Tensor) -> None:
         """Checks an index, which kernels trust.

@@ -25,12 +25,8 @@ def all_states(loader: Any) -> list[str]:
     return [_to_text(torch.get_rng_state()), *generator_states(loader)]
 
 
-def set_generators(loader: Any, states: list[str]) -> None:
-    """Brings the generators that decide the order back to what `generator_states` returned.
-
-    Raises:
-        ValueError: there are not as many generators as states, or a state is of no generator.
-    """
+def check_states(loader: Any, states: list[str]) -> None:
+    """Raises ValueError unless the generators that decide the order can take these states."""
     generators = _generators(loader)
     if len(generators) != len(states):
         raise ValueError(
@@ -39,6 +35,16 @@ def set_generators(loader: Any, states: list[str]) -> None:
         )
     for state in states:
         _check(state)
+
+
+def set_generators(loader: Any, states: list[str]) -> None:
+    """Brings the generators that decide the order back to what `generator_states` returned.
+
+    Raises:
+        ValueError: there are not as many generators as states, or a state is of no generator.
+    """
+    check_states(loader, states)
+    generators = _generators(loader)
     for generator, state in zip(generators, states, strict=True):
         generator.set_state(_from_text(state))
 

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NodeLoader
 
@@ -42,6 +43,9 @@ from pyg_batchgnn.sample import (
     SampledMinibatch,
 )
 from pyg_batchgnn.store import CscGraph
+
+#: The layouts that attributes may have. Native layers read dense rows.
+_LAYOUTS = {Export.PYG: (torch.strided, torch.sparse_coo), Export.NATIVE: (torch.strided,)}
 
 
 class LocalSetup:
@@ -151,7 +155,7 @@ class LocalSetup:
         graph, schema = self._graph, self._graph.schema
         aggregates = {} if cache is None else cached_tables(cache, loader.data, graph)
         if isinstance(loader.data, (Data, HeteroData)):
-            return DataSource(loader.data, schema, reading, aggregates)
+            return DataSource(loader.data, schema, reading, aggregates, _LAYOUTS[self._options.export])
         return StoreSource(loader.data[0], schema, reading, aggregates, loader.custom_cls)
 
 

@@ -119,20 +119,15 @@ class Position:
 def _check(state: Any, settings: dict[str, Any]) -> None:
     """Checks a state: what decides the minibatches that are left must be the same."""
     found = state.get("version") if isinstance(state, dict) else type(state).__name__
-    if found != VERSION:
+    if not _is_count(found) or found != VERSION:
         raise ValueError(f"not a state of this loader: version {VERSION} expected, found {found!r}")
     missing = {"seed", "epoch", "batches", "num_batches", "drawn", "generators", "settings"} - state.keys()
     if missing:
         raise ValueError(f"the loader's state lacks {sorted(missing)}: it was truncated or altered")
-    for key in ("seed", "epoch", "batches"):
-        if isinstance(state[key], bool) or not isinstance(state[key], int):
-            raise ValueError(
-                f"the loader's state was altered: {key} must be an integer, found {state[key]!r}"
-            )
+    _check_place(state)
+    _check_generators(state)
     if not isinstance(state["settings"], dict):
-        raise ValueError(
-            f"the loader's state was altered: settings must be a dict, found {state['settings']!r}"
-        )
+        raise _altered(f"settings must be a dict, found {state['settings']!r}")
     for key in {**settings, **state["settings"]}:  # either may have what the other lacks
         saved, value = state["settings"].get(key), settings.get(key)
         if saved != value:
@@ -140,17 +135,35 @@ def _check(state: Any, settings: dict[str, Any]) -> None:
                 f"the loader's state was saved with {key}={saved!r}, but this loader has {key}={value!r}; "
                 f"make the loader with the saved value to resume"
             )
+
+
+def _check_place(state: dict[str, Any]) -> None:
+    """Checks the seed and the place in the epochs."""
+    if isinstance(state["seed"], bool) or not isinstance(state["seed"], int):
+        raise _altered(f"seed must be an integer, found {state['seed']!r}")
+    for key in ("epoch", "batches", "num_batches"):
+        if not _is_count(state[key]) and (key != "num_batches" or state[key] is not None):
+            raise _altered(f"{key} must be a whole number, 0 or more, found {state[key]!r}")
     batches, of = state["batches"], state["num_batches"]
-    if of is not None and (isinstance(of, bool) or not isinstance(of, int)):
-        raise ValueError(f"the loader's state was altered: num_batches must be an integer, found {of!r}")
-    if state["epoch"] < 0:
-        raise ValueError(f"the loader's state was altered: epoch is {state['epoch']}")
-    drawn, generators = state["drawn"], state["generators"]
-    states = drawn.get("states") if isinstance(drawn, dict) else [] if drawn is None else None
-    for name, texts in (("generators", generators), ("drawn", states)):
-        if not is_list_of_states(texts):
-            raise ValueError(f"the loader's state was altered: {name} must hold states of generators")
-    if batches < 0 or (of is not None and batches > of):
-        raise ValueError(
-            f"the loader's state was altered: it says that {batches} minibatches of {of} were handed out"
-        )
+    if of is not None and batches > of:
+        raise _altered(f"it says that {batches} minibatches of {of} were handed out")
+
+
+def _check_generators(state: dict[str, Any]) -> None:
+    """Checks the states of generators, and how to draw the order again."""
+    if not is_list_of_states(state["generators"]):
+        raise _altered("generators must hold states of generators")
+    drawn = state["drawn"]
+    if drawn is None:
+        return
+    states = drawn.get("states") if isinstance(drawn, dict) else None
+    if not states or not is_list_of_states(states) or not isinstance(drawn.get("digest"), str):
+        raise _altered("drawn must hold states of generators and a digest")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _altered(fact: str) -> ValueError:
+    return ValueError(f"the loader's state was altered: {fact}")

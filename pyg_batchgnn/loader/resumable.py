@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyg_batchgnn.loader.generators import generator_states, set_generators
+from pyg_batchgnn.loader.generators import check_states, generator_states, set_generators
 from pyg_batchgnn.loader.order import KeyedShuffleSampler
 from pyg_batchgnn.loader.position import Position
 from pyg_batchgnn.loader.setup import Composition
@@ -71,6 +71,8 @@ class Resumable:
             ValueError: the state is of another loader; the message names the setting that differs.
         """
         self._position.check(state, self._settings())
+        if state["drawn"] is not None:  # the first state is that of torch's default generator
+            check_states(self, state["drawn"]["states"][1:])
         set_generators(self, state["generators"])
         self._position.load_state_dict(state)
         if state["seed"] != self.seed:

@@ -222,3 +222,17 @@ def test_bytes_are_counted() -> None:
     gather(np.zeros((3, 2)), index)
     gather(torch.zeros(5, 3, dtype=torch.int16), index, dim=1)
     assert gather.bytes_gathered == 2 * 16 + 2 * 16 + 5 * 2 * 2
+
+
+@pytest.mark.parametrize("export", ["pyg", "native"])
+def test_a_sparse_table_is_refused_when_the_loader_is_made(export: str) -> None:
+    data = make_data()
+    for sparse in (data.x.to_sparse(), data.x.to_sparse_csr()):
+        changed = make_data(sparse=sparse)
+        if export == "pyg" and sparse.is_sparse:  # torch selects rows of these, as PyG's loader does
+            for batch in make_loader(changed):
+                assert torch.equal(batch.sparse.to_dense(), batch.x)
+            continue
+        with pytest.raises(TypeError, match=r"'sparse' is torch\.sparse_.*data\.sparse\.to_dense\(\)"):
+            make_loader(changed, export=export)
+        make_loader(changed, export="native", attributes=["x"])

@@ -255,10 +255,15 @@ def test_another_loader_is_refused(change: dict[str, Any], words: list[str]) -> 
         ({"generators": ["00"]}, ["1 generators", "have 0"]),
         ({"generators": None}, ["generators must hold states"]),
         ({"generators": [0]}, ["generators must hold states"]),
-        ({"epoch": -1}, ["epoch is -1"]),
+        ({"epoch": -1}, ["epoch", "found -1"]),
+        ({"epoch": True}, ["epoch", "True"]),
+        ({"version": True}, ["version 1 expected", "True"]),
+        ({"num_batches": -1}, ["num_batches", "-1"]),
         ({"num_batches": "ten"}, ["num_batches", "'ten'"]),
         ({"drawn": 3}, ["drawn must hold states"]),
         ({"drawn": {"digest": "00"}}, ["drawn must hold states"]),
+        ({"drawn": {"states": ["00"], "digest": 1}}, ["drawn must hold states"]),
+        ({"drawn": {"states": ["00", "00"], "digest": "00"}}, ["1 generators", "have 0"]),
     ],
 )
 def test_an_altered_state_is_refused(change: dict[str, Any], words: list[str]) -> None:

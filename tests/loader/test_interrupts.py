@@ -1,0 +1,58 @@
+"""Ctrl-C and killed workers: a loader ends at once, and leaves no process, thread or memory."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.leftovers import nothing_is_left
+from tests.support.loader_cases import make_data, make_loader
+
+from .job_interrupts import WAYS
+from .test_prefetch import nothing_left_behind  # noqa: F401  (a fixture)
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_ctrl_c_ends_every_kind_of_loader() -> None:
+    """The terminal sends the signal to the whole process group, to workers as well."""
+    found = []
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.loader.job_interrupts"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        cwd=ROOT,
+    )
+    with nothing_is_left(), process:
+        assert process.stdout is not None and process.stderr is not None
+        for line in process.stdout:
+            if line.startswith("at work"):
+                os.killpg(process.pid, signal.SIGINT)
+            else:
+                found.append(line.strip())
+        errors = process.stderr.read()
+    assert process.returncode == 0, errors
+    assert found == [f"{kind}, {way}: left [] []" for way in WAYS for kind in ("node", "link", "typed")]
+
+
+@pytest.mark.parametrize("options", [{}, {"persistent_workers": True}, {"export": "native"}])
+def test_a_killed_worker_is_an_error(options: dict[str, Any]) -> None:
+    sizes = {"macrobatch_size": 1, "fetch_size": 1, "prefetch_factor": 1}
+    loader = make_loader(make_data(), num_workers=1, **sizes, **options)
+    with nothing_is_left():
+        batches = iter(loader)
+        next(batches)
+        (worker,) = multiprocessing.active_children()
+        with pytest.raises(RuntimeError, match=r"worker \(pid.*(killed|exited)"):  # at any moment
+            os.kill(worker.pid or 0, signal.SIGKILL)
+            list(batches)
+        del batches, loader
