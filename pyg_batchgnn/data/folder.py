@@ -90,7 +90,12 @@ def verify_folder(path: str | Path) -> int:
         raise DatasetNotFoundError(f"{path}: no such folder; give a folder that this program wrote")
     folder = FolderReader(path)
     if not folder.meta.arrays:
-        raise broken(path / META_FILE, "arrays", "no checksums to compare with", "write it with write_folder")
+        raise broken(
+            path / META_FILE,
+            "arrays",
+            "no checksums to compare with",
+            "write the data with write_folder, which adds them",
+        )
     for array, promise in folder.meta.arrays.items():
         open_npy(folder.file(array), array_name(array))
         verify_tensor(folder.file(array), array_name(array), promise)

@@ -32,7 +32,7 @@ class DataSource:
         layouts: the layouts that attributes may have.
 
     Raises:
-        TypeError: an attribute has another layout.
+        ValueError: an attribute has another layout.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class DataSource:
         for group, wanted in self._wanted((*self._schema.node_groups, *self._schema.edge_groups)).items():
             for name, value in wanted.items():
                 if isinstance(value, Tensor) and value.layout not in layouts:
-                    raise TypeError(
+                    raise ValueError(
                         f"the {group.kind.value} attribute {name!r} is {value.layout}, of which rows cannot "
                         f"be selected here; make it dense: data.{name} = data.{name}.to_dense()"
                     )

@@ -63,7 +63,7 @@ def test_a_file_may_be_read_in_place_where_the_user_says_so(tmp_path: Path) -> N
     [
         (stores_of(make_data(), "coo"), ["feature store"]),
         (make_data(wide=torch.randn(NODES, 4)[:, :2]), ["'wide'", "contiguous()", "features='copy'"]),
-        (make_data(sparse=torch.randn(NODES, 4).to_sparse()), ["'sparse'", "features='copy'"]),
+        (make_data(sparse=torch.randn(NODES, 4).to_sparse()), ["'sparse'", "data.sparse.to_dense()"]),
     ],
 )
 def test_what_cannot_be_read_in_place_is_named(data: Any, words: list[str]) -> None:

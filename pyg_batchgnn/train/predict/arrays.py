@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from pyg_batchgnn.data.files import writing
 from pyg_batchgnn.train.ranks import Ranks
 
 
@@ -53,13 +54,13 @@ class PredictionArrays:
 
         def make() -> None:
             for name, values in like.items():
-                shape = (len(self._ids), *values.shape[1:])
-                path = self._path(name)
-                array = np.lib.format.open_memmap(path, "w+", values.numpy().dtype, shape)
-                _take_room(path)
-                if name == "node_ids":
-                    array[:] = values.numpy()
-                array.flush()
+                shape, path = (len(self._ids), *values.shape[1:]), self._path(name)
+                with writing(path):
+                    array = np.lib.format.open_memmap(path, "w+", values.numpy().dtype, shape)
+                    _take_room(path)
+                    if name == "node_ids":
+                        array[:] = values.numpy()
+                    array.flush()
 
         self._ranks.from_first(make)
         for name in like:
@@ -70,13 +71,6 @@ class PredictionArrays:
 
 
 def _take_room(path: Path) -> None:
-    """Takes the room of a file on disk. A full disk would else end the process with a signal.
-
-    Raises:
-        OSError: the disk is full. It names the file.
-    """
+    """Takes the room of a file on disk. A full disk would else end the process with a signal."""
     with path.open("r+b") as file:
-        try:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from error
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)

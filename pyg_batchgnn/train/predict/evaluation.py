@@ -55,16 +55,18 @@ def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
         DatasetError: the data set cannot be read.
         CommError: another rank failed, or was given other arguments.
     """
-    ranks.agree({"command": f"evaluate {request.restore.run}", "splits": list(request.splits)})
+    given = {"splits": list(request.splits), "out": str(request.out)}
+    ranks.agree({"command": f"evaluate {request.restore.run}", **given})
     with ranks.one_error():
         _check_splits(request.splits)
+    if (out := request.out) is not None:
+        ranks.from_first(lambda: _check_out(out))
     run = restore_run(request.restore, ranks)
     nodes = {name: run.dataset.split(name) for name in request.splits}
     outputs = infer_all(run.network, run.graph) if run.is_exact else None
     found = {name: _evaluation(run, outputs, ids, ranks) for name, ids in nodes.items()}
     scores = {name: None if one is None else one.to_dict() for name, one in found.items()}
     summary = EvaluateSummary(run.epoch, {name: len(ids) for name, ids in nodes.items()}, scores)
-    out = request.out
     if out is not None:
         ranks.from_first(lambda: write_json(out, _content(run, summary)))
     return summary
@@ -74,6 +76,14 @@ def _check_splits(splits: tuple[str, ...]) -> None:
     unknown = [name for name in splits if name not in SPLITS]
     if unknown or not splits:
         raise TrainError(f"--splits {','.join(splits)}: give one or more of {', '.join(SPLITS)}")
+
+
+def _check_out(out: Path) -> None:
+    """Raises TrainError for a path that no file can have, before anything is computed."""
+    if out.is_dir():
+        raise TrainError(f"--out {out}: this is a folder; give a JSON file, as {out / 'metrics.json'}")
+    if not out.parent.is_dir():
+        raise TrainError(f"--out {out}: there is no folder {out.parent}; make it, or give another file")
 
 
 def _evaluation(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyg_batchgnn.data.files import sync_file, sync_folder
+from pyg_batchgnn.data.files import sync_file, sync_folder, writing
 from pyg_batchgnn.train.errors import TrainError
 
 
@@ -112,19 +112,16 @@ def replacing(path: Path) -> Iterator[Path]:
     The contents are on disk before `path` is replaced.
 
     Raises:
-        OSError: writing failed, for instance on a full disk. It names `path`, which is left as it
-            was.
+        DatasetError: writing failed, for instance on a full disk. It names `path`, which is left as
+            it was.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        yield temporary
-        sync_file(temporary)
-        temporary.replace(path)
+        with writing(path):
+            yield temporary
+            sync_file(temporary)
+            temporary.replace(path)
         sync_folder(path.parent)
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -83,6 +84,8 @@ def test_mistakes(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     cases = [
         (["evaluate", trained, "--splits", "tests"], "give one or more of train, val, test"),
         (["evaluate", tmp_path / "none"], "no such run folder"),
+        (["evaluate", trained, "--out", tmp_path], "this is a folder; give a JSON file"),
+        (["evaluate", trained, "--out", tmp_path / "none" / "m.json"], "there is no folder"),
         (["predict", trained, "--exact", "--layers", "pyg", "--out", tmp_path / "o"], "sampling.evaluation"),
     ]
     for arguments, message in cases:
@@ -102,6 +105,30 @@ def test_a_full_disk_is_named(
     assert batchgnn("predict", trained, "--out", tmp_path / "out") == 2
     error = capsys.readouterr().err
     assert "No space left on device" in error and "node_ids.npy" in error and error.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "most"),
+    [
+        ("evaluate", "metrics.json", 64),
+        ("predict", "node_ids.npy", 64),
+        ("predict", "node_ids.npy", 4096),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_named(
+    command: str, name: str, most: int, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The limit of a file's size stands for a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
+    try:
+        status = batchgnn(command, trained, "--out", tmp_path / "metrics.json")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    error = capsys.readouterr().err
+    assert status == 2 and error.count("\n") == 1
+    assert f"{name}: cannot be written (File too large)" in error
     assert not any(tmp_path.iterdir())
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.run_folder import RunFolder, replacing
 
@@ -15,7 +16,7 @@ def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     path.write_text("the one before")
     with (
-        pytest.raises(OSError, match=r"No space left on device: '.*checkpoint'"),
+        pytest.raises(DatasetError, match=r"checkpoint: cannot be written \(No space left on device\); free"),
         replacing(path) as temporary,
     ):
         temporary.write_text("half")
