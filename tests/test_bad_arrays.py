@@ -104,7 +104,7 @@ def _rows(group: Group, **columns: Tensor) -> None:
         wanted, given = Columns((name,)), RowRequest(**columns)
         form, block = RowFormat(shard.block(group, wanted), 1), shard.block(group, wanted)
         form.gather(form.empty(len(given)), block, shard.find(group, given))
-        reader = RowReader(part.book, E, comm, {0: shard}, {group: wanted}, 1)
+        reader = RowReader(part, comm, {0: shard}, {group: wanted}, 1)
         reader.read({group: given}, Header(MessageKind.FEATURES))
 
 

@@ -74,7 +74,7 @@ class DistributedContext:
             for rank, shard in store.readable.items()
         }
         columns = {NODES: Columns(list(tables), original_ids)}
-        return RowReader(store.book, store.part.num_edges, self._comm, shards, columns, self._threads)
+        return RowReader(store.part, self._comm, shards, columns, self._threads)
 
     def _fetched(self, reader: RowReader, rows: range, columns: SourceColumns, header: Header) -> Piece:
         sources, first = self.own.in_edges.sources(rows), self.own.first_node

@@ -98,6 +98,17 @@ class Schema:
             into[target].append(number)
         return tuple(map(tuple, into))
 
+    def type_of_rows(self, group: Group) -> int:
+        """Returns the number of the node type by whose nodes the rows of a group are found: that of
+        the nodes themselves, or that of the targets of edges.
+
+        Raises:
+            KeyError: the graph has no such type or relation.
+        """
+        if isinstance(group.name, str):
+            return self.type_number(group.name)
+        return self.target_types[self.relation_number(group.name)]
+
     @cached_property
     def node_groups(self) -> tuple[Group, ...]:
         """The group of attributes of each node type."""

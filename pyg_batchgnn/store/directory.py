@@ -7,26 +7,29 @@ asked of the owners.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
-from pyg_batchgnn.partition import Part, slice_size
+from pyg_batchgnn.partition import Part, directory_slices, slice_size
 
 LOOKUP = Header(MessageKind.LOOKUP)
 
 
-def internal_ids(part: Part, comm: Communicator, original: Tensor, header: Header = LOOKUP) -> Tensor:
-    """Looks up internal ids of original ids. Collective, two rounds.
+def internal_ids(
+    part: Part, comm: Communicator, original: Tensor, header: Header = LOOKUP, node_type: int = 0
+) -> Tensor:
+    """Looks up internal ids of original ids of one node type. Collective, two rounds.
 
     Args:
         part: this rank's.
         comm: of all ranks.
         original: [n] int64, any number on any rank, in any order.
         header: of the exchanges.
+        node_type: the number of the type.
 
     Returns:
         [n] int64.
@@ -34,14 +37,50 @@ def internal_ids(part: Part, comm: Communicator, original: Tensor, header: Heade
     Raises:
         IndexError: an id is not in the graph.
     """
-    size = slice_size(part.book.num_nodes, comm.size)
-    ops.check_range("node ids", original, part.book.num_nodes)
-    begin = comm.rank * size
-    return _ask(comm, original, original // size, lambda asked: part.directory[asked - begin], header)
+    return internal_ids_by_type(part, comm, {node_type: original}, header)[node_type]
+
+
+def internal_ids_by_type(
+    part: Part, comm: Communicator, original: Mapping[int, Tensor], header: Header = LOOKUP
+) -> dict[int, Tensor]:
+    """Looks up internal ids of original ids of any node types. Collective, two rounds for all.
+
+    Args:
+        part: this rank's.
+        comm: of all ranks.
+        original: by the number of the type, [n] int64 each; ranks may give different types.
+        header: of the exchanges.
+
+    Returns:
+        By the number of the type, [n] int64 each.
+
+    Raises:
+        IndexError: an id is not in the graph.
+    """
+    none = torch.empty(0, dtype=torch.int64)
+    starts = _directory_starts(part)
+    to, place = [none], [none]
+    for number, ids in original.items():
+        nodes = part.book.num_nodes_of(number)
+        what = "node ids" if part.schema.num_types == 1 else f"ids of {part.schema.node_types[number]!r}"
+        ops.check_range(what, ids, nodes)
+        size = slice_size(nodes, comm.size)
+        to.append(ids // size)
+        place.append(ids - to[-1] * size + starts[to[-1], number])
+    found = _ask(comm, torch.cat(place), torch.cat(to), lambda asked: part.directory[asked], header)
+    return dict(zip(original, found.split([len(ids) for ids in original.values()]), strict=True))
+
+
+def _directory_starts(part: Part) -> Tensor:
+    """Returns where the slices of each type begin in the directory of each rank, [ranks, types]."""
+    ranks = range(part.book.parts)
+    sizes = torch.tensor([[len(own) for own in directory_slices(part.book, rank)] for rank in ranks])
+    return sizes.cumsum(1) - sizes
 
 
 def original_ids(part: Part, comm: Communicator, internal: Tensor, header: Header = LOOKUP) -> Tensor:
-    """Looks up the original ids, [n] int64, of [n] int64 internal ids. Collective, two rounds."""
+    """Looks up the original ids, [n] int64, of [n] int64 internal ids of any types. Collective, two
+    rounds."""
     ops.check_range("internal node ids", internal, part.book.num_nodes)
     owner = part.book.owner(internal)
     return _ask(comm, internal, owner, lambda asked: part.node[asked - part.first], header)
@@ -60,8 +99,10 @@ def _ask(
     return out
 
 
-def edge_targets(part: Part, comm: Communicator, edge: Tensor, header: Header = LOOKUP) -> Tensor:
-    """Looks up the internal ids of the destinations of edges. Collective, two rounds.
+def edge_targets(
+    part: Part, comm: Communicator, edge: Tensor, header: Header = LOOKUP, relation: int = 0
+) -> Tensor:
+    """Looks up the internal ids of the destinations of edges of a relation. Collective, two rounds.
 
     There is no directory of edges: every rank is asked for all of them. That suits reading and
     writing a few attributes, not an epoch.
@@ -71,23 +112,25 @@ def edge_targets(part: Part, comm: Communicator, edge: Tensor, header: Header = 
         comm: of all ranks.
         edge: [n] int64 input edge ids, any number on any rank.
         header: of the exchanges.
+        relation: the number of the relation.
 
     Raises:
         IndexError: an id is not in the graph.
     """
-    ops.check_range("edge ids", edge, part.num_edges, "edge ids")
+    ops.check_range("edge ids", edge, part.edge_counts[relation], "edge ids")
     asked = comm.all_gather(edge, header)
-    edge_ids = part.in_edges.explicit_edge_ids()
+    own, first = part.relations[relation], part.nodes_of(part.schema.target_types[relation]).start
+    edge_ids = own.explicit_edge_ids()
     order = torch.argsort(edge_ids)
     ascending = edge_ids[order].to(torch.int64)
     place = torch.searchsorted(ascending, asked.rows).clamp(max=max(order.numel() - 1, 0))
     is_ours = (
         ascending[place] == asked.rows if order.numel() else torch.zeros(len(asked.rows), dtype=torch.bool)
     )
-    row = torch.searchsorted(part.in_edges.indptr, order[place[is_ours]], right=True) - 1
+    row = torch.searchsorted(own.indptr, order[place[is_ours]], right=True) - 1
     number = torch.cat([torch.arange(count) for count in asked.counts])[is_ours]
     asker = torch.repeat_interleave(torch.arange(comm.size), torch.tensor(asked.counts))[is_ours]
-    answers = torch.stack([number, row + part.first], dim=1)
+    answers = torch.stack([number, row + first], dim=1)
     counts = torch.bincount(asker, minlength=comm.size).tolist()
     found = comm.exchange(answers, counts, header).rows
     out = torch.empty_like(edge)

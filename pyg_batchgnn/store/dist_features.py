@@ -13,9 +13,9 @@ from torch_geometric.data import FeatureStore, TensorAttr
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Field, Header, MessageKind
-from pyg_batchgnn.data import EDGES, NODES, Group
+from pyg_batchgnn.data import HOMOGENEOUS, Group
 from pyg_batchgnn.partition import Part, PartitionBook
-from pyg_batchgnn.store.row_lookup import EdgeLookup, NodeLookup, RowLookup
+from pyg_batchgnn.store.row_lookup import lookups_of
 from pyg_batchgnn.store.row_reader import RowReader
 from pyg_batchgnn.store.row_request import Columns
 from pyg_batchgnn.store.shard import LocalShard, shard_of, share_shard
@@ -34,7 +34,8 @@ class DistFeatureStore(FeatureStore):
     choice, possibly none. Ids are those of the user: original node ids, positions in the input edge
     list.
 
-    PyG's name of a group is None for nodes and `EDGE_TYPE` for edges.
+    PyG's name of a group is the node type or the relation; in a homogeneous graph it is None for
+    nodes and `EDGE_TYPE` for edges.
 
     Args:
         part: this rank's part, of as many parts as there are ranks.
@@ -55,7 +56,7 @@ class DistFeatureStore(FeatureStore):
             raise TypeError(f"floats must be a floating-point type such as torch.bfloat16, got {floats}")
         own = shard_of(part, floats)
         described = {
-            f"{group.kind.value} attributes": _described(tables) for group, tables in own.attributes.items()
+            f"{_named(group)} attributes": _described(tables) for group, tables in own.attributes.items()
         }
         comm.check_agreement({"partition book": part.book.digest, **described, "share": share})
         self.part, self.comm = part, comm
@@ -63,10 +64,7 @@ class DistFeatureStore(FeatureStore):
         self.readable: dict[int, LocalShard] = share_shard(own, comm) if share else {comm.rank: own}
         #: The number of calls of `put_tensor`, the same on every rank. Caches compare it.
         self.version = 0
-        self._lookup: dict[Group, RowLookup] = {
-            NODES: NodeLookup(part, comm),
-            EDGES: EdgeLookup(part, comm),
-        }
+        self._lookup = lookups_of(part, comm)
 
     @property
     def book(self) -> PartitionBook:
@@ -85,7 +83,7 @@ class DistFeatureStore(FeatureStore):
 
     def reader(self, columns: Mapping[Group, Columns], threads: int | None = None) -> RowReader:
         """Makes a reader of rows by internal id, of the same attributes on every rank."""
-        return RowReader(self.book, self.part.num_edges, self.comm, self.readable, columns, threads)
+        return RowReader(self.part, self.comm, self.readable, columns, threads)
 
     def with_attribute(self, group: Group, name: str, rows: Mapping[int, Tensor]) -> DistFeatureStore:
         """Makes a store with one more attribute, which is not copied.
@@ -100,7 +98,7 @@ class DistFeatureStore(FeatureStore):
             ValueError: the group has an attribute of that name.
         """
         if name in self.own.attributes[group]:
-            raise ValueError(f"the graph has a {group.kind.value} attribute {name!r} already; rename it")
+            raise ValueError(f"the graph has a {_named(group)} attribute {name!r} already; rename it")
         other = copy.copy(self)
         other.readable = {
             rank: shard.with_attribute(group, name, rows[rank]) for rank, shard in self.readable.items()
@@ -112,7 +110,7 @@ class DistFeatureStore(FeatureStore):
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         """Returns all attributes, of nodes and of edges."""
         return [
-            TensorAttr(group_name(group), name)
+            TensorAttr(group_name(group, self.part.schema), name)
             for group, tables in self.own.attributes.items()
             for name in tables
         ]
@@ -138,7 +136,7 @@ class DistFeatureStore(FeatureStore):
 
     def _read(self, names: Sequence[str], attr: TensorAttr) -> dict[str, Tensor]:
         """Reads the rows of an attribute's index, of the given attributes of its group."""
-        group = group_of(attr)
+        group = self._group(attr)
         unique, inverse = torch.unique(self._ids(attr), return_inverse=True)
         request = self._lookup[group].locate(unique)
         order = torch.argsort(request.node, stable=True)
@@ -154,7 +152,7 @@ class DistFeatureStore(FeatureStore):
 
         If several ranks give a row for the same id, the last row of the highest rank stays.
         """
-        table, index, group = self._table(attr), self._ids(attr), group_of(attr)
+        table, index, group = self._table(attr), self._ids(attr), self._group(attr)
         rows = torch.as_tensor(tensor)
         if rows.shape != (index.numel(), *table.shape[1:]):
             raise ValueError(
@@ -181,24 +179,30 @@ class DistFeatureStore(FeatureStore):
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
         """The shape of the whole attribute, all ranks together."""
-        group = group_of(attr)
+        group = self._group(attr)
         table = self.own.attributes[group].get(str(attr.attr_name))
         return None if table is None else (self._lookup[group].num_rows, *table.shape[1:])
 
     def _table(self, attr: TensorAttr) -> Tensor:
         """This rank's rows of an attribute."""
-        group = group_of(attr)
+        group = self._group(attr)
         tables = self.own.attributes[group]
         if attr.attr_name not in tables:
             raise KeyError(
-                f"the graph has no {group.kind.value} attribute {attr.attr_name!r} (it has: "
+                f"the graph has no {_named(group)} attribute {attr.attr_name!r} (it has: "
                 f"{', '.join(sorted(tables)) or 'none'}); attributes are given when the graph is partitioned"
             )
         return tables[attr.attr_name]
 
     def _ids(self, attr: TensorAttr) -> Tensor:
         """Returns the index of an attribute as ids that exist, [n] int64."""
-        return ids_of(attr, self._lookup[group_of(attr)])
+        return ids_of(attr, self._lookup[self._group(attr)])
+
+    def _group(self, attr: TensorAttr) -> Group:
+        """Returns the group of an attribute, which the graph has."""
+        group = group_of(attr, self.part.schema)
+        self.part.schema.type_of_rows(group)
+        return group
 
     def __repr__(self) -> str:
         names = ", ".join(name for tables in self.own.attributes.values() for name in tables)
@@ -207,6 +211,12 @@ class DistFeatureStore(FeatureStore):
 
 def _fields(tables: dict[str, Tensor]) -> dict[str, Field]:
     return {name: Field(table.dtype, tuple(table.shape[1:])) for name, table in tables.items()}
+
+
+def _named(group: Group) -> str:
+    """Returns the words for a group in messages: its kind, and its name in a typed graph."""
+    known = {*HOMOGENEOUS.node_groups, *HOMOGENEOUS.edge_groups}
+    return group.kind.value if group in known else f"{group.kind.value} ({group})"
 
 
 def _described(tables: dict[str, Tensor]) -> dict[str, str]:

@@ -14,7 +14,6 @@ from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.store.directory import internal_ids, original_ids
 from pyg_batchgnn.store.hybrid import HybridTopology
-from pyg_batchgnn.store.tensor_attr import EDGE_TYPE
 
 
 class DistGraphStore(GraphStore):
@@ -46,7 +45,12 @@ class DistGraphStore(GraphStore):
                 f"{sizes[1]}: give replicate_topology(part, comm)"
             )
         comm.check_agreement(
-            {"partition book": part.book.digest, "edges": part.num_edges, "hybrid": topology is not None}
+            {
+                "partition book": part.book.digest,
+                "types": [list(part.schema.node_types), [list(names) for names in part.schema.relations]],
+                "edges": list(part.edge_counts),
+                "hybrid": topology is not None,
+            }
         )
         self.part, self.comm, self.topology = part, comm, topology
 
@@ -65,18 +69,24 @@ class DistGraphStore(GraphStore):
         """The number of edges of the whole graph."""
         return self.part.num_edges
 
-    def internal_ids(self, original: Tensor) -> Tensor:
-        """Returns the internal ids of [n] int64 original ids. Collective without ``topology``."""
+    def internal_ids(self, original: Tensor, node_type: int = 0) -> Tensor:
+        """Returns the internal ids of [n] int64 original ids of a node type, given by number.
+        Collective without ``topology``."""
         if self.topology is not None:
             return self.topology.internal[original].to(torch.int64)
-        return internal_ids(self.part, self.comm, original)
+        return internal_ids(self.part, self.comm, original, node_type=node_type)
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
-        """Returns the one kind of edges that there is."""
-        return [EdgeAttr(EDGE_TYPE, EdgeLayout.COO, size=(self.num_nodes, self.num_nodes))]
+        """Returns the edges of each relation."""
+        schema, book = self.part.schema, self.book
+        ends = zip(schema.relations, schema.source_types, schema.target_types, strict=True)
+        return [
+            EdgeAttr(name, EdgeLayout.COO, size=(book.num_nodes_of(source), book.num_nodes_of(target)))
+            for name, source, target in ends
+        ]
 
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
-        """Returns the sources and the destinations of this rank's edges. Collective.
+        """Returns the sources and the destinations of this rank's edges of a relation. Collective.
 
         Edges are ordered by destination, ids are original ones. All ranks together have every edge
         once.
@@ -86,11 +96,12 @@ class DistGraphStore(GraphStore):
                 f"the graph is spread over ranks: a rank's own edges can be had in layout 'coo', not in "
                 f"{edge_attr.layout.value!r}"
             )
+        number = self.part.schema.relation_number(edge_attr.edge_type)
+        edges = self.part.owned_edges_of(number)
         sources = self.comm.run_job(
-            lambda: original_ids(self.part, self.comm, self.part.in_edges.indices.to(torch.int64))
+            lambda: original_ids(self.part, self.comm, edges.in_edges.indices.to(torch.int64))
         )
-        degrees = self.part.in_edges.degrees
-        return sources, torch.repeat_interleave(self.part.node, degrees)
+        return sources, torch.repeat_interleave(edges.node, edges.in_edges.degrees)
 
     def _put_edge_index(self, edge_index: Any, edge_attr: EdgeAttr) -> NoReturn:
         raise NotImplementedError("edges of a partitioned graph cannot be changed; partition another one")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn.data import EDGES, NODES, Group, RowKind, Schema
+from pyg_batchgnn.data import EDGES, NODES, Group, Schema
 from pyg_batchgnn.store.tensor_attr import group_of
 from pyg_batchgnn.store.typed_graph import TypedGraph
 
@@ -80,10 +80,7 @@ def _has_a_row_for_each_edge(values: Any, group: Group, graph: TypedGraph) -> bo
 
 def typed_group_of(attr: Any, schema: Schema) -> Group:
     """Returns the group of an attribute of a feature store, in a graph with a schema."""
-    if not schema.has_names:
-        return group_of(attr)
-    kind = RowKind.EDGE if isinstance(attr.group_name, tuple) else RowKind.NODE
-    return Group(kind, attr.group_name)
+    return group_of(attr, schema)
 
 
 def _tensor(value: Any) -> Tensor:

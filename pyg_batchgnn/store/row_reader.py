@@ -15,8 +15,8 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header
-from pyg_batchgnn.data import Group, RowKind
-from pyg_batchgnn.partition import PartitionBook
+from pyg_batchgnn.data import Group
+from pyg_batchgnn.partition import Part
 from pyg_batchgnn.store.row_format import RowBlock, RowFormat
 from pyg_batchgnn.store.row_request import Columns, RowRequest
 from pyg_batchgnn.store.shard import LocalShard
@@ -42,45 +42,43 @@ _Requests = list[RowRequest]
 class RowReader:
     """Reads attributes of nodes and edges. All ranks read the same ones.
 
+    A message has the ids of one group after the other. With several groups of nodes or of edges,
+    a message that asks for rows begins with the number of rows of each group.
+
     Args:
-        book: who owns which node.
-        num_edges: edges of the whole graph.
+        part: this rank's.
         comm: of all ranks.
         shards: the shards that can be read here, by rank; this rank's own among them.
-        columns: the columns that are read, by group; at most one group of nodes and one of edges,
-            because a message does not say which of its rows belong to which group.
+        columns: the columns that are read, by group.
         threads: at most this many threads copy; torch's own number where None.
 
     Raises:
-        ValueError: several groups of the same kind.
+        KeyError: the graph has no such group.
     """
 
     def __init__(
         self,
-        book: PartitionBook,
-        num_edges: int,
+        part: Part,
         comm: Communicator,
         shards: Mapping[int, LocalShard],
         columns: Mapping[Group, Columns],
         threads: int | None = None,
     ) -> None:
-        self.book, self.comm, self._shards = book, comm, shards
-        kinds = list(RowKind)
+        self.book, self.comm, self._shards = part.book, comm, shards
+        self._types = {group: part.schema.type_of_rows(group) for group in columns}
         # The order in messages, the same on all ranks.
-        self._groups = sorted(columns, key=lambda group: kinds.index(group.kind))
-        if len({group.kind for group in self._groups}) < len(self._groups):
-            raise ValueError(
-                f"a reader reads one group of nodes and one of edges, got {list(map(str, self._groups))}; "
-                f"make one reader for each"
-            )
+        every = (*part.schema.node_groups, *part.schema.edge_groups)
+        self._groups = [group for group in every if group in columns]
+        # A node has one id and an edge has two: that tells two groups of one kind each apart.
+        self._says_sizes = len({group.kind for group in self._groups}) < len(self._groups)
         self._tables = {
             rank: [shard.block(group, columns[group]) for group in self._groups]
             for rank, shard in shards.items()
         }
         self._formats = [RowFormat(tables, threads) for tables in self._tables[comm.rank]]
-        reads_edges = any(group.is_edge for group in self._groups)
-        largest = int(book.offsets.diff().max())
-        self._wire = ops.id_dtype(max(largest, num_edges if reads_edges else 0))
+        edges = zip(part.schema.edge_groups, part.edge_counts, strict=True)
+        most = max((count for group, count in edges if group in columns), default=0)
+        self._wire = ops.id_dtype(max(int(self.book.sizes.max()), most))
 
     def format(self, group: Group) -> RowFormat:
         """Returns the format of a group's rows, in blocks and on the wire."""
@@ -115,7 +113,9 @@ class RowReader:
 
     def _by_owner(self, wanted: Mapping[Group, RowRequest]) -> list[_Requests]:
         """Returns the requests to each rank."""
-        by_group = [wanted.get(group, _nothing(group)).split(self.book.offsets) for group in self._groups]
+        by_group = [
+            wanted.get(group, _nothing(group)).split(self.book, self._types[group]) for group in self._groups
+        ]
         return [list(requests) for requests in zip(*by_group, strict=True)]
 
     def _exchange_requests(self, away: Sequence[_Requests], header: Header) -> list[_Requests]:
@@ -128,15 +128,20 @@ class RowReader:
     def _encode(self, requests: _Requests) -> Tensor:
         """Returns the ids of all groups, one column after the other."""
         columns = [column.to(self._wire) for request in requests for column in request.columns]
+        if self._says_sizes and any(map(len, requests)):
+            columns.insert(0, torch.tensor([len(request) for request in requests], dtype=self._wire))
         return torch.cat(columns) if len(columns) > 1 else columns[0]
 
     def _decode(self, message: Tensor, items: int) -> _Requests:
         """Returns the requests of a message. ``items``: their rows, all groups together."""
-        sizes = [items]
-        if len(self._groups) == 2:  # a node has one id and an edge has two
+        sizes, at = [items], 0
+        if self._says_sizes:
+            at = min(len(self._groups), len(message))
+            sizes = message[:at].tolist() or [0] * len(self._groups)
+        elif len(self._groups) == 2:
             edges = len(message) - items
             sizes = [items - edges, edges]
-        requests, at = [], 0
+        requests = []
         for group, size in zip(self._groups, sizes, strict=True):
             columns = self._shards[self.comm.rank].index[group].id_columns
             requests.append(RowRequest(*message[at : at + columns * size].split([size] * columns)))

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.partition import PartitionBook
+
 
 @dataclass(frozen=True, eq=False)
 class RowRequest:
@@ -38,20 +40,24 @@ class RowRequest:
         """Returns the rows in another order. ``order``: [n] int64 positions."""
         return RowRequest(*(column[order] for column in self.columns))
 
-    def split(self, offsets: Tensor) -> list[RowRequest]:
-        """Cuts ascending internal ids where the owner changes.
+    def split(self, book: PartitionBook, node_type: int = 0) -> list[RowRequest]:
+        """Cuts ascending internal ids of one node type where the owner changes.
 
         Args:
-            offsets: [parts + 1] int64, the first internal id of every part.
+            book: the owners.
+            node_type: the number of the type.
 
         Returns:
-            One request per part, its ``node`` counted from the part's first node.
+            One request per part, its ``node`` counted from the part's first node of the type.
         """
-        ends = torch.searchsorted(self.node, offsets[1:]).tolist()
-        pieces = zip([0, *ends], ends, offsets.tolist(), strict=False)
+        own = [book.nodes_of(part, node_type) for part in range(book.parts)]
+        ends = torch.searchsorted(self.node, torch.tensor([nodes.stop for nodes in own])).tolist()
+        pieces = zip([0, *ends], ends, own, strict=False)
         return [
-            RowRequest(self.node[begin:end] - first, None if self.edge is None else self.edge[begin:end])
-            for begin, end, first in pieces
+            RowRequest(
+                self.node[begin:end] - nodes.start, None if self.edge is None else self.edge[begin:end]
+            )
+            for begin, end, nodes in pieces
         ]
 
 

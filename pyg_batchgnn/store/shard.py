@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import EDGES, NODES, Group
+from pyg_batchgnn.data import Group
 from pyg_batchgnn.partition import Part, share_arrays
 from pyg_batchgnn.store.row_format import RowBlock
 from pyg_batchgnn.store.row_index import EdgeIndex, NodeIndex, RowIndex
 from pyg_batchgnn.store.row_request import Columns, RowRequest
 
-#: Names of a shard's arrays in shared memory: original ids, and by group the index and the tables.
-_NODE, _INDEX, _TABLE = "node", "index", "table"
+#: Names of a shard's arrays in shared memory: by group the original ids, the index and the tables.
+_ORIGINAL, _INDEX, _TABLE = "original", "index", "table"
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,19 +24,19 @@ class LocalShard:
     """The attributes of one part.
 
     Attributes:
-        node: [n] ``book.id_dtype``, original ids.
+        original: by group of nodes, [n_t] ``book.id_dtype``, original ids.
         attributes: by group and name, [rows, ...] each.
         index: by group, the index that finds its rows.
     """
 
-    node: Tensor
+    original: dict[Group, Tensor]
     attributes: dict[Group, dict[str, Tensor]]
     index: dict[Group, RowIndex]
 
     def block(self, group: Group, columns: Columns) -> RowBlock:
         """Returns all rows of some columns, without a copy."""
         tables = self.attributes[group]
-        original = self.node if columns.original_ids else None
+        original = self.original[group] if columns.original_ids else None
         return RowBlock({name: tables[name] for name in columns.attributes}, original)
 
     def find(self, group: Group, request: RowRequest) -> Tensor:
@@ -49,8 +49,10 @@ class LocalShard:
 
     def arrays(self) -> dict[str, Tensor]:
         """Returns all arrays, under names by which `like` makes a shard of them again."""
-        found = {_NODE: self.node}
+        found = {}
         for at, (group, tables) in enumerate(self.attributes.items()):
+            if group in self.original:
+                found[f"{at}/{_ORIGINAL}"] = self.original[group]
             found |= {f"{at}/{_INDEX}/{name}": array for name, array in self.index[group].arrays.items()}
             found |= {f"{at}/{_TABLE}/{name}": table for name, table in tables.items()}
         return found
@@ -65,8 +67,11 @@ class LocalShard:
             }
 
         groups = list(enumerate(self.attributes))
-        index = {group: type(self.index[group])(**named(at, _INDEX)) for at, group in groups}
-        return LocalShard(arrays[_NODE], {group: named(at, _TABLE) for at, group in groups}, index)
+        return LocalShard(
+            {group: arrays[f"{at}/{_ORIGINAL}"] for at, group in groups if group in self.original},
+            {group: named(at, _TABLE) for at, group in groups},
+            {group: type(self.index[group])(**named(at, _INDEX)) for at, group in groups},
+        )
 
 
 def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
@@ -78,6 +83,7 @@ def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
     """
 
     part.check()
+    schema = part.schema
 
     def rows(table: Tensor) -> Tensor:
         table = torch.as_tensor(table)
@@ -86,12 +92,17 @@ def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
 
     attributes = {
         group: {name: rows(table) for name, table in part.attributes.get(group, {}).items()}
-        for group in (NODES, EDGES)
+        for group in (*schema.node_groups, *schema.edge_groups)
     }
-    for name, index in part.splits.get(NODES, {}).items():
-        attributes[NODES].setdefault(f"{name}_mask", _mask(part.num_nodes, index))
-    edges = EdgeIndex.of(part.in_edges) if attributes[EDGES] else EdgeIndex()
-    return LocalShard(part.node.to(part.book.id_dtype), attributes, {NODES: NodeIndex(), EDGES: edges})
+    original, index = dict[Group, Tensor](), dict[Group, RowIndex]()
+    for number, group in enumerate(schema.node_groups):
+        original[group] = part.original_ids(number).to(part.book.id_dtype)
+        index[group] = NodeIndex()
+        for name, split in part.splits.get(group, {}).items():
+            attributes[group].setdefault(f"{name}_mask", _mask(len(original[group]), split))
+    for group, edges in zip(schema.edge_groups, part.relations, strict=True):
+        index[group] = EdgeIndex.of(edges) if attributes[group] else EdgeIndex()
+    return LocalShard(original, attributes, index)
 
 
 def _mask(count: int, index: Tensor) -> Tensor:

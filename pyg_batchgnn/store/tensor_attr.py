@@ -10,26 +10,30 @@ from torch import Tensor
 from torch_geometric.data import TensorAttr
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data import EDGES, NODES, Group
+from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 from pyg_batchgnn.store.row_lookup import RowLookup
 
 #: PyG's name of the edges of a homogeneous graph.
 EDGE_TYPE = EDGES.name
 
 
-def group_of(attr: TensorAttr) -> Group:
-    """Returns the group of an attribute as PyG names it: a relation for edges, else nodes."""
-    return EDGES if isinstance(attr.group_name, tuple) else NODES
+def group_of(attr: TensorAttr, schema: Schema = HOMOGENEOUS) -> Group:
+    """Returns the group of an attribute as PyG names it. In a homogeneous graph a relation means
+    edges, and anything else nodes."""
+    if not schema.has_names:
+        return EDGES if isinstance(attr.group_name, tuple) else NODES
+    kind = RowKind.EDGE if isinstance(attr.group_name, tuple) else RowKind.NODE
+    return Group(kind, attr.group_name)
 
 
-def group_name(group: Group) -> Any:
-    """Returns PyG's name of a group of a homogeneous graph; the inverse of `group_of`."""
-    return None if group.is_node else group.name
+def group_name(group: Group, schema: Schema = HOMOGENEOUS) -> Any:
+    """Returns PyG's name of a group; the inverse of `group_of`."""
+    return None if group.is_node and not schema.has_names else group.name
 
 
 def same_rows(one: TensorAttr, other: TensorAttr) -> bool:
     """Returns whether two attributes are of the same group and have the same index object."""
-    return one.index is other.index and group_of(one) == group_of(other)
+    return one.index is other.index and one.group_name == other.group_name
 
 
 def ids_of(attr: TensorAttr, lookup: RowLookup) -> Tensor:

@@ -39,7 +39,7 @@ def write_rows(
     ids = torch.stack(request.take(order).columns, dim=1)
     node, *edge = comm.exchange(ids, counts, _WRITE).rows.unbind(1)
     values = comm.exchange(rows[order].contiguous(), counts, _WRITE).rows
-    row = own.find(group, RowRequest(node - part.first, *edge))
+    row = own.find(group, RowRequest(node - part.nodes_of(part.schema.type_of_rows(group)).start, *edge))
     last = _last_of_each(row)
     own.attributes[group][name][row[last]] = values[last]
     comm.barrier(_WRITE)  # ranks of this host may read the table from here on

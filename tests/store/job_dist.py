@@ -175,7 +175,7 @@ def refusals() -> None:
                 call()
         with pytest.raises(ValueError, match="node attribute 'x' already"):
             features.with_attribute(NODES, "x", {})
-        with pytest.raises(ValueError, match="one group of nodes and one of edges"):
+        with pytest.raises(KeyError, match="no node type 'other'"):
             features.reader({NODES: Columns(), Group(RowKind.NODE, "other"): Columns()})
         with pytest.raises(AgreementError, match="edge attributes"):
             DistFeatureStore(part_of(CASES[0], comm.size, comm.rank, edge_attributes=comm.rank == 0), comm)

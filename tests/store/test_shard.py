@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import TensorAttr
 
 from pyg_batchgnn.data import EDGES, NODES, Group
+from pyg_batchgnn.partition import PartitionBook
 from pyg_batchgnn.store import EDGE_TYPE, Columns, RowRequest
 from pyg_batchgnn.store.row_index import EdgeIndex
 from pyg_batchgnn.store.shard import shard_of
@@ -57,7 +58,7 @@ def test_a_shard_is_made_again_from_its_arrays(edge_attributes: bool) -> None:
     part = part_of(CASES[0], 2, 1, edge_attributes=edge_attributes)
     shard = shard_of(part, None)
     again = shard.like({name: array.clone() for name, array in shard.arrays().items()})
-    assert torch.equal(again.node, shard.node)
+    assert torch.equal(again.original[NODES], shard.original[NODES])
     assert again.attributes.keys() == shard.attributes.keys() == {NODES, EDGES}
     for group, tables in shard.attributes.items():
         assert again.attributes[group].keys() == tables.keys()
@@ -79,10 +80,10 @@ def test_splits_are_masks_and_floats_are_converted() -> None:
 
 def test_one_more_attribute_is_not_copied() -> None:
     shard = shard_of(part_of(CASES[0], 1, 0), None)
-    table = torch.zeros(len(shard.node), 3)
+    table = torch.zeros(len(shard.original[NODES]), 3)
     more = shard.with_attribute(NODES, "more", table)
     block = more.block(NODES, Columns(["more", "x"], original_ids=True))
-    assert block.attributes["more"] is table and block.original is shard.node
+    assert block.attributes["more"] is table and block.original is shard.original[NODES]
     assert "more" not in shard.attributes[NODES]
 
 
@@ -94,7 +95,10 @@ def test_pyg_names_of_groups() -> None:
 
 def test_requests_are_cut_by_owner() -> None:
     request = RowRequest(torch.tensor([0, 3, 3, 7]), torch.tensor([9, 8, 1, 2]))
-    parts = request.split(torch.tensor([0, 2, 2, 5, 8]))
+    parts = request.split(PartitionBook([0, 2, 2, 5, 8]))
     assert [part.node.tolist() for part in parts] == [[0], [], [1, 1], [2]]
     assert [part.columns[1].tolist() for part in parts] == [[9], [], [8, 1], [2]]
-    assert [len(part) for part in RowRequest(torch.tensor([1, 4])).split(torch.tensor([0, 4, 5]))] == [1, 1]
+    assert [len(part) for part in RowRequest(torch.tensor([1, 4])).split(PartitionBook([0, 4, 5]))] == [1, 1]
+    typed = PartitionBook([0, 2, 4, 7, 8], 2)  # two parts of two types
+    own = RowRequest(torch.tensor([2, 3, 7])).split(typed, 1)
+    assert [part.node.tolist() for part in own] == [[0, 1], [0]]
