@@ -13,7 +13,7 @@ from torch import Tensor
 from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.data.groups import FEATURES, NODES
 from pyg_batchgnn.data.labels import count_classes
-from pyg_batchgnn.data.schema import Relation, Schema
+from pyg_batchgnn.data.schema import HOMOGENEOUS, Relation, Schema
 from pyg_batchgnn.data.sets import EdgeSet, NodeSet
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Dataset:
         node_sets: the nodes of each type.
         edge_sets: the edges of each relation.
         source: one sentence that says where the data came from.
+        has_names: False for a homogeneous graph, whose names of types are ours and not the user's.
 
     Raises:
         ValueError: a name occurs twice, or a relation names an unknown type.
@@ -50,6 +51,7 @@ class Dataset:
     node_sets: tuple[NodeSet, ...]
     edge_sets: tuple[EdgeSet, ...]
     source: str = "Given by the caller."
+    has_names: bool = True
 
     @classmethod
     def homogeneous(
@@ -82,15 +84,18 @@ class Dataset:
         return cls(
             name,
             (NodeSet(str(NODES.name), num_nodes, tables, dict(splits or {}), classes),),
-            (EdgeSet(("node", "to", "node"), edge_index, dict(edges or {})),),
+            (EdgeSet(HOMOGENEOUS.relations[0], edge_index, dict(edges or {})),),
             source,
+            has_names=False,
         )
 
     @cached_property
     def schema(self) -> Schema:
         """The node types and the relations, in the order of the sets."""
         return Schema(
-            tuple(nodes.name for nodes in self.node_sets), tuple(edges.relation for edges in self.edge_sets)
+            tuple(nodes.name for nodes in self.node_sets),
+            tuple(edges.relation for edges in self.edge_sets),
+            self.has_names,
         )
 
     @property
