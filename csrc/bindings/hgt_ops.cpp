@@ -25,12 +25,12 @@ std::tuple<std::vector<Tensor>, Tensor> sample_all(const TypedGraph<Index>& grap
 
 namespace operators {
 
-std::tuple<std::vector<Tensor>, Tensor> sample_hgt(
-    std::vector<int64_t> num_nodes, std::vector<Tensor> indptr, std::vector<Tensor> indices,
-    std::vector<Tensor> edge_ids, std::vector<int64_t> source, std::vector<int64_t> target,
-    std::vector<int64_t> digest, const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys,
-    int64_t hops, std::vector<int64_t> samples, std::vector<int64_t> type_digest, int64_t cap,
-    bool return_edge, bool coo, int64_t seed, int64_t epoch, int64_t threads) {
+std::tuple<std::vector<Tensor>, Tensor> sample_hgt(const Tensor& graph, const Tensor& seeds,
+                                                   const Tensor& seed_ptr, const Tensor& keys, int64_t hops,
+                                                   std::vector<int64_t> samples,
+                                                   std::vector<int64_t> type_digest, int64_t cap,
+                                                   bool return_edge, bool coo, int64_t seed, int64_t epoch,
+                                                   int64_t threads) {
   HgtPlan plan{std::move(samples),
                hops,
                cap,
@@ -39,13 +39,12 @@ std::tuple<std::vector<Tensor>, Tensor> sample_hgt(
                return_edge,
                static_cast<uint64_t>(seed),
                static_cast<uint64_t>(epoch)};
-  const AllSeeds lists(seeds, seed_ptr, keys, num_nodes.size());
-  const std::vector<Tensor> none;
-  const RelationArrays arrays{indptr, indices, edge_ids, source, target, digest, none, none};
-  return with_graph(std::move(num_nodes), arrays, [&](const auto& graph) {
-    plan.relation_order = by_digest(graph.relations);
-    return coo ? sample_all<int64_t>(graph, plan, lists, Layout::kCoo, threads)
-               : sample_all<int32_t>(graph, plan, lists, Layout::kCsc, threads);
+  const auto& whole = held<HeldGraph>(graph);
+  const AllSeeds lists(seeds, seed_ptr, keys, whole.num_types());
+  return whole.with_graph([&](const auto& typed) {
+    plan.relation_order = by_digest(typed.relations);
+    return coo ? sample_all<int64_t>(typed, plan, lists, Layout::kCoo, threads)
+               : sample_all<int32_t>(typed, plan, lists, Layout::kCsc, threads);
   });
 }
 

@@ -50,16 +50,17 @@ constexpr Operator kOperators[] = {
              "begin, int end, Tensor(b!) load, Tensor limit, bool fennel, float alpha, int step, int key) "
              "-> ()"),
     // Sampling
+    OPERATOR(sampled_graph,
+             "(int[] num_nodes, Tensor[] indptr, Tensor[] indices, Tensor[] edge_ids, int[] source, int[] "
+             "target, int[] digest, Tensor[] order, Tensor[] weights) -> Tensor"),
     OPERATOR(sample,
-             "(int[] num_nodes, Tensor[] indptr, Tensor[] indices, Tensor[] edge_ids, int[] source, int[] "
-             "target, int[] digest, Tensor[] order, Tensor[] weights, Tensor seeds, Tensor seed_ptr, Tensor "
-             "keys, Tensor? example, Tensor? time, Tensor? excluded, int hops, int[] fanouts, Tensor? "
-             "shares, bool replace, bool return_edge, bool last, int window, bool induced, bool coo, int "
-             "seed, int epoch, int threads) -> (Tensor[] arrays, Tensor counts)"),
+             "(Tensor graph, Tensor seeds, Tensor seed_ptr, Tensor keys, Tensor? example, Tensor? time, "
+             "Tensor? excluded, int hops, int[] fanouts, Tensor? shares, bool replace, bool return_edge, "
+             "bool last, int window, bool induced, bool coo, int seed, int epoch, int threads) -> "
+             "(Tensor[] arrays, Tensor counts)"),
     OPERATOR(sample_hgt,
-             "(int[] num_nodes, Tensor[] indptr, Tensor[] indices, Tensor[] edge_ids, int[] source, int[] "
-             "target, int[] digest, Tensor seeds, Tensor seed_ptr, Tensor keys, int hops, int[] samples, "
-             "int[] type_digest, int cap, bool return_edge, bool coo, int seed, int epoch, int threads) -> "
+             "(Tensor graph, Tensor seeds, Tensor seed_ptr, Tensor keys, int hops, int[] samples, int[] "
+             "type_digest, int cap, bool return_edge, bool coo, int seed, int epoch, int threads) -> "
              "(Tensor[] arrays, Tensor counts)"),
     OPERATOR(keyed_permutation, "(int n, int seed, int epoch) -> Tensor"),
     OPERATOR(minibatch_key, "(Tensor seeds) -> int"),

@@ -39,24 +39,25 @@ void assign_nodes_(const Tensor& indptr, const Tensor& indices, int64_t first, c
                    const Tensor& limit, bool fennel, double alpha, int64_t step, int64_t key);
 
 // sample_ops.cpp
+Tensor sampled_graph(std::vector<int64_t> num_nodes, std::vector<Tensor> indptr, std::vector<Tensor> indices,
+                     std::vector<Tensor> edge_ids, std::vector<int64_t> source, std::vector<int64_t> target,
+                     std::vector<int64_t> digest, std::vector<Tensor> order, std::vector<Tensor> weights);
 std::tuple<std::vector<Tensor>, Tensor> sample(
-    std::vector<int64_t> num_nodes, std::vector<Tensor> indptr, std::vector<Tensor> indices,
-    std::vector<Tensor> edge_ids, std::vector<int64_t> source, std::vector<int64_t> target,
-    std::vector<int64_t> digest, std::vector<Tensor> order, std::vector<Tensor> weights, const Tensor& seeds,
-    const Tensor& seed_ptr, const Tensor& keys, const std::optional<Tensor>& example,
-    const std::optional<Tensor>& time, const std::optional<Tensor>& excluded, int64_t hops,
-    std::vector<int64_t> fanouts, const std::optional<Tensor>& shares, bool replace, bool return_edge,
-    bool last, int64_t window, bool induced, bool coo, int64_t seed, int64_t epoch, int64_t threads);
+    const Tensor& graph, const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys,
+    const std::optional<Tensor>& example, const std::optional<Tensor>& time,
+    const std::optional<Tensor>& excluded, int64_t hops, std::vector<int64_t> fanouts,
+    const std::optional<Tensor>& shares, bool replace, bool return_edge, bool last, int64_t window,
+    bool induced, bool coo, int64_t seed, int64_t epoch, int64_t threads);
 Tensor keyed_permutation(int64_t n, int64_t seed, int64_t epoch);
 int64_t minibatch_key(const Tensor& seeds);
 
 // hgt_ops.cpp
-std::tuple<std::vector<Tensor>, Tensor> sample_hgt(
-    std::vector<int64_t> num_nodes, std::vector<Tensor> indptr, std::vector<Tensor> indices,
-    std::vector<Tensor> edge_ids, std::vector<int64_t> source, std::vector<int64_t> target,
-    std::vector<int64_t> digest, const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys,
-    int64_t hops, std::vector<int64_t> samples, std::vector<int64_t> type_digest, int64_t cap,
-    bool return_edge, bool coo, int64_t seed, int64_t epoch, int64_t threads);
+std::tuple<std::vector<Tensor>, Tensor> sample_hgt(const Tensor& graph, const Tensor& seeds,
+                                                   const Tensor& seed_ptr, const Tensor& keys, int64_t hops,
+                                                   std::vector<int64_t> samples,
+                                                   std::vector<int64_t> type_digest, int64_t cap,
+                                                   bool return_edge, bool coo, int64_t seed, int64_t epoch,
+                                                   int64_t threads);
 
 // relay_ops.cpp
 Tensor relay_begin(const Tensor& seeds, const Tensor& originals, const Tensor& seed_ptr,

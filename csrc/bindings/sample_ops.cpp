@@ -1,3 +1,4 @@
+#include <memory>
 #include <utility>
 
 #include "bindings/operators.h"
@@ -23,14 +24,20 @@ std::tuple<std::vector<Tensor>, Tensor> sample_all(const TypedGraph<Index>& grap
 
 namespace operators {
 
+Tensor sampled_graph(std::vector<int64_t> num_nodes, std::vector<Tensor> indptr, std::vector<Tensor> indices,
+                     std::vector<Tensor> edge_ids, std::vector<int64_t> source, std::vector<int64_t> target,
+                     std::vector<int64_t> digest, std::vector<Tensor> order, std::vector<Tensor> weights) {
+  const RelationArrays arrays{std::move(indptr), std::move(indices), std::move(edge_ids), std::move(source),
+                              std::move(target), std::move(digest),  std::move(order),    std::move(weights)};
+  return hold(std::make_unique<HeldGraph>(std::move(num_nodes), arrays));
+}
+
 std::tuple<std::vector<Tensor>, Tensor> sample(
-    std::vector<int64_t> num_nodes, std::vector<Tensor> indptr, std::vector<Tensor> indices,
-    std::vector<Tensor> edge_ids, std::vector<int64_t> source, std::vector<int64_t> target,
-    std::vector<int64_t> digest, std::vector<Tensor> order, std::vector<Tensor> weights, const Tensor& seeds,
-    const Tensor& seed_ptr, const Tensor& keys, const std::optional<Tensor>& example,
-    const std::optional<Tensor>& time, const std::optional<Tensor>& excluded, int64_t hops,
-    std::vector<int64_t> fanouts, const std::optional<Tensor>& shares, bool replace, bool return_edge,
-    bool last, int64_t window, bool induced, bool coo, int64_t seed, int64_t epoch, int64_t threads) {
+    const Tensor& graph, const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys,
+    const std::optional<Tensor>& example, const std::optional<Tensor>& time,
+    const std::optional<Tensor>& excluded, int64_t hops, std::vector<int64_t> fanouts,
+    const std::optional<Tensor>& shares, bool replace, bool return_edge, bool last, int64_t window,
+    bool induced, bool coo, int64_t seed, int64_t epoch, int64_t threads) {
   Plan plan{std::move(fanouts), replace ? Replacement::kWith : Replacement::kWithout, return_edge,
             static_cast<uint64_t>(seed), static_cast<uint64_t>(epoch)};
   plan.hops = hops;
@@ -38,16 +45,16 @@ std::tuple<std::vector<Tensor>, Tensor> sample(
   plan.temporal = last ? Temporal::kLast : Temporal::kUniform;
   plan.window = window;
   plan.subgraph = induced ? Subgraph::kInduced : Subgraph::kDirectional;
-  AllSeeds lists(seeds, seed_ptr, keys, num_nodes.size());
+  const auto& whole = held<HeldGraph>(graph);
+  AllSeeds lists(seeds, seed_ptr, keys, whole.num_types());
   if (example) lists.example = data<int64_t>(*example);
   if (time) lists.time = data<int64_t>(*time);
   if (excluded) lists.excluded = data<int64_t>(*excluded);
   if (excluded) lists.excluded_count = excluded->size(1);
-  const RelationArrays arrays{indptr, indices, edge_ids, source, target, digest, order, weights};
-  return with_graph(std::move(num_nodes), arrays, [&](const auto& graph) {
+  return whole.with_graph([&](const auto& typed) {
     // PyG's edge_index is int64. The native form takes half of the memory.
-    return coo ? sample_all<int64_t>(graph, plan, lists, Layout::kCoo, threads)
-               : sample_all<int32_t>(graph, plan, lists, Layout::kCsc, threads);
+    return coo ? sample_all<int64_t>(typed, plan, lists, Layout::kCoo, threads)
+               : sample_all<int32_t>(typed, plan, lists, Layout::kCsc, threads);
   });
 }
 

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "bindings/held.h"
 #include "bindings/tensors.h"
 #include "kernels/sample/graph.h"
 #include "kernels/sample/plan.h"
@@ -56,10 +59,10 @@ const T* data_or_null(const Tensor& tensor) {
 
 // The arrays of the relations, each one per relation; `order` and `weights` may be empty.
 struct RelationArrays {
-  const std::vector<Tensor>&indptr, &indices, &edge_ids;
-  const std::vector<int64_t>&source, &target, &digest;
-  const std::vector<Tensor>& order;    // time and position of each relation
-  const std::vector<Tensor>& weights;  // sum, weight and positive of each relation
+  std::vector<Tensor> indptr, indices, edge_ids;
+  std::vector<int64_t> source, target, digest;
+  std::vector<Tensor> order;    // time and position of each relation
+  std::vector<Tensor> weights;  // sum, weight and positive of each relation
 
   template <class Index>
   Relation<Index> relation(size_t number) const {
@@ -82,18 +85,47 @@ struct RelationArrays {
   }
 };
 
-// Calls body with the graph, in the type of its indices.
-template <class Body>
-auto with_graph(std::vector<int64_t> num_nodes, const RelationArrays& arrays, const Body& body) {
-  const auto run = [&](auto type) {
-    using Index = decltype(type);
-    TypedGraph<Index> graph{std::move(num_nodes), {}};
-    for (size_t number = 0; number < arrays.indptr.size(); ++number) {
-      graph.relations.push_back(arrays.template relation<Index>(number));
+// A graph in the type of its indices, as operators hold it from one call to the next.
+class HeldGraph {
+ public:
+  HeldGraph(std::vector<int64_t> num_nodes, const RelationArrays& arrays) : num_types_(num_nodes.size()) {
+    for (const auto* list :
+         {&arrays.indptr, &arrays.indices, &arrays.edge_ids, &arrays.order, &arrays.weights}) {
+      for (const Tensor& array : *list) arrays_.push_back({array, array.const_data_ptr(), array.numel()});
     }
-    return body(graph);
+    const auto fill = [&](auto type) {
+      using Index = decltype(type);
+      TypedGraph<Index> graph{std::move(num_nodes), {}};
+      for (size_t number = 0; number < arrays.indptr.size(); ++number) {
+        graph.relations.push_back(arrays.template relation<Index>(number));
+      }
+      graph_ = std::move(graph);
+    };
+    arrays.indices.empty() ? fill(int64_t{}) : with_integer(arrays.indices.front(), fill);
+  }
+
+  size_t num_types() const { return num_types_; }
+
+  // Calls body with the graph. Throws if an array was resized or given other memory.
+  template <class Body>
+  auto with_graph(const Body& body) const {
+    for (const Array& one : arrays_) {
+      if (one.tensor.numel() != one.size || one.tensor.const_data_ptr() != one.data) {
+        throw std::runtime_error("an array of the graph was resized or replaced; make a new sampler");
+      }
+    }
+    return std::visit(body, graph_);
+  }
+
+ private:
+  struct Array {
+    Tensor tensor;
+    const void* data;
+    int64_t size;
   };
-  return arrays.indices.empty() ? run(int64_t{}) : with_integer(arrays.indices.front(), run);
-}
+  size_t num_types_;
+  std::vector<Array> arrays_;
+  std::variant<TypedGraph<int32_t>, TypedGraph<int64_t>> graph_;
+};
 
 }  // namespace pyg_batchgnn

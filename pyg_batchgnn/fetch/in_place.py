@@ -6,6 +6,7 @@ are the rows, and fetching costs nothing.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,33 +23,37 @@ class InPlaceFetcher:
     """Points minibatches into whole tables.
 
     Args:
-        tables: for each group of nodes its attributes by name, one row per node of the graph.
+        tables: for each group of nodes, and for each group of edges if minibatches have edge ids,
+            its attributes by name, one row per node or edge of the graph.
     """
 
     def __init__(self, tables: Mapping[Group, Mapping[str, Tensor]]) -> None:
         self.tables = {group: dict(named) for group, named in tables.items()}
+        self._unreached = {
+            group: AttributeRows.in_place(named, _NONE) for group, named in self.tables.items()
+        }
 
     def fetch(self, group: FetchGroup) -> Fetched:
         """Returns the group's minibatches with the tables; see `Fetcher`.
 
-        Types that a minibatch does not reach share their empty rows, so that they cost next to
-        nothing.
+        Types and relations that a minibatch does not reach share their empty rows and cost nothing.
         """
-        if not group.minibatches:
-            return Fetched([])
-        groups = enumerate(group.minibatches[0].schema.node_groups)
-        held = [(number, name, self.tables[name]) for number, name in groups if name in self.tables]
-        unreached = {name: AttributeRows.in_place(tables, _NONE) for _, name, tables in held}
+        return Fetched([Minibatch.of(one, self._attributes(one)) for one in group.minibatches])
 
-        def with_tables(minibatch: SampledMinibatch) -> Minibatch:
-            attributes = dict(unreached)
-            for number, name, tables in held:
-                node = minibatch.nodes[number].node
-                if node.numel() or len(held) == 1:  # of the only type, ``row`` is ``node``
-                    attributes[name] = AttributeRows.in_place(tables, node)
-            return Minibatch.of(minibatch, attributes)
-
-        return Fetched(list(map(with_tables, group.minibatches)))
+    def _attributes(self, minibatch: SampledMinibatch) -> Mapping[Group, AttributeRows]:
+        schema, found = minibatch.schema, {}
+        nodes = minibatch.reached_nodes or dict(enumerate(minibatch.nodes))
+        for number, one in nodes.items():
+            found[schema.node_groups[number]] = one.node
+        for number, edges in minibatch.reached_edges.items():
+            if edges.edge is not None:
+                found[schema.edge_groups[number]] = edges.edge
+        reached = {
+            group: AttributeRows.in_place(self.tables[group], ids)
+            for group, ids in found.items()
+            if group in self.tables
+        }
+        return ChainMap(reached, self._unreached)
 
 
 _NONE = torch.empty(0, dtype=torch.int64)

@@ -15,9 +15,11 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from pyg_batchgnn.data import NODES, Group, Schema
 from pyg_batchgnn.fetch import as_table, is_mapped
 from pyg_batchgnn.loader.arguments import TOPOLOGY
+from pyg_batchgnn.loader.contents import Contents
 from pyg_batchgnn.loader.filter import filter_data, filter_hetero_data
 from pyg_batchgnn.loader.gather import Gatherer
 from pyg_batchgnn.loader.reading import Features, Reading
+from pyg_batchgnn.loader.source import Tables
 
 
 class DataSource:
@@ -46,6 +48,9 @@ class DataSource:
         self.data, self._schema = data, schema
         self.reading, self.aggregates = reading, aggregates
         self._mapped: dict[tuple[Group, str], tuple[int, bool]] = {}  # addresses; True for a file's
+        self._seen: Contents | None = None
+        self._wanted: dict[Group, dict[str, Any]] = {}
+        self._tables: Tables | None = None
         self._refuse_other_layouts(layouts)
 
     def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
@@ -56,44 +61,62 @@ class DataSource:
 
     def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
         """Copies rows; see `Source`."""
+        self._look()
         return {
-            group: {name: gather(value, ids[group]) for name, value in wanted.items()}
-            for group, wanted in self._wanted(tuple(ids)).items()
+            group: {name: gather(value, index) for name, value in self._wanted[group].items()}
+            for group, index in ids.items()
         }
 
-    def edge_tables(self) -> dict[Group, dict[str, Tensor]] | None:
-        """Returns whole tables; see `Source`.
-
-        As with nodes, one table that cannot be read in place lets all of them be copied.
-        """
-        tables: dict[Group, dict[str, Tensor]] = {}
-        for group, wanted in self._wanted(self._schema.edge_groups).items():
-            found = {name: as_table(value, 0) for name, value in wanted.items()}
-            tables[group] = {name: one for name, one in found.items() if isinstance(one, Tensor)}
-            mapped = (self._is_mapped((group, name), one) for name, one in tables[group].items())
-            if len(tables[group]) < len(found) or (self.reading.features is Features.AUTO and any(mapped)):
-                return None
-        return tables
-
-    def tables(self, num_nodes: Mapping[Group, int]) -> dict[Group, dict[str, Tensor]] | None:
+    def tables(self, num_nodes: Mapping[Group, int]) -> Tables | None:
         """Returns whole tables; see `Source`.
 
         A worker process copies: what it hands over travels through shared memory.
         """
         if self.reading.features is Features.COPY or get_worker_info() is not None:
             return None
+        self._look()
+        if self._tables is None:
+            nodes = self._node_tables(num_nodes)
+            self._tables = None if nodes is None else Tables(nodes, self._edge_tables())
+        return self._tables
+
+    def _look(self) -> None:
+        """Finds out what is wanted if a script has changed the data."""
+        now = Contents(self.data)
+        if self._seen is not None and self._seen.is_same(now):
+            return
+        self._seen = self._tables = None
+        self._wanted = self._find_wanted()
+        self._seen = now
+
+    def _node_tables(self, num_nodes: Mapping[Group, int]) -> dict[Group, dict[str, Tensor]] | None:
         tables: dict[Group, dict[str, Tensor]] = {}
-        for group, wanted in self._wanted(self._schema.node_groups).items():
+        for group in self._schema.node_groups:
             tables[group] = {}
-            for name, value in wanted.items():
+            for name, value in self._wanted[group].items():
                 table = self._table(group, name, value, num_nodes[group])
                 if table is None:
                     return None
                 tables[group][name] = table
         return tables
 
+    def _edge_tables(self) -> dict[Group, dict[str, Tensor]] | None:
+        """Returns the tables of edges.
+
+        As with nodes, one table that cannot be read in place lets all of them be copied.
+        """
+        tables: dict[Group, dict[str, Tensor]] = {}
+        for group in self._schema.edge_groups:
+            found = {name: as_table(value, 0) for name, value in self._wanted[group].items()}
+            tables[group] = {name: one for name, one in found.items() if isinstance(one, Tensor)}
+            mapped = (self._is_mapped((group, name), one) for name, one in tables[group].items())
+            if len(tables[group]) < len(found) or (self.reading.features is Features.AUTO and any(mapped)):
+                return None
+        return tables
+
     def _refuse_other_layouts(self, layouts: Sequence[torch.layout]) -> None:
-        for group, wanted in self._wanted((*self._schema.node_groups, *self._schema.edge_groups)).items():
+        self._look()
+        for group, wanted in self._wanted.items():
             for name, value in wanted.items():
                 if isinstance(value, Tensor) and value.layout not in layouts:
                     raise ValueError(
@@ -119,18 +142,15 @@ class DataSource:
             self._mapped[key] = (table.data_ptr(), mapped)
         return mapped
 
-    def _wanted(self, groups: tuple[Group, ...]) -> dict[Group, dict[str, Any]]:
-        every = (
-            groups
-            if self.reading.attributes is None
-            else (*self._schema.node_groups, *self._schema.edge_groups)
-        )
-        held = {group: self._held(group) for group in every}
+    def _find_wanted(self) -> dict[Group, dict[str, Any]]:
+        groups = (*self._schema.node_groups, *self._schema.edge_groups)
+        held = {group: self._held(group) for group in groups}
         chosen = set(self.reading.chosen(dict.fromkeys(name for named in held.values() for name in named)))
         wanted = {
-            group: {name: held[group][name] for name in held[group] if name in chosen} for group in groups
+            group: {name: value for name, value in named.items() if name in chosen}
+            for group, named in held.items()
         }
-        if self.aggregates and NODES in wanted:
+        if self.aggregates:
             wanted[NODES].update(self.aggregates)
         return wanted
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -20,6 +20,19 @@ _EdgeIds: TypeAlias = Mapping[Group, list[Tensor]]
 _EdgeRows: TypeAlias = dict[Group, list[AttributeRows]]
 
 
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Attributes that can be read where they lie, by group and name.
+
+    Attributes:
+        nodes: those of nodes, one row per node of the graph.
+        edges: those of edges, one row per edge of the graph; None if they are to be copied.
+    """
+
+    nodes: Mapping[Group, Mapping[str, Tensor]]
+    edges: Mapping[Group, Mapping[str, Tensor]] | None
+
+
 class Source(Protocol):
     """The attributes of both forms of a batch, read from the user's object when a batch is made."""
 
@@ -29,19 +42,13 @@ class Source(Protocol):
     def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
         """Copies the wanted attributes of the given nodes and edges, by group and name."""
 
-    def tables(self, num_nodes: Mapping[Group, int]) -> dict[Group, dict[str, Tensor]] | None:
-        """Returns the wanted node attributes of all nodes where they lie, by group and name.
+    def tables(self, num_nodes: Mapping[Group, int]) -> Tables | None:
+        """Returns the wanted attributes of all nodes and edges where they lie.
 
-        It returns None if they are to be copied.
+        It returns None if they are to be copied, and the same object as long as they are the same.
 
         Raises:
             ValueError: the user wants tables read in place that cannot be.
-        """
-
-    def edge_tables(self) -> dict[Group, dict[str, Tensor]] | None:
-        """Returns the wanted edge attributes of all edges where they lie, by group and name.
-
-        It returns None if they are to be copied.
         """
 
 
@@ -57,26 +64,29 @@ class SourceFetcher:
     def __init__(self, source: Source, num_nodes: Mapping[Group, int], threads: int | None) -> None:
         self._source, self._num_nodes, self._threads = source, num_nodes, threads
         self._counts: Sequence[int] = list(num_nodes.values())
+        self._last: tuple[Tables, bool, InPlaceFetcher] | None = None
 
     def fetch(self, group: FetchGroup) -> Fetched:
         """Returns the group's minibatches with their attributes; see `Fetcher`."""
-        edges = _edge_ids(group)
         tables = self._source.tables(self._num_nodes)
         if tables is None:
-            return self._copied(group, edges)
-        fetched = InPlaceFetcher(tables).fetch(group)
-        whole = self._source.edge_tables() if edges else {}
-        if whole is not None:
-            return _joined(
-                fetched,
-                {
-                    name: [AttributeRows.in_place(whole[name], edge) for edge in ids]
-                    for name, ids in edges.items()
-                },
-            )
+            return self._copied(group, _edge_ids(group))
+        have_ids = _have_edge_ids(group)
+        fetched = self._in_place(tables, have_ids).fetch(group)
+        if tables.edges is not None or not have_ids:
+            return fetched
+        edges = _edge_ids(group)
         found = self._read(_together(edges))
         copied = sum(table.nbytes for named in found.values() for table in named.values())
         return _joined(replace(fetched, bytes=fetched.bytes + copied), _split(found, edges))
+
+    def _in_place(self, tables: Tables, have_ids: bool) -> InPlaceFetcher:
+        """Returns the fetcher of tables, the one before if it is of the same."""
+        if self._last is None or self._last[0] is not tables or self._last[1] != have_ids:
+            edges = (tables.edges or {}) if have_ids else {}
+            held = {group: named for group, named in edges.items() if named}
+            self._last = tables, have_ids, InPlaceFetcher({**tables.nodes, **held})
+        return self._last[2]
 
     def _copied(self, group: FetchGroup, edges: _EdgeIds) -> Fetched:
         """Copies the attributes of nodes and edges, all in one request."""
@@ -103,6 +113,12 @@ def _edge_ids(group: FetchGroup) -> _EdgeIds:
         if len(known) == len(ids):
             found[name] = known
     return found
+
+
+def _have_edge_ids(group: FetchGroup) -> bool:
+    """Returns whether minibatches have the ids of their edges."""
+    reached = (one for minibatch in group.minibatches for one in minibatch.reached_edges.values())
+    return all(one.edge is not None for one in reached)
 
 
 def _together(edges: _EdgeIds) -> dict[Group, Tensor]:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+from torch import Tensor
+
 from pyg_batchgnn.ops import count_unique_nodes
 from pyg_batchgnn.sample import SampledMinibatch
 
@@ -75,11 +77,11 @@ def count_distinct(minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[
 
     ``num_nodes``: the number of nodes of each type, above all their ids.
     """
-    found = 0
-    for number, count in enumerate(num_nodes):
-        nodes = [minibatch.nodes[number].node for minibatch in minibatches]
-        found += count_unique_nodes(nodes, count) if any(node.numel() for node in nodes) else 0
-    return found
+    by_type: dict[int, list[Tensor]] = {}
+    for minibatch in minibatches:
+        for number, one in minibatch.reached_nodes.items():
+            by_type.setdefault(number, []).append(one.node)
+    return sum(count_unique_nodes(nodes, num_nodes[number]) for number, nodes in by_type.items())
 
 
 @dataclass(frozen=True)

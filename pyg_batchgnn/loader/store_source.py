@@ -52,13 +52,9 @@ class StoreSource:
             blocks[NODES].update({name: gather(table, ids[NODES]) for name, table in self.aggregates.items()})
         return blocks
 
-    def edge_tables(self) -> None:
-        """Returns None: a store answers requests and shows no table."""
-
-    def tables(self, num_nodes: Mapping[Group, int]) -> dict[Group, dict[str, Tensor]] | None:  # noqa: ARG002
+    def tables(self, num_nodes: Mapping[Group, int]) -> None:  # noqa: ARG002
         """Returns None: a store answers requests and shows no table."""
         if self.reading.features is Features.IN_PLACE:
             raise ValueError("a feature store hands out copies; use features='auto' or 'copy', or a Data")
         attrs = self.store.get_all_tensor_attrs()
         self.reading.chosen(dict.fromkeys(attr.attr_name for attr in attrs))
-        return None

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pyg_batchgnn.ops.library import kernels, memory_errors, to_signed
 from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds
-from pyg_batchgnn.ops.sample_checks import check_relations, check_seeds
+from pyg_batchgnn.ops.sample_checks import check_seeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,15 +44,14 @@ def sample_by_budgets(
     Edges have no hops, so that their counts are zero.
     """
     types = len(graph.num_nodes)
-    edges = (graph.indptr, graph.indices, graph.edge_ids, graph.source, graph.target)
-    check_relations(graph.num_nodes, *edges)
+    held = graph.held()
     check_seeds(seeds.node, seeds.ptr, seeds.keys, graph.num_nodes)
     if len(rules.samples) != types * rules.hops or any(one < -1 for one in rules.samples):
         raise ValueError(
             f"there must be {types * rules.hops} numbers of samples, each at least -1, got {rules.samples}"
         )
-    if len(rules.type_digest) != types or len(graph.digest) != len(graph.indptr):
-        raise ValueError("every node type and every relation needs one digest")
+    if len(rules.type_digest) != types:
+        raise ValueError(f"{len(rules.type_digest)} digests came for {types} node types")
     if rules.cap < -1 or rules.cap == 0:
         raise ValueError(f"the cap of neighbours must be positive, or -1 for none, got {rules.cap}")
     with memory_errors(
@@ -60,7 +59,7 @@ def sample_by_budgets(
         f"smaller samples, batches or macrobatches"
     ):
         return kernels.sample_hgt(
-            *(graph.num_nodes, *edges, graph.digest, seeds.node, seeds.ptr, seeds.keys),
+            *(held, seeds.node, seeds.ptr, seeds.keys),
             *(rules.hops, rules.samples, rules.type_digest, rules.cap, rules.return_edge, rules.coo),
             *(to_signed(seed), to_signed(epoch), threads),
         )

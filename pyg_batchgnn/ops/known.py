@@ -8,6 +8,8 @@ NumPy array, is not seen.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from torch import Tensor
@@ -66,6 +68,17 @@ def prefix(values: Tensor, length: int) -> Tensor:
         bound = int(first[-1]) + 1 if record.ascends and length else record.bound
         remember(first, bound, ascends=record.ascends and length > 0)
     return first
+
+
+def writes(arrays: Sequence[Tensor]) -> int | None:
+    """Returns how often torch has written to some tensors; None if one of them has no counter."""
+    try:
+        return sum(map(_version, arrays))
+    except (RuntimeError, AttributeError):  # made in inference mode, or no tensor
+        return None
+
+
+_version = attrgetter("_version")
 
 
 def _record(values: Tensor) -> _Record | None:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from pyg_batchgnn.ops.known import writes
 from pyg_batchgnn.ops.library import kernels, memory_errors, to_signed
 from pyg_batchgnn.ops.sample_checks import (
     check_details,
@@ -20,9 +23,23 @@ from pyg_batchgnn.ops.sample_checks import (
 )
 
 
+class _Held(NamedTuple):
+    """The kernel's form of a graph.
+
+    Attributes:
+        state: the graph, as the kernel takes it.
+        writes: the writes to its arrays when they were checked; None if nobody counts them.
+    """
+
+    state: Tensor
+    writes: int | None
+
+
 @dataclass(frozen=True, eq=False)
 class SampledGraph:
-    """The arrays of a graph, in the form that the kernel takes.
+    """The arrays of a graph that is sampled.
+
+    They are checked once for as long as torch does not write to them.
 
     Attributes:
         num_nodes: the number of nodes of each type.
@@ -49,6 +66,33 @@ class SampledGraph:
     digest: list[int]
     order: list[Tensor]
     weights: list[Tensor]
+
+    def held(self) -> Tensor:
+        """Returns the graph in the form that the kernel takes, checked.
+
+        Raises:
+            TypeError, ValueError, IndexError: the arrays do not fit together.
+        """
+        known: _Held | None = self.__dict__.get("_held")
+        now = writes(self._arrays)
+        if known is None or now is None or known.writes != now:
+            edges = (self.indptr, self.indices, self.edge_ids, self.source, self.target)
+            check_relations(self.num_nodes, *edges)
+            check_orders(self.order, self.weights, self.indices)
+            if len(self.digest) != len(self.indptr):
+                raise ValueError(f"{len(self.digest)} digests came for {len(self.indptr)} relations")
+            state = kernels.sampled_graph(self.num_nodes, *edges, self.digest, self.order, self.weights)
+            known = _Held(state, now)
+            object.__setattr__(self, "_held", known)
+        return known.state
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns the arrays, which another process can take."""
+        return {name: value for name, value in self.__dict__.items() if name != "_held"}
+
+    @cached_property
+    def _arrays(self) -> tuple[Tensor, ...]:
+        return (*self.indptr, *self.indices, *self.edge_ids, *self.order, *self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,10 +157,7 @@ def sample(
         [N_t]; then, for each relation into a type with expanded nodes, ``indptr`` [D_t + 1], the
         edges ([2, E_r] or [E_r]) and, if they are wanted, the edge ids [E_r].
     """
-    relations = len(graph.indptr)
-    edges = (graph.indptr, graph.indices, graph.edge_ids, graph.source, graph.target)
-    check_relations(graph.num_nodes, *edges)
-    check_orders(graph.order, graph.weights, graph.indices)
+    held, relations = graph.held(), len(graph.indptr)
     check_seeds(seeds.node, seeds.ptr, seeds.keys, graph.num_nodes)
     details = (seeds.example, seeds.time, seeds.excluded)
     check_details(*details, seeds.node.numel(), (seeds.keys.numel(), relations))
@@ -126,8 +167,7 @@ def sample(
         f"smaller fanouts, batches or macrobatches"
     ):
         return kernels.sample(
-            *(graph.num_nodes, *edges, graph.digest, graph.order, graph.weights),
-            *(seeds.node, seeds.ptr, seeds.keys, *details),
+            *(held, seeds.node, seeds.ptr, seeds.keys, *details),
             *(rules.hops, rules.fanouts, rules.shares, rules.replace, rules.return_edge, rules.last),
             *(rules.window, rules.induced, rules.coo, to_signed(seed), to_signed(epoch), threads),
         )

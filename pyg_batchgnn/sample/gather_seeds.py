@@ -51,17 +51,32 @@ def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.Sam
     Raises:
         TypeError, ValueError: times or examples that are missing or do not fit the seeds.
     """
-    nodes = [ids for one in seeds for ids in one.nodes]
-    sizes = torch.tensor([0, *(ids.numel() for ids in nodes)])
-    parts = [ids for ids in nodes if ids.numel()]
+    parts, ptr = _nodes(seeds)
     return ops.SampledSeeds(
         torch.cat(parts) if parts else _NONE,
-        sizes.cumsum(0),
+        ptr,
         torch.tensor([ops.to_signed(one.key) for one in seeds], dtype=torch.int64),
         torch.cat([_examples(number, one) for number, one in enumerate(seeds)]) if disjoint else None,
         torch.cat([_times(number, one) for number, one in enumerate(seeds)]) if timed else None,
         _excluded(seeds, disjoint),
     )
+
+
+def _nodes(seeds: Sequence[Seeds]) -> tuple[list[Tensor], Tensor]:
+    """Returns the seeds by minibatch and type, and where those of each minibatch and type begin.
+
+    Types without seeds take no time of their own.
+    """
+    parts, places, sizes, first = [], [], [], 1
+    for one in seeds:
+        for number in sorted(one.types):
+            parts.append(one.nodes[number])
+            places.append(first + number)
+            sizes.append(one.nodes[number].numel())
+        first += len(one.nodes)
+    ptr = torch.zeros(first, dtype=torch.int64)
+    ptr[torch.tensor(places, dtype=torch.int64)] = torch.tensor(sizes, dtype=torch.int64)
+    return parts, ptr.cumsum_(0)
 
 
 def _examples(number: int, seeds: Seeds) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pyg_batchgnn.data import HOMOGENEOUS, Relation, Schema
 from pyg_batchgnn.sample.links import SampledLinks
+from pyg_batchgnn.sample.parts import Parts
 
 _Part = TypeVar("_Part")
 _Minibatch = TypeVar("_Minibatch", bound="SampledMinibatch")
@@ -108,7 +109,8 @@ class SampledMinibatch:
         nodes: the sampled nodes of each type. The ids are original ones, but for those from a
             `PartitionedSampler`, which are internal. Types that are not reached are empty.
         edges: the sampled edges of each relation. Relations into a type that is not reached are
-            empty and may share their tensors.
+            empty and may share their tensors. Any sequence may be given for ``nodes`` and
+            ``edges``.
         key: the digest of the seeds' original ids, order included, in [0, 2**64).
         input_id: [S] int64, the positions of the seeds in the loader's input, if a loader made the
             minibatch.
@@ -122,8 +124,8 @@ class SampledMinibatch:
     """
 
     schema: Schema
-    nodes: tuple[SampledNodes, ...]
-    edges: tuple[SampledEdges, ...]
+    nodes: Sequence[SampledNodes]
+    edges: Sequence[SampledEdges]
     key: int
     input_id: Tensor | None = None
     seed: int = 0
@@ -131,6 +133,10 @@ class SampledMinibatch:
     seed_types: tuple[int, ...] = (0,)
     seed_time: Tensor | None = None
     links: tuple[SampledLinks, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", Parts.of(self.nodes))
+        object.__setattr__(self, "edges", Parts.of(self.edges))
 
     @classmethod
     def homogeneous(cls, nodes: SampledNodes, edges: SampledEdges, key: int) -> SampledMinibatch:
@@ -160,19 +166,32 @@ class SampledMinibatch:
         return self.edges[self.schema.relation_number(relation)]
 
     @property
+    def reached_nodes(self) -> Mapping[int, SampledNodes]:
+        """The sampled nodes by number of the type; types that are not reached may be left out."""
+        return Parts.of(self.nodes).reached
+
+    @property
+    def reached_edges(self) -> Mapping[int, SampledEdges]:
+        """The sampled edges by number of the relation.
+
+        Relations into a type that is not reached may be left out.
+        """
+        return Parts.of(self.edges).reached
+
+    @property
     def batch_size(self) -> int:
         """The number of seed nodes, of all types."""
-        return sum(one.nodes_per_hop[0] for one in self.nodes)
+        return sum(one.nodes_per_hop[0] for one in self.reached_nodes.values())
 
     @property
     def num_nodes(self) -> int:
         """The number of sampled nodes, of all types."""
-        return sum(one.node.numel() for one in self.nodes)
+        return sum(one.node.numel() for one in self.reached_nodes.values())
 
     @property
     def num_edges(self) -> int:
         """The number of sampled edges, of all relations."""
-        return sum(one.num_edges for one in self.edges)
+        return sum(one.num_edges for one in self.reached_edges.values())
 
     @property
     def has_layers(self) -> bool:
@@ -183,7 +202,8 @@ class SampledMinibatch:
     @property
     def nbytes(self) -> int:
         """The bytes of the minibatch's own tensors."""
-        return sum(one.nbytes for one in self.nodes) + sum(one.nbytes for one in self.edges)
+        nodes, edges = self.reached_nodes.values(), self.reached_edges.values()
+        return sum(one.nbytes for one in nodes) + sum(one.nbytes for one in edges)
 
     @property
     def node(self) -> Tensor:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import compress
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Schema
+from pyg_batchgnn.sample.parts import Parts
 from pyg_batchgnn.sample.plan import Subgraph
 from pyg_batchgnn.sample.sampled import Layout, SampledEdges, SampledMinibatch, SampledNodes
 from pyg_batchgnn.sample.sampler import MinibatchPlan
@@ -17,8 +19,7 @@ from pyg_batchgnn.sample.seeds import Seeds
 class Unpacker:
     """Makes minibatches of the arrays that a sampling operator returns.
 
-    Types and relations that a minibatch does not reach share the same empty parts, so that they
-    cost next to nothing.
+    Types and relations that a minibatch does not reach share the same empty parts and cost nothing.
 
     Args:
         schema: the schema of the graph.
@@ -61,24 +62,23 @@ class Unpacker:
         self, arrays: Iterator[Tensor], counts: list[int], seeds: Seeds, seed: int, epoch: int
     ) -> SampledMinibatch:
         schema, hops = self.schema, self.plan.num_hops
-        nodes = [self._no_nodes] * schema.num_types
-        edges = [self._no_edges] * schema.num_relations
-        reached: list[int] = []
-        for number in range(schema.num_types):
-            per_hop = counts[number * (hops + 1) : (number + 1) * (hops + 1)]
-            if not any(per_hop):
-                continue
-            node = next(arrays)
-            nodes[number] = SampledNodes(node, per_hop, next(arrays) if self.disjoint else None)
-            if self._has_rows(per_hop):
-                reached.extend(schema.relations_into[number])
         first = schema.num_types * (hops + 1)
-        for number in sorted(reached):
-            edges[number] = self._edges(arrays, counts[first + number * hops : first + (number + 1) * hops])
+        nodes: dict[int, SampledNodes] = {}
+        into: list[int] = []
+        # A loop over all types would take longer than all the rest.
+        for number in dict.fromkeys(at // (hops + 1) for at in compress(range(first), counts)):
+            per_hop = counts[number * (hops + 1) : (number + 1) * (hops + 1)]
+            nodes[number] = SampledNodes(next(arrays), per_hop, next(arrays) if self.disjoint else None)
+            if self._has_rows(per_hop):
+                into.extend(schema.relations_into[number])
+        edges = {
+            number: self._edges(arrays, counts[first + number * hops : first + (number + 1) * hops])
+            for number in sorted(into)
+        }
         return SampledMinibatch(
             schema,
-            tuple(nodes),
-            tuple(edges),
+            Parts(schema.num_types, nodes, self._no_nodes),
+            Parts(schema.num_relations, edges, self._no_edges),
             seeds.key,
             seed=seed,
             epoch=epoch,

@@ -46,6 +46,7 @@ struct Relation {
 
 template <class Index>
 struct TypedGraph {
+  using Id = Index;
   std::vector<int64_t> num_nodes;  // by type
   std::vector<Relation<Index>> relations;
 
