@@ -1,4 +1,4 @@
-"""What the stores of the user's object hold, to see whether a script has changed it."""
+"""The attributes that the user's object holds, to see whether a script has changed them."""
 
 from __future__ import annotations
 

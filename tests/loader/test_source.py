@@ -123,3 +123,18 @@ def test_native_edge_ids_only_where_an_attribute_needs_them() -> None:
     data = make_data()
     del data.edge_attr
     assert all(batch.edge is None for batch in make_loader(data, export="native"))
+
+
+def test_native_batches_have_the_attributes_of_the_moment() -> None:
+    data = make_data()
+    batches = iter(make_loader(data, export="native", macrobatch_size=1, fetch_size=1))
+    assert next(batches).block.keys() == {"x", "y"}
+    data.late = torch.arange(NODES)
+    assert torch.equal((second := next(batches)).attribute("late"), second.node)
+    data.renamed = data.late
+    del data.late
+    assert next(batches).block.keys() == {"x", "y", "renamed"}
+    data.x = data.x + 1
+    assert torch.equal((fourth := next(batches)).x, data.x[fourth.node])
+    data.x[:] = -1.0  # in place
+    assert (next(batches).x == -1).all()
