@@ -10,6 +10,7 @@
 Benchmarks:
     sampling       edges per second: this package, pyg-lib, DGL, and the limit of the memory
     loading        the loader with features, against PyG's NeighborLoader
+    modes          types, times, weights and links, against PyG's loaders and DGL
     accelerate     a user's script: import, accelerate, native batches; PyG's models, 2 and 3 layers
     training       a step of SAGE, GCN, GIN and GAT: native layers, PyG's (trim_to_layer and
                    hand-written slices), DGL's; and the time that gathers and products alone need
@@ -52,6 +53,7 @@ from benchmark.inference import measure as inference
 from benchmark.layers import measure as layers
 from benchmark.loading import measure as loading
 from benchmark.memory import measure as memory
+from benchmark.modes import measure as modes
 from benchmark.planning import measure as planning
 from benchmark.rank_accuracy import measure as rank_accuracy
 from benchmark.ranks import measure as ranks
@@ -69,6 +71,7 @@ WITH_COMMON_OPTIONS: dict[str, Callable[[Sequence[str] | None], None]] = {
 }
 CHOICES = {
     **WITH_COMMON_OPTIONS,
+    "modes": modes.main,
     "accelerate": accelerate.main,
     "accuracy": accuracy.main,
     "convergence": convergence.main,

@@ -33,6 +33,7 @@ from benchmark.inference import show as inference
 from benchmark.layers import show as layers
 from benchmark.loading import show as loading
 from benchmark.memory import show as memory
+from benchmark.modes import show as modes
 from benchmark.planning import show as planning
 from benchmark.rank_accuracy import show as rank_accuracy
 from benchmark.ranks import show as ranks
@@ -59,6 +60,7 @@ EXPERIMENTS = {
     "accelerate": Shown(accelerate.table, accelerate.plot),
     "sampling": Shown(sampling.table, sampling.plot),
     "loading": Shown(loading.table, loading.plot),
+    "modes": Shown(modes.table, None),
     "training": Shown(training.table, training.plot),
     "footprint": Shown(footprint.table, footprint.plot),
     "layers": Shown(layers.table, None),

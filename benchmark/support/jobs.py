@@ -21,6 +21,8 @@ class Options:
         batches: minibatches per round.
         macrobatch: minibatches that our sampler makes together; 0 leaves the choice to the loader.
         threads: threads that a contestant may use.
+        typed_graph: folder of a typed graph (``support/mag.py``), for work on one.
+        work: what a contestant does, where one does several kinds of work.
         model: network that is trained, one of ``networks.recipe.MODELS``.
         hidden: width of the hidden layers, for training.
         seed: seed that chooses the training nodes and in which order.
@@ -32,6 +34,8 @@ class Options:
     batches: int = 16
     macrobatch: int = 0
     threads: int = 1
+    typed_graph: str = ""
+    work: str = ""
     model: str = "sage"
     hidden: int = 256
     seed: int = 0
@@ -65,3 +69,14 @@ class WorkDone:
 
 #: A prepared contestant: does the work of the round with a number and returns how much it was.
 Job = Callable[[int], WorkDone]
+
+
+def by_work(works: dict[str, Callable[[Options], Job]]) -> Callable[[Options], Job]:
+    """Returns a job that does the work that the options name, of several by name."""
+
+    def build(options: Options) -> Job:
+        if options.work not in works:
+            raise NotImplementedError(f"{options.work} is not among {', '.join(works)}")
+        return works[options.work](options)
+
+    return build

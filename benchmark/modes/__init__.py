@@ -1,0 +1,1 @@
+"""Sampling by types, times, weights and links."""

@@ -1,0 +1,143 @@
+"""A graph with the node types, the relations and the sizes of ogbn-mag, as a folder of arrays.
+
+A folder holds ``num_nodes.json``, for each relation ``edges_SOURCE_NAME_TARGET.npy`` ([2, E] int64,
+sources above targets), ``x_paper.npy`` ([N, F] float32), ``y_paper.npy`` ([N] int64) and
+``train_idx.npy``. Only papers have features. This file needs NumPy and torch alone, so that every
+contestant's interpreter can read it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Relation = tuple[str, str, str]
+
+NODES = {"author": 1_134_649, "field_of_study": 59_965, "institution": 8_740, "paper": 736_389}
+EDGES: dict[Relation, int] = {
+    ("author", "affiliated_with", "institution"): 1_043_998,
+    ("author", "writes", "paper"): 7_145_660,
+    ("paper", "cites", "paper"): 5_416_271,
+    ("paper", "has_topic", "field_of_study"): 7_505_078,
+}
+SEEDS = "paper"
+FEATURES, CLASSES, TRAINING_SHARE = 128, 349, 0.855
+_EXPONENT = 1.4  # of the power law of degrees
+
+
+@dataclass(frozen=True, eq=False)
+class TypedFolder:
+    """A typed graph at rest. Arrays are read when first asked for."""
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        if not (self.path / "num_nodes.json").is_file():
+            raise FileNotFoundError(f"{self.path} lacks num_nodes.json; name a folder with --typed-graph")
+
+    @classmethod
+    def open(cls, path: str | Path) -> TypedFolder:
+        """Returns the graph in a folder, the same object every time."""
+        return _opened(Path(path))
+
+    @cached_property
+    def num_nodes(self) -> dict[str, int]:
+        """The number of nodes by type."""
+        found: dict[str, int] = json.loads((self.path / "num_nodes.json").read_text())
+        return found
+
+    @cached_property
+    def edges(self) -> dict[Relation, Tensor]:
+        """The edges of each relation, [2, E] int64.
+
+        A relation between two types is there in both directions, and one within a type has both
+        directions in one list.
+        """
+        stored = {names: self.read(f"edges_{'_'.join(names)}") for names in EDGES}
+        both = {
+            names: torch.cat([edges, edges.flip(0)], dim=1) if names[0] == names[2] else edges
+            for names, edges in stored.items()
+        }
+        reverse = {
+            (target, f"rev_{name}", source): edges.flip(0)
+            for (source, name, target), edges in stored.items()
+            if source != target
+        }
+        return {**both, **reverse}
+
+    @cached_property
+    def x(self) -> Tensor:
+        """[N, F] float32, the features of papers."""
+        return self.read("x_paper")
+
+    @cached_property
+    def y(self) -> Tensor:
+        """[N] int64, the labels of papers."""
+        return self.read("y_paper")
+
+    def seeds(self, count: int, seed: int) -> Tensor:
+        """Returns ``count`` training papers in an order that depends on ``seed`` alone."""
+        order = np.random.default_rng(seed).permutation(self.read("train_idx").numpy())
+        return torch.from_numpy(np.resize(order, count))
+
+    def read(self, name: str) -> Tensor:
+        """Returns one array, in memory of its own."""
+        return torch.from_numpy(np.load(self.path / f"{name}.npy", allow_pickle=False))
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what result files say about the graph."""
+        counts = [np.load(file, mmap_mode="r").shape[1] for file in self.path.glob("edges_*.npy")]
+        return {
+            "name": self.path.name,
+            "nodes": sum(self.num_nodes.values()),
+            "edges": 2 * sum(counts),
+            "features": FEATURES,
+        }
+
+
+@cache
+def _opened(path: Path) -> TypedFolder:
+    return TypedFolder(path)
+
+
+def generate(folder: Path, scale: float, seed: int = 0) -> TypedFolder:
+    """Writes a graph whose sizes are ``scale`` times those of ogbn-mag, unless it is there."""
+    if (folder / "num_nodes.json").is_file():
+        return TypedFolder.open(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(seed)
+    nodes = {name: max(CLASSES, int(count * scale)) for name, count in NODES.items()}
+    pulls = {name: _pulls(rng, count) for name, count in nodes.items()}
+    for (source, name, target), count in EDGES.items():
+        edges = _edges(rng, pulls[source], pulls[target], max(1000, int(count * scale)))
+        np.save(folder / f"edges_{source}_{name}_{target}.npy", edges)
+    papers = nodes[SEEDS]
+    np.save(folder / "x_paper.npy", rng.standard_normal((papers, FEATURES), dtype=np.float32))
+    np.save(folder / "y_paper.npy", rng.integers(0, CLASSES, papers))
+    np.save(folder / "train_idx.npy", np.sort(rng.permutation(papers)[: int(papers * TRAINING_SHARE)]))
+    (folder / "num_nodes.json").write_text(json.dumps(nodes))  # last: the folder is complete
+    return TypedFolder.open(folder)
+
+
+def _pulls(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Returns sums of how strongly nodes draw edges, by a power law without its far tail."""
+    pull = np.minimum(1 + rng.pareto(_EXPONENT, count), 5 * count**0.5)
+    return np.cumsum(pull)
+
+
+def _edges(rng: np.random.Generator, source: np.ndarray, target: np.ndarray, count: int) -> np.ndarray:
+    """Returns distinct pairs in random order, [2, count] int64."""
+    keys = np.empty(0, dtype=np.int64)
+    while keys.size < count:
+        more = int(1.2 * (count - keys.size)) + 1000
+        ends = [np.searchsorted(sums, rng.random(more) * sums[-1]) for sums in (source, target)]
+        keys = np.unique(np.concatenate([keys, ends[0] * target.size + ends[1]]))
+    keys = rng.permutation(keys)[:count]
+    return np.stack([keys // target.size, keys % target.size])
