@@ -20,6 +20,9 @@ FILES = (
     "test/loader/test_neighbor_loader.py",
     "test/loader/test_link_neighbor_loader.py",
     "test/loader/test_hgt_loader.py",
+    "test/loader/test_cache.py",
+    "test/loader/test_zip_loader.py",
+    "test/loader/test_imbalanced_sampler.py",
     "test/sampler",
 )
 
