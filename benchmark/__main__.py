@@ -25,6 +25,7 @@ Benchmarks:
     planning       the planner's predictions, against 4 ranks on a slow network (needs root)
     communication  all-to-all and all-reduce over gloo and ccl, 1 KiB to 64 MiB
     ranks          rows fetched, preparation on a slow network (root), CPU seconds, partitioning
+    pyg_scripts    PyG's own benchmark scripts and examples, with one changed import
     growth         partitioning graphs of 1, 4 and 16 million nodes, against METIS
 
 A peer takes part if its interpreter has it. Use one environment per peer:
@@ -55,6 +56,7 @@ from benchmark.loading import measure as loading
 from benchmark.memory import measure as memory
 from benchmark.modes import measure as modes
 from benchmark.planning import measure as planning
+from benchmark.pyg_scripts import measure as pyg_scripts
 from benchmark.rank_accuracy import measure as rank_accuracy
 from benchmark.ranks import measure as ranks
 from benchmark.sampling import measure as sampling
@@ -82,6 +84,7 @@ CHOICES = {
     "inference": inference.main,
     "growth": growth.main,
     "planning": planning.main,
+    "pyg_scripts": pyg_scripts.main,
 }
 
 

@@ -35,6 +35,7 @@ from benchmark.loading import show as loading
 from benchmark.memory import show as memory
 from benchmark.modes import show as modes
 from benchmark.planning import show as planning
+from benchmark.pyg_scripts import show as pyg_scripts
 from benchmark.rank_accuracy import show as rank_accuracy
 from benchmark.ranks import show as ranks
 from benchmark.sampling import show as sampling
@@ -74,6 +75,7 @@ EXPERIMENTS = {
     "communication": Shown(communication.table, communication.plot),
     "planning": Shown(planning.table, planning.plot),
     "inference": Shown(inference.table, None),
+    "pyg_scripts": Shown(pyg_scripts.table, None),
 }
 
 

@@ -1,1 +1,1 @@
-"""PyG's own tests, run from a checkout of PyG with this package's classes in place of PyG's."""
+"""PyG's own tests and scripts, run from a checkout of PyG with our classes in place of PyG's."""

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.support.pyg_checkout import missing, pyg_checkout
 from tests.pyg_suite.verdict import Outcome, complaints, read_exceptions, summary
 
 ROOT = Path(__file__).resolve().parents[2]
 EXCEPTIONS = Path(__file__).with_name("exceptions.txt")
-#: Names a checkout of PyG, tag 2.8.0.post1.
-CHECKOUT = "PYG_BATCHGNN_PYG_CHECKOUT"
 FILES = (
     "test/loader/test_neighbor_loader.py",
     "test/loader/test_link_neighbor_loader.py",
@@ -34,8 +33,8 @@ def run(checkout: Path, outcomes: Path) -> list[Outcome]:
         checkout: the folder of the checkout; nothing is written there.
         outcomes: a file for the outcomes.
     """
-    missing = [name for name in FILES if not (checkout / name).exists()]
-    assert not missing, f"{CHECKOUT}={checkout} has no {missing[0]}; name a checkout of PyG 2.8.0.post1"
+    absent = [name for name in FILES if not (checkout / name).exists()]
+    assert not absent, f"{checkout} has no {absent[0]}; {missing()}"
     options = ["-p", "tests.pyg_suite.plugin", "-p", "no:cacheprovider", "--outcomes", str(outcomes)]
     done = subprocess.run(
         # PyG's own options leave out tests that want data sets, which need no download here.
@@ -53,12 +52,12 @@ def run(checkout: Path, outcomes: Path) -> list[Outcome]:
     return [Outcome(*row) for row in json.loads(outcomes.read_text(encoding="utf-8"))]
 
 
-@pytest.mark.skipif(
-    not os.environ.get(CHECKOUT), reason=f"{CHECKOUT} must name a checkout of PyG, tag 2.8.0.post1"
-)
+@pytest.mark.skipif(pyg_checkout() is None, reason=missing())
 def test_pygs_tests_pass_but_for_the_exceptions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exceptions = read_exceptions(EXCEPTIONS)
-    outcomes = run(Path(os.environ[CHECKOUT]).resolve(), tmp_path / "outcomes.json")
+    checkout = pyg_checkout()
+    assert checkout is not None
+    outcomes = run(checkout, tmp_path / "outcomes.json")
     with capsys.disabled():
         print(f"\n{summary(outcomes, exceptions)}")
     found = complaints(outcomes, exceptions)

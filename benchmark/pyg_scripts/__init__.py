@@ -1,0 +1,1 @@
+"""PyG's own benchmark scripts and examples, with one changed import."""

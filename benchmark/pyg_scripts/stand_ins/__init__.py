@@ -1,0 +1,1 @@
+"""Generated data sets in the places of those that PyG's scripts download."""

@@ -1,0 +1,162 @@
+"""Generated graphs with the schema and the shape of the data sets that PyG's scripts use.
+
+A node's class shows in its features and in its neighbours, so that models learn something. Sizes
+are those of the real data set times a scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.utils import to_undirected
+
+#: The share of edges that stay within a class.
+WITHIN_CLASS = 0.7
+#: A node has at most this share of the nodes as neighbours: small graphs are not complete ones.
+LARGEST_DEGREE = 0.05
+#: Standard deviation of the noise in features; that between classes is one.
+NOISE = 4.0
+#: The least number of nodes of a type, per class.
+LEAST_PER_CLASS = 4
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The size of a real data set of one node type.
+
+    Attributes:
+        nodes: the number of nodes.
+        degree: edges per node, each direction counted.
+        features, classes: the number of features and of classes.
+        train, val: the shares of the nodes that are for training and for validation.
+    """
+
+    nodes: int
+    degree: float
+    features: int
+    classes: int
+    train: float
+    val: float
+
+
+SHAPES = {
+    "Reddit": Shape(232_965, 492.0, 602, 41, 0.66, 0.10),
+    "ogbn-products": Shape(2_449_029, 50.5, 100, 47, 0.08, 0.016),
+    "ogbn-arxiv": Shape(169_343, 6.9, 128, 40, 0.54, 0.18),
+    "Cora": Shape(2_708, 3.9, 1_433, 7, 0.052, 0.185),
+}
+
+MAG_CLASSES, MAG_FEATURES = 349, 128
+#: Node types of ogbn-mag, and its relations, each with its number of edges.
+MAG_NODES = {"paper": 736_389, "author": 1_134_649, "institution": 8_740, "field_of_study": 59_965}
+MAG_RELATIONS = {
+    ("author", "affiliated_with", "institution"): 1_043_998,
+    ("author", "writes", "paper"): 7_145_660,
+    ("paper", "cites", "paper"): 5_416_271,
+    ("paper", "has_topic", "field_of_study"): 7_505_078,
+}
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The nodes for training, validation and testing, [n] int64 each."""
+
+    train: Tensor
+    val: Tensor
+    test: Tensor
+
+    @classmethod
+    def draw(cls, nodes: int, train: float, val: float, generator: torch.Generator) -> Splits:
+        """Draws splits; each has a node at least."""
+        order = torch.randperm(nodes, generator=generator)
+        first = max(1, round(train * nodes))
+        second = first + max(1, round(val * nodes))
+        return cls(*(part.sort().values for part in order.tensor_split([first, second])))
+
+    def masks(self, nodes: int) -> dict[str, Tensor]:
+        """Returns the splits as boolean masks, by the names that PyG's data sets have."""
+        out = {}
+        for name, ids in (("train_mask", self.train), ("val_mask", self.val), ("test_mask", self.test)):
+            out[name] = torch.zeros(nodes, dtype=torch.bool)
+            out[name][ids] = True
+        return out
+
+
+def homogeneous(name: str, scale: float, seed: int = 0) -> tuple[Data, Splits]:
+    """Returns a graph with the shape of a data set of `SHAPES`: ``x``, ``y`` and directed edges."""
+    shape, generator = SHAPES[name], torch.Generator().manual_seed(seed)
+    nodes = _scaled(shape.nodes, scale, shape.classes)
+    degree = min(shape.degree, LARGEST_DEGREE * nodes)
+    classes = torch.randint(shape.classes, (nodes,), generator=generator)
+    data = Data(
+        x=_features(classes, shape.features, shape.classes, generator),
+        edge_index=_edges(classes, classes, round(degree * nodes), generator),
+        y=classes,
+    )
+    return data, Splits.draw(nodes, shape.train, shape.val, generator)
+
+
+def symmetric(data: Data) -> Data:
+    """Returns the graph with half of its edges, each in both directions."""
+    data.edge_index = to_undirected(data.edge_index[:, : data.num_edges // 2], num_nodes=data.num_nodes)
+    return data
+
+
+def mag(scale: float, featured: Sequence[str], seed: int = 0) -> HeteroData:
+    """Returns a graph with the shape of ogbn-mag.
+
+    Args:
+        scale: the size in relation to the real data set.
+        featured: the node types that have features; the others only have a number of nodes.
+        seed: the seed of everything that is drawn.
+    """
+    generator, data = torch.Generator().manual_seed(seed), HeteroData()
+    kinds = max(2, round(MAG_CLASSES * min(1.0, 20 * scale)))  # small graphs have fewer classes
+    classes = {}
+    for node_type, full in MAG_NODES.items():
+        nodes = _scaled(full, scale, kinds)
+        classes[node_type] = torch.randint(kinds, (nodes,), generator=generator)
+        if node_type in featured:
+            data[node_type].x = _features(classes[node_type], MAG_FEATURES, kinds, generator)
+        else:
+            data[node_type].num_nodes = nodes
+    papers = classes["paper"]
+    data["paper"].year = torch.randint(2010, 2020, papers.shape, generator=generator)
+    data["paper"].y = papers
+    splits = Splits.draw(papers.numel(), 0.855, 0.088, generator)
+    for name, mask in splits.masks(papers.numel()).items():
+        data["paper"][name] = mask
+    for relation, full in MAG_RELATIONS.items():
+        count = max(1, round(full * scale))
+        data[relation].edge_index = _edges(classes[relation[0]], classes[relation[2]], count, generator)
+    return data
+
+
+def _scaled(nodes: int, scale: float, classes: int) -> int:
+    return max(LEAST_PER_CLASS * classes, round(nodes * scale))
+
+
+def _features(classes: Tensor, columns: int, count: int, generator: torch.Generator) -> Tensor:
+    """Returns a direction for each class, with noise, [N, columns]."""
+    directions = torch.randn(count, columns, generator=generator)
+    noise = torch.randn(classes.numel(), columns, generator=generator)
+    return (directions[classes] + NOISE * noise) / (1 + NOISE**2) ** 0.5
+
+
+def _edges(sources: Tensor, targets: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Draws edges between two types, whose classes are given, [2, count]; some nodes have many."""
+    skewed = torch.rand(count, generator=generator) ** 2
+    source = torch.randperm(sources.numel(), generator=generator)[(skewed * sources.numel()).long()]
+    by_class = targets.argsort(stable=True)
+    sizes = targets.bincount(minlength=int(sources.max()) + 1)
+    begins = sizes.cumsum(0) - sizes
+    same = sources[source]
+    drawn = torch.rand(count, generator=generator)
+    near = by_class[(begins[same] + (drawn * sizes[same]).long()).clamp(max=targets.numel() - 1)]
+    far = (drawn * targets.numel()).long()
+    within = (torch.rand(count, generator=generator) < WITHIN_CLASS) & (sizes[same] > 0)
+    return torch.stack([source, torch.where(within, near, far)])

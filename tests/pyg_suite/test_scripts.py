@@ -1,0 +1,103 @@
+"""PyG's benchmark scripts run with one changed import, and their output is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmark.pyg_scripts.cases import CASES, Case
+from benchmark.pyg_scripts.process import Side, run
+from benchmark.pyg_scripts.reports import Figure, figures
+from benchmark.pyg_scripts.show import table
+from benchmark.pyg_scripts.stand_ins import datasets
+from benchmark.support.pyg_checkout import missing, pyg_checkout
+
+#: The shortest run of each script, and the number of figures that it prints.
+SHORT = {
+    "loader": (("--datasets", "arxiv", "mag", "--runs", "1", "--hetero-neighbor_sizes", "[[3]]"), 5),
+    "training, --trim": (("--datasets", "Reddit", "--models", "sage"), 1),
+    "inference": (("--datasets", "ogbn-mag", "--models", "rgcn"), 1),
+    "2 ranks, gloo": ((), 1),
+}
+
+
+@pytest.mark.skipif(pyg_checkout() is None, reason=missing())
+@pytest.mark.parametrize("name", SHORT)
+def test_a_script(name: str) -> None:
+    case: Case = next(one for one in CASES if one.name == name)
+    arguments, count = SHORT[name]
+    backend = ["--backend", case.backend] if case.backend else []
+    script = [f"{pyg_checkout()}/{case.script}", *case.arguments, *arguments]
+    printed = run(Side.OURS, ["--scale", "0.002", *backend, *script], ranks=2 if case.backend else 0)
+    assert len(list(figures(printed))) == count, printed
+
+
+def test_figures_of_the_loader_script() -> None:
+    printed = """Dataset: mag
+Training sampling with [10, 5] neighbors
+batch size=8, iterations=3, runtimes=[0.2, 0.1, 0.1], average runtime=0.133
+Evaluation sampling with all neighbors
+batch size=16, iterations=3, runtimes=[1.0], average runtime=1.0
+Dataset: arxiv
+Training sampling with [5] neighbors
+batch size=8, iterations=3, runtimes=[0.3], average runtime=0.3
+"""
+    assert list(figures(printed)) == [
+        Figure("mag, fanout [10, 5], batch 8", 0.133, is_rate=False),
+        Figure("mag, all neighbours, batch 16", 1.0, is_rate=False),
+        Figure("arxiv, fanout [5], batch 8", 0.3, is_rate=False),
+    ]
+
+
+def test_figures_of_the_training_script() -> None:
+    printed = """Dataset: Reddit
+Training bench for gcn:
+Batch size=512, Layers amount=2, Num_neighbors=[10, 10], Hidden features size=64
+Throughput: 1000.5 samples/s
+Training bench for gat:
+Batch size=512, Layers amount=3, Num_neighbors=[10, 10, 10], Hidden features size=64
+Throughput: 500 samples/s
+"""
+    assert list(figures(printed)) == [
+        Figure("Reddit, gcn, batch 512, 2 layers", 1000.5, is_rate=True),
+        Figure("Reddit, gat, batch 512, 3 layers", 500.0, is_rate=True),
+    ]
+
+
+def test_the_table() -> None:
+    rows = [
+        {"what": "slow", "is_rate": False, "pyg": 2.0, "ours": 0.5},
+        {"what": "alone", "is_rate": False, "ours": 0.5},
+    ]
+    example = {"name": "reddit", "batches": 3, "losses": [3.0, 2.0, 1.0], "different": 0}
+    result = {
+        "options": {"scale": 0.01, "threads": 1, "rounds": 2},
+        "absent": {"pyg": "PyG's loader"},
+        "runs": {
+            "loader": {"group": "loader", "rows": rows, "errors": {"pyg": "boom"}},
+            "examples": {"group": "examples", "rows": [example, {"name": "x", "error": "boom"}]},
+        },
+    }
+    text = table(result)
+    assert "| slow | 2 | 0.5 | 4.0x |" in text and "| alone | - | 0.5 | - |" in text
+    assert "Not measured: PyG's loader." in text and "pyg failed: boom" in text
+    assert "| reddit | 3 | all | 3.000 to 1.000 |" in text and "| x | - | - | failed: boom |" in text
+
+
+def test_stand_ins_have_the_schema_of_the_data_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(datasets.SCALE, "0.0005")
+    reddit = datasets.Reddit("nowhere")
+    assert reddit[0].x.shape == (len(reddit[0].y), 602) and reddit.num_classes == 41
+    assert reddit[0].is_undirected() and int(reddit[0].train_mask.sum()) > 0
+    products = datasets.PygNodePropPredDataset("ogbn-products")
+    assert products[0].y.shape == (products[0].num_nodes, 1)
+    splits = products.get_idx_split()
+    assert sum(map(len, splits.values())) == products[0].num_nodes and set(splits) == {
+        "train",
+        "valid",
+        "test",
+    }
+    mag, embedded = datasets.OgbMag("nowhere")[0], datasets.OgbMag("nowhere", "metapath2vec")[0]
+    assert len(mag.edge_types) == 4 and "x" not in mag["author"] and mag["author"].num_nodes > 0
+    assert all(embedded[name].x.size(1) == 128 for name in embedded.node_types)
+    with pytest.raises(ValueError, match="no stand-in for 'ogbn-proteins'"):
+        datasets.PygNodePropPredDataset("ogbn-proteins")
