@@ -51,7 +51,7 @@ CASES = (
     *(
         Case(
             "multi_gpu",
-            f"2 ranks, {backend}",
+            f"2 ranks, {backend}, {model}",
             RANKS,
             (*("--dataset", dataset, "--model", model), "--batch-size", "512", "--num-layers", "2"),
             backend,

@@ -54,8 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for number in range(options.rounds)
             for side in (sides if number % 2 == 0 else sides[::-1])
         ]
-        name = case.name if not case.backend else f"{case.name}: {' '.join(case.arguments[1:4:2])}"
-        runs[name] = {"group": case.group, **collected(found)}
+        runs[case.name] = {"group": case.group, **collected(found)}
     if "examples" in options.groups:
         with tempfile.TemporaryDirectory() as folder:
             runs["examples"] = {"group": "examples", "rows": examples.measure(checkout, Path(folder))}

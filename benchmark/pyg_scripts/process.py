@@ -15,7 +15,7 @@ LIMIT = 1800.0
 
 
 class Side(enum.Enum):
-    """Whose loaders a script gets."""
+    """The two sets of loaders that a script may get."""
 
     PYG = "pyg"
     OURS = "ours"

@@ -25,7 +25,7 @@ class EnoughError(Exception):
 
 @dataclass
 class Record:
-    """What was seen.
+    """The losses and the batches of a script.
 
     Attributes:
         losses: the value of each scalar that a script called ``backward`` of.
@@ -103,7 +103,7 @@ def _links(batch: Any, kind: Any) -> tuple[Tensor, Tensor, Tensor]:
 def recorded(loader: type, record: Record) -> type:
     """Returns a loader that shows a record what it hands out."""
 
-    class Recorded(loader):  # type: ignore[misc]
+    class Recorded(loader):
         def __iter__(self) -> Iterator[Any]:
             for batch in super().__iter__():
                 record.see(self, batch)

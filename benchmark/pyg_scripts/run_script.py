@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> None:
     add("--threads", type=int, default=1)
     add("--workers", type=int, help="at most this many worker processes per loader, whatever it asks for")
     add("--record", type=Path, help="JSON file for losses and the schema of batches (ours only)")
-    add("--steps", type=int, help="end the script after so many training steps")
+    add("--steps", type=int, help="number of training steps after which the script ends")
     add("--backend", choices=("gloo", "ccl"), help="run benchmark/multi_gpu on the ranks of torchrun")
     add("script", type=Path)
     add("rest", nargs=argparse.REMAINDER)
@@ -81,9 +81,9 @@ def use_stand_ins(side: str, record: Record | None, workers: int | None) -> None
 
 
 def with_fewer(loader: type, workers: int) -> type:
-    """Returns a loader with at most so many worker processes."""
+    """Returns a loader with at most this many worker processes."""
 
-    class Fewer(loader):  # type: ignore[misc]
+    class Fewer(loader):
         def __init__(self, *args: Any, num_workers: int = 0, **kwargs: Any) -> None:
             super().__init__(*args, num_workers=min(num_workers, workers), **kwargs)
 

@@ -16,7 +16,7 @@ SHORT = {
     "loader": (("--datasets", "arxiv", "mag", "--runs", "1", "--hetero-neighbor_sizes", "[[3]]"), 5),
     "training, --trim": (("--datasets", "Reddit", "--models", "sage"), 1),
     "inference": (("--datasets", "ogbn-mag", "--models", "rgcn"), 1),
-    "2 ranks, gloo": ((), 1),
+    "2 ranks, gloo, sage": ((), 1),
 }
 
 

@@ -66,6 +66,7 @@ def ignore_keys(data: HeteroData) -> list[str]:
 NEGATIVES = [None, "binary", ("binary", 0.5), ("triplet", 1), ("triplet", 3)]
 
 
+@pytest.mark.filterwarnings("ignore:edge_label of")
 @pytest.mark.parametrize("disjoint", [False, True])
 @pytest.mark.parametrize("negatives", NEGATIVES)
 @pytest.mark.parametrize("typed", [False, True])
