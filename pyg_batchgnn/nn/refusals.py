@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch_geometric.nn.conv import MessagePassing
 
+from pyg_batchgnn import ops
+
 _HOOKS = (
     "_propagate_forward_pre_hooks",
     "_propagate_forward_hooks",
@@ -51,7 +53,11 @@ def check_constructed(conv: MessagePassing, node_dim: int = -2) -> None:
 
 
 def check_called(conv: MessagePassing) -> None:
-    """Raises if hooks or explanations wait for messages, which native layers never compute."""
+    """Raises if hooks or explanations wait for messages, which native layers never compute, or if
+    torch.func transforms the call."""
+    if ops.is_transforming():
+        what = "transforms of torch.func and differentiation in forward mode"
+        raise refuse(conv, what, f"use torch_geometric.nn.{layer_name(conv)}")
     if waits_for_messages(conv):
         what = "explanations" if getattr(conv, "_explain", None) else "hooks on messages"
         raise refuse(conv, what, f"use torch_geometric.nn.{layer_name(conv)}")

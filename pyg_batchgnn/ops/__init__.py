@@ -86,6 +86,7 @@ from pyg_batchgnn.ops.precision import compute_dtype
 from pyg_batchgnn.ops.products import ProductsName, current_products, set_products
 from pyg_batchgnn.ops.relay import Relay, RelayAnswers, RelayFault, RelayQuestions, WireError, relay_answer
 from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules, sample
+from pyg_batchgnn.ops.transforms import is_transforming
 from pyg_batchgnn.ops.types import check_type
 from pyg_batchgnn.ops.words import WordStreams
 
@@ -159,6 +160,7 @@ __all__ = [
     "group_by_range",
     "id_dtype",
     "is_ascending",
+    "is_transforming",
     "keyed_permutation",
     "linear",
     "linear_norm",

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pyg_batchgnn.ops.known import is_known_indptr, known_bound, remember
 from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.ops.transforms import refuse_transformed
 
 INTEGERS = (torch.int32, torch.int64)
 #: The dtypes that layers compute in.
@@ -41,13 +42,14 @@ def check_vector(name: str, tensor: Tensor, dtypes: Sequence[torch.dtype] = INTE
 
 
 def check_dense(name: str, tensor: Tensor) -> None:
-    """Raises unless ``tensor`` is a dense CPU tensor of any type."""
+    """Raises unless ``tensor`` is a dense CPU tensor of any type, in no transform of torch.func."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}; use torch.as_tensor")
     if tensor.device.type != "cpu" or tensor.layout != torch.strided:
         raise ValueError(
             f"{name} is {tensor.layout} on {tensor.device}; the operators take dense CPU tensors"
         )
+    refuse_transformed(name, tensor)
 
 
 def check_on_cpu(name: str, tensor: Tensor) -> None:

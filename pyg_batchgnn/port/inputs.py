@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.utils import parametrize
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
-from pyg_batchgnn import nn
+from pyg_batchgnn import nn, ops
 
 #: The parts of a convolution that native layers read instead of calling them.
 READ_PARTS = ("lin", "lin_l", "lin_r", "lin_src", "lin_dst", "lin_edge", "res")
@@ -51,9 +51,10 @@ def are_plain_edges(edge_index: Any) -> bool:
 
 
 def is_traced() -> bool:
-    """Returns whether torch compiles or traces the call, which native operators do not take part
-    in."""
-    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    """Returns whether torch compiles, traces or transforms the call, which native operators do not
+    take part in."""
+    compiles = torch.compiler.is_compiling()
+    return compiles or torch._C._get_tracing_state() is not None or ops.is_transforming()
 
 
 def watches_parts(conv: torch.nn.Module) -> bool:

@@ -27,8 +27,18 @@ def test_penalties_on_gradients_are_refused(
     (grad,) = torch.autograd.grad(first, x, create_graph=True)
     (plain,) = torch.autograd.grad(loss(model(x, EDGES)), x)
     assert torch.allclose(grad, plain)
+    penalised = first + grad.pow(2).sum()
     with pytest.raises(RuntimeError, match="no second derivatives"):
-        (first + grad.pow(2).sum()).backward()
+        torch.autograd.grad(penalised, list(model.parameters()), allow_unused=True, retain_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        penalised.backward()
+
+
+@pytest.mark.parametrize("kind", [GraphSAGE, GCN, GIN, GAT])
+def test_hessians_are_refused(kind: type[torch.nn.Module]) -> None:
+    model = accelerate(kind(5, 8, 2, 3))
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        torch.autograd.functional.hessian(lambda x: model(x, EDGES).pow(2).sum(), torch.randn(4, 5))
 
 
 def test_lists_and_missing_gradients_are_guarded() -> None:
