@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 import pyg_batchgnn
 from benchmark.networks.recipe import DROPOUT, HEADS, StepTrainer, widths
 from benchmark.support.graphs import GraphFolder, seed_lists
-from benchmark.support.jobs import Job, Options, WorkDone
+from benchmark.support.jobs import Job, Options, WorkDone, iterating
 from pyg_batchgnn import ops
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, SamplingPlan
@@ -88,16 +88,8 @@ def loader(
 
 
 def loading(options: Options) -> Job:
-    """Iterates the loader, features and labels included, and lets each minibatch go."""
-    batches = loader(options)
-
-    def round_(_: int) -> WorkDone:
-        work = WorkDone()
-        for batch in batches:
-            work.add(batch.num_nodes, batch.num_edges, batch.x.nbytes)
-        return work
-
-    return round_
+    """Iterates the loader, features and labels included."""
+    return iterating(loader(options))
 
 
 def _model(module: Any, options: Options) -> torch.nn.Module:

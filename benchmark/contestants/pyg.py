@@ -17,7 +17,7 @@ from benchmark.networks.basic import Call, basic_model, seed_logits
 from benchmark.networks.pyg import Sliced, Trimmed
 from benchmark.networks.recipe import StepTrainer
 from benchmark.support.graphs import GraphFolder, seed_lists
-from benchmark.support.jobs import Job, Options, WorkDone
+from benchmark.support.jobs import Job, Options, WorkDone, iterating
 
 
 def versions() -> dict[str, str]:
@@ -103,16 +103,8 @@ def loader(options: Options) -> Any:
 
 
 def loading(options: Options) -> Job:
-    """Iterates the loader, features and labels included, and lets each minibatch go."""
-    batches = loader(options)
-
-    def round_(_: int) -> WorkDone:
-        work = WorkDone()
-        for batch in batches:
-            work.add(batch.num_nodes, batch.num_edges, batch.x.nbytes)
-        return work
-
-    return round_
+    """Iterates the loader, features and labels included."""
+    return iterating(loader(options))
 
 
 def _training(model: Callable[..., torch.nn.Module]) -> Callable[[Options], Job]:

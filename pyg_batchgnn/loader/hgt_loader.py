@@ -8,18 +8,15 @@ from typing import Any
 from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import HGTLoader, NodeLoader
 
-from pyg_batchgnn.cache import number_of_bytes
 from pyg_batchgnn.loader.arguments import is_partitioned
 from pyg_batchgnn.loader.input_nodes import InputRequest
 from pyg_batchgnn.loader.local_setup import LocalSetup
 from pyg_batchgnn.loader.options import (
-    Export,
     LoaderOptions,
     Size,
     refuse_what_does_not_go_together,
 )
 from pyg_batchgnn.loader.order import with_keyed_shuffle
-from pyg_batchgnn.loader.reading import Reading
 from pyg_batchgnn.loader.sampling import check_seed
 from pyg_batchgnn.loader.shell import MacrobatchShell
 from pyg_batchgnn.loader.world import LocalWorld
@@ -75,20 +72,13 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
         threads: int | None = None,
         **kwargs: Any,
     ) -> None:
+        arguments = locals()  # by name, so that each is listed once, in the signature
         if is_partitioned(data):
             raise NotImplementedError(
                 "HGT sampling over ranks is not supported yet; give the graph whole, as a HeteroData, or use "
                 "MacrobatchNeighborLoader"
             )
-        self._options = LoaderOptions(
-            macrobatch_size,
-            "auto",
-            number_of_bytes(memory_budget),
-            prefetch,
-            threads,
-            Export.PYG,
-            Reading(),
-        )
+        self._options = LoaderOptions.of(arguments)
         check_seed(seed)
         world = LocalWorld()
         sampler = PygHGTSampler(

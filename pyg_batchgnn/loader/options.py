@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from torch_geometric.sampler.base import SubgraphType
@@ -41,13 +41,13 @@ class LoaderOptions:
         TypeError, ValueError: an argument that cannot be, or two that contradict each other.
     """
 
-    macrobatch_size: Size
-    fetch_size: Size
-    memory_budget: int | None
-    prefetch: int
-    threads: int | None
-    export: Export
-    reading: Reading
+    macrobatch_size: Size = "auto"
+    fetch_size: Size = "auto"
+    memory_budget: int | None = None
+    prefetch: int = 0
+    threads: int | None = None
+    export: Export = Export.PYG
+    reading: Reading = field(default_factory=Reading)
     feature_cache: int | None = None
     aggregation_cache: AggregationCache | None = None
 
@@ -57,14 +57,16 @@ class LoaderOptions:
 
         Args:
             arguments: by name, as the user writes them: bytes may be a text, and ``export``,
-                ``features`` and ``attributes`` are names.
+                ``features`` and ``attributes`` are names. A loader may lack some of them.
         """
         given = {one.name: arguments[one.name] for one in fields(cls) if one.name in arguments}
         for name in ("memory_budget", "feature_cache"):
             if name in given:
                 given[name] = number_of_bytes(given[name])
-        reading = Reading.parse(arguments["features"], arguments["attributes"])
-        return cls(**{**given, "export": _export(given["export"]), "reading": reading})
+        if "export" in given:
+            given["export"] = _export(given["export"])
+            given["reading"] = Reading.parse(arguments["features"], arguments["attributes"])
+        return cls(**given)
 
     def __post_init__(self) -> None:
         _check_size("macrobatch_size", self.macrobatch_size)
