@@ -126,6 +126,11 @@ class Minibatch(SampledMinibatch):
         """[N, ...], a copy of the labels of the nodes; the first ``batch_size`` are the seeds'."""
         return self._named("y")
 
+    @property
+    def edge_attr(self) -> Tensor:
+        """[E, ...], a copy of the attributes of the edges."""
+        return self._named("edge_attr")
+
     def _named(self, name: str) -> Tensor:
         try:
             return self.attribute(name)
