@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,9 +15,6 @@ from pyg_batchgnn.data.groups import FEATURES, NODES
 from pyg_batchgnn.data.labels import count_classes
 from pyg_batchgnn.data.schema import HOMOGENEOUS, Relation, Schema
 from pyg_batchgnn.data.sets import EdgeSet, NodeSet
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
 
 #: The splits that training uses.
 SPLITS = ("train", "val", "test")
@@ -198,31 +195,40 @@ class Dataset:
             f"{self.num_features} features, {self.num_classes} classes, {sizes} train/val/test nodes)"
         )
 
-    def to_pyg(self, feature_dtype: torch.dtype | None = None) -> Data:
-        """Returns the same graph as PyG's `Data`, which shares its tensors.
+    def to_pyg(self, feature_dtype: torch.dtype | None = None) -> Any:
+        """Returns the same graph as PyG's `Data`, or as `HeteroData` if its types have names.
 
-        `edge_index` becomes int64. Splits become boolean masks [N], such as `train_mask`.
+        It shares the tensors. `edge_index` becomes int64. Splits become boolean masks, such as
+        `train_mask`.
 
         Args:
             feature_dtype: the dtype that `x` is converted to; without it `x` stays as it is.
 
         Raises:
-            AttributeError: there are several node types or relations.
             DatasetError: two attributes, or an attribute and a mask, have the same name.
         """
-        from torch_geometric.data import Data
+        from torch_geometric.data import Data, HeteroData
 
-        data = Data(edge_index=self.edge_index.to(torch.int64), num_nodes=self.num_nodes)
-        named = [*self.nodes.tables.items(), *self.edges.tables.items()]
-        masks = [(f"{name}_mask", _mask(self.num_nodes, index)) for name, index in self.splits.items()]
-        for name, tensor in named + masks:
-            if name in data:
+        typed = self.has_names
+        data: Any = HeteroData() if typed else Data(num_nodes=self.num_nodes)
+        for nodes in self.node_sets:
+            store = data[nodes.name] if typed else data
+            store.num_nodes = nodes.num_nodes
+            masks = {f"{name}_mask": _mask(nodes.num_nodes, index) for name, index in nodes.splits.items()}
+            self._fill(store, [*nodes.tables.items(), *masks.items()], feature_dtype)
+        for edges in self.edge_sets:
+            store = data[edges.relation] if typed else data
+            self._fill(store, [("edge_index", edges.edge_index.to(torch.int64)), *edges.tables.items()], None)
+        return data
+
+    def _fill(
+        self, store: Any, entries: Sequence[tuple[str, Tensor]], feature_dtype: torch.dtype | None
+    ) -> None:
+        for name, tensor in entries:
+            if name in store:
                 fact = "is there twice, which a Data cannot hold"
                 raise broken(self.name, name, fact, "rename one of them")
-            data[name] = tensor
-        if feature_dtype is not None and FEATURES in data:
-            data[FEATURES] = data[FEATURES].to(feature_dtype)
-        return data
+            store[name] = tensor.to(feature_dtype) if name == FEATURES and feature_dtype else tensor
 
 
 def _mask(num_nodes: int, index: Tensor) -> Tensor:

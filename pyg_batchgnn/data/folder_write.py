@@ -19,14 +19,14 @@ from pyg_batchgnn.data.meta import Meta, write_meta
 from pyg_batchgnn.data.pyg import as_dataset
 
 if TYPE_CHECKING:
-    from torch_geometric.data import Data
+    from torch_geometric.data import Data, HeteroData
 
 
-def write_folder(dataset: Dataset | Data, path: str | Path) -> Path:
+def write_folder(dataset: Dataset | Data | HeteroData, path: str | Path) -> Path:
     """Writes a data set to a new folder that `read_folder` reads; returns the folder.
 
     Args:
-        dataset: a data set, or a PyG `Data`, which `from_pyg` converts.
+        dataset: a data set, or a PyG `Data` or `HeteroData`, which `from_pyg` converts.
         path: the folder to make.
 
     Raises:

@@ -1,8 +1,9 @@
-"""Takes a graph out of PyG's `Data`."""
+"""Takes a graph out of PyG's `Data` or `HeteroData`."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,59 +11,60 @@ from torch import Tensor
 
 from pyg_batchgnn.data.check import check_dataset
 from pyg_batchgnn.data.dataset import SPLITS, Dataset
-from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.data.groups import EDGE_FEATURES, EDGES, FEATURES, NODES, Group
+from pyg_batchgnn.data.errors import DatasetError, broken
+from pyg_batchgnn.data.groups import EDGE_FEATURES, EDGES, FEATURES, NODES, Group, RowKind
+from pyg_batchgnn.data.labels import count_classes
+from pyg_batchgnn.data.sets import EdgeSet, NodeSet
 
 if TYPE_CHECKING:
-    from torch_geometric.data import Data
+    from torch_geometric.data import Data, HeteroData
 
 #: Attributes that are refused, not left out, where they do not fit.
-_CONVENTIONS = {FEATURES: NODES, EDGE_FEATURES: EDGES}
+_CONVENTIONS = {FEATURES: RowKind.NODE, EDGE_FEATURES: RowKind.EDGE}
 _NO_ATTRIBUTES = ("edge_index", "num_nodes")
 
 
-def from_pyg(data: Data, name: str = "pyg", num_classes: int | None = None) -> Dataset:
-    """Returns the data set in a PyG `Data`, which shares its tensors.
+def from_pyg(
+    data: Data | HeteroData, name: str = "pyg", num_classes: int | Mapping[str, int] | None = None
+) -> Dataset:
+    """Returns the data set in a PyG `Data` or `HeteroData`, which shares its tensors.
 
     Every dense tensor with one row per node or per edge becomes an attribute, with its dtype and
-    shape. Where there are as many nodes as edges, names with "edge" in them are of edges, as in
+    shape. Where a `Data` has as many nodes as edges, names with "edge" in them are of edges, as in
     PyG. `train_mask` (bool [N]) or `train_idx` (node ids) becomes the split "train", and so for val
-    and test; masks of two dimensions are attributes. `Dataset.to_pyg` gives the same `Data` back,
-    with masks for splits.
+    and test; masks of two dimensions are attributes. `Dataset.to_pyg` gives the same data back,
+    with masks for splits. Node types and relations are in the order of `data.metadata()`.
 
     Args:
-        data: needs `edge_index`.
+        data: needs `edge_index`, of every relation.
         name: the name to give it, used in errors.
-        num_classes: the number of classes. Without it the largest class number in `y` + 1, or 0
-            where `y` is not one integer per node.
+        num_classes: the number of classes, by node type where there are several. Without it the
+            largest class number in `y` + 1, or 0 where `y` is not one integer per node.
 
     Warns:
         UserWarning: something cannot be carried: a tensor of another number of rows, a sparse
             tensor, or what is not a tensor. The warning names it.
 
     Raises:
-        TypeError: `data` is not a `Data`.
+        TypeError: `data` is neither.
         DatasetError: an array does not fit. The message names the attribute.
     """
     from torch_geometric.data import Data, HeteroData
 
+    if not isinstance(data, (Data, HeteroData)):
+        raise TypeError(f"data is {type(data).__name__}; pass a torch_geometric.data.Data or HeteroData")
     if isinstance(data, HeteroData):
-        remedy = "heterogeneous graphs are not supported yet: pass a Data"
-        raise broken(name, "data", "is a HeteroData", remedy)
-    if not isinstance(data, Data):
-        raise TypeError(f"data is {type(data).__name__}; pass a torch_geometric.data.Data")
+        return check_dataset(_from_hetero_data(data, name, num_classes))
+    if num_classes is not None and not isinstance(num_classes, int):
+        raise TypeError(f"num_classes is {num_classes!r}; a Data has one number of classes")
     if data.num_nodes is None or "edge_index" not in data:
         raise broken(name, "edge_index", "is missing", "set data.edge_index (an adj_t must be converted)")
-    edge_index = data.edge_index
-    if not _is_dense(edge_index):
-        raise broken(name, "edge_index", f"is {type(edge_index).__name__}", "store a dense tensor")
-    reader = _Reader(name, data, int(data.num_nodes), int(edge_index.shape[-1]))
-    for key, value in data.stores[0].items():
-        if key not in _NO_ATTRIBUTES:
-            reader.take(key, value)
+    edge_index = _edges_of(name, data.edge_index, "edge_index")
+    counts = {NODES: int(data.num_nodes), EDGES: int(edge_index.shape[-1])}
+    reader = _Reader(name, "data", data, data.stores[0], counts)
     dataset = Dataset.homogeneous(
         name,
-        reader.num_nodes,
+        counts[NODES],
         edge_index,
         nodes=reader.tables[NODES],
         edges=reader.tables[EDGES],
@@ -73,8 +75,8 @@ def from_pyg(data: Data, name: str = "pyg", num_classes: int | None = None) -> D
     return check_dataset(dataset)
 
 
-def as_dataset(dataset: Dataset | Data) -> Dataset:
-    """Returns a data set as it is, and that in a PyG `Data` by `from_pyg`.
+def as_dataset(dataset: Dataset | Data | HeteroData) -> Dataset:
+    """Returns a data set as it is, and that in a PyG `Data` or `HeteroData` by `from_pyg`.
 
     Raises:
         TypeError: it is neither.
@@ -87,67 +89,141 @@ def as_dataset(dataset: Dataset | Data) -> Dataset:
     if isinstance(dataset, BaseData):
         return from_pyg(dataset)
     raise TypeError(
-        f"dataset must be a Dataset or a Data, got {type(dataset).__name__}; make one with load_dataset, "
-        "from_pyg or Dataset.homogeneous"
+        f"dataset must be a Dataset, a Data or a HeteroData, got {type(dataset).__name__}; make one with "
+        "load_dataset, from_pyg or Dataset.homogeneous"
     )
 
 
+def _from_hetero_data(data: HeteroData, name: str, num_classes: int | Mapping[str, int] | None) -> Dataset:
+    if num_classes is not None and not isinstance(num_classes, Mapping):
+        raise TypeError(f"num_classes is {num_classes!r}; give a HeteroData's by node type, as a mapping")
+    for key in data._global_store:
+        _leave(name, f"data[{key!r}]", "it belongs to no node type or relation", 4)
+    classes = num_classes or {}
+    node_types, edge_types = data.metadata()
+    if not node_types:
+        raise broken(name, "data", "has no node types", "add one, for instance data['paper'].x = x")
+    nodes = [_node_set(data, name, node_type, classes.get(node_type)) for node_type in node_types]
+    edges = [_edge_set(data, name, edge_type) for edge_type in edge_types]
+    source = "A torch_geometric.data.HeteroData given by the caller."
+    try:
+        dataset = Dataset(name, tuple(nodes), tuple(edges), source)
+        dataset.schema.relations_into  # noqa: B018 - refuses relations of unknown types
+    except ValueError as error:
+        raise DatasetError(f"{name}: {error}") from error
+    return dataset
+
+
+def _node_set(data: HeteroData, name: str, node_type: str, num_classes: int | None) -> NodeSet:
+    store, where = data[node_type], f"data[{node_type!r}]"
+    if store.num_nodes is None:
+        raise broken(name, f"{where}.num_nodes", "is unknown", "set it, or an attribute such as x")
+    group = Group(RowKind.NODE, node_type)
+    reader = _Reader(name, where, data, store, {group: int(store.num_nodes)})
+    tables = reader.tables[group]
+    classes = count_classes(tables) if num_classes is None else num_classes
+    return NodeSet(node_type, int(store.num_nodes), tables, reader.splits, classes)
+
+
+def _edge_set(data: HeteroData, name: str, edge_type: tuple[str, str, str]) -> EdgeSet:
+    store, where = data[edge_type], f"data[{edge_type!r}]"
+    if "edge_index" not in store:
+        fact = "is missing"
+        raise broken(name, f"{where}.edge_index", fact, "set it (an adj_t must be converted)")
+    edge_index = _edges_of(name, store.edge_index, f"{where}.edge_index")
+    group = Group(RowKind.EDGE, edge_type)
+    reader = _Reader(name, where, data, store, {group: int(edge_index.shape[-1])})
+    return EdgeSet(edge_type, edge_index, reader.tables[group])
+
+
+def _edges_of(name: str, edge_index: Any, array: str) -> Tensor:
+    if not _is_dense(edge_index):
+        raise broken(name, array, f"is {type(edge_index).__name__}", "store a dense tensor")
+    found: Tensor = edge_index
+    return found
+
+
 class _Reader:
-    """Sorts the entries of a `Data` into attributes and splits."""
+    """Sorts the entries of one store into attributes and splits.
 
-    def __init__(self, name: str, data: Data, num_nodes: int, num_edges: int) -> None:
-        self.name, self.data = name, data
-        self.num_nodes, self.num_edges = num_nodes, num_edges
-        self.tables: dict[Group, dict[str, Tensor]] = {NODES: {}, EDGES: {}}
+    Args:
+        name: the name of the data set.
+        where: the store, as a user writes it.
+        data: the whole data.
+        store: the store.
+        counts: the number of rows of each group that the store is about, best first.
+    """
+
+    def __init__(self, name: str, where: str, data: Any, store: Any, counts: dict[Group, int]) -> None:
+        self._name, self._where, self._data, self._store = name, where, data, store
+        self._counts = counts
+        self.tables: dict[Group, dict[str, Tensor]] = {group: {} for group in counts}
         self.splits: dict[str, Tensor] = {}
+        self._nodes = next((count for group, count in counts.items() if group.is_node), None)
+        for key, value in store.items():
+            if key not in _NO_ATTRIBUTES:
+                self._take(key, value)
 
-    def take(self, key: str, value: Any) -> None:
+    def _take(self, key: str, value: Any) -> None:
         """Takes one entry, or says why not."""
         split, _, form = key.rpartition("_")
-        if split in SPLITS and form == "mask" and _is_vector(value):
+        is_split = self._nodes is not None and split in SPLITS and _is_vector(value)
+        if is_split and form == "mask":
             self.splits[split] = self._masked(key, value)
-        elif split in SPLITS and form == "idx" and _is_vector(value):
+        elif is_split and form == "idx":
             self._index(split, key, value)
         else:
             self._attribute(key, value)
 
     def _attribute(self, key: str, value: Any) -> None:
         group = self._group_of(key, value)
-        if key in _CONVENTIONS and group is not _CONVENTIONS[key] and value is not None:
-            expected = "edge" if _CONVENTIONS[key].is_edge else "node"
-            fact = f"is {_described(value)}, expected a dense tensor with one row per {expected}"
-            raise broken(self.name, key, fact, f"correct data.{key} or delete it")
+        kind = _CONVENTIONS.get(key)
+        expected = any(one.kind is kind for one in self._counts)
+        if expected and value is not None and (group is None or group.kind is not kind):
+            assert kind is not None
+            fact = f"is {_described(value)}, expected a dense tensor with one row per {kind.value}"
+            raise broken(self._name, key, fact, f"correct {self._where}.{key} or delete it")
         if group is None:
-            self._leave(key, f"it is {_described(value)}, not a dense tensor with one row per node or edge")
+            rows = " or ".join(one.kind.value for one in self._counts)
+            self._leave(key, f"it is {_described(value)}, not a dense tensor with one row per {rows}")
         else:
             self.tables[group][key] = value
 
     def _group_of(self, key: str, value: Any) -> Group | None:
         """Returns the group that a value has a row for each member of, or None."""
-        if not _is_dense(value) or value.dim() == 0 or self.data.__cat_dim__(key, value) != 0:
+        if not _is_dense(value) or value.dim() == 0:
             return None
-        groups = [EDGES, NODES] if "edge" in key else [NODES, EDGES]
-        counts = {NODES: self.num_nodes, EDGES: self.num_edges}
-        return next((group for group in groups if counts[group] == len(value)), None)
+        if self._data.__cat_dim__(key, value, self._store) != 0:
+            return None
+        groups = list(self._counts)
+        if "edge" in key:
+            groups.reverse()
+        return next((group for group in groups if self._counts[group] == len(value)), None)
 
     def _masked(self, key: str, mask: Tensor) -> Tensor:
-        if mask.dtype is not torch.bool or len(mask) != self.num_nodes:
-            fact = f"is {_described(mask)}, expected bool [{self.num_nodes}]"
-            raise broken(self.name, key, fact, f"store one boolean per node in data.{key}")
+        if mask.dtype is not torch.bool or len(mask) != self._nodes:
+            fact = f"is {_described(mask)}, expected bool [{self._nodes}]"
+            raise broken(self._name, key, fact, f"store one boolean per node in {self._where}.{key}")
         return mask.nonzero()[:, 0]
 
     def _index(self, split: str, key: str, index: Tensor) -> None:
-        if f"{split}_mask" in self.data and _is_vector(self.data[f"{split}_mask"]):
+        if f"{split}_mask" in self._store and _is_vector(self._store[f"{split}_mask"]):
             self._leave(key, f"{split}_mask gives the split {split!r} already")
         else:
             self.splits[split] = index if index.is_floating_point() else index.to(torch.int64)
 
     def _leave(self, key: str, reason: str) -> None:
-        warnings.warn(
-            f"{self.name}: {key} is left out: {reason}; delete data.{key} and keep it apart",
-            UserWarning,
-            stacklevel=5,
-        )
+        words = f"{self._where}.{key}"
+        _leave(self._name, key if self._where == "data" else words, reason, 6, words)
+
+
+def _leave(name: str, key: str, reason: str, level: int, words: str | None = None) -> None:
+    """Warns that an entry is left out."""
+    warnings.warn(
+        f"{name}: {key} is left out: {reason}; delete {words or key} and keep it apart",
+        UserWarning,
+        stacklevel=level + 1,
+    )
 
 
 def _is_dense(value: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from pyg_batchgnn.data.groups import Group, RowKind
 
@@ -44,6 +45,26 @@ class Schema:
                         f"relation {relation} names the node type {end!r}, which is not among "
                         f"{list(self.node_types)}"
                     )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values."""
+        return {
+            "node_types": list(self.node_types),
+            "relations": [list(relation) for relation in self.relations],
+        }
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Schema:
+        """Reads what `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: an entry is missing or of the wrong type.
+        """
+        relations = []
+        for names in said["relations"]:
+            source, name, target = map(str, names)
+            relations.append((source, name, target))
+        return cls(tuple(map(str, said["node_types"])), tuple(relations))
 
     @property
     def num_types(self) -> int:

@@ -21,14 +21,14 @@ from pyg_batchgnn.partition.reading import ReadingSlice, read_slice
 from pyg_batchgnn.partition.stream import OwnerStream
 
 if TYPE_CHECKING:
-    from torch_geometric.data import Data
+    from torch_geometric.data import Data, HeteroData
 
 #: A function that is called with a few words as each stage begins.
 Progress = Callable[[str], None]
 
 
 def partition(
-    dataset: Dataset | Data,
+    dataset: Dataset | Data | HeteroData,
     policy: PolicyLike = "random",
     *,
     comm: Communicator | None = None,
@@ -45,11 +45,12 @@ def partition(
     with streaming policies also on the number of ranks that read.
 
     Args:
-        dataset: a data set, or a PyG `Data`, the same on every rank; arrays that are mapped from
-            files are read in pieces.
-        policy: decides which part owns a node: "random" (by hash of seed and id), "contiguous"
-            (ranges of ids, balanced by edges and nodes), "ldg" or "fennel" (by the owners of
-            in-neighbours; `Streaming` has options), or a function of your own (see `Policy`).
+        dataset: a data set, or a PyG `Data` or `HeteroData`, the same on every rank; arrays that
+            are mapped from files are read in pieces.
+        policy: decides which part owns a node: "random" (by hash of seed, type and id),
+            "contiguous" (ranges of ids of each type, balanced by edges and nodes), "ldg" or
+            "fennel" (by the owners of in-neighbours; `Streaming` has options), or a function of
+            your own (see `Policy`).
         comm: the communicator of all ranks; None makes one for this call. Without a launcher the
             world is one rank.
         seed: the seed of the random choices.
@@ -71,7 +72,7 @@ def partition(
 
 
 def partition_parts(
-    dataset: Dataset | Data,
+    dataset: Dataset | Data | HeteroData,
     policy: PolicyLike,
     parts: int,
     *,

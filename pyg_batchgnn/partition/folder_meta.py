@@ -8,14 +8,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyg_batchgnn.data import EDGES, NODES, attribute_array, attribute_of, split_array, split_of
+from pyg_batchgnn.data import (
+    EDGES,
+    HOMOGENEOUS,
+    NODES,
+    Group,
+    Schema,
+    attribute_array,
+    attribute_of,
+    edge_array,
+    split_array,
+    split_of,
+)
 from pyg_batchgnn.data.files import META_FILE, ArrayPromise, broken, missing, read_json, write_json
 from pyg_batchgnn.partition.book import PartitionBook
 
 FORMAT = "pyg_batchgnn.partition"
-VERSION = 2
-#: Version 1 has attributes and splits under other names.
-READABLE = (1, 2)
+#: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none. Version 1
+#: has attributes and splits under other names.
+VERSION, TYPED_VERSION = 2, 3
+READABLE = (1, 2, 3)
 _OLD_PREFIXES = {NODES: "table.", EDGES: "edge_table."}
 _OLD_SPLIT = "split."
 _REMEDY = "restore the file or partition again"
@@ -26,8 +38,9 @@ class PartitionMeta:
     """The contents of META.json.
 
     Attributes:
+        schema: the node types and the relations.
         book: the partition book of the saved parts.
-        num_edges: the number of edges of the whole graph.
+        edge_counts: the number of edges of each relation in the whole graph.
         arrays: what is promised of each array, by part and name, as in ``part-00003/indices`` and
             ``part-00003/nodes/x``.
         origin: what the parts were made from: data set, policy, seed.
@@ -35,8 +48,9 @@ class PartitionMeta:
         version: the version of the format, which decides the names of files.
     """
 
+    schema: Schema
     book: PartitionBook
-    num_edges: int
+    edge_counts: tuple[int, ...]
     arrays: Mapping[str, ArrayPromise]
     origin: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
@@ -48,11 +62,13 @@ class PartitionMeta:
 
     def write(self, folder: Path) -> None:
         """Writes META.json."""
+        typed = self.schema.has_names
         content = {
             "format": FORMAT,
-            "version": VERSION,
+            "version": TYPED_VERSION if typed else VERSION,
+            **(self.schema.to_json() if typed else {}),
             "offsets": self.book.offsets.tolist(),
-            "num_edges": self.num_edges,
+            "num_edges": list(self.edge_counts) if typed else self.edge_counts[0],
             "arrays": {name: promise.to_json() for name, promise in sorted(self.arrays.items())},
             "origin": dict(self.origin),
         }
@@ -86,12 +102,15 @@ def read_partition_meta(folder: Path) -> PartitionMeta:
         raise broken(path, "format", fact, "this folder holds something else: give a partition's folder")
     version = content.get("version")
     if version not in READABLE:
-        fact = f"is {version!r}, this release reads {' and '.join(map(str, READABLE))}"
+        fact = f"is {version!r}, this release reads {', '.join(map(str, READABLE))}"
         raise broken(path, "version", fact, "update pyg_batchgnn or partition again")
     try:
+        schema = Schema.from_json(content) if version == TYPED_VERSION else HOMOGENEOUS
+        counts = content["num_edges"] if version == TYPED_VERSION else [content["num_edges"]]
         meta = PartitionMeta(
-            book=PartitionBook(content["offsets"]),
-            num_edges=int(content["num_edges"]),
+            schema=schema,
+            book=PartitionBook(content["offsets"], schema.num_types),
+            edge_counts=tuple(map(int, counts)),
             arrays={
                 (_new_name(name) if version == 1 else name): ArrayPromise.from_json(said)
                 for name, said in content["arrays"].items()
@@ -128,16 +147,38 @@ def _old_name(array: str) -> str:
 
 def _check_shapes(path: Path, meta: PartitionMeta) -> None:
     """Checks that every part has the arrays it needs, of the sizes that the offsets give them."""
-    edges = 0
-    for number in range(meta.book.parts):
-        nodes, part = len(meta.book.nodes_of(number)), part_name(number)
-        for name, rows in (("node", nodes), ("indptr", nodes + 1), ("indices", None), ("edge_ids", None)):
-            promise = meta.arrays.get(f"{part}/{name}")
-            if promise is None or len(promise.shape) != 1 or (rows is not None and promise.shape[0] != rows):
-                seen = None if promise is None else list(promise.shape)
-                fact = f"{part}/{name} has shape {seen}, expected [{'edges' if rows is None else rows}]"
-                raise broken(path, "arrays", fact, _REMEDY)
-        edges += meta.arrays[f"{part}/indices"].shape[0]
-    if edges != meta.num_edges:
-        fact = f"the parts have {edges} edges, num_edges is {meta.num_edges}"
+    schema, book = meta.schema, meta.book
+    if len(meta.edge_counts) != schema.num_relations:
+        fact = f"has {len(meta.edge_counts)} numbers for {schema.num_relations} relations"
+        raise broken(path, "num_edges", fact, _REMEDY)
+    for number in range(book.parts):
+        _check_rows(path, meta, f"{part_name(number)}/node", len(book.nodes_of(number)))
+    for group, target, count in zip(schema.edge_groups, schema.target_types, meta.edge_counts, strict=True):
+        edges = [
+            _part_edges(path, meta, number, group, len(book.nodes_of(number, target)))
+            for number in range(book.parts)
+        ]
+        if sum(edges) != count:
+            of = "" if schema == HOMOGENEOUS else f" of {group}"
+            fact = f"the parts have {sum(edges)} edges{of}, num_edges is {count}"
+            raise broken(path, "arrays", fact, _REMEDY)
+
+
+def _part_edges(path: Path, meta: PartitionMeta, number: int, group: Group, nodes: int) -> int:
+    """Returns the number of edges of a relation in a part, after checking the shapes."""
+    indptr, indices, edge_ids = (
+        f"{part_name(number)}/{edge_array(name, group)}" for name in ("indptr", "indices", "edge_ids")
+    )
+    _check_rows(path, meta, indptr, nodes + 1)
+    edges = _check_rows(path, meta, indices, None)
+    return _check_rows(path, meta, edge_ids, edges)
+
+
+def _check_rows(path: Path, meta: PartitionMeta, array: str, rows: int | None) -> int:
+    """Returns the length of an array, which must be ``rows`` unless that is None."""
+    promise = meta.arrays.get(array)
+    if promise is None or len(promise.shape) != 1 or (rows is not None and promise.shape[0] != rows):
+        seen = None if promise is None else list(promise.shape)
+        fact = f"{array} has shape {seen}, expected [{'edges' if rows is None else rows}]"
         raise broken(path, "arrays", fact, _REMEDY)
+    return promise.shape[0]

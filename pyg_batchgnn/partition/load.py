@@ -9,30 +9,27 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Group, attribute_of, split_array, split_of
-from pyg_batchgnn.data.files import META_FILE, broken, map_tensor, verify_tensor
+from pyg_batchgnn.data import Group, attribute_of, edge_array, split_array, split_of
+from pyg_batchgnn.data.files import verify_tensor
 from pyg_batchgnn.ops import InEdges
-from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.checks import check_comm, with_files
 from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name, read_partition_meta
-from pyg_batchgnn.partition.part import Part, directory_slice
+from pyg_batchgnn.partition.part import Part, directory_slices
+from pyg_batchgnn.partition.part_files import PartFiles, PartRows, joined
 from pyg_batchgnn.partition.ranges import Load, balanced_offsets
-
-#: Rows of saved parts, as (part, begin, end).
-_Pieces = list[tuple[int, int, int]]
-
-_REMEDY = "restore the file or partition again"
+from pyg_batchgnn.partition.recut import Recut, overlap
 
 
 def load_partition(folder: str | Path, comm: Communicator) -> Part:
     """Reads this rank's part of a saved partition. Collective.
 
     With as many ranks as parts every array is mapped from its file. With another number the graph
-    is cut anew: internal ids stay, each rank gets a contiguous range of them, balanced by nodes,
-    edges and training nodes as far as ranges go (`balanced_offsets`), and maps what lies in one
-    file and copies what lies in several. `Part.node` then ascends only within a saved part.
+    is cut anew: each rank gets a contiguous range of the nodes of each type, in the order of the
+    saved parts, balanced by nodes, in-edges and training nodes as far as ranges go
+    (`balanced_offsets`), and maps what lies in one file and copies what lies in several.
+    `Part.node` then ascends only within a saved part. Internal ids stay in a graph of one node
+    type.
 
     Args:
         folder: a folder that `save_partition` wrote; the same on every rank.
@@ -67,152 +64,144 @@ class _Folder:
     """A folder that is being read."""
 
     def __init__(self, path: Path, meta: PartitionMeta) -> None:
-        self._path, self._meta = path, meta
-        self._kept: dict[str, Tensor] = {}
+        self._meta, self._files = meta, PartFiles(path, meta)
 
     def part(self, rank: int, ranks: int) -> Part:
         """Returns the part of one of ``ranks`` ranks."""
-        old = self._meta.book
-        book = old if ranks == old.parts else PartitionBook(self._new_offsets(ranks))
-        own = book.nodes_of(rank)
-        pieces = [(number, *_overlap(own, old.nodes_of(number))) for number in range(old.parts)]
-        rows = [piece for piece in pieces if piece[1] < piece[2]] or [(0, 0, 0)]
-        edges = [(number, *self._edges(number, begin, end)) for number, begin, end in rows]
-        degrees = torch.cat([self._indptr(number)[begin : end + 1].diff() for number, begin, end in rows])
-        indptr = torch.zeros(len(own) + 1, dtype=torch.int64)
-        torch.cumsum(degrees, 0, out=indptr[1:])
-        nodes = old.num_nodes
+        schema, old = self._meta.schema, self._meta.book
+        recut = Recut.none(old) if ranks == old.parts else Recut(old, self._cuts(ranks))
+        pieces = [joined(recut.pieces(rank, number)) for number in range(schema.num_types)]
+        rows = dict(zip(schema.node_groups, pieces, strict=True))
+        relations = []
+        for group, target, count in zip(
+            schema.edge_groups, schema.target_types, self._meta.edge_counts, strict=True
+        ):
+            rows[group] = joined([self._edges(group, piece) for piece in pieces[target]])
+            relations.append(self._relation(recut, group, pieces[target], rows[group], count))
+        nodes = [
+            piece.moved(_first_row(self._meta, piece.number, number))
+            for number, own in enumerate(pieces)
+            for piece in own
+        ]
+        node = self._files.rows("node", joined(nodes))
+        for number, own in enumerate(node.split(recut.book.sizes[rank].tolist())):
+            self._files.checked("node", own, old.num_nodes_of(number))
         return Part(
-            schema=HOMOGENEOUS,
-            book=book,
+            schema=schema,
+            book=recut.book,
             number=rank,
-            node=self._checked("node", self._rows("node", rows), nodes),
-            relations=(
-                InEdges(
-                    indptr if len(rows) > 1 or ranks != old.parts else self._indptr(rank),
-                    self._checked("indices", self._rows("indices", edges), nodes),
-                    self._checked("edge_ids", self._rows("edge_ids", edges), self._meta.num_edges),
-                ),
-            ),
-            edge_counts=(self._meta.num_edges,),
-            directory=self._checked("directory", self._directory(rank, ranks), nodes),
-            attributes=self._attributes(rows, edges),
-            splits={NODES: {name: self._split(name, own) for name in self._splits()}},
+            node=node,
+            relations=tuple(relations),
+            edge_counts=self._meta.edge_counts,
+            directory=self._directory(recut, rank),
+            attributes=self._attributes(rows),
+            splits=self._splits(recut, rank),
         )
 
-    def _attributes(self, rows: _Pieces, edges: _Pieces) -> dict[Group, dict[str, Tensor]]:
-        found: dict[Group, dict[str, Tensor]] = {NODES: {}, EDGES: {}}
+    def _relation(
+        self, recut: Recut, group: Group, nodes: list[PartRows], edges: list[PartRows], count: int
+    ) -> InEdges:
+        """Returns the in-edges of a relation. ``nodes``, ``edges``: the rows of the saved parts."""
+        files, (first, *more) = self._files, nodes
+        indptr = files.indptr(first.number, group)
+        if more or (first.begin, first.end) != (0, len(indptr) - 1):
+            degrees = [files.indptr(n, group)[begin : end + 1].diff() for n, begin, end in nodes]
+            indptr = torch.cat([torch.zeros(1, dtype=torch.int64), torch.cat(degrees).cumsum(0)])
+        names = [edge_array(name, group) for name in ("indices", "edge_ids")]
+        indices = files.checked(names[0], files.rows(names[0], edges), recut.old.num_nodes)
+        edge_ids = files.checked(names[1], files.rows(names[1], edges), count)
+        return InEdges(indptr, recut.renumbered(indices), edge_ids)
+
+    def _edges(self, group: Group, nodes: PartRows) -> PartRows:
+        """Returns the in-edges of some nodes of a part."""
+        indptr = self._files.indptr(nodes.number, group)
+        return PartRows(nodes.number, int(indptr[nodes.begin]), int(indptr[nodes.end]))
+
+    def _attributes(self, rows: dict[Group, list[PartRows]]) -> dict[Group, dict[str, Tensor]]:
+        found: dict[Group, dict[str, Tensor]] = {group: {} for group in rows}
         for array in self._names():
-            if attribute := attribute_of(array):
+            attribute = attribute_of(array)
+            if attribute is not None and attribute[0] in rows:
                 group, name = attribute
-                found[group][name] = self._rows(array, rows if group.is_node else edges)
+                found[group][name] = self._files.rows(array, rows[group])
         return found
-
-    # Files #######################################################################################
-
-    def _open(self, number: int, name: str) -> Tensor:
-        array = f"{part_name(number)}/{name}"
-        if array not in self._kept:
-            promise = self._meta.arrays.get(array)
-            if promise is None:
-                raise broken(self._path / META_FILE, array, "not listed", _REMEDY)
-            self._kept[array] = map_tensor(self._meta.file(self._path, array), array, promise)
-        return self._kept[array]
 
     def _names(self) -> list[str]:
         """Returns the arrays that every part has."""
         prefix = f"{part_name(0)}/"
         return [array.removeprefix(prefix) for array in self._meta.arrays if array.startswith(prefix)]
 
-    def _splits(self) -> list[str]:
-        return [split[1] for array in self._names() if (split := split_of(array)) is not None]
+    def _splits_of(self, group: Group) -> list[str]:
+        found = map(split_of, self._names())
+        return [split[1] for split in found if split is not None and split[0] == group]
 
-    def _rows(self, name: str, pieces: _Pieces) -> Tensor:
-        """Returns rows of an array, as (part, begin, end); a view of the file where they lie in
-        one."""
-        found = []
-        for number, begin, end in pieces:
-            whole = self._open(number, name)
-            if end > len(whole):
-                file = self._meta.file(self._path, f"{part_name(number)}/{name}")
-                raise broken(file, name, f"has {len(whole)} rows, {end} are needed", "partition again")
-            found.append(whole[begin:end])
-        return found[0] if len(found) == 1 else torch.cat(found)
+    def _cuts(self, ranks: int) -> tuple[list[int], ...]:
+        """Returns ranges of each type's nodes with nearly equal nodes, in-edges and training
+        nodes."""
+        return tuple(self._cuts_of(number, ranks) for number in range(self._meta.schema.num_types))
 
-    def _checked(self, name: str, values: Tensor, size: int) -> Tensor:
-        low, high = ops.extent(values)
-        if values.numel() and (low < 0 or high >= size):
-            fact = f"holds {low if low < 0 else high}, which is outside [0, {size})"
-            raise broken(self._path, name, fact, _REMEDY)
-        return values
-
-    # Topology ####################################################################################
-
-    def _indptr(self, number: int) -> Tensor:
-        array = f"{part_name(number)}/indptr"
-        new = array not in self._kept
-        indptr, edges = (
-            self._open(number, "indptr"),
-            self._meta.arrays[f"{part_name(number)}/indices"].shape[0],
-        )
-        ends = int(indptr[0]), int(indptr[-1])
-        if new and (ends != (0, edges) or not ops.is_ascending(indptr)):
-            fact = f"goes from {ends[0]} to {ends[1]}, expected 0 to {edges}, ascending"
-            file = self._meta.file(self._path, array)
-            raise broken(file, "indptr", fact, _REMEDY)
-        return indptr
-
-    def _edges(self, number: int, begin: int, end: int) -> tuple[int, int]:
-        indptr = self._indptr(number)
-        return int(indptr[begin]), int(indptr[end])
-
-    def _new_offsets(self, ranks: int) -> list[int]:
-        """Returns ranges of internal ids with nearly equal nodes, edges and training nodes."""
-        old = self._meta.book
-        starts, parts = old.offsets.tolist(), range(old.parts)
-        edges = [0, *accumulate(self._meta.arrays[f"{part_name(n)}/indices"].shape[0] for n in parts)]
-        has_train = "train" in self._splits()
-        train = [self._open(number, split_array(NODES, "train")) for number in parts] if has_train else []
-        trained = [0, *accumulate(len(split) for split in train)]
+    def _cuts_of(self, node_type: int, ranks: int) -> list[int]:
+        old, schema = self._meta.book, self._meta.schema
+        starts, parts = [0, *accumulate(old.sizes[:, node_type].tolist())], range(old.parts)
 
         def place(row: int) -> tuple[int, int]:
             number = bisect.bisect_right(starts, row, 0, old.parts) - 1
             return number, row - starts[number]
 
-        def edges_before(row: int) -> int:
-            number, at = place(row)
-            return edges[number] + int(self._indptr(number)[at])
+        def edges_of(group: Group) -> Load:
+            edges = [0, *accumulate(self._files.num_edges(number, group) for number in parts)]
 
-        def trained_before(row: int) -> int:
-            number, at = place(row)
-            return trained[number] + int(torch.searchsorted(train[number], at))
+            def before(row: int) -> int:
+                number, at = place(row)
+                return edges[number] + int(self._files.indptr(number, group)[at])
 
-        loads: list[Load] = [lambda row: row, edges_before, *([trained_before] if train else [])]
-        return balanced_offsets(old.num_nodes, loads, ranks)
+            return before
+
+        into = [edges_of(schema.edge_groups[number]) for number in schema.relations_into[node_type]]
+        loads: list[Load] = [lambda row: row, lambda row: sum(before(row) for before in into)]
+        group = schema.node_groups[node_type]
+        if "train" in self._splits_of(group):
+            train = [self._files.open(number, split_array(group, "train")) for number in parts]
+            trained = [0, *accumulate(len(split) for split in train)]
+
+            def trained_before(row: int) -> int:
+                number, at = place(row)
+                return trained[number] + int(torch.searchsorted(train[number], at))
+
+            loads.append(trained_before)
+        return balanced_offsets(starts[-1], loads, ranks)
 
     # What is not by node of the part #############################################################
 
-    def _directory(self, rank: int, ranks: int) -> Tensor:
-        old = self._meta.book
-        own = directory_slice(old.num_nodes, ranks, rank)
-        held = [directory_slice(old.num_nodes, old.parts, number) for number in range(old.parts)]
-        pieces = [(number, *_overlap(own, theirs)) for number, theirs in enumerate(held)]
-        return self._rows("directory", [piece for piece in pieces if piece[1] < piece[2]] or [(0, 0, 0)])
+    def _directory(self, recut: Recut, rank: int) -> Tensor:
+        old, found = recut.old, list[PartRows]()
+        held = [directory_slices(old, number) for number in range(old.parts)]
+        for node_type, own in enumerate(directory_slices(recut.book, rank)):
+            for number, theirs in enumerate(held):
+                before = sum(map(len, theirs[:node_type]))
+                found.append(PartRows(number, *overlap(own, theirs[node_type])).moved(before))
+        values = self._files.rows("directory", joined(found))
+        return recut.renumbered(self._files.checked("directory", values, old.num_nodes))
 
-    def _split(self, name: str, own: range) -> Tensor:
-        found = [torch.empty(0, dtype=torch.int64)]
-        for number in range(self._meta.book.parts):
-            theirs = self._meta.book.nodes_of(number)
-            begin, end = _overlap(own, theirs)
+    def _splits(self, recut: Recut, rank: int) -> dict[Group, dict[str, Tensor]]:
+        return {
+            group: {name: self._split(recut, rank, group, number, name) for name in self._splits_of(group)}
+            for number, group in enumerate(self._meta.schema.node_groups)
+        }
+
+    def _split(self, recut: Recut, rank: int, group: Group, node_type: int, name: str) -> Tensor:
+        found, before = [torch.empty(0, dtype=torch.int64)], 0
+        for number, begin, end in recut.pieces(rank, node_type):
             if begin >= end:
                 continue
-            split = self._checked(name, self._open(number, split_array(NODES, name)), len(theirs))
+            theirs = len(recut.old.nodes_of(number, node_type))
+            split = self._files.checked(name, self._files.open(number, split_array(group, name)), theirs)
             first, last = torch.searchsorted(split, torch.tensor([begin, end])).tolist()
-            found.append(split[first:last] + (theirs.start - own.start))
+            found.append(split[first:last] + (before - begin))
+            before += end - begin
         return torch.cat(found)
 
 
-def _overlap(own: range, theirs: range) -> tuple[int, int]:
-    """Returns what two ranges have in common, counted from the beginning of the second."""
-    begin, end = max(own.start, theirs.start), min(own.stop, theirs.stop)
-    return (begin - theirs.start, max(begin, end) - theirs.start) if begin < end else (0, 0)
+def _first_row(meta: PartitionMeta, number: int, node_type: int) -> int:
+    """Returns the row of a saved part's first node of a type among its nodes of all types."""
+    return meta.book.nodes_of(number, node_type).start - meta.book.nodes_of(number).start

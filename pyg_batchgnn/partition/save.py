@@ -100,7 +100,7 @@ def _write(part: Part, folder: Path) -> Iterator[tuple[str, ArrayPromise]]:
     own.mkdir()
     for name, tensor in arrays_of(part).items():
         file = own / f"{name}.npy"
-        file.parent.mkdir(exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         yield f"{own.name}/{name}", write_tensor(file, tensor)
     sync_tree(own)
 
@@ -137,7 +137,8 @@ def _end(
 ) -> None:
     """Ends the save on the rank with the first part, which knows the others' arrays by now."""
     if parts and parts[0].number == 0:
-        PartitionMeta(parts[0].book, parts[0].num_edges, arrays, origin).write(temporary)
+        first = parts[0]
+        PartitionMeta(first.schema, first.book, first.edge_counts, arrays, origin).write(temporary)
         sync_file(temporary / META_FILE)
         sync_folder(temporary)
         rename_whole(temporary, path)

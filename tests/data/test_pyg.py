@@ -1,6 +1,8 @@
 """Taking a data set out of PyG's Data."""
 
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn.data import DatasetError, from_pyg
+from pyg_batchgnn.data import Dataset, DatasetError, from_pyg
 from tests.support.dataset_strategies import DTYPES, edges, tables
+from tests.support.graph_strategies import fixed
 from tests.support.tiny_datasets import EDGES, NODES, equal, tiny_dataset
+from tests.support.typed_datasets import typed_datasets
 
 
 def test_shares_tensors() -> None:
@@ -131,9 +135,84 @@ def test_what_does_not_fit_is_refused(attribute: str, value: Any, fact: str) -> 
 
 
 def test_other_objects() -> None:
-    with pytest.raises(DatasetError, match="heterogeneous graphs are not supported yet"):
-        from_pyg(HeteroData())  # type: ignore[arg-type]
+    with pytest.raises(DatasetError, match="has no node types"):
+        from_pyg(HeteroData())
     with pytest.raises(TypeError, match="Data"):
         from_pyg({})  # type: ignore[arg-type]
     with pytest.raises(DatasetError, match="pyg: edge_index: is missing"):
         from_pyg(Data(x=torch.zeros(2, 2)))
+
+
+# Typed graphs #####################################################################################
+
+
+@fixed(30)
+@given(typed_datasets())
+def test_hetero_data_and_back(dataset: Dataset) -> None:
+    given_name = replace(dataset, has_names=True)
+    data = given_name.to_pyg()
+    assert isinstance(data, HeteroData)
+    again = from_pyg(data, name=dataset.name)
+    assert again.schema == given_name.schema
+    for found, wanted in zip(again.sets, dataset.sets, strict=True):
+        assert found.group == wanted.group and found.num_rows == wanted.num_rows
+        assert found.tables.keys() == wanted.tables.keys()
+        assert all(found.tables[name] is table for name, table in wanted.tables.items())
+    for nodes, own in zip(again.node_sets, dataset.node_sets, strict=True):
+        assert {name: ids.tolist() for name, ids in nodes.splits.items()} == {
+            name: ids.sort().values.tolist() for name, ids in own.splits.items()
+        }
+    for found_edges, theirs in zip(again.edge_sets, dataset.edge_sets, strict=True):
+        assert torch.equal(found_edges.edge_index, theirs.edge_index.long())
+
+
+def hetero() -> HeteroData:
+    data = HeteroData()
+    data["paper"].x = torch.zeros(4, 2)
+    data["author"].num_nodes = 3
+    data["author", "writes", "paper"].edge_index = torch.tensor([[0, 2], [3, 1]])
+    return data
+
+
+def test_classes_by_type_and_what_is_left_out() -> None:
+    data = hetero()
+    data["paper"].y = torch.tensor([0, 2, 1, -1])
+    data["author", "writes", "paper"].train_mask = torch.tensor([True, False])
+    data["paper"].names = ["a", "b"]
+    with pytest.warns(UserWarning, match=r"pyg: data\['paper'\]\.names is left out: it is a list"):
+        dataset = from_pyg(data)
+    assert [nodes.num_classes for nodes in dataset.node_sets] == [3, 0]
+    assert dataset.edges_of(("author", "writes", "paper")).tables.keys() == {"train_mask"}
+    del data["paper"].names
+    assert from_pyg(data, num_classes={"paper": 7}).nodes_of("paper").num_classes == 7
+    with pytest.raises(TypeError, match="by node type"):
+        from_pyg(data, num_classes=3)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda data: data["paper"].__setattr__("x", torch.zeros(4).to_sparse()), "x: is sparse float32"),
+        (lambda data: data["author"].__delattr__("num_nodes"), "data['author'].num_nodes: is unknown"),
+        (
+            lambda data: data["author", "writes", "paper"].__setattr__(
+                "edge_index", torch.tensor([[3], [0]])
+            ),
+            "id of a node of type 'author', 3",
+        ),
+        (
+            lambda data: data["author", "writes", "paper"].__delattr__("edge_index"),
+            "data[('author', 'writes', 'paper')].edge_index: is missing",
+        ),
+        (
+            lambda data: data["paper", "at", "venue"].__setattr__("edge_index", torch.zeros(2, 1).long()),
+            "venue",
+        ),
+    ],
+)
+def test_typed_data_that_do_not_fit(change: Callable[[HeteroData], None], says: str) -> None:
+    data = hetero()
+    change(data)
+    with pytest.raises(DatasetError) as error:
+        from_pyg(data)
+    assert says in str(error.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -13,17 +14,21 @@ from pyg_batchgnn.partition import (
     Neighbours,
     Part,
     PartCounts,
+    PartitionBook,
     Score,
     Streaming,
     StreamState,
     bounded,
+    load_partition,
     partition,
     partition_parts,
+    read_partition_meta,
     report_partition,
+    save_partition,
 )
 from pyg_batchgnn.partition.hashing import random_owner
 from tests.partition.job_partition import assert_same, contiguous_owner
-from tests.support.reference_partition import split_dataset
+from tests.support.reference_partition import graph_of, orders_of, part_in_order, split_dataset
 from tests.support.typed_datasets import CASES, typed_dataset
 
 
@@ -106,6 +111,37 @@ def any_number_of_parts() -> None:
                     owners = owners_of(dataset, policy, parts, case[0])
                     for part in found:
                         assert_same(part, split_dataset(dataset, owners, parts, part.number))
+
+
+# Saving and loading ###############################################################################
+
+PARTS = (1, 2, 3)
+
+
+def save(folder: str) -> None:
+    with Communicator.create("save", timeout=20) as comm:
+        for parts in PARTS:
+            for case in CASES:
+                found = partition_parts(typed_dataset(*case), "random", parts, comm=comm, seed=case[0])
+                save_partition(found, Path(folder, f"{parts}-{case[0]}"), comm, {"policy": "random"})
+
+
+def load(folder: str) -> None:
+    """Loads saved parts as they were, and cut anew for another number of ranks."""
+    with Communicator.create("load", timeout=20) as comm:
+        for parts in PARTS:
+            for case in CASES:
+                dataset, path = typed_dataset(*case), Path(folder, f"{parts}-{case[0]}")
+                found = load_partition(path, comm)
+                found.check()
+                orders = orders_of(owners_of(dataset, "random", parts, case[0]))
+                tables = {one.group: one.tables for one in dataset.sets}
+                splits = {nodes.group: nodes.splits for nodes in dataset.node_sets}
+                graph = graph_of(dataset)
+                assert_same(found, part_in_order(graph, orders, found.book, comm.rank, tables, splits))
+                if parts == comm.size:
+                    saved = PartitionBook(read_partition_meta(path).book.offsets, dataset.schema.num_types)
+                    assert found.book == saved
 
 
 # Reports ##########################################################################################

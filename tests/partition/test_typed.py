@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.partition import partition_parts
+from pyg_batchgnn.data import Dataset, DatasetError
+from pyg_batchgnn.partition import partition_parts, read_partition_meta, save_partition, verify_partition
+from pyg_batchgnn.partition.load import _Folder
 from tests.partition.job_partition import assert_same
 from tests.partition.job_typed import owners_everywhere, owners_of
 from tests.support.graph_strategies import fixed
 from tests.support.ranks import run_ranks
 from tests.support.reference_partition import split_dataset
-from tests.support.typed_datasets import typed_datasets
+from tests.support.typed_datasets import CASES, typed_dataset, typed_datasets
 
 JOBS = "tests.partition.job_typed"
 
@@ -31,6 +38,52 @@ def test_streamed_parts_equal_those_of_the_obvious_partitioner(ranks: int) -> No
 
 def test_the_parts_do_not_depend_on_how_many_ranks_read() -> None:
     run_ranks(f"{JOBS}:any_number_of_parts", 2)
+
+
+def test_saved_parts_are_loaded_by_any_number_of_ranks(tmp_path: Path) -> None:
+    run_ranks(f"{JOBS}:save", 2, {"folder": str(tmp_path)})
+    for ranks in (1, 3):
+        run_ranks(f"{JOBS}:load", ranks, {"folder": str(tmp_path)})
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with Communicator.create("alone") as comm:
+        parts = partition_parts(typed_dataset(*CASES[0]), "random", 2, comm=comm)
+        return save_partition(parts, tmp_path_factory.mktemp("saved") / "parts", comm)
+
+
+def test_parts_are_mapped_and_verified(saved: Path) -> None:
+    meta = read_partition_meta(saved)
+    assert meta.schema == CASES[0][1] and meta.version == 3
+    assert verify_partition(saved) == len(list(saved.rglob("*.npy")))
+    found = _Folder(saved, meta).part(1, 2)
+    before = found.relations[0].indices.clone()
+    file = saved / "part-00001" / "indices" / "author__writes__paper.npy"
+    assert torch.equal(torch.from_numpy(np.load(file)), before)
+    alter = shutil.copytree(saved, saved.parent / "altered") / file.relative_to(saved)
+    values = np.load(alter)
+    values[0] ^= 1
+    np.save(alter, values)
+    with pytest.raises(DatasetError, match=r"author__writes__paper\.npy: .*sha256"):
+        verify_partition(saved.parent / "altered")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("num_edges", [1], "has 1 numbers for 5 relations"),
+        ("num_edges", [200, 200, 300, 50, 7], "of field__rev_has_topic"),
+        ("node_types", ["author"], "damaged"),
+        ("relations", [["author", "paper"]], "damaged"),
+        ("offsets", [0, 54, 108], "damaged"),
+    ],
+)
+def test_a_damaged_meta_is_named(saved: Path, tmp_path: Path, key: str, value: object, says: str) -> None:
+    content = json.loads((saved / "META.json").read_text())
+    (tmp_path / "META.json").write_text(json.dumps({**content, key: value}))
+    with pytest.raises(DatasetError, match=says):
+        read_partition_meta(tmp_path)
 
 
 def test_streaming_cuts_fewer_edges_and_balances_every_type() -> None:

@@ -22,13 +22,22 @@ def book_of(owners: Sequence[Tensor], parts: int) -> PartitionBook:
     return PartitionBook([0, *sizes.flatten().cumsum(0).tolist()], len(owners))
 
 
+def orders_of(owners: Sequence[Tensor]) -> list[Tensor]:
+    """Returns by type the original ids in order of their internal ids: by part, then by id."""
+    return [torch.argsort(owner, stable=True) for owner in owners]
+
+
 def internal_ids_by_type(owners: Sequence[Tensor], book: PartitionBook) -> list[Tensor]:
     """Returns the internal id of every original id by type: by part, type, then original id."""
+    return _internal_ids(orders_of(owners), book)
+
+
+def _internal_ids(orders: Sequence[Tensor], book: PartitionBook) -> list[Tensor]:
     found = []
-    for number, owner in enumerate(owners):
-        ids = torch.empty_like(owner)
+    for number, order in enumerate(orders):
+        ids = torch.empty_like(order)
         ordered = [torch.tensor([*book.nodes_of(part, number)]) for part in range(book.parts)]
-        ids[torch.argsort(owner, stable=True)] = torch.cat(ordered).to(owner.dtype)
+        ids[order] = torch.cat(ordered).to(order.dtype)
         found.append(ids)
     return found
 
@@ -68,19 +77,42 @@ def typed_part(
     splits: Tables | None = None,
 ) -> Part:
     """Returns part ``number`` of a typed graph; see `typed_parts`."""
-    book, schema, tables, splits = book_of(owners, parts), graph.schema, tables or {}, splits or {}
-    ids = internal_ids_by_type(owners, book)
-    nodes = [(owner == number).nonzero().view(-1) for owner in owners]
+    return part_in_order(graph, orders_of(owners), book_of(owners, parts), number, tables, splits)
+
+
+def part_in_order(
+    graph: TypedGraph,
+    orders: Sequence[Tensor],
+    book: PartitionBook,
+    number: int,
+    tables: Tables | None = None,
+    splits: Tables | None = None,
+) -> Part:
+    """Returns part ``number`` of a typed graph whose nodes are in any order.
+
+    Args:
+        graph: the in-edges of every node, in ascending edge id.
+        orders: by node type, [N_t] the original ids in order of their internal ids.
+        book: how many of them each part has.
+        number, tables, splits: as for `typed_part`.
+    """
+    schema, tables, splits = graph.schema, tables or {}, splits or {}
+    ids = _internal_ids(orders, book)
+    nodes = [
+        order[int(book.sizes[:number, at].sum()) :][: len(book.nodes_of(number, at))]
+        for at, order in enumerate(orders)
+    ]
     rows: dict[Group, Tensor] = dict(zip(schema.node_groups, nodes, strict=True))
     relations = []
     for at, edges in enumerate(graph.relations):
-        owner = owners[schema.target_types[at]]
-        kept = (owner[edges.targets()] == number).nonzero().view(-1)
-        degrees = edges.degrees[nodes[schema.target_types[at]]]
+        own, targets = nodes[schema.target_types[at]], edges.targets()
+        kept = torch.isin(targets, own).nonzero().view(-1)
+        internal = ids[schema.target_types[at]][targets[kept]]
+        kept = kept[torch.argsort(internal, stable=True)]
         edge = edges.explicit_edge_ids()[kept]
         relations.append(
             InEdges(
-                torch.cat([torch.zeros(1, dtype=torch.int64), degrees.cumsum(0)]),
+                torch.cat([torch.zeros(1, dtype=torch.int64), edges.degrees[own].cumsum(0)]),
                 ids[schema.source_types[at]][edges.indices[kept].long()].to(book.id_dtype),
                 edge,
             )
