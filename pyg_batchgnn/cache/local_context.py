@@ -41,7 +41,8 @@ class LocalContext:
         if isinstance(x, np.ndarray):
             x = torch.from_numpy(x)
         if not isinstance(x, Tensor) or x.layout is not torch.strided:
-            raise TypeError(f"x must be a dense tensor or a NumPy array, got {type(x).__name__}")
+            kind = f"{x.layout}; call x.to_dense()" if isinstance(x, Tensor) else type(x).__name__
+            raise TypeError(f"x must be a dense tensor or a NumPy array, got {kind}")
         if len(x) != graph.num_nodes:
             raise ValueError(f"x has {len(x)} rows for {graph.num_nodes} nodes")
         self.own, self.features = graph.owned_edges, x

@@ -124,9 +124,15 @@ class AcceleratedModel(BasicGNN):
             is_plain(x, _dtype(self))
             and are_plain_edges(edge_index)
             and all(one.dim() < 3 and one.size(0) == edge_index.size(1) for one in given)
-            and (values.weight is None or values.weight.dim() == 1)
-            and (values.attr is None or self.convs[0].lin_edge is not None)
             and not is_traced()
+            and self._runs(values)
+        )
+
+    def _runs(self, values: EdgeValues) -> bool:
+        """Returns whether the fused loop takes the values of edges."""
+        return (
+            (values.weight is None or values.weight.dim() == 1)
+            and (values.attr is None or self.convs[0].lin_edge is not None)
             and can_run(self)
         )
 
@@ -207,7 +213,7 @@ class AcceleratedModel(BasicGNN):
                 f"give the loader {layers} entries in num_neighbors"
             )
         rows = nn.RowView(minibatch.block["x"], minibatch.row)
-        if not can_run(self):
+        if is_traced() or not self._runs(values):
             return self(rows.gather(), minibatch.edge_index, values.weight, values.attr)[
                 : minibatch.batch_size
             ]

@@ -90,6 +90,21 @@ def test_a_batch_gives_the_rows_of_its_seeds(name: str) -> None:
         assert_same(results(ours, ours(one)), wanted, 1e-10)
 
 
+def test_values_of_edges_of_a_batch() -> None:
+    batch, minibatch = batch_of(2), minibatch_of(2)
+    for options, values in (
+        ({"v2": True, "edge_dim": 3}, {"edge_attr": batch.edge_attr}),
+        ({}, {"edge_attr": batch.edge_attr}),  # PyG's layer looks at none
+    ):
+        reference = model_of(pyg.GAT, 2, **options).eval()
+        ours = accelerated(reference)
+        wanted = reference(batch.x, batch.edge_index, **values)[:8]
+        for one in (batch, minibatch):
+            assert torch.allclose(ours(one, **values), wanted, atol=1e-12)
+    with pytest.raises(ValueError, match="without edge_dim"):
+        accelerated(model_of(pyg.GAT, 2, v2=True))(minibatch, edge_attr=batch.edge_attr)
+
+
 def test_a_batch_without_counts_is_computed_as_a_whole() -> None:
     reference, batch = MODELS["gcn"](2), batch_of(2)
     ours = accelerated(reference)

@@ -271,13 +271,14 @@ def test_errors_name_the_class_that_the_user_wrote() -> None:
     conv, batch = accelerate(pyg.GATv2Conv(FEATURES, 4).double()), batch_of(2)
     with pytest.raises(ValueError, match="edge_dim"):
         conv(batch.x, batch.edge_index, batch.edge_attr)
-    wrong = pyg_batchgnn.nn.Aggregated("mean", batch.x)
+    aggregated = pyg_batchgnn.nn.Aggregated("max", batch.x, batch.x)
     for kind in (pyg.GCNConv, pyg.SAGEConv, pyg.GATv2Conv):
         made = accelerate(kind(FEATURES, 4).double())
-        with pytest.raises((TypeError, ValueError)) as caught:
-            pyg_batchgnn.nn.layer_name(made)
-            super(type(made).__mro__[1], made).forward(wrong, minibatch_of(2))
-        assert "Accelerated" not in str(caught.value) and kind.__name__ in str(caught.value)
+        assert pyg_batchgnn.nn.layer_name(made) == kind.__name__
+        native = getattr(pyg_batchgnn.nn, kind.__name__)
+        with pytest.raises(ValueError, match=kind.__name__) as caught:
+            native.forward(made, aggregated, minibatch_of(2))
+        assert "Accelerated" not in str(caught.value)
 
 
 def test_the_report_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
