@@ -42,6 +42,8 @@ EXAMPLES = (
     Example("ogbn_train, SAGE", "examples/ogbn_train.py", (*SHORT, "--model", "sage")),
     Example("reddit", "examples/reddit.py"),
     Example("hierarchical_sampling", "examples/hierarchical_sampling.py", scale=0.01),
+    Example("graph_sage_unsup_ppi", "examples/graph_sage_unsup_ppi.py", steps=20),
+    Example("temporal_link_pred", "examples/hetero/temporal_link_pred.py", steps=20),
     Example("infomax_inductive", "examples/infomax_inductive.py", steps=15),
 )
 

@@ -81,23 +81,29 @@ def batch_by_pyg(loader: Any, batch: Any) -> Any:
     if isinstance(loader, LinkLoader):
         sampler, kind = loader.link_sampler, loader.input_data.input_type
         sampler.epoch = loader.epoch
-        given = EdgeSamplerInput(*_links(batch, kind), input_type=kind)
+        given = _links(loader, batch, kind)
         return LinkLoader.filter_fn(loader, sampler.sample_from_edges(given, loader.neg_sampling))
     sampler, kind = loader.node_sampler, loader.input_data.input_type
     sampler.epoch = loader.epoch
     seeds = batch if kind is None else batch[kind]
-    given = NodeSamplerInput(seeds.input_id, seeds.n_id[: seeds.batch_size], input_type=kind)
+    time = seeds.seed_time if "seed_time" in seeds else None
+    given = NodeSamplerInput(seeds.input_id, seeds.n_id[: seeds.batch_size], time, kind)
     return NodeLoader.filter_fn(loader, sampler.sample_from_nodes(given))
 
 
-def _links(batch: Any, kind: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the positions, the sources and the targets of the links that a batch begins with."""
+def _links(loader: Any, batch: Any, kind: Any) -> EdgeSamplerInput:
+    """Returns the links that a batch begins with."""
     source, link, target = (batch,) * 3 if kind is None else (batch[kind[0]], batch[kind], batch[kind[2]])
+    count = link.input_id.numel()
+    label, time = loader.input_data.label, loader.input_data.time
     if "edge_label_index" in link:
-        row, col = link.edge_label_index[:, : link.input_id.numel()]
+        row, col = link.edge_label_index[:, :count]
+        label = None if label is None else link.edge_label[:count]
+        time = None if time is None else link.edge_label_time[:count]
     else:
         row, col = source.src_index, target.dst_pos_index
-    return link.input_id, source.n_id[row], target.n_id[col]
+        time = None if time is None else source.seed_time
+    return EdgeSamplerInput(link.input_id, source.n_id[row], target.n_id[col], label, time, kind)
 
 
 def recorded(loader: type, record: Record) -> type:

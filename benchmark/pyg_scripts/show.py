@@ -14,8 +14,8 @@ def table(result: Result) -> str:
     options = result["options"]
     parts = [
         paragraph(
-            f"Graphs of {100 * options['scale']:g} % of the real ones, {options['threads']} thread(s), "
-            f"medians of {options['rounds']} runs of each script."
+            f"Graphs of benchmark scripts have {100 * options['scale']:g} % of the size of the real ones; "
+            f"{options['threads']} thread(s), medians of {options['rounds']} runs of each script."
         )
     ]
     parts += [paragraph(f"Not measured: {why}.") for why in result["absent"].values()]

@@ -99,5 +99,8 @@ def test_stand_ins_have_the_schema_of_the_data_sets(monkeypatch: pytest.MonkeyPa
     mag, embedded = datasets.OgbMag("nowhere")[0], datasets.OgbMag("nowhere", "metapath2vec")[0]
     assert len(mag.edge_types) == 4 and "x" not in mag["author"] and mag["author"].num_nodes > 0
     assert all(embedded[name].x.size(1) == 128 for name in embedded.node_types)
+    rates = datasets.MovieLens("nowhere")[0]["user", "rates", "movie"]
+    assert rates.edge_label.dtype == rates.time.dtype == rates.edge_index.dtype
+    assert len(datasets.PPI("nowhere")) == 3 and datasets.PPI("nowhere", "val")[0].y.size(1) == 121
     with pytest.raises(ValueError, match="no stand-in for 'ogbn-proteins'"):
         datasets.PygNodePropPredDataset("ogbn-proteins")

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmark.pyg_scripts.stand_ins.graphs import MAG_NODES, SHAPES, Splits, homogeneous, mag, symmetric
+from benchmark.pyg_scripts.stand_ins.graphs import SHAPES, Splits, homogeneous, mag, movies, symmetric
+from benchmark.support.mag import NODES
 
 #: The environment variable that holds the size of the graphs, as a share of the real ones.
 SCALE = "PYG_SCRIPTS_SCALE"
@@ -79,9 +80,39 @@ class OgbMag(StandIn):
         self, root: str, preprocess: str | None = None, transform: Transform = None, **_: Any
     ) -> None:
         del root
-        featured: Sequence[str] = ("paper",) if preprocess is None else tuple(MAG_NODES)
+        featured: Sequence[str] = ("paper",) if preprocess is None else tuple(NODES)
         data = mag(scale(), featured)
         super().__init__(data, data["paper"].y, transform)
+
+
+class MovieLens(StandIn):
+    """Stands for ``torch_geometric.datasets.MovieLens``: edges have ratings and times."""
+
+    def __init__(self, root: str, transform: Transform = None, **_: Any) -> None:
+        del root
+        data = movies(max(scale(), 0.02))
+        super().__init__(data, data["user", "rates", "movie"].edge_label, transform)
+
+
+class PPI:
+    """Stands for ``torch_geometric.datasets.PPI``: several graphs with several labels per node."""
+
+    num_features = 50
+
+    def __init__(self, root: str, split: str = "train", **_: Any) -> None:
+        del root
+        self._graphs = []
+        for number in range(3 if split == "train" else 1):
+            data, _splits = homogeneous("PPI", 0.02, seed=number)
+            data = symmetric(data)
+            data.y = torch.nn.functional.one_hot(data.y, 121).float()
+            self._graphs.append(data)
+
+    def __len__(self) -> int:
+        return len(self._graphs)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._graphs[index]
 
 
 class PygNodePropPredDataset(StandIn):

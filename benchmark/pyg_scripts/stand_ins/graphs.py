@@ -14,6 +14,8 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.utils import to_undirected
 
+from benchmark.support.mag import CLASSES, EDGES, FEATURES, NODES
+
 #: The share of edges that stay within a class.
 WITHIN_CLASS = 0.7
 #: A node has at most this share of the nodes as neighbours: small graphs are not complete ones.
@@ -48,17 +50,14 @@ SHAPES = {
     "ogbn-products": Shape(2_449_029, 50.5, 100, 47, 0.08, 0.016),
     "ogbn-arxiv": Shape(169_343, 6.9, 128, 40, 0.54, 0.18),
     "Cora": Shape(2_708, 3.9, 1_433, 7, 0.052, 0.185),
+    "PPI": Shape(56_944, 28.8, 50, 121, 0.8, 0.1),
 }
 
-MAG_CLASSES, MAG_FEATURES = 349, 128
-#: Node types of ogbn-mag, and its relations, each with its number of edges.
-MAG_NODES = {"paper": 736_389, "author": 1_134_649, "institution": 8_740, "field_of_study": 59_965}
-MAG_RELATIONS = {
-    ("author", "affiliated_with", "institution"): 1_043_998,
-    ("author", "writes", "paper"): 7_145_660,
-    ("paper", "cites", "paper"): 5_416_271,
-    ("paper", "has_topic", "field_of_study"): 7_505_078,
-}
+
+#: The size of MovieLens.
+USERS, MOVIES, RATINGS, MOVIE_FEATURES = 610, 9_742, 100_836, 404
+#: The kinds of movies that users like; they take the place of classes.
+TASTES = 10
 
 
 @dataclass(frozen=True)
@@ -115,13 +114,13 @@ def mag(scale: float, featured: Sequence[str], seed: int = 0) -> HeteroData:
         seed: the seed of everything that is drawn.
     """
     generator, data = torch.Generator().manual_seed(seed), HeteroData()
-    kinds = max(2, round(MAG_CLASSES * min(1.0, 20 * scale)))  # small graphs have fewer classes
+    kinds = max(2, round(CLASSES * min(1.0, 20 * scale)))  # small graphs have fewer classes
     classes = {}
-    for node_type, full in MAG_NODES.items():
+    for node_type, full in NODES.items():
         nodes = _scaled(full, scale, kinds)
         classes[node_type] = torch.randint(kinds, (nodes,), generator=generator)
         if node_type in featured:
-            data[node_type].x = _features(classes[node_type], MAG_FEATURES, kinds, generator)
+            data[node_type].x = _features(classes[node_type], FEATURES, kinds, generator)
         else:
             data[node_type].num_nodes = nodes
     papers = classes["paper"]
@@ -130,9 +129,27 @@ def mag(scale: float, featured: Sequence[str], seed: int = 0) -> HeteroData:
     splits = Splits.draw(papers.numel(), 0.855, 0.088, generator)
     for name, mask in splits.masks(papers.numel()).items():
         data["paper"][name] = mask
-    for relation, full in MAG_RELATIONS.items():
+    for relation, full in EDGES.items():
         count = max(1, round(full * scale))
         data[relation].edge_index = _edges(classes[relation[0]], classes[relation[2]], count, generator)
+    return data
+
+
+def movies(scale: float, seed: int = 0) -> HeteroData:
+    """Returns a graph with the shape of MovieLens: users, movies, and ratings with times."""
+    generator, data = torch.Generator().manual_seed(seed), HeteroData()
+    users, films = (
+        torch.randint(TASTES, (_scaled(count, scale, TASTES),), generator=generator)
+        for count in (USERS, MOVIES)
+    )
+    data["user"].num_nodes = users.numel()
+    data["movie"].x = _features(films, MOVIE_FEATURES, TASTES, generator)
+    edges = _edges(users, films, max(2000, round(RATINGS * scale)), generator)
+    liked = users[edges[0]] == films[edges[1]]
+    rates = data["user", "rates", "movie"]
+    rates.edge_index = edges
+    rates.edge_label = torch.where(liked, 5, torch.randint(1, 5, liked.shape, generator=generator))
+    rates.time = torch.randint(800_000_000, 1_500_000_000, liked.shape, generator=generator)
     return data
 
 

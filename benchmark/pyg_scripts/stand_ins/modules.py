@@ -11,7 +11,17 @@ import torch
 import torch_geometric.datasets
 from torch import Tensor
 
-from benchmark.pyg_scripts.stand_ins.datasets import OgbMag, Planetoid, PygNodePropPredDataset, Reddit
+from benchmark.pyg_scripts.stand_ins import datasets
+from benchmark.pyg_scripts.stand_ins.datasets import PygNodePropPredDataset
+
+#: PyG's data sets, and what stands for them.
+STAND_INS = {
+    "Reddit": datasets.Reddit,
+    "OGB_MAG": datasets.OgbMag,
+    "Planetoid": datasets.Planetoid,
+    "MovieLens": datasets.MovieLens,
+    "PPI": datasets.PPI,
+}
 
 
 class LogisticRegression:
@@ -38,17 +48,19 @@ def _with_one(x: Any) -> Tensor:
 
 def install_data_sets() -> None:
     """Lets PyG's data sets, OGB's, and scikit-learn where it is absent, be the stand-ins."""
-    for name, stand_in in (("Reddit", Reddit), ("OGB_MAG", OgbMag), ("Planetoid", Planetoid)):
+    for name, stand_in in STAND_INS.items():
         setattr(torch_geometric.datasets, name, stand_in)
     _install("ogb.nodeproppred", PygNodePropPredDataset=PygNodePropPredDataset)
     if importlib.util.find_spec("sklearn") is None:
-        _install("sklearn.linear_model", LogisticRegression=LogisticRegression)
+        _install("sklearn.linear_model", LogisticRegression=LogisticRegression, SGDClassifier=None)
+        _install("sklearn.metrics", f1_score=None)  # for evaluation, which runs end before
+        _install("sklearn.multioutput", MultiOutputClassifier=None)
 
 
 def _install(path: str, **names: Any) -> None:
     """Makes a module of a package that need not be installed."""
     package, _, _ = path.partition(".")
-    sys.modules[package] = ModuleType(package)
+    sys.modules.setdefault(package, ModuleType(package))
     module = ModuleType(path)
     vars(module).update(names)
     sys.modules[path] = module
