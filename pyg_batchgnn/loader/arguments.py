@@ -12,7 +12,7 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn.data import NODES
 from pyg_batchgnn.loader.reading import Features
 from pyg_batchgnn.loader.sampling import SamplingRequest
-from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
+from pyg_batchgnn.store import AttributeGroups, DistFeatureStore, DistGraphStore, TypedGraph
 
 #: Attributes that are the graph itself.
 TOPOLOGY = ("edge_index", "adj_t")
@@ -90,10 +90,11 @@ def worker_arguments(loader: DataLoader) -> dict[str, Any]:
     }
 
 
-def has_edge_attributes(data: Any) -> bool:
+def has_edge_attributes(data: Any, graph: TypedGraph) -> bool:
     """Returns whether edges have attributes, in a ``Data``, ``HeteroData`` or a pair of stores."""
     if isinstance(data, (Data, HeteroData)):
         return any(
             store.is_edge_attr(key) for store in data.edge_stores for key in store if key not in TOPOLOGY
         )
-    return any(isinstance(attr.group_name, tuple) for attr in data[0].get_all_tensor_attrs())
+    groups = AttributeGroups(data[0], graph)
+    return any(groups.of(attr).is_edge for attr in data[0].get_all_tensor_attrs())

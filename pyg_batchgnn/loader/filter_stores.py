@@ -15,13 +15,19 @@ from torch import Tensor
 from torch_geometric.data import Data, FeatureStore, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Group, Schema
+from pyg_batchgnn.data import EDGES, NODES, Group
 from pyg_batchgnn.loader.filter import edge_index_of
 from pyg_batchgnn.loader.gather import Gatherer
-from pyg_batchgnn.store import typed_group_of
+from pyg_batchgnn.store import AttributeGroups
 
 
-def filter_store(store: FeatureStore, out: SamplerOutput, gather: Gatherer, custom_cls: Any = None) -> Data:
+def filter_store(
+    store: FeatureStore,
+    groups: AttributeGroups,
+    out: SamplerOutput,
+    gather: Gatherer,
+    custom_cls: Any = None,
+) -> Data:
     """Makes a batch with every attribute of a feature store, all read in one request.
 
     Attributes of nodes are selected by node, those of edges by input edge.
@@ -30,14 +36,18 @@ def filter_store(store: FeatureStore, out: SamplerOutput, gather: Gatherer, cust
     batch.edge_index = edge_index_of(out.row, out.col)
     batch.num_nodes = out.node.numel()
     ids = {NODES: out.node} if out.edge is None else {NODES: out.node, EDGES: out.edge}
-    for named in read_store(store, HOMOGENEOUS, ids, gather).values():
+    for named in read_store(store, groups, ids, gather).values():
         for name, tensor in named.items():
             batch[name] = tensor
     return batch
 
 
 def filter_hetero_store(
-    store: FeatureStore, schema: Schema, out: HeteroSamplerOutput, gather: Gatherer, custom_cls: Any = None
+    store: FeatureStore,
+    groups: AttributeGroups,
+    out: HeteroSamplerOutput,
+    gather: Gatherer,
+    custom_cls: Any = None,
 ) -> HeteroData:
     """Makes a typed batch with every attribute of a feature store, all read in one request."""
     batch = HeteroData() if custom_cls is None else custom_cls()
@@ -45,12 +55,13 @@ def filter_hetero_store(
         batch[node_type].num_nodes = node.numel()
     for edge_type, row in out.row.items():
         batch[edge_type].edge_index = edge_index_of(row, out.col[edge_type])
+    schema = groups.schema
     ids = {group: out.node[group.name] for group in schema.node_groups if group.name in out.node}
     for group in schema.edge_groups:
         edge = (out.edge or {}).get(group.name)
         if edge is not None:
             ids[group] = edge
-    for group, named in read_store(store, schema, ids, gather).items():
+    for group, named in read_store(store, groups, ids, gather).items():
         for name, tensor in named.items():
             batch[group.name][name] = tensor
     return batch
@@ -58,7 +69,7 @@ def filter_hetero_store(
 
 def read_store(
     store: FeatureStore,
-    schema: Schema,
+    groups: AttributeGroups,
     ids: Mapping[Group, Tensor],
     gather: Gatherer,
     names: Sequence[str] | None = None,
@@ -67,7 +78,7 @@ def read_store(
 
     Args:
         store: the feature store.
-        schema: the schema of the graph.
+        groups: says whose rows each attribute has.
         ids: the nodes and the edges whose attributes are read, by group.
         gather: counts the bytes.
         names: the attributes that are read; None reads all.
@@ -75,15 +86,15 @@ def read_store(
     Returns:
         The attributes of each group by name.
     """
-    wanted, groups = [], []
+    wanted, chosen = [], []
     for attr in map(copy.copy, store.get_all_tensor_attrs()):
-        group = typed_group_of(attr, schema)
+        group = groups.of(attr)
         if group in ids and (names is None or attr.attr_name in names):
             attr.index = ids[group]
             wanted.append(attr)
-            groups.append(group)
+            chosen.append(group)
     found: dict[Group, dict[str, Tensor]] = {group: {} for group in ids}
-    for group, attr, tensor in zip(groups, wanted, store.multi_get_tensor(wanted), strict=True):
+    for group, attr, tensor in zip(chosen, wanted, store.multi_get_tensor(wanted), strict=True):
         gather.count(tensor)
         found[group][attr.attr_name] = tensor
     return found

@@ -135,7 +135,7 @@ class LocalSetup:
         made: MacrobatchSampler = self.node_sampler.macrobatch
         if self._options.export is Export.PYG:
             return made
-        plan = dataclasses.replace(made.plan, edge_ids=has_edge_attributes(data))
+        plan = dataclasses.replace(made.plan, edge_ids=has_edge_attributes(data, self._graph))
         if self._options.aggregation_cache is not None:
             plan = plan.without_last_hop()
         return made.with_plan(plan, Layout.CSC)
@@ -156,7 +156,7 @@ class LocalSetup:
         aggregates = {} if cache is None else cached_tables(cache, loader.data, graph)
         if isinstance(loader.data, (Data, HeteroData)):
             return DataSource(loader.data, schema, reading, aggregates, _LAYOUTS[self._options.export])
-        return StoreSource(loader.data[0], schema, reading, aggregates, loader.custom_cls)
+        return StoreSource(loader.data[0], graph, reading, aggregates, loader.custom_cls)
 
 
 def _refuse_options_of_ranks(request: SamplingRequest, options: LoaderOptions) -> None:

@@ -9,10 +9,11 @@ from torch import Tensor
 from torch_geometric.data import Data, FeatureStore, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from pyg_batchgnn.data import NODES, Group, Schema
+from pyg_batchgnn.data import NODES, Group
 from pyg_batchgnn.loader.filter_stores import filter_hetero_store, filter_store, read_store
 from pyg_batchgnn.loader.gather import Gatherer
 from pyg_batchgnn.loader.reading import Features, Reading
+from pyg_batchgnn.store import AttributeGroups, TypedGraph
 
 
 class StoreSource:
@@ -20,7 +21,7 @@ class StoreSource:
 
     Args:
         store: the user's object.
-        schema: the schema of the graph.
+        graph: the graph.
         reading: which attributes native batches carry, and where those lie.
         aggregates: tables that native batches carry as well, with one row per node of a homogeneous
             graph.
@@ -30,24 +31,24 @@ class StoreSource:
     def __init__(
         self,
         store: FeatureStore,
-        schema: Schema,
+        graph: TypedGraph,
         reading: Reading,
         aggregates: Mapping[str, Tensor],
         custom_cls: Any = None,
     ) -> None:
-        self.store, self._schema = store, schema
+        self.store, self._groups = store, AttributeGroups(store, graph)
         self.reading, self.aggregates = reading, aggregates
         self.custom_cls = custom_cls
 
     def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
         """Makes a PyG batch; see `Source`."""
         if isinstance(out, HeteroSamplerOutput):
-            return filter_hetero_store(self.store, self._schema, out, gather, self.custom_cls)
-        return filter_store(self.store, out, gather, self.custom_cls)
+            return filter_hetero_store(self.store, self._groups, out, gather, self.custom_cls)
+        return filter_store(self.store, self._groups, out, gather, self.custom_cls)
 
     def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
         """Copies rows; see `Source`. All of them come in one request."""
-        blocks = read_store(self.store, self._schema, ids, gather, self.reading.attributes)
+        blocks = read_store(self.store, self._groups, ids, gather, self.reading.attributes)
         if self.aggregates and NODES in ids:
             blocks[NODES].update({name: gather(table, ids[NODES]) for name, table in self.aggregates.items()})
         return blocks

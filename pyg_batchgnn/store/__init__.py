@@ -1,5 +1,6 @@
 """The graph and the attributes that a process holds."""
 
+from pyg_batchgnn.store.attribute_groups import AttributeGroups
 from pyg_batchgnn.store.backward import edge_list, reversed_graph, reversed_group, reversed_relation
 from pyg_batchgnn.store.dist_features import DistFeatureStore
 from pyg_batchgnn.store.dist_graph import DistGraphStore
@@ -7,7 +8,7 @@ from pyg_batchgnn.store.existence import first_times
 from pyg_batchgnn.store.graph import CscGraph
 from pyg_batchgnn.store.hybrid import HybridTopology, replicate_topology
 from pyg_batchgnn.store.pyg import graph_from_pyg, is_typed, typed_graph_from_pyg
-from pyg_batchgnn.store.pyg_attributes import attribute_by_group, typed_group_of
+from pyg_batchgnn.store.pyg_attributes import attribute_by_group
 from pyg_batchgnn.store.row_format import RowBlock, RowFormat
 from pyg_batchgnn.store.row_reader import RowReader, Rows
 from pyg_batchgnn.store.row_request import Columns, RowRequest
@@ -21,6 +22,7 @@ from pyg_batchgnn.store.weights import sum_weights
 
 __all__ = [
     "EDGE_TYPE",
+    "AttributeGroups",
     "Columns",
     "CscGraph",
     "DistFeatureStore",
@@ -50,5 +52,4 @@ __all__ = [
     "reversed_relation",
     "sum_weights",
     "typed_graph_from_pyg",
-    "typed_group_of",
 ]

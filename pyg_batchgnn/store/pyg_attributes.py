@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.data import EDGES, NODES, Group, Schema
-from pyg_batchgnn.store.tensor_attr import group_of
+from pyg_batchgnn.store.attribute_groups import AttributeGroups
 from pyg_batchgnn.store.typed_graph import TypedGraph
 
 
@@ -56,31 +56,15 @@ def _of_hetero_data(data: HeteroData, name: str, schema: Schema) -> dict[Group, 
 
 
 def _of_store(features: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:
-    schema = graph.schema
-    known = {*schema.node_groups, *schema.edge_groups}
+    groups = AttributeGroups(features, graph)
+    known = {*graph.schema.node_groups, *graph.schema.edge_groups}
     found = {}
     for attr in map(copy.copy, features.get_all_tensor_attrs()):
-        group = typed_group_of(attr, schema)
+        group = groups.of(attr)
         if attr.attr_name == name and group in known:
             attr.index = None  # all rows
-            values = _tensor(features.get_tensor(attr))
-            found[EDGES if _has_a_row_for_each_edge(values, group, graph) else group] = values
+            found[group] = _tensor(features.get_tensor(attr))
     return found
-
-
-def _has_a_row_for_each_edge(values: Any, group: Group, graph: TypedGraph) -> bool:
-    """Returns whether a homogeneous store holds an attribute of edges under the name of the nodes.
-
-    The rows decide, as in a ``Data``.
-    """
-    rows = values.size(0) if isinstance(values, Tensor) and values.dim() else None
-    is_plain = not graph.schema.has_names and group.is_node
-    return is_plain and rows == graph.num_edges != graph.num_nodes[0]
-
-
-def typed_group_of(attr: Any, schema: Schema) -> Group:
-    """Returns the group of an attribute of a feature store, in a graph with a schema."""
-    return group_of(attr, schema)
 
 
 def _tensor(value: Any) -> Tensor:

@@ -113,7 +113,7 @@ def _count_nodes(features: FeatureStore, held: Mapping[Relation, _Edges]) -> dic
             size = edges.num_nodes(end)
             said.setdefault(name, set()).update([] if size is None else [size])
     return {
-        name: _one_count(name, sizes or _rows(features, by_type.get(name, [])))
+        name: _one_count(name, sizes or stored_rows(features, by_type.get(name, [])))
         for name, sizes in said.items()
     }
 
@@ -132,7 +132,7 @@ def _one_count(name: str, sizes: set[int]) -> int:
     return next(iter(sizes))
 
 
-def _rows(features: FeatureStore, attrs: Sequence[Any]) -> set[int]:
+def stored_rows(features: FeatureStore, attrs: Sequence[Any]) -> set[int]:
     """Returns the numbers of rows of some attributes, as far as the store knows them."""
     sizes = set()
     for attr in attrs:

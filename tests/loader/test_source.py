@@ -9,6 +9,7 @@ import torch
 from torch_geometric.data import Data
 
 from tests.support.loader_cases import NODES, assert_same, contents, make_data, make_loader
+from tests.support.memory_stores import EDGES as EDGE_GROUP
 from tests.support.memory_stores import stores_of
 
 
@@ -39,6 +40,19 @@ def test_all_attributes_come_in_one_request() -> None:
     batches = list(loader)
     assert features.requests == [3] * len(batches)
     assert all(attr.index is not batch.n_id for attr in features.attrs.values() for batch in batches[-1:])
+
+
+@pytest.mark.parametrize("export", ["pyg", "native"])
+@pytest.mark.parametrize("group", ["default", None])
+def test_attributes_of_edges_under_the_name_of_the_nodes(group: Any, export: str) -> None:
+    """PyG names no group of a store without types, and then reads edges by node."""
+    data = make_data()
+    features, graph = stores_of(data, "coo")
+    features.remove_tensor(group_name=EDGE_GROUP, attr_name="edge_attr", index=None)
+    del features.attrs[EDGE_GROUP, "edge_attr"]
+    features.put_tensor(data.edge_attr, group_name=group, attr_name="edge_attr", index=None)
+    loaders = [make_loader(given, export=export) for given in (data, (features, graph))]
+    assert_same(*loaders, ignore=("num_nodes",))
 
 
 def test_native_batches_ask_once_a_fetch_group() -> None:
