@@ -8,6 +8,7 @@ the same ids. All take turns in one process, on one thread.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from statistics import median
@@ -89,11 +90,14 @@ def measure(rounds: int) -> dict[str, dict[str, float]]:
     torch.set_num_threads(1)
     small, large = (works(data_with(added)) for added in (0, ADDED))
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in small}
+    gc.collect()
+    gc.disable()  # as timeit does
     for number in range(3 * rounds + 1):
         for name in small:
             pair = cpu_seconds(small[name]), cpu_seconds(large[name])
             if number > 0:
                 taken[name].append(pair)
+    gc.enable()
     found = {}
     for name, pairs in taken.items():
         few, many = (median(pair[at] for pair in pairs) / MINIBATCHES for at in (0, 1))
@@ -103,7 +107,8 @@ def measure(rounds: int) -> dict[str, dict[str, float]]:
 
 
 def cpu_seconds(work: Work) -> float:
-    """Returns the CPU seconds that a round takes."""
+    """Returns the CPU seconds that a round takes after one like it, which warms the caches."""
+    work()
     begin = time.process_time()
     work()
     return time.process_time() - begin

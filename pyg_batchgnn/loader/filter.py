@@ -19,6 +19,7 @@ from torch_geometric.index import index2ptr
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_batchgnn.loader.gather import Gatherer
+from pyg_batchgnn.sample import put_entry
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,23 +76,23 @@ def filter_hetero_data(data: HeteroData, out: HeteroSamplerOutput, gather: Gathe
 
 def _put_nodes(store: BaseStorage, out: BaseStorage, node: Tensor, gather: Gatherer) -> None:
     """Puts the sampled rows of a store's node attributes into a copy of the store."""
-    for key, value in store.items():
+    for key, value in store._mapping.items():
         if key == "num_nodes":
-            out.num_nodes = node.numel()
+            put_entry(out, key, node.numel())
         elif key not in ("edge_index", "adj_t") and store.is_node_attr(key):
-            out[key] = gather(value, node, store._parent().__cat_dim__(key, value, store))
+            put_entry(out, key, gather(value, node, store._parent().__cat_dim__(key, value, store)))
 
 
 def _put_edges(store: BaseStorage, out: BaseStorage, sampled: SampledRelation, gather: Gatherer) -> None:
     """Puts the sampled edges and the rows of edge attributes into a copy of a store."""
-    for key, value in store.items():
+    for key, value in store._mapping.items():
         if key == "edge_index":
-            out.edge_index = edge_index_of(sampled.row, sampled.col).to(value.device)
+            put_entry(out, key, edge_index_of(sampled.row, sampled.col).to(value.device))
         elif key == "adj_t":
-            out.adj_t = _sampled_adj_t(value, sampled, gather)
+            put_entry(out, key, _sampled_adj_t(value, sampled, gather))
         elif store.is_edge_attr(key):
             dim = store._parent().__cat_dim__(key, value, store)
-            out[key] = None if sampled.edge is None else gather(value, sampled.edge, dim)
+            put_entry(out, key, None if sampled.edge is None else gather(value, sampled.edge, dim))
 
 
 def edge_index_of(row: Tensor, col: Tensor) -> Tensor:

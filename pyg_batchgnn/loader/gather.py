@@ -34,6 +34,8 @@ class Gatherer:
             IndexError: ``value`` has fewer rows than the index asks for.
         """
         if _is_ours(value, dim) and _is_plain(index):
+            if not index.numel():
+                return value.new_empty((0, *value.shape[1:]))
             self._check(value, index)
             out = ops.gather_rows(value, index, self.threads)
         else:

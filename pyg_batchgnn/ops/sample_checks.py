@@ -76,7 +76,9 @@ def check_seeds(node: Tensor, ptr: Tensor, keys: Tensor, num_nodes: Sequence[int
         )
     if len(num_nodes) == 1:
         return check_range("seeds", node, num_nodes[0])
-    limit = torch.tensor(num_nodes).repeat(keys.numel()).repeat_interleave(ptr.diff())
+    counts = ptr.diff()
+    given = counts.nonzero().view(-1)  # few of many types
+    limit = torch.tensor(num_nodes)[given % len(num_nodes)].repeat_interleave(counts[given])
     wrong = (node < 0) | (node >= limit)
     if bool(wrong.any()):
         at = int(wrong.nonzero()[0])

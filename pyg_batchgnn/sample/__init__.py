@@ -21,7 +21,7 @@ from pyg_batchgnn.sample.plan import Replacement, SamplingPlan, Subgraph, Tempor
 from pyg_batchgnn.sample.probability import taken_probability
 from pyg_batchgnn.sample.pyg import PygLinkSampler, PygNeighborSampler
 from pyg_batchgnn.sample.pyg_hgt import PygHGTSampler
-from pyg_batchgnn.sample.pyg_info import SampleInfo, SeedInfo
+from pyg_batchgnn.sample.pyg_info import SampleInfo, SeedInfo, put_entry
 from pyg_batchgnn.sample.pyg_link_info import LinkInfo
 from pyg_batchgnn.sample.pyg_nodes import PygNodeSampler
 from pyg_batchgnn.sample.pyg_output import Direction, Names, PygForm, PygOutput
@@ -88,6 +88,7 @@ __all__ = [
     "named_relation",
     "negative_key",
     "negative_plan",
+    "put_entry",
     "remember",
     "seeds_key",
     "taken_probability",

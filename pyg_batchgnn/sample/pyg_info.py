@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.storage import BaseStorage
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_batchgnn.sample.pyg_output import PygOutput
@@ -51,6 +52,17 @@ def add_ids(batch: Any, out: PygOutput) -> None:
         _add_ids(batch, out)
 
 
+def put_entry(store: BaseStorage, name: str, value: Any) -> None:
+    """Puts a value into a store of a batch that is being made; None takes it away.
+
+    PyG has cached nothing about such a store. To look for that would take longer than all the rest.
+    """
+    if value is None:
+        store._mapping.pop(name, None)
+    else:
+        store._mapping[name] = value
+
+
 def _add_ids(batch: Data, out: SamplerOutput) -> None:
     if "n_id" not in batch:
         batch.n_id = out.node
@@ -65,23 +77,23 @@ def _add_ids(batch: Data, out: SamplerOutput) -> None:
 
 def _add_typed_ids(batch: HeteroData, out: HeteroSamplerOutput) -> None:
     # Looking a store up by name takes PyG as long as there are types.
-    stores: dict[Any, Any] = {**batch._node_store_dict, **batch._edge_store_dict}
+    stores: dict[Any, BaseStorage] = {**batch._node_store_dict, **batch._edge_store_dict}
 
-    def put(key: Any, name: str, value: Any) -> None:
-        setattr(stores[key] if key in stores else batch[key], name, value)
+    def store_of(key: Any) -> BaseStorage:
+        return stores[key] if key in stores else batch[key]
 
     for node_type, node in out.node.items():
         if "n_id" not in stores.get(node_type, ()):
-            put(node_type, "n_id", node)
+            put_entry(store_of(node_type), "n_id", node)
     for edge_type, edge in (out.edge or {}).items():
         if edge is not None and "e_id" not in stores.get(edge_type, ()):
-            put(edge_type, "e_id", edge.to(torch.long))
+            put_entry(store_of(edge_type), "e_id", edge.to(torch.long))
     for name in ("batch", "num_sampled_nodes", "num_sampled_edges"):
         for key, value in (getattr(out, name) or {}).items():
-            put(key, name, value)
+            put_entry(store_of(key), name, value)
     for edge_type in out.orig_row or {}:
         ends = [out.orig_row[edge_type], out.orig_col[edge_type]]
-        put(edge_type, "_orig_edge_index", torch.stack(ends))
+        store_of(edge_type)._orig_edge_index = torch.stack(ends)
 
 
 def _of_type(part: Any, node_type: str) -> Any:

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch_geometric.sampler import HeteroSamplerOutput, NumNeighbors, SamplerOutput
 from torch_geometric.sampler.base import SubgraphType
 
-from pyg_batchgnn.sample.sampled import SampledMinibatch
+from pyg_batchgnn.data import Relation
+from pyg_batchgnn.sample.sampled import SampledEdges, SampledMinibatch
 from pyg_batchgnn.store import reversed_relation
 
 PygOutput: TypeAlias = SamplerOutput | HeteroSamplerOutput
@@ -100,7 +101,7 @@ class PygForm:
         schema = minibatch.schema
         nodes = dict(zip(schema.node_types, minibatch.nodes, strict=True))
         edges = dict(zip(schema.relations, minibatch.edges, strict=True))
-        ends = {name: self._index(one.edge_index) for name, one in edges.items()}
+        ends = self._ends(edges)
         is_disjoint = any(one.example is not None for one in minibatch.nodes)
         return HeteroSamplerOutput(
             node={name: self._index(one.node) for name, one in nodes.items()},
@@ -114,6 +115,18 @@ class PygForm:
             num_sampled_edges={name: list(one.edges_per_hop) for name, one in edges.items()},
             metadata=_metadata(minibatch),
         )
+
+    def _ends(self, edges: Mapping[Relation, SampledEdges]) -> dict[Relation, tuple[Tensor, Tensor]]:
+        """Returns sources and targets by relation.
+
+        Relations that are not reached share a part, whose ends are found once.
+        """
+        found: dict[int, tuple[Tensor, Tensor]] = {}
+        for one in edges.values():
+            if id(one) not in found:
+                index = self._index(one.edge_index)
+                found[id(one)] = index[0], index[1]
+        return {name: found[id(one)] for name, one in edges.items()}
 
     def _index(self, values: Tensor) -> Tensor:
         return values if values.dtype is self.index_dtype else values.to(self.index_dtype)
