@@ -14,7 +14,7 @@ from torch_geometric.loader import NodeLoader
 from pyg_batchgnn.loader.generators import all_states, restored
 from pyg_batchgnn.loader.order import as_positions
 from pyg_batchgnn.loader.position import Run
-from pyg_batchgnn.loader.schedule import SeedStep
+from pyg_batchgnn.loader.schedule import AllSeeds, SeedStep
 from pyg_batchgnn.ops import digest_text, minibatch_key
 
 
@@ -39,7 +39,7 @@ class DrawnOrder:
         return cls(loader.sampler, loader.batch_sampler, loader.generator)
 
 
-class DrawnSchedule:
+class DrawnSchedule(AllSeeds):
     """The minibatches that a loader's own batch sampler draws, in one process.
 
     A whole epoch is drawn at once. So neither training nor the size of a macrobatch comes in
@@ -53,7 +53,8 @@ class DrawnSchedule:
     stride = 1
 
     def __init__(self, order: DrawnOrder, count: int) -> None:
-        self._order, self._count = order, count
+        super().__init__(count)
+        self._order = order
 
     def length(self, skip: int = 0) -> int | None:
         """Returns the number of steps, or None if the user's batch sampler has no length."""
@@ -89,18 +90,6 @@ class DrawnSchedule:
         run.drawn = saved or {"states": before, "digest": digest}
         run.num_batches = len(batches)
         return map(SeedStep.of, batches[run.skip :])
-
-    def num_candidates(self) -> int:
-        """Returns the number of all seeds."""
-        return self._count
-
-    def candidates(self, which: Tensor) -> Tensor:
-        """Returns the same positions: all seeds are candidates."""
-        return which
-
-    def settings(self) -> dict[str, Any]:
-        """Returns the name of the schedule over ranks that has these minibatches."""
-        return {"schedule": "global"}
 
 
 def _digest(batches: Sequence[Tensor]) -> str:

@@ -43,15 +43,13 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
             those that count are drawn once per minibatch. None for no cap.
         **kwargs: those of ``torch.utils.data.DataLoader``, and ``input_id``.
 
-    The other arguments are those of `MacrobatchNeighborLoader`.
+    The other arguments are those of `MacrobatchNeighborLoader`, and so are epochs, `set_epoch` and
+    ``loader(index)``.
 
     Raises:
         NotImplementedError: a graph over ranks.
         TypeError, ValueError, IndexError: arguments that do not fit; the message gives value and
             remedy.
-
-    Every ``iter(loader)`` starts the next epoch, the first is epoch 0; `set_epoch` overrides it;
-    ``loader(index)`` uses the current one.
     """
 
     def __init__(

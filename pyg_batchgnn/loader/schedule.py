@@ -87,7 +87,30 @@ class SeedSchedule(Protocol):
         """Returns what decides, with the order, which minibatches there are; JSON can hold it."""
 
 
-class GlobalSchedule:
+class AllSeeds:
+    """The candidates of a schedule over all seeds of the loader's input.
+
+    Args:
+        count: the number of seed nodes in the input.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def num_candidates(self) -> int:
+        """Returns the number of all seeds."""
+        return self._count
+
+    def candidates(self, which: Tensor) -> Tensor:
+        """Returns the same positions: all seeds are candidates."""
+        return which
+
+    def settings(self) -> dict[str, Any]:
+        """Returns the name of the schedule over ranks that has these minibatches."""
+        return {"schedule": "global"}
+
+
+class GlobalSchedule(AllSeeds):
     """The same minibatches for any number of ranks: rank g mod R trains minibatch g.
 
     The ranks are counted from the first minibatch that is left. With `Remainder.DROP` the last
@@ -101,7 +124,8 @@ class GlobalSchedule:
     """
 
     def __init__(self, count: int, rank: int, size: int, shape: StepShape) -> None:
-        self._count, self._rank, self.stride, self._shape = count, rank, size, shape
+        super().__init__(count)
+        self._rank, self.stride, self._shape = rank, size, shape
         self._batches = shape.batches(count)
 
     def length(self, skip: int = 0) -> int:
@@ -122,18 +146,6 @@ class GlobalSchedule:
             begin, end = self._bounds(first + self._rank)
             seeds = self._bounds(first + self.stride - 1)[1] - self._bounds(first)[0]
             yield SeedStep(visit(begin, end), seeds)
-
-    def num_candidates(self) -> int:
-        """Returns the number of all seeds."""
-        return self._count
-
-    def candidates(self, which: Tensor) -> Tensor:
-        """Returns the same positions: all seeds are candidates."""
-        return which
-
-    def settings(self) -> dict[str, Any]:
-        """Returns the schedule's name."""
-        return {"schedule": "global"}
 
     def _bounds(self, number: int) -> tuple[int, int]:
         """Returns the places in the order where a minibatch begins and ends."""
