@@ -15,7 +15,7 @@ from torch_geometric.nn import GraphSAGE, HeteroConv, PNAConv, SAGEConv, to_hete
 from torch_geometric.utils import degree, to_torch_csr_tensor, trim_to_layer
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from tests.support.hetero_cases import CITES, REV_WRITES, WRITES, assert_same, edges_of
+from tests.support.hetero_cases import CITES, REV_WRITES, WRITES, as_hetero, assert_same, edges_of
 from tests.support.loader_cases import EDGES, NODES, make_data, make_loader
 
 COUNTS = {"paper": 50, "author": 30}
@@ -190,3 +190,6 @@ def test_tensor_frames() -> None:
         assert batch.tf == data.tf[batch.n_id]
         assert batch.edge_tf == data.edge_tf[batch.e_id]
         assert batch.whole_tf == data.whole_tf
+    for batch in make_loader(as_hetero(data), input_nodes="thing"):
+        nodes, edges = batch["thing"], batch["thing", "knows", "thing"]
+        assert nodes.tf == data.tf[nodes.n_id] and edges.edge_tf == data.edge_tf[edges.e_id]

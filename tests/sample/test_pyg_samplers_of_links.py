@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NodeSamplerInput, NumNeighbors
+from torch_geometric.testing import MyFeatureStore, MyGraphStore
 
 from pyg_batchgnn import (
     MacrobatchLinkNeighborLoader,
@@ -278,6 +279,22 @@ def test_rules_of_links_backward(negatives: Any, excluded: Any) -> None:
             items = batch["item"].n_id[batch["item"].dst_neg_index.reshape(-1)]
         assert not existing & set(map(tuple, torch.stack([users, items]).t().tolist()))
     assert all(sampled.values())
+
+
+def test_backward_with_attributes_of_edges_in_stores() -> None:
+    data, features, graphs = typed(), MyFeatureStore(), MyGraphStore()
+    order = torch.arange(120) * 3
+    for name in ("user", "item"):
+        features.put_tensor(data[name].x, group_name=name, attr_name="x", index=None)
+    for relation in (BUYS, BACK):
+        size = (data[relation[0]].num_nodes, data[relation[2]].num_nodes)
+        graphs.put_edge_index(tuple(data[relation].edge_index), edge_type=relation, layout="coo", size=size)
+    features.put_tensor(order, group_name=BUYS, attr_name="order", index=None)
+    sampler = PygNeighborSampler((features, graphs), [3, 2], sample_direction="backward")
+    loader = MacrobatchNeighborLoader((features, graphs), [3, 2], "user", neighbor_sampler=sampler)
+    for batch in loader:
+        assert torch.equal(batch[BUYS].order, order[batch[BUYS].e_id])
+        assert torch.equal(batch["item"].x, data["item"].x[batch["item"].n_id])
 
 
 def test_backward_without_times() -> None:
