@@ -12,6 +12,7 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import convs, models, modules
+from pyg_batchgnn.port.accelerated_model import AcceleratedModel
 from pyg_batchgnn.port.inputs import READ_PARTS
 
 Module = torch.nn.Module
@@ -102,7 +103,7 @@ def _reason_inside(module: Module) -> str | None:
 def is_fused(module: Module, name: str) -> bool:
     """Returns whether a native module computes its part ``name`` itself, which then stays as it
     is."""
-    return isinstance(module, (models.AcceleratedModel, modules.AcceleratedMLP)) and name in (
+    return isinstance(module, (AcceleratedModel, modules.AcceleratedMLP)) and name in (
         "act",
         "dropout",
     )

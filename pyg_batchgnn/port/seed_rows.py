@@ -39,6 +39,17 @@ def with_seed_rows(
     return result
 
 
+def with_this_autocast(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """Returns a function that computes under the autocast of now."""
+    dtype, enabled = torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
+
+    def again() -> Tensor:
+        with torch.autocast("cpu", dtype, enabled=enabled):
+            return compute()
+
+    return again
+
+
 class _SeedRows(torch.autograd.Function):
     @staticmethod
     def forward(

@@ -1,0 +1,242 @@
+"""PyG's `BasicGNN` on native layers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch_geometric.nn.models.basic_gnn import BasicGNN
+
+from pyg_batchgnn import nn
+from pyg_batchgnn.port.chain import EdgeValues, run
+from pyg_batchgnn.port.conditions import can_run, drops, takes_row_statistics
+from pyg_batchgnn.port.inference import infer
+from pyg_batchgnn.port.inputs import are_plain_edges, is_plain, is_traced
+from pyg_batchgnn.port.prefixes import PrefixEdges, known_prefixes, sorted_prefixes, with_drawn_keys
+from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
+
+
+class AcceleratedModel(BasicGNN):
+    """A model of PyG that `accelerate` made native.
+
+    Calls are those of PyG, with the same results, or ``model(batch)``.
+    """
+
+    stands_for: ClassVar[type[BasicGNN]]
+
+    #: True once a loss used rows other than those of the seeds.
+    _uses_all_rows = False
+
+    def forward(
+        self,
+        x: Any,
+        edge_index: Any = None,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
+        num_sampled_nodes_per_hop: list[int] | None = None,
+        num_sampled_edges_per_hop: list[int] | None = None,
+    ) -> Tensor:
+        """Returns what PyG's model does, or for ``model(batch)`` the rows of the seed nodes.
+
+        Weights and features of edges that a batch holds are used only if they are given:
+        ``model(batch, edge_weight=batch.edge_weight)``.
+
+        Args:
+            x: [N, in_channels]; or a batch of a loader, in PyG's form or a native minibatch, whose
+                features ``x`` are read.
+            edge_index: the edges; left out for a batch.
+            edge_weight: [E], for GCN.
+            edge_attr: [E, edge_dim], for GAT.
+            batch: for norms that take it.
+            batch_size: for norms that take it.
+            num_sampled_nodes_per_hop: leaves out rows layer by layer, as in PyG.
+            num_sampled_edges_per_hop: leaves out edges layer by layer, as in PyG.
+
+        Returns:
+            As in PyG; [S, out_channels] for a batch.
+        """
+        values = EdgeValues(
+            edge_weight if self.supports_edge_weight else None, edge_attr if self.supports_edge_attr else None
+        )
+        if edge_index is None:
+            return self._of_batch(x, values)
+        nodes, edges = num_sampled_nodes_per_hop, num_sampled_edges_per_hop
+        if self._takes(x, edge_index, values):
+            if nodes is None and edges is None:
+                return self._of_all_rows(x, edge_index, values)
+            if isinstance(nodes, list) and isinstance(edges, list):
+                found = self._trimmed(x, _prefixes(x, edge_index, nodes, edges), values)
+                if found is not None:
+                    return found
+        result: Tensor = super().forward(
+            x, edge_index, edge_weight, edge_attr, batch, batch_size, nodes, edges
+        )
+        return result
+
+    def inference(
+        self,
+        loader: Any,
+        device: Any = None,
+        embedding_device: Any = "cpu",
+        progress_bar: bool = False,
+        cache: bool = False,
+        memory_budget: int | str | None = None,
+    ) -> Tensor:
+        """Returns the output of all nodes, layer by layer, each node once from all its neighbours.
+
+        Weights and features of edges that the data holds are not used.
+
+        Args:
+            loader: a loader of this package, of any fanouts and seed nodes. PyG's own loaders go to
+                PyG's method.
+            device: as in PyG; the CPU where None.
+            embedding_device: as in PyG.
+            progress_bar: shows the progress.
+            cache: as in PyG; not needed with a loader of this package.
+            memory_budget: bytes (or a text like "2GiB") of the pieces that are computed at once;
+                chosen where None.
+
+        Returns:
+            [n, out_channels], one row per node that this process owns.
+
+        Raises:
+            TypeError: ``loader`` is no loader.
+            ValueError: a module looks at all rows of a call, such as `GraphNorm`; or a part of the
+                model is left to PyG, whose method needs a loader of all nodes and of one hop.
+        """
+        if hasattr(loader, "all_nodes"):
+            nn.check_cpu(device, embedding_device)
+        inferred = infer(self, loader, memory_budget, progress_bar)
+        if inferred is None:
+            inferred = super().inference(loader, device, embedding_device, progress_bar, cache)
+        return inferred
+
+    def _takes(self, x: Any, edge_index: Any, values: EdgeValues) -> bool:
+        """Returns whether the fused loop computes the call."""
+        given = [one for one in (values.weight, values.attr) if one is not None]
+        return (
+            is_plain(x, _dtype(self))
+            and are_plain_edges(edge_index)
+            and all(one.dim() < 3 and one.size(0) == edge_index.size(1) for one in given)
+            and not is_traced()
+            and self._runs(values)
+        )
+
+    def _runs(self, values: EdgeValues) -> bool:
+        """Returns whether the fused loop takes the values of edges."""
+        return (
+            (values.weight is None or values.weight.dim() == 1)
+            and (values.attr is None or self.convs[0].lin_edge is not None)
+            and can_run(self)
+        )
+
+    def _trimmed(self, x: Tensor, prefixes: PrefixEdges | None, values: EdgeValues) -> Tensor | None:
+        """Returns the output as with PyG's `trim_to_layer`, which normalises the edges of each
+        layer by themselves. Returns None for counts that do not fit."""
+        if prefixes is None or prefixes.hops < self.num_layers or hasattr(self, "jk"):
+            return None
+        all_rows = takes_row_statistics(self)
+        graphs = []
+        for place in range(self.num_layers):
+            hops = prefixes.hops - place
+            whole = all_rows or place == self.num_layers - 1
+            rows = prefixes.padded(hops) if whole else prefixes.expanded(hops)
+            graphs.append(prefixes.graph(place + 1, rows))
+        return run(self, x, self._keyed(graphs)[0], values)
+
+    def _of_all_rows(self, x: Tensor, edge_index: Tensor, values: EdgeValues) -> Tensor:
+        """Returns the output of every node."""
+        prefixes = known_prefixes(edge_index)
+        if prefixes is None or prefixes.num_nodes != x.size(0):
+            graph = nn.whole_graph(edge_index, x.size(0), x.size(0))
+            return run(self, x, [graph] * self.num_layers, values)
+        whole = prefixes.padded(prefixes.hops)
+        graphs = [prefixes.graph(place + 1, whole) for place in range(self.num_layers)]
+        fits = prefixes.hops == self.num_layers
+        graphs, seed_graphs = self._keyed(graphs, _seed_layers(prefixes, self.num_layers) if fits else [])
+        every: Callable[[Tensor], Tensor] = functools.partial(run, self, graphs=graphs, values=values)
+        splits = torch.is_grad_enabled() and not self._uses_all_rows and not takes_row_statistics(self)
+        if not splits or not fits:
+            return every(x)
+        seeds = run(self, x, seed_graphs, values)
+        with torch.no_grad():
+            rows = every(x)
+        given = [one for one in (x, values.weight, values.attr) if one is not None]
+        leaves = [one for one in (*given, *self.parameters()) if one.requires_grad]
+        if not leaves:
+            return rows
+        again = with_this_autocast(functools.partial(every, x))
+        return with_seed_rows(rows, seeds, leaves, again, self._note_all_rows)
+
+    def _keyed(self, *passes: list[nn.LayerGraph]) -> list[list[nn.LayerGraph]]:
+        """Returns layers whose dropout is that of one call, if there is any."""
+        return with_drawn_keys(*passes) if drops(self) else list(passes)
+
+    def _note_all_rows(self) -> None:
+        self._uses_all_rows = True
+
+    def _of_batch(self, batch: Any, values: EdgeValues) -> Tensor:
+        """Returns the rows of the seed nodes."""
+        if nn.is_sampled(batch):
+            return self._of_minibatch(batch, values)
+        x, edge_index = getattr(batch, "x", None), getattr(batch, "edge_index", None)
+        if x is None or edge_index is None:
+            raise TypeError(
+                f"expected a batch with x and edge_index, or model(x, edge_index), got {type(batch).__name__}"
+            )
+        seeds = getattr(batch, "batch_size", None)
+        if seeds is None:
+            raise ValueError("the batch does not say its batch_size; call model(x, edge_index)")
+        prefixes = None
+        if self._takes(x, edge_index, values):
+            counts = getattr(batch, "num_sampled_nodes", None), getattr(batch, "num_sampled_edges", None)
+            prefixes = _prefixes(x, edge_index, *counts)
+        if prefixes is None or prefixes.hops != self.num_layers:
+            return self(x, edge_index, values.weight, values.attr)[:seeds]
+        return run(self, x, self._keyed(_seed_layers(prefixes, self.num_layers))[0], values)
+
+    def _of_minibatch(self, minibatch: Any, values: EdgeValues) -> Tensor:
+        """Returns the rows of the seed nodes of a native minibatch, whose features are read in
+        place."""
+        if "x" not in minibatch.block:
+            raise ValueError("the minibatch carries no features 'x'; give them to the loader's data")
+        hops, layers = len(minibatch.edges_per_hop), self.num_layers
+        if hops != layers:
+            raise ValueError(
+                f"a model of {layers} layers needs minibatches of {layers} hops, but this one has {hops}; "
+                f"give the loader {layers} entries in num_neighbors"
+            )
+        rows = nn.RowView(minibatch.block["x"], minibatch.row)
+        if is_traced() or not self._runs(values):
+            return self(rows.gather(), minibatch.edge_index, values.weight, values.attr)[
+                : minibatch.batch_size
+            ]
+        graphs = [nn.layer_graph(minibatch, place + 1) for place in range(layers)]
+        return run(self, rows, self._keyed(graphs)[0], values)
+
+
+def _dtype(model: torch.nn.Module) -> torch.dtype:
+    return next(model.parameters()).dtype
+
+
+def _prefixes(x: Tensor, edge_index: Tensor, nodes: Any, edges: Any) -> PrefixEdges | None:
+    """Returns the layers of a batch with these counts, or None if they do not fit it."""
+    if not isinstance(nodes, list) or not isinstance(edges, list) or sum(nodes) != x.size(0):
+        return None
+    known = known_prefixes(edge_index)
+    if known is not None and known.nodes_per_hop == nodes and known.edges_per_hop == edges:
+        return known
+    return sorted_prefixes(edge_index, nodes, edges)
+
+
+def _seed_layers(prefixes: PrefixEdges, layers: int) -> list[nn.LayerGraph]:
+    """Returns the layers with the rows that the seeds need, normalised as the whole batch is."""
+    whole = prefixes.padded(prefixes.hops)
+    return [
+        prefixes.graph(place + 1, prefixes.expanded(prefixes.hops - place), whole) for place in range(layers)
+    ]
