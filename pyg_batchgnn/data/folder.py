@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+
+from torch import Tensor
 
 from pyg_batchgnn.data.check import check_dataset, check_outline
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetNotFoundError, broken
 from pyg_batchgnn.data.files import META_FILE, open_npy, verify_tensor
 from pyg_batchgnn.data.folder_reader import FolderReader, array_name
-from pyg_batchgnn.data.groups import EDGES, NODES
+from pyg_batchgnn.data.groups import Group
+from pyg_batchgnn.data.labels import count_classes
+from pyg_batchgnn.data.sets import EdgeSet, NodeSet
 
 
 def read_folder(path: str | Path) -> Dataset:
@@ -26,6 +31,13 @@ def read_folder(path: str | Path) -> Dataset:
       `train_idx.npy` (node ids) or `train_mask.npy` (bool [N]), and so for val and test;
     - META.json: name, source, num_nodes and num_classes. In folders that this package wrote it also
       holds dtype, shape and checksum of every array, which are compared.
+
+    A graph of several node types or relations has a file of edges for each relation, named by the
+    source type, the relation and the target type: `edge_index/author__writes__paper.npy`, or
+    `.parquet`, or several `.*.parquet`. Its attributes and splits lie in folders by type and
+    relation: `nodes/paper/NAME.npy`, `edges/author__writes__paper/NAME.npy`,
+    `splits/paper/NAME.npy`. META.json may give `node_types` and `relations` in the order wanted,
+    which is alphabetical otherwise, and num_nodes and num_classes by type.
 
     Warns:
         UserWarning: the folder itself has an array of another name, which is not read.
@@ -59,21 +71,38 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
             f"{path}: no such folder; give a folder with edge_index.npy or edges*.parquet"
         )
     folder = FolderReader(path)
-    edge_index, tables = folder.edge_index(), folder.attributes()
-    num_nodes = folder.num_nodes(edge_index, tables[NODES])
-    splits = folder.splits(num_nodes)
+    schema = folder.schema()
+    edges, tables = [folder.edge_index(group) for group in schema.edge_groups], folder.attributes(schema)
+    counts = {}
+    for number, group in enumerate(schema.node_groups):
+        ends = zip(edges, schema.source_types, schema.target_types, strict=True)
+        ids = [ids[row] for ids, *types in ends for row in range(2) if types[row] == number]
+        counts[group] = folder.num_nodes(group, ids, tables[group])
+    splits = folder.splits(schema, counts)
     folder.warn_of_unread()
-    dataset = Dataset.homogeneous(
+    dataset = Dataset(
         folder.meta.name or path.resolve().name,
-        num_nodes,
-        edge_index,
-        nodes=tables[NODES],
-        edges=tables[EDGES],
-        splits=splits,
-        num_classes=folder.meta.num_classes,
-        source=folder.meta.source or f"Arrays read from the folder {path}.",
+        tuple(_node_set(folder, group, counts[group], tables, splits) for group in schema.node_groups),
+        tuple(
+            EdgeSet(relation, edge_index, tables[group])
+            for relation, group, edge_index in zip(schema.relations, schema.edge_groups, edges, strict=True)
+        ),
+        folder.meta.source or f"Arrays read from the folder {path}.",
+        schema.has_names,
     )
     return dataset, folder.files
+
+
+def _node_set(
+    folder: FolderReader,
+    group: Group,
+    count: int,
+    tables: Mapping[Group, dict[str, Tensor]],
+    splits: Mapping[Group, dict[str, Tensor]],
+) -> NodeSet:
+    classes = folder.meta.num_classes.get(str(group.name))
+    classes = count_classes(tables[group]) if classes is None else classes
+    return NodeSet(str(group.name), count, tables[group], splits[group], classes)
 
 
 def verify_folder(path: str | Path) -> int:

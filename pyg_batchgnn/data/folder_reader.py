@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +14,21 @@ from pyg_batchgnn.data.convert import to_features, to_index, to_targets
 from pyg_batchgnn.data.dataset import SPLITS
 from pyg_batchgnn.data.errors import DatasetNotFoundError, broken, missing
 from pyg_batchgnn.data.files import META_FILE, as_tensor, map_tensor, open_npy
-from pyg_batchgnn.data.groups import EDGE_FEATURES, EDGES, FEATURES, LABELS, NODES, Group
+from pyg_batchgnn.data.groups import EDGE_FEATURES, EDGES, FEATURES, LABELS, NODES, Group, RowKind
 from pyg_batchgnn.data.layout import (
     FOLDERS,
     SPLITS_FOLDER,
     attribute_array,
     attribute_of,
+    edge_array,
+    group_folder,
+    group_of_folder,
     split_array,
     split_of,
 )
 from pyg_batchgnn.data.meta import read_meta
 from pyg_batchgnn.data.parquet import parquet_files, read_parquet_edges
+from pyg_batchgnn.data.schema import HOMOGENEOUS, Relation, Schema
 
 #: Attributes that may lie in the folder itself, as in version 1 and in folders made by hand.
 _CONVENTIONS: dict[str, tuple[Group, Callable[[np.ndarray, str | Path, str], Tensor]]] = {
@@ -71,11 +75,51 @@ class FolderReader:
             raise broken(file, array_name(array), fact, "remove the file or make the folder again")
         return map_tensor(file, array_name(array), self.meta.arrays[array])
 
-    def edge_index(self) -> Tensor:
-        """Returns the edges, [2, E]."""
-        values = self.open("edge_index")
-        found = self._edges_from_columns() if values is None else values.numpy()
-        return to_index(found, self.files["edge_index"], "edge_index")
+    def schema(self) -> Schema:
+        """Returns the schema: META.json's, else that of the files. Names are then in alphabetical
+        order. A folder without edges of named relations is that of a homogeneous graph."""
+        if self.meta.schema is not None:
+            return self.meta.schema
+        relations = self._relations_in_files()
+        if not relations:
+            return HOMOGENEOUS
+        names = {end for source, _, target in relations for end in (source, target)}
+        for folder, kind in ((FOLDERS[RowKind.NODE], RowKind.NODE), (SPLITS_FOLDER, RowKind.NODE)):
+            for path in (self.path / folder).glob("*/*.npy"):
+                group = group_of_folder(kind, path.parent.name)
+                names.add(str(group.name) if group is not None else path.parent.name)
+        return Schema(tuple(sorted(names)), tuple(sorted(relations)))
+
+    def _relations_in_files(self) -> set[Relation]:
+        """Returns the relations that have files of edges."""
+        found = set()
+        for path in sorted((self.path / "edge_index").glob("*")):
+            stem = path.name.removesuffix(".parquet") if path.suffix == ".parquet" else path.stem
+            name = stem.partition(".")[0] if path.suffix == ".parquet" else stem
+            group = group_of_folder(RowKind.EDGE, name) if path.suffix in (".npy", ".parquet") else None
+            if group is None or isinstance(group.name, str):
+                fact = "is not named by a relation"
+                raise broken(path, "edge_index", fact, "name it SOURCE__RELATION__TARGET.npy or .parquet")
+            found.add(group.name)
+        return found
+
+    def edge_index(self, group: Group = EDGES) -> Tensor:
+        """Returns the edges of a relation, [2, E]."""
+        array = edge_array("edge_index", group)
+        values = self.open(array)
+        if values is not None:
+            found = values.numpy()
+        else:
+            found = self._edges_from_columns() if group == EDGES else self._edges_from_parquet(group)
+        return to_index(found, self.files[array], array_name(array))
+
+    def _edges_from_parquet(self, group: Group) -> np.ndarray:
+        array = edge_array("edge_index", group)
+        files = parquet_files(self.path, group_folder(group))
+        if not files:
+            raise missing(self.file(array), array, "put it there, or a .parquet file with src and dst")
+        self.files[array] = files[0]
+        return read_parquet_edges(files)
 
     def _edges_from_columns(self) -> np.ndarray:
         """Reads edges from src.npy and dst.npy, or from Parquet, into memory: they lie apart on
@@ -100,15 +144,18 @@ class FolderReader:
             "put edge_index.npy, src.npy and dst.npy, or edges*.parquet there"
         )
 
-    def attributes(self) -> dict[Group, dict[str, Tensor]]:
+    def attributes(self, schema: Schema) -> dict[Group, dict[str, Tensor]]:
         """Returns the attributes by group and name."""
-        tables: dict[Group, dict[str, Tensor]] = {NODES: {}, EDGES: {}}
+        tables: dict[Group, dict[str, Tensor]] = {
+            group: {} for group in (*schema.node_groups, *schema.edge_groups)
+        }
         for folder in FOLDERS.values():
             for array in self._arrays_in(folder):
-                values, attribute = self.open(array), attribute_of(array)
-                assert values is not None and attribute is not None
-                tables[attribute[0]][attribute[1]] = values
+                values, (group, name) = self._opened(array), self._known(array, attribute_of(array), tables)
+                tables[group][name] = values
         for name, (group, convert) in _CONVENTIONS.items():
+            if group not in tables:
+                continue
             twice = name in tables[group]
             values = self.open(name, attribute_array(group, name))
             if values is None:
@@ -120,15 +167,37 @@ class FolderReader:
         return tables
 
     def _arrays_in(self, folder: str) -> list[str]:
-        return [f"{folder}/{path.stem}" for path in sorted((self.path / folder).glob("*.npy"))]
+        """Returns the arrays in a folder and in the folders of types and relations in it."""
+        paths = [path for pattern in ("*.npy", "*/*.npy") for path in (self.path / folder).glob(pattern)]
+        return [path.relative_to(self.path).with_suffix("").as_posix() for path in sorted(paths)]
 
-    def splits(self, num_nodes: int) -> dict[str, Tensor]:
-        """Returns the node ids of each split."""
-        found = {}
+    def _opened(self, array: str) -> Tensor:
+        values = self.open(array)
+        assert values is not None
+        return values
+
+    def _known(
+        self, array: str, named: tuple[Group, str] | None, groups: Mapping[Group, object]
+    ) -> tuple[Group, str]:
+        """Returns the group and the name of an array, whose group the graph must have."""
+        if named is None or named[0] not in groups:
+            fact = "belongs to no node type or relation of the graph"
+            remedy = f"the graph has {', '.join(map(str, groups))}: rename the folder or remove it"
+            raise broken(self.file(array), array_name(array), fact, remedy)
+        return named
+
+    def splits(self, schema: Schema, num_nodes: Mapping[Group, int]) -> dict[Group, dict[str, Tensor]]:
+        """Returns the node ids of each split, by group of nodes."""
+        found: dict[Group, dict[str, Tensor]] = {group: {} for group in schema.node_groups}
         for array in self._arrays_in(SPLITS_FOLDER):
-            values, split = self.open(array), split_of(array)
-            assert values is not None and split is not None
-            found[split[1]] = to_index(values.numpy(), self.file(array), split[1]).to(torch.int64)
+            values, (group, name) = self._opened(array), self._known(array, split_of(array), found)
+            found[group][name] = to_index(values.numpy(), self.file(array), name).to(torch.int64)
+        if NODES in found:
+            self._conventional_splits(found[NODES], num_nodes[NODES])
+        return found
+
+    def _conventional_splits(self, found: dict[str, Tensor], num_nodes: int) -> None:
+        """Adds the splits that lie in the folder itself."""
         for name in SPLITS:
             arrays = [array for array in (f"{name}_idx", f"{name}_mask") if self.file(array).is_file()]
             if len(arrays) + (name in found) > 1:
@@ -136,7 +205,6 @@ class FolderReader:
                 raise broken(self.file(arrays[-1]), arrays[-1], fact, "remove one of the two")
             if arrays:
                 found[name] = self._split(name, arrays[0], num_nodes)
-        return found
 
     def _split(self, name: str, array: str, num_nodes: int) -> Tensor:
         tensor = self.open(array, split_array(NODES, name))
@@ -149,18 +217,24 @@ class FolderReader:
             raise broken(self.file(array), array, fact, "store one boolean per node")
         return torch.from_numpy(np.flatnonzero(values).astype(np.int64))
 
-    def num_nodes(self, edge_index: Tensor, tables: dict[str, Tensor]) -> int:
-        """Returns the number of nodes.
+    def num_nodes(self, group: Group, ids: Sequence[Tensor], tables: dict[str, Tensor]) -> int:
+        """Returns the number of nodes of a type.
 
         It is META.json's, else that of the rows of an attribute or a mask, else the largest id + 1.
+
+        Args:
+            group: the group of the nodes.
+            ids: the ids of such nodes in edges.
+            tables: the attributes of the nodes.
         """
-        if self.meta.num_nodes is not None:
-            return self.meta.num_nodes
+        if group.name in self.meta.num_nodes:
+            return self.meta.num_nodes[str(group.name)]
         conventions = [tables[name] for name in (FEATURES, LABELS) if name in tables]
-        for values in (*conventions, *tables.values(), *map(self.open, _MASKS)):
+        masks = map(self.open, _MASKS) if group == NODES else ()
+        for values in (*conventions, *tables.values(), *masks):
             if values is not None and values.dim():
                 return len(values)
-        return int(edge_index.max()) + 1 if edge_index.numel() else 0
+        return max((int(ends.max()) + 1 for ends in ids if ends.numel()), default=0)
 
     def warn_of_unread(self) -> None:
         """Warns of arrays in the folder itself that have no meaning."""

@@ -36,9 +36,16 @@ def write_folder(dataset: Dataset | Data | HeteroData, path: str | Path) -> Path
     dataset = as_dataset(dataset)
     with new_folder(path) as folder:
         tensors = arrays_of(dataset)
-        arrays = {array: write_tensor(folder / f"{array}.npy", tensors[array]) for array in tensors}
-        write_meta(folder, Meta(dataset.name, dataset.source, dataset.num_nodes, dataset.num_classes, arrays))
+        arrays = {array: write_tensor(_file(folder, array), tensors[array]) for array in tensors}
+        write_meta(folder, Meta.of(dataset, arrays))
     return Path(path).expanduser()
+
+
+def _file(folder: Path, array: str) -> Path:
+    """Returns the file of an array, in a folder that exists."""
+    file = folder / f"{array}.npy"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
 
 
 def arrays_of(dataset: Dataset) -> dict[str, Tensor]:

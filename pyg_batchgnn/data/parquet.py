@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,20 @@ import numpy as np
 from pyg_batchgnn.data.errors import DatasetError, broken
 
 
-def parquet_files(folder: Path) -> list[Path]:
-    """Returns the folder's edge files, `edges*.parquet`, in the order their edges are numbered."""
-    return sorted(folder.glob("edges*.parquet"))
+def parquet_files(folder: Path, relation: str | None = None) -> list[Path]:
+    """Returns the edge files of a folder, in the order in which their edges are numbered.
+
+    Args:
+        folder: the folder of the data set.
+        relation: the name of a relation's files, which are `edge_index/RELATION.parquet` and
+            `edge_index/RELATION.*.parquet`; None means `edges*.parquet`.
+    """
+    if relation is None:
+        return sorted(folder.glob("edges*.parquet"))
+    inside = folder / "edge_index"
+    return sorted(
+        [*inside.glob(f"{escape(relation)}.parquet"), *inside.glob(f"{escape(relation)}.*.parquet")]
+    )
 
 
 def read_parquet_edges(files: list[Path]) -> np.ndarray:

@@ -26,6 +26,7 @@ from pyg_batchgnn.data.generator.spec import GeneratorSpec
 from pyg_batchgnn.data.groups import FEATURES, LABELS, NODES
 from pyg_batchgnn.data.layout import attribute_array, split_array
 from pyg_batchgnn.data.meta import Meta, promises_in, write_meta
+from pyg_batchgnn.data.schema import HOMOGENEOUS
 
 # The arrangement of random numbers: folders made by another one are not taken for this one's.
 GENERATOR_VERSION = 1
@@ -111,9 +112,9 @@ def generate_folder(
         _write_edges(spec, communities, permutation, folder, piece_nodes, start_phase)
         _write_nodes(spec, communities, permutation, folder, start_phase)
         origin = {"generator": asdict(spec), "generator_version": GENERATOR_VERSION}
-        write_meta(
-            folder, Meta(spec.name, spec.source, spec.nodes, spec.classes, promises_in(folder), origin)
-        )
+        counts, classes = {"node": spec.nodes}, {"node": spec.classes}
+        meta = Meta(spec.name, spec.source, HOMOGENEOUS, counts, classes, promises_in(folder), origin)
+        write_meta(folder, meta)
     return Path(path).expanduser()
 
 

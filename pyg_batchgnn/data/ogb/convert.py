@@ -18,6 +18,7 @@ from pyg_batchgnn.data.meta import Meta, promises_in, write_meta
 from pyg_batchgnn.data.ogb.csv_gz import csv_gz_pieces, read_csv_gz
 from pyg_batchgnn.data.ogb.npz_stream import NpzMember, open_member
 from pyg_batchgnn.data.ogb.tables import OgbTable, RawLayout, StoredEdges
+from pyg_batchgnn.data.schema import HOMOGENEOUS
 from pyg_batchgnn.data.undirected import make_undirected
 from pyg_batchgnn.ops import fits_int32
 
@@ -68,7 +69,8 @@ def convert(table: OgbTable, folder: Path, target: Path) -> None:
         source = f"{table.name} of the Open Graph Benchmark, converted from the raw files in {folder}."
         origin = {"raw_bytes": raw_sizes(table, folder)}
         promises = promises_in(temporary)
-        write_meta(temporary, Meta(table.name, source, num_nodes, table.num_classes, promises, origin))
+        counts, classes = {"node": num_nodes}, {"node": table.num_classes}
+        write_meta(temporary, Meta(table.name, source, HOMOGENEOUS, counts, classes, promises, origin))
 
 
 def _convert_csv(table: OgbTable, folder: Path, target: Path) -> int:
