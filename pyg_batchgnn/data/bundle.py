@@ -20,19 +20,16 @@ from pyg_batchgnn.data.files import check_sha256, read_json
 from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.groups import FEATURES, LABELS
 from pyg_batchgnn.data.places import data_folders, say_where
+from pyg_batchgnn.data.types import TypeNumbers, by_type
 
 _RESTORE = "copy the .npz and its .json again from where they came from"
 _FEATURE_KEYS = ("x_indptr", "x_indices", "x_shape")
 
 
 def bundled_names(root: str | Path | None = None) -> list[str]:
-    """Returns the names of the homogeneous bundled graphs that are present, sorted."""
-    names = set()
-    for folder in data_folders(root):
-        for path in folder.glob("*.json"):
-            if path.with_suffix(".npz").is_file() and not read_json(path).get("heterogeneous", False):
-                names.add(path.stem)
-    return sorted(names)
+    """Returns the names of the bundled graphs that are present, sorted."""
+    found = (path for folder in data_folders(root) for path in folder.glob("*.json"))
+    return sorted({path.stem for path in found if path.with_suffix(".npz").is_file()})
 
 
 def find_bundle(name: str, root: str | Path | None = None) -> Path | None:
@@ -58,7 +55,7 @@ def read_bundle(
 
     Raises:
         DatasetNotFoundError: a file is not there.
-        DatasetError: a truncated, altered, foreign or inconsistent file, or a heterogeneous graph.
+        DatasetError: a truncated, altered, foreign or inconsistent file.
     """
     path = find_bundle(name, root)
     if path is None:
@@ -66,6 +63,7 @@ def read_bundle(
         raise DatasetNotFoundError(f"{name}: no {name}.npz ({where}); put {name}.npz and {name}.json there")
     about = _read_about(path)
     arrays = _read_arrays(path, about)
+    typed = about.get("heterogeneous", False)
     dataset = Dataset.homogeneous(
         name,
         _count(path, about, "num_nodes"),
@@ -78,7 +76,10 @@ def read_bundle(
         num_classes=_count(path, about, "num_classes"),
         source=_sentence(path, about, feature_dim),
     )
-    return check_dataset(dataset, dict.fromkeys(arrays_of(dataset), path))
+    check_dataset(dataset, dict.fromkeys(arrays_of(dataset), path))
+    if not typed:
+        return dataset
+    return by_type(dataset, _numbered(path, about, arrays, "node"), _numbered(path, about, arrays, "edge"))
 
 
 def _read_about(path: Path) -> dict[str, Any]:
@@ -91,11 +92,6 @@ def _read_about(path: Path) -> dict[str, Any]:
     for key in ("bytes", "sha256", "num_nodes", "num_classes", "arrays"):
         if key not in about:
             raise broken(json_path, key, "entry is missing", _RESTORE)
-    if about.get("heterogeneous", False):
-        raise DatasetError(
-            f"{path}: this graph has several node and edge types; heterogeneous graphs are not supported "
-            "yet, use a homogeneous one such as oewn"
-        )
     size = path.stat().st_size
     if size != about["bytes"]:
         state = "truncated" if size < about["bytes"] else "too long"
@@ -158,6 +154,22 @@ def _features(path: Path, arrays: dict[str, np.ndarray], feature_dim: int | None
     if flaw := rows.flaw():
         raise broken(path, *flaw, _RESTORE)
     return densify(rows) if feature_dim is None else project(rows, feature_dim, seed)
+
+
+def _numbered(path: Path, about: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> TypeNumbers:
+    """Returns the types of all nodes or edges."""
+    names, array = about.get(f"{kind}_type_names"), f"{kind}_type"
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        fact = f"is {names!r}, expected a list of names"
+        raise broken(path.with_suffix(".json"), f"{kind}_type_names", fact, _RESTORE)
+    rows = arrays["y"].shape[0] if kind == "node" else arrays["edge_index"].shape[1]
+    if array not in arrays or arrays[array].shape != (rows,) or arrays[array].dtype.kind not in "iu":
+        raise broken(path, array, f"is missing, or is not {rows} integers", _RESTORE)
+    numbers = torch.from_numpy(arrays[array].astype(np.int64))
+    if rows and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(names):
+        fact = f"holds types {int(numbers.min())} to {int(numbers.max())}, there are {len(names)}"
+        raise broken(path, array, fact, _RESTORE)
+    return TypeNumbers(tuple(names), numbers)
 
 
 def _split(path: Path, arrays: dict[str, np.ndarray], array: str) -> Tensor:

@@ -151,8 +151,8 @@ class FolderReader:
         }
         for folder in FOLDERS.values():
             for array in self._arrays_in(folder):
-                values, (group, name) = self._opened(array), self._known(array, attribute_of(array), tables)
-                tables[group][name] = values
+                group, name = self._known(array, attribute_of(array), tables)
+                tables[group][name] = self._opened(array)
         for name, (group, convert) in _CONVENTIONS.items():
             if group not in tables:
                 continue

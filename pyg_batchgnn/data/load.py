@@ -35,8 +35,8 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
         name_or_path: one of
             - "cora", "amazon_photo", ...: a bundled real graph; options `feature_dim`,
               `projection_seed` (see `read_bundle`);
-            - "ogbn-arxiv", "ogbn-products", "ogbn-papers100M"; options `download`, `converted` (see
-              `read_ogb`);
+            - "ogbn-arxiv", "ogbn-products", "ogbn-papers100M", "ogbn-mag"; options `download`,
+              `converted` (see `read_ogb`);
             - "generated", with the fields of `GeneratorSpec` as options; with `root` it is written
               to a folder there and mapped, and found again the next time;
             - a folder of arrays (see `read_folder`).

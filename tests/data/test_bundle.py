@@ -143,11 +143,51 @@ def test_a_foreign_file_with_a_right_checksum_is_named(tmp_path: Path) -> None:
         read_bundle("toy", tmp_path)
 
 
-def test_heterogeneous_is_refused(tmp_path: Path) -> None:
-    write_bundle(tmp_path, about={"heterogeneous": True})
-    with pytest.raises(DatasetError, match="heterogeneous graphs are not supported yet"):
-        load_dataset("toy", tmp_path)
-    assert bundled_names(tmp_path) == []
+TYPES = {"heterogeneous": True, "node_type_names": ["noun", "verb"], "edge_type_names": ["to", "also"]}
+
+
+def test_a_graph_of_several_types(tmp_path: Path) -> None:
+    node_type = (np.arange(NODES) % 3 == 1).astype(np.uint8)
+    edge_type = (np.arange(EDGES) % 2).astype(np.uint8)
+    path = write_bundle(tmp_path, about=TYPES, node_type=node_type, edge_type=edge_type)
+    assert bundled_names(tmp_path) == ["toy"]
+    dataset = load_dataset("toy", tmp_path)
+    plain = read_bundle("toy", tmp_path)
+    assert dataset.schema == plain.schema and dataset.schema.node_types == ("noun", "verb")
+    with np.load(path) as archive:
+        edge_index, y, train = archive["edge_index"], archive["y"], archive["train_idx"]
+    found, features = [], bundle_features(path)
+    for number, nodes in enumerate(dataset.node_sets):
+        own = np.flatnonzero(node_type == number)
+        assert np.array_equal(nodes.tables["x"].numpy(), features[own])
+        assert np.array_equal(nodes.tables["y"].numpy(), y[own]) and nodes.num_classes == CLASSES
+        assert set(own[nodes.splits["train"]]) == set(train) & set(own)
+    originals = {name: np.flatnonzero(node_type == at) for at, name in enumerate(dataset.schema.node_types)}
+    for edges in dataset.edge_sets:
+        source, name, target = edges.relation
+        pairs = edges.edge_index.numpy()
+        ends = zip(originals[source][pairs[0]], originals[target][pairs[1]], strict=True)
+        found += [(int(one), name, int(other)) for one, other in ends]
+    wanted = [
+        (int(one), TYPES["edge_type_names"][kind], int(other))
+        for (one, other), kind in zip(edge_index.T, edge_type, strict=True)
+    ]
+    assert sorted(found) == sorted(wanted)
+
+
+@pytest.mark.parametrize(
+    ("array", "values", "says"),
+    [
+        ("node_type", np.full(NODES, 2, np.uint8), "holds types 2 to 2, there are 2"),
+        ("edge_type", None, "edge_type: is missing"),
+        ("edge_type", np.zeros(3, np.uint8), "is not 60 integers"),
+    ],
+)
+def test_types_that_do_not_fit(tmp_path: Path, array: str, values: np.ndarray | None, says: str) -> None:
+    types = {"node_type": np.zeros(NODES, np.uint8), "edge_type": np.zeros(EDGES, np.uint8)}
+    write_bundle(tmp_path, about=TYPES, **{**types, array: values})
+    with pytest.raises(DatasetError, match=says):
+        read_bundle("toy", tmp_path)
 
 
 @pytest.mark.parametrize("dim", [0, -3])
@@ -180,6 +220,13 @@ def test_projection_keeps_norms_on_cora(real_graphs: Path) -> None:
     assert abs(float(ratio.mean()) - 1) < 0.01 and float(ratio.std()) < 0.06
 
 
-def test_real_heterogeneous_graph_is_refused(real_graphs: Path) -> None:
-    with pytest.raises(DatasetError, match=r"oewn_hetero\.npz: .*heterogeneous graphs are not supported yet"):
-        load_dataset("oewn_hetero", real_graphs)
+def test_real_graph_of_several_types(real_graphs: Path) -> None:
+    dataset = load_dataset("oewn_hetero", real_graphs, feature_dim=8)
+    about = json.loads((real_graphs / "oewn_hetero.json").read_text())
+    assert list(dataset.schema.node_types) == about["node_type_names"]
+    assert [nodes.num_nodes for nodes in dataset.node_sets] == about["node_counts"]
+    counts = dict.fromkeys(about["edge_type_names"], 0)
+    for edges in dataset.edge_sets:
+        counts[edges.relation[1]] += edges.num_edges
+    assert counts == about["edges_per_type"]
+    assert sum(len(dataset.split("train", name)) for name in dataset.schema.node_types) == 64515

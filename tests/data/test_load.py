@@ -153,6 +153,8 @@ def test_every_real_graph_loads(real_graphs: Path) -> None:
     names = available_datasets(real_graphs)
     assert {"cora", "amazon_photo", "coauthor_physics", "oewn"} <= set(names)
     for name in names[:-1]:
+        if name == "oewn_hetero":
+            continue  # of several types; test_bundle has it
         dataset = load_dataset(name, real_graphs, feature_dim=32)
         assert dataset.nodes.tables["x"].shape == (dataset.num_nodes, 32)
         about = json.loads((real_graphs / f"{name}.json").read_text())

@@ -27,6 +27,7 @@ from tests.support.tiny_datasets import (
     write_csv,
     write_ogb_binary,
     write_ogb_csv,
+    write_ogb_typed,
 )
 
 
@@ -187,3 +188,55 @@ def test_absent_and_not_to_be_downloaded(nowhere: Path) -> None:
 def test_features_have_their_width(tmp_path: Path) -> None:
     write_ogb_csv(tmp_path, "ogbn-arxiv", "time")
     assert read_ogb("ogbn-arxiv", tmp_path).num_features == FEATURES
+
+
+# Several node types ###############################################################################
+
+
+def test_mag_has_four_types(tmp_path: Path) -> None:
+    folder = write_ogb_typed(tmp_path)
+    dataset = load_dataset("ogbn-mag", tmp_path)
+    assert dataset.schema.node_types == ("author", "field_of_study", "institution", "paper")
+    assert [nodes.num_nodes for nodes in dataset.node_sets] == [3, 2, 1, 4]
+    assert [names[1] for names in dataset.schema.relations] == [
+        *("affiliated_with", "writes", "cites", "has_topic"),
+    ]
+    papers = dataset.nodes_of("paper")
+    assert papers.tables["x"].dtype == torch.float32 and papers.tables["x"][:, 0].tolist() == [0, 1, 2, 3]
+    assert papers.tables["node_year"].tolist() == [2010, 2011, 2012, 2013]
+    assert papers.tables["y"].tolist() == [3, 348, 0, 7] and papers.num_classes == 349
+    assert {name: ids.tolist() for name, ids in papers.splits.items()} == {
+        **{"train": [0, 2], "val": [1], "test": [3]},
+    }
+    cites = dataset.edges_of(("paper", "cites", "paper"))
+    assert cites.edge_index.tolist() == [[0, 3, 3], [1, 2, 0]] and cites.edge_index.dtype == torch.int32
+    assert cites.tables["edge_reltype"].tolist() == [0, 0, 0]
+    assert all(not nodes.tables for nodes in dataset.node_sets if nodes.name != "paper")
+    again = folder / "pyg_batchgnn" / "META.json"
+    before = again.stat().st_mtime_ns
+    assert load_dataset("ogbn-mag", tmp_path).schema == dataset.schema  # not converted again
+    assert again.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("file", "rows", "says"),
+    [
+        (
+            "relations/paper___cites___paper/edge.csv.gz",
+            [[0, 1], [3, 4], [3, 0]],
+            r"edge \[3, 4\] is outside",
+        ),
+        ("relations/paper___cites___paper/num-edge-list.csv.gz", [9], "has 3 rows, num-edge-list says 9"),
+        ("node-label/paper/node-label.csv.gz", [1, 2], "has 2 rows, expected 4"),
+        ("triplet-type-list.csv.gz", [["paper", "cites", "venue"]], "venue"),
+        ("num-node-dict.csv.gz", [["paper"], ["many"]], "expected counts"),
+        ("nodetype-has-label.csv.gz", [["paper"]], "expected a header and one row"),
+    ],
+)
+def test_damaged_files_of_types_are_named(tmp_path: Path, file: str, rows: Any, says: str) -> None:
+    folder = write_ogb_typed(tmp_path)
+    write_csv(folder / "raw" / file, rows)
+    with pytest.raises(DatasetError, match=says) as error:
+        read_ogb("ogbn-mag", tmp_path)
+    assert Path(file).name.partition(".")[0] in str(error.value)
+    assert not (folder / "pyg_batchgnn").exists()

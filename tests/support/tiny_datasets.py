@@ -183,3 +183,33 @@ def write_ogb_binary(root: Path, **changes: np.ndarray) -> tuple[Path, Dataset]:
     np.savez_compressed(folder / "raw" / "node-label.npz", node_label=label)
     write_ogb_splits(folder, "time", dataset)
     return folder, dataset
+
+
+def write_ogb_typed(root: Path) -> Path:
+    """Writes ogbn-mag's layout of a made-up graph; returns its folder."""
+    folder = root / "ogbn_mag"
+    raw, split = folder / "raw", folder / "split" / "time"
+    types = ("paper", "author", "field_of_study", "institution")
+    marks = ["True", "False", "False", "False"]
+    write_csv(raw / "num-node-dict.csv.gz", [types, [4, 3, 2, 1]])
+    for name in ("nodetype-has-feat", "nodetype-has-label"):
+        write_csv(raw / f"{name}.csv.gz", [types, marks])
+    write_csv(split / "nodetype-has-split.csv.gz", [types, marks])
+    relations = {
+        ("paper", "cites", "paper"): [[0, 1], [3, 2], [3, 0]],
+        ("author", "writes", "paper"): [[2, 3], [0, 0]],
+        ("author", "affiliated_with", "institution"): [[1, 0]],
+        ("paper", "has_topic", "field_of_study"): [[0, 1], [2, 0]],
+    }
+    write_csv(raw / "triplet-type-list.csv.gz", list(relations))
+    for at, (names, edges) in enumerate(relations.items()):
+        inside = raw / "relations" / "___".join(names)
+        write_csv(inside / "edge.csv.gz", edges)
+        write_csv(inside / "num-edge-list.csv.gz", [len(edges)])
+        write_csv(inside / "edge_reltype.csv.gz", [at] * len(edges))
+    write_csv(raw / "node-feat" / "paper" / "node-feat.csv.gz", [[at, 0.5] for at in range(4)])
+    write_csv(raw / "node-feat" / "paper" / "node_year.csv.gz", [2010, 2011, 2012, 2013])
+    write_csv(raw / "node-label" / "paper" / "node-label.csv.gz", [3, 348, 0, 7])
+    for part, ids in (("train", [0, 2]), ("valid", [1]), ("test", [3])):
+        write_csv(split / "paper" / f"{part}.csv.gz", ids)
+    return folder

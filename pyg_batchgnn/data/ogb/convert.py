@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from pyg_batchgnn.data.folder_write import new_folder
 from pyg_batchgnn.data.groups import FEATURES, LABELS, NODES
 from pyg_batchgnn.data.layout import attribute_array, split_array
 from pyg_batchgnn.data.meta import Meta, promises_in, write_meta
+from pyg_batchgnn.data.ogb.convert_typed import TypedRaw, convert_typed
 from pyg_batchgnn.data.ogb.csv_gz import csv_gz_pieces, read_csv_gz
 from pyg_batchgnn.data.ogb.npz_stream import NpzMember, open_member
 from pyg_batchgnn.data.ogb.tables import OgbTable, RawLayout, StoredEdges
@@ -27,6 +29,8 @@ _AGAIN = "download the data set again"
 
 def raw_files(table: OgbTable, folder: Path) -> list[Path]:
     """Returns the raw files that a data set consists of."""
+    if table.layout is RawLayout.TYPED_CSV:
+        return TypedRaw.read(table, folder).files()
     if table.layout is RawLayout.BINARY:
         names = ["data.npz", "node-label.npz"]
     else:
@@ -41,6 +45,8 @@ def raw_sizes(table: OgbTable, folder: Path) -> dict[str, int]:
 
     They tell whether a conversion is still of these files.
     """
+    if not (folder / "raw").is_dir():
+        return {}
     files = raw_files(table, folder)
     return {str(file.relative_to(folder)): file.stat().st_size for file in files if file.is_file()}
 
@@ -58,19 +64,24 @@ def convert(table: OgbTable, folder: Path, target: Path) -> None:
             written.
     """
     with new_folder(target) as temporary:
-        if table.layout is RawLayout.CSV:
-            num_nodes = _convert_csv(table, folder, temporary)
-        else:
-            num_nodes = _convert_binary(folder, temporary)
-        for part, raw_name in (("train", "train"), ("val", "valid"), ("test", "test")):
-            file = folder / "split" / table.split / f"{raw_name}.csv.gz"
-            ids = read_csv_gz(file, part, np.int64, 1)[:, 0]
-            np.save(temporary / f"{split_array(NODES, part)}.npy", ids)
+        typed = table.layout is RawLayout.TYPED_CSV
+        meta = (convert_typed if typed else _convert_plain)(table, folder, temporary)
         source = f"{table.name} of the Open Graph Benchmark, converted from the raw files in {folder}."
-        origin = {"raw_bytes": raw_sizes(table, folder)}
-        promises = promises_in(temporary)
-        counts, classes = {"node": num_nodes}, {"node": table.num_classes}
-        write_meta(temporary, Meta(table.name, source, HOMOGENEOUS, counts, classes, promises, origin))
+        origin, promises = {"raw_bytes": raw_sizes(table, folder)}, promises_in(temporary)
+        write_meta(temporary, replace(meta, source=source, arrays=promises, origin=origin))
+
+
+def _convert_plain(table: OgbTable, folder: Path, target: Path) -> Meta:
+    """Writes the arrays of a homogeneous data set; returns its META.json without promises."""
+    if table.layout is RawLayout.CSV:
+        num_nodes = _convert_csv(table, folder, target)
+    else:
+        num_nodes = _convert_binary(folder, target)
+    for part, raw_name in (("train", "train"), ("val", "valid"), ("test", "test")):
+        file = folder / "split" / table.split / f"{raw_name}.csv.gz"
+        ids = read_csv_gz(file, part, np.int64, 1)[:, 0]
+        np.save(target / f"{split_array(NODES, part)}.npy", ids)
+    return Meta(table.name, None, HOMOGENEOUS, {"node": num_nodes}, {"node": table.num_classes})
 
 
 def _convert_csv(table: OgbTable, folder: Path, target: Path) -> int:

@@ -36,7 +36,7 @@ def read_ogb(
     """Reads an OGB data set from OGB's raw layout.
 
     Args:
-        name: "ogbn-arxiv", "ogbn-products" or "ogbn-papers100M".
+        name: "ogbn-arxiv", "ogbn-products", "ogbn-papers100M" or "ogbn-mag".
         root: folder that holds (or shall hold) `ogbn_arxiv` and so on; that folder itself is
             accepted too. Without it: the folder named by PYG_BATCHGNN_DATA, else `dataset` in the
             working directory, where the package ogb puts data sets.
@@ -44,8 +44,9 @@ def read_ogb(
         converted: folder for the arrays made from the raw files; `pyg_batchgnn` beside them without
             it.
 
-    The edges of ogbn-products come in both directions, the other two as directed edges (citing,
-    cited).
+    The edges of ogbn-products come in both directions, those of ogbn-arxiv and ogbn-papers100M as
+    directed edges (citing, cited). ogbn-mag has four node types and four relations, as directed by
+    OGB, and the attributes "node_year" of papers and "edge_reltype" of edges.
 
     Raises:
         DatasetNotFoundError: not there and not to be downloaded, or a raw file is missing.

@@ -11,6 +11,7 @@ class RawLayout(enum.Enum):
 
     CSV = "csv"
     BINARY = "binary"
+    TYPED_CSV = "csv by node type and relation"
 
 
 class StoredEdges(enum.Enum):
@@ -73,6 +74,9 @@ OGB_TABLES: dict[str, OgbTable] = {
             StoredEdges.DIRECTED,
             f"{_BASE}/papers100M-bin.zip",
             "papers100M-bin",
+        ),
+        OgbTable(
+            "ogbn-mag", 349, "time", RawLayout.TYPED_CSV, StoredEdges.DIRECTED, f"{_BASE}/mag.zip", "mag"
         ),
     )
 }

@@ -28,7 +28,7 @@ def datasets(
 
       batchgnn datasets generated:nodes=5000,classes=4
     """
-    from pyg_batchgnn.data import available_datasets, load_dataset
+    from pyg_batchgnn.data import SPLITS, available_datasets, load_dataset
 
     if name is None:
         for found in available_datasets():
@@ -36,13 +36,24 @@ def datasets(
         return
     dataset = load_dataset(name)
     typer.echo(f"{dataset.name}: {dataset.source}")
-    typer.echo(f"nodes      {dataset.num_nodes:,}")
-    typer.echo(f"edges      {dataset.num_edges:,} (directed)")
-    typer.echo(f"features   {dataset.num_features:,}")
-    typer.echo(f"classes    {dataset.num_classes}")
-    typer.echo(f"training   {len(dataset.split('train')):,} nodes")
-    typer.echo(f"validation {len(dataset.split('val')):,} nodes")
-    typer.echo(f"test       {len(dataset.split('test')):,} nodes")
+    if dataset.schema.is_plain:
+        typer.echo(f"nodes      {dataset.num_nodes:,}")
+        typer.echo(f"edges      {dataset.num_edges:,} (directed)")
+        typer.echo(f"features   {dataset.num_features:,}")
+        typer.echo(f"classes    {dataset.num_classes}")
+        typer.echo(f"training   {len(dataset.split('train')):,} nodes")
+        typer.echo(f"validation {len(dataset.split('val')):,} nodes")
+        typer.echo(f"test       {len(dataset.split('test')):,} nodes")
+        return
+    for nodes in dataset.node_sets:
+        sizes = "/".join(f"{len(dataset.split(name, nodes.name)):,}" for name in SPLITS)
+        attributes = ", ".join(f"{name} {list(table.shape[1:])}" for name, table in nodes.tables.items())
+        typer.echo(
+            f"{nodes.name}: {nodes.num_nodes:,} nodes, {nodes.num_classes} classes, {sizes} train/val/test "
+            f"nodes, attributes: {attributes or 'none'}"
+        )
+    for edges in dataset.edge_sets:
+        typer.echo(f"{'-'.join(edges.relation)}: {edges.num_edges:,} edges")
 
 
 def generate(

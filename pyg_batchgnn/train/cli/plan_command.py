@@ -60,6 +60,7 @@ def plan_command(
     from pyg_batchgnn.data import load_dataset
     from pyg_batchgnn.planner import Choices, PlannerNetwork, plan
     from pyg_batchgnn.sample import Replacement
+    from pyg_batchgnn.train.graph import homogeneous_only
 
     _check_hosts(ranks, ranks_per_host)
     console = Console()
@@ -73,7 +74,7 @@ def plan_command(
     status = console.status("reading") if console.is_terminal else contextlib.nullcontext()
     with status as shown, as_train_error(ValueError):
         found = plan(
-            load_dataset(dataset),
+            homogeneous_only(load_dataset(dataset)),
             ranks=ranks,
             network=network,
             ranks_per_host=ranks_per_host,

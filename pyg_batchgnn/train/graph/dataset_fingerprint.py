@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,15 +34,25 @@ class DatasetFingerprint:
 def fingerprint_dataset(dataset: Dataset) -> DatasetFingerprint:
     """Returns the fingerprint of a data set. It does not depend on the integer types of its
     arrays."""
-    checksum = 0
-    tables, splits = dataset.nodes.tables, map(dataset.split, SPLITS)
-    labels = tables.get(LABELS, torch.tensor(-1).expand(dataset.num_nodes))
-    for array in (dataset.edge_index[0], dataset.edge_index[1], tables.get(FEATURES), labels, *splits):
-        if array is not None:
-            checksum = zlib.crc32(_evenly_spaced(array).numpy().tobytes(), checksum)
-    return DatasetFingerprint(
-        dataset.num_nodes, dataset.num_edges, dataset.num_features, dataset.num_classes, checksum
-    )
+    checksum, columns = 0, 0
+    for array in _arrays(dataset):
+        checksum = zlib.crc32(_evenly_spaced(array).numpy().tobytes(), checksum)
+    for nodes in dataset.node_sets:
+        x = nodes.tables.get(FEATURES)
+        columns += int(x.shape[1]) if x is not None and x.dim() == 2 else 0
+    classes = sum(nodes.num_classes for nodes in dataset.node_sets)
+    return DatasetFingerprint(dataset.num_nodes, dataset.num_edges, columns, classes, checksum)
+
+
+def _arrays(dataset: Dataset) -> Iterator[Tensor]:
+    """Yields the edges of every relation, and features, labels and splits of every node type."""
+    for edges in dataset.edge_sets:
+        yield from edges.edge_index
+    for nodes in dataset.node_sets:
+        if FEATURES in nodes.tables:
+            yield nodes.tables[FEATURES]
+        yield nodes.tables.get(LABELS, torch.tensor(-1).expand(nodes.num_nodes))
+        yield from (dataset.split(name, nodes.name) for name in SPLITS)
 
 
 def _evenly_spaced(array: Tensor) -> Tensor:

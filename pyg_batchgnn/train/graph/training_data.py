@@ -58,3 +58,17 @@ def _features(dataset: Dataset) -> Tensor:
             "numbers [N, F]; convert 'x' to float32"
         )
     return x
+
+
+def homogeneous_only(dataset: Dataset) -> Dataset:
+    """Returns a data set that the trainer and the planner can use.
+
+    Raises:
+        TrainError: it has named node types and relations.
+    """
+    if dataset.schema.has_names:
+        raise TrainError(
+            f"{dataset.name} has the node types {', '.join(dataset.schema.node_types)}, but this command is "
+            "for homogeneous graphs; write a script with a loader, as docs/reference/typed-graphs.md shows"
+        )
+    return dataset
