@@ -14,7 +14,7 @@ class PartitionBook:
     """The owners and the types of the internal node ids.
 
     Internal ids are ordered by part, within a part by node type, and within a type by original id
-    (design, sections 2 and 8). So the nodes of a part are a contiguous range of internal ids, and
+    (design, section 2). So the nodes of a part are a contiguous range of internal ids, and
     so are its nodes of one type.
 
     Args:
