@@ -59,6 +59,14 @@ def test_a_typed_minibatch(kwargs: dict[str, Any]) -> None:
     hetero_cases.assert_same(found, wanted, ignore_keys(data))
 
 
+def test_names_of_the_user_are_kept_even_if_they_are_ours() -> None:
+    data = hetero_cases.as_hetero(loader_cases.make_data(), "node", "to")
+    wanted = hetero_cases.make_loader(data, input_nodes="node")
+    found = [one.to_data() for one in hetero_cases.make_loader(data, input_nodes="node", export="native")]
+    assert type(found[0]) is HeteroData
+    hetero_cases.assert_same(found, wanted)
+
+
 def ignore_keys(data: HeteroData) -> list[str]:
     return [name for store, name in hetero_cases.contents(data) if (store, name) in UNCARRIED]
 
