@@ -14,7 +14,7 @@ ObjectPool<HgtScratch<Index>>& hgt_scratches() {
 
 template <class Local, class Index>
 std::tuple<std::vector<Tensor>, Tensor> sample_all(const TypedGraph<Index>& graph, const HgtPlan& plan,
-                                                   const AllSeeds& lists, Layout layout, int64_t threads) {
+                                                   const SeedLists& lists, Layout layout, int64_t threads) {
   return sample_each<Local>(lists, {layout, plan.edge_ids}, threads, [&](const Seeds& seeds) {
     const auto scratch = hgt_scratches<Index>().borrow();
     return sample_hgt<Index, Local>(graph, plan, seeds, layout, *scratch);
@@ -40,7 +40,7 @@ std::tuple<std::vector<Tensor>, Tensor> sample_hgt(const Tensor& graph, const Te
                static_cast<uint64_t>(seed),
                static_cast<uint64_t>(epoch)};
   const auto& whole = held<HeldGraph>(graph);
-  const AllSeeds lists(seeds, seed_ptr, keys, whole.num_types());
+  const SeedLists lists = seeds_of(seeds, seed_ptr, keys, whole.num_types());
   return whole.with_graph([&](const auto& typed) {
     plan.relation_order = by_digest(typed.relations);
     return coo ? sample_all<int64_t>(typed, plan, lists, Layout::kCoo, threads)

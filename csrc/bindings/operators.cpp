@@ -65,14 +65,17 @@ constexpr Operator kOperators[] = {
     OPERATOR(keyed_permutation, "(int n, int seed, int epoch) -> Tensor"),
     OPERATOR(minibatch_key, "(Tensor seeds) -> int"),
     OPERATOR(relay_begin,
-             "(Tensor seeds, Tensor originals, Tensor seed_ptr, int[] offsets, int rank, int num_edges, "
-             "bool wide, int[] fanouts, bool replace, bool return_edge, bool coo, int seed, int epoch) -> "
-             "Tensor"),
+             "(Tensor seeds, Tensor seed_ptr, Tensor keys, Tensor? example, Tensor? time, Tensor? excluded, "
+             "int[] offsets, int types, int rank, int[] source, int[] target, int[] num_edges, bool wide, "
+             "bool disjoint, bool timed, bool excluding, int hops, int[] fanouts, Tensor? shares, bool "
+             "replace, bool return_edge, bool "
+             "last, int window, bool induced, bool coo, int seed, int epoch) -> Tensor"),
     OPERATOR(relay_ask,
              "(Tensor(a!) state, int threads) -> (Tensor words, int[] counts, int[] nodes, Tensor own)"),
     OPERATOR(relay_answer,
-             "(Tensor indptr, Tensor indices, Tensor edge_ids, Tensor node, int first, int num_edges, "
-             "Tensor requests, int[] words_of, int fanout, bool replace, bool return_edge, int threads) -> "
+             "(Tensor graph, Tensor node, int first, int all_nodes, int[] num_edges, Tensor requests, int[] "
+             "words_of, bool disjoint, bool timed, bool excluding, int hop, int hops, int[] fanouts, Tensor? "
+             "shares, bool replace, bool return_edge, bool last, int window, bool induced, int threads) -> "
              "(Tensor words, int[] counts, int[] picks, int[] fault)"),
     OPERATOR(relay_merge,
              "(Tensor(a!) state, Tensor own, Tensor answers, int[] words_of, int threads) -> (int error, "

@@ -60,16 +60,21 @@ std::tuple<std::vector<Tensor>, Tensor> sample_hgt(const Tensor& graph, const Te
                                                    int64_t threads);
 
 // relay_ops.cpp
-Tensor relay_begin(const Tensor& seeds, const Tensor& originals, const Tensor& seed_ptr,
-                   std::vector<int64_t> offsets, int64_t rank, int64_t num_edges, bool wide,
-                   std::vector<int64_t> fanouts, bool replace, bool return_edge, bool coo, int64_t seed,
-                   int64_t epoch);
+Tensor relay_begin(const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys,
+                   const std::optional<Tensor>& example, const std::optional<Tensor>& time,
+                   const std::optional<Tensor>& excluded, std::vector<int64_t> offsets, int64_t types,
+                   int64_t rank, std::vector<int64_t> source, std::vector<int64_t> target,
+                   std::vector<int64_t> num_edges, bool wide, bool disjoint, bool timed, bool excluding,
+                   int64_t hops, std::vector<int64_t> fanouts, const std::optional<Tensor>& shares,
+                   bool replace, bool return_edge, bool last, int64_t window, bool induced, bool coo,
+                   int64_t seed, int64_t epoch);
 std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, Tensor> relay_ask(const Tensor& state,
                                                                                  int64_t threads);
 std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>> relay_answer(
-    const Tensor& indptr, const Tensor& indices, const Tensor& edge_ids, const Tensor& node, int64_t first,
-    int64_t num_edges, const Tensor& requests, std::vector<int64_t> words_of, int64_t fanout, bool replace,
-    bool return_edge, int64_t threads);
+    const Tensor& graph, const Tensor& node, int64_t first, int64_t all_nodes, std::vector<int64_t> num_edges,
+    const Tensor& requests, std::vector<int64_t> words_of, bool disjoint, bool timed, bool excluding,
+    int64_t hop, int64_t hops, std::vector<int64_t> fanouts, const std::optional<Tensor>& shares,
+    bool replace, bool return_edge, bool last, int64_t window, bool induced, int64_t threads);
 std::tuple<int64_t, int64_t, int64_t> relay_merge(const Tensor& state, const Tensor& own,
                                                   const Tensor& answers, std::vector<int64_t> words_of,
                                                   int64_t threads);

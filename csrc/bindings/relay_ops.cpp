@@ -1,6 +1,7 @@
 #include <memory>
 #include <utility>
 
+#include "bindings/held.h"
 #include "bindings/operators.h"
 #include "bindings/sampled.h"
 #include "kernels/relay/answer.h"
@@ -18,14 +19,13 @@ class AnyRelay {
   virtual std::tuple<std::vector<Tensor>, Tensor> take() = 0;
 };
 
-template <class Index, class Local>
+template <class Index, class Local, class Naming>
 class RelayOf : public AnyRelay {
  public:
-  RelayOf(Plan plan, Layout layout, Book book, const SeedLists& seeds)
-      : hops_(plan.fanouts.size()),
-        edge_ids_(plan.edge_ids),
+  RelayOf(Plan plan, Layout layout, Book book, const SeedLists& seeds, const QuestionShape& shape)
+      : edge_ids_(plan.edge_ids),
         layout_(layout),
-        relay_(std::move(plan), layout, std::move(book), seeds) {}
+        relay_(std::move(plan), layout, std::move(book), seeds, shape) {}
 
   std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, Tensor> ask(int64_t threads) override {
     Questions<Index> asked = relay_.ask(threads);
@@ -40,94 +40,73 @@ class RelayOf : public AnyRelay {
   }
 
   std::tuple<std::vector<Tensor>, Tensor> take() override {
-    std::vector<Sampled<Local>> sampled = relay_.take();
-    ArrayList arrays(layout_, edge_ids_);
-    CountTable counts(sampled.size(), 2 * hops_ + 1);
-    for (Sampled<Local>& one : sampled) {
-      counts.add(one.nodes_per_hop);
-      counts.add(one.edges_per_hop);
-      if (one.nodes > 0) arrays.add(std::move(one.node), one.nodes);
-      arrays.add(std::move(one.edges));
-    }
-    return {arrays.take(), counts.take()};
+    return collect(relay_.take(), {layout_, edge_ids_});
   }
 
  private:
-  const size_t hops_;
   const bool edge_ids_;
   const Layout layout_;
-  Relay<Index, Local> relay_;
+  Relay<Index, Local, Naming> relay_;
 };
 
-// The state of a relay is the memory of a tensor. It is freed with the tensor, also after an error.
-struct State {
-  static constexpr uint64_t kMark = 0x79616C6572u;
-  uint64_t mark = kMark;
-  std::unique_ptr<AnyRelay> relay;
-};
-
-void drop(void* state) { delete static_cast<State*>(state); }
-
-AnyRelay& relay_of(const Tensor& state) {
-  auto* held = static_cast<State*>(state.mutable_data_ptr());
-  if (state.numel() != sizeof(State) || held->mark != State::kMark) {
-    throw std::runtime_error("expected what relay_begin returned");
+template <class Index, class Local>
+std::unique_ptr<AnyRelay> make_relay(Plan plan, Layout layout, Book book, const SeedLists& seeds,
+                                     const QuestionShape& shape) {
+  if (!shape.disjoint) {
+    return std::make_unique<RelayOf<Index, Local, SharedNodes>>(std::move(plan), layout, std::move(book),
+                                                                seeds, shape);
   }
-  return *held->relay;
+  return std::make_unique<RelayOf<Index, Local, DisjointNodes>>(std::move(plan), layout, std::move(book),
+                                                                seeds, shape);
 }
 
 template <class Index>
-std::unique_ptr<AnyRelay> make_relay(Plan plan, Layout layout, Book book, const SeedLists& seeds) {
-  if (layout == Layout::kCoo) {
-    return std::make_unique<RelayOf<Index, int64_t>>(std::move(plan), layout, std::move(book), seeds);
-  }
-  return std::make_unique<RelayOf<Index, int32_t>>(std::move(plan), layout, std::move(book), seeds);
+std::unique_ptr<AnyRelay> make_relay(Plan plan, bool coo, Book book, const SeedLists& seeds,
+                                     const QuestionShape& shape) {
+  if (coo) return make_relay<Index, int64_t>(std::move(plan), Layout::kCoo, std::move(book), seeds, shape);
+  return make_relay<Index, int32_t>(std::move(plan), Layout::kCsc, std::move(book), seeds, shape);
 }
 
 }  // namespace
 
 namespace operators {
 
-Tensor relay_begin(const Tensor& seeds, const Tensor& originals, const Tensor& seed_ptr,
-                   std::vector<int64_t> offsets, int64_t rank, int64_t num_edges, bool wide,
-                   std::vector<int64_t> fanouts, bool replace, bool return_edge, bool coo, int64_t seed,
-                   int64_t epoch) {
-  Plan plan{std::move(fanouts), replace ? Replacement::kWith : Replacement::kWithout, return_edge,
-            static_cast<uint64_t>(seed), static_cast<uint64_t>(epoch)};
-  Book book{std::move(offsets), rank, num_edges};
-  const SeedLists lists{data<int64_t>(seeds), data<int64_t>(originals), data<int64_t>(seed_ptr),
-                        seed_ptr.numel() - 1};
-  const Layout layout = coo ? Layout::kCoo : Layout::kCsc;
-  auto state = std::make_unique<State>();
-  state->relay = wide ? make_relay<int64_t>(std::move(plan), layout, std::move(book), lists)
-                      : make_relay<int32_t>(std::move(plan), layout, std::move(book), lists);
-  const std::vector<int64_t> size{sizeof(State)}, stride{1};
-  const Tensor tensor = torch::stable::from_blob(state.get(), {size.data(), 1}, {stride.data(), 1},
-                                                 torch::stable::Device(torch::headeronly::DeviceType::CPU),
-                                                 ScalarType::Byte, &drop);
-  state.release();
-  return tensor;
+Tensor relay_begin(const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys,
+                   const std::optional<Tensor>& example, const std::optional<Tensor>& time,
+                   const std::optional<Tensor>& excluded, std::vector<int64_t> offsets, int64_t types,
+                   int64_t rank, std::vector<int64_t> source, std::vector<int64_t> target,
+                   std::vector<int64_t> num_edges, bool wide, bool disjoint, bool timed, bool excluding,
+                   int64_t hops, std::vector<int64_t> fanouts, const std::optional<Tensor>& shares,
+                   bool replace, bool return_edge, bool last, int64_t window, bool induced, bool coo,
+                   int64_t seed, int64_t epoch) {
+  Plan plan =
+      plan_of({hops, std::move(fanouts), shares, replace, return_edge, last, window, induced}, seed, epoch);
+  Book book{std::move(offsets), types, rank, std::move(source), std::move(target), std::move(num_edges)};
+  const SeedLists lists =
+      seeds_of(seeds, seed_ptr, keys, static_cast<size_t>(types), example, time, excluded);
+  const QuestionShape shape{types, disjoint, timed, excluding};
+  return hold(wide ? make_relay<int64_t>(std::move(plan), coo, std::move(book), lists, shape)
+                   : make_relay<int32_t>(std::move(plan), coo, std::move(book), lists, shape));
 }
 
 std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, Tensor> relay_ask(const Tensor& state,
                                                                                  int64_t threads) {
-  return relay_of(state).ask(threads);
+  return held<AnyRelay>(state).ask(threads);
 }
 
 std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>> relay_answer(
-    const Tensor& indptr, const Tensor& indices, const Tensor& edge_ids, const Tensor& node, int64_t first,
-    int64_t num_edges, const Tensor& requests, std::vector<int64_t> words_of, int64_t fanout, bool replace,
-    bool return_edge, int64_t threads) {
-  return with_integer(indices, [&](auto type) {
-    using Index = decltype(type);
-    const OwnPart<Index> part{{data<int64_t>(indptr), data<Index>(indices), edge_ids.const_data_ptr(),
-                               is_wide(edge_ids), indptr.numel() - 1},
-                              data<int64_t>(node),
-                              first};
-    const AnswerShape shape(fanout, num_edges, return_edge, sizeof(Index));
-    Answers answers =
-        answer(part, {data<Index>(requests), std::move(words_of)}, fanout,
-               replace ? Replacement::kWith : Replacement::kWithout, shape, threads, scratches<Index>());
+    const Tensor& graph, const Tensor& node, int64_t first, int64_t all_nodes, std::vector<int64_t> num_edges,
+    const Tensor& requests, std::vector<int64_t> words_of, bool disjoint, bool timed, bool excluding,
+    int64_t hop, int64_t hops, std::vector<int64_t> fanouts, const std::optional<Tensor>& shares,
+    bool replace, bool return_edge, bool last, int64_t window, bool induced, int64_t threads) {
+  const Plan plan =
+      plan_of({hops, std::move(fanouts), shares, replace, return_edge, last, window, induced}, 0, 0);
+  const auto& own = held<HeldGraph>(graph);
+  const QuestionShape shape{static_cast<int64_t>(own.num_types()), disjoint, timed, excluding};
+  return own.with_graph([&]<class Index>(const TypedGraph<Index>& typed) {
+    const OwnPart<Index> part{typed, data<int64_t>(node), first, all_nodes, std::move(num_edges)};
+    const Requests<Index> asked{data<Index>(requests), std::move(words_of), shape};
+    Answers answers = answer(part, plan, hop, asked, threads, scratches<Index>());
     int64_t words = 0;
     for (const int64_t to : answers.words_to) words += to;
     return std::tuple(adopt(std::move(answers.words), {words}), std::move(answers.words_to),
@@ -141,11 +120,13 @@ std::tuple<int64_t, int64_t, int64_t> relay_merge(const Tensor& state, const Ten
                                                   const Tensor& answers, std::vector<int64_t> words_of,
                                                   int64_t threads) {
   const Replies replies{data<int64_t>(answers), std::move(words_of), data<int64_t>(own), own.numel()};
-  const Fault fault = relay_of(state).merge(replies, threads);
+  const Fault fault = held<AnyRelay>(state).merge(replies, threads);
   return {static_cast<int64_t>(fault.error), fault.peer, fault.value};
 }
 
-std::tuple<std::vector<Tensor>, Tensor> relay_take(const Tensor& state) { return relay_of(state).take(); }
+std::tuple<std::vector<Tensor>, Tensor> relay_take(const Tensor& state) {
+  return held<AnyRelay>(state).take();
+}
 
 }  // namespace operators
 }  // namespace pyg_batchgnn

@@ -13,7 +13,7 @@ namespace {
 // Threads work on different minibatches (BatchGNN, appendix D.3).
 template <class Local, class Index>
 std::tuple<std::vector<Tensor>, Tensor> sample_all(const TypedGraph<Index>& graph, const Plan& plan,
-                                                   const AllSeeds& lists, Layout layout, int64_t threads) {
+                                                   const SeedLists& lists, Layout layout, int64_t threads) {
   return sample_each<Local>(lists, {layout, plan.edge_ids}, threads, [&](const Seeds& seeds) {
     const auto scratch = scratches<Index>().borrow();
     return sample_minibatch<Index, Local>(graph, plan, seeds, layout, *scratch);
@@ -38,19 +38,10 @@ std::tuple<std::vector<Tensor>, Tensor> sample(
     const std::optional<Tensor>& excluded, int64_t hops, std::vector<int64_t> fanouts,
     const std::optional<Tensor>& shares, bool replace, bool return_edge, bool last, int64_t window,
     bool induced, bool coo, int64_t seed, int64_t epoch, int64_t threads) {
-  Plan plan{std::move(fanouts), replace ? Replacement::kWith : Replacement::kWithout, return_edge,
-            static_cast<uint64_t>(seed), static_cast<uint64_t>(epoch)};
-  plan.hops = hops;
-  if (shares) plan.shares.assign(data<double>(*shares), data<double>(*shares) + shares->numel());
-  plan.temporal = last ? Temporal::kLast : Temporal::kUniform;
-  plan.window = window;
-  plan.subgraph = induced ? Subgraph::kInduced : Subgraph::kDirectional;
+  const Plan plan =
+      plan_of({hops, std::move(fanouts), shares, replace, return_edge, last, window, induced}, seed, epoch);
   const auto& whole = held<HeldGraph>(graph);
-  AllSeeds lists(seeds, seed_ptr, keys, whole.num_types());
-  if (example) lists.example = data<int64_t>(*example);
-  if (time) lists.time = data<int64_t>(*time);
-  if (excluded) lists.excluded = data<int64_t>(*excluded);
-  if (excluded) lists.excluded_count = excluded->size(1);
+  const SeedLists lists = seeds_of(seeds, seed_ptr, keys, whole.num_types(), example, time, excluded);
   return whole.with_graph([&](const auto& typed) {
     // PyG's edge_index is int64. The native form takes half of the memory.
     return coo ? sample_all<int64_t>(typed, plan, lists, Layout::kCoo, threads)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -9,7 +10,8 @@
 #include "bindings/sampled_graph.h"
 #include "bindings/tensors.h"
 #include "kernels/parallel.h"
-#include "kernels/sample/sample.h"
+#include "kernels/sample/minibatch.h"
+#include "kernels/sample/pick.h"
 
 namespace pyg_batchgnn {
 
@@ -67,16 +69,9 @@ struct EdgeForm {
   bool edge_ids;
 };
 
-// Samples each minibatch with sample(seeds). Threads work on different minibatches (BatchGNN,
-// appendix D.3).
-template <class Local, class Sample>
-std::tuple<std::vector<Tensor>, Tensor> sample_each(const AllSeeds& lists, EdgeForm form, int64_t threads,
-                                                    const Sample& sample) {
-  std::vector<SampledMinibatch<Local>> sampled(static_cast<size_t>(lists.minibatches));
-  run_tasks(lists.minibatches, threads, [&](int64_t task, int64_t) {
-    std::vector<int64_t> begins;
-    sampled[static_cast<size_t>(task)] = sample(lists.of(task, &begins));
-  });
+// Returns the arrays and the counts of minibatches of the same graph.
+template <class Local>
+std::tuple<std::vector<Tensor>, Tensor> collect(std::vector<SampledMinibatch<Local>> sampled, EdgeForm form) {
   ArrayList arrays(form.layout, form.edge_ids);
   const size_t columns =
       sampled.empty() ? 0 : sampled[0].nodes_per_hop.size() + sampled[0].edges_per_hop.size();
@@ -87,11 +82,24 @@ std::tuple<std::vector<Tensor>, Tensor> sample_each(const AllSeeds& lists, EdgeF
     for (SampledNodes& nodes : one.nodes) {
       if (nodes.count == 0) continue;
       arrays.add(std::move(nodes.node), nodes.count);
-      if (lists.example != nullptr) arrays.add(std::move(nodes.example), nodes.count);
+      if (nodes.example.data() != nullptr) arrays.add(std::move(nodes.example), nodes.count);
     }
     for (SampledEdges<Local>& edges : one.edges) arrays.add(std::move(edges));
   }
   return {arrays.take(), counts.take()};
+}
+
+// Samples each minibatch with sample(seeds). Threads work on different minibatches (BatchGNN,
+// appendix D.3).
+template <class Local, class Sample>
+std::tuple<std::vector<Tensor>, Tensor> sample_each(const SeedLists& lists, EdgeForm form, int64_t threads,
+                                                    const Sample& sample) {
+  std::vector<SampledMinibatch<Local>> sampled(static_cast<size_t>(lists.minibatches));
+  run_tasks(lists.minibatches, threads, [&](int64_t task, int64_t) {
+    std::vector<int64_t> begins;
+    sampled[static_cast<size_t>(task)] = sample(lists.of(task, &begins));
+  });
+  return collect(std::move(sampled), form);
 }
 
 }  // namespace pyg_batchgnn

@@ -1,8 +1,8 @@
-// The arguments of sampling operators as the kernels take them: the graph, and the seeds of all
-// minibatches.
+// The arguments of sampling operators as the kernels take them: the graph, the seeds of all
+// minibatches and the rules of picking.
 #pragma once
 
-#include <algorithm>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <variant>
@@ -12,44 +12,46 @@
 #include "bindings/tensors.h"
 #include "kernels/sample/graph.h"
 #include "kernels/sample/plan.h"
+#include "kernels/sample/seed_lists.h"
 
 namespace pyg_batchgnn {
 
-// The seeds of all minibatches.
-struct AllSeeds {
-  const int64_t* node;  // by minibatch, then by type
-  const int64_t* ptr;   // [minibatches * types + 1]
-  const uint64_t* key;  // [minibatches]
-  int64_t minibatches;
-  int64_t types;
-  const int64_t* example = nullptr;
-  const int64_t* time = nullptr;
-  const int64_t* excluded = nullptr;  // [5, excluded_count], see Seeds
-  int64_t excluded_count = 0;
+// Returns the seeds of all minibatches, as in ops/sample.py.
+inline SeedLists seeds_of(const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys, size_t num_types,
+                          const std::optional<Tensor>& example = {}, const std::optional<Tensor>& time = {},
+                          const std::optional<Tensor>& excluded = {}) {
+  SeedLists lists{data<int64_t>(seeds), data<int64_t>(seed_ptr),
+                  reinterpret_cast<const uint64_t*>(data<int64_t>(keys)), keys.numel(),
+                  static_cast<int64_t>(num_types)};
+  if (example) lists.example = data<int64_t>(*example);
+  if (time) lists.time = data<int64_t>(*time);
+  if (excluded) lists.excluded = data<int64_t>(*excluded);
+  if (excluded) lists.excluded_count = excluded->size(1);
+  return lists;
+}
 
-  AllSeeds(const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys, size_t num_types)
-      : node(data<int64_t>(seeds)),
-        ptr(data<int64_t>(seed_ptr)),
-        key(reinterpret_cast<const uint64_t*>(data<int64_t>(keys))),
-        minibatches(keys.numel()),
-        types(static_cast<int64_t>(num_types)) {}
-
-  // Fills `begins` with the begin of each type's seeds.
-  Seeds of(int64_t minibatch, std::vector<int64_t>* begins) const {
-    const int64_t* from = ptr + minibatch * types;
-    begins->resize(static_cast<size_t>(types) + 1);
-    for (size_t type = 0; type < begins->size(); ++type) (*begins)[type] = from[type] - from[0];
-    Seeds seeds{node + from[0], begins->data(), key[minibatch]};
-    if (example != nullptr) seeds.example = example + from[0];
-    if (time != nullptr) seeds.time = time + from[0];
-    seeds.excluded = excluded;
-    seeds.excluded_stride = excluded_count;
-    const auto [first, last] = std::equal_range(excluded, excluded + excluded_count, minibatch);
-    seeds.excluded_begin = first - excluded;
-    seeds.excluded_end = last - excluded;
-    return seeds;
-  }
+// The rules of picking, as in ops/sample.py.
+struct RuleArguments {
+  int64_t hops;
+  std::vector<int64_t> fanouts;
+  const std::optional<Tensor>& shares;
+  bool replace, return_edge, last;
+  int64_t window;
+  bool induced;
 };
+
+inline Plan plan_of(RuleArguments rules, int64_t seed, int64_t epoch) {
+  Plan plan{std::move(rules.fanouts), rules.replace ? Replacement::kWith : Replacement::kWithout,
+            rules.return_edge, static_cast<uint64_t>(seed), static_cast<uint64_t>(epoch)};
+  plan.hops = rules.hops;
+  if (rules.shares) {
+    plan.shares.assign(data<double>(*rules.shares), data<double>(*rules.shares) + rules.shares->numel());
+  }
+  plan.temporal = rules.last ? Temporal::kLast : Temporal::kUniform;
+  plan.window = rules.window;
+  plan.subgraph = rules.induced ? Subgraph::kInduced : Subgraph::kDirectional;
+  return plan;
+}
 
 // Returns the tensor's data, null if it is empty.
 template <class T>

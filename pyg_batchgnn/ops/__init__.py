@@ -84,7 +84,16 @@ from pyg_batchgnn.ops.partition import (
 )
 from pyg_batchgnn.ops.precision import compute_dtype
 from pyg_batchgnn.ops.products import ProductsName, current_products, set_products
-from pyg_batchgnn.ops.relay import Relay, RelayAnswers, RelayFault, RelayQuestions, WireError, relay_answer
+from pyg_batchgnn.ops.relay import (
+    QuestionForm,
+    Relay,
+    RelayAnswers,
+    RelayFault,
+    RelayQuestions,
+    WireError,
+    relay_answer,
+)
+from pyg_batchgnn.ops.relay_graph import OwnedGraph, RelayBook
 from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules, sample
 from pyg_batchgnn.ops.transforms import is_transforming
 from pyg_batchgnn.ops.types import check_type
@@ -107,9 +116,12 @@ __all__ = [
     "LoopFree",
     "MemoryStats",
     "OwnedEdges",
+    "OwnedGraph",
     "ProductsName",
+    "QuestionForm",
     "Relay",
     "RelayAnswers",
+    "RelayBook",
     "RelayFault",
     "RelayQuestions",
     "RowsOfTable",

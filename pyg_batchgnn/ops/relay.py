@@ -5,7 +5,6 @@ The arrays that callers give are checked here. The kernels check what other rank
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,12 +13,14 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.checks import check_indptr, check_range, check_vector
-from pyg_batchgnn.ops.in_edges import OwnedEdges
-from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.ops.library import kernels, to_signed
+from pyg_batchgnn.ops.relay_graph import OwnedGraph, RelayBook
+from pyg_batchgnn.ops.sample import SampledSeeds, SamplingRules
+from pyg_batchgnn.ops.sample_checks import check_details, check_rules
 
 
 class WireError(IntEnum):
-    """The faults of a message; the numbers are those of csrc/kernels/relay/wire.h."""
+    """The faults of a message; the numbers are those of csrc/kernels/relay/fault.h."""
 
     NOTHING = 0
     BLOCKS = 1
@@ -46,6 +47,25 @@ class RelayFault:
 
 def _fault(numbers: Sequence[int]) -> RelayFault | None:
     return RelayFault(WireError(numbers[0]), numbers[1], numbers[2]) if numbers[0] else None
+
+
+@dataclass(frozen=True)
+class QuestionForm:
+    """The columns of questions beside nodes, the same on all ranks.
+
+    Attributes:
+        disjoint: True if every node belongs to an example.
+        timed: True if every example has a time; only with ``disjoint``.
+        excluding: True if there may be pairs of nodes whose edges must not be used.
+    """
+
+    disjoint: bool = False
+    timed: bool = False
+    excluding: bool = False
+
+    def __post_init__(self) -> None:
+        if self.timed and not self.disjoint:
+            raise ValueError("examples have times only in disjoint sampling")
 
 
 @dataclass(frozen=True)
@@ -81,45 +101,48 @@ class RelayAnswers:
 
 
 class Relay:
-    """Minibatches that are sampled together: `ask` and `merge` in turn, once per hop, then `take`.
+    """Minibatches that are sampled together.
+
+    Call `ask` and `merge` in turn, once per hop and once more for an induced subgraph, then `take`.
 
     Args:
-        seeds, originals: [S] int64, all minibatches' seed nodes, by internal and original id.
-        seed_ptr: [B + 1] int64, where each minibatch's seeds begin.
-        offsets: the first internal id of each part, then the number of nodes.
-        rank: this rank, the number of its part.
-        num_edges: edges of the whole graph.
-        wide: True if ids are exchanged as int64, else as int32.
-        fanouts, replace, return_edge, coo, seed, epoch: as for the operator ``sample``.
+        seeds: the seeds of all minibatches. Their nodes, and the ends of excluded pairs, are
+            internal ids. Nodes of every type lie in the range of their type.
+        book: the owners of the nodes.
+        rules: the rules of picking.
+        form: what questions hold.
+        seed, epoch: as for `sample`.
     """
 
     def __init__(
         self,
-        seeds: Tensor,
-        originals: Tensor,
-        seed_ptr: Tensor,
-        *,
-        offsets: list[int],
-        rank: int,
-        num_edges: int,
-        wide: bool,
-        fanouts: Sequence[int],
-        replace: bool,
-        return_edge: bool,
-        coo: bool,
+        seeds: SampledSeeds,
+        book: RelayBook,
+        rules: SamplingRules,
+        form: QuestionForm,
         seed: int,
         epoch: int,
     ) -> None:
-        _check_book(offsets, rank)
-        for name, ids in (("seeds", seeds), ("originals", originals)):
-            check_vector(name, ids, (torch.int64,))
-        check_range("seeds", seeds, offsets[-1])
-        if originals.numel() != seeds.numel():
-            raise ValueError(f"{seeds.numel()} seeds came with {originals.numel()} original ids")
-        check_indptr("seed_ptr", seed_ptr, seeds.numel())
+        book.check()
+        relations = len(book.target)
+        check_vector("seeds", seeds.node, (torch.int64,))
+        check_vector("keys", seeds.keys, (torch.int64,))
+        check_range("seeds", seeds.node, book.num_nodes)
+        check_indptr("seed_ptr", seeds.ptr, seeds.node.numel())
+        if seeds.ptr.numel() != seeds.keys.numel() * book.num_types + 1:
+            raise ValueError(
+                f"seed_ptr has {seeds.ptr.numel()} entries for {seeds.keys.numel()} minibatches and "
+                f"{book.num_types} types"
+            )
+        details = (seeds.example, seeds.time, seeds.excluded)
+        check_details(*details, seeds.node.numel(), (seeds.keys.numel(), relations))
+        check_rules(rules.fanouts, rules.shares, relations * rules.hops)
+        _check_form(seeds, form)
         self._state = kernels.relay_begin(
-            *(seeds, originals, seed_ptr, offsets, rank, num_edges, wide),
-            *(list(fanouts), replace, return_edge, coo, seed, epoch),
+            *(seeds.node, seeds.ptr, seeds.keys, *details),
+            *(book.offsets, book.num_types, book.rank, book.source, book.target, book.num_edges),
+            *(book.wide, form.disjoint, form.timed, form.excluding, *_arguments(rules), rules.coo),
+            *(to_signed(seed), to_signed(epoch)),
         )
 
     def ask(self, threads: int) -> RelayQuestions:
@@ -143,16 +166,18 @@ class Relay:
         return _fault(kernels.relay_merge(self._state, own, words, list(counts), threads))
 
     def take(self) -> tuple[list[Tensor], Tensor]:
-        """Returns the minibatches, as the operator ``sample`` does."""
+        """Returns the minibatches, as `sample` does; their node ids are internal ones."""
         arrays, counts = kernels.relay_take(self._state)
         return arrays, counts
 
 
-def _check_book(offsets: Sequence[int], rank: int) -> None:
-    if not offsets or offsets[0] != 0 or any(b < a for a, b in itertools.pairwise(offsets)):
-        raise ValueError(f"the offsets of parts must ascend from 0, got {list(offsets)}")
-    if not 0 <= rank < len(offsets) - 1:
-        raise ValueError(f"rank {rank} has no part among {len(offsets) - 1}")
+def _check_form(seeds: SampledSeeds, form: QuestionForm) -> None:
+    """Raises ValueError unless the seeds have what questions are to hold, and nothing else."""
+    found = QuestionForm(
+        seeds.example is not None, seeds.time is not None, form.excluding or seeds.excluded is not None
+    )
+    if found != form:
+        raise ValueError(f"questions are to have the form {form}, but the seeds have {found}")
 
 
 def _check_words(words: Tensor, counts: Sequence[int], dtype: torch.dtype) -> None:
@@ -161,35 +186,51 @@ def _check_words(words: Tensor, counts: Sequence[int], dtype: torch.dtype) -> No
         raise ValueError(f"counts {list(counts)} do not add up to {words.numel()} words")
 
 
+def _arguments(rules: SamplingRules) -> tuple[object, ...]:
+    """Returns the rules of picking in the order of the operators' arguments."""
+    return (
+        *(rules.hops, rules.fanouts, rules.shares, rules.replace, rules.return_edge, rules.last),
+        *(rules.window, rules.induced),
+    )
+
+
 def relay_answer(
-    edges: OwnedEdges,
+    owned: OwnedGraph,
     words: Tensor,
     counts: Sequence[int],
-    *,
-    fanout: int,
-    replace: bool,
-    return_edge: bool,
+    rules: SamplingRules,
+    form: QuestionForm,
+    hop: int,
     threads: int,
 ) -> RelayAnswers | RelayFault:
     """Answers the questions of one hop.
 
     Args:
-        edges: the in-edges to pick from, with edge ids.
-        words: [sum(counts)] of the type of the edges' ``indices``, the questions by rank.
+        owned: the in-edges to pick from.
+        words: [sum(counts)] of the type of node ids, the questions by rank.
         counts: words of each rank.
-        fanout: in-edges to pick per node; -1 picks all.
-        replace: True picks with replacement.
-        return_edge: True if the ids of the picked edges are answered too.
+        rules: the rules of picking.
+        form: what questions hold.
+        hop: the number of the hop; that after the last one is of an induced subgraph.
         threads: at most this many threads.
 
     Returns:
         The answers, or the first fault in the questions.
     """
-    own = edges.in_edges
-    edges.check()
-    _check_words(words, counts, own.indices.dtype)
+    arrays = owned.arrays
+    check_rules(rules.fanouts, rules.shares, len(arrays.target) * rules.hops)
+    if not 0 <= hop < rules.hops + rules.induced:
+        raise ValueError(f"hop {hop} is none of {rules.hops + rules.induced}")
+    if any(time.numel() for time in arrays.order[::2]) and not form.timed:
+        raise ValueError("edges have times, but questions do not; sampling by time is disjoint")
+    for indices in arrays.indices:
+        check_vector("indices", indices, (words.dtype,))
+    _check_words(words, counts, words.dtype)
+    if not arrays.target:  # nothing can be asked for, whatever the type of node ids
+        return RelayAnswers(torch.empty(0, dtype=torch.int64), [0] * len(counts), [0] * len(counts))
     answers, to, picks, fault = kernels.relay_answer(
-        *(own.indptr, own.indices, own.edge_ids, edges.node, edges.first_node, edges.num_edges),
-        *(words, list(counts), fanout, replace, return_edge, threads),
+        *(owned.held(), owned.node, owned.first, owned.all_nodes, owned.num_edges),
+        *(words, list(counts), form.disjoint, form.timed, form.excluding),
+        *(hop, *_arguments(rules), threads),
     )
     return _fault(fault) or RelayAnswers(answers, to, picks)

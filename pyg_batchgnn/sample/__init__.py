@@ -26,6 +26,7 @@ from pyg_batchgnn.sample.pyg_link_info import LinkInfo
 from pyg_batchgnn.sample.pyg_nodes import PygNodeSampler
 from pyg_batchgnn.sample.pyg_output import Direction, Names, PygForm, PygOutput
 from pyg_batchgnn.sample.pyg_parts import PygParts
+from pyg_batchgnn.sample.relay_part import RelayPart
 from pyg_batchgnn.sample.sampled import Layout, SampledEdges, SampledMinibatch, SampledNodes
 from pyg_batchgnn.sample.sampler import MacrobatchSeeds, MinibatchPlan, Sampler
 from pyg_batchgnn.sample.seed_edges import SeedEdges, named_relation
@@ -65,6 +66,7 @@ __all__ = [
     "PygNodeSampler",
     "PygOutput",
     "PygParts",
+    "RelayPart",
     "Replacement",
     "SampleInfo",
     "SampledEdges",

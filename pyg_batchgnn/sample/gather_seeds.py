@@ -56,8 +56,10 @@ def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.Sam
         torch.cat(parts) if parts else _NONE,
         ptr,
         torch.tensor([ops.to_signed(one.key) for one in seeds], dtype=torch.int64),
-        torch.cat([_examples(number, one) for number, one in enumerate(seeds)]) if disjoint else None,
-        torch.cat([_times(number, one) for number, one in enumerate(seeds)]) if timed else None,
+        torch.cat([_NONE, *(_examples(number, one) for number, one in enumerate(seeds))])
+        if disjoint
+        else None,
+        torch.cat([_NONE, *(_times(number, one) for number, one in enumerate(seeds))]) if timed else None,
         _excluded(seeds, disjoint),
     )
 

@@ -97,25 +97,6 @@ class SamplingPlan:
         """The number of hops."""
         return len(self.fanouts)
 
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """The fanouts by hop of a plan in which every relation picks a number of neighbours.
-
-        Raises:
-            ValueError: the plan has no hops.
-            NotImplementedError: the plan has shares, fanouts by relation or a rule beside them.
-        """
-        if not self.fanouts:
-            raise ValueError("sampling over ranks needs at least one fanout, for instance (15, 10, 5)")
-        counts = tuple(fanout for fanout in self.fanouts if isinstance(fanout, int))
-        plain = SamplingPlan(self.fanouts, self.replacement, self.edge_ids)
-        if len(counts) < self.num_hops or self != plain:
-            raise NotImplementedError(
-                f"sampling over ranks takes integer fanouts and uniform neighbours, not yet {self}; sample "
-                f"in one process"
-            )
-        return counts
-
     def fanouts_of(self, relation: Relation) -> Fanouts:
         """Returns the fanouts of a relation by hop."""
         return dict(self.by_relation).get(relation, self.fanouts)

@@ -2,67 +2,77 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops import (
-    InEdges,
-    OwnedEdges,
+    OwnedGraph,
+    QuestionForm,
     Relay,
     RelayAnswers,
+    RelayBook,
     RelayFault,
     RelayQuestions,
+    SampledGraph,
+    SampledSeeds,
+    SamplingRules,
     WireError,
+    minibatch_key,
     relay_answer,
+    to_signed,
 )
 
 FIRST, NODES, EDGES = 100, 50, 500
+PLAIN = QuestionForm()
+#: Every column that a question can have.
+FULL = QuestionForm(disjoint=True, timed=True, excluding=True)
 
 
-def own_edges(dtype: torch.dtype = torch.int32) -> OwnedEdges:
+def owned(dtype: torch.dtype = torch.int32) -> OwnedGraph:
     """Nodes 100 to 149 of 200, ten in-edges each."""
-    return OwnedEdges(
-        InEdges(
-            indptr=torch.arange(0, EDGES + 1, 10),
-            indices=(torch.arange(EDGES) * 7 % 200).to(dtype),
-            edge_ids=torch.arange(EDGES, dtype=torch.int32) + 1000,
-        ),
-        node=torch.arange(NODES) * 3,
-        first_node=FIRST,
-        num_nodes=200,
-        num_edges=2000,
+    arrays = SampledGraph(
+        num_nodes=[NODES],
+        indptr=[torch.arange(0, EDGES + 1, 10)],
+        indices=[(torch.arange(EDGES) * 7 % 200).to(dtype)],
+        edge_ids=[torch.arange(EDGES, dtype=torch.int32) + 1000],
+        source=[0],
+        target=[0],
+        digest=[0],
+        order=[],
+        weights=[],
     )
+    return OwnedGraph(arrays, torch.arange(NODES) * 3, FIRST, all_nodes=200, num_edges=[2000])
 
 
-def answered(words: list[int], counts: list[int], fanout: int = 4) -> RelayAnswers | RelayFault:
-    return relay_answer(
-        own_edges(),
-        torch.tensor(words, dtype=torch.int32),
-        counts,
-        fanout=fanout,
-        replace=False,
-        return_edge=True,
-        threads=2,
-    )
+def rules(fanout: int, **others: bool) -> SamplingRules:
+    flags = {"replace": False, "return_edge": True, "last": False, "induced": False, "coo": False, **others}
+    return SamplingRules(hops=1, fanouts=[fanout], shares=None, window=-1, **flags)
+
+
+def answered(
+    words: list[int], counts: list[int], fanout: int = 4, form: QuestionForm = PLAIN
+) -> RelayAnswers | RelayFault:
+    return relay_answer(owned(), torch.tensor(words, dtype=torch.int32), counts, rules(fanout), form, 0, 2)
+
+
+def seeds_of(node: Tensor, original: Tensor, ptr: list[int]) -> SampledSeeds:
+    """The seeds of minibatches that begin at ``ptr``."""
+    keys = [to_signed(minibatch_key(original[a:b])) for a, b in itertools.pairwise(ptr)]
+    return SampledSeeds(node, torch.tensor(ptr), torch.tensor(keys, dtype=torch.int64))
+
+
+def book(offsets: list[int], rank: int, num_edges: int, *, wide: bool = False) -> RelayBook:
+    return RelayBook(offsets, 1, rank, [0], [0], [num_edges], wide)
 
 
 def begun(fanout: int = 4, seeds: tuple[int, ...] = (100, 149, 120)) -> tuple[Relay, RelayQuestions]:
     """A relay on rank 0, which owns nothing, after asking rank 1, which owns 100 to 149."""
     node = torch.tensor(seeds)
-    relay = Relay(
-        *(node, (node - FIRST) * 3, torch.tensor([0, len(seeds)])),
-        offsets=[0, 100, 150, 200],
-        rank=0,
-        num_edges=2000,
-        wide=False,
-        fanouts=[fanout],
-        replace=False,
-        return_edge=True,
-        coo=False,
-        seed=1,
-        epoch=2,
-    )
+    given = seeds_of(node, (node - FIRST) * 3, [0, len(seeds)])
+    relay = Relay(given, book([0, 100, 150, 200], 0, 2000), rules(fanout), PLAIN, seed=1, epoch=2)
     return relay, relay.ask(1)
 
 
@@ -104,6 +114,38 @@ def test_questions_that_do_not_add_up(words: list[int]) -> None:
     good = [1, 5, 6, 1, 100]
     assert isinstance(answered(good, [5]), RelayAnswers)
     assert answered([*good, *words], [5, len(words)]) == RelayFault(WireError.BLOCKS, 1, len(words))
+
+
+#: Node 100 as one of example 9, whose time is 1; its edges from node 0 are excluded.
+FULL_BLOCK = [1, 5, 6, 1, 1, 1, 100, 0, 9, 1, 0, 0, 0, 0]
+
+
+def test_a_question_with_every_column() -> None:
+    answers = answered(FULL_BLOCK, [len(FULL_BLOCK)], -1, FULL)
+    assert isinstance(answers, RelayAnswers) and answers.picks == [9]  # of ten, without that from 0
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (4, 2),  # more examples than there are words for
+        (4, -1),
+        (4, 0),
+        (5, 2),  # pairs
+        (5, -1),
+        (5, 2**31 - 1),
+        (7, 1),  # an example that the block does not have
+        (7, -1),
+        (11, 1),  # a pair whose target is no node of the block
+        (11, -1),
+        (12, 1),  # a relation that the graph does not have
+        (12, -1),
+    ],
+)
+def test_columns_that_do_not_add_up(place: int, value: int) -> None:
+    words = list(FULL_BLOCK)
+    words[place] = value
+    assert answered(words, [len(words)], -1, FULL) == RelayFault(WireError.BLOCKS, 0, len(words))
 
 
 @pytest.mark.parametrize("node", [99, 150, 0, -1, 2**31 - 1, -(2**31)])
@@ -160,7 +202,7 @@ def test_many_sources_that_are_no_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fanout", "num_bytes"), [(0, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4), (-1, 4)]
+    ("fanout", "num_bytes"), [(0, 0), (255, 1), (256, 2), (65_535, 2), (65_536, 4), (-1, 4)]
 )
 def test_counts_are_as_narrow_as_the_plan_allows(fanout: int, num_bytes: int) -> None:
     answers = answered([1, 5, 6, 16, *range(100, 116)], [20], fanout)
@@ -170,26 +212,16 @@ def test_counts_are_as_narrow_as_the_plan_allows(fanout: int, num_bytes: int) ->
 
 
 def test_state_of_something_else_is_refused() -> None:
-    with pytest.raises(RuntimeError, match="expected what relay_begin returned"):
+    with pytest.raises(RuntimeError, match="expected the state that an operator returned"):
         torch.ops.pyg_batchgnn.relay_ask(torch.zeros(16, dtype=torch.uint8), 1)
 
 
 def test_no_minibatches_and_no_seeds() -> None:
     empty = torch.empty(0, dtype=torch.int64)
     for pointer in ([0], [0, 0, 0]):
-        relay = Relay(
-            *(empty, empty, torch.tensor(pointer)),
-            offsets=[0, 0, 0],
-            rank=1,
-            num_edges=0,
-            wide=True,
-            fanouts=[2],
-            replace=True,
-            return_edge=False,
-            coo=True,
-            seed=0,
-            epoch=0,
-        )
+        given = seeds_of(empty, empty, pointer)
+        with_replacement = rules(2, replace=True, return_edge=False, coo=True)
+        relay = Relay(given, book([0, 0, 0], 1, 0, wide=True), with_replacement, PLAIN, seed=0, epoch=0)
         asked = relay.ask(3)
         assert asked.words.dtype == torch.int64 and asked.counts == [0, 0]
         assert merged(relay, empty, [0, 0]) is None
@@ -199,13 +231,14 @@ def test_no_minibatches_and_no_seeds() -> None:
 
 def test_opcheck() -> None:
     """The functional operators: their arguments stay as they are."""
-    edges, kernels = own_edges(), torch.ops.pyg_batchgnn
+    graph, kernels = owned(), torch.ops.pyg_batchgnn
     checks = ("test_schema", "test_autograd_registration")
-    own = edges.in_edges
-    held = (own.indptr, own.indices, own.edge_ids, edges.node, edges.first_node, edges.num_edges)
     words = begun()[1].words
-    asked = (words, [0, words.numel(), 0], 4, False, True, 2)
-    torch.library.opcheck(kernels.relay_answer, (*held, *asked), test_utils=checks)
+    held = (graph.held(), graph.node, graph.first, graph.all_nodes, graph.num_edges)
+    plan = (1, [4], None, False, True, False, -1, False)
+    asked = (*held, words, [0, words.numel(), 0], False, False, False, 0, *plan, 2)
+    torch.library.opcheck(kernels.relay_answer, asked, test_utils=checks)
     node = torch.tensor([100, 149])
-    start = (node, node, torch.tensor([0, 2]), [0, 100, 150, 200], 0, 2000, False)
-    torch.library.opcheck(kernels.relay_begin, (*start, [4], False, True, False, 1, 2), test_utils=checks)
+    seeds = (node, torch.tensor([0, 2]), torch.tensor([7]), None, None, None)
+    start = (*seeds, [0, 100, 150, 200], 1, 0, [0], [0], [2000], False, False, False, False)
+    torch.library.opcheck(kernels.relay_begin, (*start, *plan, False, 1, 2), test_utils=checks)

@@ -9,39 +9,25 @@ import pytest
 import torch
 from hypothesis import given
 
-from pyg_batchgnn.data import HOMOGENEOUS, Schema
-from pyg_batchgnn.sample import Replacement, SamplingPlan, Seeds, Subgraph, TemporalStrategy
+from pyg_batchgnn.data import HOMOGENEOUS
+from pyg_batchgnn.sample import SamplingPlan, Seeds, Subgraph
 from tests.support.graph_strategies import epochs, fixed, random_seeds
-from tests.support.typed_graphs import DrawnSeeds, TypedCase, check_typed, typed_cases, typed_seeds
+from tests.support.typed_graphs import (
+    DrawnSeeds,
+    TypedCase,
+    check_typed,
+    typed_cases,
+    typed_plans,
+    typed_seeds,
+)
 from tests.support.typed_reference import ReferenceSeed
-
-FANOUT = st.sampled_from([0, 1, 2, 5, 40, -1])
-SHARE = st.sampled_from([0.1, 0.5, 0.3, 1.0])
-
-
-@st.composite
-def typed_plans(draw: st.DrawFn, schema: Schema, fanout: st.SearchStrategy[float]) -> SamplingPlan:
-    """Draws a plan; some relations have fanouts of their own."""
-    hops = draw(st.integers(1, 3))
-    fanouts = st.lists(fanout, min_size=hops, max_size=hops).map(tuple)
-    own = {relation: draw(fanouts) for relation in schema.relations if draw(st.booleans())}
-    return SamplingPlan(
-        draw(fanouts),
-        draw(st.sampled_from(Replacement)),
-        draw(st.booleans()),
-        by_relation=own,  # type: ignore[arg-type]
-        disjoint=draw(st.booleans()),
-        temporal=draw(st.sampled_from(TemporalStrategy)),
-        time_window=draw(st.sampled_from([None, None, 0, 3, 8])),
-        subgraph=draw(st.sampled_from([Subgraph.DIRECTIONAL, Subgraph.DIRECTIONAL, Subgraph.INDUCED])),
-    )
 
 
 def check(
     data: st.DataObject, case: TypedCase, seed: int, epoch: int, *, excluding: bool = False, **rules: object
 ) -> None:
-    fanout = st.one_of(FANOUT, SHARE) if rules.pop("shares", False) else FANOUT
-    plan = dataclasses.replace(data.draw(typed_plans(case.schema, fanout)), **rules)  # type: ignore[arg-type]
+    shares = bool(rules.pop("shares", False))
+    plan = dataclasses.replace(data.draw(typed_plans(case.schema, shares)), **rules)  # type: ignore[arg-type]
     drawn = data.draw(st.lists(typed_seeds(case, excluding), max_size=3))
     check_typed(case, plan, seed, epoch, drawn, data.draw(st.sampled_from([1, 3])))
 

@@ -94,8 +94,8 @@ void run(const Shape& shape) {
 
 int main() {
   constexpr Element kTypes[][2] = {
-      {Element::kFloat32, Element::kFloat32},       {Element::kFloat32, Element::kBFloat16},
-      {Element::kFloat16, Element::kFloat32},        {Element::kBFloat16, Element::kFloat32},
+      {Element::kFloat32, Element::kFloat32},   {Element::kFloat32, Element::kBFloat16},
+      {Element::kFloat16, Element::kFloat32},   {Element::kBFloat16, Element::kFloat32},
       {Element::kBFloat16, Element::kBFloat16}, {Element::kFloat64, Element::kFloat64}};
   for (const auto& [rows, out] : kTypes) {
     for (const int64_t columns : {1, 16, 37, 100}) {

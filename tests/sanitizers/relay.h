@@ -5,96 +5,127 @@
 #include <algorithm>
 #include <cstdlib>
 #include <random>
+#include <utility>
 #include <vector>
 
-#include "kernels/relay/answer.h"
-#include "kernels/relay/relay.h"
+#include "kernels/sample/sample.h"
+#include "parts.h"
 
 namespace pyg_batchgnn {
 
-template <class Index, class Local>
+template <class Index, class Local, class Naming>
 class Ranks {
  public:
-  // Each part is a range of the graph's nodes, so that ids and original ids are the same.
-  Ranks(const Csc<Index>& graph, Plan plan, Layout layout, std::vector<int64_t> offsets,
-        std::mt19937_64* random)
+  Ranks(const TypedGraph<Index>& graph, Plan plan, Layout layout, size_t parts, bool timed,
+        std::mt19937_64& random)
       : graph_(graph),
         plan_(std::move(plan)),
         layout_(layout),
-        offsets_(std::move(offsets)),
-        random_(*random) {
-    for (int64_t node = 0; node < graph.num_nodes; ++node) names_.push_back(node);
-    for (int64_t rank = 0; rank < parts(); ++rank) {
-      seeds_.emplace_back();
-      ptrs_.push_back({0});
-      for (int64_t b = below(4); b > 0; --b) {
-        for (int64_t count = below(20); count > 0; --count) seeds_.back().push_back(below(graph.num_nodes));
-        ptrs_.back().push_back(static_cast<int64_t>(seeds_.back().size()));
-      }
-      indptrs_.emplace_back(graph.indptr + first(rank), graph.indptr + first(rank + 1) + 1);
-      for (int64_t& begin : indptrs_.back()) begin -= graph.indptr[first(rank)];
-    }
+        random_(random),
+        parts_(graph, parts, random),
+        shape_{static_cast<int64_t>(parts_.types()), Naming::kDisjoint, timed, true},
+        seeds_(parts) {
+    for (OwnSeeds& seeds : seeds_) draw(seeds);
   }
 
   void equal_to_one_process() {
     begin();
-    for (const int64_t fanout : plan_.fanouts) {
-      hop(fanout, false);
-    }
+    const bool induced = plan_.subgraph == Subgraph::kInduced;
+    for (int64_t hop = 0; hop < plan_.hops + (induced ? 1 : 0); ++hop) run(hop, false);
     for (size_t rank = 0; rank < relays_.size(); ++rank) {
-      std::vector<Sampled<Local>> sampled = relays_[rank].take();
+      const std::vector<SampledMinibatch<Local>> sampled = relays_[rank].take();
       for (size_t b = 0; b < sampled.size(); ++b) {
-        const int64_t from = ptrs_[rank][b];
-        const int64_t count = ptrs_[rank][b + 1] - from;
-        const TypedGraph<Index> graph{{graph_.num_nodes}, {Relation<Index>{graph_}}};
-        const int64_t* seeds = seeds_[rank].data() + from;
-        const int64_t ends[] = {0, count};
-        const SampledMinibatch<Local> alone = sample_minibatch<Index, Local>(
-            graph, plan_, {seeds, ends, minibatch_key(seeds, count)}, layout_, scratch_);
-        same(sampled[b], alone);
+        std::vector<int64_t> begins;
+        const Seeds seeds = lists(seeds_[rank], seeds_[rank].node, seeds_[rank].excluded)
+                                .of(static_cast<int64_t>(b), &begins);
+        same(sampled[b], sample_minibatch<Index, Local>(graph_, plan_, seeds, layout_, scratch_));
       }
     }
   }
 
   void spoilt() {
     begin();
-    hop(plan_.fanouts[0], true);
+    run(0, true);
   }
 
  private:
+  struct OwnSeeds {
+    std::vector<int64_t> node, internal, ptr{0}, example, time;
+    std::vector<uint64_t> key;
+    std::vector<int64_t> excluded, internal_excluded;
+  };
+
   int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
-  int64_t parts() const { return static_cast<int64_t>(offsets_.size()) - 1; }
-  int64_t first(int64_t rank) const { return offsets_[static_cast<size_t>(rank)]; }
+
+  void draw(OwnSeeds& seeds) {
+    std::vector<std::vector<int64_t>> pairs, internal;
+    const int64_t minibatches = below(4);
+    for (int64_t b = 0; b < minibatches; ++b) {
+      seeds.key.push_back(random_());
+      for (size_t type = 0; type < parts_.types(); ++type) {
+        const int64_t nodes = graph_.num_nodes[type];
+        for (int64_t count = nodes > 0 ? below(15) : 0; count > 0; --count) {
+          seeds.node.push_back(below(nodes));
+          seeds.internal.push_back(parts_.internal(static_cast<int64_t>(type), seeds.node.back()));
+          seeds.example.push_back(below(6));
+          seeds.time.push_back(below(20));
+        }
+        seeds.ptr.push_back(static_cast<int64_t>(seeds.node.size()));
+      }
+      for (int64_t count = below(2) * 40; count > 0; --count) {
+        const int64_t relation = below(static_cast<int64_t>(graph_.relations.size()));
+        const Relation<Index>& edges = graph_.relations[static_cast<size_t>(relation)];
+        const int64_t target = below(graph_.num_nodes[static_cast<size_t>(edges.target)]);
+        const int64_t source = below(graph_.num_nodes[static_cast<size_t>(edges.source)]);
+        const int64_t example = Naming::kDisjoint ? below(7) - 1 : -1;
+        pairs.push_back({b, relation, example, target, source});
+        internal.push_back({b, relation, example, parts_.internal(edges.target, target),
+                            parts_.internal(edges.source, source)});
+      }
+    }
+    seeds.excluded = table(std::move(pairs));
+    seeds.internal_excluded = table(std::move(internal));
+  }
+
+  static std::vector<int64_t> table(std::vector<std::vector<int64_t>> rows) {
+    std::sort(rows.begin(), rows.end());
+    std::vector<int64_t> out;
+    for (size_t column = 0; column < 5; ++column) {
+      for (const auto& row : rows) out.push_back(row[column]);
+    }
+    return out;
+  }
+
+  SeedLists lists(const OwnSeeds& seeds, const std::vector<int64_t>& node,
+                  const std::vector<int64_t>& excluded) const {
+    SeedLists lists{node.data(), seeds.ptr.data(), seeds.key.data(), static_cast<int64_t>(seeds.key.size()),
+                    shape_.types};
+    if (Naming::kDisjoint) lists.example = seeds.example.data();
+    if (shape_.timed) lists.time = seeds.time.data();
+    lists.excluded = excluded.data();
+    lists.excluded_count = static_cast<int64_t>(excluded.size()) / 5;
+    return lists;
+  }
 
   void begin() {
     relays_.clear();
-    for (int64_t rank = 0; rank < parts(); ++rank) {
-      const auto& seeds = seeds_[static_cast<size_t>(rank)];
-      const auto& ptr = ptrs_[static_cast<size_t>(rank)];
-      relays_.emplace_back(
-          plan_, layout_, Book{offsets_, rank, graph_.indptr[graph_.num_nodes]},
-          SeedLists{seeds.data(), seeds.data(), ptr.data(), static_cast<int64_t>(ptr.size()) - 1});
+    for (size_t rank = 0; rank < parts_.parts(); ++rank) {
+      const OwnSeeds& seeds = seeds_[rank];
+      relays_.emplace_back(plan_, layout_, parts_.book(rank),
+                           lists(seeds, seeds.internal, seeds.internal_excluded), shape_);
     }
   }
 
-  Answers answers(int64_t rank, const std::vector<Index>& words, std::vector<int64_t> counts,
-                  int64_t fanout) {
-    const int64_t begin = graph_.indptr[first(rank)];
-    const auto* ids = static_cast<const int32_t*>(graph_.edge_ids) + begin;
-    const OwnPart<Index> part{{indptrs_[static_cast<size_t>(rank)].data(), graph_.indices + begin, ids, false,
-                               first(rank + 1) - first(rank)},
-                              names_.data() + first(rank),
-                              first(rank)};
-    const AnswerShape shape(fanout, graph_.indptr[graph_.num_nodes], plan_.edge_ids, sizeof(Index));
-    return answer<Index>(part, {words.data(), std::move(counts)}, fanout, plan_.replacement, shape, 3,
+  Answers answers(size_t owner, const std::vector<Index>& words, std::vector<int64_t> counts, int64_t hop) {
+    return answer<Index>(parts_.part(owner), plan_, hop, {words.data(), std::move(counts), shape_}, 3,
                          scratches_);
   }
 
-  void hop(int64_t fanout, bool spoil) {
-    const auto ranks = static_cast<size_t>(parts());
+  void run(int64_t hop, bool spoil) {
+    const size_t ranks = parts_.parts();
     std::vector<Questions<Index>> asked;
     for (auto& relay : relays_) asked.push_back(relay.ask(2));
-    // to[o]: what owner o is asked, by rank; then what it answers.
+    // What each rank is answered by the others, by owner.
     std::vector<std::vector<int64_t>> replies(ranks), lengths(ranks, std::vector<int64_t>(ranks));
     for (size_t owner = 0; owner < ranks; ++owner) {
       std::vector<Index> words;
@@ -108,7 +139,7 @@ class Ranks {
       if (spoil && !words.empty()) {
         words[static_cast<size_t>(below(static_cast<int64_t>(words.size())))] = static_cast<Index>(random_());
       }
-      const Answers out = answers(static_cast<int64_t>(owner), words, counts, fanout);
+      const Answers out = answers(owner, words, counts, hop);
       if (out.fault && !spoil) std::abort();
       if (out.fault) continue;
       const int64_t* message = out.words.data();
@@ -120,8 +151,7 @@ class Ranks {
     }
     for (size_t rank = 0; rank < ranks; ++rank) {
       const std::vector<Index> words(asked[rank].own.data(), asked[rank].own.data() + asked[rank].own_words);
-      const Answers own =
-          answers(static_cast<int64_t>(rank), words, {static_cast<int64_t>(words.size())}, fanout);
+      const Answers own = answers(rank, words, {static_cast<int64_t>(words.size())}, hop);
       auto& mine = replies[rank];
       if (spoil && !mine.empty()) {
         mine[static_cast<size_t>(below(static_cast<int64_t>(mine.size())))] = static_cast<int64_t>(random_());
@@ -132,14 +162,23 @@ class Ranks {
     }
   }
 
-  static void same(const Sampled<Local>& a, const SampledMinibatch<Local>& b) {
-    const SampledEdges<Local>&x = a.edges, &y = b.edges[0];
-    const bool equal = a.nodes_per_hop == b.nodes_per_hop && a.edges_per_hop == b.edges_per_hop &&
-                       a.nodes == b.nodes[0].count && x.targets == y.targets && x.count == y.count &&
-                       equal_data(a.node, b.nodes[0].node, a.nodes) &&
-                       (x.targets == 0 || equal_data(x.indptr, y.indptr, x.targets + 1)) &&
-                       equal_data(x.edges, y.edges, x.count) &&
-                       (x.edge.data() == nullptr || equal_data(x.edge, y.edge, x.count));
+  void same(const SampledMinibatch<Local>& a, const SampledMinibatch<Local>& b) const {
+    bool equal = a.nodes_per_hop == b.nodes_per_hop && a.edges_per_hop == b.edges_per_hop;
+    for (size_t type = 0; type < b.nodes.size(); ++type) {
+      const SampledNodes &x = a.nodes[type], &y = b.nodes[type];
+      equal = equal && x.count == y.count;
+      for (int64_t i = 0; equal && i < y.count; ++i) {
+        equal = parts_.original(x.node.data()[i]) == y.node.data()[i];
+      }
+      equal = equal && (y.example.data() == nullptr || equal_data(x.example, y.example, y.count));
+    }
+    for (size_t relation = 0; equal && relation < b.edges.size(); ++relation) {
+      const SampledEdges<Local>&x = a.edges[relation], &y = b.edges[relation];
+      equal = x.targets == y.targets && x.count == y.count &&
+              (x.targets == 0 || equal_data(x.indptr, y.indptr, x.targets + 1)) &&
+              equal_data(x.edges, y.edges, x.count) &&
+              (x.edge.data() == nullptr || equal_data(x.edge, y.edge, x.count));
+    }
     if (!equal) std::abort();
   }
 
@@ -148,16 +187,25 @@ class Ranks {
     return std::equal(a.data(), a.data() + count, b.data());
   }
 
-  const Csc<Index>& graph_;
+  const TypedGraph<Index>& graph_;
   const Plan plan_;
   const Layout layout_;
-  const std::vector<int64_t> offsets_;
   std::mt19937_64& random_;
-  std::vector<int64_t> names_;
-  std::vector<std::vector<int64_t>> seeds_, ptrs_, indptrs_;  // by rank
-  std::vector<Relay<Index, Local>> relays_;
+  const Parts<Index> parts_;
+  const QuestionShape shape_;
+  std::vector<OwnSeeds> seeds_;  // by rank
+  std::vector<Relay<Index, Local, Naming>> relays_;
   Scratch<Index> scratch_;
   ObjectPool<Scratch<Index>> scratches_;
 };
+
+// Samples over up to `parts` parts, and with spoilt messages.
+template <class Index, class Local, class Naming>
+void relay(const TypedGraph<Index>& graph, const Plan& plan, Layout layout, size_t parts, bool timed,
+           std::mt19937_64& random) {
+  Ranks<Index, Local, Naming> ranks(graph, plan, layout, parts, timed, random);
+  ranks.equal_to_one_process();
+  ranks.spoilt();
+}
 
 }  // namespace pyg_batchgnn

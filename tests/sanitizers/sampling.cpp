@@ -80,14 +80,11 @@ void sample_all(const Graph<Index>& graph, const Plan& plan, Layout layout, bool
 }
 
 template <class Index, class Local>
-void relay(const Graph<Index>& graph, const Plan& plan, Layout layout) {
+void relay_all(const Graph<Index>& graph, const Plan& plan, Layout layout) {
   const Csc<Index> csc{graph.indptr.data(), graph.indices.data(), graph.edge_ids.data(), false, graph.nodes};
-  std::vector<int64_t> offsets{0, graph.nodes};
-  for (int64_t cuts = below(16) != 0 ? below(4) : 20; cuts > 0; --cuts) offsets.push_back(below(graph.nodes));
-  std::sort(offsets.begin(), offsets.end());
-  Ranks<Index, Local> ranks(csc, plan, layout, offsets, &generator);
-  ranks.equal_to_one_process();
-  ranks.spoilt();
+  const TypedGraph<Index> typed{{graph.nodes}, {Relation<Index>{csc}}};
+  const auto parts = static_cast<size_t>(below(16) != 0 ? 1 + below(4) : 20);
+  relay<Index, Local, SharedNodes>(typed, plan, layout, parts, false, generator);
 }
 
 void gather(int64_t rows, int64_t bytes, int64_t count) {
@@ -108,9 +105,9 @@ void round_of(int64_t nodes, int64_t edges) {
       sample_all<Index, int64_t>(graph, plan, Layout::kCoo, below(2) == 0);
       sample_all<Index, int32_t>(graph, plan, Layout::kCsc, below(2) == 0);
       if (below(2) == 0) {
-        relay<Index, int64_t>(graph, plan, Layout::kCoo);
+        relay_all<Index, int64_t>(graph, plan, Layout::kCoo);
       } else {
-        relay<Index, int32_t>(graph, plan, Layout::kCsc);
+        relay_all<Index, int32_t>(graph, plan, Layout::kCsc);
       }
     }
   }

@@ -12,6 +12,7 @@
 #include "kernels/parallel.h"
 #include "kernels/sample/hgt.h"
 #include "kernels/sample/sample.h"
+#include "relay.h"
 
 namespace pyg_batchgnn {
 
@@ -116,6 +117,12 @@ class TypedRound {
           sample_minibatch<Index, Local>(graph, plan, seeds, layout, scratch[static_cast<size_t>(slot)]);
       check(graph, sampled);
     });
+    const auto parts = static_cast<size_t>(1 + below(4));
+    if (disjoint) {
+      relay<Index, Local, DisjointNodes>(graph, plan, layout, parts, timed, random_);
+    } else {
+      relay<Index, Local, SharedNodes>(graph, plan, layout, parts, false, random_);
+    }
   }
 
   template <class Local>

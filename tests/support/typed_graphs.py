@@ -16,10 +16,12 @@ from pyg_batchgnn.sample import (
     Layout,
     MacrobatchSampler,
     MinibatchPlan,
+    Replacement,
     SampledMinibatch,
     SamplingPlan,
     Seeds,
     Subgraph,
+    TemporalStrategy,
 )
 from pyg_batchgnn.store import TimeOrder, TypedGraph, WeightSums
 from tests.support.typed_reference import (
@@ -127,6 +129,29 @@ def _weights(random: np.random.Generator, count: int, kind: str) -> Tensor:
     if kind == "skewed":
         return 10.0 ** torch.from_numpy(random.integers(-30, 30, count).astype(np.float64))
     return weight.float()
+
+
+FANOUT = st.sampled_from([0, 1, 2, 5, 40, -1])
+SHARE = st.sampled_from([0.1, 0.5, 0.3, 1.0])
+
+
+@st.composite
+def typed_plans(draw: st.DrawFn, schema: Schema, shares: bool = False) -> SamplingPlan:
+    """Draws a plan; some relations have fanouts of their own."""
+    fanout = st.one_of(FANOUT, SHARE) if shares else FANOUT
+    hops = draw(st.integers(1, 3))
+    fanouts = st.lists(fanout, min_size=hops, max_size=hops).map(tuple)
+    own = {relation: draw(fanouts) for relation in schema.relations if draw(st.booleans())}
+    return SamplingPlan(
+        draw(fanouts),
+        draw(st.sampled_from(Replacement)),
+        draw(st.booleans()),
+        by_relation=own,  # type: ignore[arg-type]
+        disjoint=draw(st.booleans()),
+        temporal=draw(st.sampled_from(TemporalStrategy)),
+        time_window=draw(st.sampled_from([None, None, 0, 3, 8])),
+        subgraph=draw(st.sampled_from([Subgraph.DIRECTIONAL, Subgraph.DIRECTIONAL, Subgraph.INDUCED])),
+    )
 
 
 @dataclass(frozen=True)

@@ -1,209 +1,220 @@
 #include "kernels/relay/answer.h"
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/parallel.h"
-#include "kernels/random.h"
+#include "kernels/relay/asked.h"
+#include "kernels/relay/induced_answer.h"
+#include "kernels/relay/sections.h"
+#include "kernels/sample/rules.h"
 
 namespace pyg_batchgnn {
 namespace {
 
 constexpr int64_t kChunk = 4096;  // nodes of a task, some tens of microseconds of work
+constexpr int64_t kLists = 128;   // nodes whose lists are measured together
 
-// The nodes of one block that one task answers.
-template <class Index>
-struct Chunk {
-  uint64_t key;
-  const Index* node;
-  int64_t nodes;
-  int64_t peer;
-  int64_t nodes_before;      // in the message
-  int64_t picks = 0;         // of this chunk
-  int64_t picks_before = 0;  // in the message
-  bool foreign = false;      // `outsider` belongs to another rank
-  int64_t outsider = 0;
-};
-
+// Picks for the nodes of one hop.
 template <class Index>
 class Owner {
  public:
-  Owner(const OwnPart<Index>& part, int64_t fanout, Replacement replacement, const AnswerShape& shape)
-      : part_(part), fanout_(fanout), replacement_(replacement), shape_(shape) {}
+  Owner(const OwnPart<Index>& part, const Plan& plan, int64_t hop,
+        const std::vector<AskedBlock<Index>>& asked, const std::vector<AnswerShape>& shapes, size_t peers)
+      : part_(part),
+        plan_(plan),
+        hop_(hop),
+        shapes_(shapes),
+        first_(part.firsts()),
+        sections_(shapes, peers) {
+    for (const AskedBlock<Index>& block : asked) cut(block);
+  }
 
-  Answers run(const Requests<Index>& requests, int64_t threads, ObjectPool<Scratch<Index>>& scratches) {
-    if (cut(requests)) {
-      const auto chunks = static_cast<int64_t>(chunks_.size());
-      run_tasks(chunks, threads, [&](int64_t at, int64_t) { count(&chunks_[static_cast<size_t>(at)]); });
-      if (lay_out()) {
-        run_tasks(chunks, threads, [&](int64_t at, int64_t) {
-          const auto scratch = scratches.borrow();
-          fill(chunks_[static_cast<size_t>(at)], *scratch);
-        });
+  Answers run(int64_t threads, ObjectPool<Scratch<Index>>& scratches) {
+    const auto chunks = static_cast<int64_t>(chunks_.size());
+    const auto each = [&](auto&& work) {
+      run_tasks(chunks, threads, [&](int64_t at, int64_t) {
+        const auto scratch = scratches.borrow();
+        work(chunks_[static_cast<size_t>(at)], *scratch);
+      });
+    };
+    each([&](Chunk& chunk, Scratch<Index>& scratch) { count(chunk, scratch); });
+    Answers out;
+    for (Chunk& chunk : chunks_) {
+      if (chunk.outsider >= 0) {
+        out.fault = {WireError::kNode, static_cast<int64_t>(chunk.piece.peer),
+                     nodes(chunk).node[chunk.outsider]};
+        return out;
       }
+      sections_.add(&chunk.piece);
     }
-    return std::move(out_);
+    sections_.lay_out(&out);
+    each([&](Chunk& chunk, Scratch<Index>& scratch) { fill(chunk, scratch); });
+    return out;
   }
 
  private:
-  // The requests in chunks.
-  bool cut(const Requests<Index>& requests) {
-    const Index* words = requests.words;
-    nodes_.assign(requests.words_of.size(), 0);
-    std::vector<Block<Index>> blocks;
-    for (size_t peer = 0; peer < requests.words_of.size(); ++peer) {
-      const int64_t many = requests.words_of[peer];
-      blocks.clear();
-      if (!read_blocks(words, many, &blocks)) {
-        out_.fault = {WireError::kBlocks, static_cast<int64_t>(peer), many};
-        return false;
-      }
-      for (const Block<Index>& block : blocks) cut(block, static_cast<int64_t>(peer));
-      words += many;
-    }
-    return true;
-  }
+  // Some nodes of one block in one relation.
+  struct Chunk {
+    const AskedBlock<Index>* block;
+    int64_t begin;  // among the nodes of the block
+    Piece piece;
+    int64_t outsider = -1;  // the place of a node that this rank does not own
+  };
 
-  void cut(const Block<Index>& block, int64_t peer) {
-    int64_t& before = nodes_[static_cast<size_t>(peer)];
-    for (int64_t done = 0; done < block.nodes; done += kChunk) {
-      Chunk<Index> chunk{};
-      chunk.key = block.key;
-      chunk.node = block.node + done;
-      chunk.nodes = std::min(kChunk, block.nodes - done);
-      chunk.peer = peer;
-      chunk.nodes_before = before;
-      before += chunk.nodes;
-      chunks_.push_back(chunk);
+  void cut(const AskedBlock<Index>& block) {
+    for (size_t relation = 0; relation < shapes_.size(); ++relation) {
+      if (!shapes_[relation].asked) continue;
+      const auto type = static_cast<size_t>(part_.graph.relations[relation].target);
+      for (int64_t at = block.begins[type]; at < block.begins[type + 1]; at += kChunk) {
+        const int64_t nodes = std::min(kChunk, block.begins[type + 1] - at);
+        chunks_.push_back({&block, at, {block.peer, relation, nodes}});
+      }
     }
   }
 
-  // Returns the row of a node that another rank names. It may be any number if that rank is wrong.
-  uint64_t row_of(Index node) const {
-    return static_cast<uint64_t>(node) - static_cast<uint64_t>(part_.first);
+  const Relation<Index>& relation(const Chunk& chunk) const {
+    return part_.graph.relations[chunk.piece.relation];
+  }
+  int64_t first(const Chunk& chunk) const { return first_[static_cast<size_t>(relation(chunk).target)]; }
+  AskedNodes<Index> nodes(const Chunk& chunk) const { return chunk.block->nodes(chunk.begin, first(chunk)); }
+
+  template <class Body>
+  void by_rule(const Chunk& chunk, Scratch<Index>& scratch, const Body& body) const {
+    const auto number = static_cast<int64_t>(chunk.piece.relation);
+    with_rule(relation(chunk), plan_, plan_.fanout(number, hop_), chunk.block->latest.data(),
+              chunk.block->pairs(chunk.piece.relation), scratch, body);
   }
 
-  void count(Chunk<Index>* chunk) const {
-    const Csc<Index>& graph = part_.graph;
-    const auto rows = static_cast<uint64_t>(graph.num_nodes);
-    int64_t picks = 0;
-    for (int64_t i = 0; i < chunk->nodes; ++i) {
-      if (i + kPointerAhead < chunk->nodes) {
-        const uint64_t ahead = row_of(chunk->node[i + kPointerAhead]);
-        if (ahead < rows) __builtin_prefetch(&graph.indptr[ahead]);
-      }
-      const uint64_t row = row_of(chunk->node[i]);
-      if (row >= rows) {
-        chunk->foreign = true;
-        chunk->outsider = chunk->node[i];
-        return;
-      }
-      picks += picks_of(graph.indptr[row + 1] - graph.indptr[row], fanout_, replacement_);
-    }
-    chunk->picks = picks;
-  }
-
-  // Makes room for the messages and finds the place of the picks of each chunk.
-  bool lay_out() {
-    out_.picks_for.assign(nodes_.size(), 0);
-    for (Chunk<Index>& chunk : chunks_) {
-      if (chunk.foreign) {
-        out_.fault = {WireError::kNode, chunk.peer, chunk.outsider};
-        return false;
-      }
-      int64_t& picks = out_.picks_for[static_cast<size_t>(chunk.peer)];
-      chunk.picks_before = picks;
-      picks += chunk.picks;
-    }
-    int64_t total = 0;
-    for (size_t peer = 0; peer < nodes_.size(); ++peer) {
-      begins_.push_back(total);
-      out_.words_to.push_back(shape_.words(nodes_[peer], out_.picks_for[peer]));
-      total += out_.words_to.back();
-    }
-    int64_t* words = out_.words.reserve(total + 1);
-    // The last word of each part may be written in part only. The other bytes are set to zero.
-    for (size_t peer = 0; peer < nodes_.size(); ++peer) {
-      if (nodes_[peer] == 0) continue;
-      int64_t* message = words + begins_[peer];
-      const int64_t edges_at = shape_.edges_at(nodes_[peer]);
-      const int64_t sources_at = shape_.sources_at(nodes_[peer], out_.picks_for[peer]);
-      for (const int64_t end : {edges_at, sources_at, out_.words_to[peer]}) message[end - 1] = 0;
-    }
-    return true;
-  }
-
-  void fill(const Chunk<Index>& chunk, Scratch<Index>& scratch) const {
-    if (shape_.edge_bytes == 4) {
-      fill_as<int32_t>(chunk, scratch);
-    } else {
-      fill_as<int64_t>(chunk, scratch);
+  // Measures the lists of some nodes and calls body(i, picks) for each.
+  template <class Rule, class Body>
+  void measure(Rule& rule, const AskedNodes<Index> nodes, const int64_t* indptr, int64_t begin, int64_t end,
+               int64_t all, const Body& body) const {
+    rule.begin(end - begin);
+    for (int64_t i = begin; i < end; ++i) {
+      if (i + kPointerAhead < all) __builtin_prefetch(&indptr[nodes.target(i + kPointerAhead).node]);
+      if (i + kListAhead < all) rule.ahead(nodes.target(i + kListAhead));
+      body(i, rule.measure(i - begin, nodes.target(i)));
     }
   }
 
-  // About kBlock picks are collected before the entries at their positions are read.
-  template <class EdgeId>
-  void fill_as(const Chunk<Index>& chunk, Scratch<Index>& scratch) const {
-    const Csc<Index>& graph = part_.graph;
-    const auto peer = static_cast<size_t>(chunk.peer);
-    int64_t* message = out_.words.data() + begins_[peer];
-    auto* edges = reinterpret_cast<EdgeId*>(message + shape_.edges_at(nodes_[peer])) + chunk.picks_before;
-    auto* sources =
-        reinterpret_cast<Index*>(message + shape_.sources_at(nodes_[peer], out_.picks_for[peer])) +
-        chunk.picks_before;
-    const Chooser choose(fanout_, replacement_, &scratch.picked);
-    int64_t* position = scratch.position.reserve(kBlock);
-    int64_t held = 0;
-    const auto read = [&] {
-      for (int64_t e = 0; e < held; ++e) sources[e] = graph.indices[position[e]];
-      sources += held;
-      if (shape_.edge_bytes != 0) {
-        translate_edge_ids(graph, position, held, edges);
-        edges += held;
-      }
-      held = 0;
-    };
-    for (int64_t i = 0; i < chunk.nodes; ++i) {
-      if (i + kPointerAhead < chunk.nodes) {
-        const int64_t ahead = chunk.node[i + kPointerAhead] - part_.first;
-        __builtin_prefetch(&graph.indptr[ahead]);
-        __builtin_prefetch(&part_.node[ahead]);
-      }
-      const int64_t row = chunk.node[i] - part_.first;
-      const int64_t start = graph.indptr[row], degree = graph.indptr[row + 1] - start;
-      const int64_t picks = picks_of(degree, fanout_, replacement_);
-      shape_.write_count(message, chunk.nodes_before + i, picks);
-      if (held + picks > kBlock) {
-        read();
-        position = scratch.position.reserve(picks);
-      }
-      pick(choose, fold(chunk.key, static_cast<uint64_t>(part_.node[row])), start, degree, picks,
-           graph.indices, position + held);
-      held += picks;
+  // Another rank names the nodes. They may be any numbers if that rank is wrong.
+  void count(Chunk& chunk, Scratch<Index>& scratch) const {
+    const Csc<Index>& edges = relation(chunk).edges;
+    const AskedNodes<Index> asked = nodes(chunk);
+    const auto rows = static_cast<uint64_t>(edges.num_nodes);
+    for (int64_t i = 0; i < chunk.piece.nodes; ++i) {
+      if (static_cast<uint64_t>(asked.target(i).node) < rows) continue;
+      chunk.outsider = i;
+      return;
     }
-    read();
+    by_rule(chunk, scratch, [&](auto& rule) {
+      int64_t total = 0;
+      for (int64_t begin = 0; begin < chunk.piece.nodes; begin += kLists) {
+        const int64_t end = std::min(begin + kLists, chunk.piece.nodes);
+        measure(rule, asked, edges.indptr, begin, end, chunk.piece.nodes,
+                [&](int64_t, int64_t picks) { total += picks; });
+      }
+      chunk.piece.picks = total;
+    });
+  }
+
+  void fill(const Chunk& chunk, Scratch<Index>& scratch) const {
+    Place place{sections_.edges(chunk.piece), reinterpret_cast<Index*>(sections_.sources(chunk.piece))};
+    by_rule(chunk, scratch, [&](auto& rule) {
+      for (int64_t begin = 0; begin < chunk.piece.nodes; begin += kLists) {
+        fill_lists(rule, chunk, begin, std::min(begin + kLists, chunk.piece.nodes), scratch, &place);
+      }
+    });
+  }
+
+  // The places of the next picks of a chunk.
+  struct Place {
+    char* edge;
+    Index* source;
+  };
+
+  // Handles nodes in groups of about kBlock picks: chooses, then reads.
+  template <class Rule>
+  void fill_lists(Rule& rule, const Chunk& chunk, int64_t begin, int64_t end, Scratch<Index>& scratch,
+                  Place* place) const {
+    const AnswerShape& shape = shapes_[chunk.piece.relation];
+    const AskedNodes<Index> asked = nodes(chunk);
+    const Csc<Index>& edges = relation(chunk).edges;
+    const int64_t* original = part_.node + (asked.first - part_.first);
+    void* counts = sections_.counts(chunk.piece);
+    std::array<int64_t, kLists> picks;
+    measure(rule, asked, edges.indptr, begin, end, chunk.piece.nodes,
+            [&](int64_t i, int64_t own) { picks[static_cast<size_t>(i - begin)] = own; });
+    shape.write_counts(counts, chunk.piece.nodes_before + begin, picks.data(), end - begin);
+    uint64_t key = chunk.block->block.key;
+    if (!part_.graph.plain()) key = fold(key, relation(chunk).digest);
+    for (int64_t group = begin; group < end;) {
+      int64_t last = group, held = 0;
+      do {
+        held += picks[static_cast<size_t>(last++ - begin)];
+      } while (last < end && held + picks[static_cast<size_t>(last - begin)] <= kBlock);
+      int64_t* position = scratch.position.reserve(held + 1);
+      int64_t* next = position;
+      for (int64_t i = group; i < last; ++i) {
+        if (i + kLists < chunk.piece.nodes) {  // what the next lists are measured by
+          const int64_t ahead = asked.target(i + kLists).node;
+          __builtin_prefetch(&edges.indptr[ahead]);
+          __builtin_prefetch(&original[ahead]);
+        }
+        const int64_t own = picks[static_cast<size_t>(i - begin)];
+        const uint64_t node_key = asked.key(key, i, original[asked.target(i).node]);
+        rule.choose(i - begin, node_key, own, next);
+        next += own;
+      }
+      read(edges, position, held, shape, place);
+      group = last;
+    }
+  }
+
+  // Writes the sources and the edge ids at some positions.
+  static void read(const Csc<Index>& edges, const int64_t* position, int64_t count, const AnswerShape& shape,
+                   Place* place) {
+    for (int64_t e = 0; e < count; ++e) place->source[e] = edges.indices[position[e]];
+    place->source += count;
+    if (shape.edge_bytes == 4)
+      translate_edge_ids(edges, position, count, reinterpret_cast<int32_t*>(place->edge));
+    if (shape.edge_bytes == 8)
+      translate_edge_ids(edges, position, count, reinterpret_cast<int64_t*>(place->edge));
+    place->edge += count * shape.edge_bytes;
   }
 
   const OwnPart<Index>& part_;
-  const int64_t fanout_;
-  const Replacement replacement_;
-  const AnswerShape shape_;
-  std::vector<Chunk<Index>> chunks_;
-  std::vector<int64_t> nodes_, begins_;  // by peer
-  Answers out_;
+  const Plan& plan_;
+  const int64_t hop_;
+  const std::vector<AnswerShape>& shapes_;
+  const std::vector<int64_t> first_;  // own id of each type
+  Sections sections_;
+  std::vector<Chunk> chunks_;
 };
 
 }  // namespace
 
 template <class Index>
-Answers answer(const OwnPart<Index>& part, const Requests<Index>& requests, int64_t fanout,
-               Replacement replacement, const AnswerShape& shape, int64_t threads,
-               ObjectPool<Scratch<Index>>& scratches) {
-  return Owner<Index>(part, fanout, replacement, shape).run(requests, threads, scratches);
+Answers answer(const OwnPart<Index>& part, const Plan& plan, int64_t hop, const Requests<Index>& requests,
+               int64_t threads, ObjectPool<Scratch<Index>>& scratches) {
+  Answers out;
+  const std::vector<AskedBlock<Index>> asked = read_questions(part, requests, &out.fault);
+  if (out.fault) return out;
+  const std::vector<AnswerShape> shapes = answer_shapes(plan, hop, part.num_edges, sizeof(Index));
+  const size_t peers = requests.words_of.size();
+  if (hop < plan.hops) {
+    return Owner<Index>(part, plan, hop, asked, shapes, peers).run(threads, scratches);
+  }
+  if (requests.shape.disjoint) {
+    return InducedOwner<Index, DisjointNodes>(part, plan, asked, shapes, peers).run(threads, scratches);
+  }
+  return InducedOwner<Index, SharedNodes>(part, plan, asked, shapes, peers).run(threads, scratches);
 }
 
-template Answers answer(const OwnPart<int32_t>&, const Requests<int32_t>&, int64_t, Replacement,
-                        const AnswerShape&, int64_t, ObjectPool<Scratch<int32_t>>&);
-template Answers answer(const OwnPart<int64_t>&, const Requests<int64_t>&, int64_t, Replacement,
-                        const AnswerShape&, int64_t, ObjectPool<Scratch<int64_t>>&);
+template Answers answer(const OwnPart<int32_t>&, const Plan&, int64_t, const Requests<int32_t>&, int64_t,
+                        ObjectPool<Scratch<int32_t>>&);
+template Answers answer(const OwnPart<int64_t>&, const Plan&, int64_t, const Requests<int64_t>&, int64_t,
+                        ObjectPool<Scratch<int64_t>>&);
 
 }  // namespace pyg_batchgnn

@@ -5,18 +5,31 @@
 #include <vector>
 
 #include "kernels/object_pool.h"
-#include "kernels/relay/wire.h"
+#include "kernels/relay/answer_shape.h"
+#include "kernels/relay/fault.h"
+#include "kernels/relay/question.h"
+#include "kernels/sample/graph.h"
 #include "kernels/sample/pick.h"
+#include "kernels/sample/plan.h"
 
 namespace pyg_batchgnn {
 
 // The in-edges of the nodes that this rank owns.
 template <class Index>
 struct OwnPart {
-  Csc<Index> graph;     // sources are ids of the whole graph; edge_ids are not null if they are
-                        // wanted
-  const int64_t* node;  // [graph.num_nodes] original ids, for the keys of choices
-  int64_t first;        // the id of the first node
+  const TypedGraph<Index>& graph;  // num_nodes: of this part; sources are ids of the whole graph;
+                                   // edge_ids are not null if they are wanted
+  const int64_t* node;             // original ids, by type, for the keys of choices
+  int64_t first;                   // the id of the first node
+  int64_t num_nodes;               // of the whole graph
+  std::vector<int64_t> num_edges;  // by relation, of the whole graph
+
+  // Returns the first id of each type.
+  std::vector<int64_t> firsts() const {
+    std::vector<int64_t> out{first};
+    for (const int64_t nodes : graph.num_nodes) out.push_back(out.back() + nodes);
+    return out;
+  }
 };
 
 // The questions to this rank, concatenated.
@@ -24,6 +37,7 @@ template <class Index>
 struct Requests {
   const Index* words;
   std::vector<int64_t> words_of;  // by asking rank
+  QuestionShape shape;
 };
 
 struct Answers {
@@ -33,10 +47,10 @@ struct Answers {
   Fault fault;                     // if set, there are no words
 };
 
-// The result does not depend on the number of threads.
+// Answers the questions of a hop, those of an induced subgraph after the last one. The result does
+// not depend on the number of threads.
 template <class Index>
-Answers answer(const OwnPart<Index>& part, const Requests<Index>& requests, int64_t fanout,
-               Replacement replacement, const AnswerShape& shape, int64_t threads,
-               ObjectPool<Scratch<Index>>& scratches);
+Answers answer(const OwnPart<Index>& part, const Plan& plan, int64_t hop, const Requests<Index>& requests,
+               int64_t threads, ObjectPool<Scratch<Index>>& scratches);
 
 }  // namespace pyg_batchgnn

@@ -1,88 +1,95 @@
-// A minibatch of one node type and one relation that grows hop by hop, for sampling over ranks.
+// A minibatch that grows hop by hop: its nodes by type and its edges by relation.
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "kernels/sample/edges.h"
+#include "kernels/sample/minibatch.h"
+#include "kernels/sample/naming.h"
 #include "kernels/sample/nodes.h"
 
 namespace pyg_batchgnn {
 
-// One sampled minibatch. The arrays are blocks (allocation.h) that the receiver releases.
-template <class Local>
-struct Sampled {
-  Buffer<int64_t> node;  // [nodes] ids in order of discovery, seeds first
-  int64_t nodes = 0;
-  SampledEdges<Local> edges;
-  std::vector<int64_t> nodes_per_hop;  // [hops + 1]
-  std::vector<int64_t> edges_per_hop;  // [hops]
-};
-
-// The type of node ids in a map of local ids.
-template <class Index>
-using MapId = std::conditional_t<sizeof(Index) == 4, uint32_t, uint64_t>;
-
-// The steps of a hop: write the ends of the targets' edges to open_hop(); make_room(); relabel()
-// all sources in order; close_hop().
-template <class Index, class Local>
+template <class Local, class Id, class Naming>
 class Growth {
  public:
-  using Id = MapId<Index>;
-
-  // `num_nodes` is that of the graph; no more nodes can be found.
-  Growth(Layout layout, bool edge_ids, int64_t num_nodes)
-      : layout_(layout), edge_ids_(edge_ids), num_nodes_(num_nodes) {}
-
-  void take_seeds(const int64_t* seeds, int64_t count) {
-    nodes_.take_seeds(seeds, count, num_nodes_);
-    nodes_per_hop_.push_back(count);
+  Growth(size_t types, size_t relations, int64_t hops) : hops_(hops), nodes_(types), edges_(relations) {
+    out_.nodes_per_hop.resize(types * static_cast<size_t>(hops + 1));
+    out_.edges_per_hop.resize(relations * static_cast<size_t>(hops));
   }
 
-  void enter(NodeMap<Id>& local) const { nodes_.enter(local); }
-  int64_t first() const { return nodes_.first(); }
-  int64_t last() const { return nodes_.last(); }
-  const int64_t* node() const { return nodes_.code(); }
-  const int64_t* indptr() const { return edges_.indptr(); }
-  int64_t* edge() const { return edges_.edge(); }
-  int64_t* open_hop() { return edges_.open_hop(first(), last()); }
+  size_t types() const { return nodes_.size(); }
+  size_t relations() const { return edges_.size(); }
+  Nodes<Id>& nodes(size_t type) { return nodes_[type]; }
+  const Nodes<Id>& nodes(size_t type) const { return nodes_[type]; }
+  Edges<Local>& edges(size_t relation) { return edges_[relation]; }
 
-  void make_room(bool last_hop) {
-    edges_before_ = edges_.count();
-    nodes_.make_room(edges_.indptr()[last()] - edges_before_);
-    edges_.make_room(layout_, edge_ids_, last_hop);
+  // Takes the seeds of one type. No more than `most` different codes can be found. `example` is
+  // read in disjoint sampling only.
+  void take_seeds(size_t type, Naming naming, const int64_t* node, const int64_t* example, int64_t count,
+                  int64_t most) {
+    if constexpr (Naming::kDisjoint) {
+      std::vector<int64_t> code(static_cast<size_t>(count));
+      for (int64_t i = 0; i < count; ++i) code[static_cast<size_t>(i)] = naming.code({node[i], example[i]});
+      nodes_[type].take_seeds(code.data(), count, most);
+    } else {
+      nodes_[type].take_seeds(node, count, most);
+    }
+    found(type, 0) = count;
   }
 
-  void prepare(NodeMap<Id>& local, int64_t count) const { nodes_.prepare(local, count); }
-
-  void relabel(NodeMap<Id>& local, const Id* source, int64_t count) {
-    nodes_.relabel(local, source, count, edges_.next());
-    edges_.append(count);
+  // Notes the number of edges that a hop found in a relation.
+  void count_edges(size_t relation, int64_t hop, int64_t edges) {
+    out_.edges_per_hop[relation * static_cast<size_t>(hops_) + static_cast<size_t>(hop)] = edges;
   }
 
-  void write_destinations(int64_t first, int64_t last) { edges_.write_targets(layout_, first, last); }
-
-  void close_hop() {
-    edges_per_hop_.push_back(edges_.count() - edges_before_);
-    nodes_per_hop_.push_back(nodes_.close_hop());
+  // What a hop found becomes the next frontier.
+  void close_hop(int64_t hop) {
+    for (size_t type = 0; type < nodes_.size(); ++type) found(type, hop + 1) = nodes_[type].close_hop();
   }
 
-  Sampled<Local> take() {
-    const int64_t nodes = nodes_.count();
-    return {nodes_.take(), nodes, edges_.take(layout_, nodes_.first()), std::move(nodes_per_hop_),
-            std::move(edges_per_hop_)};
+  // Returns the edges of a relation for the first `rows` nodes of its target type.
+  void take_edges(size_t relation, Layout layout, int64_t rows) {
+    out_.edges.resize(edges_.size());
+    if (rows > 0) out_.edges[relation] = edges_[relation].take(layout, rows);
+  }
+
+  // Ends the minibatch, after `take_edges` for each relation. `naming_of` gives that of each type.
+  template <class NamingOf>
+  SampledMinibatch<Local> take(const NamingOf& naming_of) {
+    out_.edges.resize(edges_.size());
+    out_.nodes.resize(nodes_.size());
+    for (size_t type = 0; type < nodes_.size(); ++type) {
+      if (nodes_[type].count() > 0) take_nodes(type, naming_of(type));
+    }
+    return std::move(out_);
   }
 
  private:
-  Layout layout_;
-  bool edge_ids_;
-  int64_t num_nodes_;
-  Nodes<Id> nodes_;
-  Edges<Local> edges_;
-  std::vector<int64_t> nodes_per_hop_, edges_per_hop_;
-  int64_t edges_before_ = 0;
+  int64_t& found(size_t type, int64_t hop) {
+    return out_.nodes_per_hop[type * static_cast<size_t>(hops_ + 1) + static_cast<size_t>(hop)];
+  }
+
+  void take_nodes(size_t type, Naming naming) {
+    SampledNodes& out = out_.nodes[type];
+    out.count = nodes_[type].count();
+    out.node = nodes_[type].take();
+    if constexpr (Naming::kDisjoint) {
+      int64_t* example = out.example.reserve(out.count);
+      for (int64_t i = 0; i < out.count; ++i) {
+        const Target of = naming.target(out.node.data()[i]);
+        out.node.data()[i] = of.node;
+        example[i] = of.example;
+      }
+    }
+  }
+
+  int64_t hops_;
+  std::vector<Nodes<Id>> nodes_;
+  std::vector<Edges<Local>> edges_;
+  SampledMinibatch<Local> out_;
 };
 
 }  // namespace pyg_batchgnn

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,10 @@ namespace pyg_batchgnn {
 constexpr int64_t kBlock = 256;
 constexpr int64_t kPointerAhead = 32;  // nodes between the prefetch of a pointer and its use
 constexpr int64_t kListAhead = 8;      // nodes between the prefetch of a list and its use
+
+// The type of node ids in a map of local ids.
+template <class Index>
+using MapId = std::conditional_t<sizeof(Index) == 4, uint32_t, uint64_t>;
 
 // The nodes are named by codes: node ids, or in disjoint sampling example * num_nodes + id.
 template <class Id>

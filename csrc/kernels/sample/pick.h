@@ -6,7 +6,8 @@
 
 #include "kernels/sample/choose.h"
 #include "kernels/sample/graph.h"
-#include "kernels/sample/growth.h"
+#include "kernels/sample/naming.h"
+#include "kernels/sample/nodes.h"
 #include "kernels/sample/temporal.h"
 #include "kernels/sample/weighted.h"
 
@@ -43,6 +44,9 @@ struct Scratch {
   Buffer<uint64_t> offset;      // in disjoint sampling, the code of node 0 in the example of each pick
 
   Scratch() : local(1) {}
+
+  auto& maps(SharedNodes) { return local; }
+  auto& maps(DisjointNodes) { return disjoint; }
 };
 
 // Writes the positions of `picks` picks of one list and prefetches their entries.

@@ -10,18 +10,13 @@
 
 #include "kernels/sample/choose.h"
 #include "kernels/sample/exclusion.h"
+#include "kernels/sample/naming.h"
 #include "kernels/sample/pick.h"
 #include "kernels/sample/plan.h"
 #include "kernels/sample/temporal.h"
 #include "kernels/sample/weighted.h"
 
 namespace pyg_batchgnn {
-
-// The node that is expanded, and its example in disjoint sampling.
-struct Target {
-  int64_t node;
-  int64_t example;
-};
 
 // A fixed fanout, uniform among all in-neighbours.
 template <class Index>
@@ -68,8 +63,8 @@ class PlainRule {
 template <class Index>
 class AllowedEdges {
  public:
-  AllowedEdges(const Relation<Index>& relation, int64_t window, const std::vector<int64_t>& latest,
-               ExcludedPairs excluded, std::vector<int64_t>& listed)
+  AllowedEdges(const Relation<Index>& relation, int64_t window, const int64_t* latest, ExcludedPairs excluded,
+               std::vector<int64_t>& listed)
       : relation_(relation), window_(window), latest_(latest), excluded_(excluded), listed_(listed) {}
 
   void clear() { listed_.clear(); }
@@ -80,8 +75,7 @@ class AllowedEdges {
     const int64_t list = edges.indptr[target.node];
     Places places{list, edges.indptr[target.node + 1]};
     if (relation_.time.time != nullptr) {
-      const int64_t latest = latest_[static_cast<size_t>(target.example)];
-      places = allowed_by_time(relation_.time.time, places, latest, window_);
+      places = allowed_by_time(relation_.time.time, places, latest_[target.example], window_);
     }
     if (excluded_.empty()) return {list, places, false};
     const auto own = excluded_.of(target.example, target.node), any = excluded_.of(kAnyExample, target.node);
@@ -102,7 +96,7 @@ class AllowedEdges {
  private:
   const Relation<Index>& relation_;
   const int64_t window_;
-  const std::vector<int64_t>& latest_;  // by example
+  const int64_t* latest_;  // by example
   const ExcludedPairs excluded_;
   std::vector<int64_t>& listed_;
 };
@@ -119,13 +113,13 @@ void prefetch_lines(const T* begin, const T* end) {
 template <class Index>
 class FullRule {
  public:
-  FullRule(const Relation<Index>& relation, const Plan& plan, Fanout fanout, ExcludedPairs excluded,
-           Scratch<Index>& scratch)
+  FullRule(const Relation<Index>& relation, const Plan& plan, Fanout fanout, const int64_t* latest,
+           ExcludedPairs excluded, Scratch<Index>& scratch)
       : relation_(relation),
         fanout_(fanout),
         replacement_(plan.replacement),
         last_(plan.temporal == Temporal::kLast && relation.time.time != nullptr),
-        allowed_(relation, plan.window, scratch.latest, excluded, scratch.listed),
+        allowed_(relation, plan.window, latest, excluded, scratch.listed),
         weighted_(relation.weights, scratch.weighted),
         picked_(&scratch.picked),
         lists_(scratch.lists) {}
@@ -231,5 +225,20 @@ class FullRule {
   NodeMap<uint64_t>* picked_;
   std::vector<RuledList>& lists_;
 };
+
+// Calls body with the rule of a relation in a hop. `latest` holds the time of each example's seed;
+// it is read only where edges have times.
+template <class Index, class Body>
+auto with_rule(const Relation<Index>& relation, const Plan& plan, Fanout fanout, const int64_t* latest,
+               ExcludedPairs excluded, Scratch<Index>& scratch, const Body& body) {
+  const bool full = fanout.share != 0.0 || relation.time.time != nullptr || relation.weights.sum != nullptr ||
+                    !excluded.empty();
+  if (full) {
+    FullRule<Index> rule(relation, plan, fanout, latest, excluded, scratch);
+    return body(rule);
+  }
+  PlainRule<Index> rule(relation.edges, fanout, plan.replacement, scratch);
+  return body(rule);
+}
 
 }  // namespace pyg_batchgnn

@@ -1,0 +1,121 @@
+"""Sampling over parts that are all here: relays that are stepped by hand, without processes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import hypothesis.strategies as st
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.ops import Relay, RelayAnswers, RelayQuestions
+from pyg_batchgnn.partition import Part
+from pyg_batchgnn.sample import ExcludedPairs, Layout, RelayPart, SampledMinibatch, SamplingPlan, Seeds
+from pyg_batchgnn.store import TimeOrder, WeightSums
+from tests.support.reference_partition import internal_ids_by_type, typed_parts
+from tests.support.typed_graphs import TypedCase
+
+EPOCH = 3
+
+
+@st.composite
+def owners_of(draw: st.DrawFn, case: TypedCase, parts: int) -> list[Tensor]:
+    """Draws the part of every node, by type; parts may own nothing of a type, or nothing at all."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    owners = []
+    for name in case.schema.node_types:
+        allowed = draw(st.lists(st.integers(0, parts - 1), min_size=1, max_size=parts, unique=True))
+        owners.append(torch.from_numpy(random.choice(allowed, case.num_nodes[name])))
+    return owners
+
+
+@dataclass
+class Traffic:
+    """The nodes that parts asked of others, and the picks that were answered."""
+
+    nodes: int = 0
+    picks: int = 0
+
+
+class RelayedSampler:
+    """Samples minibatches of a typed case over its parts."""
+
+    def __init__(self, case: TypedCase, owners: Sequence[Tensor], parts: int, plan: SamplingPlan) -> None:
+        self.parts = typed_parts(case.graph(), owners, parts)
+        self.ids = internal_ids_by_type(owners, self.parts[0].book)
+        self.case, self.plan = case, plan
+        self.traffic = Traffic()
+
+    def sample(
+        self, seeds: Sequence[Sequence[Seeds]], seed: int, layout: Layout, excluding: bool, threads: int = 2
+    ) -> list[list[SampledMinibatch]]:
+        """Samples the minibatches of every part, by original id."""
+        self.traffic = Traffic()
+        sides = [_side(self.case, part, self.plan, layout, excluding) for part in self.parts]
+        relays = []
+        for side, own in zip(sides, seeds, strict=True):
+            relays.append(side.begin([self._internal(one) for one in own], seed, EPOCH))
+        for hop in range(sides[0].relays):
+            self._hop(sides, relays, hop, threads)
+        return [
+            [self._original(one) for one in side.finish(relay, own, seed, EPOCH)]
+            for side, relay, own in zip(sides, relays, seeds, strict=True)
+        ]
+
+    def _internal(self, seeds: Seeds) -> Seeds:
+        nodes = tuple(ids[nodes] for ids, nodes in zip(self.ids, seeds.nodes, strict=True))
+        schema = self.case.schema
+        excluded = {
+            number: ExcludedPairs(
+                torch.stack(
+                    [
+                        self.ids[schema.source_types[number]][one.pairs[0]],
+                        self.ids[schema.target_types[number]][one.pairs[1]],
+                    ]
+                ),
+                one.example,
+            )
+            for number, one in seeds.excluded.items()
+        }
+        return dataclasses.replace(seeds, nodes=nodes, excluded=excluded)
+
+    def _original(self, batch: SampledMinibatch) -> SampledMinibatch:
+        node = torch.cat([part.node for part in self.parts])
+        return batch.with_ids([node[one.node] for one in batch.nodes])
+
+    def _hop(self, sides: Sequence[RelayPart], relays: Sequence[Relay], hop: int, threads: int) -> None:
+        asked = [relay.ask(threads) for relay in relays]
+        answered = [self._answer(side, asked, owner, hop, threads) for owner, side in enumerate(sides)]
+        for rank, (side, relay) in enumerate(zip(sides, relays, strict=True)):
+            own = side.answer(asked[rank].own, [asked[rank].own.numel()], hop, threads)
+            assert isinstance(own, RelayAnswers)
+            words = torch.cat([answers.words.split(answers.counts)[rank] for answers in answered])
+            counts = [answers.counts[rank] for answers in answered]
+            assert relay.merge(own.words, words, counts, threads) is None
+            self.traffic.nodes += sum(asked[rank].nodes)
+        self.traffic.picks += sum(sum(answers.picks) for answers in answered)
+
+    def _answer(
+        self, side: RelayPart, asked: Sequence[RelayQuestions], owner: int, hop: int, threads: int
+    ) -> RelayAnswers:
+        words = [one.words.split(one.counts)[owner] for one in asked]
+        answers = side.answer(torch.cat(words), [one.numel() for one in words], hop, threads)
+        assert isinstance(answers, RelayAnswers)
+        return answers
+
+
+def _side(case: TypedCase, part: Part, plan: SamplingPlan, layout: Layout, excluding: bool) -> RelayPart:
+    """Returns a part with the times and weights of its own edges."""
+    times: list[TimeOrder | None] = []
+    weights: list[WeightSums | None] = []
+    for relation, edges in zip(case.schema.relations, part.relations, strict=True):
+        ids = edges.explicit_edge_ids().long()
+        time, weight = case.time.get(relation), case.weight.get(relation)
+        order = None if time is None else TimeOrder.of(edges, time[ids])
+        times.append(order)
+        by_place = ids if order is None else ids[order.position]
+        weights.append(None if weight is None else WeightSums.of(edges, weight[by_place]))
+    return RelayPart(part, plan, layout, times, weights, excluding=excluding)
