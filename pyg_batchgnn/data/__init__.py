@@ -6,7 +6,14 @@ from pyg_batchgnn.data.dataset import SPLITS, Dataset
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.folder import open_folder, read_folder, verify_folder
 from pyg_batchgnn.data.folder_write import write_folder
-from pyg_batchgnn.data.generator import GeneratorSpec, generate, generate_folder
+from pyg_batchgnn.data.generator import (
+    GeneratorSpec,
+    TypedGeneratorSpec,
+    generate,
+    generate_folder,
+    generate_typed,
+    generate_typed_folder,
+)
 from pyg_batchgnn.data.groups import (
     EDGE_FEATURES,
     EDGES,
@@ -44,6 +51,7 @@ __all__ = [
     "Relation",
     "RowKind",
     "Schema",
+    "TypedGeneratorSpec",
     "as_dataset",
     "attribute_array",
     "attribute_of",
@@ -56,6 +64,8 @@ __all__ = [
     "from_pyg",
     "generate",
     "generate_folder",
+    "generate_typed",
+    "generate_typed_folder",
     "load_dataset",
     "make_undirected",
     "open_folder",

@@ -12,7 +12,15 @@ from pyg_batchgnn.data.bundle import bundled_names, find_bundle, read_bundle
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.folder import read_folder
-from pyg_batchgnn.data.generator import GeneratorSpec, generate, generate_folder
+from pyg_batchgnn.data.generator import (
+    GeneratorSpec,
+    TypedGeneratorSpec,
+    generate,
+    generate_folder,
+    generate_typed,
+    generate_typed_folder,
+)
+from pyg_batchgnn.data.generator.typed import TYPED_GENERATOR_VERSION
 from pyg_batchgnn.data.generator.write import GENERATOR_VERSION
 from pyg_batchgnn.data.meta import read_meta
 from pyg_batchgnn.data.ogb import OGB_TABLES, read_ogb
@@ -28,6 +36,34 @@ _FALLBACK = GeneratorSpec(nodes=20_000)
 Options = Mapping[str, Any]
 
 
+@dataclasses.dataclass(frozen=True)
+class _Generator:
+    """One kind of generated graphs.
+
+    Attributes:
+        spec: the class of its parameters.
+        make: makes a graph in memory.
+        write: makes a graph in a folder.
+        origin: the name of the parameters in META.json.
+        version: the arrangement of random numbers.
+    """
+
+    spec: type[Any]
+    make: Callable[..., Dataset]
+    write: Callable[..., Path]
+    origin: str
+    version: int
+
+
+_GENERATORS = {
+    "generated": _Generator(GeneratorSpec, generate, generate_folder, "generator", GENERATOR_VERSION),
+    "generated-typed": _Generator(
+        *(TypedGeneratorSpec, generate_typed, generate_typed_folder),
+        *("typed_generator", TYPED_GENERATOR_VERSION),
+    ),
+}
+
+
 def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **options: Any) -> Dataset:
     """Loads a data set by name or path.
 
@@ -37,8 +73,9 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
               `projection_seed` (see `read_bundle`);
             - "ogbn-arxiv", "ogbn-products", "ogbn-papers100M", "ogbn-mag"; options `download`,
               `converted` (see `read_ogb`);
-            - "generated", with the fields of `GeneratorSpec` as options; with `root` it is written
-              to a folder there and mapped, and found again the next time;
+            - "generated", with the fields of `GeneratorSpec` as options, or "generated-typed", with
+              those of `TypedGeneratorSpec`; with `root` it is written to a folder there and mapped,
+              and found again the next time;
             - a folder of arrays (see `read_folder`).
             Options may follow a name after a colon, as in "generated:nodes=100000,seed=1".
         root: folder in which to look for, or put, what has a name.
@@ -67,10 +104,10 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
 def available_datasets(root: str | Path | None = None) -> list[str]:
     """Returns the names that `load_dataset` can load without a download.
 
-    They are those of the real graphs found, then "generated".
+    They are those of the real graphs found, then "generated" and "generated-typed".
     """
     ogb = [name for name in OGB_TABLES if find_ogb(name, root) is not None]
-    return [*bundled_names(root), *ogb, "generated"]
+    return [*bundled_names(root), *ogb, *_GENERATORS]
 
 
 def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
@@ -106,8 +143,8 @@ def _parse(name_or_path: str | Path, options: Options) -> tuple[str, dict[str, A
 
 def _reader(name: str, options: Options) -> Callable[[str, str | Path | None, dict[str, Any]], Dataset]:
     """Returns the function that reads what a name stands for, after checking its options."""
-    if name == "generated":
-        known = [field.name for field in dataclasses.fields(GeneratorSpec)]
+    if name in _GENERATORS:
+        known = [field.name for field in dataclasses.fields(_GENERATORS[name].spec)]
         reader: Callable[..., Dataset] = _load_generated
     elif name in OGB_TABLES:
         known, reader = ["download", "converted"], _load_ogb
@@ -124,7 +161,7 @@ def _reader(name: str, options: Options) -> Callable[[str, str | Path | None, di
 
 def _load_bundle(name: str, root: str | Path | None, options: dict[str, Any]) -> Dataset:
     if find_bundle(name, root) is None:
-        choices = ", ".join([*bundled_names(root), *OGB_TABLES, "generated"])
+        choices = ", ".join([*bundled_names(root), *OGB_TABLES, *_GENERATORS])
         raise DatasetNotFoundError(
             f"{name}: no data set or folder of that name ({say_where(data_folders(root))}); "
             f"choose among {choices}, or give the path of a folder"
@@ -147,24 +184,27 @@ def _load_folder(name: str, root: str | Path | None, _options: dict[str, Any]) -
     return read_folder(Path(root or "") / Path(name).expanduser())
 
 
-def _load_generated(_name: str, root: str | Path | None, options: dict[str, Any]) -> Dataset:
-    types = {field.name: int if field.type == "int" else float for field in dataclasses.fields(GeneratorSpec)}
-    spec = GeneratorSpec(**{key: _number(types[key], key, value) for key, value in options.items()})
+def _load_generated(name: str, root: str | Path | None, options: dict[str, Any]) -> Dataset:
+    maker = _GENERATORS[name]
+    types = {field.name: int if field.type == "int" else float for field in dataclasses.fields(maker.spec)}
+    spec = maker.spec(**{key: _number(types[key], key, value) for key, value in options.items()})
     if root is not None:
-        return _load_generated_folder(spec, Path(root).expanduser())
+        return _load_generated_folder(maker, spec, Path(root).expanduser())
     if spec.estimated_bytes > IN_MEMORY_BYTES:
         raise DatasetError(
             f"{spec.name}: about {spec.estimated_bytes / 2**30:.0f} GiB, too large to make in memory; "
-            "write it to a folder in pieces with `batchgnn generate` or generate_folder, and give that folder"
+            f"write it to a folder in pieces with `batchgnn generate` or {maker.write.__name__}, and give "
+            "that folder"
         )
-    return generate(spec)
+    made: Dataset = maker.make(spec)
+    return made
 
 
-def _load_generated_folder(spec: GeneratorSpec, root: Path) -> Dataset:
+def _load_generated_folder(maker: _Generator, spec: Any, root: Path) -> Dataset:
     folder = root / spec.name.replace(":", "-").replace(",", "-")
-    origin = {"generator": dataclasses.asdict(spec), "generator_version": GENERATOR_VERSION}
+    origin = {maker.origin: dataclasses.asdict(spec), "generator_version": maker.version}
     if not folder.exists():
-        generate_folder(spec, folder)
+        maker.write(spec, folder)
     elif dict(read_meta(folder).origin) != origin:
         raise DatasetError(
             f"{folder}: holds something else than {spec.name}; remove it or choose another root"

@@ -11,7 +11,7 @@ from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 
 #: The edges that are copied at a time.
-_EDGES = 1 << 20
+_EDGES = 1 << 17
 
 
 @dataclass(frozen=True)

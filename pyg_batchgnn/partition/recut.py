@@ -18,7 +18,7 @@ from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.part_files import PartRows
 
 #: The ids that are renumbered at a time.
-_IDS = 1 << 20
+_IDS = 1 << 17
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from pyg_batchgnn.partition import (
     StreamState,
     bounded,
     load_partition,
+    neighbours,
     partition,
     partition_parts,
     read_partition_meta,
@@ -61,15 +62,15 @@ def owners_everywhere(parts: Sequence[Part], comm: Communicator) -> list[Tensor]
     return found
 
 
-def by_remainder(node: Tensor, neighbours: Neighbours, state: StreamState) -> Tensor:
+def by_remainder(node: Tensor, found: Neighbours, state: StreamState) -> Tensor:
     """A policy of one's own that checks what it is given."""
-    assert neighbours.indptr.numel() == node.numel() + 1
-    known = neighbours.owner >= 0
-    wanted = (neighbours.node + neighbours.node_type) % state.parts
-    assert torch.equal(neighbours.owner[known].long(), wanted[known].long())
+    assert found.indptr.numel() == node.numel() + 1
+    known = found.owner >= 0
+    wanted = (found.node + found.node_type) % state.parts
+    assert torch.equal(found.owner[known].long(), wanted[known].long())
     number = state.schema.type_number(state.node_type)
     sources = {state.schema.source_types[one] for one in state.schema.relations_into[number]}
-    assert set(neighbours.node_type.tolist()) <= sources
+    assert set(found.node_type.tolist()) <= sources
     assert state.load.sum(1).le(state.total).all() and len(state.train) == len(node)
     return (node + number) % state.parts
 
@@ -88,6 +89,7 @@ def equals_the_obvious(rounds: list[int]) -> None:
 
 
 def streams() -> None:
+    neighbours._EDGES = 64  # several pieces even here
     with Communicator.create("partition", timeout=20) as comm:
         for case in CASES:
             dataset = typed_dataset(*case)

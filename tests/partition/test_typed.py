@@ -86,6 +86,24 @@ def test_a_damaged_meta_is_named(saved: Path, tmp_path: Path, key: str, value: o
         read_partition_meta(tmp_path)
 
 
+def test_memory_is_bounded_by_the_share(tmp_path: Path) -> None:
+    """At most twice the share and some rounds of 1 MiB: less than the graph and the share."""
+    draw, edges = np.random.default_rng(1), 3_000_000
+    counts = {"author": 50_000, "paper": 150_000}
+    for folder in ("edge_index", "nodes/paper", "splits/paper"):
+        (tmp_path / folder).mkdir(parents=True)
+    for source, name in (("author", "writes"), ("paper", "cites")):
+        ends = [draw.integers(0, counts[end], edges, dtype=np.int32) for end in (source, "paper")]
+        np.save(tmp_path / "edge_index" / f"{source}__{name}__paper.npy", np.stack(ends))
+    np.save(tmp_path / "nodes" / "paper" / "x.npy", draw.standard_normal((150_000, 32), dtype=np.float32))
+    np.save(tmp_path / "splits" / "paper" / "train.npy", np.arange(0, 150_000, 3))
+    job = "tests.partition.job_partition:memory"
+    for result in run_ranks(job, 2, {"folder": str(tmp_path), "round_bytes": 1 << 20}):
+        share, most = result.value
+        whole = 2 * 8 * edges + 4 * 32 * 150_000
+        assert most < 2 * share + (16 << 20) < share + whole, (share, most)
+
+
 def test_streaming_cuts_fewer_edges_and_balances_every_type() -> None:
     found = run_ranks(f"{JOBS}:compare_policies", 2)[0].value
     for policy in ("ldg", "fennel"):

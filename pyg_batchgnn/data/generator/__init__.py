@@ -1,9 +1,18 @@
-"""Generates power-law graphs with nested communities, features and labels, at any scale.
+"""Generates power-law graphs with communities, features and labels, at any scale.
 
-The same seed gives the same graph.
+They have one node type, or several. The same seed gives the same graph.
 """
 
 from pyg_batchgnn.data.generator.spec import GeneratorSpec
+from pyg_batchgnn.data.generator.typed import generate_typed, generate_typed_folder
+from pyg_batchgnn.data.generator.typed_spec import TypedGeneratorSpec
 from pyg_batchgnn.data.generator.write import generate, generate_folder
 
-__all__ = ["GeneratorSpec", "generate", "generate_folder"]
+__all__ = [
+    "GeneratorSpec",
+    "TypedGeneratorSpec",
+    "generate",
+    "generate_folder",
+    "generate_typed",
+    "generate_typed_folder",
+]

@@ -72,6 +72,12 @@ def generate(
     half: Annotated[
         bool, typer.Option("--half", help="Store features as float16, in half the space.")
     ] = False,
+    typed: Annotated[
+        bool,
+        typer.Option(
+            "--typed", help="Make authors, fields and institutions too; --nodes is the number of papers."
+        ),
+    ] = False,
 ) -> None:
     """Makes a power-law graph with communities, features and labels.
 
@@ -84,10 +90,18 @@ def generate(
 
       batchgnn generate graphs/large --nodes 100000000 --features 128 --half
 
+      batchgnn generate graphs/papers --typed --nodes 10000
+
       batchgnn train graphs/small
     """
-    from pyg_batchgnn.data import GeneratorSpec, generate_folder
+    from pyg_batchgnn.data import GeneratorSpec, TypedGeneratorSpec, generate_folder, generate_typed_folder
 
+    if typed:
+        if (signal, label_noise, half) != (1.5, 0.05, False):
+            raise TrainError("--signal, --label-noise and --half do not go with --typed; leave them out")
+        generate_typed_folder(TypedGeneratorSpec(nodes, seed, degree, classes, features), folder)
+        typer.echo(f"wrote {folder}; cut it into parts with: batchgnn partition {folder} --out PARTS")
+        return
     spec = GeneratorSpec(
         nodes=nodes,
         seed=seed,
