@@ -238,6 +238,22 @@ def test_generate_verify_describe(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "\ngenerated\n" in out or out.endswith("generated\n")
 
 
+def test_commands_for_typed_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, parts = tmp_path / "graph", tmp_path / "parts"
+    assert batchgnn("generate", folder, "--typed", "--nodes", 300, "--classes", 3, "--features", 5) == 0
+    assert batchgnn("verify", folder) == 0
+    assert batchgnn("datasets", folder) == 0
+    assert batchgnn("partition", folder, "--parts", 2, "--policy", "ldg", "--out", parts) == 0
+    assert batchgnn("verify", parts) == 0
+    out = capsys.readouterr().out
+    assert "paper: 300 nodes, 3 classes, " in out and "author-writes-paper: " in out
+    assert "institution" in out and "edge cut" in out
+    assert batchgnn("train", folder) == 2
+    assert "has the node types author, field, institution, paper" in capsys.readouterr().err
+    assert batchgnn("generate", tmp_path / "half", "--typed", "--half") == 2
+    assert "do not go with --typed" in capsys.readouterr().err
+
+
 def test_verify_tells_what_it_is_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     run.mkdir()
