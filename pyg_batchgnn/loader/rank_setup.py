@@ -58,6 +58,13 @@ class RankSetup:
                 f"over ranks neighbours are sampled uniformly from homogeneous graphs; {request.choice} is "
                 f"not supported yet: leave these options out, or sample in one process"
             )
+        schema = self._graph.part.schema
+        if schema != HOMOGENEOUS:
+            raise NotImplementedError(
+                f"loaders over ranks take homogeneous graphs so far, but this one has the node types "
+                f"{list(schema.node_types)}: sample its parts with PartitionedSampler, or load the graph in "
+                f"one process"
+            )
         self._request, self._options, self.choice = request, options, request.choice
         plan = SamplingPlan.from_pyg(request.num_neighbors, request.replace)
         self._plan = plan if options.aggregation_cache is None else plan.without_last_hop()
