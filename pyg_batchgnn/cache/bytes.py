@@ -11,16 +11,18 @@ _BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 def parse_bytes(text: str) -> int:
-    """Returns the bytes that a text like 2GiB, 500MB or 1000000 stands for.
+    """Returns the bytes that a text like 2GiB, 500MB or 100B stands for. Only 0 needs no unit.
 
     Raises:
-        ValueError: the text is no number of bytes.
+        ValueError: the text is no number of bytes, or has no unit.
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", text.lower())
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(([kmgt]i?)?b?)\s*", text.lower())
     if match is None:
-        raise ValueError(f"{text!r} is not a number of bytes; write it like 2GiB, 500MB or 1000000")
-    unit = match[2] or ""
-    return int(float(match[1]) * {**_UNITS, **_BINARY_UNITS}[unit])
+        raise ValueError(f"{text!r} is not a number of bytes; write it like 2GiB, 500MB or 100B")
+    amount = float(match[1])
+    if amount and not match[2]:
+        raise ValueError(f"{text!r} is an amount of memory without a unit; write it like 2GiB, 500MB or 100B")
+    return int(amount * {**_UNITS, **_BINARY_UNITS}[match[3] or ""])
 
 
 def number_of_bytes(amount: int | str | None) -> int | None:

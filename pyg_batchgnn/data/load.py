@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.data.bundle import bundled_names, find_bundle, read_bundle
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
@@ -83,6 +84,7 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
             stores every edge in both directions.
 
     Raises:
+        TypeError: `name_or_path` is neither a text nor a path.
         DatasetError: the request or the data are wrong; a ValueError whose message is one
             line.
         DatasetNotFoundError: something is not there; also a FileNotFoundError.
@@ -126,6 +128,8 @@ def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
 
 def _parse(name_or_path: str | Path, options: Options) -> tuple[str, dict[str, Any]]:
     """Splits "name:key=value,key=value" and adds the options; an existing path is never split."""
+    remedy = "give a name such as 'cora', or the path of a folder"
+    ops.check_type("name_or_path", name_or_path, (str, os.PathLike), remedy)
     text = os.fspath(name_or_path)
     merged = dict(options)
     head, colon, tail = text.partition(":")

@@ -36,6 +36,7 @@ from pyg_batchgnn.sample import (
     Direction,
     Layout,
     MacrobatchSampler,
+    MinibatchPlan,
     Names,
     NeighborChoice,
     Placement,
@@ -67,6 +68,11 @@ class LocalSetup:
     def choice(self) -> NeighborChoice:
         """The rules of the sampler, which may be the user's."""
         return self.node_sampler.choice
+
+    @property
+    def plan(self) -> MinibatchPlan:
+        """The plan of the sampler, which may be the user's."""
+        return self.node_sampler.macrobatch.plan
 
     @property
     def direction(self) -> Direction:

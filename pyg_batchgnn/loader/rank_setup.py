@@ -66,8 +66,9 @@ class RankSetup:
                 f"one process"
             )
         self._request, self._options, self.choice = request, options, request.choice
-        plan = SamplingPlan.from_pyg(request.num_neighbors, request.replace)
-        self._plan = plan if options.aggregation_cache is None else plan.without_last_hop()
+        self.plan = SamplingPlan.from_pyg(request.num_neighbors, request.replace)
+        cached = options.aggregation_cache is not None
+        self._plan = self.plan.without_last_hop() if cached else self.plan
         self._has_own_seeds = request.schedule != "global"
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -58,6 +58,10 @@ class Setup(Protocol):
         """The rules by which neighbours are chosen."""
 
     @property
+    def plan(self) -> MinibatchPlan:
+        """The plan that the user asked for, with its last hop where aggregates stand for it."""
+
+    @property
     def direction(self) -> Direction:
         """The direction in which neighbours are looked for."""
 

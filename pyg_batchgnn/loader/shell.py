@@ -150,6 +150,10 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         """
         return self._finish(self._parts.pipeline.from_output(out))
 
+    def __repr__(self) -> str:
+        seeds, sampled = len(self.dataset), self._setup.plan.summary()  # type: ignore[arg-type]
+        return f"{type(self).__name__}({seeds:,} seeds, {sampled}, batch_size={self.batch_size})"
+
     # What it decided and did #####################################################################
 
     @property

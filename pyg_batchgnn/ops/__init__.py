@@ -96,7 +96,7 @@ from pyg_batchgnn.ops.relay import (
 from pyg_batchgnn.ops.relay_graph import OwnedGraph, RelayBook
 from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules, sample
 from pyg_batchgnn.ops.transforms import is_transforming
-from pyg_batchgnn.ops.types import check_type
+from pyg_batchgnn.ops.types import check_type, with_article
 from pyg_batchgnn.ops.words import WordStreams
 
 __all__ = [
@@ -196,4 +196,5 @@ __all__ = [
     "to_signed",
     "transpose",
     "unique_nodes",
+    "with_article",
 ]

@@ -15,5 +15,12 @@ def check_type(name: str, value: object, wanted: type | tuple[type, ...], remedy
     if isinstance(value, wanted):
         return
     types = wanted if isinstance(wanted, tuple) else (wanted,)
-    names = " or ".join(f"a {one.__name__}" for one in types)
+    names = " or ".join(map(with_article, types))
     raise TypeError(f"{name} must be {names}, got {type(value).__name__}; {remedy}")
+
+
+def with_article(kind: type) -> str:
+    """Returns the name of a type with its article, as it is spoken: an InEdges, an HGTPlan."""
+    name = kind.__name__
+    is_spelled = name[:2].isupper()  # letter by letter
+    return f"{'an' if name[0] in ('AEFHILMNORSX' if is_spelled else 'AEIOU') else 'a'} {name}"

@@ -60,7 +60,8 @@ def plan(
         fanouts: neighbours per hop, nearest to the seeds first.
         batch_size: seed nodes per minibatch of a rank.
         replacement: whether sampling is with replacement.
-        drop_last: whether a last, smaller minibatch is left out.
+        drop_last: whether a last, smaller minibatch is left out. As in training, smaller ones are
+            kept where the training nodes do not fill one minibatch per rank.
         own_seeds: whether ranks train the nodes that they own (the local schedule).
         hidden: the width of the layers whose training is timed. 0 predicts only the preparation of
             minibatches.
@@ -83,7 +84,11 @@ def plan(
     tell("sorting edges by destination")
     graph = CscGraph.from_edge_index(dataset.edge_index, dataset.num_nodes)
     workload = workload_of(
-        dataset, tuple(fanouts), batch_size, hidden, drop_last=drop_last, own_seeds=own_seeds, kind=kind
+        *(dataset, tuple(fanouts), batch_size, hidden),
+        ranks=ranks,
+        drop_last=drop_last,
+        own_seeds=own_seeds,
+        kind=kind,
     )
     training, probes = dataset.split("train"), dict[str, PlannerProbe]()
     with Communicator.create("plan") as comm:
@@ -118,12 +123,13 @@ def workload_of(
     batch_size: int,
     hidden: int = 0,
     *,
+    ranks: int = 1,
     drop_last: bool = True,
     own_seeds: bool = True,
     kind: Aggregation = Aggregation.MEAN,
 ) -> Workload:
     """Returns the numbers that describe a data set. ``kind`` says which network is trained."""
-    columns = dataset.num_features
+    columns, training = dataset.num_features, len(dataset.split("train"))
     tables = dataset.nodes.tables
     itemsize = tables[FEATURES].dtype.itemsize if FEATURES in tables else 4
     shape = (columns, hidden, dataset.num_classes, len(fanouts))
@@ -134,10 +140,10 @@ def workload_of(
         edges=dataset.num_edges,
         features=columns * itemsize,
         attributes=_row_bytes(tables[LABELS]) if LABELS in tables else 0,
-        training=len(dataset.split("train")),
+        training=training,
         fanouts=fanouts,
         batch_size=batch_size,
-        drop_last=drop_last and len(dataset.split("train")) >= batch_size,
+        drop_last=drop_last and training >= batch_size * ranks,
         own_seeds=own_seeds,
         parameters=parameters,
     )

@@ -14,7 +14,7 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.port.chain import EdgeValues, run
 from pyg_batchgnn.port.conditions import can_run, drops, takes_row_statistics
 from pyg_batchgnn.port.inference import infer
-from pyg_batchgnn.port.inputs import are_plain_edges, is_plain, is_traced
+from pyg_batchgnn.port.inputs import are_plain_edges, is_plain, is_traced, refuse_batch
 from pyg_batchgnn.port.prefixes import PrefixEdges, known_prefixes, sorted_prefixes, with_drawn_keys
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
 
@@ -59,12 +59,16 @@ class AcceleratedModel(BasicGNN):
 
         Returns:
             As in PyG; [S, out_channels] for a batch.
+
+        Raises:
+            TypeError: a batch and edges were given.
         """
         values = EdgeValues(
             edge_weight if self.supports_edge_weight else None, edge_attr if self.supports_edge_attr else None
         )
         if edge_index is None:
             return self._of_batch(x, values)
+        refuse_batch(x, edge_index)
         nodes, edges = num_sampled_nodes_per_hop, num_sampled_edges_per_hop
         if self._takes(x, edge_index, values):
             if nodes is None and edges is None:

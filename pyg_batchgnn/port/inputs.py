@@ -50,6 +50,15 @@ def are_plain_edges(edge_index: Any) -> bool:
     )
 
 
+def refuse_batch(x: Any, edge_index: Any) -> None:
+    """Raises TypeError if ``x`` is a batch, which has edges of its own."""
+    if not isinstance(x, Tensor) and (hasattr(x, "edge_index") or nn.is_sampled(x)):
+        raise TypeError(
+            f"model(batch) reads the edges of the batch, but {type(edge_index).__name__} was given as "
+            f"edge_index beside a {type(x).__name__}; call model(batch), or model(batch.x, batch.edge_index)"
+        )
+
+
 def is_traced() -> bool:
     """Returns whether torch compiles, traces or transforms the call, which native operators do not
     take part in."""

@@ -123,6 +123,11 @@ class HGTPlan:
         samples = [[name, list(hops)] for name, hops in self.samples]
         return {"num_samples": samples, "neighbor_cap": self.neighbor_cap}
 
+    def summary(self) -> str:
+        """Returns the nodes per hop in one line, by node type."""
+        hops = {name: list(numbers) for name, numbers in self.samples}
+        return f"num_samples={hops}"
+
 
 def _hops(values: Any) -> tuple[Any, ...]:
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):

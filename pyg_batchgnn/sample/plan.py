@@ -80,7 +80,7 @@ class SamplingPlan:
             ("subgraph", Subgraph),
         ):
             if not isinstance(getattr(self, name), kind):
-                raise TypeError(f"{name} must be a {kind.__name__}, got {getattr(self, name)!r}")
+                raise TypeError(f"{name} must be {ops.with_article(kind)}, got {getattr(self, name)!r}")
         given = dict(self.by_relation).items()
         own = tuple((relation, tuple(map(_checked_fanout, fanouts))) for relation, fanouts in given)
         object.__setattr__(self, "by_relation", own)
@@ -126,6 +126,11 @@ class SamplingPlan:
             "time_window": self.time_window,
             "subgraph": self.subgraph.value,
         }
+
+    def summary(self) -> str:
+        """Returns the fanouts in one line, those of relations that have their own by relation."""
+        own = {"-".join(relation): list(fanouts) for relation, fanouts in self.by_relation}
+        return f"fanouts={own or list(self.fanouts)}"
 
     def rules(self, schema: Schema, coo: bool) -> ops.SamplingRules:
         """Returns the plan for a graph, in the form that the kernel takes.

@@ -55,6 +55,9 @@ class MinibatchPlan(Protocol):
     def settings(self) -> dict[str, Any]:
         """Returns the plan as values that JSON can hold."""
 
+    def summary(self) -> str:
+        """Returns the numbers of neighbours or nodes per hop, as in ``fanouts=[10, 5]``."""
+
 
 class Sampler(Protocol):
     """Samples the minibatches of a macrobatch together.

@@ -29,7 +29,7 @@ class CscGraph:
     in_edges: InEdges
 
     def __post_init__(self) -> None:
-        remedy = "CscGraph.from_edge_index takes an edge list and graph_from_pyg a Data"
+        remedy = "use graph_from_pyg(data) for a Data, CscGraph.from_edge_index for an edge list"
         ops.check_type("in_edges", self.in_edges, InEdges, remedy)
         self.in_edges.check()
 

@@ -16,8 +16,18 @@ DATA = Data(x=torch.randn(4, 2), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]])
 def test_a_text_is_a_number_of_bytes() -> None:
     assert parse_bytes("512MiB") == 512 << 20 and parse_bytes("1.5 GB") == 1_500_000_000
     assert number_of_bytes("2k") == number_of_bytes(2000) == 2000 and number_of_bytes(None) is None
+    assert parse_bytes("7B") == 7 and parse_bytes("0") == 0
     with pytest.raises(ValueError, match="write it like"):
         parse_bytes("lots")
+
+
+@pytest.mark.parametrize("text", ["2", " 1000 ", "1.5"])
+def test_a_text_needs_a_unit(text: str) -> None:
+    for read in (parse_bytes, number_of_bytes, lambda one: AllNodes(DATA, memory_budget=one)):
+        with pytest.raises(
+            ValueError, match=f"'{text}' is an amount of memory without a unit; write it like"
+        ):
+            read(text)
 
 
 def test_a_budget_may_be_a_text() -> None:

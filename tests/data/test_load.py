@@ -108,6 +108,13 @@ def test_mistakes_are_one_line(nowhere: Path, monkeypatch: Any, name: str, optio
     assert isinstance(error.value, ValueError)
 
 
+@pytest.mark.parametrize("given", [3, None, b"cora"])
+def test_neither_a_name_nor_a_path(given: Any) -> None:
+    kind = type(given).__name__
+    with pytest.raises(TypeError, match=f"must be a str or a PathLike, got {kind}; give a name such as"):
+        load_dataset(given)
+
+
 def test_an_unreadable_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "edge_index.npy")

@@ -14,6 +14,7 @@ from torch_geometric.loader import NeighborLoader, NodeLoader
 from torch_geometric.sampler import NumNeighbors
 
 from pyg_batchgnn import MacrobatchNeighborLoader, PygNeighborSampler
+from pyg_batchgnn.sample import SamplingPlan
 from pyg_batchgnn.store import graph_from_pyg
 from tests.support.loader_cases import NODES, assert_same, contents, flat, make_data, make_loader, seeds_of
 
@@ -25,7 +26,16 @@ def test_it_is_a_neighbor_loader() -> None:
     loader = make_loader(make_data())
     assert isinstance(loader, NeighborLoader) and isinstance(loader, NodeLoader)
     assert isinstance(loader, torch.utils.data.DataLoader)
-    assert repr(loader) == "MacrobatchNeighborLoader()"
+
+
+def test_a_loader_shows_in_one_line() -> None:
+    whole = make_loader(make_data(), [4, -1], batch_size=8)
+    assert repr(whole) == f"MacrobatchNeighborLoader({NODES} seeds, fanouts=[4, -1], batch_size=8)"
+    some = make_loader(make_data(), input_nodes=IDS)
+    assert repr(some) == f"MacrobatchNeighborLoader({len(IDS)} seeds, fanouts=[4, 3], batch_size=32)"
+    fanouts = {("a", "to", "b"): [3], ("b", "to", "a"): [2]}
+    typed = SamplingPlan([1], by_relation=fanouts)
+    assert typed.summary() == "fanouts={'a-to-b': [3], 'b-to-a': [2]}"
 
 
 def test_attributes_after_construction() -> None:

@@ -15,7 +15,7 @@ from torch_geometric.loader import HGTLoader, NodeLoader
 from pyg_batchgnn import MacrobatchHGTLoader, PygHGTSampler
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.loader.test_hetero_stores import stores_of as typed_stores_of
-from tests.support.hetero_cases import BOTH, CITES, RELATIONS, as_hetero, assert_same, make_hetero
+from tests.support.hetero_cases import BOTH, CITES, COUNTS, RELATIONS, as_hetero, assert_same, make_hetero
 from tests.support.loader_cases import assert_same as assert_same_data
 from tests.support.loader_cases import make_data
 from tests.support.memory_stores import stores_of
@@ -44,7 +44,8 @@ def induced(data: HeteroData, batch: HeteroData, relation: tuple[str, str, str])
 def test_fields_are_those_of_pygs_loader() -> None:
     loader = make_hgt()
     assert isinstance(loader, HGTLoader) and isinstance(loader, NodeLoader)
-    assert str(loader) == "MacrobatchHGTLoader()"
+    samples = {name: [6, 5] for name in COUNTS}
+    assert str(loader) == f"MacrobatchHGTLoader(60 seeds, num_samples={samples}, batch_size=8)"
     for batch in loader:
         for name in batch.node_types:
             store = batch[name]

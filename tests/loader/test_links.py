@@ -142,7 +142,9 @@ def test_a_warning_says_that_labels_move_up() -> None:
 def test_it_is_a_link_neighbor_loader() -> None:
     loader = make_links(neg_sampling_ratio=2.0, batch_size=50, drop_last=True)
     assert isinstance(loader, LinkNeighborLoader)
-    assert str(loader) == "MacrobatchLinkNeighborLoader()"
+    assert (
+        str(loader) == f"MacrobatchLinkNeighborLoader({LINKS.size(1)} seeds, fanouts=[4, 3], batch_size=50)"
+    )
     assert len(loader) == len(list(loader)) == 4
     assert loader.neg_sampling == NegativeSampling("binary", 2.0)
     assert loader.edge_label_index is LINKS and loader.edge_label is None

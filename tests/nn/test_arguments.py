@@ -68,6 +68,17 @@ def test_other_arguments_of_models(changed: dict[str, Any], error: type[Exceptio
             model(kind, **changed)
 
 
+@pytest.mark.parametrize("name", ["foo", "hidden", "norm_last"])
+def test_unknown_arguments_of_models(name: str) -> None:
+    for kind in MODELS:
+        with pytest.raises(
+            TypeError, match=f"^{kind.__name__} has no argument '{name}'; its arguments are PyG's"
+        ):
+            model(kind, **{name: 1})
+    with pytest.raises(TypeError, match="BatchNorm"):
+        model(nn.SAGE, norm="batch_norm", norm_kwargs={name: 1})
+
+
 @pytest.mark.parametrize("heads", [0, -1, 1.5, "2"])
 def test_heads(heads: Any) -> None:
     for make in (lambda: model(nn.GAT, heads=heads), lambda: nn.GATConv(4, 4, heads=heads)):

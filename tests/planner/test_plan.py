@@ -14,6 +14,7 @@ import pyg_batchgnn
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.data import load_dataset
 from pyg_batchgnn.planner import Choices, Plan, PlannerMachine, PlannerNetwork, PlannerSetting, predict
+from pyg_batchgnn.planner.make import workload_of
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.cli.quantities import parse_rate
 from pyg_batchgnn.train.errors import TrainError
@@ -75,6 +76,29 @@ def test_ranks_count_what_was_predicted(own_seeds: bool, replacement: Replacemen
         assert predicted.rows == pytest.approx(sum(one["rows"] for one in seen) / 4, rel=0.1)
         received = [sum(one["bytes"][kind] for one in seen) / 4 for kind in (0, 1)]
         assert [predicted.topology_bytes, predicted.feature_bytes] == pytest.approx(received, rel=0.1)
+
+
+@pytest.mark.parametrize("own_seeds", [True, False])
+def test_ranks_without_a_whole_minibatch_keep_smaller_ones(own_seeds: bool) -> None:
+    """The training nodes fill one minibatch, but not one per rank. Training keeps smaller ones."""
+    data = load_dataset(GRAPH)
+    size = len(data.split("train")) - 1
+    usual = {"batch_size": size, "own_seeds": own_seeds}
+    assert workload_of(data, (3, 2), ranks=1, **usual).drop_last
+    workload = workload_of(data, (3, 2), ranks=2, **usual)
+    counts = [size // 2 + 1, size - size // 2]
+    assert workload.minibatches(counts) == 1
+    found = pyg_batchgnn.plan(
+        data,
+        ranks=2,
+        network=PlannerNetwork(1e8),
+        machine=PlannerMachine(),
+        fanouts=(3, 2),
+        hidden=0,
+        choices=Choices(macrobatches=(1,)),
+        **usual,
+    )
+    assert all(one.minibatches == 1 and one.rows > 0 and one.memory > 0 for one in found.predictions)
 
 
 def test_a_plan_is_written(tmp_path: Path) -> None:

@@ -200,6 +200,11 @@ def test_wrong_batches() -> None:
     ours = accelerated(MODELS["sage"](2))
     with pytest.raises(TypeError, match="a batch with x and edge_index"):
         ours(torch.randn(3, FEATURES))
+    for given in (batch_of(2), minibatch_of(2)):
+        with pytest.raises(
+            TypeError, match=r"but int was given as edge_index beside a .*call model\(batch\)"
+        ):
+            ours(given, 5)
     with pytest.raises(ValueError, match="minibatches of 2 hops, but this one has 3"):
         ours(minibatch_of(3))
     bare = batch_of(2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -15,8 +17,6 @@ from pyg_batchgnn.nn.inputs import Rows, head
 from pyg_batchgnn.nn.rows import NormedRows
 
 _JK_MODES = ("last", "cat", "max", "lstm")
-#: Names of arguments that these models once had. PyG's layers would complain about them instead.
-_FORMER_NAMES = ("hidden", "layers", "norm_last")
 
 
 class ModelOutput(NamedTuple):
@@ -78,22 +78,22 @@ class LayerStack(BasicGNN):
         jk: str | None = None,
         **kwargs: Any,
     ) -> None:
-        self._refuse_former_names(kwargs)
         _check_modules(act, norm, jk)
-        super().__init__(
-            input_columns("in_channels", in_channels),
-            positive("hidden_channels", hidden_channels),
-            positive("num_layers", num_layers),
-            None if out_channels is None else positive("out_channels", out_channels),
-            probability("dropout", dropout),
-            act,
-            act_first,
-            act_kwargs,
-            norm,
-            norm_kwargs,
-            jk,
-            **kwargs,
-        )
+        with _unknown_names_refused(type(self).__name__, kwargs):
+            super().__init__(
+                input_columns("in_channels", in_channels),
+                positive("hidden_channels", hidden_channels),
+                positive("num_layers", num_layers),
+                None if out_channels is None else positive("out_channels", out_channels),
+                probability("dropout", dropout),
+                act,
+                act_first,
+                act_kwargs,
+                norm,
+                norm_kwargs,
+                jk,
+                **kwargs,
+            )
 
     def init_conv(self, in_channels: int, out_channels: int, **kwargs: Any) -> MessagePassing:
         """Returns a new convolution."""
@@ -136,13 +136,20 @@ class LayerStack(BasicGNN):
         """True if the results of all layers are read at the end."""
         return hasattr(self, "jk")
 
-    def _refuse_former_names(self, others: Mapping[str, Any]) -> None:
-        former = next((one for one in _FORMER_NAMES if one in others), None)
-        if former is not None:
-            raise TypeError(
-                f"{type(self).__name__} has no argument {former!r}; its arguments are PyG's: "
-                f"{type(self).__name__}(in_channels, hidden_channels, num_layers, out_channels)"
-            )
+
+@contextlib.contextmanager
+def _unknown_names_refused(model: str, given: Mapping[str, Any]) -> Iterator[None]:
+    """Says that a model has no such argument where the base class of PyG's layers complains."""
+    try:
+        yield
+    except TypeError as error:
+        found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if found is None or found[1] not in given:
+            raise
+        raise TypeError(
+            f"{model} has no argument {found[1]!r}; its arguments are PyG's: "
+            f"{model}(in_channels, hidden_channels, num_layers, out_channels, ...)"
+        ) from None
 
 
 def _check_modules(act: Any, norm: Any, jk: Any) -> None:

@@ -8,10 +8,10 @@ from pyg_batchgnn.train.errors import TrainError, as_train_error
 
 
 def parse_size(text: str) -> int:
-    """Returns the bytes of a text like 2GiB, 500MB or 1000000.
+    """Returns the bytes of a text like 2GiB, 500MB or 100B. Only 0 needs no unit.
 
     Raises:
-        TrainError: the text is not a number of bytes.
+        TrainError: the text is not a number of bytes, or has no unit.
     """
     from pyg_batchgnn.cache import parse_bytes
 
@@ -32,7 +32,7 @@ def parse_rate(text: str) -> float:
     if re.fullmatch(r"[\d.]+", match[1]) and not match[2]:
         raise TrainError(f"{text!r} is a rate without a unit; write it like 10gbit, 100mbit or 1.25GB")
     try:
-        rate = parse_bytes(match[1]) / (8 if match[2] else 1)
+        rate = parse_bytes(f"{match[1]}b") / 8 if match[2] else parse_bytes(match[1])
     except ValueError:
         rate = 0.0
     if not rate > 0:

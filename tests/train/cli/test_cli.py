@@ -281,7 +281,8 @@ def test_partition_and_verify(graph_folder: Path, tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("1000", 1000),
+        ("1000B", 1000),
+        ("0", 0),
         ("2GiB", 2 << 30),
         ("500MB", 500_000_000),
         ("1.5k", 1500),
@@ -297,3 +298,8 @@ def test_bytes(text: str, expected: int) -> None:
 def test_not_bytes(text: str) -> None:
     with pytest.raises(TrainError, match="not a number of bytes"):
         parse_size(text)
+
+
+def test_bytes_without_a_unit() -> None:
+    with pytest.raises(TrainError, match="'1000' is an amount of memory without a unit"):
+        parse_size("1000")

@@ -53,7 +53,6 @@ LearningRate = Annotated[
     float | None,
     typer.Option(
         "--lr",
-        "--learning-rate",
         help="Learning rate of Adam. Default: 0.003. Lower it if the loss jumps.",
         rich_help_panel=_PANEL,
     ),
