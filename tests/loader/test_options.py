@@ -29,8 +29,6 @@ NATIVE = {"export": "native"}
         ({"data": HeteroData()}, ValueError, ["node types"]),
         ({"subgraph_type": "both"}, ValueError, ["subgraph_type", "'both'", "'induced'"]),
         ({"temporal_strategy": "first"}, ValueError, ["temporal_strategy", "'first'", "'last'"]),
-        ({"num_neighbors": []}, ValueError, ["fanout", "(15, 10, 5)"]),
-        ({"num_neighbors": [-2]}, ValueError, ["-2", "-1"]),
         ({"num_neighbors": [1.5]}, TypeError, ["1.5", "integer", "(0, 1]"]),
         ({"num_neighbors": {("a", "to", "b"): [1]}}, ValueError, ["Not all edge types", "'a'"]),
         ({**NATIVE, "subgraph_type": "induced"}, ValueError, ["'induced'", "export='pyg'"]),
