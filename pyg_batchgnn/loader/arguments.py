@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -17,7 +19,26 @@ from pyg_batchgnn.store import AttributeGroups, DistFeatureStore, DistGraphStore
 #: Attributes that are the graph itself.
 TOPOLOGY = ("edge_index", "adj_t")
 
+#: The keywords of PyG's loaders and of DataLoader that our signatures leave to ``kwargs``.
+_KEYWORDS = {"input_id", "custom_cls", *inspect.signature(DataLoader).parameters}
+
 _OF_WORKERS = ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context")
+
+
+def refuse_unknown(
+    loader: DataLoader, kwargs: Mapping[str, Any], reasons: Mapping[str, str] | None = None
+) -> None:
+    """Raises TypeError for a keyword that neither a loader nor DataLoader takes.
+
+    Args:
+        loader: the loader that is being made.
+        kwargs: the arguments that its signature does not name.
+        reasons: for keywords of other loaders, why this one does not take them.
+    """
+    for name in kwargs:
+        if name not in _KEYWORDS:
+            reason = (reasons or {}).get(name, "it takes its own and those of torch.utils.data.DataLoader")
+            raise TypeError(f"{type(loader).__name__} got an unexpected keyword argument {name!r}: {reason}")
 
 
 def is_partitioned(data: Any) -> bool:

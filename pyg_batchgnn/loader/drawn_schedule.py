@@ -26,17 +26,19 @@ class DrawnOrder:
 
     Attributes:
         sampler, batch_sampler: the loader's.
+        batch_size: the loader's; None if the user gave the batch sampler.
         generator: the loader's, or None.
     """
 
     sampler: Any
     batch_sampler: Any
+    batch_size: int | None
     generator: torch.Generator | None
 
     @classmethod
     def of(cls, loader: NodeLoader) -> DrawnOrder:
         """Returns what draws a loader's order."""
-        return cls(loader.sampler, loader.batch_sampler, loader.generator)
+        return cls(loader.sampler, loader.batch_sampler, loader.batch_size, loader.generator)
 
 
 class DrawnSchedule(AllSeeds):

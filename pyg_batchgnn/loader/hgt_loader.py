@@ -8,7 +8,7 @@ from typing import Any
 from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import HGTLoader, NodeLoader
 
-from pyg_batchgnn.loader.arguments import is_partitioned
+from pyg_batchgnn.loader.arguments import is_partitioned, refuse_unknown
 from pyg_batchgnn.loader.input_nodes import InputRequest
 from pyg_batchgnn.loader.local_setup import LocalSetup
 from pyg_batchgnn.loader.options import (
@@ -21,6 +21,11 @@ from pyg_batchgnn.loader.sampling import check_seed
 from pyg_batchgnn.loader.shell import MacrobatchShell
 from pyg_batchgnn.loader.world import LocalWorld
 from pyg_batchgnn.sample import NEIGHBOR_CAP, PygHGTSampler
+
+#: Arguments of the other loaders that this one does not take, and why.
+_OF_NATIVE_MINIBATCHES = dict.fromkeys(
+    ("export", "fetch_size", "features", "attributes"), "HGT minibatches are PyG batches only; leave it out"
+)
 
 
 class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
@@ -71,6 +76,7 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
         **kwargs: Any,
     ) -> None:
         arguments = locals()  # by name, so that each is listed once, in the signature
+        refuse_unknown(self, kwargs, _OF_NATIVE_MINIBATCHES)
         if is_partitioned(data):
             raise NotImplementedError(
                 "HGT sampling over ranks is not supported yet; give the graph whole, as a HeteroData, or use "

@@ -9,7 +9,7 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import LinkNeighborLoader
 from torch_geometric.loader.link_loader import LinkLoader
 
-from pyg_batchgnn.loader.arguments import is_partitioned
+from pyg_batchgnn.loader.arguments import is_partitioned, refuse_unknown
 from pyg_batchgnn.loader.input_links import LinkRequest
 from pyg_batchgnn.loader.link_negatives import NegativeRequest
 from pyg_batchgnn.loader.link_request import LinkLoading
@@ -98,6 +98,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         **kwargs: Any,
     ) -> None:
         arguments = locals()  # by name, so that each is listed once, in the signature
+        refuse_unknown(self, kwargs)
         if is_partitioned(data):
             raise NotImplementedError(
                 "links over ranks are not supported yet in MacrobatchLinkNeighborLoader; give the graph "

@@ -10,7 +10,7 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import NeighborLoader, NodeLoader
 
 from pyg_batchgnn.cache import AggregationCache
-from pyg_batchgnn.loader.arguments import is_partitioned
+from pyg_batchgnn.loader.arguments import is_partitioned, refuse_unknown
 from pyg_batchgnn.loader.input_nodes import InputRequest
 from pyg_batchgnn.loader.local_setup import LocalSetup
 from pyg_batchgnn.loader.options import (
@@ -135,6 +135,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         **kwargs: Any,
     ) -> None:
         arguments = locals()  # by name, so that each is listed once, in the signature
+        refuse_unknown(self, kwargs)
         self._options = LoaderOptions.of(arguments)
         request = SamplingRequest.of(arguments)
         make = RankSetup if is_partitioned(data) else LocalSetup.of

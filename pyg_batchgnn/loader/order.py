@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.utils.data import BatchSampler, DataLoader, Sampler, SequentialSampler
+from torch.utils.data import DataLoader, Sampler, SequentialSampler
 
 from pyg_batchgnn.ops import keyed_permutation
 
@@ -71,8 +71,8 @@ def with_keyed_shuffle(kwargs: dict[str, Any], num_seeds: int) -> dict[str, Any]
 
 
 def order_of(loader: DataLoader) -> Order:
-    """Returns who decides the order of a loader."""
-    if type(loader.batch_sampler) is not BatchSampler:
+    """Returns who decides the order of a loader, or of the loader of a `DrawnOrder`."""
+    if loader.batch_size is None:  # then batch_sampler is the user's, else DataLoader's own
         return Order.DRAWN
     if isinstance(loader.sampler, KeyedShuffleSampler):
         return Order.KEYED

@@ -10,7 +10,7 @@ from typing import Any
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.data import Schema
-from pyg_batchgnn.sample.plan import SamplingPlan, Subgraph, TemporalStrategy, check_time_window
+from pyg_batchgnn.sample.plan import SamplingPlan, Subgraph, TemporalStrategy, checked_time_window
 from pyg_batchgnn.store import Sortedness
 
 #: The arguments of PyG's that are attributes of a choice.
@@ -72,7 +72,7 @@ class NeighborChoice:
         if self.time_window is not None:
             if self.time_attr is None:
                 raise ValueError(f"time_window={self.time_window} needs time_attr, which names the times")
-            check_time_window(self.time_window)
+            object.__setattr__(self, "time_window", checked_time_window(self.time_window))
 
     def plan(self, num_neighbors: Any, replace: bool, schema: Schema) -> SamplingPlan:
         """Returns the plan that these rules make for a graph.

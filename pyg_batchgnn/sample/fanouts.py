@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
+
+import torch
+from torch_geometric.sampler import NumNeighbors
 
 from pyg_batchgnn.data import Relation
 
@@ -55,11 +59,21 @@ def fanouts_by_relation(num_neighbors: Any, relations: Sequence[Relation]) -> tu
     return tuple(named[relation] for relation in relations)
 
 
+def as_integer(value: Any) -> int | None:
+    """Returns an integer of Python, NumPy or torch as Python's; None for booleans and all else."""
+    if isinstance(value, bool) or getattr(value, "dtype", None) is torch.bool:
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
 def _parts(num_neighbors: Any) -> tuple[Any, Any]:
     """Returns the values and the default of a `NumNeighbors`, or the values alone."""
-    if isinstance(num_neighbors, Mapping) or not hasattr(num_neighbors, "values"):
-        return num_neighbors, None
-    return num_neighbors.values, num_neighbors.default
+    if isinstance(num_neighbors, NumNeighbors):
+        return num_neighbors.values, num_neighbors.default
+    return num_neighbors, None
 
 
 def _hops(values: Any, num_neighbors: Any) -> HopFanouts:
@@ -72,8 +86,8 @@ def _hops(values: Any, num_neighbors: Any) -> HopFanouts:
 
 
 def _fanout(value: Any) -> Any:
-    is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
-    return ALL_NEIGHBORS if is_integer and value.__index__() < 0 else value
+    number = as_integer(value)
+    return ALL_NEIGHBORS if number is not None and number < 0 else value
 
 
 def _relation(key: Any) -> Relation:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.data import Schema
+from pyg_batchgnn.sample.fanouts import as_integer
 from pyg_batchgnn.sample.plan import Subgraph
 
 ALL = -1
@@ -139,9 +140,9 @@ def _hops(values: Any) -> tuple[Any, ...]:
 
 
 def _checked(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    number = as_integer(value)
+    if number is None:
         raise TypeError(f"num_samples of {name!r} must be integers, got {value!r}")
-    number: int = value.__index__()
     if not ALL <= number < 1 << 31:
         raise ValueError(f"num_samples of {name!r} must be from -1 (all) to 2**31 - 1, got {number}")
     return number

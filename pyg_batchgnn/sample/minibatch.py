@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn.data import Group
+from pyg_batchgnn.data import EDGE_FEATURES, FEATURES, LABELS, Group, Relation
 from pyg_batchgnn.sample.attribute_rows import AttributeRows, Placement
 from pyg_batchgnn.sample.dgl_blocks import dgl_blocks
 from pyg_batchgnn.sample.pyg_batch import pyg_batch
@@ -53,6 +53,24 @@ class Minibatch(SampledMinibatch):
         """Returns a minibatch that reads node attributes from whole tables, without a copy."""
         return cls.of(sampled, {sampled.schema.node_groups[0]: AttributeRows.in_place(tables, sampled.node)})
 
+    def attributes_of(self, name: str | Relation) -> AttributeRows:
+        """Returns the attributes of the nodes of a type, or of the edges of a relation.
+
+        Raises:
+            KeyError: the graph has no such type or relation, or the minibatch carries no attributes
+                of it.
+        """
+        schema = self.schema
+        group = (
+            schema.node_groups[schema.type_number(name)]
+            if isinstance(name, str)
+            else schema.edge_groups[schema.relation_number(name)]
+        )
+        if group not in self.attributes:
+            held = [one.name for one in self.attributes] or "none"
+            raise KeyError(f"the minibatch carries no attributes of {name!r} (it has those of: {held})")
+        return self.attributes[group]
+
     @property
     def row(self) -> Tensor | None:
         """[N] int64, the row of each node's attributes in the tables of ``block``."""
@@ -80,7 +98,7 @@ class Minibatch(SampledMinibatch):
 
         Each access copies the rows of attributes that are read in place.
         """
-        self._only_edges("edge_block", "attributes[group].tables for a group of schema.edge_groups")
+        self._only_edges("edge_block", "attributes_of(...).tables")
         held = self.attributes.get(self.schema.edge_groups[0])
         tables = _tables(held)
         if held is not None and held.row is not None:
@@ -102,7 +120,7 @@ class Minibatch(SampledMinibatch):
             KeyError: the minibatch carries no such attribute.
             ValueError: its table has not one row per node.
         """
-        found = self._of_nodes("attribute", "gather(name)")
+        found = self._of_nodes("attribute", f"gather({name!r})")
         if found is None or name not in found.tables:
             of_edges = self._edge_tables()
             if name in of_edges:
@@ -119,19 +137,24 @@ class Minibatch(SampledMinibatch):
     @property
     def x(self) -> Tensor:
         """[N, F], a copy of the features of the nodes."""
-        return self._named("x")
+        return self._of_only_type(FEATURES)
 
     @property
     def y(self) -> Tensor:
         """[N, ...], a copy of the labels of the nodes; the first ``batch_size`` are the seeds'."""
-        return self._named("y")
+        return self._of_only_type(LABELS)
 
     @property
     def edge_attr(self) -> Tensor:
         """[E, ...], a copy of the attributes of the edges."""
-        return self._named("edge_attr")
+        self._only_edges(EDGE_FEATURES, f"attributes_of(...).gather({EDGE_FEATURES!r})")
+        tables = self.edge_block
+        if EDGE_FEATURES not in tables:
+            raise AttributeError(f"the edges of the minibatch have no {EDGE_FEATURES!r} ({sorted(tables)})")
+        return tables[EDGE_FEATURES]
 
-    def _named(self, name: str) -> Tensor:
+    def _of_only_type(self, name: str) -> Tensor:
+        self._only_nodes(name, f"attributes_of(...).gather({name!r})")
         try:
             return self.attribute(name)
         except KeyError as error:  # so that hasattr() answers
@@ -163,7 +186,7 @@ class Minibatch(SampledMinibatch):
         return _tables(self.attributes.get(groups[0])) if len(groups) == 1 else _EMPTY
 
     def _of_nodes(self, name: str, member: str) -> AttributeRows | None:
-        self._only_nodes(name, f"attributes[group].{member} for a group of schema.node_groups")
+        self._only_nodes(name, f"attributes_of(...).{member}")
         return self.attributes.get(self.schema.node_groups[0])
 
     @property

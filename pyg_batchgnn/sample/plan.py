@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import numbers
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -11,7 +12,7 @@ import torch
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.data import HOMOGENEOUS, Relation, Schema
-from pyg_batchgnn.sample.fanouts import ALL_NEIGHBORS, fanouts_by_relation
+from pyg_batchgnn.sample.fanouts import ALL_NEIGHBORS, as_integer, fanouts_by_relation
 
 #: A number of neighbours, -1 for all; or a share of them, a float in (0, 1].
 Fanout: TypeAlias = int | float
@@ -90,7 +91,7 @@ class SamplingPlan:
                     f"Number of hops must be the same across all edge types: {relation} has {len(fanouts)} "
                     f"fanouts, others have {self.num_hops}"
                 )
-        check_time_window(self.time_window)
+        object.__setattr__(self, "time_window", checked_time_window(self.time_window))
 
     @property
     def num_hops(self) -> int:
@@ -189,24 +190,31 @@ class SamplingPlan:
         return cls((0,) * len(fanouts[0]), replacement, by_relation=own, **rules)
 
 
-def check_time_window(window: Any) -> None:
-    """Raises TypeError or ValueError unless ``window`` is None or an int64 that is not negative."""
+def checked_time_window(window: Any) -> int | None:
+    """Returns None, or a window as Python's integer.
+
+    Raises:
+        TypeError, ValueError: it is neither None nor an int64 that is not negative.
+    """
     if window is None:
-        return
-    if isinstance(window, bool) or not isinstance(window, int):
+        return None
+    value = as_integer(window)
+    if value is None:
         raise TypeError(f"time_window must be an integer or None, got {window!r}")
-    if not 0 <= window < 1 << 63:
+    if not 0 <= value < 1 << 63:
         raise ValueError(
-            f"time_window must be from 0 to 2**63 - 1, got {window}; None allows neighbours of any age"
+            f"time_window must be from 0 to 2**63 - 1, got {value}; None allows neighbours of any age"
         )
+    return value
 
 
 def _checked_fanout(fanout: Any) -> Fanout:
-    if isinstance(fanout, float) and 0 < fanout <= 1:
-        return fanout
-    if isinstance(fanout, bool) or not hasattr(fanout, "__index__"):
+    value = as_integer(fanout)
+    if value is None:
+        is_number = isinstance(fanout, numbers.Real) and not isinstance(fanout, bool)
+        if is_number and 0 < float(fanout) <= 1:
+            return float(fanout)
         raise TypeError(f"a fanout must be an integer, or a float in (0, 1], got {fanout!r}")
-    value: int = fanout.__index__()
     if value < ALL_NEIGHBORS:
         raise ValueError(f"a fanout must be -1 (all neighbours), 0 or more, got {value}")
     if value >= 1 << 31:

@@ -138,8 +138,8 @@ def _reverse(schema: Schema, relation: Relation, given: Mapping[Relation, Relati
         found = target, other, source
         if found not in schema.relations:
             raise ValueError(
-                f"exclude_seed_edges='reverse' finds no relation {found} that reverses {relation}; give a "
-                f"dict that names it, like {{{relation}: {found}}}"
+                f"exclude_seed_edges='reverse' finds no relation {found} that reverses {relation}; "
+                f"{_instead(schema, relation)}"
             )
         return found
     if relation not in given:
@@ -151,3 +151,12 @@ def _reverse(schema: Schema, relation: Relation, given: Mapping[Relation, Relati
             f"from {target!r} to {source!r}; its relations are {list(schema.relations)}"
         )
     return found
+
+
+def _instead(schema: Schema, relation: Relation) -> str:
+    """Returns what to give for a relation whose reverse is not known by its name."""
+    back = [one for one in schema.relations if (one[0], one[2]) == (relation[2], relation[0])]
+    if not back:
+        return "the graph has none from its target to its source: give True"
+    likely = relation if relation in back else back[0]
+    return f"give a dict that names the relation in which its reverses lie, like {{{relation}: {likely}}}"

@@ -8,7 +8,12 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn import MacrobatchNeighborLoader, PygNeighborSampler
+from pyg_batchgnn import (
+    MacrobatchHGTLoader,
+    MacrobatchLinkNeighborLoader,
+    MacrobatchNeighborLoader,
+    PygNeighborSampler,
+)
 from pyg_batchgnn.store import graph_from_pyg
 from tests.support.loader_cases import NODES, make_data, make_loader
 from tests.support.memory_stores import stores_of
@@ -85,6 +90,20 @@ def test_wrong_arguments(kwargs: dict[str, Any], error: type[Exception], words: 
     with pytest.raises(error) as caught:
         MacrobatchNeighborLoader(**{"data": make_data(), "num_neighbors": [2], **kwargs})
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize(
+    "loader", [MacrobatchNeighborLoader, MacrobatchLinkNeighborLoader, MacrobatchHGTLoader]
+)
+def test_unknown_keywords(loader: Any) -> None:
+    with pytest.raises(TypeError, match=f"{loader.__name__} got an unexpected keyword argument 'foo'"):
+        loader(make_data(), [2], foo=3)
+
+
+@pytest.mark.parametrize("given", [{"export": "native"}, {"fetch_size": 2}])
+def test_minibatches_of_budgets_are_of_pyg(given: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=f"MacrobatchHGTLoader.*'{next(iter(given))}'.*PyG batches only"):
+        MacrobatchHGTLoader(make_data(), [2], **given)
 
 
 def test_a_sampler_decides_alone() -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 
+from pyg_batchgnn import MacrobatchHGTLoader, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from tests.support.loader_cases import NODES, flat, make_data, make_loader, seeds_of
 
 
@@ -60,6 +61,25 @@ def test_the_users_sampler_decides(sampler: Callable[[], Any]) -> None:
     batches = seeds_of(make_loader(make_data(), sampler=sampler(), batch_size=2))
     torch.manual_seed(4)
     assert batches == list(BatchSampler(sampler(), 2, False))
+
+
+@pytest.mark.parametrize("inner", [RandomSampler, SequentialSampler])
+@pytest.mark.parametrize("drop_last", [True, False])
+def test_the_users_plain_batch_sampler_decides(inner: Any, drop_last: bool) -> None:
+    """It is of the same class as the one that DataLoader makes of ``batch_size``."""
+    drawn = BatchSampler(inner(range(50)), 3, drop_last)
+    torch.manual_seed(4)
+    expected = list(drawn)
+    options = {"batch_sampler": drawn, "macrobatch_size": 4, "seed": 1}
+    for loader in (
+        MacrobatchNeighborLoader(make_data(), [2], **options),
+        MacrobatchHGTLoader(make_data(), [2], **options),
+        MacrobatchLinkNeighborLoader(make_data(), [2], **options),
+    ):
+        torch.manual_seed(4)
+        assert len(loader) == len(expected)
+        assert [batch.input_id.tolist() for batch in loader] == expected
+        assert loader.state_dict()["settings"]["order"] == "drawn"
 
 
 class Halves:

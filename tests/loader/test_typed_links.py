@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -353,8 +354,16 @@ def test_reverses_by_the_names_of_their_ends() -> None:
 
 
 def test_a_relation_without_a_reverse_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"no relation \('user', 'rev_knows', 'user'\)"):
+    advice = re.escape(f"like {{{KNOWS}: {KNOWS}}}")
+    with pytest.raises(ValueError, match=rf"no relation \('user', 'rev_knows', 'user'\).*{advice}"):
         make_links(index=KNOWS, exclude_seed_edges="reverse")
+    batch = next(iter(make_links(index=KNOWS, exclude_seed_edges={KNOWS: KNOWS})))
+    links = set(map(tuple, batch["user"].n_id[batch[KNOWS].edge_label_index].t().tolist()))
+    found = set(sampled_pairs(batch, KNOWS))
+    assert found and not found & (links | {(target, source) for source, target in links})
+    one_way = DATA.edge_type_subgraph([BUYS])
+    with pytest.raises(ValueError, match="none from its target to its source: give True"):
+        MacrobatchLinkNeighborLoader(one_way, [2], (BUYS, None), exclude_seed_edges="reverse")
     with pytest.raises(TypeError, match="exclude_seed_edges must be True"):
         make_links(exclude_seed_edges="both")
 

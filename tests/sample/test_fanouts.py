@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from torch_geometric.sampler import NumNeighbors
 
 from pyg_batchgnn.sample import fanouts_by_relation
@@ -23,6 +25,7 @@ RELATIONS = (AB, BA)
         ({BA: [2], ("a", "b"): [1]}, ((1,), (2,))),
         ({"a__to__b": [1], "b__rev_to__a": [2]}, ((1,), (2,))),
         ([-3, -1], ((-1, -1), (-1, -1))),
+        ([np.int64(-3), torch.tensor(4)], ((-1, 4), (-1, 4))),
         ({AB: [-7], BA: [2]}, ((-1,), (2,))),
         (NumNeighbors([4, 4]), ((4, 4), (4, 4))),
         (NumNeighbors({AB: [1], BA: [2]}), ((1,), (2,))),
@@ -46,6 +49,8 @@ def test_forms(given: Any, expected: Any) -> None:
         (5, TypeError, ["list", "5"]),
         ("15,10", TypeError, ["list", "15,10"]),
         ({AB: 5, BA: [1]}, TypeError, ["list"]),
+        (torch.tensor([3, 2]), TypeError, ["list", "tensor([3, 2])"]),
+        (np.array([3, 2]), TypeError, ["list", "array([3, 2])"]),
     ],
 )
 def test_refused(given: Any, error: type[Exception], words: list[str]) -> None:

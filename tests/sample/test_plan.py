@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import FrozenInstanceError
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan, keyed_permutation, minibatch_key
+from pyg_batchgnn.sample import (
+    MacrobatchSampler,
+    NeighborChoice,
+    Replacement,
+    SamplingPlan,
+    keyed_permutation,
+    minibatch_key,
+)
 from pyg_batchgnn.store import CscGraph
 from tests.support.graph_strategies import star
 
@@ -29,6 +37,9 @@ def sample(seeds: Any, threads: int | None = None) -> None:
         (("5",), TypeError, "'5'"),
         ((None,), TypeError, "None"),
         ((True,), TypeError, "True"),
+        ((np.True_,), TypeError, "True"),
+        ((torch.tensor(True),), TypeError, "True"),
+        ((np.float32(1.5),), TypeError, "1.5"),
         ((2**31,), ValueError, str(2**31)),
     ],
 )
@@ -53,8 +64,16 @@ def test_plan_is_a_frozen_value() -> None:
 
 def test_fanouts_may_be_any_integers() -> None:
     """A list, and integers of NumPy and torch, as configurations hold them."""
-    plan = SamplingPlan([torch.tensor(3), 2])  # type: ignore[arg-type, list-item]
+    plan = SamplingPlan([torch.tensor(3), np.int64(2)])  # type: ignore[arg-type, list-item]
     assert plan.fanouts == (3, 2) and all(type(fanout) is int for fanout in plan.fanouts)
+
+
+def test_shares_and_windows_may_be_numpys() -> None:
+    plan = SamplingPlan((np.float32(0.5), np.float64(1.0)), time_window=np.int64(3))  # type: ignore[arg-type]
+    assert plan == SamplingPlan((0.5, 1.0), time_window=3) and type(plan.time_window) is int
+    assert all(type(fanout) is float for fanout in plan.fanouts)
+    choice = NeighborChoice(time_attr="time", time_window=np.int64(3))  # type: ignore[arg-type]
+    assert type(choice.time_window) is int
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -317,7 +318,11 @@ def test_typed_inputs_name_their_type() -> None:
     [
         ("n_id", r"nodes_of\(\.\.\.\)\.node$"),
         ("edge_index", r"edges_of\(\.\.\.\)\.edge_index$"),
-        ("block", r"attributes\[group\]\.tables for a group of schema\.node_groups$"),
+        ("block", r"attributes_of\(\.\.\.\)\.tables$"),
+        ("edge_block", r"'edge_block'.*attributes_of\(\.\.\.\)\.tables$"),
+        ("x", r"'x'.*'user', 'item'.*attributes_of\(\.\.\.\)\.gather\('x'\)$"),
+        ("y", r"'y'.*'user', 'item'.*attributes_of\(\.\.\.\)\.gather\('y'\)$"),
+        ("edge_attr", r"'edge_attr'.*'buys'.*attributes_of\(\.\.\.\)\.gather\('edge_attr'\)$"),
     ],
 )
 def test_what_several_types_have_apart(name: str, instead: str) -> None:
@@ -326,7 +331,16 @@ def test_what_several_types_have_apart(name: str, instead: str) -> None:
         getattr(next(iter(loader)), name)
 
 
-@pytest.mark.parametrize(("window", "error"), [(2**70, ValueError), (-1, ValueError), (1.5, TypeError)])
+@pytest.mark.parametrize(
+    ("window", "error"),
+    [
+        (2**70, ValueError),
+        (-1, ValueError),
+        (1.5, TypeError),
+        (True, TypeError),
+        (np.True_, TypeError),
+    ],
+)
 def test_windows_that_cannot_be(window: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="time_window must be"):
         SamplingPlan((2,), time_window=window)
