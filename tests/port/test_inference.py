@@ -144,7 +144,7 @@ class HalfDropout(torch.nn.Module):
         {"act": torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())},
         {"dropout": 1.0, "norm": "instance_norm", "norm_kwargs": {"track_running_stats": True}},
     ],
-    ids=str,
+    ids=lambda options: "-".join(options),
 )
 @pytest.mark.parametrize("own_dropout", [False, True])
 def test_rows_are_normalised_and_activated_in_pieces(
