@@ -69,7 +69,8 @@ def main() -> None:
             while True:
                 for _ in loader:
                     count += 1
-                    if count == 3:
+                    # Python drops an interrupt that comes in a destructor: ask for it again.
+                    if count % 500 == 3:
                         print(f"at work: {name}", flush=True)
         except KeyboardInterrupt:
             pass

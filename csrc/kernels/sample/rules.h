@@ -43,7 +43,7 @@ class PlainRule {
     return picks_of(degree, fanout_, replacement_);
   }
 
-  void prefetch(int64_t i) const { __builtin_prefetch(&edges_.indices[lists_[2 * i]]); }
+  void prefetch(int64_t i, uint64_t, int64_t) const { __builtin_prefetch(&edges_.indices[lists_[2 * i]]); }
 
   // Writes the positions of the picks and prefetches their entries.
   void choose(int64_t i, uint64_t node_key, int64_t picks, int64_t* position) const {
@@ -152,13 +152,11 @@ class FullRule {
   }
 
   // Prefetches what choosing from a list reads.
-  void prefetch(int64_t i) const {
+  void prefetch(int64_t i, uint64_t node_key, int64_t picks) const {
     const RuledList& list = lists_[static_cast<size_t>(i)];
-    if (list.allowed.listed) return;
+    if (list.allowed.listed || picks == 0) return;
     const Places places = list.allowed.places;
-    if (weighted() && !list.all) {
-      prefetch_lines(relation_.weights.sum + places.begin, relation_.weights.sum + places.end);
-    }
+    if (weighted() && !list.all) weighted_.prefetch(node_key, list.allowed.list, places, picks);
     if (relation_.time.time != nullptr) {
       const auto* position = static_cast<const char*>(relation_.time.position);
       const int64_t bytes = relation_.time.wide ? 8 : 4;

@@ -85,7 +85,9 @@ class Expansion {
     const int64_t base = indptr[group], first = frontier_.first();
     // Lists lie on different pages, and a prefetch waits for the translation of its page. So all
     // lists are touched first, and their picks are then prefetched without waiting.
-    for (int64_t i = group; i < end; ++i) rule.prefetch(i - first);
+    for (int64_t i = group; i < end; ++i) {
+      rule.prefetch(i - first, targets_.key(key, code[i]), indptr[i + 1] - indptr[i]);
+    }
     for (int64_t i = group; i < end; ++i) {
       rule.choose(i - first, targets_.key(key, code[i]), indptr[i + 1] - indptr[i],
                   position + (indptr[i] - base));

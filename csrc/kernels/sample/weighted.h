@@ -14,27 +14,70 @@
 namespace pyg_batchgnn {
 
 // Inclusive sums of weights, and the sum that lies before them.
-struct WeightSums {
-  const double* sum;
-  int64_t count;
-  double before;
+class WeightSums {
+ public:
+  WeightSums(const double* sum, int64_t count, double before) : sum_(sum), count_(count), before_(before) {}
 
   // Draws an entry with one word: the first whose sum exceeds before + u * (total - before).
   int64_t draw(WordStream& words) const {
-    const double u = static_cast<double>(words.next() >> 11) * 0x1p-53;
-    const double total = sum[count - 1];
+    const double u = uniform(words);
+    const double total = sum_[count_ - 1];
     // One rounding, on every processor.
-    double x = before == 0.0 ? u * total : std::fma(u, total - before, before);
+    double x = before_ == 0.0 ? u * total : std::fma(u, total - before_, before_);
     if (x >= total) x = std::nextafter(total, 0.0);  // rounding may reach the total, which no sum exceeds
-    // A binary search without branches, which no processor could predict here.
-    const double* first = sum;
-    for (int64_t left = count; left > 1;) {
+    if (count_ <= kShortList) return first_above(x, 0, count_);
+    // Most sums lie near the straight line to the total, so few cache lines are read from there on.
+    int64_t low = guess(u), high = low + 1, step = kStep;
+    if (sum_[low] > x) {
+      for (; low > 0 && sum_[low - 1] > x; step *= 2) {
+        high = low;
+        low = std::max<int64_t>(0, low - step);
+      }
+    } else {
+      low = high;
+      high = std::min(count_, low + step);
+      for (; sum_[high - 1] <= x; high = std::min(count_, low + step)) {
+        low = high;
+        step *= 2;
+      }
+    }
+    return first_above(x, low, high);
+  }
+
+  // Prefetches what the first `draws` draws with these words read, but for the entries around.
+  void prefetch(WordStream words, int64_t draws) const {
+    __builtin_prefetch(&sum_[count_ - 1]);
+    if (count_ <= kShortList) return __builtin_prefetch(&sum_[0]);
+    for (int64_t i = 0; i < draws; ++i) __builtin_prefetch(&sum_[guess(uniform(words))]);
+  }
+
+ private:
+  static constexpr int64_t kShortList = 16;  // of two cache lines or three
+  static constexpr int64_t kStep = 8;        // one cache line
+
+  // Uniform on [0, 1).
+  static double uniform(WordStream& words) { return static_cast<double>(words.next() >> 11) * 0x1p-53; }
+
+  // The entry that a draw would give if all weights were equal.
+  int64_t guess(double u) const {
+    return std::min(static_cast<int64_t>(u * static_cast<double>(count_)), count_ - 1);
+  }
+
+  // Returns the first entry whose sum exceeds x. It is among the entries low to high - 1. A binary
+  // search without branches, which no processor could predict here.
+  int64_t first_above(double x, int64_t low, int64_t high) const {
+    const double* first = sum_ + low;
+    for (int64_t left = high - low; left > 1;) {
       const int64_t half = left / 2;
       first += half & -static_cast<int64_t>(first[half - 1] <= x);
       left -= half;
     }
-    return first - sum;
+    return first - sum_;
   }
+
+  const double* sum_;
+  int64_t count_;
+  double before_;
 };
 
 // The places that are picked already, of `picks` in all. A long list of picks has a table.
@@ -123,6 +166,12 @@ class WeightedChooser {
     taken_.begin(picks);
     const int64_t got = draw_new(words, sums, [&](int64_t i) { return place[i]; }, 0, picks, out);
     if (got < picks) finish(words, count, [&](int64_t i) { return place[i]; }, got, picks, out);
+  }
+
+  // Prefetches what `picks` draws from a range of a list read, if none of them is skipped.
+  void prefetch(uint64_t key, int64_t list, Places places, int64_t picks) const {
+    if (places.begin != list) __builtin_prefetch(&weights_.sum[places.begin - 1]);
+    WeightSums(weights_.sum + places.begin, places.count(), 0.0).prefetch(WordStream(key), picks);
   }
 
   // Writes all places of positive weight, in order.
