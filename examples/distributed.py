@@ -110,7 +110,8 @@ class Training:
         all_scores = self.comm.all_gather(torch.cat(scores)).rows
         all_labels = self.comm.all_gather(torch.cat(labels)).rows
         areas = [roc_auc(all_scores[:, label], all_labels[:, label]) for label in range(LABELS)]
-        defined = [area for area in areas if area is not None]  # others lack positive or negative nodes
+        # Labels without positive or without negative nodes have none.
+        defined = [area for area in areas if area is not None]
         return sum(defined) / len(defined) if defined else float("nan")
 
     def save(self, path: Path) -> None:

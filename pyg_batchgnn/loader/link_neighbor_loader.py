@@ -56,7 +56,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
     `MacrobatchNeighborLoader`. So do epochs, `set_epoch` and ``loader(index)``.
 
     Raises:
-        NotImplementedError: a graph over ranks, or a sampler that works backward.
+        NotImplementedError: a graph over ranks.
         TypeError, ValueError, IndexError: arguments that do not fit; the message gives value and
             remedy.
     """
