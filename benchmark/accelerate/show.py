@@ -61,17 +61,24 @@ def gains(results: Path) -> str:
     file = results / "accelerate-products-like.json"
     if not file.is_file():
         return "Not measured yet: `python -m benchmark accelerate`."
-    columns = ("import", "accelerate", "model(batch)", "native batches")
+    scripts = {
+        **{"unchanged": "unchanged script", "import": "import alone", "accelerate": "and `accelerate`"},
+        **{"model(batch)": "`model(batch)`", "native batches": "native batches"},
+    }
     rows = []
     for series in json.loads(file.read_text())["series"]:
         figures = medians(series)
-        if (series["threads"], series["layers"]) != (1, 2) or any(name not in figures for name in columns):
-            continue
-        cells = [f"{1e3 * figures[name][SECONDS]:,.0f} ms" for name in columns]
-        for place, name in enumerate(columns[1:], start=1):
-            cells[place] += f" ({times(series, name, 'import')})"
-        rows.append([f"{TITLES[series['model']]}, 2 layers", *cells])
-    return markdown(["a step", "import alone", "and `accelerate`", "`model(batch)`", "native batches"], rows)
+        if (series["threads"], series["layers"]) == (1, 2):
+            cells = [_step(series, name) if name in figures else "-" for name in scripts]
+            rows.append([f"{TITLES[series['model']]}, 2 layers", *cells])
+    return markdown(["a step", *scripts.values()], rows)
+
+
+def _step(series: Result, name: str) -> str:
+    """Returns the milliseconds of a step, and how many times as fast it is as unchanged."""
+    taken = f"{1e3 * medians(series)[name][SECONDS]:,.0f} ms"
+    ratio = times(series, name, WHOLE)
+    return taken if name == WHOLE or ratio == "-" else f"{taken} ({ratio})"
 
 
 def plot(result: Result) -> Any:

@@ -17,7 +17,7 @@ from pyg_batchgnn.loader.options import (
     refuse_what_does_not_go_together,
 )
 from pyg_batchgnn.loader.order import with_keyed_shuffle
-from pyg_batchgnn.loader.sampling import check_seed
+from pyg_batchgnn.loader.sampling import as_seed
 from pyg_batchgnn.loader.shell import MacrobatchShell
 from pyg_batchgnn.loader.world import LocalWorld
 from pyg_batchgnn.sample import NEIGHBOR_CAP, PygHGTSampler
@@ -83,15 +83,14 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
                 "MacrobatchNeighborLoader"
             )
         self._options = LoaderOptions.of(arguments)
-        check_seed(seed)
         world = LocalWorld()
         sampler = PygHGTSampler(
             data,
             num_samples,
             is_sorted,
             neighbor_cap=neighbor_cap,
-            seed=world.seed(seed),
-            threads=threads,
+            seed=world.seed(as_seed(seed)),
+            threads=self._options.threads,
         )
         setup = LocalSetup(sampler, self._options, world)
         refuse_what_does_not_go_together(

@@ -11,7 +11,9 @@ from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.cache import AggregationCache, number_of_bytes
 from pyg_batchgnn.loader.reading import Features, Reading
-from pyg_batchgnn.sample import Direction, NeighborChoice
+from pyg_batchgnn.sample import Direction, NeighborChoice, as_integer
+
+_NUMBERS = {"macrobatch_size", "fetch_size", "memory_budget", "feature_cache", "prefetch", "threads"}
 
 Size: TypeAlias = int | Literal["auto", "all"]
 
@@ -63,6 +65,9 @@ class LoaderOptions:
         for name in ("memory_budget", "feature_cache"):
             if name in given:
                 given[name] = number_of_bytes(given[name])
+        for name in _NUMBERS & given.keys():
+            number = as_integer(given[name])
+            given[name] = given[name] if number is None else number
         if "export" in given:
             given["export"] = _export(given["export"])
             given["reading"] = Reading.parse(arguments["features"], arguments["attributes"])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyg_batchgnn.sample import NeighborChoice
+from pyg_batchgnn.sample import NeighborChoice, as_integer
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class SamplingRequest:
         choice: the rules by which neighbours are chosen.
 
     Raises:
-        TypeError, ValueError: a seed or schedule that cannot be.
+        ValueError: a schedule that does not exist.
     """
 
     num_neighbors: Any
@@ -38,19 +38,24 @@ class SamplingRequest:
         return cls(
             arguments["num_neighbors"],
             arguments["replace"],
-            arguments["seed"],
+            as_seed(arguments["seed"]),
             arguments["neighbor_sampler"],
             arguments.get("schedule"),
             NeighborChoice.of(arguments),
         )
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
         if self.schedule not in (None, "local", "global"):
             raise ValueError(f"schedule must be 'local' or 'global', got {self.schedule!r}")
 
 
-def check_seed(seed: Any) -> None:
-    """Raises TypeError unless ``seed`` is an integer or None."""
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+def as_seed(seed: Any) -> int | None:
+    """Returns a seed of Python, NumPy or torch as Python's integer; None stays None.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    number = None if seed is None else as_integer(seed)
+    if seed is not None and number is None:
         raise TypeError(f"seed must be an integer or None, got {seed!r}")
+    return number

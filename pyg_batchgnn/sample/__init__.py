@@ -5,7 +5,7 @@ from pyg_batchgnn.sample.attribute_rows import AttributeRows, Placement
 from pyg_batchgnn.sample.batch_edges import HandedOut, handed_out, remember
 from pyg_batchgnn.sample.choice import NeighborChoice
 from pyg_batchgnn.sample.existing_pairs import ExistingPairs
-from pyg_batchgnn.sample.fanouts import fanouts_by_relation
+from pyg_batchgnn.sample.fanouts import as_integer, fanouts_by_relation
 from pyg_batchgnn.sample.hgt import HGTSampler
 from pyg_batchgnn.sample.hgt_plan import NEIGHBOR_CAP, HGTPlan
 from pyg_batchgnn.sample.link_seeds import LinkSeeder, LinkStart, links_key
@@ -81,6 +81,7 @@ __all__ = [
     "Subgraph",
     "TemporalStrategy",
     "TripletLinks",
+    "as_integer",
     "draw_negatives",
     "fanouts_by_relation",
     "handed_out",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
@@ -22,6 +23,15 @@ MASK = torch.rand(NODES, generator=torch.Generator().manual_seed(2)) < 0.3
 IDS = MASK.nonzero().view(-1)
 
 NATIVE = {"export": "native"}
+
+
+def test_integers_of_numpy_and_torch_are_integers() -> None:
+    options = {"macrobatch_size": 2, "fetch_size": 1, "prefetch": 1, "threads": 1, "seed": 3}
+    of_numpy = {name: np.int64(value) for name, value in options.items()}
+    of_torch = {name: torch.tensor(value) for name, value in options.items()}
+    plain = [batch.n_id for batch in make_loader(make_data(), **options)]
+    for given in (of_numpy, of_torch):
+        assert all(map(torch.equal, plain, [batch.n_id for batch in make_loader(make_data(), **given)]))
 
 
 @pytest.mark.parametrize(
