@@ -1,7 +1,8 @@
 """The fetchers, which bring attributes to the minibatches that need them."""
 
 from pyg_batchgnn.fetch.block import BlockFetcher
-from pyg_batchgnn.fetch.cache import CacheRequest, FeatureCache
+from pyg_batchgnn.fetch.cache import FeatureCache
+from pyg_batchgnn.fetch.choice import CacheRequest
 from pyg_batchgnn.fetch.fetcher import Fetched, Fetcher, FetchGroup
 from pyg_batchgnn.fetch.in_place import InPlaceFetcher, as_table
 from pyg_batchgnn.fetch.inclusion import SeedShare

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-import torch
 from torch import Tensor
 
-from pyg_batchgnn import ops
 from pyg_batchgnn.data import Group
+from pyg_batchgnn.fetch.distinct import DistinctNodes, distinct_nodes
 from pyg_batchgnn.fetch.fetcher import Fetched, FetchGroup
 from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement
 
@@ -39,21 +38,19 @@ class BlockFetcher:
         minibatches = group.minibatches
         groups = minibatches[0].schema.node_groups if minibatches else ()
         found = [self._distinct(number, group) for number in range(len(groups))]
-        blocks = self._read({name: unique for name, (unique, _) in zip(groups, found, strict=True)})
+        blocks = self._read({name: one.node for name, one in zip(groups, found, strict=True)})
         ready = []
         for place, minibatch in enumerate(minibatches):
             attributes = {
-                name: AttributeRows(blocks[name], rows[place], Placement.BLOCK)
-                for name, (_, rows) in zip(groups, found, strict=True)
+                name: AttributeRows(blocks[name], one.places[place], Placement.BLOCK)
+                for name, one in zip(groups, found, strict=True)
                 if name in blocks
             }
             ready.append(Minibatch.of(minibatch, attributes))
         tables = [table for block in blocks.values() for table in block.values()]
         return Fetched(ready, sum(table.nbytes for table in tables if isinstance(table, Tensor)))
 
-    def _distinct(self, number: int, group: FetchGroup) -> tuple[Tensor, list[Tensor]]:
-        """Returns the distinct nodes of one type, and their places by minibatch."""
+    def _distinct(self, number: int, group: FetchGroup) -> DistinctNodes:
+        """Returns the distinct nodes of one type."""
         nodes = [minibatch.nodes[number].node for minibatch in group.minibatches]
-        if not any(node.numel() for node in nodes):
-            return torch.empty(0, dtype=torch.int64), nodes
-        return ops.unique_nodes(nodes, self._num_nodes[number])
+        return distinct_nodes(nodes, self._num_nodes[number])

@@ -6,28 +6,37 @@ See BatchGNN, appendix D.2.1.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Header, MessageKind
-from pyg_batchgnn.data import EDGES, NODES, Group
-from pyg_batchgnn.fetch.cache import CacheRequest, CacheSplit, FeatureCache, make_cache
+from pyg_batchgnn.data import Group
+from pyg_batchgnn.fetch.cache import FeatureCache
+from pyg_batchgnn.fetch.cached_rows import CacheSplit
+from pyg_batchgnn.fetch.choice import CacheRequest, choose_rows
+from pyg_batchgnn.fetch.distinct import DistinctEdges, DistinctNodes, distinct_edges, distinct_nodes
 from pyg_batchgnn.fetch.fetcher import Fetched, FetchGroup
 from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement, SampledMinibatch
-from pyg_batchgnn.store import Columns, DistFeatureStore, RowRequest
+from pyg_batchgnn.store import Columns, DistFeatureStore, RowBlock, RowRequest
+
+#: The internal ids of the nodes of each minibatch, by node type.
+_NodeIds: TypeAlias = Sequence[Sequence[Tensor]]
+_Splits: TypeAlias = Mapping[Group, CacheSplit]
 
 
 class RemoteFetcher:
-    """Fetches the attributes of sampled minibatches.
+    """Fetches the attributes of sampled minibatches, of all types in one exchange.
 
     Args:
         store: the store that has them.
-        names: the node attributes that are wanted, the same on every rank.
-        edge_names: the edge attributes that are wanted. Minibatches must then carry edge ids.
-        internal: [N] internal ids by original id if minibatches hold original ids (topology on
-            every rank); None if they hold internal ids, which then become original ones.
+        names: the wanted attributes of each group, the same on every rank. Groups may be left out.
+            For attributes of edges, minibatches must carry edge ids.
+        internal: for each node type, [N_t] internal ids by original id, if minibatches hold
+            original ids (topology on every rank); None if they hold internal ids, which then become
+            original ones.
         threads: at most this many threads copy rows.
 
     Attributes:
@@ -37,40 +46,35 @@ class RemoteFetcher:
     def __init__(
         self,
         store: DistFeatureStore,
-        names: Sequence[str],
-        edge_names: Sequence[str] = (),
-        internal: Tensor | None = None,
+        names: Mapping[Group, Sequence[str]],
+        internal: Sequence[Tensor] | None = None,
         threads: int | None = None,
     ) -> None:
-        nodes = {NODES: Columns(names, original_ids=internal is None)}
-        self._store = store
-        self.cache: FeatureCache | None = None
-        self._reader = store.reader({**nodes, EDGES: Columns(edge_names)} if edge_names else nodes, threads)
+        schema = store.part.schema
+        nodes = {
+            group: Columns(names.get(group, ()), original_ids=internal is None)
+            for group in schema.node_groups
+        }
+        self._relations = [at for at, group in enumerate(schema.edge_groups) if names.get(group)]
+        edges = {schema.edge_groups[at]: Columns(names[schema.edge_groups[at]]) for at in self._relations}
+        self._store, self._schema, self._internal, self._threads = store, schema, internal, threads
         self._nodes_only = store.reader(nodes, threads)
-        self._edges, self._internal, self._threads = bool(edge_names), internal, threads
-        self._num_nodes = store.book.num_nodes
+        self._reader = store.reader({**nodes, **edges}, threads) if edges else self._nodes_only
+        #: Types without any column are not asked for.
+        self._asked = [group for group in schema.node_groups if internal is None or names.get(group)]
+        self.cache: FeatureCache | None = None
 
     @property
-    def row_bytes(self) -> int:
-        """The bytes of a node on the wire, its original id included."""
-        return self._reader.format(NODES).wire_bytes
+    def row_bytes(self) -> tuple[int, ...]:
+        """The bytes of a node of each type on the wire, its original id included."""
+        return tuple(self._reader.format(group).wire_bytes for group in self._schema.node_groups)
 
     def make_cache(self, request: CacheRequest) -> None:
         """Chooses and fetches the remote rows that are to stay here; collective."""
-        self.cache = make_cache(self._store.part, self._store.readable, self._nodes_only, request)
+        chosen = choose_rows(self._store.part, self._store.readable, self._nodes_only, request)
+        self.cache = FeatureCache(chosen)
         self.cache.fill(self._nodes_only, self._store.version)
         ops.empty_cache()  # of sizes that are not needed again
-
-    def _cached(self, node: Tensor) -> CacheSplit | None:
-        """Splits ascending ids by whether the cache has their rows; None without a cache.
-
-        It is collective if rows were written since the cache was filled.
-        """
-        if self.cache is None:
-            return None
-        if self.cache.version != self._store.version:
-            self.cache.fill(self._nodes_only, self._store.version)
-        return self.cache.split(node) if self.cache.node.numel() else None
 
     def fetch(self, group: FetchGroup) -> Fetched:
         """Fetches the group's attributes; see `Fetcher`.
@@ -79,65 +83,124 @@ class RemoteFetcher:
         """
         minibatches = group.minibatches
         header = Header(MessageKind.FEATURES, ops.to_signed(group.epoch), group.macrobatch, group.number)
-        nodes = [self._internal_ids(minibatch.node) for minibatch in minibatches]
-        unique, rows = ops.unique_nodes(nodes, self._num_nodes)
-        split = self._cached(unique)
-        missing, hits = (unique, 0) if split is None else (split.missing, split.row.numel())
-        wanted, places = {NODES: RowRequest(missing)}, list[Tensor]()
-        if self._edges:
-            wanted[EDGES], places = _distinct_edges(minibatches, nodes)
-        found = self._reader.read(wanted, header, room={NODES: hits})
-        block = found.blocks[NODES]
-        if split is not None and self.cache is not None:
-            self.cache.put(block, split)
-            rows = [ops.gather_rows(split.place, row, self._threads) for row in rows]
-        original = None if block.original is None else block.original.to(torch.int64)
-        ready, copied = [], sum(table.nbytes for table in block.attributes.values())
-        for number, (minibatch, row) in enumerate(zip(minibatches, rows, strict=True)):
-            attributes: dict[Group, AttributeRows] = {
-                NODES: AttributeRows(block.attributes, row, Placement.BLOCK)
-            }
-            if self._edges:
-                attributes[EDGES] = self._edge_rows(found.blocks[EDGES].attributes, places[number])
-                copied += attributes[EDGES].nbytes
-            node = None if original is None else ops.gather_rows(original, row, self._threads)
-            ready.append(Minibatch.of(minibatch, attributes, node))
-        fetched = found.fetched[NODES]
+        ids = [self._internal_ids(number, minibatches) for number in range(self._schema.num_types)]
+        nodes = [distinct_nodes(own, self._store.book.num_nodes) for own in ids]
+        edges = {number: self._distinct_edges(number, minibatches, ids) for number in self._relations}
+        splits = self._split(nodes)
+        found = self._reader.read(
+            self._requests(nodes, edges, splits),
+            header,
+            room={group: split.hits for group, split in splits.items()},
+        )
+        if self.cache is not None:
+            self.cache.put(found.blocks, splits)
+        places = [
+            self._places(one, splits.get(group))
+            for group, one in zip(self._schema.node_groups, nodes, strict=True)
+        ]
+        rows = sum(found.fetched[group] for group in self._schema.node_groups)
+        ready = self._minibatches(minibatches, found.blocks, places, edges)
+        wire = dict(zip(self._schema.node_groups, self.row_bytes, strict=True))
         return Fetched(
             ready,
-            bytes=copied,
-            rows=fetched,
-            hits=hits,
-            misses=0 if self.cache is None else fetched,
-            hit_bytes=hits * self.row_bytes,
+            bytes=self._copied(ready, found.blocks),
+            rows=rows,
+            hits=sum(split.hits for split in splits.values()),
+            misses=0 if self.cache is None else rows,
+            hit_bytes=sum(split.hits * wire[group] for group, split in splits.items()),
         )
 
-    def _edge_rows(self, tables: Mapping[str, Tensor], place: Tensor) -> AttributeRows:
-        """Copies the rows of a minibatch's edges, which lie at ``place`` in the tables."""
-        own = {name: ops.gather_rows(table, place, self._threads) for name, table in tables.items()}
+    # What is asked for ###########################################################################
+
+    def _internal_ids(self, number: int, minibatches: Sequence[SampledMinibatch]) -> list[Tensor]:
+        """Returns the internal ids of each minibatch's nodes of a type."""
+        nodes = [minibatch.nodes[number].node for minibatch in minibatches]
+        if self._internal is None:
+            return nodes
+        table = self._internal[number]
+        return [ops.gather_rows(table, node, self._threads).to(torch.int64) for node in nodes]
+
+    def _distinct_edges(
+        self, number: int, minibatches: Sequence[SampledMinibatch], ids: _NodeIds
+    ) -> DistinctEdges:
+        """Returns the edges of a relation. ``ids``: the internal ids of the nodes."""
+        edges, targets = [], []
+        for minibatch, node in zip(minibatches, ids[self._schema.target_types[number]], strict=True):
+            own = minibatch.edges[number]
+            assert own.edge is not None
+            edges.append(own.edge)
+            targets.append(node[own.destination])
+        return distinct_edges(edges, targets)
+
+    def _split(self, nodes: Sequence[DistinctNodes]) -> dict[Group, CacheSplit]:
+        """Splits the nodes of the types of which the cache has rows.
+
+        It is collective if rows were written since the cache was filled.
+        """
+        if self.cache is None:
+            return {}
+        if self.cache.version != self._store.version:
+            self.cache.fill(self._nodes_only, self._store.version)
+        distinct = (one.node for one in nodes)
+        return self.cache.split(dict(zip(self._schema.node_groups, distinct, strict=True)))
+
+    def _requests(
+        self, nodes: Sequence[DistinctNodes], edges: Mapping[int, DistinctEdges], splits: _Splits
+    ) -> dict[Group, RowRequest]:
+        wanted = dict(zip(self._schema.node_groups, nodes, strict=True))
+        requests = {
+            group: RowRequest(splits[group].missing if group in splits else wanted[group].node)
+            for group in self._asked
+        }
+        return requests | {self._schema.edge_groups[number]: one.request for number, one in edges.items()}
+
+    # What comes back #############################################################################
+
+    def _places(self, nodes: DistinctNodes, split: CacheSplit | None) -> list[Tensor]:
+        """Returns the rows of each minibatch's nodes in the block of their type."""
+        if split is None:
+            return nodes.places
+        return [ops.gather_rows(split.place, place, self._threads) for place in nodes.places]
+
+    def _minibatches(
+        self,
+        minibatches: Sequence[SampledMinibatch],
+        blocks: Mapping[Group, RowBlock],
+        places: Sequence[Sequence[Tensor]],
+        edges: Mapping[int, DistinctEdges],
+    ) -> list[Minibatch]:
+        """Returns the minibatches with the rows of their nodes and edges."""
+        by_type = [blocks[group] for group in self._schema.node_groups]
+        original = [None if one.original is None else one.original.to(torch.int64) for one in by_type]
+        ready = []
+        for at, minibatch in enumerate(minibatches):
+            own = [of_type[at] for of_type in places]
+            attributes = {
+                group: AttributeRows(block.attributes, row, Placement.BLOCK)
+                for group, block, row in zip(self._schema.node_groups, by_type, own, strict=True)
+            }
+            for number, one in edges.items():
+                group = self._schema.edge_groups[number]
+                attributes[group] = self._edge_rows(blocks[group], one.places[at])
+            ids = [
+                ops.gather_rows(table, row, self._threads)
+                for table, row in zip(original, own, strict=True)
+                if table is not None
+            ]
+            ready.append(Minibatch.of(minibatch, attributes, ids or None))
+        return ready
+
+    def _edge_rows(self, block: RowBlock, place: Tensor) -> AttributeRows:
+        """Copies the rows of a minibatch's edges, which lie at ``place`` in the block."""
+        own = {name: ops.gather_rows(table, place, self._threads) for name, table in block.attributes.items()}
         return AttributeRows(own, None, Placement.MINIBATCH)
 
-    def _internal_ids(self, node: Tensor) -> Tensor:
-        if self._internal is None:
-            return node
-        return ops.gather_rows(self._internal, node, self._threads).to(torch.int64)
-
-
-def _distinct_edges(
-    minibatches: Sequence[SampledMinibatch], nodes: Sequence[Tensor]
-) -> tuple[RowRequest, list[Tensor]]:
-    """Returns the distinct edges by destination, and each minibatch's places in them."""
-    edges = []
-    targets = []
-    for minibatch, node in zip(minibatches, nodes, strict=True):
-        assert minibatch.edge is not None
-        edges.append(minibatch.edge)
-        targets.append(node[minibatch.destination])
-    edge, inverse = torch.unique(torch.cat(edges), return_inverse=True)
-    target = torch.empty_like(edge)
-    target[inverse] = torch.cat(targets)
-    order = torch.argsort(target, stable=True)
-    place = torch.empty_like(order)
-    place[order] = torch.arange(order.numel())
-    sizes = [len(part) for part in edges]
-    return RowRequest(target[order], edge[order]), list(place[inverse].split(sizes))
+    def _copied(self, ready: Sequence[Minibatch], blocks: Mapping[Group, RowBlock]) -> int:
+        """Returns the bytes of the blocks of nodes, and of the minibatches' rows of edges."""
+        of_nodes = [blocks[group].attributes for group in self._schema.node_groups]
+        of_edges = [
+            minibatch.attributes[self._schema.edge_groups[number]].tables
+            for minibatch in ready
+            for number in self._relations
+        ]
+        return sum(table.nbytes for tables in (*of_nodes, *of_edges) for table in tables.values())

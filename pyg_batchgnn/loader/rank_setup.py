@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import torch
 from torch_geometric.loader import NodeLoader
 
-from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES
+from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Group
 from pyg_batchgnn.fetch import CacheRequest, RemoteFetcher, SeedShare
 from pyg_batchgnn.loader.aggregate_tables import cached_store
 from pyg_batchgnn.loader.arguments import (
@@ -96,15 +97,15 @@ class RankSetup:
         seed = self.world.seed(self._request.seed)
         own = OwnSeeds.of(self._graph.part, nodes)
         schedule = self._schedule(loader, own)
-        names, edge_names = self._attributes()
+        names = self._attributes()
         if cache is not None:
-            names = [*names, cache.attribute]
+            names[NODES] = [*names[NODES], cache.attribute]
         plan = self._plan
         if options.export is Export.NATIVE:
-            plan = dataclasses.replace(plan, edge_ids=bool(edge_names))
+            plan = dataclasses.replace(plan, edge_ids=bool(names[EDGES]))
         topology = self._graph.topology
         internal = None if topology is None else topology.internal
-        fetcher = RemoteFetcher(features, names, edge_names, internal, options.threads)
+        fetcher = RemoteFetcher(features, names, internal, options.threads)
         sampler, of_any = self._samplers(plan, seed)
         exporter = self._exporter(loader.custom_cls)
         pipeline = Pipeline(self._inputs, sampler, fetcher, exporter, [self._graph.num_nodes])
@@ -172,12 +173,11 @@ class RankSetup:
         internal[own.positions] = own.row + self._graph.part.first
         return from_table(internal)
 
-    def _attributes(self) -> tuple[list[str], list[str]]:
-        """Returns the names of the attributes of nodes and of edges that batches carry."""
+    def _attributes(self) -> dict[Group, list[str]]:
+        """Returns the names of the attributes that batches carry, by group."""
         known = self._features.fields
         names = self._options.reading.chosen([name for fields in known.values() for name in fields])
-        nodes, edges = ([name for name in names if name in known[group]] for group in (NODES, EDGES))
-        return nodes, edges
+        return {group: [name for name in names if name in fields] for group, fields in known.items()}
 
     def _samplers(
         self, plan: SamplingPlan, seed: int
@@ -212,10 +212,17 @@ class RankSetup:
         return SeedShare(own.row, probability, self._has_own_seeds)
 
 
-def _cost(row_bytes: int, export: Export, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
+def _cost(row_bytes: Sequence[int], export: Export, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
     """Returns what attributes take that are fetched from other ranks.
 
     A remote row lies in the message that brought it and in the block.
+
+    Args:
+        row_bytes: the bytes of a row of each node type.
+        export: the form of batches.
+        sampled: some minibatches.
     """
-    most = max(one.num_nodes for one in sampled)
-    return AttributeCost(row=2 * row_bytes + 8, batch=most * row_bytes if export is Export.PYG else 0)
+    sizes = [[nodes.node.numel() for nodes in one.nodes] for one in sampled]
+    bytes_ = [sum(map(operator.mul, row_bytes, counts)) for counts in sizes]
+    mean = -(-sum(bytes_) // max(1, sum(map(sum, sizes))))
+    return AttributeCost(row=2 * mean + 8, batch=max(bytes_) if export is Export.PYG else 0)

@@ -37,13 +37,8 @@ class DistGraphStore(GraphStore):
         super().__init__()
         ops.check_type("part", part, Part, "make it with partition or load_partition")
         part.check_rank(comm)
-        sizes = (part.book.num_nodes, part.num_edges)
-        given = sizes if topology is None else (topology.graph.num_nodes, topology.graph.num_edges)
-        if given != sizes:
-            raise ValueError(
-                f"topology has {given[0]} nodes and {given[1]} edges, but the graph has {sizes[0]} and "
-                f"{sizes[1]}: give replicate_topology(part, comm)"
-            )
+        if topology is not None:
+            _check_topology(topology, part)
         comm.check_agreement(
             {
                 "partition book": part.book.digest,
@@ -73,7 +68,7 @@ class DistGraphStore(GraphStore):
         """Returns the internal ids of [n] int64 original ids of a node type, given by number.
         Collective without ``topology``."""
         if self.topology is not None:
-            return self.topology.internal[original].to(torch.int64)
+            return self.topology.internal[node_type][original].to(torch.int64)
         return internal_ids(self.part, self.comm, original, node_type=node_type)
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
@@ -112,3 +107,19 @@ class DistGraphStore(GraphStore):
     def __repr__(self) -> str:
         kind = "hybrid" if self.topology is not None else "partitioned"
         return f"DistGraphStore({self.num_nodes:,} nodes, {self.num_edges:,} edges, {kind}, {self.comm!r})"
+
+
+def _check_topology(topology: HybridTopology, part: Part) -> None:
+    """Raises ValueError unless the topology is of the part's graph, by its numbers."""
+    graph = topology.graph
+    counts = part.book.sizes.sum(0).tolist(), list(part.edge_counts)
+    given = list(graph.num_nodes), [edges.num_edges for edges in graph.relations]
+    if graph.schema != part.schema or given != counts:
+        raise ValueError(
+            f"topology has {_named(given[0])} nodes and {_named(given[1])} edges, but the graph has "
+            f"{_named(counts[0])} and {_named(counts[1])}: give replicate_topology(part, comm)"
+        )
+
+
+def _named(counts: list[int]) -> str:
+    return " + ".join(map(str, counts))

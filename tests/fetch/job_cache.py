@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import NODES
 from pyg_batchgnn.store import DistFeatureStore
 from tests.loader.job_ranks import stores
 from tests.support.loader_cases import contents, equal
@@ -47,14 +48,16 @@ def results() -> None:
             assert before.cache_hits == before.cache_misses == before.cache_bytes == 0
             assert after.cache_hits + after.cache_misses == before.rows_fetched
             assert after.rows_fetched == after.cache_misses
-            assert after.cache_bytes == after.cache_hits * cached._parts.pipeline.fetcher.row_bytes
+            (row_bytes,) = cached._parts.pipeline.fetcher.row_bytes
+            assert after.cache_bytes == after.cache_hits * row_bytes
             cache = cached._parts.pipeline.fetcher.cache
             if budget == "1MiB":
                 assert after.cache_misses == 0
             else:
                 assert cache.nbytes <= budget
             readable = comm.ranks_of_host if share else [comm.rank]
-            assert not set(both[0].book.owner(cache.node).tolist()) & set(readable)
+            for held in cache.rows.values():
+                assert not set(both[0].book.owner(held.node).tolist()) & set(readable)
 
 
 def _same(one: Any, other: Any) -> None:
@@ -100,7 +103,7 @@ def likely() -> list[list[float]]:
             }
             rows = int(share * case.nodes)
             loader = MacrobatchNeighborLoader(both, **arguments, feature_cache=rows * (5 * 4 + 4 + 8))
-            assert loader._parts.pipeline.fetcher.cache.node.numel() == rows
+            assert loader._parts.pipeline.fetcher.cache.rows[NODES].node.numel() == rows
             times = _needed(comm, loader, both[0], case)
             stats = loader.stats().total
             wanted = stats.cache_hits + stats.cache_misses

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.data import NODES
+from pyg_batchgnn.data import EDGES, NODES
 from pyg_batchgnn.fetch import FetchGroup, RemoteFetcher
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan
 from pyg_batchgnn.store import CscGraph, DistFeatureStore
@@ -50,7 +50,8 @@ def _group(comm: Communicator, case: Case, share: bool, edges: tuple[str, ...], 
     given = per_rank[comm.rank]
     if not hybrid:
         given = [one.with_ids([ids[one.node]]) for one in given]
-    fetch = RemoteFetcher(store, ["x", "train_mask"], edges, ids if hybrid else None, threads=1)
+    names = {NODES: ["x", "train_mask"], EDGES: edges}
+    fetch = RemoteFetcher(store, names, [ids] if hybrid else None, threads=1)
     before = comm.counters.snapshot()
     fetched = fetch.fetch(FetchGroup(given, epoch=1, macrobatch=2))
     counts = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
@@ -101,7 +102,7 @@ def steady() -> list[int]:
         case = Case("larger", nodes=20_000, edges=200_000)
         store = DistFeatureStore(part_of(case, comm.size, comm.rank, edge_attributes=False), comm)
         ids = internal_ids(owners(case, comm.size))
-        fetch = RemoteFetcher(store, ["x", "y"], threads=1)
+        fetch = RemoteFetcher(store, {NODES: ["x", "y"]}, threads=1)
         calls = []
         for _ in range(4):
             draw = torch.Generator().manual_seed(comm.rank)
@@ -127,7 +128,8 @@ def values() -> dict[str, Any]:
         part.attributes[NODES].update({name: table[part.node] for name, table in wholes.items()})
         store = DistFeatureStore(part, comm)
         ids = internal_ids(owners(case, comm.size))
-        (ready,) = RemoteFetcher(store, list(wholes)).fetch(FetchGroup([only_nodes(ids)])).minibatches
+        fetch = RemoteFetcher(store, {NODES: list(wholes)})
+        (ready,) = fetch.fetch(FetchGroup([only_nodes(ids)])).minibatches
         for name, table in wholes.items():
             assert torch.equal(ready.attribute(name), table), name
         assert torch.equal(ready.node, torch.arange(case.nodes))

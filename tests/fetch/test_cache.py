@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from pyg_batchgnn.fetch.cache import FeatureCache
+from pyg_batchgnn.fetch.cached_rows import CachedRows
 from pyg_batchgnn.sample import Replacement, taken_probability
 from tests.support.ranks import run_ranks
 
@@ -39,7 +39,7 @@ def test_what_is_here_and_what_is_missing() -> None:
         ([7], []),
         ([], [1]),
     ):
-        cache, node = FeatureCache(torch.tensor(kept).long()), torch.tensor(wanted).long()
+        cache, node = CachedRows(torch.tensor(kept).long()), torch.tensor(wanted).long()
         split = cache.split(node)
         assert split.missing.tolist() == [one for one in wanted if one not in kept]
         assert [kept[row] for row in split.row] == [one for one in wanted if one in kept]

@@ -182,4 +182,5 @@ def refusals() -> None:
 
 
 def _small() -> HybridTopology:
-    return HybridTopology(CscGraph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 3), torch.arange(3))
+    graph = CscGraph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 3)
+    return HybridTopology(graph.typed, (torch.arange(3),))

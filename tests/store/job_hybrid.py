@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.partition import bounded, share_attributes
-from pyg_batchgnn.store import CscGraph, replicate_topology
+from pyg_batchgnn.partition import Part, bounded, share_attributes
+from pyg_batchgnn.store import DistGraphStore, HybridTopology, TypedGraph, replicate_topology
 from tests.partition.job_partition import CASES, expected, graph
-from tests.support.reference_partition import internal_ids
+from tests.store.job_typed import TYPED, owners
+from tests.support.reference_partition import graph_of, internal_ids_by_type, split_dataset
+from tests.support.typed_datasets import typed_dataset
 
 
 def whole_graph_everywhere(round_bytes: int) -> None:
@@ -19,13 +22,7 @@ def whole_graph_everywhere(round_bytes: int) -> None:
             owner = torch.randint(0, comm.size, (nodes,), generator=torch.Generator().manual_seed(seed))
             part = expected(dataset, owner, comm.size, comm.rank)
             found = replicate_topology(part, comm)
-            want = CscGraph.from_edge_index(dataset.edge_index, nodes)
-            ids = torch.arange(edges) if want.edge_ids is None else want.edge_ids
-            assert torch.equal(found.graph.indptr, want.indptr)
-            assert torch.equal(found.graph.indices, want.indices)
-            assert found.graph.indices.dtype == want.indices.dtype
-            assert found.graph.edge_ids is not None and torch.equal(found.graph.edge_ids, ids.to(torch.int32))
-            assert torch.equal(found.internal, internal_ids(owner).to(part.book.id_dtype))
+            _check(found, graph_of(dataset), [owner], part)
             found_attributes = share_attributes(part, comm)
             assert sorted(found_attributes) == comm.ranks_of_host
             for rank, shared in found_attributes.items():
@@ -36,3 +33,29 @@ def whole_graph_everywhere(round_bytes: int) -> None:
                     for name, table in tables.items():
                         got = shared[group][name]
                         assert got.dtype == table.dtype and torch.equal(got, table)
+
+
+def typed_graphs_everywhere(round_bytes: int) -> None:
+    bounded.ROUND_BYTES = round_bytes
+    with Communicator.create("hybrid", timeout=20) as comm:
+        for case in TYPED:
+            dataset = typed_dataset(*case)
+            owner = owners(dataset, comm.size)
+            part = split_dataset(dataset, owner, comm.size, comm.rank)
+            found = replicate_topology(part, comm)
+            _check(found, graph_of(dataset), owner, part)
+            store = DistGraphStore(part, comm, found)
+            for number, ids in enumerate(internal_ids_by_type(owner, part.book)):
+                assert torch.equal(store.internal_ids(torch.arange(len(ids)), number), ids)
+
+
+def _check(found: HybridTopology, want: TypedGraph, owner: list[Tensor], part: Part) -> None:
+    assert found.graph.schema == want.schema and found.graph.num_nodes == want.num_nodes
+    for got, edges in zip(found.graph.relations, want.relations, strict=True):
+        assert torch.equal(got.indptr, edges.indptr)
+        assert torch.equal(got.indices.long(), edges.indices.long()) and got.indices.dtype == torch.int32
+        assert got.edge_ids is not None and got.edge_ids.dtype == torch.int32
+        assert torch.equal(got.edge_ids.long(), edges.explicit_edge_ids().long())
+    ids = internal_ids_by_type(owner, part.book)
+    for internal, wanted in zip(found.internal, ids, strict=True):
+        assert torch.equal(internal, wanted.to(part.book.id_dtype))
