@@ -3,6 +3,7 @@
 #   make train ARGS="cora --model gcn --epochs 20"       arguments for `batchgnn train`
 #   make train RANKS=2                                   several processes on this machine
 #   make test TESTS="tests/sample -k statistics" JOBS=1  some of the tests, in JOBS processes (2)
+#   make test-all                                        every test, the loaders over ranks in all settings (hours)
 #   make install TORCH_INDEX=<another wheel index>       where the CPU build of torch comes from
 #   make install CCL=1                                   with the ccl backend; other commands remember it
 #   make docs                                            builds the documentation site in site/
@@ -27,11 +28,11 @@ TORCH_LIBRARIES := $(addprefix --exclude ,libc10.so libtorch.so libtorch_cpu.so 
 SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test lint format docs bench wheel clean
+.PHONY: help install train test test-all lint format docs bench wheel clean
 
 help:
-	@sed -n '3,9p' Makefile | cut -c3-
-	@echo "targets: install train test lint format docs bench wheel clean"
+	@sed -n '3,10p' Makefile | cut -c3-
+	@echo "targets: install train test test-all lint format docs bench wheel clean"
 
 # $(call install_torch,FOLDER) installs PyTorch in the environment whose programs lie in FOLDER.
 define install_torch
@@ -59,6 +60,10 @@ train: install
 
 test: install
 	PYG_BATCHGNN_CCL=$(WITH_CCL) $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS)
+
+# `make test` covers every pair of the options over ranks. This covers all combinations of them.
+test-all: export PYG_BATCHGNN_TEST_ALL = 1
+test-all: test
 
 lint: install
 	$(BIN)/ruff check .

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn.data import NODES
 from pyg_batchgnn.loader.reading import Features
 from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.store import AttributeGroups, DistFeatureStore, DistGraphStore, TypedGraph
@@ -89,14 +88,34 @@ def without_workers(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in kwargs.items() if name not in _OF_WORKERS}
 
 
-def split_nodes(graph: DistGraphStore, name: str) -> Tensor:
+def with_splits(graph: DistGraphStore, nodes: Any) -> Any:
+    """Returns ``input_nodes`` with node ids for the names of splits; collective.
+
+    In a homogeneous graph a string names a split. In a typed one it names a type, and the nodes of
+    a type may be the name of a split: ("paper", "train"), or a dict with such values.
+    """
+    schema = graph.part.schema
+    if not schema.has_names:
+        return _split_nodes(graph, schema.node_types[0], nodes) if isinstance(nodes, str) else nodes
+    if isinstance(nodes, Mapping):
+        return {name: with_splits(graph, (name, own))[1] for name, own in nodes.items()}
+    is_pair = isinstance(nodes, (tuple, list)) and len(nodes) == 2 and isinstance(nodes[0], str)
+    if is_pair and isinstance(nodes[1], str) and nodes[0] in schema.node_types:
+        return nodes[0], _split_nodes(graph, nodes[0], nodes[1])
+    return nodes
+
+
+def _split_nodes(graph: DistGraphStore, node_type: str, name: str) -> Tensor:
     """Returns the original ids of a split's nodes, ascending, on every rank; collective."""
-    names = sorted(
-        {key for keys in graph.comm.all_gather_json(sorted(graph.part.splits.get(NODES, {}))) for key in keys}
-    )
+    part = graph.part
+    number = part.schema.type_number(node_type)
+    own = part.splits.get(part.schema.node_groups[number], {})
+    names = sorted({key for keys in graph.comm.all_gather_json(sorted(own)) for key in keys})
     if name not in names:
-        raise ValueError(f"the graph has no split {name!r}; it has {', '.join(names) or 'none'}")
-    return graph.comm.all_gather(graph.part.node[graph.part.split(name)]).rows.sort().values
+        whose = f"nodes of type {node_type!r} have" if part.schema.has_names else "the graph has"
+        raise ValueError(f"{whose} no split {name!r}; there is {', '.join(names) or 'none'}")
+    nodes = part.original_ids(number)[part.split(name, node_type)]
+    return graph.comm.all_gather(nodes).rows.sort().values
 
 
 def worker_arguments(loader: DataLoader) -> dict[str, Any]:

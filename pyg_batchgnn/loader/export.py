@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch.utils.data import get_worker_info
-from torch_geometric.data import Data
-from torch_geometric.sampler import HeteroSamplerOutput
 from torch_geometric.sampler.base import SubgraphType
 
-from pyg_batchgnn.loader.filter import edge_index_of
 from pyg_batchgnn.loader.gather import Gatherer
 from pyg_batchgnn.loader.source import Source
 from pyg_batchgnn.loader.stats import LoaderCounters
@@ -23,7 +20,6 @@ from pyg_batchgnn.sample import (
     PygOutput,
     SampledMinibatch,
     SampleInfo,
-    SeedInfo,
     remember,
 )
 
@@ -87,8 +83,7 @@ class GatheringExporter:
     def export(self, minibatch: SampledMinibatch) -> Exported:
         """Makes the batch of a sampled minibatch."""
         exported = self.from_output(self.form.output(minibatch))
-        if self.form.names is Names.NONE and self.form.subgraph is SubgraphType.directional:
-            _remember_edges(exported.batch, minibatch)
+        remember_edges(exported.batch, minibatch, self.form)
         return exported
 
     def from_output(self, out: PygOutput) -> Exported:
@@ -114,40 +109,14 @@ class GatheringExporter:
         return Exported(batch, counters)
 
 
-class BlockExporter:
-    """Makes PyG batches with copies of the rows that a fetcher put into a block.
-
-    Args:
-        custom_cls: the class of the batches; ``Data`` if None.
-        threads: at most this many threads copy rows.
-    """
-
-    def __init__(self, custom_cls: Any, threads: int | None) -> None:
-        self._custom_cls, self._threads = custom_cls, threads
-
-    def export(self, minibatch: Minibatch) -> Exported:
-        """Makes the batch of a fetched minibatch."""
-        begin = time.perf_counter()
-        gather = Gatherer(self._threads)
-        out = PygForm().output(minibatch)
-        assert not isinstance(out, HeteroSamplerOutput)
-        batch = Data() if self._custom_cls is None else self._custom_cls()
-        batch.edge_index = edge_index_of(out.row, out.col)
-        batch.num_nodes = minibatch.num_nodes
-        for rows in minibatch.attributes.values():
-            for name, table in rows.tables.items():
-                batch[name] = table if rows.row is None else gather(table, rows.row)
-        SeedInfo().add(batch, out)
-        _remember_edges(batch, minibatch)
-        seconds = time.perf_counter() - begin
-        return Exported(batch, LoaderCounters(bytes_gathered=gather.bytes_gathered, export_seconds=seconds))
-
-
-def _remember_edges(batch: Any, minibatch: SampledMinibatch) -> None:
+def remember_edges(batch: Any, minibatch: SampledMinibatch, form: PygForm) -> None:
     """Lets accelerated layers find the minibatch by the edges of its batch.
 
-    A batch from a worker process is a copy, which nobody could find.
+    A batch from a worker process is a copy, which nobody could find. Neither are the edges of a
+    typed batch, and those that were not sampled in hops.
     """
+    if form.names is not Names.NONE or form.subgraph is not SubgraphType.directional:
+        return
     edges = minibatch.coo
     handed_out = edges is not None and getattr(batch, "edge_index", None) is edges
     if edges is not None and handed_out and get_worker_info() is None:

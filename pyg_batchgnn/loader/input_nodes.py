@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Schema
-from pyg_batchgnn.loader.inputs import NodeInputs, TypeInputs
+from pyg_batchgnn.loader.inputs import GraphShape, GraphTimes, NodeInputs, TypeInputs
 from pyg_batchgnn.ops import check_range, check_vector
 from pyg_batchgnn.sample import Names
-from pyg_batchgnn.store import Times, TypedGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +29,7 @@ class InputRequest:
     ids: Any = None
     times: Any = None
 
-    def inputs(self, graph: TypedGraph, times: Times | None, names: Names) -> NodeInputs:
+    def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> NodeInputs:
         """Returns the input nodes, checked; see `InputsRequest`."""
         if names is Names.TYPES:
             return typed_inputs(self, graph.schema, graph.num_nodes, times)
@@ -38,7 +37,7 @@ class InputRequest:
 
 
 def untyped_inputs(
-    request: InputRequest, schema: Schema, num_nodes: int, times: Times | None = None
+    request: InputRequest, schema: Schema, num_nodes: int, times: GraphTimes | None = None
 ) -> NodeInputs:
     """Returns the input nodes of a homogeneous graph.
 
@@ -62,7 +61,7 @@ def untyped_inputs(
 
 
 def typed_inputs(
-    request: InputRequest, schema: Schema, num_nodes: Sequence[int], times: Times | None = None
+    request: InputRequest, schema: Schema, num_nodes: Sequence[int], times: GraphTimes | None = None
 ) -> NodeInputs:
     """Returns the input nodes of a graph with named node types.
 
@@ -99,10 +98,11 @@ def typed_inputs(
     return _inputs(schema, parts, times, Names.TYPES)
 
 
-def _inputs(schema: Schema, parts: Sequence[TypeInputs], times: Times | None, names: Names) -> NodeInputs:
-    inputs = NodeInputs(schema, parts, times, names)
-    inputs.take(torch.empty(0, dtype=torch.int64))  # raises here if seeds have no time
-    return inputs
+def _inputs(
+    schema: Schema, parts: Sequence[TypeInputs], times: GraphTimes | None, names: Names
+) -> NodeInputs:
+    inputs = NodeInputs(schema, parts, None, names)
+    return inputs if times is None else inputs.with_times(times)
 
 
 def _names_a_type(nodes: Any) -> bool:

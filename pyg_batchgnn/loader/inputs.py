@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import Schema
+from pyg_batchgnn.data import Group, Schema
 from pyg_batchgnn.loader.places import Places
 from pyg_batchgnn.ops import digest_text, minibatch_key
 from pyg_batchgnn.sample import Names, SampledLinks, SampleInfo, SeedInfo, Seeds
@@ -33,6 +34,53 @@ class StepInputs:
     links: tuple[SampledLinks, ...] = ()
 
 
+class OwnTimes(Protocol):
+    """The times that nodes have themselves."""
+
+    def of_seeds(self, group: Group, node: Tensor) -> Tensor:
+        """Returns the times of nodes of one type, [n] int64.
+
+        Raises:
+            ValueError: nodes of this type have no time.
+        """
+
+
+class GraphTimes(Protocol):
+    """The times of a graph."""
+
+    def of_inputs(self, nodes: Mapping[Group, Tensor]) -> OwnTimes:
+        """Returns the own times of input nodes, [n] int64 ids by group; collective over ranks.
+
+        Raises:
+            ValueError: nodes of a type have no time.
+        """
+
+
+class GraphShape(Protocol):
+    """The numbers of a graph, whose edges may be elsewhere."""
+
+    @property
+    def schema(self) -> Schema:
+        """The node types and the relations."""
+
+    @property
+    def num_nodes(self) -> Sequence[int]:
+        """The number of nodes of each type."""
+
+
+@dataclass(frozen=True, eq=False)
+class OwnerNodes:
+    """The nodes that some positions of a loader's input belong to, whose owner trains them.
+
+    Attributes:
+        node_type: the name of their type.
+        node: [n] int64 ids, by position.
+    """
+
+    node_type: str
+    node: Tensor
+
+
 class Inputs(Protocol):
     """The meaning of a loader's positions."""
 
@@ -54,6 +102,10 @@ class Inputs(Protocol):
     @property
     def info(self) -> SampleInfo:
         """The entries of PyG batches that are about the inputs."""
+
+    @property
+    def owned_by(self) -> Sequence[OwnerNodes]:
+        """The nodes that positions belong to, in their order, cut where the type changes."""
 
 
 InputsT = TypeVar("InputsT", bound=Inputs, covariant=True)
@@ -114,11 +166,24 @@ class NodeInputs:
         self,
         schema: Schema,
         parts: Sequence[TypeInputs],
-        times: Times | None = None,
+        times: OwnTimes | None = None,
         names: Names = Names.NONE,
     ) -> None:
         self._schema, self.parts, self._times, self._names = schema, tuple(parts), times, names
         self._places = Places(self.parts)
+        #: The number of the node type of each part.
+        self.types = tuple(schema.type_number(part.name) for part in self.parts)
+
+    def with_times(self, times: GraphTimes) -> NodeInputs:
+        """Returns the same input nodes for sampling by time; collective over ranks.
+
+        Raises:
+            ValueError: nodes have no time, and the user gave none.
+        """
+        own = times.of_inputs(self.untimed)
+        inputs = NodeInputs(self._schema, self.parts, own, self._names)
+        inputs.take(torch.empty(0, dtype=torch.int64))  # raises here if seeds have no time
+        return inputs
 
     @property
     def info(self) -> SampleInfo:
@@ -141,12 +206,39 @@ class NodeInputs:
         ids = [part.ids(at) for part, at in zip(self.parts, places, strict=True)]
         return StepInputs(seeds, ids[0] if len(ids) == 1 else torch.cat(ids), time)
 
+    @cached_property
+    def node(self) -> Tensor:
+        """[s] int64, the id of each input node within its type."""
+        return self.parts[0].node if len(self.parts) == 1 else torch.cat([part.node for part in self.parts])
+
+    @property
+    def owned_by(self) -> list[OwnerNodes]:
+        """The input nodes themselves."""
+        return [OwnerNodes(part.name, part.node) for part in self.parts]
+
+    @property
+    def untimed(self) -> dict[Group, Tensor]:
+        """The input nodes that the user gave no times for, by group."""
+        groups = self._schema.node_groups
+        parts = zip(self.types, self.parts, strict=True)
+        return {groups[number]: part.node for number, part in parts if part.time is None}
+
+    def type_of(self, positions: Tensor) -> Tensor:
+        """Returns the number of the node type at each position, [n] int64."""
+        return torch.tensor(self.types)[self._places.parts_of(positions)]
+
+    def by_type(self, positions: Tensor) -> Tensor:
+        """Returns positions by node type in the order of the schema, else in their order."""
+        if len(self.parts) == 1:
+            return positions
+        return positions[torch.argsort(self.type_of(positions), stable=True)]
+
     def for_pyg(self) -> dict[str, Any]:
         """Returns the arguments of PyG's `NodeLoader` that describe the input nodes.
 
         PyG knows seeds of one type only. Those of several stand there under the first one's name.
         """
-        first, nodes = self.parts[0], torch.cat([part.node for part in self.parts])
+        first, nodes = self.parts[0], self.node
         given = [part.time for part in self.parts if part.time is not None]
         return {
             "input_nodes": nodes if self._names is Names.NONE else (first.name, nodes),
@@ -156,10 +248,9 @@ class NodeInputs:
 
     def settings(self) -> dict[str, Any]:
         """Returns what tells these input nodes from others; JSON can hold it."""
-        nodes = torch.cat([part.node for part in self.parts])
         found: dict[str, Any] = {
             "num_seeds": len(self),
-            "seeds_digest": digest_text(minibatch_key(nodes.contiguous())),
+            "seeds_digest": digest_text(minibatch_key(self.node.contiguous())),
         }
         if self._schema.num_types > 1:
             found["seed_types"] = [[part.name, len(part)] for part in self.parts]

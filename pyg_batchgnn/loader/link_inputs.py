@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from pyg_batchgnn.data import Relation
-from pyg_batchgnn.loader.inputs import StepInputs
+from pyg_batchgnn.loader.inputs import OwnerNodes, StepInputs
 from pyg_batchgnn.loader.places import Places
 from pyg_batchgnn.ops import digest_text, minibatch_key
 from pyg_batchgnn.sample import LinkInfo, Links, LinkSeeder, Names, NegativePlan, SampleInfo
@@ -74,6 +74,11 @@ class LinkInputs:
         modes = {relation: plan.mode for relation, plan in plans.items()}
         relations = [(part.relation, modes.get(part.relation)) for part in self.parts]
         return LinkInfo(relations, self.parts[0].time is not None)
+
+    @property
+    def owned_by(self) -> list[OwnerNodes]:
+        """The targets of the links."""
+        return [OwnerNodes(part.relation[2], part.index[1]) for part in self.parts]
 
     def take(self, positions: Tensor, seed: int, epoch: int) -> StepInputs:
         """Returns the inputs of one minibatch; see `Inputs`.

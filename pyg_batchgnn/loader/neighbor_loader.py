@@ -41,7 +41,8 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             relation; -1 takes all neighbours, a float in (0, 1] that share of them.
         input_nodes: seed nodes as an index tensor, a boolean mask, or None for all nodes. With node
             types: "type", ("type", nodes), or a dict of several types, whose seeds are shuffled as
-            one and counted together by ``batch_size``.
+            one and counted together by ``batch_size``. Over ranks the name of a split may stand for
+            nodes.
         input_time: [S] int64, the times of the seeds; None takes the nodes' own. A dict by type if
             ``input_nodes`` is one, as ``input_id`` is then.
         replace: sample with replacement.
@@ -91,8 +92,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             permutation by (seed, epoch).
 
     Raises:
-        NotImplementedError: an option that is not supported yet over ranks: times, weights,
-            disjoint, bidirectional and induced sampling.
+        NotImplementedError: times or weights over ranks that have the whole topology.
         TypeError, ValueError, IndexError: arguments that do not fit; the message gives value and
             remedy.
 

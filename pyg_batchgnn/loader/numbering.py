@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn import ops
+from pyg_batchgnn.loader.inputs import NodeInputs, OwnerNodes
 from pyg_batchgnn.loader.schedule import SeedStep
 from pyg_batchgnn.partition import Part
-from pyg_batchgnn.store import DistGraphStore
+from pyg_batchgnn.store import DistGraphStore, OwnRows
 
 #: Gives steps the internal ids of their seeds if the sampler needs them; collective over ranks.
 NumberSeeds: TypeAlias = Callable[[Iterable[SeedStep]], Iterable[SeedStep]]
+
+_NONE = torch.empty(0, dtype=torch.int64)
 
 
 def as_they_are(steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
@@ -23,53 +25,68 @@ def as_they_are(steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
     return steps
 
 
-def from_table(internal: Tensor) -> NumberSeeds:
+def from_table(inputs: NodeInputs, internal: Tensor) -> NumberSeeds:
     """Returns a function that finds internal ids in a table.
 
-    ``internal``: [s] int64, by position in the loader's input.
+    Args:
+        inputs: the loader's input nodes.
+        internal: [s] int64, by position in the input.
     """
-    return lambda steps: (replace(step, internal=internal[step.positions]) for step in steps)
+    return lambda steps: (replace(step, internal=internal[inputs.by_type(step.positions)]) for step in steps)
 
 
-def looked_up(graph: DistGraphStore, nodes: Tensor) -> NumberSeeds:
+def looked_up(inputs: NodeInputs, graph: DistGraphStore) -> NumberSeeds:
     """Returns a function that asks the ranks for the internal ids of all steps at once; collective.
 
+    It takes two rounds, whatever the number of types.
+
     Args:
+        inputs: the loader's input nodes, by original id.
         graph: the partitioned graph.
-        nodes: [s] int64, the loader's input nodes by original id.
     """
 
     def number(steps: Iterable[SeedStep]) -> list[SeedStep]:
         steps = list(steps)
-        every = torch.cat([torch.empty(0, dtype=torch.int64), *(step.positions for step in steps)])
-        ids = graph.comm.run_job(lambda: graph.internal_ids(nodes[every]))
-        parts = ids.split([step.positions.numel() for step in steps])
+        positions = [inputs.by_type(step.positions) for step in steps]
+        every = torch.cat([_NONE, *positions])
+        ids = graph.comm.run_job(lambda: _internal_ids(inputs, graph, every))
+        parts = ids.split([one.numel() for one in positions])
         return [replace(step, internal=part) for step, part in zip(steps, parts, strict=True)]
 
     return number
 
 
+def _internal_ids(inputs: NodeInputs, graph: DistGraphStore, positions: Tensor) -> Tensor:
+    """Returns the internal ids, [n] int64, of the input nodes at some positions. Collective."""
+    node, of_type = inputs.node[positions], inputs.type_of(positions)
+    places = {number: (of_type == number).nonzero().view(-1) for number in inputs.types}
+    found = graph.internal_ids_by_type({number: node[place] for number, place in places.items()})
+    ids = torch.empty_like(positions)
+    for number, place in places.items():
+        ids[place] = found[number]
+    return ids
+
+
 @dataclass(frozen=True, eq=False)
 class OwnSeeds:
-    """The loader's input nodes that a rank owns.
+    """The positions of a loader's input that belong to nodes of a rank.
 
     Attributes:
-        positions: [S_r] int64, their positions in the loader's input, ascending.
-        row: [S_r] int64, their rows in the rank's part.
+        positions: [S_r] int64, ascending.
+        internal: [S_r] int64, the internal ids of their nodes.
     """
 
     positions: Tensor
-    row: Tensor
+    internal: Tensor
 
     @classmethod
-    def of(cls, part: Part, nodes: Tensor) -> OwnSeeds:
-        """Finds which of the input nodes, [s] int64 by original id, a part has."""
-        node, order = part.node, None
-        if not ops.is_ascending(node):  # a saved partition that another number of ranks has loaded
-            node, order = node.sort()
-        if not node.numel():
-            return cls(node, node)
-        row = torch.searchsorted(node, nodes)
-        positions = (node[row.clamp(max=node.numel() - 1)] == nodes).nonzero().view(-1)
-        row = row[positions]
-        return cls(positions, row if order is None else order[row])
+    def of(cls, part: Part, nodes: Sequence[OwnerNodes]) -> OwnSeeds:
+        """Finds which positions of a loader's input belong to a part."""
+        positions, internal, begin = [_NONE], [_NONE], 0
+        for one in nodes:
+            number = part.schema.type_number(one.node_type)
+            own = OwnRows.of(part, number, one.node)
+            positions.append(own.position + begin)
+            internal.append(own.row + part.nodes_of(number).start)
+            begin += one.node.numel()
+        return cls(torch.cat(positions), torch.cat(internal))

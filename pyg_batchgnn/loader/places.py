@@ -36,5 +36,9 @@ class Places:
         parts = self._ends.numel() - 1
         if parts == 1:
             return [positions]
-        number = torch.searchsorted(self._ends[1:], positions, right=True)
+        number = self.parts_of(positions)
         return [positions[number == one] - self._ends[one] for one in range(parts)]
+
+    def parts_of(self, positions: Tensor) -> Tensor:
+        """Returns the number of the part that each position belongs to, [n] int64."""
+        return torch.searchsorted(self._ends[1:], positions, right=True)

@@ -4,44 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import torch
 from torch_geometric.loader import NodeLoader
 
-from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Group
+from pyg_batchgnn.data import Group
 from pyg_batchgnn.fetch import CacheRequest, RemoteFetcher, SeedShare
 from pyg_batchgnn.loader.aggregate_tables import cached_store
 from pyg_batchgnn.loader.arguments import (
     partitioned_stores,
     refuse_over_ranks,
-    split_nodes,
+    with_splits,
     without_workers,
 )
-from pyg_batchgnn.loader.export import BlockExporter, Exporter, NativeExporter
-from pyg_batchgnn.loader.input_nodes import InputRequest, untyped_inputs
+from pyg_batchgnn.loader.block_export import BlockExporter
+from pyg_batchgnn.loader.export import Exporter, NativeExporter
+from pyg_batchgnn.loader.input_nodes import InputRequest
 from pyg_batchgnn.loader.inputs import NodeInputs
 from pyg_batchgnn.loader.local_schedule import LocalSchedule
 from pyg_batchgnn.loader.numbering import NumberSeeds, OwnSeeds, as_they_are, from_table, looked_up
 from pyg_batchgnn.loader.options import Export, LoaderOptions
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.probe import AttributeCost
+from pyg_batchgnn.loader.rank_sampling import RankSamplers, RankSampling
 from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.loader.schedule import GlobalSchedule, SeedSchedule
-from pyg_batchgnn.loader.setup import Composition, shape_of, step_shape
+from pyg_batchgnn.loader.setup import Composition, rules_of, shape_of, step_shape
 from pyg_batchgnn.loader.world import RankWorld
 from pyg_batchgnn.ops import digest_text, minibatch_key
-from pyg_batchgnn.sample import (
-    Direction,
-    Layout,
-    MacrobatchSampler,
-    NeighborChoice,
-    PartitionedSampler,
-    SampledMinibatch,
-    SamplingPlan,
-)
+from pyg_batchgnn.sample import Direction, Layout, Names, PygForm, SampledMinibatch
 
 
 class RankSetup:
@@ -52,22 +45,12 @@ class RankSetup:
 
     def __init__(self, data: Any, request: SamplingRequest, options: LoaderOptions) -> None:
         self._features, self._graph = partitioned_stores(data)
-        self.world = RankWorld(self._graph.comm)
-        self.world.now(lambda: None)  # after what another loader prepares
-        if request.choice != NeighborChoice():
-            raise NotImplementedError(
-                f"over ranks neighbours are sampled uniformly from homogeneous graphs; {request.choice} is "
-                f"not supported yet: leave these options out, or sample in one process"
-            )
-        schema = self._graph.part.schema
-        if schema != HOMOGENEOUS:
-            raise NotImplementedError(
-                f"loaders over ranks take homogeneous graphs so far, but this one has the node types "
-                f"{list(schema.node_types)}: sample its parts with PartitionedSampler, or load the graph in "
-                f"one process"
-            )
-        self._request, self._options, self.choice = request, options, request.choice
-        self.plan = SamplingPlan.from_pyg(request.num_neighbors, request.replace)
+        self.world, self.choice = RankWorld(self._graph.comm), request.choice
+        # After what another loader prepares. Times and weights take exchanges of their own.
+        self.world.agree(lambda: {"schedule": request.schedule or "local", **self._rules()})
+        self._request, self._options = request, options
+        self._sampling = RankSampling.of(self._features, self._graph, request)
+        self.plan = self._sampling.plan
         cached = options.aggregation_cache is not None
         self._plan = self.plan.without_last_hop() if cached else self.plan
         self._has_own_seeds = request.schedule != "global"
@@ -78,53 +61,48 @@ class RankSetup:
         return without_workers(kwargs)
 
     def take_inputs(self, request: InputRequest) -> NodeInputs:
-        """Returns the seed nodes, checked; see `Setup`. A string names a split."""
-        if isinstance(request.nodes, str):
-            request = dataclasses.replace(request, nodes=split_nodes(self._graph, request.nodes))
-        self._inputs = untyped_inputs(request, HOMOGENEOUS, self._graph.num_nodes)
-        return self._inputs
+        """Returns the seed nodes, checked; see `Setup`. They may be named by splits."""
+        request = dataclasses.replace(request, nodes=with_splits(self._graph, request.nodes))
+        inputs = request.inputs(self._graph.shape, self._sampling.times, self._names)
+        self._inputs = inputs
+        return inputs
 
     def compose(self, loader: NodeLoader) -> Composition:
         """Makes the parts of a loader; see `Setup`."""
         if loader.transform_sampler_output is not None:
             raise ValueError("transform_sampler_output is not possible over ranks; use transform")
-        options, cache = self._options, self._options.aggregation_cache
-        features = self._features if cache is None else cached_store(cache, self._features)
-        nodes = self._inputs.parts[0].node
-        counts = [self._graph.num_nodes], self._graph.num_edges
-        shape = functools.partial(shape_of, self._plan, {}, *counts, self._inputs)
+        options, graph, inputs = self._options, self._graph, self._inputs
+        counts = graph.shape.num_nodes, graph.num_edges
+        shape = functools.partial(shape_of, self._plan, self._rules(), *counts, inputs)
         self.world.agree(lambda: {**shape(loader), **self._arguments()})
         seed = self.world.seed(self._request.seed)
-        own = OwnSeeds.of(self._graph.part, nodes)
+        own = OwnSeeds.of(graph.part, inputs.owned_by)
         schedule = self._schedule(loader, own)
-        names = self._attributes()
-        if cache is not None:
-            names[NODES] = [*names[NODES], cache.attribute]
-        plan = self._plan
-        if options.export is Export.NATIVE:
-            plan = dataclasses.replace(plan, edge_ids=bool(names[EDGES]))
-        topology = self._graph.topology
-        internal = None if topology is None else topology.internal
-        fetcher = RemoteFetcher(features, names, internal, options.threads)
-        sampler, of_any = self._samplers(plan, seed)
+        fetcher = self._fetcher()
+        samplers = self._samplers(seed)
         exporter = self._exporter(loader.custom_cls)
-        pipeline = Pipeline(self._inputs, sampler, fetcher, exporter, [self._graph.num_nodes])
+        pipeline = Pipeline(inputs, samplers.scheduled, fetcher, exporter, self._id_bounds)
         if options.feature_cache is not None:
-            request = CacheRequest(options.feature_cache, plan, self._share(loader, own))
+            request = CacheRequest(options.feature_cache, self._plan, self._share(loader, own))
             self.world.now(lambda: fetcher.make_cache(request))
         return Composition(
             schedule,
             self._number(own),
             pipeline,
-            as_they_are if topology is not None else looked_up(self._graph, nodes),
-            pipeline.with_sampler(of_any),
+            as_they_are if graph.topology is not None else looked_up(inputs, graph),
+            pipeline.with_sampler(samplers.any),
             functools.partial(_cost, fetcher.row_bytes, options.export),
-            [sampler, of_any],
+            [samplers.scheduled, samplers.any],
             shape,
         )
 
     def graph(self, data: Any) -> Any:  # noqa: ARG002
         """Returns the stores; see `Setup`."""
+        if self._names is Names.TYPES:
+            raise NotImplementedError(
+                "inference of all nodes is for graphs of one node type and one relation; sample the nodes of "
+                "this one with num_neighbors=-1"
+            )
         return self._features, self._graph
 
     def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> NoReturn:  # noqa: ARG002
@@ -133,26 +111,39 @@ class RankSetup:
 
     # What ranks must agree on ####################################################################
 
+    def _rules(self) -> dict[str, Any]:
+        return rules_of(self.choice, self.direction)
+
     def _arguments(self) -> dict[str, Any]:
         """Returns what must be the same on every rank, beside the shape of an epoch."""
         options, fields = self._options, self._features.fields
         cache = options.aggregation_cache
         return {
             "seed": self._request.seed,
-            "schedule": self._request.schedule or "local",
             "macrobatch_size": options.macrobatch_size,
             "fetch_size": options.fetch_size,
             "prefetch": options.prefetch,
             "export": options.export.value,
             "attributes": options.reading.attributes,
-            "node attributes": sorted(fields[NODES]),
-            "edge attributes": sorted(fields[EDGES]),
+            "attributes of the stores": [[str(group), *sorted(named)] for group, named in fields.items()],
             "feature_cache": options.feature_cache,
             "hybrid": self._graph.topology is not None,
             "aggregation cache": None if cache is None else cache.kind.value,
         }
 
     # Parts #######################################################################################
+
+    @property
+    def _names(self) -> Names:
+        return Names.TYPES if self._graph.part.schema.has_names else Names.NONE
+
+    @property
+    def _id_bounds(self) -> Sequence[int]:
+        """A number above all ids of each type. The internal ids of all types are one sequence."""
+        graph = self._graph
+        return (
+            graph.shape.num_nodes if graph.topology is not None else [graph.num_nodes] * graph.book.num_types
+        )
 
     def _schedule(self, loader: NodeLoader, own: OwnSeeds) -> SeedSchedule:
         shape, comm = step_shape(loader), self._graph.comm
@@ -164,52 +155,56 @@ class RankSetup:
 
     def _number(self, own: OwnSeeds) -> NumberSeeds:
         """Returns what finds the internal ids of the schedule's seeds."""
-        nodes = self._inputs.parts[0].node
         if self._graph.topology is not None:
             return as_they_are
         if not self._has_own_seeds:
-            return looked_up(self._graph, nodes)
-        internal = torch.full_like(nodes, -1)
-        internal[own.positions] = own.row + self._graph.part.first
-        return from_table(internal)
+            return looked_up(self._inputs, self._graph)
+        internal = torch.full((len(self._inputs),), -1)
+        internal[own.positions] = own.internal
+        return from_table(self._inputs, internal)
+
+    def _fetcher(self) -> RemoteFetcher:
+        """Makes the fetcher of the attributes that batches carry."""
+        cache, features, names = self._options.aggregation_cache, self._features, self._attributes()
+        if cache is not None:
+            features = cached_store(cache, features)
+            (group,) = self._graph.part.schema.node_groups
+            names[group] = [*names[group], cache.attribute]
+        topology = self._graph.topology
+        internal = None if topology is None else topology.internal
+        return RemoteFetcher(features, names, internal, self._options.threads)
 
     def _attributes(self) -> dict[Group, list[str]]:
-        """Returns the names of the attributes that batches carry, by group."""
-        known = self._features.fields
-        names = self._options.reading.chosen([name for fields in known.values() for name in fields])
-        return {group: [name for name in names if name in fields] for group, fields in known.items()}
+        """Returns the names of the attributes that batches carry, by group.
 
-    def _samplers(
-        self, plan: SamplingPlan, seed: int
-    ) -> tuple[MacrobatchSampler | PartitionedSampler, MacrobatchSampler | PartitionedSampler]:
-        """Makes the sampler of the schedule's seeds, and that of any seeds."""
-        threads = self._options.threads
-        layout = Layout.COO if self._options.export is Export.PYG else Layout.CSC
-        if self._graph.topology is not None:
-            whole = MacrobatchSampler(self._graph.topology.graph, plan, seed, threads, layout)
-            return whole, whole
-        sampler = PartitionedSampler(
-            self._graph.part,
-            self._graph.comm,
-            plan,
-            seed,
-            threads,
-            layout,
-            seeds_are_own=self._has_own_seeds,
-        )
-        return sampler, sampler.of_any_seeds()
+        Every group of nodes is there, and the groups of edges that have such attributes.
+        """
+        known = self._features.fields
+        every = dict.fromkeys(name for fields in known.values() for name in fields)
+        chosen = self._options.reading.chosen(every)
+        names = {group: [name for name in chosen if name in fields] for group, fields in known.items()}
+        return {group: own for group, own in names.items() if own or group.is_node}
+
+    def _samplers(self, seed: int) -> RankSamplers:
+        plan, options = self._plan, self._options
+        layout = Layout.COO
+        if options.export is Export.NATIVE:
+            has_edges = any(group.is_edge for group in self._attributes())
+            plan, layout = dataclasses.replace(plan, edge_ids=has_edges), Layout.CSC
+        return self._sampling.samplers(plan, seed, options.threads, layout, own=self._has_own_seeds)
 
     def _exporter(self, custom_cls: Any) -> Exporter:
         if self._options.export is Export.NATIVE:
             return NativeExporter()
-        return BlockExporter(custom_cls, self._options.threads)
+        form = PygForm(self._names, self.choice.subgraph)
+        return BlockExporter(form, self._inputs.info, custom_cls, self._options.threads)
 
     def _share(self, loader: NodeLoader, own: OwnSeeds) -> SeedShare:
         """Returns which nodes this rank's minibatches are made of."""
-        every = own.positions if self._has_own_seeds else self._inputs.parts[0].node
+        every = own.positions.numel() if self._has_own_seeds else len(self._inputs)
         assert loader.batch_size is not None
-        probability = min(1.0, loader.batch_size / max(every.numel(), 1))
-        return SeedShare(own.row, probability, self._has_own_seeds)
+        probability = min(1.0, loader.batch_size / max(every, 1))
+        return SeedShare(own.internal - self._graph.part.first, probability, self._has_own_seeds)
 
 
 def _cost(row_bytes: Sequence[int], export: Export, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
@@ -218,11 +213,14 @@ def _cost(row_bytes: Sequence[int], export: Export, sampled: Sequence[SampledMin
     A remote row lies in the message that brought it and in the block.
 
     Args:
-        row_bytes: the bytes of a row of each node type.
-        export: the form of batches.
+        row_bytes: the bytes of a node of each type.
+        export: the form of the batches.
         sampled: some minibatches.
     """
-    sizes = [[nodes.node.numel() for nodes in one.nodes] for one in sampled]
-    bytes_ = [sum(map(operator.mul, row_bytes, counts)) for counts in sizes]
-    mean = -(-sum(bytes_) // max(1, sum(map(sum, sizes))))
-    return AttributeCost(row=2 * mean + 8, batch=max(bytes_) if export is Export.PYG else 0)
+
+    def attributes(one: SampledMinibatch) -> int:
+        return sum(row_bytes[number] * nodes.node.numel() for number, nodes in one.reached_nodes.items())
+
+    biggest = max(sampled, key=attributes)
+    row = -(-attributes(biggest) // max(1, biggest.num_nodes))
+    return AttributeCost(row=2 * row + 8, batch=attributes(biggest) if export is Export.PYG else 0)

@@ -26,7 +26,8 @@ class SeedStep:
         positions: [S] int64, the positions of this rank's seeds in the loader's input; none if the
             rank has none left.
         seeds: the number of seeds of the step, on all ranks together.
-        internal: [S] int64, the seeds' internal ids if a partitioned graph is sampled.
+        internal: [S] int64, the seeds' internal ids if a partitioned graph is sampled, by node type
+            in the order of the schema.
     """
 
     positions: Tensor

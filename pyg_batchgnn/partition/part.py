@@ -77,6 +77,14 @@ class Part:
         """The number of edges of the whole graph, of all relations."""
         return sum(self.edge_counts)
 
+    @property
+    def rows_by_group(self) -> dict[Group, int]:
+        """The part's number of nodes of each type and of edges of each relation."""
+        groups = enumerate(self.schema.node_groups)
+        nodes = {group: len(self.nodes_of(number)) for number, group in groups}
+        edges = zip(self.schema.edge_groups, self.relations, strict=True)
+        return {**nodes, **{group: one.num_edges for group, one in edges}}
+
     def nodes_of(self, node_type: int) -> range:
         """Returns the internal ids of the part's nodes of a type, given by number."""
         return self.book.nodes_of(self.number, node_type)
@@ -150,10 +158,7 @@ class Part:
                 f"relations came with a book of {numbers[0]} types, {numbers[1]} lists of in-edges and "
                 f"{numbers[2]} numbers of edges"
             )
-        sizes = {group: len(self.nodes_of(number)) for number, group in enumerate(schema.node_groups)}
-        sizes |= {
-            group: edges.num_edges for group, edges in zip(schema.edge_groups, self.relations, strict=True)
-        }
+        sizes = self.rows_by_group
         for group, tables in self.attributes.items():
             if group not in sizes:
                 raise ValueError(

@@ -87,7 +87,7 @@ class PygParts:
                     "comes after it; leave time_attr out"
                 )
             found = attribute_by_group(data, choice.time_attr, forward)
-            times = Times.of(choice.time_attr, found, graph)
+            times = Times.of(choice.time_attr, found, graph.rows_by_group)
             orders = times.orders(graph, choice.sortedness)
         weights: Sequence[WeightSums | None] = ()
         if choice.weight_attr is not None:

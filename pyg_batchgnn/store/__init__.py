@@ -7,6 +7,9 @@ from pyg_batchgnn.store.dist_graph import DistGraphStore
 from pyg_batchgnn.store.existence import first_times
 from pyg_batchgnn.store.graph import CscGraph
 from pyg_batchgnn.store.hybrid import HybridTopology, replicate_topology
+from pyg_batchgnn.store.own_rows import OwnRows
+from pyg_batchgnn.store.part_times import PartTimes, SeedTimes
+from pyg_batchgnn.store.part_weights import own_sums
 from pyg_batchgnn.store.pyg import graph_from_pyg, is_typed, typed_graph_from_pyg
 from pyg_batchgnn.store.pyg_attributes import attribute_by_group
 from pyg_batchgnn.store.row_format import RowBlock, RowFormat
@@ -29,11 +32,14 @@ __all__ = [
     "DistGraphStore",
     "HybridTopology",
     "LocalShard",
+    "OwnRows",
+    "PartTimes",
     "RowBlock",
     "RowFormat",
     "RowReader",
     "RowRequest",
     "Rows",
+    "SeedTimes",
     "Sortedness",
     "TimeLevel",
     "TimeOrder",
@@ -46,6 +52,7 @@ __all__ = [
     "graph_from_pyg",
     "group_of",
     "is_typed",
+    "own_sums",
     "replicate_topology",
     "reversed_graph",
     "reversed_group",

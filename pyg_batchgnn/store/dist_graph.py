@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
@@ -11,9 +13,23 @@ from torch_geometric.data.graph_store import EdgeLayout
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import Schema
 from pyg_batchgnn.partition import Part, PartitionBook
-from pyg_batchgnn.store.directory import internal_ids, original_ids
+from pyg_batchgnn.store.directory import internal_ids, internal_ids_by_type, original_ids
 from pyg_batchgnn.store.hybrid import HybridTopology
+
+
+@dataclass(frozen=True)
+class StoreShape:
+    """The numbers of a whole graph that is spread over ranks.
+
+    Attributes:
+        schema: the node types and the relations.
+        num_nodes: the number of nodes of each type.
+    """
+
+    schema: Schema
+    num_nodes: tuple[int, ...]
 
 
 class DistGraphStore(GraphStore):
@@ -55,6 +71,11 @@ class DistGraphStore(GraphStore):
         return self.part.book
 
     @property
+    def shape(self) -> StoreShape:
+        """The numbers of the whole graph by node type."""
+        return StoreShape(self.part.schema, tuple(self.book.sizes.sum(0).tolist()))
+
+    @property
     def num_nodes(self) -> int:
         """The number of nodes of the whole graph."""
         return self.book.num_nodes
@@ -70,6 +91,13 @@ class DistGraphStore(GraphStore):
         if self.topology is not None:
             return self.topology.internal[node_type][original].to(torch.int64)
         return internal_ids(self.part, self.comm, original, node_type=node_type)
+
+    def internal_ids_by_type(self, original: Mapping[int, Tensor]) -> dict[int, Tensor]:
+        """Returns the internal ids of original ids of any node types. Collective, two rounds.
+
+        ``original``: by number of the type, [n] int64.
+        """
+        return internal_ids_by_type(self.part, self.comm, original)
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         """Returns the edges of each relation."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import Group
+from pyg_batchgnn.data import Group, Relation
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.store.sharing import shared_order
 from pyg_batchgnn.store.time_order import TimeOrder
@@ -46,13 +46,13 @@ class Times:
     by_group: Mapping[Group, Tensor]
 
     @classmethod
-    def of(cls, name: str, found: Mapping[Group, Tensor], graph: TypedGraph) -> Times:
+    def of(cls, name: str, found: Mapping[Group, Tensor], rows: Mapping[Group, int]) -> Times:
         """Checks the attribute and finds out whose times it holds.
 
         Args:
             name: the attribute's name.
             found: the attribute by group, with all rows.
-            graph: the graph.
+            rows: the number of rows of every group of the graph or part.
 
         Raises:
             ValueError: no group has the attribute, or nodes and edges have it, or a table has
@@ -71,8 +71,7 @@ class Times:
                 f"time_attr={name!r} is an attribute of nodes and of edges ({both}): times are those of "
                 f"nodes or those of edges; give one of them another name"
             )
-        counts = _rows_by_group(graph)
-        checked = {group: _checked(name, group, time, counts[group]) for group, time in found.items()}
+        checked = {group: _checked(name, group, time, rows[group]) for group, time in found.items()}
         return cls(name, levels.pop(), checked)
 
     def of_seeds(self, group: Group, node: Tensor) -> Tensor:
@@ -81,13 +80,21 @@ class Times:
         Raises:
             ValueError: nodes of this type have no time, so that ``input_time`` must say it.
         """
+        self.check_seeds(group)
+        return self.by_group[group][node]
+
+    def of_inputs(self, nodes: Mapping[Group, Tensor]) -> Times:  # noqa: ARG002
+        """Returns the times, which hold those of all nodes."""
+        return self
+
+    def check_seeds(self, group: Group) -> None:
+        """Raises ValueError unless nodes of this type have times; see `of_seeds`."""
         if group not in self.by_group:
             what = "edges have" if self.level is TimeLevel.EDGE else f"nodes of type {str(group)!r} have no"
             raise ValueError(
                 f"seed nodes need a time, but {what} {self.name!r}: give input_time, one int64 for each of "
                 f"input_nodes"
             )
-        return self.by_group[group][node]
 
     def orders(self, graph: TypedGraph, sortedness: Sortedness) -> tuple[TimeOrder | None, ...]:
         """Returns the time order of each relation; None where edges have no time.
@@ -99,7 +106,8 @@ class Times:
         for number, edges in enumerate(graph.relations):
             time = self._of_edges(graph, number, edges)
             if time is not None and sortedness is Sortedness.PROMISED:
-                self._check_promise(graph, number, edges, time)
+                relation, by_target = graph.schema.relations[number], edges.edge_ids is None
+                check_promise(self.name, relation, edges, time, by_target=by_target)
             orders.append(None if time is None else shared_order(self.name, edges, time))
         return tuple(orders)
 
@@ -112,18 +120,29 @@ class Times:
         time = self.by_group.get(schema.edge_groups[number])
         return None if time is None else by_position(edges, time)
 
-    def _check_promise(self, graph: TypedGraph, number: int, edges: InEdges, time: Tensor) -> None:
-        at = _first_unsorted(edges, time)
-        if edges.edge_ids is not None or at is not None:
-            fact = (
-                "by destination"
-                if at is None or edges.edge_ids is not None
-                else f"by {self.name!r}: time {int(time[at])} comes after {int(time[at - 1])}"
-            )
-            raise ValueError(
-                f"is_sorted=True, but the edges of {graph.schema.relations[number]} are not sorted {fact}; "
-                f"leave is_sorted out, and the loader sorts them"
-            )
+
+def check_promise(name: str, relation: Relation, edges: InEdges, time: Tensor, *, by_target: bool) -> None:
+    """Raises ValueError unless edges are sorted as the user promises.
+
+    Args:
+        name: the attribute that holds the times.
+        relation: the relation of the edges.
+        edges: the edges.
+        time: [E] int64, by position in ``edges``.
+        by_target: True if the user's list of edges is sorted by target.
+    """
+    at = _first_unsorted(edges, time) if by_target else None
+    if by_target and at is None:
+        return
+    fact = (
+        "by destination"
+        if at is None
+        else f"by {name!r}: time {int(time[at])} comes after {int(time[at - 1])}"
+    )
+    raise ValueError(
+        f"is_sorted=True, but the edges of {relation} are not sorted {fact}; leave is_sorted out, and the "
+        f"loader sorts them"
+    )
 
 
 def _first_unsorted(edges: InEdges, time: Tensor) -> int | None:
@@ -141,12 +160,6 @@ def _first_unsorted(edges: InEdges, time: Tensor) -> int | None:
 def by_position(edges: InEdges, values: Tensor) -> Tensor:
     """Returns the value of each edge by position in its CSC; ``values`` are by input edge id."""
     return values if edges.edge_ids is None else values[edges.edge_ids]
-
-
-def _rows_by_group(graph: TypedGraph) -> dict[Group, int]:
-    nodes = dict(zip(graph.schema.node_groups, graph.num_nodes, strict=True))
-    edges = zip(graph.schema.edge_groups, graph.relations, strict=True)
-    return {**nodes, **{group: one.num_edges for group, one in edges}}
 
 
 def _checked(name: str, group: Group, time: Tensor, rows: int) -> Tensor:

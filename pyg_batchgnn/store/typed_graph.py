@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data import Relation, Schema
+from pyg_batchgnn.data import Group, Relation, Schema
 from pyg_batchgnn.ops import InEdges
 
 
@@ -70,6 +70,13 @@ class TypedGraph:
     def num_edges(self) -> int:
         """The number of edges of all relations."""
         return sum(edges.num_edges for edges in self.relations)
+
+    @property
+    def rows_by_group(self) -> dict[Group, int]:
+        """The number of nodes of each type and of edges of each relation."""
+        nodes = dict(zip(self.schema.node_groups, self.num_nodes, strict=True))
+        edges = zip(self.schema.edge_groups, self.relations, strict=True)
+        return {**nodes, **{group: one.num_edges for group, one in edges}}
 
     def in_edges(self, relation: Relation) -> InEdges:
         """Returns the in-edges of one relation."""

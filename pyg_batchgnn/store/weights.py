@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -32,23 +32,34 @@ def sum_weights(
     """
     if not graph.schema.has_names and NODES in found and graph.num_nodes[0] == graph.num_edges:
         found = {EDGES: found[NODES]}  # as many edges as nodes: a weight is an edge's
+    check_has_edges(name, found)
+    sums: list[WeightSums | None] = []
+    for group, edges, order in zip(graph.schema.edge_groups, graph.relations, orders, strict=True):
+        if group not in found:
+            sums.append(None)
+            continue
+        weight = by_position(edges, checked_weight(name, group, found[group], edges.num_edges))
+        sums.append(shared_sums(name, edges, order, weight))
+    return tuple(sums)
+
+
+def check_has_edges(name: str, found: Collection[Group]) -> None:
+    """Raises ValueError unless an attribute is one of edges. ``found``: the groups that have it."""
     if not any(group.is_edge for group in found):
         whose = f"; nodes have it ({', '.join(map(str, found))})" if found else ""
         raise ValueError(
             f"weight_attr={name!r} is no attribute of edges{whose}: name an attribute with one "
             f"floating-point weight for each edge"
         )
-    sums: list[WeightSums | None] = []
-    for group, edges, order in zip(graph.schema.edge_groups, graph.relations, orders, strict=True):
-        if group not in found:
-            sums.append(None)
-            continue
-        weight = by_position(edges, _checked(name, group, found[group], edges.num_edges))
-        sums.append(shared_sums(name, edges, order, weight))
-    return tuple(sums)
 
 
-def _checked(name: str, group: Group, weight: Tensor, rows: int) -> Tensor:
+def checked_weight(name: str, group: Group, weight: Tensor, rows: int) -> Tensor:
+    """Returns the weights of a relation's edges, [rows].
+
+    Raises:
+        TypeError, ValueError: they are no floating-point numbers or not one for each edge, or one
+            is negative or not finite.
+    """
     if not isinstance(weight, Tensor):
         raise TypeError(
             f"weights must be a tensor, but {name!r} of {group} is a {type(weight).__name__}; use "

@@ -11,24 +11,26 @@ from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import CommError, Communicator
 from tests.support.faults import AwakeClock, stop_for_good
 from tests.support.partitioned_graphs import CASES, whole
+from tests.support.rank_graphs import GRAPHS, arguments_of, stores_of
 
 from .job_ranks import stores
 
 
-def fault(how: str, victim: int, timeout: float, prefetch: int) -> dict[str, Any]:
+def _loader(comm: Communicator, prefetch: int, typed: bool) -> MacrobatchNeighborLoader:
+    if typed:
+        both: Any = stores_of(comm, GRAPHS["typed"], "random")
+        arguments = arguments_of("typed", "last", "several")
+    else:
+        both = stores(comm, CASES[0])
+        arguments = {"num_neighbors": [3, 2], "input_nodes": whole(CASES[0]).train_mask, "seed": 1}
+    shape = {"batch_size": 2, "macrobatch_size": 2, "fetch_size": 1}
+    return MacrobatchNeighborLoader(both, **{**arguments, **shape}, schedule="global", prefetch=prefetch)
+
+
+def fault(how: str, victim: int, timeout: float, prefetch: int, typed: bool = False) -> dict[str, Any]:
     """Ends, stops or leaves the loop on one rank; returns what the others are told."""
     comm = Communicator.create("loader", timeout=timeout)
-    loader = MacrobatchNeighborLoader(
-        stores(comm, CASES[0]),
-        [3, 2],
-        whole(CASES[0]).train_mask,
-        batch_size=2,
-        schedule="global",
-        macrobatch_size=2,
-        fetch_size=1,
-        prefetch=prefetch,
-        seed=1,
-    )
+    loader = _loader(comm, prefetch, typed)
     clock = AwakeClock()
     try:
         with comm if how in ("raise", "interrupt") else contextlib.nullcontext():

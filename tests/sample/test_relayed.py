@@ -14,6 +14,7 @@ from torch import Tensor
 from pyg_batchgnn.sample import Layout, SampledMinibatch, SamplingPlan, Subgraph
 from tests.support.graph_strategies import fixed, random_seeds
 from tests.support.relayed import EPOCH, RelayedSampler, Traffic, owners_of
+from tests.support.traffic import asked_nodes, remote_edges
 from tests.support.typed_graphs import TypedCase, typed_cases, typed_plans, typed_seeds
 
 PARTS = st.sampled_from([1, 2, 3, 4, 18])
@@ -71,7 +72,7 @@ def expected_traffic(
     for rank, batches in enumerate(wanted):
         for batch, picked in zip(batches, directional.sample(seeds[rank], EPOCH), strict=True):  # type: ignore[arg-type]
             away = [owner[one.node] != rank for owner, one in zip(owners, batch.nodes, strict=True)]
-            traffic.nodes += asked_nodes(case, plan, batch, away)
+            traffic.nodes += asked_nodes(plan, batch, away)
             traffic.picks += remote_edges(picked, away)
             if plan.subgraph is Subgraph.INDUCED:
                 targets = sorted(set(case.schema.target_types))
@@ -79,25 +80,6 @@ def expected_traffic(
                 traffic.nodes += batch.num_nodes * int((asked != rank).sum())
                 traffic.picks += remote_edges(batch, away)
     return traffic
-
-
-def asked_nodes(case: TypedCase, plan: SamplingPlan, batch: SampledMinibatch, away: Sequence[Tensor]) -> int:
-    count = 0
-    for number, nodes in enumerate(batch.nodes):
-        ends = [0, *torch.tensor(nodes.nodes_per_hop).cumsum(0).tolist()]
-        into = [case.schema.relations[one] for one in case.schema.relations_into[number]]
-        for hop in range(plan.num_hops):
-            if any(plan.fanouts_of(relation)[hop] for relation in into):
-                count += int(away[number][ends[hop] : ends[hop + 1]].sum())
-    return count
-
-
-def remote_edges(batch: SampledMinibatch, away: Sequence[Tensor]) -> int:
-    count = 0
-    for target, edges in zip(batch.schema.target_types, batch.edges, strict=True):
-        degrees = edges.indptr.diff()
-        count += int(degrees[away[target][: degrees.numel()]].sum())
-    return count
 
 
 @fixed(30)

@@ -78,7 +78,7 @@ def hetero() -> HeteroData:
 
 def times_of(data: Any, name: str) -> Times:
     graph = typed_graph_from_pyg(data)
-    return Times.of(name, attribute_by_group(data, name, graph), graph)
+    return Times.of(name, attribute_by_group(data, name, graph), graph.rows_by_group)
 
 
 def test_times_of_nodes_are_those_of_the_sources() -> None:

@@ -1,0 +1,180 @@
+"""The times of a partitioned graph, of which a rank holds those of its own rows.
+
+The time order of a relation is made of a rank's own in-edges. Times of edges lie with them. Times
+of nodes that other ranks own are fetched once, when a loader is made, and never in a hop (design,
+section 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.comm import Header, MessageKind
+from pyg_batchgnn.data import Group
+from pyg_batchgnn.partition import Part, own_rounds
+from pyg_batchgnn.store.dist_features import DistFeatureStore
+from pyg_batchgnn.store.own_rows import OwnRows
+from pyg_batchgnn.store.part_checks import on_all_ranks, own_attribute
+from pyg_batchgnn.store.row_request import Columns, RowRequest
+from pyg_batchgnn.store.sharing import shared_order
+from pyg_batchgnn.store.time_order import TimeOrder
+from pyg_batchgnn.store.times import Sortedness, TimeLevel, Times, check_promise
+
+_HEADER = Header(MessageKind.PARTITION)
+#: Bytes of a node's id or position, and of a time.
+_ID_BYTES, _TIME_BYTES = 8, 8
+_NONE = torch.empty(0, dtype=torch.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class PartTimes:
+    """The times of a partitioned graph. All methods are collective.
+
+    What comes from other ranks comes in bounded pieces and counts as `MessageKind.PARTITION`.
+
+    Attributes:
+        store: the attributes of the partitioned graph.
+        own: the times of the rank's own rows. Those of edges are by position in the rank's in-edges
+            of their relation.
+    """
+
+    store: DistFeatureStore
+    own: Times
+
+    @classmethod
+    def of(cls, store: DistFeatureStore, name: str) -> PartTimes:
+        """Finds the times in the attribute ``name`` and checks them.
+
+        Raises:
+            TypeError, ValueError: as `Times.of`; ValueError on all ranks if on one.
+        """
+        found, rows = own_attribute(store, name), store.part.rows_by_group
+        return cls(store, on_all_ranks(store.comm, lambda: Times.of(name, found, rows)))
+
+    def orders(self, sortedness: Sortedness) -> tuple[TimeOrder | None, ...]:
+        """Returns the time order of the own in-edges of each relation; None without times.
+
+        Args:
+            sortedness: the user's word about the order of edges. A rank checks it for its own
+                in-edges.
+
+        Raises:
+            ValueError: edges are promised to be sorted, and are not; on all ranks if on one.
+        """
+        part, name = self.store.part, self.own.name
+        is_of_edges = self.own.level is TimeLevel.EDGE
+        found = _edge_times(part, self.own) if is_of_edges else _source_times(self.store, self.own)
+        if sortedness is Sortedness.PROMISED:
+            on_all_ranks(self.store.comm, lambda: _check_promises(part, name, found))
+        return tuple(
+            shared_order(name, edges, found[number]) if number in found else None
+            for number, edges in enumerate(part.relations)
+        )
+
+    def of_inputs(self, nodes: Mapping[Group, Tensor]) -> SeedTimes:
+        """Returns the own times of nodes that all ranks name, whoever owns them.
+
+        Args:
+            nodes: by group, [n] int64 original ids, the same on all ranks.
+
+        Raises:
+            ValueError: nodes of a type have no time.
+            AgreementError: the nodes are others on another rank.
+        """
+        for group in nodes:
+            self.own.check_seeds(group)
+        node = {group: ids.unique() for group, ids in nodes.items()}
+        digests = [[str(group), ops.digest_text(ops.minibatch_key(ids))] for group, ids in node.items()]
+        self.store.comm.check_agreement({"seeds_digest": digests})
+        time = {group: _gathered(self.store, self.own, group, ids) for group, ids in node.items()}
+        return SeedTimes(self.own, node, time)
+
+
+@dataclass(frozen=True, eq=False)
+class SeedTimes:
+    """The own times of the nodes that minibatches may begin with, whoever owns them.
+
+    Attributes:
+        times: those of the rank's own rows.
+        node: by group, [n] int64 original ids, ascending.
+        time: by group, [n] int64, the times of these nodes.
+    """
+
+    times: Times
+    node: Mapping[Group, Tensor]
+    time: Mapping[Group, Tensor]
+
+    def of_seeds(self, group: Group, node: Tensor) -> Tensor:
+        """Returns the seeds' own times, [S] int64; see `Times.of_seeds`."""
+        self.times.check_seeds(group)
+        return self.time[group][torch.searchsorted(self.node[group], node)]
+
+
+def _edge_times(part: Part, times: Times) -> dict[int, Tensor]:
+    """Returns the time of each own in-edge by number of the relation."""
+    groups = enumerate(part.schema.edge_groups)
+    return {number: times.by_group[group] for number, group in groups if group in times.by_group}
+
+
+def _source_times(store: DistFeatureStore, times: Times) -> dict[int, Tensor]:
+    """Returns the time of the source of each own in-edge by number of the relation. Collective."""
+    part, schema = store.part, store.part.schema
+    found: dict[int, Tensor] = {}
+    for number, group in enumerate(schema.node_groups):
+        relations = [one for one, source in enumerate(schema.source_types) if source == number]
+        if group not in times.by_group or not relations:
+            continue
+        sources = [part.relations[one].indices.to(torch.int64) for one in relations]
+        distinct, places = ops.unique_nodes(sources, part.book.num_nodes)
+        time = _read(store, times.name, group, distinct)
+        found |= {one: time[place] for one, place in zip(relations, places, strict=True)}
+    return found
+
+
+def _read(store: DistFeatureStore, name: str, group: Group, node: Tensor) -> Tensor:
+    """Returns the times of nodes of one type, [n] int64. Collective.
+
+    ``node``: [n] int64 internal ids, ascending.
+    """
+    reader, pieces = store.reader({group: Columns([name])}), [_NONE]
+    for rows in own_rounds(store.comm, node.numel(), _ID_BYTES + _TIME_BYTES):
+        request = RowRequest(node[rows.start : rows.stop])
+        block = reader.read({group: request}, _HEADER).blocks[group]
+        pieces.append(block.attributes[name].reshape(-1))
+    return torch.cat(pieces)
+
+
+def _check_promises(part: Part, name: str, times: Mapping[int, Tensor]) -> None:
+    for number, time in times.items():
+        edges, relation = part.relations[number], part.schema.relations[number]
+        check_promise(name, relation, edges, time, by_target=_is_by_target(part, number))
+
+
+def _is_by_target(part: Part, relation: int) -> bool:
+    """Returns whether the ids of a part's in-edges are in the order of their targets."""
+    edges = part.relations[relation]
+    has_edges = (edges.degrees > 0).nonzero().view(-1)
+    node = part.original_ids(part.schema.target_types[relation])[has_edges]
+    has_edges = has_edges[node.argsort()]
+    ids = edges.explicit_edge_ids()
+    first, last = ids[edges.indptr[has_edges]], ids[edges.indptr[has_edges + 1] - 1]
+    return bool((last[:-1] < first[1:]).all())
+
+
+def _gathered(store: DistFeatureStore, times: Times, group: Group, node: Tensor) -> Tensor:
+    """Returns the times of nodes of one type on all ranks, [n] int64. Collective.
+
+    ``node``: [n] int64 original ids, the same on all ranks.
+    """
+    part, time = store.part, torch.empty_like(node)
+    own = OwnRows.of(part, part.schema.node_groups.index(group), node)
+    mine = torch.stack([own.position, times.by_group[group][own.row]], dim=1)
+    for rows in own_rounds(store.comm, len(mine), _ID_BYTES + _TIME_BYTES):
+        received = store.comm.all_gather(mine[rows.start : rows.stop], _HEADER).rows
+        time[received[:, 0]] = received[:, 1]
+    return time

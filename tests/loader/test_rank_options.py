@@ -1,0 +1,46 @@
+"""The loader over ranks with types, times, weights and subgraphs: the bits of one process.
+
+Pairs of all factors are covered here. ``make test-all`` runs their full product.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import pytest
+
+from tests.support.backends import needs_ccl
+from tests.support.ranks import run_ranks
+
+JOBS = "tests.loader.job_rank_options"
+FULL = bool(os.environ.get("PYG_BATCHGNN_TEST_ALL"))
+TIMEOUT = 7200.0 if FULL else 120.0
+
+
+@pytest.mark.timeout(TIMEOUT)
+@pytest.mark.parametrize(
+    ("ranks", "hosts", "every"),
+    [(1, [0], 5), (2, [0, 1], 1), (3, [0, 1, 1], 7), (4, [0, 1, 2, 0], 1)],
+    ids=str,
+)
+def test_minibatches_are_those_of_one_process(ranks: int, hosts: Sequence[int], every: int) -> None:
+    arguments = {"full": FULL, "every": 1 if FULL else every}
+    run_ranks(f"{JOBS}:epochs", ranks, arguments, hosts=hosts, timeout=TIMEOUT)
+
+
+@needs_ccl
+@pytest.mark.timeout(TIMEOUT)
+def test_minibatches_over_ccl_are_those_of_one_process() -> None:
+    arguments = {"backend": "ccl", "full": FULL, "every": 1 if FULL else 5}
+    run_ranks(f"{JOBS}:epochs", 2, arguments, hosts=[0, 1], timeout=TIMEOUT)
+
+
+@pytest.mark.parametrize("job", ["splits_and_refusals", "attributes_that_differ"])
+def test_two_ranks(job: str) -> None:
+    run_ranks(f"{JOBS}:{job}", 2, hosts=[0, 1])
+
+
+@pytest.mark.parametrize(("ranks", "hosts"), [(2, [0, 1]), (3, [0, 1, 1])], ids=str)
+def test_graphs_of_odd_shapes(ranks: int, hosts: Sequence[int]) -> None:
+    run_ranks(f"{JOBS}:odd_graphs", ranks, {"first": 100 * ranks, "count": 25}, hosts=hosts)

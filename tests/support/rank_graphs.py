@@ -1,0 +1,131 @@
+"""Graphs with times and weights, spread over ranks in several ways, and the options of loaders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import EDGES, NODES, Group, RowKind
+from pyg_batchgnn.partition import Part
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, typed_graph_from_pyg
+from tests.support.hetero_cases import BOTH, CITES, RELATIONS, make_timed
+from tests.support.partitioned_graphs import CASES, whole
+from tests.support.reference_partition import typed_part
+
+#: Ways to spread the nodes of every type.
+POLICIES = ("random", "contiguous", "types apart", "hole")
+
+
+def typed() -> HeteroData:
+    """Returns a typed graph whose attributes are tensors with one row per node or edge."""
+    data = make_timed()
+    data["lonely"].x = torch.as_tensor(data["lonely"].x)
+    del data["lonely"].name, data.about
+    data["paper"].even_mask = torch.arange(60) % 2 == 0  # of the split
+    return data
+
+
+def plain() -> Data:
+    """Returns a homogeneous graph with times of nodes and of edges, and with weights."""
+    data = whole(CASES[0])
+    data.time = torch.arange(data.num_nodes) * 7 % 10
+    data.stamp = torch.arange(data.num_edges) * 3 % 10
+    data.weight = torch.arange(data.num_edges) % 3 / 2
+    data.even_mask = torch.arange(data.num_nodes) % 2 == 0  # of the split
+    return data
+
+
+GRAPHS: dict[str, Any] = {"typed": typed(), "plain": plain()}
+
+
+def owners(counts: tuple[int, ...], policy: str, ranks: int) -> list[Tensor]:
+    """Returns by type the rank that owns each node. ``counts``: the nodes of each type."""
+    draw = torch.Generator().manual_seed(5)
+    if policy == "contiguous":
+        return [torch.arange(count) * ranks // max(count, 1) for count in counts]
+    if policy == "types apart":  # ranks own nothing of most types
+        return [torch.full((count,), number % ranks) for number, count in enumerate(counts)]
+    low = 1 if policy == "hole" and ranks > 1 else 0
+    return [torch.randint(low, ranks, (count,), generator=draw) for count in counts]
+
+
+def tables_of(data: Any) -> dict[Group, dict[str, Tensor]]:
+    """Returns the attributes of a graph by group."""
+    if isinstance(data, Data):
+        named = {name: table for name, table in data._store.items() if name != "edge_index"}
+        edges = {name: table for name, table in named.items() if data.is_edge_attr(name)}
+        return {NODES: {name: named[name] for name in named if name not in edges}, EDGES: edges}
+    stores = {Group(RowKind.NODE, name): data[name] for name in data.node_types}
+    stores |= {Group(RowKind.EDGE, name): data[name] for name in data.edge_types}
+    return {
+        group: {name: one for name, one in store.items() if name not in ("edge_index", "num_nodes")}
+        for group, store in stores.items()
+    }
+
+
+def part_of(data: Any, policy: str, ranks: int, rank: int) -> Part:
+    """Returns a rank's part of a graph. Its first type has the split "even"."""
+    graph = typed_graph_from_pyg(data)
+    own = owners(graph.num_nodes, policy, ranks)
+    group = graph.schema.node_groups[0]
+    splits = {group: {"even": torch.arange(0, graph.num_nodes[0], 2)}}
+    return typed_part(graph, own, ranks, rank, tables_of(data), splits)
+
+
+def stores_of(
+    comm: Communicator, data: Any, policy: str, **features: Any
+) -> tuple[DistFeatureStore, DistGraphStore]:
+    """Returns a rank's stores of a graph."""
+    part = part_of(data, policy, comm.size, comm.rank)
+    return DistFeatureStore(part, comm, **features), DistGraphStore(part, comm)
+
+
+#: The seeds of loaders by graph. Those of two types are visited as one list; some occur twice.
+SEEDS: dict[tuple[str, str], Any] = {
+    ("typed", "one"): ("paper", torch.arange(0, 60, 2)),
+    ("typed", "several"): {name: torch.as_tensor(own) for name, own in BOTH.items()},
+    ("plain", "one"): torch.arange(0, 120, 3),
+    ("plain", "several"): torch.arange(60).repeat(2) % 47,
+}
+SEEDS["typed", "several"]["paper"] = torch.arange(60) // 2
+
+#: The rules of sampling, by name.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "uniform": {},
+    "fanouts by relation": {"num_neighbors": {**{name: [2, 1] for name in RELATIONS}, CITES: [0, 3]}},
+    "shares": {"num_neighbors": [0.4, -1]},
+    "replace": {"replace": True},
+    "three hops": {"num_neighbors": [2, 0, 3]},
+    "disjoint": {"disjoint": True},
+    "times of nodes": {"time_attr": "time"},
+    "last": {"time_attr": "time", "temporal_strategy": "last"},
+    "window of times of edges": {"time_attr": "stamp", "time_window": 4},
+    "weights": {"weight_attr": "weight"},
+    "weights and times": {"weight_attr": "weight", "time_attr": "stamp", "replace": True},
+    "induced": {"subgraph_type": "induced"},
+    "induced by time": {"subgraph_type": "induced", "time_attr": "time"},
+    "bidirectional": {"subgraph_type": "bidirectional"},
+}
+
+
+def arguments_of(graph: str, option: str, seeds: str) -> dict[str, Any]:
+    """Returns the arguments of a loader, but for those of macrobatches and ranks."""
+    nodes = SEEDS[graph, seeds]
+    chosen: dict[str, Any] = {"num_neighbors": [3, 2], **OPTIONS[option]}
+    if graph == "plain" and isinstance(chosen["num_neighbors"], Mapping):
+        chosen["num_neighbors"] = [3, 0]
+    if chosen.get("time_attr") == "stamp" or (seeds == "several" and "time_attr" in chosen):
+        chosen["input_time"] = _times(nodes)
+    return {"input_nodes": nodes, "batch_size": 7, "shuffle": True, "seed": 11, **chosen}
+
+
+def _times(nodes: Any) -> Any:
+    if isinstance(nodes, Mapping):
+        return {name: _times(own) for name, own in nodes.items()}
+    ids = nodes[1] if isinstance(nodes, tuple) else nodes
+    return torch.arange(len(ids)) * 3 % 12
