@@ -162,6 +162,13 @@ constexpr Operator kOperators[] = {
     OPERATOR(attention_keep,
              "(Tensor indptr, Tensor? node, int num_targets, int num_loops, int heads, float drop, int "
              "key) -> Tensor"),
+    // Embedding tables
+    OPERATOR(fill_uniform_, "(Tensor(a!) rows, Tensor node, int key, float bound, int threads) -> ()"),
+    OPERATOR(gather_either, "(Tensor near, Tensor far, Tensor source, Tensor(a!) out, int threads) -> ()"),
+    OPERATOR(update_rows_,
+             "(Tensor(a!) weight, Tensor(b!) first, Tensor(c!) second, Tensor? frozen, Tensor row, Tensor "
+             "ptr, Tensor source, Tensor near, Tensor[] far, Tensor far_ptr, Tensor share, int rank, int "
+             "rule, Tensor numbers, int threads) -> ()"),
     // Memory and processor
     OPERATOR(empty_cache, "() -> ()"),
     OPERATOR(memory_stats, "() -> (int live, int cached, int peak, int system_calls)"),

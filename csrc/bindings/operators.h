@@ -161,6 +161,16 @@ std::tuple<Tensor, Tensor> fold_norm_grads(const Tensor& d_folded, const Tensor&
                                            const std::optional<Tensor>& scale, const Tensor& variance,
                                            const Tensor& spread, double eps);
 
+// embedding_ops.cpp
+void fill_uniform_(const Tensor& rows, const Tensor& node, int64_t key, double bound, int64_t threads);
+void gather_either(const Tensor& near, const Tensor& far, const Tensor& source, const Tensor& out,
+                   int64_t threads);
+void update_rows_(const Tensor& weight, const Tensor& first, const Tensor& second,
+                  const std::optional<Tensor>& frozen, const Tensor& row, const Tensor& ptr,
+                  const Tensor& source, const Tensor& near, const std::vector<Tensor>& far,
+                  const Tensor& far_ptr, const Tensor& share, int64_t rank, int64_t rule,
+                  const Tensor& numbers, int64_t threads);
+
 // memory_ops.cpp
 void empty_cache();
 std::tuple<int64_t, int64_t, int64_t, int64_t> memory_stats();

@@ -30,6 +30,17 @@ from pyg_batchgnn.ops.checks import (
     id_dtype,
     is_ascending,
 )
+from pyg_batchgnn.ops.embedding import (
+    ROW_DTYPES,
+    RowChanges,
+    RowGradients,
+    RowRule,
+    RowStep,
+    RowTable,
+    fill_uniform,
+    gather_either,
+    update_rows,
+)
 from pyg_batchgnn.ops.first_order import first_order
 from pyg_batchgnn.ops.folded_norm import Hidden
 from pyg_batchgnn.ops.gradient_sums import GradientSums
@@ -101,6 +112,7 @@ from pyg_batchgnn.ops.words import WordStreams
 
 __all__ = [
     "INTEGERS",
+    "ROW_DTYPES",
     "UNASSIGNED",
     "Attention",
     "BatchNormResult",
@@ -124,6 +136,11 @@ __all__ = [
     "RelayBook",
     "RelayFault",
     "RelayQuestions",
+    "RowChanges",
+    "RowGradients",
+    "RowRule",
+    "RowStep",
+    "RowTable",
     "RowsOfTable",
     "SampledGraph",
     "SampledSeeds",
@@ -164,9 +181,11 @@ __all__ = [
     "empty",
     "empty_cache",
     "extent",
+    "fill_uniform",
     "first_order",
     "fits_int32",
     "fold_key",
+    "gather_either",
     "gather_rows",
     "group_by_owner",
     "group_by_range",
@@ -196,5 +215,6 @@ __all__ = [
     "to_signed",
     "transpose",
     "unique_nodes",
+    "update_rows",
     "with_article",
 ]

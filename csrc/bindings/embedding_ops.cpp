@@ -1,0 +1,63 @@
+#include <vector>
+
+#include "bindings/floats.h"
+#include "bindings/operators.h"
+#include "kernels/embedding/initial.h"
+#include "kernels/embedding/read.h"
+#include "kernels/embedding/update.h"
+
+namespace pyg_batchgnn {
+namespace {
+
+// Calls body with a value of the tensor's element type, float or double.
+template <class Body>
+void with_row_element(const Tensor& tensor, const Body& body) {
+  if (tensor.scalar_type() == ScalarType::Double) return body(double{});
+  body(float{});
+}
+
+// Returns the step of a rule. numbers: the rate, eps, and how far Adam's averages move.
+RowStep step_of(int64_t rule, const Tensor& numbers) {
+  const auto* given = data<double>(numbers);
+  return {static_cast<RowRule>(rule), given[0], given[1], given[2], given[3]};
+}
+
+}  // namespace
+
+namespace operators {
+
+void fill_uniform_(const Tensor& rows, const Tensor& node, int64_t key, double bound, int64_t threads) {
+  with_row_element(rows, [&](auto type) {
+    fill_uniform(static_cast<uint64_t>(key), data<int64_t>(node), node.numel(), rows.size(1), bound,
+                 mutable_data<decltype(type)>(rows), threads);
+  });
+}
+
+void gather_either(const Tensor& near, const Tensor& far, const Tensor& source, const Tensor& out,
+                   int64_t threads) {
+  const auto row_bytes = static_cast<int64_t>(out.element_size()) * out.size(1);
+  const TwoTables tables{data<char>(near), data<char>(far), row_bytes};
+  pyg_batchgnn::gather_either(tables, data<int64_t>(source), source.numel(), mutable_data<char>(out),
+                              threads);
+}
+
+void update_rows_(const Tensor& weight, const Tensor& first, const Tensor& second,
+                  const std::optional<Tensor>& frozen, const Tensor& row, const Tensor& ptr,
+                  const Tensor& source, const Tensor& near, const std::vector<Tensor>& far,
+                  const Tensor& far_ptr, const Tensor& share, int64_t rank, int64_t rule,
+                  const Tensor& numbers, int64_t threads) {
+  const RowChanges changes{data<int64_t>(row), data<int64_t>(ptr), data<int64_t>(source), row.numel()};
+  with_row_element(weight, [&](auto type) {
+    using T = decltype(type);
+    const RowTable<T> table{mutable_data<T>(weight), mutable_data<T>(first), mutable_data<T>(second),
+                            frozen ? data<uint8_t>(*frozen) : nullptr, weight.size(1)};
+    std::vector<const T*> rows;
+    for (const Tensor& one : far) rows.push_back(data<T>(one));
+    const RowGradients<T> gradients{data<T>(near),       rows.data(), data<int64_t>(far_ptr),
+                                    data<double>(share), rank,        share.numel()};
+    update_rows(table, changes, gradients, step_of(rule, numbers), threads);
+  });
+}
+
+}  // namespace operators
+}  // namespace pyg_batchgnn

@@ -1,0 +1,140 @@
+// The loops of embedding_rows.h.
+
+// Access to whole vectors of a row.
+template <class T>
+struct WholeVector {
+  using Vector = typename Lanes<T>::Vector;
+  __attribute__((always_inline)) Vector load(const T* p) const { return Lanes<T>::load(p); }
+  __attribute__((always_inline)) void store(T* p, Vector v) const { Lanes<T>::store(p, v); }
+};
+
+// Access to the first elements of a vector, at the end of a row.
+template <class T>
+struct PartOfVector {
+  using Vector = typename Lanes<T>::Vector;
+  int64_t count;
+  __attribute__((always_inline)) Vector load(const T* p) const { return Lanes<T>::load(p, count); }
+  __attribute__((always_inline)) void store(T* p, Vector v) const { Lanes<T>::store(p, v, count); }
+};
+
+// Returns a - b. A factor of -1 is exact.
+template <class T>
+PYG_BATCHGNN_INLINE typename Lanes<T>::Vector minus(typename Lanes<T>::Vector a,
+                                                    typename Lanes<T>::Vector b) {
+  return Lanes<T>::add(a, Lanes<T>::multiply(Lanes<T>::fill(T(-1)), b));
+}
+
+// Returns the roots of the elements. The types of the branches that are not taken may not exist.
+template <class T>
+PYG_BATCHGNN_INLINE typename Lanes<T>::Vector root(typename Lanes<T>::Vector a) {
+  constexpr bool kSingle = sizeof(T) == sizeof(float);
+  if constexpr (sizeof(a) == 64 && kSingle) {
+    return _mm512_sqrt_ps(a);
+  } else if constexpr (sizeof(a) == 64) {
+    return _mm512_sqrt_pd(a);
+  } else if constexpr (sizeof(a) == 32 && kSingle) {
+    return _mm256_sqrt_ps(a);
+  } else if constexpr (sizeof(a) == 32) {
+    return _mm256_sqrt_pd(a);
+  } else {
+    for (int64_t i = 0; i < Lanes<T>::kWidth; ++i) a[i] = static_cast<T>(__builtin_sqrt(a[i]));
+    return a;
+  }
+}
+
+// Calls loop(c, access) for the vectors of a row.
+template <class T, class Loop>
+PYG_BATCHGNN_INLINE void each_vector(int64_t columns, const Loop& loop) {
+  int64_t c = 0;
+  for (; c + Lanes<T>::kWidth <= columns; c += Lanes<T>::kWidth) loop.at(c, WholeVector<T>{});
+  if (c < columns) loop.at(c, PartOfVector<T>{columns - c});
+}
+
+template <class T>
+struct WeighLoop {
+  const T* gradient;
+  T share;
+  bool adds;
+  T* sum;
+
+  template <class Access>
+  __attribute__((always_inline)) void at(int64_t c, const Access& row) const {
+    using L = Lanes<T>;
+    const auto weighed = L::multiply(L::fill(share), row.load(gradient + c));
+    row.store(sum + c, adds ? L::add(row.load(sum + c), weighed) : weighed);
+  }
+};
+
+template <class T>
+void weigh_gradient(const T* gradient, T share, int64_t columns, bool adds, T* sum) {
+  each_vector<T>(columns, WeighLoop<T>{gradient, share, adds, sum});
+}
+
+template <class T>
+struct SgdLoop {
+  const T* gradient;
+  T rate;
+  T* weight;
+
+  template <class Access>
+  __attribute__((always_inline)) void at(int64_t c, const Access& row) const {
+    using L = Lanes<T>;
+    const auto change = L::multiply(L::fill(rate), row.load(gradient + c));
+    row.store(weight + c, minus<T>(row.load(weight + c), change));
+  }
+};
+
+template <class T>
+void sgd_row(const T* gradient, int64_t columns, T rate, T* weight) {
+  each_vector<T>(columns, SgdLoop<T>{gradient, rate, weight});
+}
+
+template <class T>
+struct AdagradLoop {
+  const T* gradient;
+  T rate, eps;
+  T* square;
+  T* weight;
+
+  template <class Access>
+  __attribute__((always_inline)) void at(int64_t c, const Access& row) const {
+    using L = Lanes<T>;
+    const auto g = row.load(gradient + c);
+    const auto sum = L::add(row.load(square + c), L::multiply(g, g));
+    const auto change = g / L::add(root<T>(sum), L::fill(eps));
+    row.store(square + c, sum);
+    row.store(weight + c, minus<T>(row.load(weight + c), L::multiply(L::fill(rate), change)));
+  }
+};
+
+template <class T>
+void adagrad_row(const T* gradient, int64_t columns, T rate, T eps, T* square, T* weight) {
+  each_vector<T>(columns, AdagradLoop<T>{gradient, rate, eps, square, weight});
+}
+
+template <class T>
+struct AdamLoop {
+  const T* gradient;
+  AdamStep<T> step;
+  T* mean;
+  T* square;
+  T* weight;
+
+  template <class Access>
+  __attribute__((always_inline)) void at(int64_t c, const Access& row) const {
+    using L = Lanes<T>;
+    const auto g = row.load(gradient + c);
+    auto m = row.load(mean + c), v = row.load(square + c);
+    m = L::add(m, L::multiply(L::fill(step.first), minus<T>(g, m)));
+    v = L::add(v, L::multiply(L::fill(step.second), minus<T>(L::multiply(g, g), v)));
+    const auto change = m / L::add(root<T>(v), L::fill(step.eps));
+    row.store(mean + c, m);
+    row.store(square + c, v);
+    row.store(weight + c, minus<T>(row.load(weight + c), L::multiply(L::fill(step.rate), change)));
+  }
+};
+
+template <class T>
+void adam_row(const T* gradient, int64_t columns, const AdamStep<T>& step, T* mean, T* square, T* weight) {
+  each_vector<T>(columns, AdamLoop<T>{gradient, step, mean, square, weight});
+}
