@@ -80,8 +80,8 @@ _ROOMS = {
 
 #: The names that are modules of the package, such as ``pyg_batchgnn.nn``.
 _MODULES = (
-    "cache", "comm", "data", "doctor", "fetch", "loader", "nn", "ops", "partition", "planner", "port",
-    "sample", "store", "train",
+    "cache", "comm", "data", "doctor", "embed", "fetch", "loader", "nn", "ops", "partition", "planner",
+    "port", "sample", "store", "train",
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ ROOMS = (
     "cache",
     "sample",
     "fetch",
+    "embed",
     "loader",
     "port",
     "planner",

@@ -23,6 +23,7 @@ class MessageKind(IntEnum):
     CONTROL = 4
     LOOKUP = 5  # internal ids of original ids, and back
     INFERENCE = 6  # rows of halo nodes in the inference of all nodes
+    EMBEDDINGS = 7  # rows of embedding tables, their ids and their gradients
 
 
 class Operation(IntEnum):

@@ -9,6 +9,7 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import LinkNeighborLoader
 from torch_geometric.loader.link_loader import LinkLoader
 
+from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.loader.arguments import is_partitioned, refuse_unknown
 from pyg_batchgnn.loader.input_links import LinkRequest
 from pyg_batchgnn.loader.link_negatives import NegativeRequest
@@ -95,6 +96,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         export: Literal["pyg", "native"] = "pyg",
         features: Literal["auto", "in_place", "copy"] = "auto",
         attributes: Sequence[str] | None = None,
+        embedding: Embedding | None = None,
         **kwargs: Any,
     ) -> None:
         arguments = locals()  # by name, so that each is listed once, in the signature

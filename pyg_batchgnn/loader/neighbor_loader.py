@@ -10,6 +10,7 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import NeighborLoader, NodeLoader
 
 from pyg_batchgnn.cache import AggregationCache
+from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.loader.arguments import is_partitioned, refuse_unknown
 from pyg_batchgnn.loader.input_nodes import InputRequest
 from pyg_batchgnn.loader.local_setup import LocalSetup
@@ -77,6 +78,8 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             nodes as they were when it was made. "auto": in place if every wanted attribute is a
             dense tensor in memory. Feature stores, mapped files and worker processes copy.
         attributes: names of the attributes that native batches carry; None stands for all.
+        embedding: tables of learned rows. They are told which rows each batch needs, for
+            ``embedding(batch)`` (docs/how-to/embeddings.md).
         schedule: over ranks, which minibatches a rank trains. "local" (default): those of the seed
             nodes that it owns. "global": every R-th of those that one process would make. None in
             one process.
@@ -129,6 +132,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         export: Literal["pyg", "native"] = "pyg",
         features: Literal["auto", "in_place", "copy"] = "auto",
         attributes: Sequence[str] | None = None,
+        embedding: Embedding | None = None,
         schedule: Literal["local", "global"] | None = None,
         feature_cache: int | str | None = None,
         aggregation_cache: AggregationCache | None = None,

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.cache import AggregationCache, number_of_bytes
+from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.loader.reading import Features, Reading
 from pyg_batchgnn.sample import Direction, NeighborChoice, as_integer
 
@@ -38,6 +39,7 @@ class LoaderOptions:
         reading: which attributes native batches carry, and where those lie.
         feature_cache: bytes for rows of other hosts; None for no cache.
         aggregation_cache: aggregates that stand for the last hop, or None.
+        embedding: tables of learned rows, or None.
 
     Raises:
         TypeError, ValueError: an argument that cannot be, or two that contradict each other.
@@ -52,6 +54,7 @@ class LoaderOptions:
     reading: Reading = field(default_factory=Reading)
     feature_cache: int | None = None
     aggregation_cache: AggregationCache | None = None
+    embedding: Embedding | None = None
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> LoaderOptions:

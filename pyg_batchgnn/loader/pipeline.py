@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from torch.utils.data import get_worker_info
 
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
+from pyg_batchgnn.loader.embedding_steps import EmbeddingSteps
 from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
 from pyg_batchgnn.loader.inputs import Inputs
 from pyg_batchgnn.loader.prefetch import drain
@@ -46,6 +47,9 @@ class Pipeline:
             itself.
         exporter: turns minibatches into batches.
         num_nodes: the number of nodes of each type, above all ids that the sampler returns.
+
+    Attributes:
+        embedding: plans the steps of embedding tables; None without them.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class Pipeline:
     ) -> None:
         self.inputs, self.num_nodes = inputs, num_nodes
         self.sampler, self.fetcher, self.exporter = sampler, fetcher, exporter
+        self.embedding: EmbeddingSteps | None = None
         self.book = StatsBook()
 
     def with_sampler(self, sampler: Sampler) -> Pipeline:
@@ -100,7 +105,11 @@ class Pipeline:
             now: samples and fetches, both of which are collective over ranks.
         """
         sampled = now(functools.partial(self.sample, item))
-        return self._finished(item, sampled, fetch_size, now)
+        if self.embedding is None:
+            return self._finished(item, sampled, fetch_size, now)
+        steps = now(functools.partial(self.embedding.plan, sampled, item))
+        made = self._finished(item, sampled, fetch_size, now)
+        return map(self.embedding.noted, made, drain(steps))
 
     def _finished(
         self, item: WorkItem, sampled: list[SampledMinibatch], fetch_size: int, now: Now

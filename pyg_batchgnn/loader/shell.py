@@ -15,6 +15,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from pyg_batchgnn.cache import AllNodes
 from pyg_batchgnn.loader.arguments import worker_arguments
 from pyg_batchgnn.loader.budget import PrefetchDepth, Sizes
+from pyg_batchgnn.loader.embedding_steps import EmbeddingSteps
 from pyg_batchgnn.loader.options import Export, LoaderOptions
 from pyg_batchgnn.loader.order import as_positions
 from pyg_batchgnn.loader.position import Position, Run
@@ -49,6 +50,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         self._sizes: Sizes | None = None
         self._pool: WorkerPool | None = None
         self._parts = setup.compose(self)
+        steps = EmbeddingSteps.of(self.data, self._options, self.num_workers)
+        self._parts.pipeline.embedding = self._parts.calls.embedding = steps
         self._world, self._setup = setup.world, setup
         self._reseed(self.seed)
         if self._world.collective:
@@ -118,7 +121,12 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         return bool(self.filter_per_worker) or self._options.export is Export.NATIVE
 
     def _finish(self, batch: Any) -> Any:
-        return batch if self.transform is None else self.transform(batch)
+        if self.transform is None:
+            return batch
+        transformed = self.transform(batch)
+        if self._options.embedding is not None:
+            self._options.embedding.follow(batch, transformed)
+        return transformed
 
     def __call__(self, index: Tensor | list[int]) -> Any:
         """Makes the minibatch of the seeds at these positions of the input, in the current epoch.

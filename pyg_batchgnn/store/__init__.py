@@ -2,6 +2,7 @@
 
 from pyg_batchgnn.store.attribute_groups import AttributeGroups
 from pyg_batchgnn.store.backward import edge_list, reversed_graph, reversed_group, reversed_relation
+from pyg_batchgnn.store.directory import internal_ids
 from pyg_batchgnn.store.dist_features import DistFeatureStore
 from pyg_batchgnn.store.dist_graph import DistGraphStore
 from pyg_batchgnn.store.existence import first_times
@@ -51,6 +52,7 @@ __all__ = [
     "first_times",
     "graph_from_pyg",
     "group_of",
+    "internal_ids",
     "is_typed",
     "own_sums",
     "replicate_topology",

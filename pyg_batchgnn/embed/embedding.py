@@ -1,0 +1,164 @@
+"""Learned rows of nodes, spread over ranks like the nodes themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.comm import Communicator, Header, MessageKind
+from pyg_batchgnn.embed.batches import nodes_by_type
+from pyg_batchgnn.embed.plan import StepPlanner
+from pyg_batchgnn.embed.rules import UpdateRule
+from pyg_batchgnn.embed.steps import Step, StepOrder
+from pyg_batchgnn.embed.table import InitialRows
+from pyg_batchgnn.embed.tables import EmbeddingTables
+
+
+class Embedding(EmbeddingTables):
+    """Tables of learned rows, one row for each node of some node types.
+
+    A rank holds the rows of the nodes that it owns, and beside each row what the optimizer keeps of
+    it. A loader that is given the tables (``embedding=``) tells the owners once per macrobatch
+    which rows each of its steps needs. A step then takes one exchange of rows and one of gradients.
+    One process is a world of one rank.
+
+    `EmbeddingOptimizer` updates the rows that a step has read. Making the tables is collective, and
+    so is every method that says so.
+
+    Args:
+        data: the graph as loaders take it: a ``Data``, a ``HeteroData``, a pair of stores, over
+            ranks ``(DistFeatureStore, DistGraphStore)``; or this rank's `Part`.
+        columns: the number of columns, by node type; a number alone is that of the only type.
+        seed: key of the initial rows, which are uniform in [-bound, bound) by (seed, node type,
+            original id, column).
+        bound: the largest absolute value of initial rows; None is 1 / sqrt(columns).
+        comm: a communicator that nothing else uses, not even the stores; None makes one.
+        dtype: torch.float32 or torch.float64.
+        stale_steps: k: rows may lack the updates of the k steps before theirs, so that reading them
+            waits for nobody. With 0, training equals that of one process.
+
+    Attributes:
+        tables: the table of each type that has one, in the order of the types.
+        steps: the number of steps that the optimizer made.
+
+    Raises:
+        TypeError, ValueError: an argument that cannot be.
+        KeyError: the graph has no such node type.
+        AgreementError: ranks were given different arguments.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        columns: int | Mapping[str, int],
+        *,
+        seed: int = 0,
+        bound: float | None = None,
+        comm: Communicator | None = None,
+        dtype: torch.dtype = torch.float32,
+        stale_steps: int = 0,
+    ) -> None:
+        if isinstance(stale_steps, bool) or not isinstance(stale_steps, int) or stale_steps < 0:
+            raise ValueError(f"stale_steps must be a number of steps, at least 0, got {stale_steps!r}")
+        super().__init__(data, columns, InitialRows(seed, bound), dtype, comm)
+        self.comm.run_job(lambda: self.comm.check_agreement({"stale_steps": stale_steps}))
+        self._planner = StepPlanner(self.owners, [table.node_type for table in self.tables])
+        self._order = StepOrder(self.tables, self.comm, stale_steps)
+        #: By batch, of which PyG's can be found by identity alone.
+        self._steps = WeakIdKeyDictionary()
+        self._pending: Step | None = None
+
+    def synchronize(self) -> None:
+        """Waits for the updates that were started."""
+        self._order.wait()
+
+    def _changed(self) -> None:
+        self._order.changed()
+
+    # Macrobatches #################################################################################
+
+    def plan(
+        self,
+        minibatches: Sequence[Sequence[Tensor]],
+        comm: Communicator | None = None,
+        epoch: int = -1,
+        macrobatch: int = -1,
+    ) -> list[Step]:
+        """Tells the owners which rows the steps of a macrobatch need. Collective, one round.
+
+        Args:
+            minibatches: the internal ids of each minibatch's nodes, [N_t] int64 by number of the
+                type.
+            comm: the communicator that samples; None in one process.
+            epoch, macrobatch: the position.
+        """
+        header = Header(MessageKind.EMBEDDINGS, ops.to_signed(epoch), macrobatch)
+        return Step.of_macrobatch(self._planner.plan(minibatches, header, comm))
+
+    def attach(self, batch: Any, step: Step) -> None:
+        """Notes the step of a batch, for as long as the batch lives."""
+        self._steps[batch] = step
+
+    def follow(self, batch: Any, other: Any) -> None:
+        """Notes that another batch, made of the first one, has its step."""
+        if other is not batch and batch in self._steps:
+            self._steps[other] = self._steps[batch]
+
+    # Steps ########################################################################################
+
+    def __call__(self, batch: Any) -> dict[str, Tensor]:
+        """Returns the rows of a batch's nodes by node type, [N_t, F_t] each. Collective, one round.
+
+        The only type of a homogeneous graph is called "node". If gradients are enabled, the tensors
+        are leaves that take one, for `EmbeddingOptimizer.step`.
+
+        Args:
+            batch: one that a loader with these tables handed out. In one process any batch of this
+                graph.
+
+        Raises:
+            ValueError: over ranks, a batch of another loader.
+        """
+        step = self._step_of(batch)
+        rows = self._order.rows(step)
+        if torch.is_grad_enabled():
+            if step.leaves is None:
+                step.leaves = [one.detach().requires_grad_() for one in rows]
+            rows, self._pending = step.leaves, step
+        return dict(zip(self.node_types, rows, strict=True))
+
+    def _step_of(self, batch: Any) -> Step:
+        nodes = nodes_by_type(batch, self.owners.schema)
+        step: Step | None = self._steps.get(batch)
+        if step is not None:
+            return step
+        if self.comm.size > 1:
+            raise ValueError(
+                "the batch came from a loader without these tables, so the owners do not know which rows it "
+                "needs; make the loader with embedding=..."
+            )
+        wanted = [self.owners.internal_ids(number, node) for number, node in enumerate(nodes)]
+        (step,) = self.plan([wanted])
+        self.attach(batch, step)
+        return step
+
+    def update(self, rule: UpdateRule, weight: float) -> None:
+        """Starts the update of the rows that were read last; `EmbeddingOptimizer.step` calls it.
+
+        Raises:
+            RuntimeError: no rows were read since the last update.
+        """
+        step = self._pending
+        if step is None or step.leaves is None:
+            raise RuntimeError(
+                "no rows were read since the last step; call embedding(batch) with gradients enabled, and "
+                "the loss's backward(), before each step"
+            )
+        gradients, self._pending = [leaf.grad for leaf in step.leaves], None
+        self.steps += 1
+        self._order.update(step, gradients, weight, rule.at(self.steps))

@@ -1,0 +1,120 @@
+"""The rules of sparse optimizers, those of torch.optim on sparse gradients."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from pyg_batchgnn.ops import RowRule, RowStep
+
+
+class UpdateRule(Protocol):
+    """The rule by which an optimizer changes rows. Rows without a gradient never change."""
+
+    #: The rule of the operator.
+    kind: ClassVar[RowRule]
+
+    @property
+    def initial(self) -> tuple[float, ...]:
+        """The initial values of the numbers that lie beside each weight."""
+
+    def at(self, number: int) -> RowStep:
+        """Returns the numbers of a step, counted from 1 over all rows together."""
+
+
+@dataclass(frozen=True)
+class SGD:
+    """The rule of ``torch.optim.SGD`` without momentum.
+
+    Attributes:
+        lr: the learning rate.
+    """
+
+    lr: float = 1e-3
+
+    kind: ClassVar[RowRule] = RowRule.SGD
+
+    def __post_init__(self) -> None:
+        _check("lr", self.lr)
+
+    @property
+    def initial(self) -> tuple[float, ...]:
+        """Nothing lies beside a weight."""
+        return ()
+
+    def at(self, number: int) -> RowStep:  # noqa: ARG002
+        """Returns the numbers of a step, which are the same in all."""
+        return RowStep(self.kind, self.lr)
+
+
+@dataclass(frozen=True)
+class Adagrad:
+    """The rule of ``torch.optim.Adagrad``.
+
+    Attributes:
+        lr: the learning rate.
+        lr_decay: step t has the learning rate lr / (1 + (t - 1) lr_decay).
+        initial_accumulator_value: the initial sum of squares.
+        eps: is added to the root of the sum of squares.
+    """
+
+    lr: float = 1e-2
+    lr_decay: float = 0.0
+    initial_accumulator_value: float = 0.0
+    eps: float = 1e-10
+
+    kind: ClassVar[RowRule] = RowRule.ADAGRAD
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "lr_decay", "initial_accumulator_value", "eps"):
+            _check(name, getattr(self, name))
+
+    @property
+    def initial(self) -> tuple[float, ...]:
+        """The initial sum of squares."""
+        return (self.initial_accumulator_value,)
+
+    def at(self, number: int) -> RowStep:
+        """Returns the numbers of a step."""
+        return RowStep(self.kind, self.lr / (1 + (number - 1) * self.lr_decay), self.eps)
+
+
+@dataclass(frozen=True)
+class SparseAdam:
+    """The rule of ``torch.optim.SparseAdam``: the averages of rows without a gradient stay.
+
+    Attributes:
+        lr: the learning rate.
+        betas: the shares of the old averages of gradients and of squares, in [0, 1).
+        eps: is added to the root of the average of squares.
+    """
+
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+    kind: ClassVar[RowRule] = RowRule.ADAM
+
+    def __post_init__(self) -> None:
+        _check("lr", self.lr)
+        _check("eps", self.eps)
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas must be in [0, 1), got {self.betas}")
+
+    @property
+    def initial(self) -> tuple[float, ...]:
+        """Both averages begin with 0."""
+        return (0.0, 0.0)
+
+    def at(self, number: int) -> RowStep:
+        """Returns the numbers of a step. The averages are too small in early steps; the rate
+        corrects that."""
+        first, second = self.betas
+        rate = self.lr * math.sqrt(1 - second**number) / (1 - first**number)
+        return RowStep(self.kind, rate, self.eps, 1 - first, 1 - second)
+
+
+def _check(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{name} must be finite and not negative, got {value}")

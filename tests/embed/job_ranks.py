@@ -1,0 +1,274 @@
+"""The jobs of ranks in test_ranks.py: train over ranks, compare with one process."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import MacrobatchNeighborLoader
+from pyg_batchgnn.comm import Communicator, KindCounts, MessageKind
+from pyg_batchgnn.data import HOMOGENEOUS, DatasetError
+from pyg_batchgnn.embed import SGD, Adagrad, Embedding, EmbeddingOptimizer, SparseAdam, UpdateRule
+from pyg_batchgnn.embed.table import InitialRows, make_table
+from tests.loader.job_ranks import stores
+from tests.support.partitioned_graphs import CASES, Case, owners, whole
+
+F, CLASSES = 6, 7
+WEIGHT = torch.randn(F, CLASSES, generator=torch.Generator().manual_seed(0))
+RULES: tuple[tuple[UpdateRule, Any], ...] = (
+    (SparseAdam(lr=0.05), lambda p: torch.optim.SparseAdam(p, lr=0.05)),
+    (Adagrad(lr=0.2), lambda p: torch.optim.Adagrad(p, lr=0.2)),
+    (SGD(lr=0.5), lambda p: torch.optim.SGD(p, lr=0.5)),
+)
+
+
+def loss_of(rows: Tensor, batch: Any) -> Tensor:
+    """The sum of the losses of the seeds, of their rows and those of their neighbours."""
+    source, target = batch.edge_index
+    sums = torch.zeros_like(rows).index_add(0, target, rows[source])
+    logits = (rows + sums)[: batch.batch_size] @ WEIGHT
+    return torch.nn.functional.cross_entropy(logits, batch.y[: batch.batch_size], reduction="sum")
+
+
+class Training:
+    """One rank's tables and what trains them."""
+
+    def __init__(self, graph: Communicator, comm: Communicator, case: Case, **options: Any) -> None:
+        self.comm, self.case = comm, case
+        rule = options.pop("rule", RULES[0][0])
+        arguments = {
+            "num_neighbors": [3, 2],
+            "batch_size": 8,
+            "shuffle": True,
+            "seed": 11,
+            "export": "native",
+            "macrobatch_size": 3,
+            "fetch_size": 2,
+            "input_nodes": whole(case).train_mask.nonzero().view(-1),
+            **options,
+        }
+        data = stores(graph, case, arguments.pop("hybrid", False), edges=False)
+        stale = arguments.pop("stale_steps", 0)
+        self.embedding = Embedding(data, F, seed=5, comm=comm, stale_steps=stale)
+        self.loader = MacrobatchNeighborLoader(data, embedding=self.embedding, **arguments)
+        self.optimizer = EmbeddingOptimizer(self.embedding, rule)
+
+    def step(self, batch: Any) -> None:
+        """Trains on a minibatch as scripts with DistributedDataParallel do."""
+        (loss_of(self.embedding(batch)["node"], batch) * self.loader.loss_weight).backward()
+        self.optimizer.step()
+
+    def epoch(self) -> list[list[int]]:
+        """Trains an epoch. Returns the seeds of each step."""
+        seeds = []
+        for batch in self.loader:
+            self.step(batch)
+            seeds.append(batch.input_id.tolist())
+        return seeds
+
+    def all_rows(self) -> Tensor:
+        """Returns the rows of all nodes; collective."""
+        return self.embedding.rows(torch.arange(self.case.nodes))
+
+
+def replay(case: Case, make: Any, epochs: list[list[list[list[int]]]]) -> Tensor:
+    """Returns the rows of one process that replays the minibatches of all ranks.
+
+    ``epochs``: the seeds by epoch, rank and step.
+    """
+    data = whole(case)
+    table = make_table(HOMOGENEOUS, 0, torch.arange(case.nodes), F, torch.float32)
+    InitialRows(5).fill(table, HOMOGENEOUS)
+    reference = torch.nn.Embedding.from_pretrained(table.weight, freeze=False, sparse=True)
+    optimizer = make(reference.parameters())
+    loader = MacrobatchNeighborLoader(
+        data, [3, 2], data.train_mask.nonzero().view(-1), seed=11, export="native", batch_size=8
+    )
+    for epoch, by_rank in enumerate(epochs):
+        loader.set_epoch(epoch)
+        for step in zip(*by_rank, strict=True):
+            optimizer.zero_grad()
+            total = max(sum(map(len, step)), 1)
+            for seeds in step:
+                batch = loader(torch.tensor(seeds, dtype=torch.int64))
+                (loss_of(reference(batch.node), batch) / total).backward()
+            optimizer.step()
+    return reference.weight.detach()
+
+
+def settings() -> Iterator[tuple[Case, dict[str, Any]]]:
+    """Graphs, and arguments of the loader; all of each kind somewhere."""
+    sizes = itertools.cycle([(1, 1), (3, 2), ("auto", "auto"), (5, 1)])
+    others = itertools.cycle(
+        [{"prefetch": 1}, {"export": "pyg"}, {"hybrid": True, "prefetch": 2}, {"hybrid": True}]
+    )
+    rules = itertools.cycle(RULES)
+    for case in (CASES[0], CASES[3], CASES[4], CASES[6]):
+        for schedule in ("local", "global"):
+            macrobatch, fetch = next(sizes)
+            yield (
+                case,
+                {
+                    "schedule": schedule,
+                    "macrobatch_size": macrobatch,
+                    "fetch_size": fetch,
+                    "rule": next(rules),
+                    **next(others),
+                },
+            )
+
+
+def equals_one_process() -> None:
+    """Two epochs in all settings give the rows of one process, to rounding."""
+    with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
+        for case, arguments in settings():
+            rule, make = arguments.pop("rule")
+            training = Training(graph, comm, case, rule=rule, **arguments)
+            seeds = [graph.all_gather_json(training.epoch()) for _ in range(2)]
+            found, wanted = training.all_rows(), replay(case, make, seeds)
+            assert torch.allclose(found, wanted, rtol=2e-4, atol=2e-5), (case, arguments)
+            own = training.embedding.table_of()
+            assert torch.equal(own.node, owners(case, comm.size).eq(comm.rank).nonzero().view(-1))
+
+
+def counted(comm: Communicator, before: Any) -> KindCounts:
+    counts: KindCounts = (comm.counters.snapshot() - before)[MessageKind.EMBEDDINGS]
+    return counts
+
+
+def counters() -> None:
+    """Ids travel once per macrobatch; then a step takes a round of rows and one of gradients."""
+    case, size = Case("larger", nodes=400, edges=3000), 3
+    with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
+        training = Training(graph, comm, case, macrobatch_size=size, rule=SGD(lr=0.1))
+        owner = owners(case, comm.size)
+        before = graph.counters.snapshot(), comm.counters.snapshot()
+        asked, nodes = [], []
+        for batch in training.loader:
+            training.step(batch)
+            of = owner[batch.node.unique()]
+            asked.append([int((of == rank).sum()) if rank != comm.rank else 0 for rank in range(comm.size)])
+            nodes.append(batch)
+        training.embedding.synchronize()
+        ids, rows = counted(graph, before[0]), counted(comm, before[1])
+        steps = len(asked)
+        everyones = torch.tensor(comm.all_gather_json(asked))  # [asker, step, owner]
+        mine, theirs = int(everyones[comm.rank].sum()), int(everyones[:, :, comm.rank].sum())
+        assert ids.rounds == -(-steps // size)
+        assert (ids.rows_sent, ids.rows_received) == (mine, theirs)
+        heads = [
+            sum(min(size, steps - at) for at in range(0, steps, size) if piece(rows, at, size))
+            for rows in (
+                [everyones[comm.rank, :, rank] for rank in range(comm.size)],
+                [everyones[rank, :, comm.rank] for rank in range(comm.size)],
+            )
+            for rows in rows
+        ]
+        assert ids.bytes_sent == 4 * (mine + sum(heads[: comm.size]))
+        assert ids.bytes_received == 4 * (theirs + sum(heads[comm.size :]))
+        assert rows.rounds == 2 * steps
+        assert (rows.rows_sent, rows.rows_received) == (mine + theirs, mine + theirs)
+        head = 16 * steps * (comm.size - 1)  # a weight, and whether gradients follow
+        assert rows.bytes_sent == rows.bytes_received == 4 * F * (mine + theirs) + head
+
+
+def piece(asked: Tensor, begin: int, size: int) -> bool:
+    """Returns whether anything is asked in a macrobatch."""
+    return bool(asked[begin : begin + size].sum())
+
+
+def repeats(folder: str) -> list[str]:
+    """The bits of repeated and resumed runs are the same. Returns the names of what was written."""
+    case, path = CASES[0], Path(folder)
+    with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
+        results = []
+        for stale in (0, 2):
+            whole_run = Training(graph, comm, case, stale_steps=stale, macrobatch_size=2, batch_size=4)
+            for _ in range(2):
+                whole_run.epoch()
+            results.append(whole_run.all_rows())
+        assert not torch.equal(*results)
+        again = Training(graph, comm, case, stale_steps=2, macrobatch_size=2, batch_size=4, prefetch=1)
+        again.epoch()
+        again.epoch()
+        assert torch.equal(again.all_rows(), results[1])
+        first = Training(graph, comm, case, macrobatch_size=2, batch_size=4)
+        first.epoch()
+        batches = iter(first.loader)
+        for _ in range(3):
+            first.step(next(batches))
+        first.embedding.save(path / "saved")
+        place = first.loader.state_dict()
+        first.step(next(batches))  # what comes behind the save does not matter
+        resumed = Training(graph, comm, case, macrobatch_size=2, batch_size=4)
+        resumed.embedding.load(path / "saved")
+        resumed.loader.load_state_dict(place)
+        resumed.epoch()
+        assert torch.equal(resumed.all_rows(), results[0])
+        resumed.embedding.export_rows(path / "rows.npy")
+        graph.barrier()
+        assert torch.equal(torch.from_numpy(np.load(path / "rows.npy")), results[0])
+        with pytest.raises(DatasetError, match="exists already"):
+            resumed.embedding.save(path / "saved")
+        resumed.embedding.save(path / "end")
+        return [path.name for path in sorted(path.iterdir())]
+
+
+def continues(folder: str) -> None:
+    """Tables that other ranks saved are loaded by these, and rows of a file are read."""
+    case, path = CASES[0], Path(folder)
+    with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
+        training = Training(graph, comm, case, schedule="global")
+        training.embedding.load(path / "end")
+        rows = torch.from_numpy(np.load(path / "rows.npy"))
+        assert torch.equal(training.all_rows(), rows) and training.embedding.steps > 0
+        saved = [training.embedding.table_of().state[at].clone() for at in range(2)]
+        assert all(bool(state.abs().sum()) for state in saved)
+        training.epoch()
+        fresh = Training(graph, comm, case)
+        assert not torch.equal(fresh.all_rows(), rows)
+        fresh.embedding.read_rows(path / "rows.npy")
+        assert torch.equal(fresh.all_rows(), rows)
+        assert torch.equal(fresh.embedding.rows(torch.tensor([7, 3, 7])), rows[[7, 3, 7]])
+        frozen = torch.arange(case.nodes) % 3 == 0
+        fresh.embedding.freeze(frozen)
+        fresh.epoch()
+        found = fresh.all_rows()
+        assert torch.equal(found[frozen], rows[frozen]) and not torch.equal(found, rows)
+
+
+def weights() -> None:
+    """Gradients of ranks are weighed, and a rank without seeds adds nothing."""
+    case = CASES[0]
+    with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
+        training = Training(graph, comm, case, rule=SGD(lr=1.0), shuffle=False)
+        before = training.all_rows()
+        batch = next(iter(training.loader))
+        rows = training.embedding(batch)["node"]
+        rows.sum().backward()
+        training.optimizer.step(weight=float(comm.rank))
+        change = torch.zeros(case.nodes)
+        total = sum(range(comm.size))
+        for rank, nodes in enumerate(graph.all_gather_json(batch.node.tolist())):
+            change.index_add_(0, torch.tensor(nodes), torch.full((len(nodes),), rank / total))
+        assert torch.allclose(before - training.all_rows(), change[:, None].expand(-1, F), atol=1e-6)
+
+
+def refusals() -> None:
+    """A batch of another loader, and another number of parts, are refused."""
+    case = CASES[0]
+    with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
+        data = stores(graph, case, edges=False)
+        embedding = Embedding(data, F, comm=comm)
+        batch = next(iter(MacrobatchNeighborLoader(data, [2], batch_size=4, export="native")))
+        with pytest.raises(ValueError, match="make the loader with embedding="):
+            embedding(batch)
+        with pytest.raises(ValueError, match="part 0 of 1 cannot be on rank"):
+            Embedding(whole(case), F, comm=comm)

@@ -1,0 +1,257 @@
+"""Embedding tables in one process against torch's modules and optimizers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import given, settings
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.embed import SGD, Adagrad, Embedding, EmbeddingOptimizer, SparseAdam, UpdateRule
+from pyg_batchgnn.store import graph_from_pyg
+from tests.support.partitioned_graphs import CASES, whole
+
+RULES: dict[str, tuple[UpdateRule, Any]] = {
+    "sgd": (SGD(lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
+    "adagrad": (
+        Adagrad(lr=0.1, lr_decay=0.05, initial_accumulator_value=0.2),
+        lambda p: torch.optim.Adagrad(p, lr=0.1, lr_decay=0.05, initial_accumulator_value=0.2),
+    ),
+    "adam": (SparseAdam(lr=0.05), lambda p: torch.optim.SparseAdam(p, lr=0.05)),
+}
+
+
+@pytest.fixture(scope="module")
+def comm() -> Communicator:
+    return Communicator.create("embedding")
+
+
+def torchs(embedding: Embedding, node_type: str | None = None) -> torch.nn.Embedding:
+    """Returns torch's module with the same rows."""
+    weight = embedding.table_of(node_type).weight.clone()
+    return torch.nn.Embedding.from_pretrained(weight, freeze=False, sparse=True)
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@settings(max_examples=25)
+@given(data=st.data())
+def test_rows_are_those_of_torchs_optimizers(
+    name: str, dtype: torch.dtype, comm: Communicator, data: st.DataObject
+) -> None:
+    rule, make = RULES[name]
+    nodes, columns = data.draw(st.integers(1, 12)), data.draw(st.sampled_from([1, 3, 8, 20]))
+    embedding = Embedding(Data(num_nodes=nodes), columns, seed=nodes, dtype=dtype, comm=comm)
+    reference = torchs(embedding)
+    ours, theirs = EmbeddingOptimizer(embedding, rule), make(reference.parameters())
+    draw = torch.Generator().manual_seed(columns)
+    for _ in range(data.draw(st.integers(1, 5))):
+        ids = torch.tensor(data.draw(st.lists(st.integers(0, nodes - 1), max_size=20)), dtype=torch.int64)
+        factor = torch.randn(len(ids), columns, generator=draw, dtype=dtype)
+        rows = embedding(Data(n_id=ids))["node"]
+        assert torch.equal(rows, embedding.table_of().weight[ids])
+        (rows.sin() * factor).sum().backward()
+        ours.step()
+        theirs.zero_grad()
+        (reference(ids).sin() * factor).sum().backward()
+        theirs.step()
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-12
+    found = embedding.table_of().weight
+    assert torch.allclose(found, reference.weight, rtol=tolerance, atol=tolerance)
+
+
+def loss_of(rows: Tensor, batch: Any, weight: Tensor) -> Tensor:
+    """A loss of one layer: the sum over seeds, of the rows of the seeds and of their neighbours."""
+    source, target = batch.edge_index
+    sums = torch.zeros_like(rows).index_add(0, target, rows[source])
+    logits = (rows + sums)[: batch.batch_size] @ weight
+    return torch.nn.functional.cross_entropy(logits, batch.y[: batch.batch_size], reduction="sum")
+
+
+@pytest.mark.parametrize("export", ["native", "pyg"])
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_training_with_a_loader_equals_torchs(export: Any, prefetch: int) -> None:
+    data = whole(CASES[0])
+    embedding = Embedding(data, 6, seed=4)
+    reference = torchs(embedding)
+    settings: dict[str, Any] = {
+        "num_neighbors": [3, 2],
+        "batch_size": 16,
+        "shuffle": True,
+        "seed": 1,
+        "export": export,
+        "macrobatch_size": 3,
+        "fetch_size": 2,
+    }
+    loader = MacrobatchNeighborLoader(data, embedding=embedding, prefetch=prefetch, **settings)
+    optimizer = EmbeddingOptimizer(embedding, SparseAdam(lr=0.05))
+    theirs = torch.optim.SparseAdam(reference.parameters(), lr=0.05)
+    weight = torch.randn(6, 7, generator=torch.Generator().manual_seed(0))
+    for _ in range(2):
+        for batch in loader:
+            loss = loss_of(embedding(batch)["node"], batch, weight) * loader.loss_weight
+            loss.backward()
+            optimizer.step()
+            node = batch.node if export == "native" else batch.n_id
+            theirs.zero_grad()
+            wanted = loss_of(reference(node), batch, weight) * loader.loss_weight
+            wanted.backward()
+            theirs.step()
+            assert torch.allclose(loss, wanted, rtol=1e-5)
+    assert torch.allclose(embedding.table_of().weight, reference.weight, rtol=1e-4, atol=1e-5)
+
+
+def hetero() -> HeteroData:
+    data, draw = HeteroData(), torch.Generator().manual_seed(0)
+    data["paper"].x = torch.randn(40, 3, generator=draw)
+    data["author"].num_nodes, data["place"].num_nodes = 30, 5
+    for source, name, target in (
+        ("author", "writes", "paper"),
+        ("paper", "cites", "paper"),
+        ("place", "of", "author"),
+    ):
+        ends = [
+            torch.randint(data[one].num_nodes, (150,), generator=draw)  # type: ignore[arg-type]
+            for one in (source, target)
+        ]
+        data[source, name, target].edge_index = torch.stack(ends)
+    return data
+
+
+@pytest.mark.parametrize("export", ["native", "pyg"])
+def test_types_have_tables_of_their_own(export: Any) -> None:
+    data = hetero()
+    embedding = Embedding(data, {"author": 4, "place": 2}, seed=3)
+    assert embedding.node_types == ["author", "place"] and embedding.table_of("place").columns == 2
+    loader = MacrobatchNeighborLoader(
+        data,
+        [4, 3],
+        "paper",
+        batch_size=16,
+        seed=0,
+        export=export,
+        embedding=embedding,
+        transform=lambda batch: batch,
+    )
+    references = {name: torchs(embedding, name) for name in embedding.node_types}
+    optimizer = EmbeddingOptimizer(embedding, Adagrad(lr=0.3))
+    theirs = torch.optim.Adagrad([one.weight for one in references.values()], lr=0.3)
+    for batch in loader:
+        rows = embedding(batch)
+        theirs.zero_grad()
+        for name, one in rows.items():
+            node = batch.nodes_of(name).node if export == "native" else batch[name].n_id
+            assert torch.allclose(one, references[name](node), rtol=1e-5, atol=1e-6)
+            one.cos().sum().backward()
+            references[name](node).cos().sum().backward()
+        optimizer.step()
+        theirs.step()
+    for name, reference in references.items():
+        assert torch.allclose(embedding.table_of(name).weight, reference.weight, rtol=1e-4, atol=1e-6)
+
+
+def test_links_have_rows() -> None:
+    data = whole(CASES[0])
+    embedding = Embedding(data, 4)
+    loader = MacrobatchLinkNeighborLoader(
+        data, [3], neg_sampling="binary", batch_size=64, seed=0, embedding=embedding
+    )
+    optimizer = EmbeddingOptimizer(embedding, SGD(lr=0.1))
+    before = embedding.table_of().weight.clone()
+    batch = next(iter(loader))
+    embedding(batch)["node"].sum().backward()
+    optimizer.step()
+    changed = (embedding.table_of().weight != before).all(1).nonzero().view(-1)
+    assert torch.equal(changed, batch.n_id.unique())
+
+
+def test_initial_rows_depend_on_seed_type_and_id_alone() -> None:
+    data = hetero()
+    one = Embedding(data, {"author": 4, "paper": 4}, seed=3)
+    alone = Embedding(data, {"author": 4}, seed=3)
+    assert torch.equal(one.table_of("author").weight, alone.table_of("author").weight)
+    authors, papers = one.table_of("author").weight, one.table_of("paper").weight
+    assert not (authors == papers[:30]).any()
+    other = Embedding(data, {"author": 4}, seed=4, bound=3.0).table_of("author").weight
+    assert not (other == authors).any() and float(other.abs().max()) > 2
+    graph = whole(CASES[0])
+    rows = Embedding(graph, 5).table_of().weight
+    assert torch.equal(rows, Embedding(graph_from_pyg(graph), 5).table_of().weight)
+    assert float(rows.abs().max()) <= 5**-0.5 and len(rows.unique()) == rows.numel()
+
+
+def test_rows_that_are_frozen_stay() -> None:
+    embedding = Embedding(Data(num_nodes=10), 3)
+    optimizer = EmbeddingOptimizer(embedding, SGD(lr=1.0))
+    before = embedding.table_of().weight.clone()
+    embedding.freeze(torch.tensor([1, 4]))
+    embedding.freeze(torch.arange(10) == 7)
+    embedding(Data(n_id=torch.arange(10)))["node"].sum().backward()
+    optimizer.step()
+    same = (embedding.table_of().weight == before).all(1)
+    assert same.nonzero().view(-1).tolist() == [1, 4, 7]
+    embedding.freeze()
+    assert bool(embedding.table_of().frozen.all())  # type: ignore[union-attr]
+
+
+def test_evaluation_reads_rows_without_training_them() -> None:
+    embedding = Embedding(Data(num_nodes=10), 3)
+    optimizer = EmbeddingOptimizer(embedding, SGD(lr=1.0))
+    with torch.no_grad():
+        rows = embedding(Data(n_id=torch.arange(4)))["node"]
+    assert not rows.requires_grad
+    assert torch.equal(embedding.rows(torch.tensor([3, 3, 0])), embedding.table_of().weight[[3, 3, 0]])
+    with pytest.raises(RuntimeError, match="no rows were read since the last step"):
+        optimizer.step()
+
+
+def test_the_learning_rate_can_change() -> None:
+    embedding = Embedding(Data(num_nodes=2), 1)
+    optimizer = EmbeddingOptimizer(embedding, SGD(lr=1.0))
+    before = embedding.table_of().weight.clone()
+    optimizer.set(lr=0.5)
+    embedding(Data(n_id=torch.arange(2)))["node"].sum().backward()
+    optimizer.step()
+    assert torch.allclose(embedding.table_of().weight, before - 0.5)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: Embedding(Data(num_nodes=3), 0), ValueError, "at least 1"),
+        (lambda: Embedding(hetero(), 3), ValueError, "give the columns by type"),
+        (lambda: Embedding(hetero(), {"artist": 3}), KeyError, "artist"),
+        (lambda: Embedding(Data(), 3), ValueError, "number of nodes is unknown"),
+        (lambda: Embedding(Data(num_nodes=3), 3, dtype=torch.float16), TypeError, "float32 or torch.float64"),
+        (lambda: Embedding(Data(num_nodes=3), 3, stale_steps=-1), ValueError, "stale_steps"),
+        (lambda: Embedding("graph", 3), TypeError, "data must be"),
+        (lambda: Embedding(Data(num_nodes=3), 3)("batch"), TypeError, "n_id"),
+        (lambda: Embedding(hetero(), {"paper": 3}).table_of("author"), KeyError, "has no table"),
+        (lambda: SGD(lr=-1.0), ValueError, "lr"),
+        (lambda: SparseAdam(betas=(0.9, 1.0)), ValueError, "betas"),
+    ],
+)
+def test_what_cannot_be_is_refused(make: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        make()
+
+
+def test_a_loader_refuses_tables_of_another_graph() -> None:
+    data = whole(CASES[0])
+    with pytest.raises(ValueError, match="make the tables of the"):
+        MacrobatchNeighborLoader(data, [2], embedding=Embedding(Data(num_nodes=3), 2))
+    with pytest.raises(ValueError, match="num_workers=1"):
+        MacrobatchNeighborLoader(data, [2], embedding=Embedding(data, 2), num_workers=1)
+
+
+def test_a_rule_fits_the_state() -> None:
+    embedding = Embedding(Data(num_nodes=3), 2)
+    EmbeddingOptimizer(embedding, SparseAdam())
+    with pytest.raises(ValueError, match="hold 2 numbers for each weight, but Adagrad keeps 1"):
+        EmbeddingOptimizer(embedding, Adagrad())

@@ -1,0 +1,36 @@
+"""Embedding tables over ranks equal those of one process; counts are exact; runs repeat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.ranks import run_ranks
+
+JOBS = "tests.embed.job_ranks"
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_training_equals_one_process(ranks: int) -> None:
+    run_ranks(f"{JOBS}:equals_one_process", ranks)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ids_travel_once_per_macrobatch_and_rows_twice_per_step(ranks: int) -> None:
+    run_ranks(f"{JOBS}:counters", ranks)
+
+
+def test_runs_repeat_resume_and_continue_on_other_ranks(tmp_path: Path) -> None:
+    for result in run_ranks(f"{JOBS}:repeats", 3, {"folder": str(tmp_path)}):
+        assert result.value == ["end", "rows.npy", "saved"]
+    for ranks in (3, 1, 2):
+        run_ranks(f"{JOBS}:continues", ranks, {"folder": str(tmp_path)})
+
+
+def test_gradients_are_weighed() -> None:
+    run_ranks(f"{JOBS}:weights", 3)
+
+
+def test_what_cannot_be_is_refused() -> None:
+    run_ranks(f"{JOBS}:refusals", 2)
