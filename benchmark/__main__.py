@@ -23,6 +23,7 @@ Benchmarks:
     caching        the aggregation cache: making it; preparation, epochs, bytes and accuracy
     inference      all nodes layer by layer, against PyG's inference and against sampling
     planning       the planner's predictions, against 4 ranks on a slow network (needs root)
+    embeddings     learned rows over ranks, against torch's under DistributedDataParallel
     communication  all-to-all and all-reduce over gloo and ccl, 1 KiB to 64 MiB
     ranks          rows fetched, preparation on a slow network (root), CPU seconds, partitioning
     pyg_scripts    PyG's own benchmark scripts and examples, with one changed import
@@ -48,6 +49,7 @@ from benchmark.accuracy import measure as accuracy
 from benchmark.caching import measure as caching
 from benchmark.communication import measure as communication
 from benchmark.convergence import measure as convergence
+from benchmark.embeddings import measure as embeddings
 from benchmark.footprint import measure as footprint
 from benchmark.growth import measure as growth
 from benchmark.inference import measure as inference
@@ -81,6 +83,7 @@ CHOICES = {
     "ranks": ranks.main,
     "caching": caching.main,
     "communication": communication.main,
+    "embeddings": embeddings.main,
     "inference": inference.main,
     "growth": growth.main,
     "planning": planning.main,

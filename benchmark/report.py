@@ -27,6 +27,7 @@ from benchmark.accuracy import show as accuracy
 from benchmark.caching import show as caching
 from benchmark.communication import show as communication
 from benchmark.convergence import show as convergence
+from benchmark.embeddings import show as embeddings
 from benchmark.footprint import show as footprint
 from benchmark.growth import show as growth
 from benchmark.inference import show as inference
@@ -72,6 +73,7 @@ EXPERIMENTS = {
     "growth": Shown(growth.table, growth.plot),
     "rank_accuracy": Shown(rank_accuracy.table, rank_accuracy.plot),
     "caching": Shown(caching.table, caching.plot),
+    "embeddings": Shown(embeddings.table, None),
     "communication": Shown(communication.table, communication.plot),
     "planning": Shown(planning.table, planning.plot),
     "inference": Shown(inference.table, None),
