@@ -24,6 +24,7 @@ ROOMS = (
     "sample",
     "fetch",
     "embed",
+    "history",
     "loader",
     "port",
     "planner",

@@ -81,6 +81,21 @@ constexpr Operator kOperators[] = {
              "(Tensor(a!) state, Tensor own, Tensor answers, int[] words_of, int threads) -> (int error, "
              "int peer, int value)"),
     OPERATOR(relay_take, "(Tensor(a!) state) -> (Tensor[] arrays, Tensor counts)"),
+    // Historical embeddings
+    OPERATOR(history_search,
+             "(Tensor slot, Tensor named, Tensor links, Tensor ends, Tensor node, int since, int threads) -> "
+             "Tensor"),
+    OPERATOR(history_store_,
+             "(Tensor(a!) slot, Tensor(b!) named, Tensor(c!) links, Tensor(d!) ends, Tensor node, Tensor "
+             "step) -> Tensor"),
+    OPERATOR(history_lines, "(Tensor slot, Tensor named, Tensor links, Tensor ends) -> Tensor"),
+    OPERATOR(history_put_, "(Tensor(a!) table, Tensor line, Tensor rows, int threads) -> ()"),
+    OPERATOR(history_layer,
+             "(Tensor indptr, Tensor source, Tensor cached, int targets, int own_nodes, int own_rows, int "
+             "threads) -> (Tensor indptr, Tensor source, Tensor place)"),
+    OPERATOR(history_choose,
+             "(Tensor ptr, Tensor peer, Tensor degree, Tensor row, Tensor name, int peers, int most, int "
+             "key, int threads) -> (Tensor place, int[] counts, int[] candidates)"),
     // Normalisation and activation
     OPERATOR(batch_norm,
              "(Tensor x, Tensor? weight, Tensor? bias, Tensor? mean, Tensor? variance, float eps, bool "

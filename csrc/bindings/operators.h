@@ -80,6 +80,20 @@ std::tuple<int64_t, int64_t, int64_t> relay_merge(const Tensor& state, const Ten
                                                   int64_t threads);
 std::tuple<std::vector<Tensor>, Tensor> relay_take(const Tensor& state);
 
+// history_ops.cpp
+Tensor history_search(const Tensor& slot, const Tensor& named, const Tensor& links, const Tensor& ends,
+                      const Tensor& node, int64_t since, int64_t threads);
+Tensor history_store_(const Tensor& slot, const Tensor& named, const Tensor& links, const Tensor& ends,
+                      const Tensor& node, const Tensor& step);
+Tensor history_lines(const Tensor& slot, const Tensor& named, const Tensor& links, const Tensor& ends);
+void history_put_(const Tensor& table, const Tensor& line, const Tensor& rows, int64_t threads);
+std::tuple<Tensor, Tensor, Tensor> history_layer(const Tensor& indptr, const Tensor& source,
+                                                 const Tensor& cached, int64_t targets, int64_t own_nodes,
+                                                 int64_t own_rows, int64_t threads);
+std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>> history_choose(
+    const Tensor& ptr, const Tensor& peer, const Tensor& degree, const Tensor& row, const Tensor& name,
+    int64_t peers, int64_t most, int64_t key, int64_t threads);
+
 // norm_ops.cpp
 std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const std::optional<Tensor>& weight,
                                               const std::optional<Tensor>& bias,

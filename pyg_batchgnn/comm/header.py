@@ -24,6 +24,7 @@ class MessageKind(IntEnum):
     LOOKUP = 5  # internal ids of original ids, and back
     INFERENCE = 6  # rows of halo nodes in the inference of all nodes
     EMBEDDINGS = 7  # rows of embedding tables, their ids and their gradients
+    PUSH = 8  # rows for the historical embedding caches of other ranks
 
 
 class Operation(IntEnum):

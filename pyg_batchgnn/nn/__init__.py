@@ -10,6 +10,7 @@ from pyg_batchgnn.nn.gatv2 import GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled, layer_graph
+from pyg_batchgnn.nn.halo import HaloPass, has_halo
 from pyg_batchgnn.nn.inference import (
     HasNodes,
     LayerwiseOutput,
@@ -41,6 +42,7 @@ __all__ = [
     "GATv2Conv",
     "GCNConv",
     "GINConv",
+    "HaloPass",
     "HasNodes",
     "LayerGraph",
     "LayerwiseOutput",
@@ -57,6 +59,7 @@ __all__ = [
     "check_cpu",
     "check_row_wise",
     "current_products",
+    "has_halo",
     "infer_model",
     "is_sampled",
     "is_watched",

@@ -152,6 +152,11 @@ def _stamp(values: Tensor) -> tuple[int, int]:
 
 
 def _layer_graph(minibatch: SampledBatch, layer: int) -> LayerGraph:
+    if hasattr(minibatch, "begin_pass"):
+        raise ValueError(
+            "what this minibatch's layers read of halo nodes depends on caches: take their edges and inputs "
+            "from HaloPass(minibatch), or call a native model, which does"
+        )
     layers = len(minibatch.edges_per_hop)
     if not 1 <= layer <= layers:
         raise ValueError(

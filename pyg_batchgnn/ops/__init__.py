@@ -53,6 +53,15 @@ from pyg_batchgnn.ops.graph import (
     unique_nodes,
 )
 from pyg_batchgnn.ops.hgt import BudgetRules, sample_by_budgets
+from pyg_batchgnn.ops.history import (
+    NO_LINE,
+    HaloPeers,
+    LineTable,
+    PushedNodes,
+    choose_pushed,
+    halo_layer,
+    put_lines,
+)
 from pyg_batchgnn.ops.in_edges import InEdges, OwnedEdges
 from pyg_batchgnn.ops.keys import (
     digest_text,
@@ -112,6 +121,7 @@ from pyg_batchgnn.ops.words import WordStreams
 
 __all__ = [
     "INTEGERS",
+    "NO_LINE",
     "ROW_DTYPES",
     "UNASSIGNED",
     "Attention",
@@ -119,8 +129,10 @@ __all__ = [
     "BudgetRules",
     "BySource",
     "GradientSums",
+    "HaloPeers",
     "Hidden",
     "InEdges",
+    "LineTable",
     "LinearInput",
     "LinearNorm",
     "LinearNormHidden",
@@ -130,6 +142,7 @@ __all__ = [
     "OwnedEdges",
     "OwnedGraph",
     "ProductsName",
+    "PushedNodes",
     "QuestionForm",
     "Relay",
     "RelayAnswers",
@@ -168,6 +181,7 @@ __all__ = [
     "check_range",
     "check_type",
     "check_vector",
+    "choose_pushed",
     "compute_dtype",
     "count_unique_nodes",
     "count_values",
@@ -189,6 +203,7 @@ __all__ = [
     "gather_rows",
     "group_by_owner",
     "group_by_range",
+    "halo_layer",
     "id_dtype",
     "is_ascending",
     "is_transforming",
@@ -204,6 +219,7 @@ __all__ = [
     "part_key",
     "place_edges",
     "prefix",
+    "put_lines",
     "put_rows",
     "relay_answer",
     "reset_peak",

@@ -69,7 +69,7 @@ class GIN(GINStack, NativeModel):
     def _compute_rows(
         self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges
     ) -> Tensor | NormedRows:
-        if not self._is_unseen(index):
+        if edges.halo is not None or not self._is_unseen(index):
             return self.compute(index, x, edges)
         norm = fused_norm(self.norms[index])
         assert norm is not None

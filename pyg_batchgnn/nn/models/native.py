@@ -12,6 +12,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, aggregated_of, all_nodes
 from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled, layer_graph
+from pyg_batchgnn.nn.halo import HaloPass, has_halo
 from pyg_batchgnn.nn.inference import HasNodes, check_cpu, infer_model, nodes_of
 from pyg_batchgnn.nn.inputs import Edges, Rows
 from pyg_batchgnn.nn.layerwise import OwnedNodes
@@ -31,15 +32,18 @@ class LayerEdges:
         layer: the number of the layer in the minibatch, 0 if its input is `Aggregated`; None
             without a minibatch.
         values: the convolution's arguments of one value per edge.
+        halo: the pass that the rows of halo nodes come from, or None without halo nodes.
     """
 
     edges: Edges
     layer: int | None
     values: Mapping[str, Tensor] = field(default_factory=dict)
+    halo: HaloPass | None = None
 
     def apply(self, conv: torch.nn.Module, x: Any, **options: Any) -> Any:
         """Returns the result of the convolution."""
-        return conv(x, self.edges, self.layer, **self.values, **options)
+        layer = None if isinstance(self.edges, LayerGraph) else self.layer
+        return conv(x, self.edges, layer, **self.values, **options)
 
     def dropout(self) -> tuple[int, Tensor | None]:
         """Returns the key of the layer's dropout, and the original ids of its targets (None: row
@@ -122,6 +126,8 @@ class NativeModel(LayerStack):
         """Returns the logits and the last hidden layer. The arguments are those of `forward`."""
         rows, edges = self._arguments(source, edge_index, x)
         values = self._edge_values(edge_weight=edge_weight, edge_attr=edge_attr)
+        if has_halo(edges):
+            return self._run_with_halo(rows, edges, values)
         first = 0 if isinstance(rows, Aggregated) else 1
         sampled = edge_index is None
         return self._run(
@@ -131,6 +137,22 @@ class NativeModel(LayerStack):
                 for index in range(len(self.convs))
             ],
         )
+
+    def _run_with_halo(self, rows: Any, edges: Any, values: Mapping[str, Tensor]) -> ModelOutput:
+        halo, layers = HaloPass(edges), range(1, len(self.convs) + 1)
+        graphs = [halo.graph(layer) for layer in layers]
+        of_layers = [
+            LayerEdges(graph, layer, values, halo) for layer, graph in zip(layers, graphs, strict=True)
+        ]
+        output = self._run(rows, of_layers)
+        halo.finish()
+        return output
+
+    def _inputs(self, x: Any, edges: LayerEdges) -> Any:
+        if edges.halo is None:
+            return x
+        assert edges.layer is not None
+        return edges.halo.inputs(edges.layer, x)
 
     def forward(
         self,

@@ -108,6 +108,11 @@ class LayerStack(BasicGNN):
         last, and that too if there is jumping knowledge."""
         return index < len(self.convs) - 1 or self.jk_mode is not None
 
+    def _inputs(self, x: Any, edges: Any) -> Any:  # noqa: ARG002
+        """Returns the input of a layer. A model may override it to add rows to the result of the
+        layer before."""
+        return x
+
     def _compute_rows(self, index: int, x: Any, edges: Any) -> Any:
         """Calls `compute`. A model may override it to leave a part to the layer that reads the
         result."""
@@ -122,7 +127,7 @@ class LayerStack(BasicGNN):
         """
         hidden, states = x, []
         for index, of_layer in enumerate(edges):
-            hidden, x = x, self._compute_rows(index, x, of_layer)
+            hidden, x = x, self._compute_rows(index, self._inputs(x, of_layer), of_layer)
             states.append(x)
         rows = x.size(0)
         if self.jk_mode is None:

@@ -1,0 +1,84 @@
+#include "bindings/operators.h"
+#include "kernels/history/cache.h"
+#include "kernels/history/layer.h"
+#include "kernels/history/push.h"
+
+namespace pyg_batchgnn {
+namespace {
+
+template <class T>
+T* writable(const Tensor& tensor) {
+  return static_cast<T*>(tensor.mutable_data_ptr());
+}
+
+CacheLines cache_of(const Tensor& slot, const Tensor& named, const Tensor& links, const Tensor& ends) {
+  const int64_t lines = links.size(1);
+  auto* link = writable<int32_t>(links);
+  auto* node = writable<int64_t>(named);
+  return {writable<int32_t>(slot), slot.numel(), node, node + lines, link, link + lines,
+          writable<int64_t>(ends), lines};
+}
+
+}  // namespace
+
+namespace operators {
+
+Tensor history_search(const Tensor& slot, const Tensor& named, const Tensor& links, const Tensor& ends,
+                      const Tensor& node, int64_t since, int64_t threads) {
+  Buffer<int32_t> line;
+  search_lines(cache_of(slot, named, links, ends), data<int64_t>(node), node.numel(), since,
+               line.reserve(node.numel() + 1), threads);
+  return adopt(std::move(line), {node.numel()});
+}
+
+Tensor history_store_(const Tensor& slot, const Tensor& named, const Tensor& links, const Tensor& ends,
+                      const Tensor& node, const Tensor& step) {
+  Buffer<int32_t> line;
+  CacheLines cache = cache_of(slot, named, links, ends);
+  store_lines(cache, data<int64_t>(node), data<int64_t>(step), node.numel(), line.reserve(node.numel() + 1));
+  return adopt(std::move(line), {node.numel()});
+}
+
+Tensor history_lines(const Tensor& slot, const Tensor& named, const Tensor& links, const Tensor& ends) {
+  Buffer<int32_t> line;
+  const int64_t used = data<int64_t>(ends)[2];
+  list_lines(cache_of(slot, named, links, ends), line.reserve(used + 1));
+  return adopt(std::move(line), {used});
+}
+
+void history_put_(const Tensor& table, const Tensor& line, const Tensor& rows, int64_t threads) {
+  const int64_t row_bytes = rows.size(1) * static_cast<int64_t>(rows.element_size());
+  put_lines(static_cast<const char*>(rows.const_data_ptr()), row_bytes, data<int32_t>(line), line.numel(),
+            writable<char>(table), threads);
+}
+
+std::tuple<Tensor, Tensor, Tensor> history_layer(const Tensor& indptr, const Tensor& source,
+                                                 const Tensor& cached, int64_t targets, int64_t own_nodes,
+                                                 int64_t own_rows, int64_t threads) {
+  const HaloLayer layer{data<int64_t>(indptr), data<int32_t>(source), targets, own_nodes, own_rows,
+                        data<int32_t>(cached), cached.numel()};
+  Buffer<int64_t> begins, place;
+  Buffer<int32_t> rows;
+  const bool fits = count_rows_of_halo(layer, begins.reserve(targets + 1), threads);
+  // No list of edges that begin anywhere says that a source is none of the layer.
+  if (!fits)
+    return {adopt(std::move(begins), {0}), adopt(std::move(rows), {0}), adopt(std::move(place), {0})};
+  const int64_t edges = begins.data()[targets];
+  fill_rows_of_halo(layer, begins.data(), rows.reserve(edges + 1), place.reserve(edges + 1), threads);
+  return {adopt(std::move(begins), {targets + 1}), adopt(std::move(rows), {edges}),
+          adopt(std::move(place), {edges})};
+}
+
+std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>> history_choose(
+    const Tensor& ptr, const Tensor& peer, const Tensor& degree, const Tensor& row, const Tensor& name,
+    int64_t peers, int64_t most, int64_t key, int64_t threads) {
+  const HaloPeers halo{data<int64_t>(ptr), data<int32_t>(peer), data<int32_t>(degree), ptr.numel() - 1};
+  const PushRules rules{peers, most, static_cast<uint64_t>(key)};
+  Pushed pushed = choose_pushed(halo, data<int64_t>(row), data<int64_t>(name), row.numel(), rules, threads);
+  int64_t total = 0;
+  for (const int64_t count : pushed.counts) total += count;
+  return {adopt(std::move(pushed.place), {total}), std::move(pushed.counts), std::move(pushed.candidates)};
+}
+
+}  // namespace operators
+}  // namespace pyg_batchgnn

@@ -1,0 +1,238 @@
+"""Historical embeddings of a rank: its caches, and what it pushes to the caches of its peers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.comm import Communicator, MessageKind
+from pyg_batchgnn.data import HOMOGENEOUS
+from pyg_batchgnn.history.embedding_cache import EmbeddingCache, FoundRows
+from pyg_batchgnn.history.halo import Halo
+from pyg_batchgnn.history.message import PushedRows
+from pyg_batchgnn.history.push import PushQueue, UnderWay, header_of
+from pyg_batchgnn.history.settings import HistoricalSettings
+from pyg_batchgnn.history.stats import HistoricalStats
+from pyg_batchgnn.store import DistGraphStore
+
+_PUSH = int.from_bytes(b"push", "little")
+
+
+class HistoricalCaches:
+    """The rows of halo nodes that their owners pushed some steps ago (DistGNN-MB, section 3.2).
+
+    There is one cache for the input of each layer; the first holds features. In every step each
+    rank pushes rows of its minibatch's own nodes to the ranks that have them in their halo. They
+    are stored ``delay`` steps later, whenever they arrive. So a run repeats bit for bit.
+
+    Making it is collective.
+
+    Args:
+        graph: the graph, partitioned and homogeneous.
+        comm: a communicator that nothing else uses, because rows travel while others sample, train
+            and exchange gradients.
+        settings: the sizes of caches and pushes.
+
+    Raises:
+        NotImplementedError: the graph has types, or every rank holds the whole topology.
+        ValueError: the communicator is the graph's.
+        AgreementError: ranks have other settings.
+    """
+
+    def __init__(
+        self, graph: DistGraphStore, comm: Communicator, settings: HistoricalSettings | None = None
+    ) -> None:
+        self.settings = settings or HistoricalSettings()
+        _check(graph, comm)
+        comm.check_agreement({"historical embeddings": repr(self.settings)})
+        self.part, self.halo = graph.part, Halo.of(graph.part, comm)
+        self._comm, self._queue = comm, PushQueue(comm)
+        self._caches: list[EmbeddingCache] = []
+        self._stats = HistoricalStats()
+        self._step, self._place = -1, (0, 0)
+        self._key: int | None = None
+        self._pending: list[list[PushedRows]] = []
+        self._is_pushed = True
+
+    # Steps #######################################################################################
+
+    def begin_step(self, epoch: int, step: int, key: int) -> None:
+        """Begins a step of every rank: stores what was pushed ``delay`` steps ago.
+
+        A loader calls it when it hands out a minibatch.
+
+        Args:
+            epoch: the number of the epoch.
+            step: the number of the step in the epoch.
+            key: the key of the minibatch, whose rows the step pushes.
+        """
+        self._end_step()
+        self._step += 1
+        self._stats.steps += 1
+        self._place, self._key, self._pending, self._is_pushed = (epoch, step), key, [], False
+        self._receive(self._step - self.settings.delay)
+
+    def end_epoch(self) -> None:
+        """Stores all that was pushed. A loader calls it at the end of an epoch."""
+        self._end_step()
+        self._receive(self._step)
+
+    def _end_step(self) -> None:
+        """Pushes nothing if the minibatch of the step was not used, because peers wait for it."""
+        if not self._is_pushed:
+            self.push()
+
+    def _receive(self, step: int) -> None:
+        began = time.perf_counter()
+        pushed = self._queue.sent_until(step)
+        self._stats.waited_seconds += time.perf_counter() - began
+        for layer in range(max(map(len, pushed), default=0)):
+            given = [one[layer] for one in pushed if len(one) > layer and one[layer].node.numel()]
+            if given:
+                node, rows = torch.cat([one.node for one in given]), torch.cat([one.rows for one in given])
+                self._cache(layer).store(node, rows, self._step)
+
+    # Rows of halo nodes ##########################################################################
+
+    def search(self, layer: int, node: Tensor) -> FoundRows:
+        """Finds the rows of halo nodes for the input of a layer; layer 0 has the features.
+
+        Args:
+            layer: the number of the layer whose input it is, from 0.
+            node: [n] int64 original ids.
+        """
+        found = self._cache(layer).search(node, self._step)
+        counts = self._stats.layer(layer)
+        counts.searched += node.numel()
+        counts.found += found.found
+        return found
+
+    def load(self, layer: int, found: FoundRows) -> Tensor:
+        """Returns the rows that a search found, [f, F]."""
+        return self._cache(layer).load(found)
+
+    def _cache(self, layer: int) -> EmbeddingCache:
+        while len(self._caches) <= layer:
+            lines = self.halo.num_halo if self.settings.lines is None else self.settings.lines
+            self._caches.append(EmbeddingCache(min(lines, self.halo.num_halo), self.settings.life_span))
+        return self._caches[layer]
+
+    # Rows of own nodes ###########################################################################
+
+    def wants_rows(self, key: int) -> bool:
+        """Returns whether a minibatch is that of the step and its rows have not been pushed."""
+        return not self._is_pushed and self._comm.size > 1 and key == self._key
+
+    def note(self, seed: int, own: Tensor, table: Tensor, row: Tensor | None) -> None:
+        """Takes the rows of the next layer's input that the step may push; features come first.
+
+        Args:
+            seed: the seed of the minibatch.
+            own: [n] int64, the rows in the part of the minibatch's own nodes; -1 leaves one out.
+            table: [>= n, F], the rows of these nodes; or any table, with ``row``.
+            row: [n], the row of each node in the table.
+        """
+        layer = len(self._pending)
+        name = ops.gather_rows(self.halo.original, own.clamp(min=0))
+        chosen = ops.choose_pushed(self.halo.peers, own, name, self.settings.push, self._draw(seed, layer))
+        place = chosen.place if row is None else ops.gather_rows(row, chosen.place)
+        rows = ops.gather_rows(table.detach(), place).split(chosen.counts)
+        nodes = ops.gather_rows(name, chosen.place).split(chosen.counts)
+        pushed = [PushedRows(*one) for one in zip(nodes, rows, strict=True)]
+        self._pending.append(pushed)
+        counts = self._stats.layer(layer)
+        counts.candidates += sum(chosen.candidates)
+        counts.pushed += sum(chosen.counts)
+        counts.pushed_bytes += sum(one.nbytes for one in pushed)
+
+    def push(self) -> None:
+        """Starts to push what was noted in this step. Collective, but it waits for nobody."""
+        if self._is_pushed:
+            return
+        self._is_pushed = True
+        if self._comm.size == 1:
+            return
+        by_peer = [[layer[peer] for layer in self._pending] for peer in range(self._comm.size)]
+        self._queue.start(self._step, header_of(*self._place), by_peer)
+        self._pending = []
+
+    def _draw(self, seed: int, layer: int) -> int:
+        """Returns the key by which the rows of a layer are drawn."""
+        key = 0
+        for word in (seed, *self._place, layer):
+            key = ops.fold_key(key, word % (1 << 64))
+        return ops.to_signed(ops.fold_key(key, _PUSH))
+
+    # State #######################################################################################
+
+    def stats(self) -> HistoricalStats:
+        """Returns the counts since the caches were made."""
+        self._stats.exchange_seconds = self._comm.counters.snapshot()[MessageKind.PUSH].seconds
+        return self._stats
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Returns the caches and what is on its way to them, as tensors by name.
+
+        Collective: all ranks do it between the same two steps.
+        """
+        self._end_step()
+        state = {"step": torch.tensor(self._step)}
+        for layer, cache in enumerate(self._caches):
+            state |= {f"cache {layer} {name}": rows for name, rows in cache.state_dict().items()}
+        for number, push in enumerate(self._queue.arrived()):
+            state[f"push {number} step"] = torch.tensor(push.step)
+            state |= {f"push {number} rank {rank}": one for rank, one in enumerate(push.wait())}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Goes on from a `state_dict` of the same rank and graph.
+
+        Raises:
+            ValueError: the state is of something else.
+        """
+        try:
+            self._load(state)
+        except (KeyError, IndexError, RuntimeError, ValueError) as error:
+            raise ValueError(f"not a state of these caches: {error!r}; resume with the same ranks") from error
+
+    def _load(self, state: Mapping[str, Tensor]) -> None:
+        self._step, self._is_pushed, self._caches = int(state["step"]), True, []
+        while f"cache {len(self._caches)} node" in state:
+            layer = len(self._caches)
+            rows = {name: state[f"cache {layer} {name}"] for name in ("node", "step", "rows")}
+            self._cache(layer).load_state_dict(rows)
+        pushes, number = [], 0
+        while f"push {number} step" in state:
+            messages = [state[f"push {number} rank {rank}"] for rank in range(self._comm.size)]
+            pushes.append(UnderWay.arrived(int(state[f"push {number} step"]), messages))
+            number += 1
+        self._queue.restore(pushes)
+
+    def count_edges(self, layer: int, edges: int, left_out: int) -> None:
+        """Counts the edges of a layer and those that were left out."""
+        counts = self._stats.layer(layer)
+        counts.edges += edges
+        counts.edges_left_out += left_out
+
+
+def _check(graph: DistGraphStore, comm: Communicator) -> None:
+    if graph.part.schema != HOMOGENEOUS:
+        raise NotImplementedError(
+            f"historical embeddings are for homogeneous graphs, but this one has the node types "
+            f"{list(graph.part.schema.node_types)}: rows of several widths and relations are not pushed; "
+            f"train it in the exact mode"
+        )
+    if graph.topology is not None:
+        raise NotImplementedError(
+            "historical embeddings sample within a part and its halo, but this rank holds the whole "
+            "topology; make the DistGraphStore without it"
+        )
+    if graph.comm is comm:
+        raise ValueError(
+            "the communicator is that of the graph; rows are pushed while loaders sample: make another one "
+            "with Communicator.create"
+        )

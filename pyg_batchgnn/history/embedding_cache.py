@@ -1,0 +1,104 @@
+"""The historical embedding cache of one layer (HEC in DistGNN-MB, section 3.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.ops import LineTable
+
+
+@dataclass(frozen=True, eq=False)
+class FoundRows:
+    """The result of a search.
+
+    Attributes:
+        place: [n] int32, the place of each node's row among the rows that were found, or -1.
+        line: [f] int32, the lines of the rows that were found.
+    """
+
+    place: Tensor
+    line: Tensor
+
+    @property
+    def found(self) -> int:
+        """The number of rows that were found."""
+        return self.line.numel()
+
+
+class EmbeddingCache:
+    """Rows of halo nodes by original id. The row that was stored first makes room for others.
+
+    The width and the type of rows are those of the first ones that are stored.
+
+    Args:
+        lines: the number of rows that the cache can hold.
+        life_span: rows can be read for this many steps after the one in which they were stored;
+            None: without end.
+    """
+
+    def __init__(self, lines: int, life_span: int | None) -> None:
+        self.life_span = life_span
+        self._lines = LineTable(lines)
+        self._rows: Tensor | None = None
+
+    def __len__(self) -> int:
+        """Returns the number of lines in use, those that are too old to be read among them."""
+        return len(self._lines)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of rows and of the tables that find them."""
+        return self._lines.nbytes + (0 if self._rows is None else self._rows.nbytes)
+
+    def search(self, node: Tensor, step: int) -> FoundRows:
+        """Finds the rows of nodes that can be read in a step (HECSearch).
+
+        Args:
+            node: [n] int64 original ids.
+            step: the number of the step.
+        """
+        since = 0 if self.life_span is None else max(0, step - self.life_span)
+        line = self._lines.search(node, since)
+        is_found = line >= 0
+        place = torch.where(is_found, is_found.cumsum(0) - 1, ops.NO_LINE).to(torch.int32)
+        return FoundRows(place, line[is_found])
+
+    def load(self, found: FoundRows) -> Tensor:
+        """Returns a copy of the rows that a search found, [f, F] (HECLoad)."""
+        if self._rows is None:
+            raise ValueError("the cache has no rows yet")
+        return ops.gather_rows(self._rows, found.line)
+
+    def store(self, node: Tensor, rows: Tensor, step: int) -> None:
+        """Stores rows (HECStore).
+
+        Args:
+            node: [n] int64 original ids. If one comes twice, its last row counts.
+            rows: [n, F] as all rows before.
+            step: the number of the step, not below that of an earlier call.
+        """
+        self._store(node, rows, torch.full_like(node, step))
+
+    def _store(self, node: Tensor, rows: Tensor, step: Tensor) -> None:
+        if self._rows is None:
+            self._rows = torch.empty(self._lines.capacity, rows.size(1), dtype=rows.dtype)
+        line = self._lines.store(node, step)
+        ops.put_lines(self._rows, line, rows.contiguous())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what the cache holds: nodes, steps and rows, the oldest first."""
+        line = self._lines.in_use()
+        rows = torch.empty(0, 0) if self._rows is None else ops.gather_rows(self._rows, line)
+        return {"node": self._lines.node_of(line), "step": self._lines.step_of(line), "rows": rows}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replaces what the cache holds."""
+        self._lines = LineTable(self._lines.capacity)
+        self._rows = None
+        if state["node"].numel():
+            self._store(state["node"], state["rows"], state["step"])

@@ -1,0 +1,118 @@
+"""One forward pass of a minibatch, with the rows of halo nodes that the caches have."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.history.caches import HistoricalCaches
+from pyg_batchgnn.history.embedding_cache import FoundRows
+from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.sample import SampledNodes
+
+
+class PassedMinibatch(Protocol):
+    """The parts of a minibatch that a pass reads; see `HistoricalMinibatch`."""
+
+    @property
+    def halo(self) -> SampledNodes: ...
+    @property
+    def own(self) -> Tensor: ...
+    @property
+    def in_edges(self) -> InEdges: ...
+    @property
+    def nodes_per_hop(self) -> list[int]: ...
+    @property
+    def edges_per_hop(self) -> list[int]: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def key(self) -> int: ...
+
+
+class HistoricalPass:
+    """The rows of halo nodes, layer by layer; layer 1 is nearest the input.
+
+    The caches are searched when it is made. In the first pass of the step's minibatch the rows of
+    own nodes are noted for the peers, and `push` sends them.
+    """
+
+    def __init__(self, minibatch: PassedMinibatch, caches: HistoricalCaches) -> None:
+        self._minibatch, self._caches = minibatch, caches
+        self._pushes = caches.wants_rows(minibatch.key)
+        layers = len(minibatch.edges_per_hop)
+        self._found = [self._search(layer) for layer in range(1, layers + 1)]
+
+    def own_rows(self, layer: int) -> int:
+        """Returns the number of own nodes that are inputs of a layer."""
+        return sum(self._minibatch.nodes_per_hop[: self._hops(layer) + 1])
+
+    def in_edges(self, layer: int) -> InEdges:
+        """Returns the edges of a layer from sources that have a row.
+
+        Sources are rows: the own ones first, then the cached ones. ``edge_ids`` are the places of
+        the edges in the minibatch, None if they are the first ones in order.
+        """
+        hops, found = self._hops(layer), self._found[layer - 1]
+        whole, targets = self._minibatch.in_edges, sum(self._minibatch.nodes_per_hop[:hops])
+        edges = sum(self._minibatch.edges_per_hop[:hops])
+        if not found.place.numel():
+            kept = InEdges(ops.prefix(whole.indptr, targets + 1), ops.prefix(whole.indices, edges))
+        else:
+            own_nodes = self._minibatch.own.numel()
+            kept = ops.halo_layer(whole, targets, own_nodes, self.own_rows(layer), found.place)
+        self._caches.count_edges(layer - 1, edges, edges - kept.num_edges)
+        return kept
+
+    def cached(self, layer: int) -> Tensor | None:
+        """Returns the cached rows among the inputs of a layer, [f, F], None if there are none."""
+        found = self._found[layer - 1]
+        return self._caches.load(layer - 1, found) if found.found else None
+
+    def num_cached(self, layer: int) -> int:
+        """Returns the number of cached rows among the inputs of a layer."""
+        return self._found[layer - 1].found
+
+    def note(self, layer: int, table: Tensor, row: Tensor | None = None) -> None:
+        """Notes the own rows among the inputs of a layer, which peers may want.
+
+        Call it for each layer in order.
+
+        Args:
+            layer: the number of the layer.
+            table: [>= n, F], the own rows; or any table, with ``row``.
+            row: [n], the row of each own node in the table.
+        """
+        if not self._pushes:
+            return
+        own = self._without_repeats()[: self.own_rows(layer)]
+        self._caches.note(self._minibatch.seed, own, table, row)
+
+    def push(self) -> None:
+        """Starts to push what was noted."""
+        if self._pushes:
+            self._caches.push()
+            self._pushes = False
+
+    def _hops(self, layer: int) -> int:
+        return len(self._minibatch.edges_per_hop) - layer + 1
+
+    def _search(self, layer: int) -> FoundRows:
+        inputs = sum(self._minibatch.halo.nodes_per_hop[: self._hops(layer) + 1])
+        return self._caches.search(layer - 1, self._minibatch.halo.node[:inputs])
+
+    def _without_repeats(self) -> Tensor:
+        """Returns the rows of own nodes in the part, -1 for a seed that is a seed already."""
+        own, size = self._minibatch.own, self._minibatch.batch_size
+        seeds, place = own[:size].unique(return_inverse=True)
+        if seeds.numel() == size:
+            return own
+        first = torch.full_like(seeds, size).scatter_reduce_(0, place, torch.arange(size), "amin")
+        repeated = torch.ones(size, dtype=torch.bool)
+        repeated[first] = False
+        return torch.cat([own[:size].masked_fill(repeated, -1), own[size:]])

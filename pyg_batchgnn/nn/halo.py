@@ -1,0 +1,108 @@
+"""Layers of a minibatch that reads rows of halo nodes from caches.
+
+Such a minibatch has own nodes, whose rows its layers compute, and halo nodes, whose rows another
+rank computed some steps ago. The input of a layer is the own rows and, behind them, the rows that
+the caches have. Edges from halo nodes without a row are left out. Cached rows get no gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch
+from pyg_batchgnn.nn.inputs import Rows
+from pyg_batchgnn.nn.rows import RowView
+
+
+class CachedInputs(Protocol):
+    """The parts of a `HistoricalPass` that layers read. Layer 1 is nearest the input."""
+
+    def own_rows(self, layer: int) -> int:
+        """Returns the number of own nodes that are inputs of a layer."""
+
+    def num_cached(self, layer: int) -> int:
+        """Returns the number of cached rows among the inputs of a layer."""
+
+    def in_edges(self, layer: int) -> ops.InEdges:
+        """Returns the edges of a layer from sources that have a row, the cached ones last."""
+
+    def cached(self, layer: int) -> Tensor | None:
+        """Returns the cached rows among the inputs of a layer, None if there are none."""
+
+    def note(self, layer: int, table: Tensor, row: Tensor | None = None) -> None:
+        """Takes the own rows among the inputs of a layer, which other ranks may want."""
+
+    def push(self) -> None:
+        """Sends other ranks what was noted."""
+
+
+class HaloPass:
+    """One forward pass of a minibatch with halo nodes.
+
+    For each layer in order, `inputs` makes the input of the convolution of the own rows, and
+    `graph` is its edges. `finish` ends the pass::
+
+        halo = HaloPass(minibatch)
+        x = conv1(halo.inputs(1, features), halo.graph(1)).relu()
+        x = conv2(halo.inputs(2, x), halo.graph(2))
+        halo.finish()
+
+    Args:
+        minibatch: one of a loader with historical embeddings.
+    """
+
+    def __init__(self, minibatch: SampledBatch) -> None:
+        if not has_halo(minibatch):
+            raise TypeError(
+                f"a {type(minibatch).__name__} has no halo nodes; loaders with historical embeddings make "
+                f"minibatches that do"
+            )
+        batch: Any = minibatch
+        self._minibatch, self._rows = minibatch, batch.begin_pass()
+
+    def graph(self, layer: int) -> LayerGraph:
+        """Returns the edges of a layer from sources that have a row."""
+        batch, rows = self._minibatch, self._rows
+        in_edges = rows.in_edges(layer)
+        return LayerGraph(
+            in_edges,
+            num_sources=rows.own_rows(layer) + rows.num_cached(layer),
+            node=batch.node[: in_edges.num_targets],
+            key=ops.dropout_key(batch.seed, batch.epoch, batch.key, layer),
+        )
+
+    def inputs(self, layer: int, x: Rows) -> Rows:
+        """Returns the own rows of a layer's input with the cached rows behind them.
+
+        Args:
+            layer: the number of the layer.
+            x: the result of the layer before for the own nodes; their features for layer 1.
+        """
+        rows: CachedInputs = self._rows
+        if x.size(0) != rows.own_rows(layer):
+            raise ValueError(
+                f"layer {layer} reads {rows.own_rows(layer)} own rows, but {x.size(0)} were given; call the "
+                f"layers in order, each with the result of the one before"
+            )
+        if isinstance(x, RowView):
+            rows.note(layer, x.table, x.row)
+        else:
+            rows.note(layer, x)
+        cached = rows.cached(layer)
+        if cached is None:
+            return x
+        own = x.gather() if isinstance(x, RowView) else x
+        return torch.cat([own, cached.to(own.dtype)])
+
+    def finish(self) -> None:
+        """Ends the pass: rows that other ranks want are sent."""
+        self._rows.push()
+
+
+def has_halo(minibatch: Any) -> bool:
+    """Returns whether a minibatch reads rows of halo nodes from caches."""
+    return hasattr(minibatch, "begin_pass")

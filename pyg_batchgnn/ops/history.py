@@ -1,0 +1,249 @@
+"""Operators of historical embeddings: lines of a cache, layers with halo nodes, nodes to push."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import increment_version
+
+from pyg_batchgnn.ops.checks import check_dense, check_ids, check_indptr, check_vector
+from pyg_batchgnn.ops.in_edges import InEdges
+from pyg_batchgnn.ops.known import remember
+from pyg_batchgnn.ops.library import kernels
+
+#: The line of a node that has none.
+NO_LINE = -1
+_SMALLEST = 8
+
+
+class LineTable:
+    """The lines of a cache, and which node each of them has.
+
+    The oldest line makes room for a new node where all lines are in use.
+
+    Args:
+        lines: the number of lines, at least 0.
+    """
+
+    def __init__(self, lines: int) -> None:
+        if not 0 <= lines < 1 << 30:
+            raise ValueError(f"a cache has from 0 to 2**30 - 1 lines, not {lines}")
+        slots = max(_SMALLEST, 1 << (2 * lines - 1).bit_length()) if lines else _SMALLEST
+        self.capacity = lines
+        self._arrays = (
+            torch.zeros(slots, dtype=torch.int32),
+            torch.empty(2, lines, dtype=torch.int64),
+            torch.empty(2, lines, dtype=torch.int32),
+            torch.tensor([NO_LINE, NO_LINE, 0]),
+        )
+
+    def __len__(self) -> int:
+        """Returns the number of lines in use."""
+        return int(self._arrays[3][2])
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the table."""
+        return sum(array.nbytes for array in self._arrays)
+
+    def search(self, node: Tensor, since: int, threads: int | None = None) -> Tensor:
+        """Returns the line of each node, [n] int32.
+
+        It is `NO_LINE` for a node that has no line or was stored before the step ``since``.
+
+        Args:
+            node: [n] int64.
+            since: a step.
+            threads: at most this many threads; torch's number if None.
+        """
+        check_vector("node", node, (torch.int64,))
+        return kernels.history_search(*self._arrays, node, since, threads or torch.get_num_threads())
+
+    def store(self, node: Tensor, step: Tensor) -> Tensor:
+        """Gives lines to nodes, one after the other.
+
+        Args:
+            node: [n] int64.
+            step: [n] int64, the step in which each is stored; ascending, and not before those of
+                earlier calls.
+
+        Returns:
+            [n] int32, the line of each node. It is `NO_LINE` for a node that the same call stores
+            again or throws out.
+        """
+        check_vector("node", node, (torch.int64,))
+        check_vector("step", step, (torch.int64,))
+        if node.numel() != step.numel():
+            raise ValueError(f"{node.numel()} nodes came with {step.numel()} steps")
+        increment_version(self._arrays)
+        return kernels.history_store_(*self._arrays, node, step)
+
+    def in_use(self) -> Tensor:
+        """Returns the lines in use, [u] int32, the oldest first."""
+        return kernels.history_lines(*self._arrays)
+
+    def node_of(self, line: Tensor) -> Tensor:
+        """Returns the nodes of lines in use, [n] int64."""
+        return self._arrays[1][0][line.long()]
+
+    def step_of(self, line: Tensor) -> Tensor:
+        """Returns the steps in which lines in use were stored, [n] int64."""
+        return self._arrays[1][1][line.long()]
+
+
+def put_lines(table: Tensor, line: Tensor, rows: Tensor, threads: int | None = None) -> None:
+    """Sets ``table[line[i]] = rows[i]``; rows of `NO_LINE` are left out.
+
+    Args:
+        table: [lines, F] contiguous.
+        line: [n] int32; no line comes twice.
+        rows: [n, F] contiguous, of the dtype of the table.
+        threads: at most this many threads; torch's number if None.
+    """
+    for name, tensor in (("table", table), ("rows", rows)):
+        check_dense(name, tensor)
+        if tensor.dim() != 2 or not tensor.is_contiguous():
+            raise ValueError(f"{name} must be a contiguous matrix, got shape {list(tensor.shape)}")
+    if (table.dtype, table.size(1)) != (rows.dtype, rows.size(1)):
+        raise ValueError(
+            f"rows of {rows.dtype} [{rows.size(1)}] do not fit lines of {table.dtype} [{table.size(1)}]"
+        )
+    check_vector("line", line, (torch.int32,))
+    if line.numel() != rows.size(0):
+        raise ValueError(f"{line.numel()} lines came with {rows.size(0)} rows")
+    if line.numel() and not NO_LINE <= int(line.min()) <= int(line.max()) < table.size(0):
+        raise IndexError(f"line holds {int(line.max())}, but the table has {table.size(0)} lines")
+    increment_version(table)
+    kernels.history_put_(table, line, rows.detach(), threads or torch.get_num_threads())
+
+
+def halo_layer(
+    edges: InEdges,
+    targets: int,
+    own_nodes: int,
+    own_rows: int,
+    cached: Tensor,
+    threads: int | None = None,
+) -> InEdges:
+    """Returns the edges of a layer whose sources have a row.
+
+    Args:
+        edges: of the minibatch; int32 sources below ``own_nodes`` are own nodes, and source
+            ``own_nodes`` + h is halo node h.
+        targets: the layer has the edges of the first ``targets`` targets.
+        own_nodes: the own nodes of the minibatch.
+        own_rows: the own nodes that are inputs of the layer.
+        cached: [H] int32, for each halo node that is an input the place of its row among the cached
+            rows, or -1 if it has none.
+        threads: at most this many threads; torch's number if None.
+
+    Returns:
+        The edges that are left. Sources are rows, the cached ones behind the ``own_rows``.
+        ``edge_ids`` are the places that they had.
+
+    Raises:
+        IndexError: a source is none of the layer.
+    """
+    check_indptr("indptr", edges.indptr, edges.num_edges)
+    check_vector("indices", edges.indices, (torch.int32,))
+    check_vector("cached", cached, (torch.int32,))
+    if not 0 <= targets <= edges.num_targets:
+        raise ValueError(f"the layer has {targets} targets, but there are {edges.num_targets}")
+    if not 0 <= own_rows <= own_nodes:
+        raise ValueError(f"{own_rows} of {own_nodes} own nodes cannot be inputs of a layer")
+    indptr, source, place = kernels.history_layer(
+        *(edges.indptr, edges.indices, cached, targets, own_nodes, own_rows),
+        threads or torch.get_num_threads(),
+    )
+    if not indptr.numel():
+        raise IndexError(
+            f"a source of the {targets} targets is neither among {own_rows} own rows nor among "
+            f"{cached.numel()} halo nodes"
+        )
+    remember(indptr, source.numel() + 1, ascends=True)
+    remember(source, own_rows + cached.numel())
+    remember(place, max(1, edges.num_edges))
+    return InEdges(indptr, source, place)
+
+
+@dataclass(frozen=True, eq=False)
+class HaloPeers:
+    """The peers that have each node of a part in their halo.
+
+    Attributes:
+        ptr: [n + 1] int64, where the peers of each node begin.
+        peer: [k] int32, the peers of each node, ascending.
+        degree: [k] int32, the number of edges from the node into the peer's part.
+        peers: the number of ranks.
+    """
+
+    ptr: Tensor
+    peer: Tensor
+    degree: Tensor
+    peers: int
+
+    def check(self) -> None:
+        """Raises TypeError, ValueError or IndexError unless the arrays fit together."""
+        check_vector("peer", self.peer, (torch.int32,))
+        check_vector("degree", self.degree, (torch.int32,))
+        check_indptr("ptr", self.ptr, self.peer.numel())
+        check_ids("peer", self.peer, self.peers, "ranks")
+        if self.degree.numel() != self.peer.numel():
+            raise ValueError(f"{self.degree.numel()} degrees came with {self.peer.numel()} peers")
+
+
+@dataclass(frozen=True, eq=False)
+class PushedNodes:
+    """The nodes that a rank pushes to each peer.
+
+    Attributes:
+        place: [sum(counts)] int64, their places among the nodes, ascending for each peer.
+        counts: the number of nodes, by peer.
+        candidates: the number of nodes before the choice, by peer.
+    """
+
+    place: Tensor
+    counts: list[int]
+    candidates: list[int]
+
+
+def choose_pushed(
+    halo: HaloPeers, row: Tensor, name: Tensor, most: int | None, key: int, threads: int | None = None
+) -> PushedNodes:
+    """Chooses among some nodes of a part those of each peer's halo.
+
+    Where there are more than ``most``, they are drawn without replacement in proportion to degree.
+    The draw of a node depends on the key, the peer and the node's name alone.
+
+    Args:
+        halo: the peers of the nodes of the part.
+        row: [n] int64 rows of the part; -1 leaves a node out.
+        name: [n] int64 original ids.
+        most: nodes for each peer; None for all.
+        key: signed 64 bits.
+        threads: at most this many threads; torch's number if None.
+    """
+    halo.check()
+    for what, values in (("row", row), ("name", name)):
+        check_vector(what, values, (torch.int64,))
+    if row.numel() != name.numel():
+        raise ValueError(f"{row.numel()} rows came with {name.numel()} names")
+    _check_rows(row, halo.ptr.numel() - 1)
+    if most is not None and most < 0:
+        raise ValueError(f"at most {most} nodes cannot be pushed; give 0 or more, or None for all")
+    place, counts, candidates = kernels.history_choose(
+        *(halo.ptr, halo.peer, halo.degree, row, name, halo.peers),
+        *(-1 if most is None else most, key, threads or torch.get_num_threads()),
+    )
+    remember(place, row.numel())
+    return PushedNodes(place, list(counts), list(candidates))
+
+
+def _check_rows(row: Tensor, rows: int) -> None:
+    found: Sequence[int] = (int(row.min()), int(row.max())) if row.numel() else (-1, -1)
+    if found[0] < -1 or found[1] >= rows:
+        bad = found[0] if found[0] < -1 else found[1]
+        raise IndexError(f"row holds {bad}, but the part has the rows 0 to {rows - 1}")

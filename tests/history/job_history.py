@@ -1,0 +1,172 @@
+"""The jobs of ranks in test_limits.py."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.comm import Communicator, MessageKind
+from pyg_batchgnn.history import HistoricalSettings
+from pyg_batchgnn.nn import GAT, GIN, SAGE
+from pyg_batchgnn.nn.models import LayerEdges, NativeModel
+from pyg_batchgnn.sample import SamplingPlan
+from tests.history.stepped import Rank
+from tests.support.partitioned_graphs import CASES, Case, owners
+
+MODELS: dict[str, Callable[[int], NativeModel]] = {
+    "SAGE": lambda layers: SAGE(5, 8, layers, 7),
+    "SAGE of sums": lambda layers: SAGE(5, 8, layers, 7, aggr="sum", jk="cat"),
+    "GIN": lambda layers: GIN(5, 8, layers, 7, norm="batch_norm"),
+    "GAT": lambda layers: GAT(5, 8, layers, 7, heads=2),
+}
+
+
+@contextlib.contextmanager
+def communicators() -> Iterator[tuple[Communicator, Communicator]]:
+    with (
+        Communicator.create("graph", timeout=30) as comm,
+        Communicator.create("pushes", timeout=30) as pushes,
+    ):
+        yield comm, pushes
+
+
+def model_of(name: str, layers: int) -> NativeModel:
+    torch.manual_seed(5)
+    return MODELS[name](layers).double().eval()
+
+
+def full_caches() -> list[str]:
+    """Compares passes with the exact mode after as many epochs as there are layers."""
+    checked = []
+    with communicators() as (comm, pushes):
+        for layers, case in ((2, CASES[0]), (3, CASES[1]), (2, CASES[2]), (2, CASES[3]), (1, CASES[0])):
+            for name in MODELS:
+                checked.append(_full_caches(name, layers, case, comm, pushes))
+    return checked
+
+
+def _full_caches(name: str, layers: int, case: Case, comm: Communicator, pushes: Communicator) -> str:
+    model, plan = model_of(name, layers), SamplingPlan((-1,) * layers, edge_ids=False)
+    delay = 1 + layers % 2
+    rank = Rank(case, plan, comm, pushes, HistoricalSettings(None, None, None, delay))
+    with torch.no_grad():
+        for epoch in range(layers):
+            for minibatch in rank.epoch(epoch):
+                model(minibatch)
+    before = [(one.searched - one.found, one.edges_left_out) for one in rank.caches.stats().layers]
+    mine = owners(case, comm.size) == comm.rank
+    worst = 0.0
+    for minibatch in rank.epoch(layers):
+        logits, gradients = _passed(model, minibatch)
+        exact, detached = _passed(_Detaching.of(model, mine), rank.exact(minibatch))
+        pairs = zip([logits, *gradients], [exact, *detached], strict=True)
+        worst = max([worst, *(_difference(*pair) for pair in pairs)])
+    assert worst < 1e-10, (name, layers, case.name, worst)
+    after = [(one.searched - one.found, one.edges_left_out) for one in rank.caches.stats().layers]
+    assert after == before, "nothing is missing in the last epoch"
+    assert comm.size == 1 or rank.caches.halo.num_halo == 0 or any(missing for missing, _ in before)
+    return f"{name} {layers}"
+
+
+def _difference(one: Tensor, other: Tensor) -> float:
+    assert one.shape == other.shape
+    return float((one - other).abs().max()) if one.numel() else 0.0
+
+
+def _passed(model: NativeModel, minibatch: Any) -> tuple[Tensor, list[Tensor]]:
+    """Returns logits, and the gradients of the sum of their squares."""
+    model.zero_grad()
+    logits = model(minibatch)
+    (logits**2).sum().backward()
+    none = [torch.zeros_like(one) for one in model.parameters()]
+    found = [one.grad for one in model.parameters()]
+    return logits.detach(), [a if b is None else b.clone() for a, b in zip(none, found, strict=True)]
+
+
+class _Detaching:
+    """Gives a model whose layers take the rows of some nodes without their gradient."""
+
+    @staticmethod
+    def of(model: NativeModel, keep: Tensor) -> NativeModel:
+        """Returns a model with the same weights. ``keep``: [N] bool, the nodes with gradients."""
+        kind = type(model)
+
+        class Detached(kind):  # type: ignore[misc, valid-type]
+            def outputs(self, source: Any, *arguments: Any, **named: Any) -> Any:
+                self.kept = keep[source.node]
+                return super().outputs(source, *arguments, **named)
+
+            def _inputs(self, x: Any, edges: LayerEdges) -> Any:
+                if not isinstance(x, Tensor):
+                    return x
+                return torch.where(self.kept[: len(x), None], x, x.detach())
+
+            def _is_unseen(self, index: int) -> bool:
+                return False
+
+        other = object.__new__(Detached)
+        other.__dict__ = model.__dict__
+        return other
+
+
+def traffic(most: int, delay: int) -> dict[str, Any]:
+    """Counts of pushes: one round per step, bounded, and all bytes in the counters."""
+    with communicators() as (comm, pushes):
+        model, plan = model_of("SAGE", 2), SamplingPlan((3, 2), edge_ids=False)
+        rank = Rank(CASES[0], plan, comm, pushes, HistoricalSettings(20, 3, most, delay))
+        before, topology = pushes.counters.snapshot(), comm.counters.snapshot()
+        for epoch in range(2):
+            for minibatch in rank.epoch(epoch):
+                model(minibatch)
+        sent = (pushes.counters.snapshot() - before)[MessageKind.PUSH]
+        stats = rank.caches.stats()
+        assert sent.rounds == 2 * rank.steps == stats.steps
+        assert sent.rows_sent == sum(one.pushed for one in stats.layers)
+        assert all(one.pushed <= stats.steps * most * (comm.size - 1) for one in stats.layers)
+        assert all(one.pushed <= one.candidates for one in stats.layers)
+        assert (comm.counters.snapshot() - topology).total.rounds == 0
+        state = rank.caches.state_dict()
+        assert all(len(one) <= 20 for name, one in state.items() if name.startswith("cache"))
+        return {"rates": [one.hit_rate for one in stats.layers], "left": stats.layers[1].edges_left_out}
+
+
+def repeated(stop: int) -> None:
+    """Two runs have the same bits, and so has one that is resumed from a state."""
+    with communicators() as (comm, pushes):
+        settings = HistoricalSettings(30, 3, 5, 2)
+        plan = SamplingPlan((3, 2), edge_ids=False)
+
+        def rank() -> Rank:
+            return Rank(CASES[0], plan, comm, pushes, settings)
+
+        first = _logits(rank())
+        second = _logits(rank())
+        begun = rank()
+        before = _logits(begun, stop=stop)
+        state = begun.caches.state_dict()
+        resumed = rank()
+        resumed.caches.load_state_dict(state)
+        after = _logits(resumed, skip=stop)
+        for made in (second, [*before, *after]):
+            assert len(made) == len(first)
+            assert all(torch.equal(*pair) for pair in zip(first, made, strict=True))
+
+
+def _logits(rank: Rank, skip: int = 0, stop: int = 1000) -> list[Tensor]:
+    """Trains on the steps of two epochs from ``skip`` to ``stop``; returns the logits of each."""
+    model = model_of("SAGE", 2)
+    found: list[Tensor] = []
+    for epoch in range(2):
+        order = torch.randperm(rank.part.num_nodes, generator=torch.Generator().manual_seed(epoch))
+        for step, rows in enumerate(order.tensor_split(rank.steps)):
+            number = epoch * rank.steps + step
+            if not skip <= number < stop:
+                continue
+            found.append(model(rank.step(epoch, step, rows)).detach())
+        if skip < (epoch + 1) * rank.steps <= stop:
+            rank.caches.end_epoch()
+    return found

@@ -1,0 +1,229 @@
+"""The operators of historical embeddings beside slow and obvious ones."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from torch import Tensor
+
+from pyg_batchgnn.ops import (
+    NO_LINE,
+    HaloPeers,
+    InEdges,
+    LineTable,
+    choose_pushed,
+    halo_layer,
+    put_lines,
+)
+from tests.support.chi_square import assert_uniform, p_of_cells
+
+THREADS = (1, 3)
+
+
+class ReferenceCache:
+    """A cache that is a dict in the order of storing."""
+
+    def __init__(self, lines: int) -> None:
+        self.lines = lines
+        self.rows: OrderedDict[int, tuple[int, float]] = OrderedDict()
+
+    def store(self, node: int, step: int, row: float) -> None:
+        if node in self.rows:
+            self.rows.pop(node)
+        elif self.lines and len(self.rows) == self.lines:
+            self.rows.popitem(last=False)
+        if self.lines:
+            self.rows[node] = (step, row)
+
+    def find(self, node: int, since: int) -> float | None:
+        step, row = self.rows.get(node, (-1, 0.0))
+        return row if step >= since else None
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[int, list[list[int]]]:
+    """Draws a number of lines, and the nodes that each step stores."""
+    nodes = draw(st.sampled_from([3, 12, 1 << 40]))
+    node = st.one_of(st.integers(0, nodes - 1), st.integers(0, 5))
+    return draw(st.integers(0, 9)), draw(st.lists(st.lists(node, max_size=25), max_size=12))
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories(), st.integers(0, 4))
+def test_lines_are_those_of_a_dict(case: tuple[int, list[list[int]]], life_span: int) -> None:
+    lines, steps = case
+    table, rows, reference = LineTable(lines), torch.full((lines, 1), -1.0), ReferenceCache(lines)
+    stored = 0.0
+    for step, nodes in enumerate(steps):
+        given_rows = torch.arange(len(nodes)).view(-1, 1) + stored
+        stored += len(nodes)
+        line = table.store(torch.tensor(nodes, dtype=torch.int64), torch.full((len(nodes),), step))
+        assert len(set(line[line >= 0].tolist())) == int((line >= 0).sum())
+        put_lines(rows, line, given_rows)
+        for node, row in zip(nodes, given_rows.flatten().tolist(), strict=True):
+            reference.store(node, step, row)
+        asked = sorted({0, 7, *nodes})
+        for threads in THREADS:
+            found = table.search(torch.tensor(asked), max(0, step - life_span), threads)
+            wanted = [reference.find(node, max(0, step - life_span)) for node in asked]
+            assert [None if at < 0 else float(rows[at, 0]) for at in found.tolist()] == wanted
+    in_use = table.in_use()
+    assert len(table) == len(reference.rows) and table.node_of(in_use).tolist() == list(reference.rows)
+    assert table.step_of(in_use).tolist() == [step for step, _ in reference.rows.values()]
+
+
+def test_many_nodes_of_a_large_table() -> None:
+    draw = torch.Generator().manual_seed(3)
+    table, reference = LineTable(2000), ReferenceCache(2000)
+    for step in range(6):
+        node = torch.randint(5000, (1500,), generator=draw) * 1_000_003
+        table.store(node, torch.full_like(node, step))
+        for one in node.tolist():
+            reference.store(one, step, 0.0)
+    in_use = table.in_use()
+    assert table.node_of(in_use).tolist() == list(reference.rows)
+    assert torch.equal(table.search(table.node_of(in_use), 0, 3), in_use)
+
+
+def reference_layer(
+    edges: InEdges, targets: int, own_nodes: int, own_rows: int, cached: Sequence[int]
+) -> tuple[list[int], list[int], list[int]]:
+    indptr, source, place = [0], [], []
+    for target in range(targets):
+        for at in range(int(edges.indptr[target]), int(edges.indptr[target + 1])):
+            node = int(edges.indices[at])
+            row = node if node < own_nodes else cached[node - own_nodes]
+            if row >= 0:
+                source.append(row if node < own_nodes else own_rows + row)
+                place.append(at)
+        indptr.append(len(source))
+    return indptr, source, place
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 12), st.integers(1, 8), st.integers(0, 9))
+def test_a_layer_has_the_edges_whose_source_has_a_row(seed: int, targets: int, own: int, halo: int) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    own_rows = int(torch.randint(1, own + 1, (), generator=draw))
+    degrees = torch.randint(0, 4, (targets + 2,), generator=draw)
+    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), degrees.cumsum(0)])
+    kinds = torch.cat([torch.arange(own_rows), own + torch.arange(halo)])
+    indices = kinds[torch.randint(len(kinds), (int(indptr[-1]),), generator=draw)].to(torch.int32)
+    is_found = torch.rand(halo, generator=draw) < 0.6
+    cached = torch.where(is_found, is_found.cumsum(0) - 1, -1).to(torch.int32)
+    edges = InEdges(indptr, indices)
+    for threads in THREADS:
+        found = halo_layer(edges, targets, own, own_rows, cached, threads)
+        assert found.edge_ids is not None
+        assert (found.indptr.tolist(), found.indices.tolist(), found.edge_ids.tolist()) == reference_layer(
+            edges, targets, own, own_rows, cached.tolist()
+        )
+
+
+@pytest.mark.parametrize("source", [-1, 2, 5])
+def test_a_source_that_is_none_of_a_layer(source: int) -> None:
+    edges = InEdges(torch.tensor([0, 1]), torch.tensor([source], dtype=torch.int32))
+    with pytest.raises(IndexError, match="neither among 2 own rows nor among 1 halo nodes"):
+        halo_layer(edges, 1, 4, 2, torch.zeros(1, dtype=torch.int32))
+
+
+def peers_of(lists: Sequence[dict[int, int]], ranks: int) -> HaloPeers:
+    """Returns the peers of each row, from the degree by peer."""
+    sizes = torch.tensor([0, *map(len, lists)])
+    peers = [peer for one in lists for peer in sorted(one)]
+    degrees = [one[peer] for one in lists for peer in sorted(one)]
+    as_ids = [torch.tensor(values, dtype=torch.int32) for values in (peers, degrees)]
+    return HaloPeers(sizes.cumsum(0), *as_ids, ranks)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.dictionaries(st.integers(0, 3), st.integers(1, 5)), min_size=1, max_size=40),
+    st.integers(0, 2**32 - 1),
+    st.one_of(st.none(), st.integers(0, 8)),
+)
+def test_what_is_pushed_is_in_the_halo(lists: list[dict[int, int]], seed: int, most: int | None) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    row = torch.randperm(len(lists), generator=draw)[: len(lists) - 1]
+    row[::5] = -1
+    name = row * 7 + 3
+    found = [choose_pushed(peers_of(lists, 4), row, name, most, 5, threads) for threads in THREADS]
+    assert torch.equal(found[0].place, found[1].place) and found[0].counts == found[1].counts
+    for peer, places in enumerate(found[0].place.split(found[0].counts)):
+        wanted = [at for at, node in enumerate(row.tolist()) if node >= 0 and peer in lists[node]]
+        assert found[0].candidates[peer] == len(wanted)
+        assert places.tolist() == sorted(set(places.tolist())) and set(places.tolist()) <= set(wanted)
+        assert len(places) == (len(wanted) if most is None else min(most, len(wanted)))
+
+
+def test_the_draw_of_a_node_depends_on_its_name_alone() -> None:
+    halo = peers_of([{0: 1, 1: 2}] * 50, 2)
+    row, name = torch.arange(50), torch.arange(50) * 11
+    order = torch.randperm(50, generator=torch.Generator().manual_seed(2))
+    for key in (1, -9):
+        here = choose_pushed(halo, row, name, 9, key)
+        there = choose_pushed(halo, row[order], name[order], 9, key)
+        for one, other in zip(here.place.split(here.counts), there.place.split(there.counts), strict=True):
+            assert set(one.tolist()) == set(order[other].tolist())
+
+
+def test_nodes_are_drawn_in_proportion_to_degree() -> None:
+    """Two of four nodes: the probability of each pair follows from successive draws."""
+    degree = (1, 2, 3, 6)
+    halo = peers_of([{0: one} for one in degree], 1)
+    row = torch.arange(4)
+    total, times = sum(degree), 6000
+    expected: dict[tuple[int, int], float] = {}
+    for first in range(4):
+        for second in set(range(4)) - {first}:
+            pair = (min(first, second), max(first, second))
+            chance = degree[first] / total * degree[second] / (total - degree[first])
+            expected[pair] = expected.get(pair, 0.0) + chance
+    seen = dict.fromkeys(expected, 0)
+    for key in range(times):
+        one, other = choose_pushed(halo, row, row + 10, 2, key, 1).place.tolist()
+        seen[one, other] += 1
+    counts = np.array([seen[pair] for pair in expected], dtype=np.int64)
+    assert_uniform(p_of_cells(counts, np.array(list(expected.values()))))
+
+
+def table_of(rows: int) -> tuple[Tensor, Tensor]:
+    return torch.zeros(rows, 2), torch.zeros(1, 2)
+
+
+@pytest.mark.parametrize("line", [[2], [-2]])
+def test_lines_outside_a_table_are_refused(line: list[int]) -> None:
+    table, row = table_of(2)
+    with pytest.raises(IndexError, match="line holds"):
+        put_lines(table, torch.tensor(line, dtype=torch.int32), row)
+
+
+def test_rows_that_do_not_fit_are_refused() -> None:
+    table, row = table_of(2)
+    none = torch.tensor([NO_LINE], dtype=torch.int32)
+    with pytest.raises(ValueError, match="do not fit lines"):
+        put_lines(table, none, row.double())
+    with pytest.raises(ValueError, match="lines came with"):
+        put_lines(table, none.repeat(2), row)
+    with pytest.raises(ValueError, match="from 0 to"):
+        LineTable(-1)
+    with pytest.raises(ValueError, match="steps"):
+        LineTable(2).store(torch.zeros(1, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))
+
+
+def test_peers_that_do_not_fit_are_refused() -> None:
+    halo, one = peers_of([{0: 1}], 1), torch.zeros(1, dtype=torch.int64)
+    with pytest.raises(IndexError, match="row holds 3"):
+        choose_pushed(halo, one + 3, one, None, 0)
+    with pytest.raises(IndexError, match="ranks"):
+        choose_pushed(HaloPeers(halo.ptr, halo.peer + 5, halo.degree, 1), one, one, None, 0)
+    with pytest.raises(ValueError, match="names"):
+        choose_pushed(halo, one, one.repeat(2), None, 0)
+    with pytest.raises(ValueError, match="cannot be pushed"):
+        choose_pushed(halo, one, one, -1, 0)
