@@ -95,7 +95,6 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             permutation by (seed, epoch).
 
     Raises:
-        NotImplementedError: times or weights over ranks that have the whole topology.
         TypeError, ValueError, IndexError: arguments that do not fit; the message gives value and
             remedy.
 

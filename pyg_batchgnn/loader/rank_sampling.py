@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.sample import (
@@ -17,12 +18,19 @@ from pyg_batchgnn.store import (
     DistFeatureStore,
     DistGraphStore,
     PartTimes,
+    Sortedness,
     TimeOrder,
+    Times,
+    TypedGraph,
     WeightSums,
     own_sums,
+    replicate_attribute,
+    sum_weights,
 )
 
-RankSampler = MacrobatchSampler | PartitionedSampler
+RankSampler: TypeAlias = MacrobatchSampler | PartitionedSampler
+#: The times of a rank's part, or of the whole graph if the rank has the whole topology.
+RankTimes: TypeAlias = PartTimes | Times
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +55,15 @@ class RankSampling:
         choice: the rules by which neighbours are chosen.
         plan: the plan that the user asked for.
         times: the times of the graph if sampling is temporal.
-        orders: by relation, the time order of the rank's own in-edges, or None.
-        weights: by relation, the sums of the weights of the rank's own in-edges, or None.
+        orders: by relation, the time order of the edges that the rank samples, or None: of its own
+            in-edges, or of all edges if it has the whole topology.
+        weights: by relation, the sums of the weights of these edges, or None.
     """
 
     graph: DistGraphStore
     choice: NeighborChoice
     plan: SamplingPlan
-    times: PartTimes | None = None
+    times: RankTimes | None = None
     orders: Sequence[TimeOrder | None] = ()
     weights: Sequence[WeightSums | None] = ()
 
@@ -63,23 +72,16 @@ class RankSampling:
         """Reads what the rules need from the stores. Collective.
 
         Raises:
-            NotImplementedError: times or weights of a graph whose topology is on every rank.
             TypeError, ValueError: the rules do not fit the graph.
         """
         choice, schema = request.choice, graph.part.schema
         plan = choice.plan(request.num_neighbors, request.replace, schema)
-        if graph.topology is not None and (choice.time_attr or choice.weight_attr):
-            raise NotImplementedError(
-                f"time_attr={choice.time_attr!r} and weight_attr={choice.weight_attr!r} are not supported "
-                f"with replicate_topology: the times and weights of edges lie with their owners; make "
-                f"DistGraphStore without a topology"
-            )
-        times: PartTimes | None = None
+        rules = _OwnRules(features) if graph.topology is None else _HostRules(features, graph.topology.graph)
+        times: RankTimes | None = None
         orders: Sequence[TimeOrder | None] = (None,) * schema.num_relations
         if choice.time_attr is not None:
-            times = PartTimes.of(features, choice.time_attr)
-            orders = times.orders(choice.sortedness)
-        weights = () if choice.weight_attr is None else own_sums(features, choice.weight_attr, orders)
+            times, orders = rules.times(choice.time_attr, choice.sortedness)
+        weights = () if choice.weight_attr is None else rules.weights(choice.weight_attr, orders)
         return cls(graph, choice, plan, times, orders, weights)
 
     def samplers(
@@ -95,7 +97,15 @@ class RankSampling:
             own: True if every seed of the schedule is a node of its rank's own part.
         """
         if self.graph.topology is not None:
-            whole = MacrobatchSampler(self.graph.topology.graph, plan, seed, threads, layout)
+            whole = MacrobatchSampler(
+                self.graph.topology.graph,
+                plan,
+                seed,
+                threads,
+                layout,
+                times=self.orders,
+                weights=self.weights,
+            )
             return RankSamplers(whole, whole)
         sampler = PartitionedSampler(
             self.graph.part,
@@ -109,3 +119,34 @@ class RankSampling:
             seeds_are_own=own,
         )
         return RankSamplers(sampler, sampler.of_any_seeds())
+
+
+@dataclass(frozen=True)
+class _OwnRules:
+    """The times and weights of a rank's own in-edges. All methods are collective."""
+
+    features: DistFeatureStore
+
+    def times(self, name: str, sortedness: Sortedness) -> tuple[RankTimes, Sequence[TimeOrder | None]]:
+        """Returns the times in an attribute, and the order of the edges of each relation."""
+        times = PartTimes.of(self.features, name)
+        return times, times.orders(sortedness)
+
+    def weights(self, name: str, orders: Sequence[TimeOrder | None]) -> Sequence[WeightSums | None]:
+        """Returns the sums of the weights in an attribute by relation."""
+        return own_sums(self.features, name, orders)
+
+
+@dataclass(frozen=True)
+class _HostRules:
+    """The times and weights of all edges; see `_OwnRules`."""
+
+    features: DistFeatureStore
+    graph: TypedGraph
+
+    def times(self, name: str, sortedness: Sortedness) -> tuple[RankTimes, Sequence[TimeOrder | None]]:
+        times = Times.of(name, replicate_attribute(self.features, name), self.graph.rows_by_group)
+        return times, times.orders(self.graph, sortedness)
+
+    def weights(self, name: str, orders: Sequence[TimeOrder | None]) -> Sequence[WeightSums | None]:
+        return sum_weights(name, replicate_attribute(self.features, name), self.graph, orders)

@@ -8,6 +8,7 @@ from pyg_batchgnn.store.dist_graph import DistGraphStore
 from pyg_batchgnn.store.existence import first_times
 from pyg_batchgnn.store.graph import CscGraph
 from pyg_batchgnn.store.hybrid import HybridTopology, replicate_topology
+from pyg_batchgnn.store.hybrid_attributes import replicate_attribute
 from pyg_batchgnn.store.own_rows import OwnRows
 from pyg_batchgnn.store.part_times import PartTimes, SeedTimes
 from pyg_batchgnn.store.part_weights import own_sums
@@ -55,6 +56,7 @@ __all__ = [
     "internal_ids",
     "is_typed",
     "own_sums",
+    "replicate_attribute",
     "replicate_topology",
     "reversed_graph",
     "reversed_group",

@@ -79,7 +79,7 @@ def _send_nodes(part: Part, comm: Communicator, writer: TopologyWriter | None) -
     width = 1 + max(map(len, part.schema.relations_into))
     cursor = [part.book.nodes_of(rank).start for rank in range(comm.size)]
     for rows in own_rounds(comm, part.num_nodes, 8 * width):
-        for rank, piece in _to_hosts(comm, _nodes(part, rows, width)):
+        for rank, piece in to_hosts(comm, _nodes(part, rows, width)):
             if writer is not None:
                 writer.nodes(rank, cursor[rank], piece)
             cursor[rank] += len(piece)
@@ -110,13 +110,13 @@ def _send_edges(part: Part, relation: int, comm: Communicator, writer: TopologyW
     for rows in own_rounds(comm, sources.numel(), 2 * wide.itemsize):
         at = slice(rows.start, rows.stop)
         columns = torch.stack([sources[at].to(wide), edge_ids[at].to(wide)], 1)
-        for rank, piece in _to_hosts(comm, columns):
+        for rank, piece in to_hosts(comm, columns):
             if writer is not None:
                 writer.edges(relation, rank, cursor[rank], piece)
             cursor[rank] += len(piece)
 
 
-def _to_hosts(comm: Communicator, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
+def to_hosts(comm: Communicator, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
     """Sends rows to the first rank of every host. Returns what came, with the rank it came from."""
     leaders = {host: rank for rank, host in reversed(list(enumerate(comm.hosts)))}.values()
     parts = [rows if rank in leaders else rows[:0] for rank in range(comm.size)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.data import Group, Relation
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.store.sharing import shared_order
@@ -106,7 +107,8 @@ class Times:
         for number, edges in enumerate(graph.relations):
             time = self._of_edges(graph, number, edges)
             if time is not None and sortedness is Sortedness.PROMISED:
-                relation, by_target = graph.schema.relations[number], edges.edge_ids is None
+                relation = graph.schema.relations[number]
+                by_target = edges.edge_ids is None or ops.is_ascending(edges.edge_ids)
                 check_promise(self.name, relation, edges, time, by_target=by_target)
             orders.append(None if time is None else shared_order(self.name, edges, time))
         return tuple(orders)

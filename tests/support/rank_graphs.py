@@ -12,7 +12,7 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import EDGES, NODES, Group, RowKind
 from pyg_batchgnn.partition import Part
-from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, typed_graph_from_pyg
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology, typed_graph_from_pyg
 from tests.support.hetero_cases import BOTH, CITES, RELATIONS, make_timed
 from tests.support.partitioned_graphs import CASES, whole
 from tests.support.reference_partition import typed_part
@@ -78,11 +78,12 @@ def part_of(data: Any, policy: str, ranks: int, rank: int) -> Part:
 
 
 def stores_of(
-    comm: Communicator, data: Any, policy: str, **features: Any
+    comm: Communicator, data: Any, policy: str, hybrid: bool = False
 ) -> tuple[DistFeatureStore, DistGraphStore]:
     """Returns a rank's stores of a graph."""
     part = part_of(data, policy, comm.size, comm.rank)
-    return DistFeatureStore(part, comm, **features), DistGraphStore(part, comm)
+    topology = replicate_topology(part, comm) if hybrid else None
+    return DistFeatureStore(part, comm), DistGraphStore(part, comm, topology)
 
 
 #: The seeds of loaders by graph. Those of two types are visited as one list; some occur twice.
