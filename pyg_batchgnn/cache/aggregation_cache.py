@@ -2,54 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn import ops
-from pyg_batchgnn.cache.build import SCALE, aggregator, own_scale, result_dtype, wide_dtype
+from pyg_batchgnn.cache.build import check_features
 from pyg_batchgnn.cache.bytes import check_budget
-from pyg_batchgnn.cache.contexts import BuildContext, context_of
-from pyg_batchgnn.cache.fingerprint import GraphFingerprint, digest_edges, digest_features
-from pyg_batchgnn.cache.folder import load_rows, save_rows
+from pyg_batchgnn.cache.contexts import ContextSource, features_of, source_of
+from pyg_batchgnn.cache.fingerprint import GraphFingerprint
+from pyg_batchgnn.cache.folder import save_rows
 from pyg_batchgnn.cache.folder_meta import CacheMeta
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.cache.origin import Origin, differences
-from pyg_batchgnn.cache.pieces import Piece, SourceColumns
-from pyg_batchgnn.cache.progress import progress_bar
-from pyg_batchgnn.data import FEATURES, NODES
-from pyg_batchgnn.store import CscGraph, DistFeatureStore
+from pyg_batchgnn.cache.relation_aggregates import PassSettings, RelationAggregates
+from pyg_batchgnn.cache.relation_kinds import KindByRelation, kinds_of
+from pyg_batchgnn.data import Group, Relation, Schema
+from pyg_batchgnn.store import DistFeatureStore, TypedGraph
 
 
 @dataclass(frozen=True, eq=False)
 class AggregationCache:
     """The input features aggregated over all in-neighbours, for every node that a process owns.
 
-    A loader with a cache does not sample the last hop. Native minibatches carry the aggregate of
-    each node beside the node's own features, and native models begin with the aggregates. So the
-    first layer sees all in-neighbours of a node, the same in every epoch.
+    A loader with a cache does not sample the last hop. Native minibatches carry the aggregates of
+    each node beside the node's own features, one for each relation into its type, and native models
+    begin with the aggregates. So the first layer sees all in-neighbours of a node, the same in
+    every epoch.
 
-    `build` or `load` makes a cache.
+    `build` or `load` makes a cache. `kind`, `rows`, `readable`, `fingerprint` and `attribute` can
+    be read from the cache itself if it has one relation.
 
     Attributes:
-        kind: the aggregation.
-        rows: [n, F] aggregates of this process's nodes: of all nodes, or of the rank's own in the
-            order of its part. Their type is that of the features, but float32 for float16.
-        readable: such rows of the ranks whose memory this one can read, by rank.
-        fingerprint: of the graph and the features; it does not depend on the partition.
+        schema: the node types and the relations of the graph.
+        relations: the aggregates by relation.
         store: the store of the features that the cache was made of, over ranks; None in one
             process.
         origin: the ``Data`` that the cache was made of, in one process; None if it was none.
     """
 
-    kind: Aggregation
-    rows: Tensor
-    readable: dict[int, Tensor]
-    fingerprint: GraphFingerprint
+    schema: Schema
+    relations: Mapping[Relation, RelationAggregates]
     store: DistFeatureStore | None = None
     origin: Origin | None = None
 
@@ -57,7 +53,7 @@ class AggregationCache:
     def build(
         cls,
         data: Any,
-        kind: str | Aggregation,
+        kind: KindByRelation,
         *,
         memory_budget: int | str | None = None,
         threads: int | None = None,
@@ -69,9 +65,11 @@ class AggregationCache:
         once per piece, so fewer and larger pieces fetch less.
 
         Args:
-            data: a ``Data``; a pair (`CscGraph`, features); or over ranks (`DistFeatureStore`,
-                `DistGraphStore`).
-            kind: "mean" for SAGE, "sum" for GIN, "symmetric" for GCN.
+            data: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features); or over ranks
+                (`DistFeatureStore`, `DistGraphStore`).
+            kind: "mean" for SAGE, "sum" for GIN, "symmetric" for GCN. A mapping gives the kind of
+                each relation, and leaves out the relations that are not aggregated. One name is for
+                all relations.
             memory_budget: bytes (or a text like "2GiB") that a piece takes, about, but at least
                 what one node needs. None: an eighth of the free memory of the host that has least,
                 divided by its ranks. The result does not depend on it.
@@ -82,26 +80,14 @@ class AggregationCache:
             ValueError, TypeError: there is no such aggregation or no ``x``, or ``x`` cannot be
                 aggregated before training.
         """
-        kind, budget = Aggregation.parse(kind), check_budget(memory_budget)
-        context = context_of(data, threads)
-        own, features = context.own, context.features
-        dtype = result_dtype(features)
-        context.agree({"aggregation": kind.value})
-        scale = own_scale(own, wide_dtype(dtype)) if kind is Aggregation.SYMMETRIC else None
-        readable = context.allocate(tuple(features.shape), dtype)
-        rows, reduce = readable[context.rank], aggregator(kind, own, features, scale, threads)
-        edges = 0
-        title = f"aggregating features ({kind.value})"
-        tables = {FEATURES: context.readable}
-        if scale is not None:
-            tables[SCALE] = context.shared(scale)
-        columns = SourceColumns(tables)
-        for piece in _pieces(context, columns, budget, title, progress):
-            rows[piece.rows.start : piece.rows.stop] = reduce(piece)
-            edges += digest_edges(own, piece)
-            del piece
-        fingerprint = _fingerprint(context, edges)  # collective: all ranks have written their rows then
-        return cls(kind, rows, readable, fingerprint, context.store, Origin.of(data))
+        settings = PassSettings(check_budget(memory_budget), threads, progress)
+        source = source_of(data, threads)
+        relations = {}
+        for number, wanted in kinds_of(kind, source.schema).items():
+            names = source.schema.relations[number]
+            named = replace(settings, of=f", {'-'.join(names)}" if source.schema.has_names else "")
+            relations[names] = RelationAggregates.build(source.context(number), wanted, named)
+        return cls(source.schema, relations, source.store, Origin.of(data))
 
     @classmethod
     def load(
@@ -127,25 +113,19 @@ class AggregationCache:
         Raises:
             DatasetError: on every rank, where the folder is of another graph, of other features or
                 of another aggregation, or where a file is damaged or missing on any rank.
+            NotImplementedError: the graph has several relations.
         """
-        budget = check_budget(memory_budget)
-        context, path = context_of(data, threads), Path(folder).expanduser()
+        settings = PassSettings(check_budget(memory_budget), threads, progress)
+        source, path = source_of(data, threads), Path(folder).expanduser()
+        _refuse_relations(source)
+        context = source.context(0)
         wanted = None if kind is None else Aggregation.parse(kind)
-        result_dtype(context.features)
+        check_features(context.features)
         meta = context.run_together(lambda: CacheMeta.read(path))
         context.agree({"aggregation cache": meta.digest})
         meta.check_kind(path, wanted)
-        edges = 0
-        title = "comparing with the aggregation cache"
-        for piece in _pieces(context, SourceColumns(), budget, title, progress):
-            edges += digest_edges(context.own, piece)
-            del piece
-        fingerprint = _fingerprint(context, edges)
-        meta.check_fingerprint(path, fingerprint)
-        readable = context.allocate(tuple(context.features.shape), meta.dtype)
-        rows = readable[context.rank]
-        context.run_together(lambda: load_rows(path, meta, context.own.node, rows))
-        return cls(meta.kind, rows, readable, fingerprint, context.store, Origin.of(data))
+        found = RelationAggregates.load(path, context, meta, settings)
+        return cls(source.schema, {source.schema.relations[0]: found}, source.store, Origin.of(data))
 
     def save(self, folder: str | Path) -> Path:
         """Writes a new folder. Collective over ranks.
@@ -155,69 +135,134 @@ class AggregationCache:
 
         Raises:
             DatasetError: on every rank, if the folder exists or a rank cannot write.
+            NotImplementedError: the graph has several relations.
         """
+        if not self.schema.is_plain:
+            raise NotImplementedError(_SAVED)
         node = None if self.store is None else self.store.part.node
         comm = None if self.store is None else self.store.comm
         return save_rows(Path(folder).expanduser(), self.kind, self.fingerprint, node, self.rows, comm)
 
+    # The only relation ###########################################################################
+
+    @property
+    def kind(self) -> Aggregation:
+        """The aggregation of the only relation."""
+        return self._only("kind").kind
+
+    @property
+    def rows(self) -> Tensor:
+        """[n, F], the aggregates of this process's nodes, of the only relation."""
+        return self._only("rows").rows
+
+    @property
+    def readable(self) -> dict[int, Tensor]:
+        """The aggregates of the ranks whose memory this one can read, of the only relation."""
+        return self._only("readable").readable
+
+    @property
+    def fingerprint(self) -> GraphFingerprint:
+        """The fingerprint of the only relation's edges and features."""
+        return self._only("fingerprint").fingerprint
+
     @property
     def attribute(self) -> str:
-        """The name of the aggregates in minibatches."""
-        return self.kind.attribute
+        """The name of the only relation's aggregates in minibatches."""
+        self._only("attribute")
+        return self.attribute_of(next(iter(self.relations)))
+
+    def _only(self, name: str) -> RelationAggregates:
+        if len(self.relations) != 1:
+            raise AttributeError(
+                f"{name!r} can be read from a cache itself only if one relation can be meant, but it has "
+                f"{list(self.relations)}; read cache.relations[...]"
+            )
+        return next(iter(self.relations.values()))
+
+    # What minibatches carry ######################################################################
+
+    def attribute_of(self, relation: Relation) -> str:
+        """Returns the name of a relation's aggregates among the attributes of its targets."""
+        return self.relations[relation].kind.attribute_of(relation, self.schema)
 
     @property
-    def nbytes(self) -> int:
-        """The bytes of this process's aggregates."""
-        return self.rows.nbytes
+    def names(self) -> dict[Group, list[str]]:
+        """The names of the aggregates, by group of the targets."""
+        found: dict[Group, list[str]] = {}
+        for relation in self.relations:
+            found.setdefault(self._targets(relation), []).append(self.attribute_of(relation))
+        return found
 
-    def check_data(self, data: Data, graph: CscGraph) -> None:
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The aggregations by relation, as JSON can hold them."""
+        return {"__".join(relation): one.kind.value for relation, one in self.relations.items()}
+
+    def add_to(self, features: DistFeatureStore) -> DistFeatureStore:
+        """Returns the features' store with the aggregates as further attributes of nodes."""
+        for relation, one in self.relations.items():
+            name = self.attribute_of(relation)
+            features = features.with_attribute(self._targets(relation), name, one.readable)
+        return features
+
+    def tables(self) -> dict[Group, dict[str, Tensor]]:
+        """Returns the aggregates as attributes of all nodes by group, in one process."""
+        found: dict[Group, dict[str, Tensor]] = {}
+        for relation, one in self.relations.items():
+            found.setdefault(self._targets(relation), {})[self.attribute_of(relation)] = one.rows
+        return found
+
+    def _targets(self, relation: Relation) -> Group:
+        return self.schema.node_groups[self.schema.type_number(relation[2])]
+
+    # Checks ######################################################################################
+
+    def check_data(self, data: Data | HeteroData, graph: TypedGraph) -> None:
         """Raises ValueError unless the cache is of this graph and its features, in one process.
 
         They are compared by fingerprint, unless they are the very tensors that the cache was made
-        of.
+        of. Features that the data does not have are not compared.
 
         Args:
-            data: the user's data, with ``x``.
+            data: the user's data.
             graph: its graph.
         """
         if self.origin is not None and self.origin.is_of(data, graph):
             return
-        if found := differences(self.fingerprint, graph, data.x):
-            raise ValueError(
-                f"the aggregation cache is of another graph: data has {', '.join(found)}; make one of this "
-                f"data: AggregationCache.build(data, {self.kind.value!r})"
-            )
+        for relation, one in self.relations.items():
+            x = features_of(data, relation[0])
+            if x is None:
+                continue
+            number = graph.schema.relation_number(relation)
+            if found := differences(one.fingerprint, graph, number, x):
+                raise ValueError(
+                    f"the aggregation cache is of another graph: data has {', '.join(found)}"
+                    f"{f' in {relation}' if graph.schema.has_names else ''}; make one of this data: "
+                    f"AggregationCache.build(data, {one.kind.value!r})"
+                )
 
-    def add_to(self, features: DistFeatureStore) -> DistFeatureStore:
-        """Returns the features' store with the aggregates as one more node attribute."""
-        return features.with_attribute(NODES, self.attribute, self.readable)
-
-    def tables(self) -> Mapping[str, Tensor]:
-        """Returns the aggregates as an attribute of all nodes, in one process."""
-        return {self.attribute: self.rows}
+    @property
+    def nbytes(self) -> int:
+        """The bytes of this process's aggregates."""
+        return sum(one.rows.nbytes for one in self.relations.values())
 
     def __repr__(self) -> str:
-        nodes, columns = self.rows.shape
-        return f"AggregationCache({self.kind.value}, {nodes:,} nodes, {columns} columns of {self.rows.dtype})"
+        def said(one: RelationAggregates) -> str:
+            nodes, columns = one.rows.shape
+            return f"{one.kind.value}, {nodes:,} nodes, {columns} columns of {one.rows.dtype}"
+
+        if not self.schema.has_names:
+            return f"AggregationCache({said(self._only('rows'))})"
+        every = "; ".join(f"{'-'.join(names)}: {said(one)}" for names, one in self.relations.items())
+        return f"AggregationCache({every})"
 
 
-def _pieces(
-    context: BuildContext, columns: SourceColumns, budget: int | None, title: str, progress: bool
-) -> Iterator[Piece]:
-    """Yields a context's pieces of ``budget`` bytes and shows a progress bar."""
-    with progress_bar(title, context.own.node.numel(), progress and context.rank == 0) as advance:
-        for piece in context.pieces(columns, budget):
-            done = len(piece.rows)
-            yield piece
-            del piece  # its memory is free while the next one's rows are fetched
-            advance(done)
-    ops.empty_cache()  # its blocks have sizes that are not needed again
+_SAVED = (
+    "an aggregation cache is saved and loaded for graphs of one node type and one relation; build that of "
+    "several relations when it is needed"
+)
 
 
-def _fingerprint(context: BuildContext, edges: int) -> GraphFingerprint:
-    """Makes the fingerprint from the sums of all ranks. ``edges``: this rank's."""
-    own, features = context.own, context.features
-    total_edges, total_features = context.sums([edges, digest_features(own.node, features)])
-    dtype = str(features.dtype).removeprefix("torch.")
-    counts = own.num_nodes, own.num_edges, features.size(1), dtype
-    return GraphFingerprint.of(*counts, total_edges, total_features)
+def _refuse_relations(source: ContextSource) -> None:
+    if not source.schema.is_plain:
+        raise NotImplementedError(_SAVED)

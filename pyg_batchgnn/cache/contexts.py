@@ -1,4 +1,4 @@
-"""A graph and its features for a pass over all nodes: in one process, or spread over ranks."""
+"""A graph and its features for passes over all nodes: in one process, or spread over ranks."""
 
 from __future__ import annotations
 
@@ -7,40 +7,52 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.cache.distributed_context import DistributedContext
 from pyg_batchgnn.cache.local_context import LocalContext
 from pyg_batchgnn.cache.pieces import Piece, ReadableRows, SourceColumns
 from pyg_batchgnn.cache.source_values import SourceValues
 from pyg_batchgnn.comm import MessageKind
+from pyg_batchgnn.data import FEATURES, Schema
 from pyg_batchgnn.ops import OwnedEdges
-from pyg_batchgnn.store import CscGraph, DistFeatureStore, DistGraphStore, graph_from_pyg
+from pyg_batchgnn.store import (
+    CscGraph,
+    DistFeatureStore,
+    DistGraphStore,
+    TypedGraph,
+    typed_graph_from_pyg,
+)
 
 T = TypeVar("T")
 
 
 class BuildContext(Protocol):
-    """The graph, the features and the helpers that a pass over all nodes needs in a process.
+    """A relation, the features of its sources, and the helpers that a pass over all of its targets
+    needs in a process.
 
     All methods are collective over ranks.
 
     Attributes:
         rank: of the process.
-        own: the in-edges of the nodes that it owns.
-        features: [n, F] of these nodes.
+        own: the in-edges of the targets that it owns.
+        num_targets: the number of targets of the whole graph.
+        features: [n, F] of the nodes of the source type that it owns.
+        source_node: [n] int64, the original ids of these nodes.
         readable: the features of each rank whose memory this one can read, by rank.
         store: the store of the features, over ranks; else None.
     """
 
     rank: int
     own: OwnedEdges
+    num_targets: int
     features: Tensor
+    source_node: Tensor
     readable: ReadableRows
     store: DistFeatureStore | None
 
     def pieces(self, columns: SourceColumns, budget: int | None) -> Iterator[Piece]:
-        """Yields the owned nodes in pieces.
+        """Yields the owned targets in pieces.
 
         All ranks yield the same number of pieces, at least one; the last ones of a rank may be
         empty.
@@ -52,7 +64,7 @@ class BuildContext(Protocol):
         """
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> dict[int, Tensor]:
-        """Makes a table for the owned nodes. Returns those that this rank can read, by rank."""
+        """Makes a table for the owned targets. Returns those that this rank can read, by rank."""
 
     def shared(self, column: Tensor) -> ReadableRows:
         """Lets the other ranks of the host read a column of the owned nodes, [n, ...].
@@ -83,25 +95,88 @@ class BuildContext(Protocol):
         """Does work with files. Where it fails on one rank, all ranks raise."""
 
 
-def context_of(data: Any, threads: int | None) -> BuildContext:
-    """Makes the context of what a user gives as ``data``.
+class ContextSource(Protocol):
+    """A graph with features that is read relation by relation.
+
+    Attributes:
+        schema: the node types and the relations.
+        store: the store of the features, over ranks; else None.
+    """
+
+    schema: Schema
+    store: DistFeatureStore | None
+
+    def context(self, relation: int) -> BuildContext:
+        """Makes the context of a relation, given by number.
+
+        Raises:
+            TypeError, ValueError: its sources have no features that can be read here.
+        """
+
+
+class _LocalSource:
+    """A graph in one process. ``features``: those of each node type, or None."""
+
+    store = None
+
+    def __init__(self, graph: TypedGraph, features: Sequence[Any]) -> None:
+        self.schema, self._graph, self._features = graph.schema, graph, features
+
+    def context(self, relation: int) -> LocalContext:
+        return LocalContext(self._graph, relation, self._features[self.schema.source_types[relation]])
+
+
+class _RankSource:
+    """A graph over ranks."""
+
+    def __init__(self, store: DistFeatureStore, threads: int | None) -> None:
+        self.schema, self.store, self._threads = store.part.schema, store, threads
+
+    def context(self, relation: int) -> DistributedContext:
+        return DistributedContext(self.store, relation, self._threads)
+
+
+def source_of(data: Any, threads: int | None) -> ContextSource:
+    """Returns what a user gives as ``data`` as a graph that is read relation by relation.
 
     Args:
-        data: a ``Data``; a pair (`CscGraph`, features); or over ranks (`DistFeatureStore`,
-            `DistGraphStore`).
+        data: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features); or over ranks
+            (`DistFeatureStore`, `DistGraphStore`).
         threads: at most this many threads; torch's own number where None.
 
     Raises:
-        TypeError, ValueError: ``data`` is no graph with features that can be read here.
+        TypeError, ValueError: ``data`` is no graph that can be read here.
     """
-    if isinstance(data, Data):
-        return LocalContext(graph_from_pyg(data), data.x)
+    if isinstance(data, (Data, HeteroData)):
+        graph = typed_graph_from_pyg(data)
+        return _LocalSource(graph, [features_of(data, name) for name in graph.schema.node_types])
     pair = tuple(data) if isinstance(data, (tuple, list)) else ()
     if len(pair) == 2 and isinstance(pair[0], CscGraph):
-        return LocalContext(*pair)
+        return _LocalSource(pair[0].typed, [pair[1]])
     if len(pair) == 2 and isinstance(pair[0], DistFeatureStore) and isinstance(pair[1], DistGraphStore):
-        return DistributedContext(pair[0], threads)
+        return _RankSource(pair[0], threads)
     raise TypeError(
-        f"all nodes are read from a Data, (CscGraph, features) or (DistFeatureStore, DistGraphStore), "
-        f"got {type(data).__name__}; give the features of other stores as a tensor"
+        f"all nodes are read from a Data, a HeteroData, (CscGraph, features) or (DistFeatureStore, "
+        f"DistGraphStore), got {type(data).__name__}; give the features of other stores as a tensor"
     )
+
+
+def features_of(data: Data | HeteroData, node_type: str) -> Any:
+    """Returns the features of the nodes of a type; None if they have none."""
+    return data.x if isinstance(data, Data) else data[node_type].get(FEATURES)
+
+
+def context_of(data: Any, threads: int | None) -> BuildContext:
+    """Makes the context of a graph of one node type and one relation; see `source_of`.
+
+    Raises:
+        NotImplementedError: the graph has several node types or relations.
+        TypeError, ValueError: ``data`` is no graph with features that can be read here.
+    """
+    source = source_of(data, threads)
+    if not source.schema.is_plain:
+        raise NotImplementedError(
+            f"passes over all nodes are for graphs of one node type and one relation, but this one has the "
+            f"node types {list(source.schema.node_types)}; sample its nodes with num_neighbors=-1"
+        )
+    return source.context(0)

@@ -1,4 +1,4 @@
-"""A pass over all nodes of a graph that is spread over ranks."""
+"""A pass over all targets of a relation of a graph that is spread over ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyg_batchgnn.cache.pieces import (
 )
 from pyg_batchgnn.cache.source_values import SourceValues, halo_nodes
 from pyg_batchgnn.comm import Header, MessageKind
-from pyg_batchgnn.data import FEATURES, NODES
+from pyg_batchgnn.data import FEATURES
 from pyg_batchgnn.partition import ArraySpec, allocate_on_host, share_arrays
 from pyg_batchgnn.store import Columns, DistFeatureStore, RowReader, RowRequest
 
@@ -34,13 +34,24 @@ _VALUES = "values"
 
 
 class DistributedContext:
-    """A rank's part of a graph. Each distinct remote source of a piece is fetched once."""
+    """A relation of a rank's part of a graph. Each distinct remote source of a piece is fetched
+    once.
 
-    def __init__(self, store: DistFeatureStore, threads: int | None) -> None:
-        attributes = store.own.attributes[NODES]
+    Args:
+        store: the store of the features.
+        relation: the number of the relation.
+        threads: at most this many threads; torch's own number where None.
+    """
+
+    def __init__(self, store: DistFeatureStore, relation: int, threads: int | None) -> None:
+        part, schema = store.part, store.part.schema
+        source, target = schema.source_types[relation], schema.target_types[relation]
+        self._group = schema.node_groups[source]
+        attributes = store.own.attributes[self._group]
         if FEATURES not in attributes:
+            of_type = f" of type {self._group.name!r}" if schema.has_names else ""
             raise ValueError(
-                f"the graph has no node attribute {FEATURES!r} (it has: "
+                f"the graph has no node attribute {FEATURES!r}{of_type} (it has: "
                 f"{', '.join(sorted(attributes)) or 'none'})"
             )
         self.store: DistFeatureStore | None = store
@@ -48,9 +59,10 @@ class DistributedContext:
         store.comm.run_job(lambda: None)  # waits for what a loader prepares
         self.rank, self.features = store.comm.rank, attributes[FEATURES]
         self.readable: ReadableRows = {
-            rank: shard.attributes[NODES][FEATURES] for rank, shard in store.readable.items()
+            rank: shard.attributes[self._group][FEATURES] for rank, shard in store.readable.items()
         }
-        self.own = store.part.owned_edges
+        self.own, self.source_node = part.owned_edges_of(relation), part.original_ids(source)
+        self.num_targets = part.book.num_nodes_of(target)
         # All ranks answer, because a rank that is alone on its host cannot tell whether others
         # share.
         self._shares = max(store.comm.all_gather_json(len(store.readable))) > 1
@@ -58,7 +70,7 @@ class DistributedContext:
     def pieces(self, columns: SourceColumns, budget: int | None) -> Iterator[Piece]:
         reader = self._reader(columns.tables, columns.numbers is SourceNumbers.TABLE_ROWS)
         mine = free_bytes() // len(self._comm.ranks_of_host) if budget is None else budget
-        row_bytes = reader.format(NODES).wire_bytes
+        row_bytes = reader.format(self._group).wire_bytes
         limits = PieceLimits.fetched(int(self._comm.min(mine)), row_bytes, self._comm.size)
         cuts = list(cut_pieces(self.own, limits.with_results(columns.result_bytes)))
         for number in range(max(1, int(self._comm.max(len(cuts))))):
@@ -70,10 +82,12 @@ class DistributedContext:
         """Makes a reader of some columns alone."""
         store = self._store
         shards = {
-            rank: replace(shard, attributes={NODES: {name: rows[rank] for name, rows in tables.items()}})
+            rank: replace(
+                shard, attributes={self._group: {name: rows[rank] for name, rows in tables.items()}}
+            )
             for rank, shard in store.readable.items()
         }
-        columns = {NODES: Columns(list(tables), original_ids)}
+        columns = {self._group: Columns(list(tables), original_ids)}
         return RowReader(store.part, self._comm, shards, columns, self._threads)
 
     def _fetched(self, reader: RowReader, rows: range, columns: SourceColumns, header: Header) -> Piece:
@@ -85,7 +99,7 @@ class DistributedContext:
             ids = ops.gather_rows(unique, order)
         else:
             unique, (place,) = ops.unique_nodes([sources.to(torch.int64)], self.own.num_nodes)
-        block = reader.read({NODES: RowRequest(unique)}, header).blocks[NODES]
+        block = reader.read({self._group: RowRequest(unique)}, header).blocks[self._group]
         return Piece(rows, place, block.original, block.attributes, order, ids)
 
     def shared(self, column: Tensor) -> ReadableRows:
@@ -97,7 +111,7 @@ class DistributedContext:
     def values_of_sources(self, column: Tensor, kind: MessageKind) -> SourceValues:
         halo = halo_nodes(self.own)
         reader = self._reader({_VALUES: self.shared(column)}, original_ids=False)
-        found = reader.read({NODES: RowRequest(halo)}, Header(kind)).blocks[NODES]
+        found = reader.read({self._group: RowRequest(halo)}, Header(kind)).blocks[self._group]
         return SourceValues(self.own.first_node, column, halo, found.attributes[_VALUES])
 
     def wait_for_all(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+from pyg_batchgnn.data import Relation, Schema
+
 _NOT_FIXED = {
     "max": "the maximum over sampled neighbours is far from that over all of them, and no native layer "
     "takes it from a cache",
@@ -21,8 +23,15 @@ class Aggregation(str, enum.Enum):
 
     @property
     def attribute(self) -> str:
-        """The name of the aggregates in minibatches, which native layers know."""
+        """The name of the aggregates in minibatches of one relation, which native layers know."""
         return f"x_{self.value}"
+
+    def attribute_of(self, relation: Relation, schema: Schema) -> str:
+        """Returns the name of a relation's aggregates in minibatches.
+
+        It names the relation unless the graph has one node type and one relation.
+        """
+        return self.attribute if schema.is_plain else f"{self.attribute}:{'__'.join(relation)}"
 
     @property
     def holds_own_row(self) -> bool:

@@ -1,4 +1,4 @@
-"""A pass over all nodes of a whole graph in one process."""
+"""A pass over all targets of a relation of a whole graph in one process."""
 
 from __future__ import annotations
 
@@ -24,35 +24,48 @@ from pyg_batchgnn.cache.pieces import (
 )
 from pyg_batchgnn.cache.source_values import SourceValues
 from pyg_batchgnn.comm import MessageKind
-from pyg_batchgnn.store import CscGraph, DistFeatureStore
+from pyg_batchgnn.ops import OwnedEdges
+from pyg_batchgnn.store import DistFeatureStore, TypedGraph
 
 T = TypeVar("T")
 
 
 class LocalContext:
-    """A whole graph in one process. Features are read where they lie, without a copy."""
+    """A relation of a whole graph in one process. Features are read where they lie, without a copy.
+
+    Args:
+        graph: the whole graph.
+        relation: the number of the relation.
+        x: [n, F] the features of the nodes of the relation's source type.
+    """
 
     rank = 0
     store: DistFeatureStore | None = None
 
-    def __init__(self, graph: CscGraph, x: Any) -> None:
+    def __init__(self, graph: TypedGraph, relation: int, x: Any) -> None:
+        source, target = graph.schema.source_types[relation], graph.schema.target_types[relation]
         if x is None:
-            raise ValueError("there are no features x to aggregate; put them into data.x")
+            name = f"[{graph.schema.node_types[source]!r}]" if graph.schema.has_names else ""
+            raise ValueError(f"there are no features x to aggregate; put them into data{name}.x")
         if isinstance(x, np.ndarray):
             x = torch.from_numpy(x)
         if not isinstance(x, Tensor) or x.layout is not torch.strided:
             kind = f"{x.layout}; call x.to_dense()" if isinstance(x, Tensor) else type(x).__name__
             raise TypeError(f"x must be a dense tensor or a NumPy array, got {kind}")
-        if len(x) != graph.num_nodes:
-            raise ValueError(f"x has {len(x)} rows for {graph.num_nodes} nodes")
-        self.own, self.features = graph.owned_edges, x
+        if len(x) != graph.num_nodes[source]:
+            raise ValueError(f"x has {len(x)} rows for {graph.num_nodes[source]} nodes")
+        edges, self.num_targets = graph.relations[relation], graph.num_nodes[target]
+        nodes = max(graph.num_nodes[source], self.num_targets)
+        self.own = OwnedEdges(edges, torch.arange(self.num_targets), 0, nodes, edges.num_edges)
+        self.source_node = self.own.node if source == target else torch.arange(len(x))
+        self.features = x
         self.readable: ReadableRows = {0: x}
 
     def pieces(self, columns: SourceColumns, budget: int | None) -> Iterator[Piece]:
         limits = PieceLimits.in_place(free_bytes() if budget is None else budget)
         cuts = cut_pieces(self.own, limits.with_results(columns.result_bytes))
         tables = {name: rows[self.rank] for name, rows in columns.tables.items()}
-        for rows in itertools.chain(cuts, () if self.own.num_nodes else [range(0)]):
+        for rows in itertools.chain(cuts, () if self.num_targets else [range(0)]):
             yield self._piece(rows, tables, columns.numbers)
 
     def _piece(self, rows: range, tables: dict[str, Tensor], numbers: SourceNumbers) -> Piece:

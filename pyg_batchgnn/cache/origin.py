@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.cache.fingerprint import GraphFingerprint, digest_edges, digest_features
 from pyg_batchgnn.cache.local_context import LocalContext
 from pyg_batchgnn.cache.pieces import SourceColumns
-from pyg_batchgnn.store import CscGraph
+from pyg_batchgnn.store import CscGraph, TypedGraph
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class Origin:
     @classmethod
     def of(cls, data: Any) -> Origin | None:
         """Returns the origin of a cache of ``data``; None if it could not be recognised."""
+        if isinstance(data, HeteroData):
+            return None
         if isinstance(data, Data):
             edges, x = data.edge_index, data.x
         elif isinstance(data[0], CscGraph):
@@ -42,22 +44,26 @@ class Origin:
             return None
         return cls(weakref.ref(edges), weakref.ref(x), (edges._version, x._version))
 
-    def is_of(self, data: Data, graph: CscGraph) -> bool:
+    def is_of(self, data: Data | HeteroData, graph: TypedGraph) -> bool:
         """Returns whether a ``Data`` or its graph has the same tensors, not written to since."""
+        if isinstance(data, HeteroData):
+            return False
         edges, x = self.edges(), self.x()
         if edges is None or x is None or x is not data.x:
             return False
-        known = edges is graph.indices or edges is data.edge_index
+        known = edges is graph.relations[0].indices or edges is data.edge_index
         return known and self.versions == (edges._version, x._version)
 
 
-def differences(known: GraphFingerprint, graph: CscGraph, x: Any) -> list[str]:
-    """Returns, in words, what a graph and its features differ in from those of a fingerprint."""
-    context = LocalContext(graph, x)
+def differences(known: GraphFingerprint, graph: TypedGraph, relation: int, x: Any) -> list[str]:
+    """Returns, in words, what a relation and the features of its sources differ in from those of a
+    fingerprint. ``relation``: its number."""
+    context = LocalContext(graph, relation, x)
     own, features = context.own, context.features
-    counts = own.num_nodes, own.num_edges, features.size(1), str(features.dtype).removeprefix("torch.")
+    counts = context.num_targets, own.num_edges, features.size(1), str(features.dtype).removeprefix("torch.")
     found = known.differences(GraphFingerprint(*counts, known.edges, known.features))
     if found:
         return found
     edges = sum(digest_edges(own, piece) for piece in context.pieces(SourceColumns(), None))
-    return known.differences(GraphFingerprint.of(*counts, edges, digest_features(own.node, features)))
+    seen = GraphFingerprint.of(*counts, edges, digest_features(context.source_node, features))
+    return known.differences(seen)

@@ -12,7 +12,7 @@ from torch.utils.data import get_worker_info
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from pyg_batchgnn.data import NODES, Group, Schema
+from pyg_batchgnn.data import Group, Schema
 from pyg_batchgnn.fetch import as_table, is_mapped
 from pyg_batchgnn.loader.arguments import TOPOLOGY
 from pyg_batchgnn.loader.contents import Contents
@@ -29,8 +29,8 @@ class DataSource:
         data: the user's object.
         schema: the schema of its graph.
         reading: which attributes native batches carry, and where those lie.
-        aggregates: tables that native batches of a ``Data`` carry as well, with one row per node of
-            the graph.
+        aggregates: tables that native batches carry as well, by group of nodes, with one row per
+            node of the graph.
         layouts: the layouts that attributes may have.
 
     Raises:
@@ -42,7 +42,7 @@ class DataSource:
         data: Data | HeteroData,
         schema: Schema,
         reading: Reading,
-        aggregates: Mapping[str, Tensor],
+        aggregates: Mapping[Group, Mapping[str, Tensor]],
         layouts: Sequence[torch.layout] = (torch.strided,),
     ) -> None:
         self.data, self._schema = data, schema
@@ -150,8 +150,8 @@ class DataSource:
             group: {name: value for name, value in named.items() if name in chosen}
             for group, named in held.items()
         }
-        if self.aggregates:
-            wanted[NODES].update(self.aggregates)
+        for group, tables in self.aggregates.items():
+            wanted[group].update(tables)
         return wanted
 
     def _held(self, group: Group) -> dict[str, Any]:

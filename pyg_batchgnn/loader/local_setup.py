@@ -13,7 +13,7 @@ from torch_geometric.loader import NodeLoader
 
 from pyg_batchgnn.data import FEATURES
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
-from pyg_batchgnn.loader.aggregate_tables import cached_tables
+from pyg_batchgnn.loader.aggregate_tables import cached_tables, without_cached_hop
 from pyg_batchgnn.loader.arguments import has_edge_attributes
 from pyg_batchgnn.loader.data_source import DataSource
 from pyg_batchgnn.loader.drawn_schedule import DrawnOrder, DrawnSchedule
@@ -142,8 +142,9 @@ class LocalSetup:
         if self._options.export is Export.PYG:
             return made
         plan = dataclasses.replace(made.plan, edge_ids=has_edge_attributes(data, self._graph))
-        if self._options.aggregation_cache is not None:
-            plan = plan.without_last_hop()
+        cache = self._options.aggregation_cache
+        if cache is not None:
+            plan = without_cached_hop(cache, plan, self._graph.schema)
         return made.with_plan(plan, Layout.CSC)
 
     def _reading(self, sampler: Any, loader: NodeLoader) -> tuple[Fetcher | None, Exporter]:

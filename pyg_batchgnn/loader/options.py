@@ -146,11 +146,8 @@ def refuse_what_does_not_go_together(
             "sample_direction='backward' is for export='pyg': native layers aggregate over the edges into a "
             "node; use a sampler that works forward"
         )
-    if options.aggregation_cache is not None and choice != NeighborChoice():
-        raise ValueError(
-            "an aggregation cache stands for all neighbours of a node; it does not go with times, weights, "
-            "disjoint or other subgraphs: leave one of them out"
-        )
+    if options.aggregation_cache is not None:
+        _refuse_beside_aggregates(choice)
     if options.export is Export.PYG and options.reading != Reading():
         raise ValueError(
             "features and attributes are for export='native'; PyG batches carry a copy of every attribute"
@@ -160,6 +157,22 @@ def refuse_what_does_not_go_together(
             f"features='in_place' works in this process; with num_workers={kwargs['num_workers']} "
             f"use features='auto' or threads instead of workers"
         )
+
+
+def _refuse_beside_aggregates(choice: NeighborChoice) -> None:
+    """Raises ValueError for rules under which a node's neighbours are not all of its in-edges."""
+    given = {
+        f"time_attr={choice.time_attr!r}": choice.time_attr is not None,
+        f"weight_attr={choice.weight_attr!r}": choice.weight_attr is not None,
+        "disjoint=True": choice.disjoint,
+        f"subgraph_type={choice.subgraph.value!r}": choice.subgraph is not SubgraphType.directional,
+    }
+    for argument, is_given in given.items():
+        if is_given:
+            raise ValueError(
+                f"an aggregation cache holds aggregates over all neighbours of a node, the same for every "
+                f"seed; it does not go with {argument}: leave one of them out"
+            )
 
 
 def _check_size(name: str, size: Any) -> None:

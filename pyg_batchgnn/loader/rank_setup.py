@@ -12,7 +12,7 @@ from torch_geometric.loader import NodeLoader
 
 from pyg_batchgnn.data import Group
 from pyg_batchgnn.fetch import CacheRequest, RemoteFetcher, SeedShare
-from pyg_batchgnn.loader.aggregate_tables import cached_store
+from pyg_batchgnn.loader.aggregate_tables import cached_store, without_cached_hop
 from pyg_batchgnn.loader.arguments import (
     partitioned_stores,
     refuse_over_ranks,
@@ -51,8 +51,8 @@ class RankSetup:
         self._request, self._options = request, options
         self._sampling = RankSampling.of(self._features, self._graph, request)
         self.plan = self._sampling.plan
-        cached = options.aggregation_cache is not None
-        self._plan = self.plan.without_last_hop() if cached else self.plan
+        cache, schema = options.aggregation_cache, self._graph.part.schema
+        self._plan = self.plan if cache is None else without_cached_hop(cache, self.plan, schema)
         self._has_own_seeds = request.schedule != "global"
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class RankSetup:
             "attributes of the stores": [[str(group), *sorted(named)] for group, named in fields.items()],
             "feature_cache": options.feature_cache,
             "hybrid": self._graph.topology is not None,
-            "aggregation cache": None if cache is None else cache.kind.value,
+            "aggregation cache": None if cache is None else cache.kinds,
         }
 
     # Parts #######################################################################################
@@ -168,8 +168,8 @@ class RankSetup:
         cache, features, names = self._options.aggregation_cache, self._features, self._attributes()
         if cache is not None:
             features = cached_store(cache, features)
-            (group,) = self._graph.part.schema.node_groups
-            names[group] = [*names[group], cache.attribute]
+            for group, more in cache.names.items():
+                names[group] = [*names[group], *more]
         topology = self._graph.topology
         internal = None if topology is None else topology.internal
         return RemoteFetcher(features, names, internal, self._options.threads)

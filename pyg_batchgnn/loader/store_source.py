@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Data, FeatureStore, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from pyg_batchgnn.data import NODES, Group
+from pyg_batchgnn.data import Group
 from pyg_batchgnn.loader.filter_stores import filter_hetero_store, filter_store, read_store
 from pyg_batchgnn.loader.gather import Gatherer
 from pyg_batchgnn.loader.reading import Features, Reading
@@ -23,8 +23,8 @@ class StoreSource:
         store: the user's object.
         graph: the graph.
         reading: which attributes native batches carry, and where those lie.
-        aggregates: tables that native batches carry as well, with one row per node of a homogeneous
-            graph.
+        aggregates: tables that native batches carry as well, by group of nodes, with one row per
+            node of the graph.
         custom_cls: the class of PyG batches; ``Data`` or ``HeteroData`` if None.
     """
 
@@ -33,7 +33,7 @@ class StoreSource:
         store: FeatureStore,
         graph: TypedGraph,
         reading: Reading,
-        aggregates: Mapping[str, Tensor],
+        aggregates: Mapping[Group, Mapping[str, Tensor]],
         custom_cls: Any = None,
     ) -> None:
         self.store, self._groups = store, AttributeGroups(store, graph)
@@ -49,8 +49,9 @@ class StoreSource:
     def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
         """Copies rows; see `Source`. All of them come in one request."""
         blocks = read_store(self.store, self._groups, ids, gather, self.reading.attributes)
-        if self.aggregates and NODES in ids:
-            blocks[NODES].update({name: gather(table, ids[NODES]) for name, table in self.aggregates.items()})
+        for group in self.aggregates.keys() & ids.keys():
+            tables = self.aggregates[group]
+            blocks[group].update({name: gather(table, ids[group]) for name, table in tables.items()})
         return blocks
 
     def tables(self, num_nodes: Mapping[Group, int]) -> None:  # noqa: ARG002
