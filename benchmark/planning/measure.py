@@ -97,7 +97,7 @@ def look(graph: GraphFolder, options: argparse.Namespace) -> tuple[Workload, Pla
     wanted = min(options.seeds or training.numel(), training.numel())
     training = training[torch.arange(wanted) * training.numel() // wanted]
     workload = workload_of(dataset, tuple(options.fanouts), options.batch_size, drop_last=False)
-    topology = CscGraph.from_csc(graph.colptr, graph.row)
+    topology = CscGraph.from_csc(graph.colptr, graph.row).typed
     with Communicator.create("planning") as comm:
         owner = owners_of(dataset, "random", RANKS, comm)
         without = Replacement.WITHOUT

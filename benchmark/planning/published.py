@@ -16,6 +16,7 @@ from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.planner import (
     Degrees,
     MinibatchMeans,
+    Overlaps,
     PlannerMachine,
     PlannerNetwork,
     PlannerProbe,
@@ -101,7 +102,7 @@ def with_table_5(probe: PlannerProbe) -> PlannerProbe:
     def changed(first: float, last: float, old: MinibatchMeans) -> MinibatchMeans:
         whole = PowerOverlap(first, last, 36, PAPERS.nodes)
         remote = PowerOverlap(first * away, last * away, 36, PAPERS.nodes * away)
-        return dataclasses.replace(old, nodes=first, distinct=whole, remote=remote)
+        return dataclasses.replace(old, nodes=first, distinct=Overlaps((whole,)), remote=Overlaps((remote,)))
 
     return dataclasses.replace(
         probe, full=changed(one, every, probe.full), inner=changed(inner_one, kept, probe.inner)

@@ -10,13 +10,14 @@ from pyg_batchgnn.planner.probe import SAMPLES, probe_graph
 from pyg_batchgnn.planner.report import Plan
 from pyg_batchgnn.planner.search import Choices, search
 from pyg_batchgnn.planner.setting import PlannerSetting, Prediction
-from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
+from pyg_batchgnn.planner.workload import MinibatchMeans, Overlaps, PlannerProbe, TypeRows, Workload
 
 __all__ = [
     "SAMPLES",
     "Choices",
     "Degrees",
     "MinibatchMeans",
+    "Overlaps",
     "Plan",
     "PlannerMachine",
     "PlannerNetwork",
@@ -24,6 +25,7 @@ __all__ = [
     "PlannerSetting",
     "PowerOverlap",
     "Prediction",
+    "TypeRows",
     "Workload",
     "measure_machine",
     "owners_of",

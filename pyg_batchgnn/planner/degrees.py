@@ -11,12 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
+from pyg_batchgnn.planner.workload import MinibatchMeans, Numbers, Overlaps, PlannerProbe, Workload
 from pyg_batchgnn.sample import Replacement, taken_probability
-
-Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +92,10 @@ class DegreeOverlap:
         whole = float((likely * nodes).sum())
         return self.distinct(together) * float((left * likely[order]).sum()) / max(whole, 1e-300)
 
+    def likely(self) -> tuple[Numbers, Numbers]:
+        """Returns the probability that a minibatch holds a node of each degree, and the nodes."""
+        return self._held(1), self.degrees.nodes * self.share
+
     def _held(self, together: float) -> Numbers:
         """Returns the probability [c] that a node is in one of ``together`` minibatches."""
         work, degrees = self.workload, self.degrees
@@ -136,6 +137,10 @@ class PowerOverlap:
     def missed(self, together: float, kept: float) -> float:
         """Returns the number as if all nodes were equally likely."""
         return self.distinct(together) * max(1 - kept / self.population, 0.0)
+
+    def likely(self) -> tuple[Numbers, Numbers]:
+        """Returns one probability, that of all nodes."""
+        return np.array([self.one / self.population]), np.array([self.population])
 
 
 def _taken_share(degree: Numbers, fanout: int, replacement: Replacement) -> Numbers:
@@ -197,9 +202,10 @@ def _means(
         count,
         links,
         tuple(away * part for part in nodes[:-1]),
+        tuple(away * part for part in nodes[:-1]),
         tuple(away * part for part in edges),
         expanded,
         min(expanded + edges[-1], float(workload.nodes)),
-        DegreeOverlap(work, degrees, replacement),
-        DegreeOverlap(work, degrees, replacement, remote, workload.own_seeds),
+        Overlaps((DegreeOverlap(work, degrees, replacement),)),
+        Overlaps((DegreeOverlap(work, degrees, replacement, remote, workload.own_seeds),)),
     )

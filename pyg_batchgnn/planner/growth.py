@@ -88,6 +88,11 @@ class Growth:
         grid, weight = self.mixture
         return float((weight * (1 - (1 - grid) ** k)).sum())
 
+    def likely(self) -> tuple[Numbers, Numbers]:
+        """Returns the probabilities [c] that a minibatch holds a node, and the number of nodes [c]
+        that have each."""
+        return self.mixture
+
     def missed(self, together: float, kept: float) -> float:
         """Returns the expected number of distinct nodes outside the ``kept`` most likely ones."""
         if kept <= 0:

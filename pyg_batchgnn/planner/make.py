@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import FEATURES, LABELS, Dataset
+from pyg_batchgnn.data import FEATURES, LABELS, Dataset, NodeSet
 from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
 from pyg_batchgnn.planner.measure import measure_machine
 from pyg_batchgnn.planner.owners import owners_of
@@ -17,9 +18,9 @@ from pyg_batchgnn.planner.probe import SAMPLES, probe_graph
 from pyg_batchgnn.planner.report import Plan
 from pyg_batchgnn.planner.search import Choices, search
 from pyg_batchgnn.planner.training_step import network_of
-from pyg_batchgnn.planner.workload import PlannerProbe, Workload
+from pyg_batchgnn.planner.workload import PlannerProbe, TypeRows, Workload
 from pyg_batchgnn.sample import Replacement
-from pyg_batchgnn.store import CscGraph
+from pyg_batchgnn.store import TypedGraph
 
 #: Called with a few words as each stage begins.
 ProgressCallback = Callable[[str], object]
@@ -39,6 +40,7 @@ def plan(
     replacement: Replacement = Replacement.WITH,
     drop_last: bool = True,
     own_seeds: bool = True,
+    node_type: str | None = None,
     hidden: int = 256,
     policies: Sequence[str] = ("random",),
     choices: Choices | None = None,
@@ -50,7 +52,9 @@ def plan(
     The predictions come from some sampled minibatches and from short measurements of this machine.
 
     Args:
-        dataset: the whole graph.
+        dataset: the whole graph. Of a graph of several node types or relations, only the
+            preparation of minibatches is predicted, without aggregation caches. Every relation has
+            the same fanouts, and each type's ``x`` and ``y`` are fetched.
         ranks: the number of ranks that will train.
         network: the network between hosts.
         ranks_per_host: the number of ranks that share a host's memory.
@@ -63,6 +67,7 @@ def plan(
         drop_last: whether a last, smaller minibatch is left out. As in training, smaller ones are
             kept where the training nodes do not fill one minibatch per rank.
         own_seeds: whether ranks train the nodes that they own (the local schedule).
+        node_type: the type of the training nodes; not needed if one type has some.
         hidden: the width of the layers whose training is timed. 0 predicts only the preparation of
             minibatches.
         policies: the partitioning policies, or folders of saved partitions, that are tried.
@@ -76,21 +81,28 @@ def plan(
             has another number of parts.
     """
     tell = progress or (lambda _: None)
-    _check(ranks, ranks_per_host, cores, batch_size, dataset)
+    _check(ranks, ranks_per_host, cores, batch_size)
+    _seed_type(dataset, node_type)
     if not fanouts:
         raise ValueError("there is nothing to plan without hops: give a fanout for each, such as (15, 10, 5)")
     choices = choices or Choices()
+    if not dataset.schema.is_plain:
+        hidden, choices = 0, dataclasses.replace(choices, aggregation=(None,))
     kind = next((one for one in choices.aggregation if one is not None), Aggregation.MEAN)
     tell("sorting edges by destination")
-    graph = CscGraph.from_edge_index(dataset.edge_index, dataset.num_nodes)
+    counts = {nodes.name: nodes.num_nodes for nodes in dataset.node_sets}
+    edges = {one.relation: one.edge_index for one in dataset.edge_sets}
+    graph = TypedGraph.from_edge_indices(dataset.schema, counts, edges)
     workload = workload_of(
         *(dataset, tuple(fanouts), batch_size, hidden),
         ranks=ranks,
         drop_last=drop_last,
         own_seeds=own_seeds,
         kind=kind,
+        node_type=node_type,
     )
-    training, probes = dataset.split("train"), dict[str, PlannerProbe]()
+    seeds = dataset.node_sets[workload.seed_type]
+    training, probes = seeds.splits["train"], dict[str, PlannerProbe]()
     with Communicator.create("plan") as comm:
         for policy in policies:
             tell(f"sampling minibatches, partition {policy}")
@@ -109,7 +121,7 @@ def plan(
                 *(workload, graph, training, comm),
                 replacement=replacement,
                 hidden=hidden,
-                classes=dataset.num_classes,
+                classes=seeds.num_classes,
                 kind=kind,
             )
     machine = machine.on(cores, memory)
@@ -127,36 +139,64 @@ def workload_of(
     drop_last: bool = True,
     own_seeds: bool = True,
     kind: Aggregation = Aggregation.MEAN,
+    node_type: str | None = None,
 ) -> Workload:
     """Returns the numbers that describe a data set. ``kind`` says which network is trained."""
-    columns, training = dataset.num_features, len(dataset.split("train"))
-    tables = dataset.nodes.tables
-    itemsize = tables[FEATURES].dtype.itemsize if FEATURES in tables else 4
-    shape = (columns, hidden, dataset.num_classes, len(fanouts))
-    parameters = sum(one.numel() for one in network_of(kind, *shape).parameters()) if hidden else 0
+    rows = tuple(map(_rows_of, dataset.node_sets))
+    seed_type = _seed_type(dataset, node_type)
+    seeds = dataset.node_sets[seed_type]
+    training, nodes = len(seeds.splits["train"]), max(dataset.num_nodes, 1)
+    parameters = 0
+    if hidden:
+        shape = (dataset.num_features, hidden, dataset.num_classes, len(fanouts))
+        parameters = sum(one.numel() for one in network_of(kind, *shape).parameters())
     return Workload(
         name=dataset.name,
         nodes=dataset.num_nodes,
         edges=dataset.num_edges,
-        features=columns * itemsize,
-        attributes=_row_bytes(tables[LABELS]) if LABELS in tables else 0,
+        features=round(sum(one.nodes * one.features for one in rows) / nodes),
+        attributes=round(sum(one.nodes * one.attributes for one in rows) / nodes),
         training=training,
         fanouts=fanouts,
         batch_size=batch_size,
         drop_last=drop_last and training >= batch_size * ranks,
         own_seeds=own_seeds,
         parameters=parameters,
+        types=() if len(rows) == 1 else rows,
+        seed_type=seed_type,
     )
+
+
+def _rows_of(nodes: NodeSet) -> TypeRows:
+    """Returns the rows of a type, of its features and labels."""
+    tables = {name: table for name, table in nodes.tables.items() if name in (FEATURES, LABELS)}
+    widths = {name: _row_bytes(table) for name, table in tables.items()}
+    widest = max((table.dtype.itemsize for table in tables.values()), default=1)
+    return TypeRows(nodes.name, nodes.num_nodes, widths.get(FEATURES, 0), widths.get(LABELS, 0), widest)
+
+
+def _seed_type(dataset: Dataset, node_type: str | None) -> int:
+    """Returns the number of the type of the training nodes.
+
+    Raises:
+        ValueError: there are none, or of several types.
+    """
+    found = [nodes.name for nodes in dataset.node_sets if len(nodes.splits.get("train", ()))]
+    wanted = found if node_type is None else [name for name in found if name == node_type]
+    if len(wanted) > 1:
+        raise ValueError(f"{dataset.name} has training nodes of the types {found}; name one as node_type")
+    if not wanted:
+        of = "" if node_type is None else f" of type {node_type!r}"
+        raise ValueError(f"{dataset.name} has no training nodes{of}, so there is nothing to plan")
+    return dataset.schema.type_number(wanted[0])
 
 
 def _row_bytes(table: Tensor) -> int:
     return math.prod(table.shape[1:]) * table.dtype.itemsize
 
 
-def _check(ranks: int, ranks_per_host: int, cores: float, batch_size: int, dataset: Dataset) -> None:
+def _check(ranks: int, ranks_per_host: int, cores: float, batch_size: int) -> None:
     given = {"ranks": ranks, "ranks_per_host": ranks_per_host, "cores": cores, "batch_size": batch_size}
     for name, value in given.items():
         if not value > 0:
             raise ValueError(f"{name} must be positive, got {value}")
-    if not len(dataset.split("train")):
-        raise ValueError(f"{dataset.name} has no training nodes, so there is nothing to plan")

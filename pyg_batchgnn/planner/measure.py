@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -13,14 +14,21 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import HOMOGENEOUS
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.planner.machine import PlannerMachine
+from pyg_batchgnn.planner.probe import seeds_of_type
 from pyg_batchgnn.planner.resident import resident_bytes
 from pyg_batchgnn.planner.training_step import TrainingStepTimer
 from pyg_batchgnn.planner.workload import Workload
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, PartitionedSampler, Replacement, SamplingPlan
-from pyg_batchgnn.store import CscGraph
+from pyg_batchgnn.sample import (
+    Layout,
+    MacrobatchSampler,
+    PartitionedSampler,
+    Replacement,
+    SampledMinibatch,
+    SamplingPlan,
+)
+from pyg_batchgnn.store import TypedGraph
 
 #: Minibatches that are timed together, the most bytes of the table, bytes sent, and repetitions.
 _BATCHES, _TABLE, _SENT, _TIMES = 4, 256 << 20, 64 << 20, 3
@@ -28,7 +36,7 @@ _BATCHES, _TABLE, _SENT, _TIMES = 4, 256 << 20, 64 << 20, 3
 
 def measure_machine(
     workload: Workload,
-    graph: CscGraph,
+    graph: TypedGraph,
     training: Tensor,
     comm: Communicator,
     *,
@@ -54,13 +62,16 @@ def measure_machine(
     seeds = [
         part.contiguous() for part in training[order].to(torch.int64).split(workload.batch_size)[:_BATCHES]
     ]
+    whole, first = _whole(graph)
+    named = seeds_of_type(graph.schema, workload.seed_type, seeds)
+    internal = [ids + first[workload.seed_type] for ids in seeds]
     sampler = MacrobatchSampler(graph, plan, 0, 1, Layout.CSC)
-    sampled = sampler.sample(seeds, 0)
+    sampled = sampler.sample(named, 0)
     edges, nodes = sum(one.num_edges for one in sampled), sum(one.num_nodes for one in sampled)
-    relay = PartitionedSampler(_whole(graph), comm, plan, 0, 1, Layout.CSC, seeds_are_own=True)
-    local = _seconds(lambda: sampler.sample(seeds, 0))
-    relayed = _seconds(lambda: relay.sample(seeds, seeds, 0, 0))
-    distinct = _seconds(lambda: ops.unique_nodes([one.node for one in sampled], graph.num_nodes))
+    relay = PartitionedSampler(whole, comm, plan, 0, 1, Layout.CSC, seeds_are_own=True)
+    local = _seconds(lambda: sampler.sample(named, 0))
+    relayed = _seconds(lambda: relay.sample(internal, named, 0, 0))
+    distinct = _seconds(lambda: _find_distinct(sampled, graph.num_nodes))
     gather, copy = _row_rates(max(workload.features, 4))
     forward, backward, cached = 0.0, 0.0, 0.0
     if hidden:
@@ -68,7 +79,7 @@ def measure_machine(
         forward, backward = step.seconds(sampled[0])
         if plan.num_hops > 1:
             short = MacrobatchSampler(graph, plan.without_last_hop(), 0, 1, Layout.CSC)
-            cached = sum(step.seconds(short.sample(seeds[:1], 0)[0]))
+            cached = sum(step.seconds(short.sample(named[:1], 0)[0]))
     return PlannerMachine(
         relay_edge=relayed / max(edges, 1),
         local_edge=local / max(edges, 1),
@@ -93,25 +104,35 @@ def _seconds(work: Callable[[], object]) -> float:
     return min(times[1:])
 
 
-def _whole(graph: CscGraph) -> Part:
-    """The whole graph as the part of one rank; it shares the graph's memory."""
-    node = torch.arange(graph.num_nodes)
-    ids = graph.edge_ids
-    return Part(
-        schema=HOMOGENEOUS,
-        book=PartitionBook([0, graph.num_nodes]),
+def _find_distinct(sampled: Sequence[SampledMinibatch], num_nodes: Sequence[int]) -> None:
+    for number, count in enumerate(num_nodes):
+        ops.unique_nodes([one.nodes[number].node for one in sampled], count)
+
+
+def _whole(graph: TypedGraph) -> tuple[Part, list[int]]:
+    """Returns the whole graph as the part of one rank, and the first internal id of each type.
+
+    A graph of one type shares its memory.
+    """
+    schema, ends = graph.schema, [0, *itertools.accumulate(graph.num_nodes)]
+    dtype = ops.id_dtype(ends[-1])
+    relations = []
+    for source, one in zip(schema.source_types, graph.relations, strict=True):
+        sources = one.indices.to(dtype)
+        edge_ids = one.explicit_edge_ids().to(ops.id_dtype(one.num_edges))
+        relations.append(
+            ops.InEdges(one.indptr, sources + ends[source] if ends[source] else sources, edge_ids)
+        )
+    part = Part(
+        schema=schema,
+        book=PartitionBook(ends, schema.num_types),
         number=0,
-        node=node,
-        relations=(
-            ops.InEdges(
-                graph.indptr,
-                graph.indices.to(ops.id_dtype(graph.num_nodes)),
-                torch.arange(graph.num_edges, dtype=ops.id_dtype(graph.num_edges)) if ids is None else ids,
-            ),
-        ),
-        edge_counts=(graph.num_edges,),
-        directory=node.to(torch.int32),
+        node=torch.cat([torch.arange(count) for count in graph.num_nodes]),
+        relations=tuple(relations),
+        edge_counts=tuple(one.num_edges for one in graph.relations),
+        directory=torch.arange(ends[-1], dtype=dtype),
     )
+    return part, ends[:-1]
 
 
 def _row_rates(width: int) -> tuple[float, float]:

@@ -9,6 +9,7 @@ nodes that are left are twice as wide.
 from __future__ import annotations
 
 import math
+import operator
 from collections import defaultdict
 
 from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
@@ -17,8 +18,9 @@ from pyg_batchgnn.planner.seconds import Traffic, seconds_of
 from pyg_batchgnn.planner.setting import PlannerSetting, Prediction, Rounds, rounds, row_bytes, sizes
 from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
 
-#: The most bytes that a minibatch adds to a question, and that a message adds to its content.
-_BLOCK, _MESSAGE = 12, 25
+#: The bytes of the key with which a minibatch's question begins, before its numbers of nodes, and
+#: the most bytes that a message adds to its content.
+_KEY, _MESSAGE = 8, 25
 
 
 def predict(
@@ -32,17 +34,23 @@ def predict(
     minibatches = workload.minibatches(probe.seeds)
     means = probe.full if setting.aggregation is None else probe.inner
     groups = _groups(workload, probe, setting)
-    kept = setting.feature_cache / (row_bytes(workload, setting) + 8)
-    full = workload.fullness(probe.seeds)
-    unique = sum(often * means.distinct.distinct(group) for group, often in groups.items())
-    rows = sum(often * means.remote.missed(group, kept) for group, often in groups.items())
+    widths, full = row_bytes(workload, setting), workload.fullness(probe.seeds)
+    kept = means.remote.kept(setting.feature_cache, widths)
+    unique, rows = [0.0] * len(widths), [0.0] * len(widths)
+    for group, often in groups.items():
+        distinct, missed = means.distinct.distinct_by_type(group), means.remote.missed(group, kept)
+        for at, width in enumerate(widths):
+            if width:  # types without attributes are not asked for
+                unique[at] += often * distinct[at]
+                rows[at] += often * missed[at]
     exchanges = rounds(workload, probe, setting, minibatches)
     traffic = Traffic(
         topology=_topology_bytes(workload, probe, means, setting, minibatches * full, exchanges),
-        rows=rows,
-        row_bytes=row_bytes(workload, setting),
+        rows=sum(rows),
+        received=sum(map(operator.mul, rows, widths)),
         id_bytes=workload.id_bytes,
-        unique=unique,
+        unique=sum(unique),
+        block=sum(map(operator.mul, unique, widths)),
     )
     gradients = 2 * 4.0 * workload.parameters * (probe.ranks - 1) / probe.ranks * minibatches
     seconds = seconds_of(workload, probe, machine, network, setting, exchanges, traffic, means, gradients)
@@ -51,7 +59,7 @@ def predict(
         setting,
         minibatches,
         exchanges,
-        rows,
+        traffic.rows,
         traffic.topology,
         traffic.features,
         gradients,
@@ -86,8 +94,9 @@ def _topology_bytes(
         return 0.0
     first = int(workload.own_seeds)
     asked, answered = sum(means.asked[first:]), sum(means.answered[first:])
+    sections = sum(means.sections[first:])
     hops = len(means.asked) - first
     counts = max(1, math.ceil(math.log2(max(*workload.fanouts, 2)) / 8))
-    data = asked * (workload.id_bytes + counts) + answered * workload.id_bytes
-    blocks = _BLOCK * hops * (probe.ranks - 1)
+    data = (asked + answered) * workload.id_bytes + sections * counts
+    blocks = (_KEY + workload.id_bytes * len(workload.rows)) * hops * (probe.ranks - 1)
     return minibatches * (data + blocks) + exchanges.topology / 2 * (probe.ranks - 1) * _MESSAGE

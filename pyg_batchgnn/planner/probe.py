@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.data import Schema
 from pyg_batchgnn.planner.growth import growth_of
-from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan
-from pyg_batchgnn.store import CscGraph
+from pyg_batchgnn.planner.workload import MinibatchMeans, Overlaps, PlannerProbe, Workload
+from pyg_batchgnn.sample import Layout, MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan, Seeds
+from pyg_batchgnn.store import TypedGraph
 
 #: The default number of minibatches that are sampled.
 SAMPLES = 32
@@ -18,9 +19,9 @@ SAMPLES = 32
 
 def probe_graph(
     workload: Workload,
-    graph: CscGraph,
+    graph: TypedGraph,
     training: Tensor,
-    owner: Tensor,
+    owner: Sequence[Tensor],
     *,
     policy: str = "random",
     ranks: int,
@@ -34,8 +35,8 @@ def probe_graph(
     Args:
         workload: what is trained.
         graph: the whole graph.
-        training: [s] int64, the training nodes.
-        owner: [N], the rank of each node.
+        training: [s] int64, the training nodes, of the type that the workload names.
+        owner: by node type, [N_t], the rank of each node.
         policy: the policy that made ``owner``.
         ranks: the number of ranks.
         ranks_per_host: the number of ranks that share a host's memory.
@@ -43,28 +44,37 @@ def probe_graph(
         samples: the most minibatches that are sampled.
         threads: the most threads that sample.
     """
-    seeds = torch.bincount(owner[training], minlength=ranks)
+    seed_owner = owner[workload.seed_type][training]
+    seeds = torch.bincount(seed_owner, minlength=ranks)
     busiest = int(seeds.argmax())
-    own = training[owner[training] == busiest] if workload.own_seeds else training
+    own = training[seed_owner == busiest] if workload.own_seeds else training
     sampler = MacrobatchSampler(graph, SamplingPlan(workload.fanouts, replacement), 0, threads, Layout.CSC)
-    sampled = sampler.sample(_seed_lists(own, workload.batch_size, samples), 0)
+    lists = _seed_lists(own, workload.batch_size, samples)
+    sampled = sampler.sample(seeds_of_type(graph.schema, workload.seed_type, lists), 0)
     # Nodes of other ranks, and nodes of other hosts.
-    away = owner != busiest
-    remote = owner // ranks_per_host != busiest // ranks_per_host
+    away = [of_type != busiest for of_type in owner]
+    remote = [of_type // ranks_per_host != busiest // ranks_per_host for of_type in owner]
     hops = len(workload.fanouts)
-    nodes = torch.bincount(owner, minlength=ranks)
+    nodes = sum(torch.bincount(of_type, minlength=ranks) for of_type in owner)
     edges = torch.zeros(ranks, dtype=torch.int64)
-    edges.index_add_(0, owner, graph.indptr.diff())
+    for target, one in zip(graph.schema.target_types, graph.relations, strict=True):
+        edges.index_add_(0, owner[target], one.degrees)
     return PlannerProbe(
         policy,
         ranks,
         -(-ranks // ranks_per_host),
         tuple(seeds.tolist()),
-        int(nodes.max()),
+        int(torch.as_tensor(nodes).max()),
         int(edges.max()),
         _means(sampled, hops, away, remote),
         _means(sampled, hops - 1, away, remote),
     )
+
+
+def seeds_of_type(schema: Schema, node_type: int, lists: Sequence[Tensor]) -> list[Seeds]:
+    """Returns the seeds of minibatches whose seeds are of one type."""
+    name = schema.node_types[node_type]
+    return [Seeds.of(schema, {name: ids}) for ids in lists]
 
 
 def _seed_lists(own: Tensor, batch_size: int, samples: int) -> list[Tensor]:
@@ -77,33 +87,71 @@ def _seed_lists(own: Tensor, batch_size: int, samples: int) -> list[Tensor]:
     return [part.contiguous() for part in own[order].to(torch.int64).split(batch_size)[:whole]]
 
 
-def _means(sampled: Sequence[SampledMinibatch], hops: int, away: Tensor, remote: Tensor) -> MinibatchMeans:
-    """Returns the means over the first hops of sampled minibatches."""
-    times = torch.zeros(away.numel(), dtype=torch.int64)
-    nodes = edges = expanded = room = 0.0
-    asked, answered = torch.zeros(hops), torch.zeros(hops)
+def _means(
+    sampled: Sequence[SampledMinibatch], hops: int, away: Sequence[Tensor], remote: Sequence[Tensor]
+) -> MinibatchMeans:
+    """Returns the means over the first hops of sampled minibatches.
+
+    Args:
+        sampled: the minibatches.
+        hops: the number of hops.
+        away, remote: by node type, [N_t], whether a node is another rank's or another host's.
+    """
+    times = [torch.zeros(of_type.numel(), dtype=torch.int64) for of_type in away]
+    population = sum(of_type.numel() for of_type in away)
+    sizes, relayed = _zeros(4), _zeros(3, hops)
     for one in sampled:
-        count, links = sum(one.nodes_per_hop[: hops + 1]), sum(one.edges_per_hop[:hops])
-        before = sum(one.nodes_per_hop[:hops])
-        node = one.node[:count]
-        times[node.unique()] += 1
-        nodes, edges = nodes + count, edges + links
-        expanded, room = expanded + before, room + min(before + one.edges_per_hop[hops - 1], away.numel())
-        degree = one.indptr.diff()
-        first = 0
-        for hop in range(hops):
-            rows = torch.arange(first, first := first + one.nodes_per_hop[hop])
-            theirs = away[node[rows]]
-            asked[hop] += int(theirs.sum())
-            answered[hop] += int(degree[rows][theirs].sum())
+        for counts, nodes in zip(times, one.nodes, strict=True):
+            counts[nodes.node[: sum(nodes.nodes_per_hop[: hops + 1])].unique()] += 1
+        sizes += _sizes(one, hops, population)
+        relayed += _relayed(one, hops, away)
     number = max(len(sampled), 1)
+    asked, sections, answered = (tuple(row) for row in (relayed / number).tolist())
+    nodes, edges, expanded, room = (sizes / number).tolist()
+    distinct = [growth_of(one.numpy(), number, float(one.numel())) for one in times]
+    others = [
+        growth_of(one[far].numpy(), number, float(int(far.sum())))
+        for one, far in zip(times, remote, strict=True)
+    ]
     return MinibatchMeans(
-        nodes / number,
-        edges / number,
-        tuple((asked / number).tolist()),
-        tuple((answered / number).tolist()),
-        expanded / number,
-        room / number,
-        growth_of(times.numpy(), number, float(times.numel())),
-        growth_of(times[remote].numpy(), number, float(int(remote.sum()))),
+        nodes,
+        edges,
+        asked,
+        sections,
+        answered,
+        expanded,
+        room,
+        Overlaps(tuple(distinct)),
+        Overlaps(tuple(others)),
     )
+
+
+def _sizes(one: SampledMinibatch, hops: int, population: int) -> Tensor:
+    """Returns the nodes, the edges, the expanded nodes and the room of a minibatch, [4]."""
+    nodes = sum(sum(of_type.nodes_per_hop[: hops + 1]) for of_type in one.nodes)
+    edges = sum(sum(edges.edges_per_hop[:hops]) for edges in one.edges)
+    expanded = sum(sum(of_type.nodes_per_hop[:hops]) for of_type in one.nodes)
+    last = sum(edges.edges_per_hop[hops - 1] for edges in one.edges)
+    return torch.tensor([nodes, edges, expanded, min(expanded + last, population)], dtype=torch.float64)
+
+
+def _relayed(one: SampledMinibatch, hops: int, away: Sequence[Tensor]) -> Tensor:
+    """Returns the nodes that are asked for, the sections' nodes and the edges of each hop."""
+    found, schema = _zeros(3, hops), one.schema
+    for number, nodes in one.reached_nodes.items():
+        into, first = schema.relations_into[number], 0
+        theirs = away[number][nodes.node]
+        for hop in range(hops):
+            rows = slice(first, first := first + nodes.nodes_per_hop[hop])
+            others = theirs[rows]
+            asked = int(others.sum()) if into else 0
+            found[0, hop] += asked
+            found[1, hop] += asked * len(into)
+            for relation in into:
+                indptr = one.edges[relation].indptr[rows.start : rows.stop + 1]
+                found[2, hop] += int(indptr.diff()[others].sum())
+    return found
+
+
+def _zeros(*shape: int) -> Tensor:
+    return torch.zeros(*shape, dtype=torch.float64)

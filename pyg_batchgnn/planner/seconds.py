@@ -16,20 +16,28 @@ class Traffic:
     Attributes:
         topology: bytes of topology that a rank receives.
         rows: remote rows.
-        row_bytes, id_bytes: bytes per row and per node id.
+        received: bytes of remote rows.
+        id_bytes: bytes per node id.
         unique: distinct nodes of all fetch groups.
+        block: bytes of their rows.
     """
 
     topology: float
     rows: float
-    row_bytes: int
+    received: float
     id_bytes: int
     unique: float
+    block: float
 
     @property
     def features(self) -> float:
         """Bytes received: rows, and one id per row that other ranks ask for."""
-        return self.rows * (self.row_bytes + self.id_bytes)
+        return self.received + self.rows * self.id_bytes
+
+    @property
+    def row_bytes(self) -> float:
+        """The mean bytes of a row."""
+        return self.block / self.unique if self.unique else 0.0
 
 
 def seconds_of(
@@ -53,7 +61,7 @@ def seconds_of(
     made, minibatches = -(-steps // max(together, 1)), steps * workload.fullness(probe.seeds)
     sampling, whole = machine.speedup(together), machine.speedup(machine.cores)
     edge = machine.local_edge if setting.hybrid or probe.ranks == 1 else machine.relay_edge
-    block, received = traffic.unique * traffic.row_bytes, traffic.rows * traffic.row_bytes
+    block, received = traffic.block, traffic.received
     gathering = (block - received) * machine.gather + received * (machine.gather + machine.copy)
     gathering += minibatches * means.nodes * (machine.node + traffic.row_bytes * machine.export)
 

@@ -102,13 +102,16 @@ def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, min
     return Rounds(0 if alone else 2 * relays * len(made), 2 * sum(map(len, made)), lookup)
 
 
-def row_bytes(workload: Workload, setting: PlannerSetting) -> int:
-    """Returns the bytes of a node's row on the wire, padded to the widest number.
+def row_bytes(workload: Workload, setting: PlannerSetting) -> tuple[int, ...]:
+    """Returns the bytes of a node's row on the wire by node type, padded to the widest number.
 
     The row holds the node's attributes, its aggregates, and its original id unless that is known.
     Its own features are left out where the aggregates contain them.
     """
-    kept = setting.aggregation
-    features = workload.features * (1 if kept is None or kept.holds_own_row else 2)
-    own = features + workload.attributes + (0 if setting.hybrid else workload.id_bytes)
-    return -(-own // 8) * 8
+    kept, found = setting.aggregation, []
+    ids = 0 if setting.hybrid else workload.id_bytes
+    for one in workload.rows:
+        features = one.features * (1 if kept is None or kept.holds_own_row else 2)
+        widest = max(one.widest, ids)
+        found.append(-(-(features + one.attributes + ids) // widest) * widest)
+    return tuple(found)

@@ -7,6 +7,7 @@ The simulation takes and gives back blocks in the order of `sample.PartitionedSa
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 
 from pyg_batchgnn.planner.blocks import Block, Blocks
@@ -58,8 +59,8 @@ class _MemorySimulation:
         self, workload: Workload, probe: PlannerProbe, setting: PlannerSetting, means: MinibatchMeans
     ) -> None:
         self._workload, self._probe, self._setting, self._means = workload, probe, setting, means
-        self._wire = row_bytes(workload, setting)
-        self._kept_rows = setting.feature_cache / (self._wire + 8)
+        self._widths = row_bytes(workload, setting)
+        self._kept_rows = means.remote.kept(setting.feature_cache, self._widths)
         self.blocks, self.ids = Blocks(), 0.0
         self._held: list[Block] = []  # what the user holds: a minibatch and the block that it points into
         self._take(8 * 2 ** math.ceil(math.log2(1.5 * max(means.nodes, 2))))  # local ids by node
@@ -105,15 +106,20 @@ class _MemorySimulation:
     def fetch(self, shares: Sequence[float], group: Sequence[list[Block]]) -> None:
         """Fetches the rows of a group. Then the user takes its minibatches one after the other."""
         work, setting, each = self._workload, self._setting, sum(shares)
-        distinct, splitting = self._means.distinct.distinct(each), _SPLITTING if setting.feature_cache else 0
-        away = self._means.remote.missed(each, self._kept_rows)
+        splitting = _SPLITTING if setting.feature_cache else 0
+        distinct = self._means.distinct.distinct_by_type(each)
+        missed = self._means.remote.missed(each, self._kept_rows)
+        away, wire = sum(missed), sum(map(operator.mul, missed, self._widths))
         positions = [8 * share * self._means.nodes for share in shares]
-        rows, unique = self._take(*positions), self._take(8 * distinct)
-        asked, answers, received = self._take(work.id_bytes * away, self._wire * away, self._wire * away)
-        tables = [work.features * distinct] * (self._wire // work.features if work.features else 0)
+        rows, unique = self._take(*positions), self._take(*(8 * count for count in distinct))
+        asked, answers, received = self._take(work.id_bytes * away, wire, wire)
+        tables, others = [], 0.0
+        for one, width, count in zip(work.rows, self._widths, distinct, strict=True):
+            tables += [one.features * count] * (width // one.features if one.features else 0)
+            others += (one.attributes + work.id_bytes) * count
         # What was sent is held until now. The transport's own memory shows in what is kept
         # afterwards.
-        block = self._take(*tables, (work.attributes + work.id_bytes) * distinct)
+        block = self._take(*tables, others)
         self.blocks.give(received, asked, answers)
         if setting.feature_cache:
             rows, before = self._take(*positions), rows
@@ -123,7 +129,7 @@ class _MemorySimulation:
                 self.blocks.give(minibatch[0])
                 minibatch[0] = node
         self.blocks.give(*unique)
-        self.ids = max(self.ids, (16 + splitting) * distinct + 2 * work.id_bytes * away)
+        self.ids = max(self.ids, (16 + splitting) * sum(distinct) + 2 * work.id_bytes * away)
         self.let_go()
         *taken, last = [[*arrays, row] for arrays, row in zip(group, rows, strict=True)]
         for arrays in taken:

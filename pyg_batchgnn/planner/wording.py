@@ -55,3 +55,10 @@ def options(setting: PlannerSetting, ranks: int) -> Sequence[str]:
     words += ["--hybrid"] if setting.hybrid else []
     words += ["--feature-cache", str(setting.feature_cache)] if setting.feature_cache else []
     return words
+
+
+def loader_arguments(setting: PlannerSetting) -> str:
+    """Returns the arguments of a loader that choose a setting."""
+    words = [f"macrobatch_size={setting.macrobatch or 'all'!r}", f"fetch_size={setting.fetch or 'all'!r}"]
+    words += [f"feature_cache={setting.feature_cache}"] if setting.feature_cache else []
+    return f"MacrobatchNeighborLoader(..., {', '.join(words)})"

@@ -7,17 +7,100 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pyg_batchgnn import ops
+
+Numbers = NDArray[np.float64]
+
+#: Bytes of a node's id in a feature cache.
+_ID_BYTES = 8
 
 
 class Overlap(Protocol):
-    """The number of distinct nodes of several minibatches."""
+    """The number of distinct nodes of one type in several minibatches."""
 
     def distinct(self, together: float) -> float:
         """Returns the expected number of distinct nodes of ``together`` minibatches."""
 
     def missed(self, together: float, kept: float) -> float:
         """Returns how many of them are not among the ``kept`` most likely nodes."""
+
+    def likely(self) -> tuple[Numbers, Numbers]:
+        """Returns the probabilities [c] that a minibatch holds a node, and the number of nodes [c]
+        that have each."""
+
+
+@dataclass(frozen=True)
+class Overlaps:
+    """The numbers of distinct nodes of several minibatches.
+
+    Attributes:
+        by_type: that of each node type.
+    """
+
+    by_type: tuple[Overlap, ...]
+
+    def distinct(self, together: float) -> float:
+        """Returns the expected number of distinct nodes of all types."""
+        return sum(self.distinct_by_type(together))
+
+    def distinct_by_type(self, together: float) -> list[float]:
+        """Returns the expected number of distinct nodes of each type."""
+        return [one.distinct(together) for one in self.by_type]
+
+    def missed(self, together: float, kept: Sequence[float]) -> list[float]:
+        """Returns how many of them are not among the most likely nodes, by type.
+
+        Args:
+            together: the number of minibatches.
+            kept: the number of nodes of each type that are the most likely ones.
+        """
+        return [one.missed(together, count) for one, count in zip(self.by_type, kept, strict=True)]
+
+    def kept(self, budget: float, row_bytes: Sequence[int]) -> list[float]:
+        """Returns the number of nodes of each type whose rows a feature cache holds.
+
+        It holds those that are expected to spare the most bytes for each byte that they take.
+
+        Args:
+            budget: the bytes of rows and ids.
+            row_bytes: the bytes of a row of each type; rows of 0 bytes are not held.
+        """
+        found = [0.0] * len(self.by_type)
+        if budget <= 0:
+            return found
+        groups = [
+            (likely * width / (width + _ID_BYTES), number, float(nodes))
+            for number, (one, width) in enumerate(zip(self.by_type, row_bytes, strict=True))
+            for likely, nodes in zip(*one.likely(), strict=True)
+            if width and likely > 0
+        ]
+        for _, number, nodes in sorted(groups, key=lambda group: -group[0]):
+            taken = min(nodes, max(budget, 0.0) / (row_bytes[number] + _ID_BYTES))
+            found[number] += taken
+            budget -= taken * (row_bytes[number] + _ID_BYTES)
+        return found
+
+
+@dataclass(frozen=True)
+class TypeRows:
+    """The nodes of one type and their rows.
+
+    Attributes:
+        name: the type.
+        nodes: the number of nodes.
+        features: bytes of a node's input features.
+        attributes: bytes of a node's other attributes that are fetched (label, masks).
+        widest: bytes of the widest number among them, to which a row is padded.
+    """
+
+    name: str
+    nodes: int
+    features: int
+    attributes: int
+    widest: int = 8
 
 
 @dataclass(frozen=True)
@@ -26,15 +109,18 @@ class Workload:
 
     Attributes:
         name: the graph's name.
-        nodes, edges: N and (directed) E of the whole graph.
-        features: bytes of a node's input features.
-        attributes: bytes of a node's other attributes that are fetched (label, masks).
+        nodes, edges: N and (directed) E of the whole graph, of all types and relations.
+        features: bytes of a node's input features; the mean if there are several types.
+        attributes: bytes of a node's other attributes that are fetched (label, masks), likewise.
         training: the number of training nodes.
         fanouts: neighbours per hop, nearest to the seeds first.
         batch_size: seed nodes per minibatch.
         drop_last: whether a last, smaller minibatch is left out.
         own_seeds: whether ranks train the nodes that they own (the local schedule).
         parameters: the number of the model's parameters, whose gradients are exchanged.
+        types: the rows of each node type; empty if there is one type, of which the fields above
+            say all.
+        seed_type: the number of the type of the training nodes.
     """
 
     name: str
@@ -48,6 +134,13 @@ class Workload:
     drop_last: bool = False
     own_seeds: bool = True
     parameters: int = 0
+    types: tuple[TypeRows, ...] = ()
+    seed_type: int = 0
+
+    @property
+    def rows(self) -> tuple[TypeRows, ...]:
+        """The rows of each node type, at least one."""
+        return self.types or (TypeRows("node", self.nodes, self.features, self.attributes),)
 
     @property
     def id_bytes(self) -> int:
@@ -98,6 +191,7 @@ class MinibatchMeans:
     Attributes:
         nodes, edges: the size of a minibatch.
         asked: by hop, the nodes of other ranks of which it needs the in-edges.
+        sections: by hop, these nodes, each counted once for each relation into its type.
         answered: by hop, the in-edges of these nodes.
         expanded: nodes whose in-edges are in the minibatch.
         room: nodes for which there is room during sampling: one per edge of the last hop.
@@ -108,11 +202,12 @@ class MinibatchMeans:
     nodes: float
     edges: float
     asked: tuple[float, ...]
+    sections: tuple[float, ...]
     answered: tuple[float, ...]
     expanded: float
     room: float
-    distinct: Overlap
-    remote: Overlap
+    distinct: Overlaps
+    remote: Overlaps
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,7 +31,7 @@ def test_a_random_graph(replacement: Replacement) -> None:
     training = torch.arange(0, nodes, 3)
     work = Workload("w", nodes, graph.num_edges, 64, 8, training.numel(), (8, 4, 3), batch_size=128)
     owner = torch.randint(ranks, (nodes,), generator=torch.Generator().manual_seed(0))
-    seen = probe_graph(work, graph, training, owner, ranks=ranks, replacement=replacement, threads=1)
+    seen = probe_graph(work, graph.typed, training, [owner], ranks=ranks, replacement=replacement, threads=1)
     predicted = probe_degrees(work, degrees, ranks, replacement=replacement)
     for one, other in ((predicted.full, seen.full), (predicted.inner, seen.inner)):
         assert one.nodes == pytest.approx(other.nodes, rel=0.1)
@@ -40,6 +40,6 @@ def test_a_random_graph(replacement: Replacement) -> None:
         for together in (1, 4, 16):
             wanted = other.remote.distinct(together)
             assert one.remote.distinct(together) == pytest.approx(wanted, rel=0.12)
-    assert predicted.full.remote.missed(4, nodes / 8) == pytest.approx(
-        seen.full.remote.missed(4, nodes / 8), rel=0.15
+    assert predicted.full.remote.missed(4, [nodes / 8]) == pytest.approx(
+        seen.full.remote.missed(4, [nodes / 8]), rel=0.15
     )

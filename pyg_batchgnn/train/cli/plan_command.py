@@ -35,6 +35,7 @@ def plan_command(
     model: options.Model = ModelName.SAGE,
     hidden: options.Hidden = 256,
     global_schedule: options.GlobalSchedule = False,
+    node_type: options.NodeType = None,
     partition: options.Partitions = None,
     macrobatch: options.Macrobatches = None,
     feature_cache: options.FeatureCaches = None,
@@ -60,7 +61,6 @@ def plan_command(
     from pyg_batchgnn.data import load_dataset
     from pyg_batchgnn.planner import Choices, PlannerNetwork, plan
     from pyg_batchgnn.sample import Replacement
-    from pyg_batchgnn.train.graph import homogeneous_only
 
     _check_hosts(ranks, ranks_per_host)
     console = Console()
@@ -74,7 +74,7 @@ def plan_command(
     status = console.status("reading") if console.is_terminal else contextlib.nullcontext()
     with status as shown, as_train_error(ValueError):
         found = plan(
-            homogeneous_only(load_dataset(dataset)),
+            load_dataset(dataset),
             ranks=ranks,
             network=network,
             ranks_per_host=ranks_per_host,
@@ -85,6 +85,7 @@ def plan_command(
             batch_size=batch_size,
             replacement=Replacement(replacement.value),
             own_seeds=not global_schedule,
+            node_type=node_type,
             hidden=hidden,
             policies=partition or ("random",),
             choices=tried,

@@ -68,6 +68,12 @@ GlobalSchedule = Annotated[
     bool,
     typer.Option("--global", help="Plan for train --schedule global.", rich_help_panel=_TRAINING),
 ]
+NodeType = Annotated[
+    str | None,
+    typer.Option(
+        help="Type of the training nodes, where several types have some.", rich_help_panel=_TRAINING
+    ),
+]
 Partitions = Annotated[
     list[str] | None,
     typer.Option(

@@ -250,6 +250,13 @@ def test_commands_for_typed_graphs(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "institution" in out and "edge cut" in out
     assert batchgnn("train", folder) == 2
     assert "has the node types author, field, institution, paper" in capsys.readouterr().err
+    speeds = tmp_path / "speeds.json"
+    speeds.write_text("{}")
+    usual = ["plan", folder, "--ranks", 2, "--fanout", "3,2", "--machine", speeds, "--partition", parts]
+    assert batchgnn(*usual) == 2
+    assert "training nodes of the types ['author', 'paper']; name one" in capsys.readouterr().err
+    assert batchgnn(*usual, "--node-type", "paper", "--samples", 3, "--batch-size", 40) == 0
+    assert "MacrobatchNeighborLoader(..., macrobatch_size=" in capsys.readouterr().out
     assert batchgnn("generate", tmp_path / "half", "--typed", "--half") == 2
     assert "do not go with --typed" in capsys.readouterr().err
 
