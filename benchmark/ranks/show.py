@@ -28,7 +28,6 @@ def _rows(part: Result) -> str:
     for one in part["series"]:
         fetched, bound = of_ranks(one, "rows_fetched"), least[one["ranks"]]
         received, sent = of_ranks(one, "features", "bytes"), of_ranks(one, "features", "sent")
-        needed = 2 * sum(fetched) * (one["of_ranks"][0]["row_bytes"] + 4)  # rows and their ids, both ends
         topology = ", hybrid" if one["hybrid"] else ""
         lines.append(
             [
@@ -38,7 +37,7 @@ def _rows(part: Result) -> str:
                 f"{mean(bound):,.0f}",
                 f"{sum(fetched) / sum(bound):.1f}",
                 f"{mean(received) / 1e6:,.0f}",
-                f"{100 * (1 - needed / (sum(received) + sum(sent))):.1f} %",
+                _overhead(sum(fetched), one["of_ranks"][0]["row_bytes"], sum(received) + sum(sent)),
                 f"{of_ranks(one, 'topology', 'rounds')[0]:.0f}",
                 f"{of_ranks(one, 'features', 'rounds')[0]:.0f}",
                 f"{mean(of_ranks(one, 'topology', 'bytes')) / 1e6:,.0f}",
@@ -47,6 +46,14 @@ def _rows(part: Result) -> str:
     header = ["feature rows of an epoch, mean over ranks", "minibatches", "fetched", "the least", "times it"]
     header += ["MB received", "of bytes not rows and ids", "topology rounds", "feature rounds", "topology MB"]
     return markdown(header, lines)
+
+
+def _overhead(fetched: float, row_bytes: int | None, moved: float) -> str:
+    """Returns the share of bytes that are not rows and ids; nothing where rows differ in width."""
+    if row_bytes is None:
+        return ""
+    needed = 2 * fetched * (row_bytes + 4)  # at both ends
+    return f"{100 * (1 - needed / moved):.1f} %"
 
 
 def _network(part: Result) -> str:

@@ -141,20 +141,24 @@ class RankGraph:
         """Returns the number of all ranks' together."""
         return int(self.comm.max(int(self.part.attributes[NODES]["y"].max()))) + 1
 
-    def seeds(self) -> Tensor:
-        """The training nodes, every n-th where fewer are asked for."""
-        rows = self.comm.all_gather(self.part.node[self.part.split("train")]).rows.sort().values
-        wanted = self.options.get("seeds") or rows.numel()
-        return rows[torch.arange(min(wanted, rows.numel())) * rows.numel() // min(wanted, rows.numel())]
+    def seeds(self) -> tuple[str, Tensor]:
+        """The type that has training nodes, and these, every n-th where fewer are asked for."""
+        part, schema = self.part, self.part.schema
+        group = next(group for group in schema.node_groups if "train" in part.splits.get(group, {}))
+        own = part.original_ids(schema.type_number(str(group.name)))[part.splits[group]["train"]]
+        rows = self.comm.all_gather(own).rows.sort().values
+        wanted = min(self.options.get("seeds") or rows.numel(), rows.numel())
+        return str(group.name), rows[torch.arange(wanted) * rows.numel() // wanted]
 
     def loader(self, macrobatch: int, **arguments: Any) -> MacrobatchNeighborLoader:
         """Returns a loader of native minibatches, ``macrobatch`` of them made together (0: all)."""
         options = self.options
         size = macrobatch or 1 << 20
+        node_type, seeds = self.seeds()
         return MacrobatchNeighborLoader(
             (self.features, DistGraphStore(self.part, self.comm, self.topology)),
             options["fanouts"],
-            self.seeds(),
+            (node_type, seeds) if self.part.schema.has_names else seeds,
             batch_size=options["batch_size"],
             shuffle=True,
             seed=0,
@@ -178,15 +182,18 @@ def preparation(comm: Communicator, options: Answer) -> list[Answer]:
     for macrobatch in options["macrobatches"]:
         loader = graph.loader(macrobatch)
         loader.set_epoch(0)
-        seen = torch.zeros(graph.part.book.num_nodes, dtype=torch.bool)
+        types = range(graph.part.schema.num_types)
+        seen = [torch.zeros(graph.part.book.num_nodes_of(at), dtype=torch.bool) for at in types]
         meter, edges, batches = Meter(comm), 0, 0
         for minibatch in loader:
             edges += minibatch.num_edges
             batches += 1
             if options.get("count_distinct"):
-                seen[minibatch.node] = True
+                for at, nodes in minibatch.reached_nodes.items():
+                    seen[at][nodes.node] = True
         figures = meter.stop()
-        seen[graph.part.node] = False
+        for at in types:
+            seen[at][graph.part.original_ids(at)] = False
         found.append(
             {
                 **figures,
@@ -194,13 +201,22 @@ def preparation(comm: Communicator, options: Answer) -> list[Answer]:
                 "minibatches": batches,
                 "edges": edges,
                 "rows_fetched": loader.stats().total.rows_fetched,
-                "distinct": int(seen.sum()),  # remote ones of the epoch: the least that can be fetched
-                "row_bytes": sum(table[:1].nbytes for table in graph.part.attributes[NODES].values()),
+                "distinct": sum(
+                    int(of_type.sum()) for of_type in seen
+                ),  # remote ones of the epoch: the least that can be fetched
+                "row_bytes": row_bytes(graph.part),
                 "phases": dataclasses.asdict(loader.stats().total),
             }
         )
         del loader
     return found
+
+
+def row_bytes(part: Part) -> int | None:
+    """Returns the bytes of a node's attributes; None if there are several types of rows."""
+    if part.schema.num_types > 1:
+        return None
+    return sum(table[:1].nbytes for table in part.attributes[NODES].values())
 
 
 def training(comm: Communicator, options: Answer) -> Answer:

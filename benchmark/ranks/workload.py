@@ -12,9 +12,11 @@ import numpy as np
 
 from benchmark.support.cli import RESULTS
 from benchmark.support.graphs import GraphFolder
+from benchmark.support.mag import SEEDS, TypedFolder, is_typed
 from benchmark.support.native import CACHE
 from benchmark.support.prepare import chosen_graph
 from benchmark.support.world import World
+from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet, write_folder
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class RankWorkload:
         dgl: the interpreter of an environment with DGL; empty where there is none.
     """
 
-    graph: GraphFolder
+    graph: GraphFolder | TypedFolder
     fanouts: list[int]
     batch_size: int
     hidden: int
@@ -42,7 +44,8 @@ class RankWorkload:
     @classmethod
     def parse(cls, options: argparse.Namespace) -> RankWorkload:
         """Makes the workload from the options of `add_workload_options`."""
-        graph = chosen_graph(options.graph, options.nodes)
+        typed = options.graph is not None and is_typed(options.graph)
+        graph = TypedFolder.open(options.graph) if typed else chosen_graph(options.graph, options.nodes)
         sizes = (options.fanouts, options.batch_size, options.hidden, options.seeds, options.rounds)
         return cls(graph, *sizes)
 
@@ -67,9 +70,14 @@ class RankWorkload:
         return world.run(job, {**common, **options})
 
 
-def as_dataset(graph: GraphFolder) -> Path:
+def as_dataset(graph: GraphFolder | TypedFolder) -> Path:
     """Returns the graph as a folder that `pyg_batchgnn.data.load_dataset` reads; writes it once."""
     folder = CACHE / "datasets" / graph.path.name
+    if isinstance(graph, TypedFolder):
+        if not folder.is_dir():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            write_folder(_typed_dataset(graph), folder)
+        return folder
     if not (folder / "edge_index.npy").is_file():
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("x", "y", "train_idx", "val_idx", "test_idx"):
@@ -86,9 +94,19 @@ def as_dataset(graph: GraphFolder) -> Path:
     return folder
 
 
+def _typed_dataset(graph: TypedFolder) -> Dataset:
+    """Returns a typed graph with the features, labels and training nodes of papers."""
+    papers = {"tables": {"x": graph.x, "y": graph.y}, "splits": {"train": graph.read("train_idx")}}
+    nodes = [
+        NodeSet(name, count, **(papers if name == SEEDS else {})) for name, count in graph.num_nodes.items()
+    ]
+    edges = [EdgeSet(relation, edge_index) for relation, edge_index in graph.edges.items()]
+    return Dataset(graph.path.name, tuple(nodes), tuple(edges))
+
+
 def add_workload_options(add: Callable[..., Any]) -> None:
     """Adds the options that benchmarks of several ranks share; ``add``: add_argument."""
-    add("--graph", type=Path, help="folder with colptr.npy, row.npy, x.npy, y.npy, train_idx.npy")
+    add("--graph", type=Path, help="folder of a graph, or of a typed one (support/mag.py)")
     add("--nodes", type=int, default=1_000_000, help="size of the generated graph if no folder is given")
     add("--network", default="1gbit", help="rate of the links between hosts, or loopback (default: 1gbit)")
     add("--rounds", type=int, default=3, help="rounds of the parts that are timed (default: 3)")

@@ -102,6 +102,11 @@ class TypedFolder:
         }
 
 
+def is_typed(folder: Path) -> bool:
+    """Returns whether a folder holds a typed graph."""
+    return (folder / "num_nodes.json").is_file()
+
+
 @cache
 def _opened(path: Path) -> TypedFolder:
     return TypedFolder(path)
