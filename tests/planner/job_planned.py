@@ -15,7 +15,9 @@ def prepare(dataset: str, settings: list[dict[str, Any]], arguments: dict[str, A
     """Rounds, rows and bytes of every setting."""
     found = []
     with Communicator.create("planned", timeout=60) as comm:
-        part = partition(load_dataset(dataset), "random", comm=comm)
+        graph = load_dataset(dataset)
+        part = partition(graph, "random", comm=comm)
+        seeds = "train" if graph.schema.is_plain else ("paper", graph.split("train", "paper"))
         features, whole = DistFeatureStore(part, comm), replicate_topology(part, comm)
         for setting in settings:
             kind, stores = setting["aggregation"], (features, DistGraphStore(part, comm))
@@ -23,7 +25,7 @@ def prepare(dataset: str, settings: list[dict[str, Any]], arguments: dict[str, A
             names = ["y"] if kept is not None and kept.kind.holds_own_row else ["x", "y"]
             loader = MacrobatchNeighborLoader(
                 (features, DistGraphStore(part, comm, whole if setting["hybrid"] else None)),
-                input_nodes="train",
+                input_nodes=seeds,
                 shuffle=True,
                 seed=0,
                 export="native",

@@ -35,9 +35,25 @@ SETTINGS = [
 ]
 
 
-def planned(ranks: int, own_seeds: bool = True, replacement: Replacement = Replacement.WITH) -> Plan:
+TYPED = "generated-typed:papers=4000,features=16,seed=3"
+TYPED_SETTINGS = [
+    PlannerSetting(1),
+    PlannerSetting(4, 2),
+    PlannerSetting(0),
+    PlannerSetting(2, hybrid=True),
+    PlannerSetting(1, feature_cache=60_000),
+]
+
+
+def planned(
+    ranks: int,
+    own_seeds: bool = True,
+    replacement: Replacement = Replacement.WITH,
+    graph: str = GRAPH,
+    node_type: str | None = None,
+) -> Plan:
     return pyg_batchgnn.plan(
-        load_dataset(GRAPH),
+        load_dataset(graph),
         ranks=ranks,
         network=PlannerNetwork(1e8),
         machine=PlannerMachine(),
@@ -46,6 +62,7 @@ def planned(ranks: int, own_seeds: bool = True, replacement: Replacement = Repla
         replacement=replacement,
         drop_last=False,
         own_seeds=own_seeds,
+        node_type=node_type,
         hidden=0,
         choices=Choices(macrobatches=(1, 0)),
         samples=6,
@@ -55,8 +72,10 @@ def planned(ranks: int, own_seeds: bool = True, replacement: Replacement = Repla
 @pytest.mark.parametrize(
     ("own_seeds", "replacement"), [(True, Replacement.WITH), (False, Replacement.WITHOUT)]
 )
-def test_ranks_count_what_was_predicted(own_seeds: bool, replacement: Replacement) -> None:
-    found = planned(4, own_seeds, replacement)
+@pytest.mark.parametrize("graph", [GRAPH, TYPED], ids=["one type", "several types"])
+def test_ranks_count_what_was_predicted(graph: str, own_seeds: bool, replacement: Replacement) -> None:
+    tried = SETTINGS if graph == GRAPH else TYPED_SETTINGS
+    found = planned(4, own_seeds, replacement, graph, None if graph == GRAPH else "paper")
     probe = found.probes["random"]
     arguments = {
         "num_neighbors": [5, 4, 3],
@@ -64,10 +83,10 @@ def test_ranks_count_what_was_predicted(own_seeds: bool, replacement: Replacemen
         "replace": replacement is Replacement.WITH,
         "schedule": "local" if own_seeds else "global",
     }
-    settings = [vars(setting) for setting in SETTINGS]
-    given = {"dataset": GRAPH, "settings": settings, "arguments": arguments}
+    settings = [vars(setting) for setting in tried]
+    given = {"dataset": graph, "settings": settings, "arguments": arguments}
     results = run_ranks("tests.planner.job_planned:prepare", 4, given, hosts=[0, 1, 2, 3])
-    for at, setting in enumerate(SETTINGS):
+    for at, setting in enumerate(tried):
         predicted = predict(found.workload, probe, found.machine, found.network, setting)
         seen = [result.value[at] for result in results]
         assert {one["minibatches"] for one in seen} == {predicted.minibatches}
@@ -76,6 +95,13 @@ def test_ranks_count_what_was_predicted(own_seeds: bool, replacement: Replacemen
         assert predicted.rows == pytest.approx(sum(one["rows"] for one in seen) / 4, rel=0.1)
         received = [sum(one["bytes"][kind] for one in seen) / 4 for kind in (0, 1)]
         assert [predicted.topology_bytes, predicted.feature_bytes] == pytest.approx(received, rel=0.1)
+
+
+def test_the_type_of_the_training_nodes_must_be_said() -> None:
+    with pytest.raises(ValueError, match=r"types \['author', 'paper'\]; name one as node_type"):
+        planned(2, graph=TYPED)
+    with pytest.raises(ValueError, match="no training nodes of type 'field'"):
+        planned(2, graph=TYPED, node_type="field")
 
 
 @pytest.mark.parametrize("own_seeds", [True, False])
