@@ -27,8 +27,9 @@ def test_aggregates_are_those_of_pyg(dataset: Any, kinds: dict[Relation, str]) -
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_over_ranks_they_are_those_of_one_process(ranks: int) -> None:
-    run_ranks("tests.cache.job_typed:values", ranks, hosts=list(range(ranks)))
+@pytest.mark.parametrize("job", ["values", "loaders"])
+def test_over_ranks_they_are_those_of_one_process(job: str, ranks: int) -> None:
+    run_ranks(f"tests.cache.job_typed:{job}", ranks, hosts=list(range(ranks)))
 
 
 def loader(data: HeteroData, cache: AggregationCache, **options: Any) -> MacrobatchNeighborLoader:
