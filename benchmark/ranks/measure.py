@@ -26,6 +26,7 @@ from benchmark.ranks.workload import RankWorkload, add_workload_options, as_data
 from benchmark.support import namespaces
 from benchmark.support.cli import add_peer_option, write_json
 from benchmark.support.machine import describe
+from benchmark.support.mag import TypedFolder
 from benchmark.support.native import CACHE
 from benchmark.support.world import LOOPBACK, World
 
@@ -110,6 +111,10 @@ def partitioning(bench: RankWorkload, network: str) -> list[dict[str, Any]]:  # 
 def dist_dgl(bench: RankWorkload, network: str) -> list[dict[str, Any]]:  # noqa: ARG001
     """The second epoch of ours at B = 8 and all, and of DistDGL's, in turn; owners at random."""
     ranks, peer = 2, DistDgl(bench.dgl, 2)
+    if isinstance(bench.graph, TypedFolder):
+        raise SystemExit(
+            "dist_dgl trains SAGE, which is for graphs of one node type; leave it out of --parts"
+        )
     options = {
         **{"graph": str(bench.graph.path), "fanouts": bench.fanouts, "batch_size": bench.batch_size},
         **{"hidden": bench.hidden, "seeds": bench.seeds, "classes": bench.graph.num_classes, "epochs": 2},

@@ -96,9 +96,10 @@ def as_dataset(graph: GraphFolder | TypedFolder) -> Path:
 
 def _typed_dataset(graph: TypedFolder) -> Dataset:
     """Returns a typed graph with the features, labels and training nodes of papers."""
-    papers = {"tables": {"x": graph.x, "y": graph.y}, "splits": {"train": graph.read("train_idx")}}
+    tables, splits = {"x": graph.x, "y": graph.y}, {"train": graph.read("train_idx")}
     nodes = [
-        NodeSet(name, count, **(papers if name == SEEDS else {})) for name, count in graph.num_nodes.items()
+        NodeSet(name, count, tables, splits) if name == SEEDS else NodeSet(name, count)
+        for name, count in graph.num_nodes.items()
     ]
     edges = [EdgeSet(relation, edge_index) for relation, edge_index in graph.edges.items()]
     return Dataset(graph.path.name, tuple(nodes), tuple(edges))

@@ -117,7 +117,7 @@ class ContextSource(Protocol):
 class _LocalSource:
     """A graph in one process. ``features``: those of each node type, or None."""
 
-    store = None
+    store: DistFeatureStore | None = None
 
     def __init__(self, graph: TypedGraph, features: Sequence[Any]) -> None:
         self.schema, self._graph, self._features = graph.schema, graph, features
@@ -130,10 +130,11 @@ class _RankSource:
     """A graph over ranks."""
 
     def __init__(self, store: DistFeatureStore, threads: int | None) -> None:
-        self.schema, self.store, self._threads = store.part.schema, store, threads
+        self.schema, self._held, self._threads = store.part.schema, store, threads
+        self.store: DistFeatureStore | None = store
 
     def context(self, relation: int) -> DistributedContext:
-        return DistributedContext(self.store, relation, self._threads)
+        return DistributedContext(self._held, relation, self._threads)
 
 
 def source_of(data: Any, threads: int | None) -> ContextSource:
