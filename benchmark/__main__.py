@@ -27,6 +27,7 @@ Benchmarks:
     communication  all-to-all and all-reduce over gloo and ccl, 1 KiB to 64 MiB
     ranks          rows fetched, preparation on a slow network (root), CPU seconds, partitioning
     pyg_scripts    PyG's own benchmark scripts and examples, with one changed import
+    partitioning   edge cut and balance by policy, against METIS and KaMinPar
     growth         partitioning graphs of 1, 4 and 16 million nodes, against METIS
 
 A peer takes part if its interpreter has it. Use one environment per peer:
@@ -57,6 +58,7 @@ from benchmark.layers import measure as layers
 from benchmark.loading import measure as loading
 from benchmark.memory import measure as memory
 from benchmark.modes import measure as modes
+from benchmark.partitioning import measure as partitioning
 from benchmark.planning import measure as planning
 from benchmark.pyg_scripts import measure as pyg_scripts
 from benchmark.rank_accuracy import measure as rank_accuracy
@@ -85,6 +87,7 @@ CHOICES = {
     "communication": communication.main,
     "embeddings": embeddings.main,
     "inference": inference.main,
+    "partitioning": partitioning.main,
     "growth": growth.main,
     "planning": planning.main,
     "pyg_scripts": pyg_scripts.main,

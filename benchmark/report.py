@@ -35,6 +35,7 @@ from benchmark.layers import show as layers
 from benchmark.loading import show as loading
 from benchmark.memory import show as memory
 from benchmark.modes import show as modes
+from benchmark.partitioning import show as partitioning
 from benchmark.planning import show as planning
 from benchmark.pyg_scripts import show as pyg_scripts
 from benchmark.rank_accuracy import show as rank_accuracy
@@ -70,6 +71,7 @@ EXPERIMENTS = {
     "accuracy": Shown(accuracy.table, accuracy.plot),
     "convergence": Shown(convergence.table, convergence.plot),
     "ranks": Shown(ranks.table, ranks.plot),
+    "partitioning": Shown(partitioning.table, partitioning.plot),
     "growth": Shown(growth.table, growth.plot),
     "rank_accuracy": Shown(rank_accuracy.table, rank_accuracy.plot),
     "caching": Shown(caching.table, caching.plot),

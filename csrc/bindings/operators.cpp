@@ -49,6 +49,29 @@ constexpr Operator kOperators[] = {
              "(Tensor indptr, Tensor indices, int first, Tensor train, Tensor(a!) owner, Tensor found, int "
              "begin, int end, Tensor(b!) load, Tensor limit, bool fennel, float alpha, int step, int key) "
              "-> ()"),
+    // Multilevel partitioning
+    OPERATOR(append_neighbours_,
+             "(Tensor rows, int first, Tensor(a!) cursor, Tensor(b!) ids, Tensor(c!)? weights) -> bool"),
+    OPERATOR(merge_neighbours,
+             "(Tensor indptr, Tensor(a!) ids, Tensor(b!)? weights, int first) -> (Tensor indptr_, Tensor ids_, "
+             "Tensor weights_, int uniform)"),
+    OPERATOR(number_ghosts_,
+             "(Tensor ids, int first, int nodes, int total, Tensor(a!) local) -> Tensor ghosts"),
+    OPERATOR(cluster_nodes_,
+             "(Tensor indptr, Tensor indices, Tensor? edge_weight, Tensor node_weight, Tensor(a!) label, "
+             "Tensor(b!) room, int key, int first, int round, int rounds, bool together) -> int"),
+    OPERATOR(contract_clusters,
+             "(Tensor indptr, Tensor indices, Tensor? edge_weight, Tensor node_weight, Tensor label, Tensor "
+             "start, Tensor? member, int begin, int end) -> Tensor"),
+    OPERATOR(move_greedily_,
+             "(Tensor indptr, Tensor indices, Tensor? edge_weight, Tensor node_weight, Tensor(a!) part, "
+             "Tensor(b!) room, int key, int first, int round, int rounds) -> int"),
+    OPERATOR(balance_parts_,
+             "(Tensor indptr, Tensor indices, Tensor? edge_weight, Tensor node_weight, Tensor(a!) part, "
+             "Tensor(b!) room, Tensor unit) -> ()"),
+    OPERATOR(solve_partition,
+             "(Tensor indptr, Tensor indices, Tensor? edge_weight, Tensor node_weight, int parts, Tensor "
+             "limit, int key) -> (Tensor part, int cut, float excess)"),
     // Sampling
     OPERATOR(sampled_graph,
              "(int[] num_nodes, Tensor[] indptr, Tensor[] indices, Tensor[] edge_ids, int[] source, int[] "

@@ -38,6 +38,30 @@ void assign_nodes_(const Tensor& indptr, const Tensor& indices, int64_t first, c
                    const Tensor& owner, const Tensor& found, int64_t begin, int64_t end, const Tensor& load,
                    const Tensor& limit, bool fennel, double alpha, int64_t step, int64_t key);
 
+// multilevel_ops.cpp
+bool append_neighbours_(const Tensor& rows, int64_t first, const Tensor& cursor, const Tensor& ids,
+                        const std::optional<Tensor>& weights);
+std::tuple<Tensor, Tensor, Tensor, int64_t> merge_neighbours(const Tensor& indptr, const Tensor& ids,
+                                                             const std::optional<Tensor>& weights,
+                                                             int64_t first);
+Tensor number_ghosts_(const Tensor& ids, int64_t first, int64_t nodes, int64_t total, const Tensor& local);
+int64_t cluster_nodes_(const Tensor& indptr, const Tensor& indices, const std::optional<Tensor>& edge_weight,
+                       const Tensor& node_weight, const Tensor& label, const Tensor& room, int64_t key,
+                       int64_t first, int64_t round, int64_t rounds, bool together);
+Tensor contract_clusters(const Tensor& indptr, const Tensor& indices,
+                         const std::optional<Tensor>& edge_weight, const Tensor& node_weight,
+                         const Tensor& label, const Tensor& start, const std::optional<Tensor>& member,
+                         int64_t begin, int64_t end);
+int64_t move_greedily_(const Tensor& indptr, const Tensor& indices, const std::optional<Tensor>& edge_weight,
+                       const Tensor& node_weight, const Tensor& part, const Tensor& room, int64_t key,
+                       int64_t first, int64_t round, int64_t rounds);
+void balance_parts_(const Tensor& indptr, const Tensor& indices, const std::optional<Tensor>& edge_weight,
+                    const Tensor& node_weight, const Tensor& part, const Tensor& room, const Tensor& unit);
+std::tuple<Tensor, int64_t, double> solve_partition(const Tensor& indptr, const Tensor& indices,
+                                                    const std::optional<Tensor>& edge_weight,
+                                                    const Tensor& node_weight, int64_t parts,
+                                                    const Tensor& limit, int64_t key);
+
 // sample_ops.cpp
 Tensor sampled_graph(std::vector<int64_t> num_nodes, std::vector<Tensor> indptr, std::vector<Tensor> indices,
                      std::vector<Tensor> edge_ids, std::vector<int64_t> source, std::vector<int64_t> target,

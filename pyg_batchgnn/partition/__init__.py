@@ -1,14 +1,23 @@
 """Partitions a graph: policies, the partition book, and parts in memory and on disk."""
 
+from pyg_batchgnn.partition.balanced import Metis, Multilevel
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.bounded import own_rounds
 from pyg_batchgnn.partition.build import partition, partition_parts
 from pyg_batchgnn.partition.checks import with_files
 from pyg_batchgnn.partition.folder_meta import is_partition, read_partition_meta
+from pyg_batchgnn.partition.given import Given
 from pyg_batchgnn.partition.hashing import random_owner
 from pyg_batchgnn.partition.load import load_partition, verify_partition
 from pyg_batchgnn.partition.part import Part, directory_slice, directory_slices, slice_size
-from pyg_batchgnn.partition.policy import Direct, Neighbours, Policy, Score, Streaming, StreamState
+from pyg_batchgnn.partition.policy import (
+    Direct,
+    Neighbours,
+    Policy,
+    Score,
+    Streaming,
+    StreamState,
+)
 from pyg_batchgnn.partition.report import PartCounts, PartitionReport, report_partition
 from pyg_batchgnn.partition.save import refuse_existing, save_partition
 from pyg_batchgnn.partition.shared import ArraySpec, allocate_on_host, share_arrays, share_attributes
@@ -16,6 +25,9 @@ from pyg_batchgnn.partition.shared import ArraySpec, allocate_on_host, share_arr
 __all__ = [
     "ArraySpec",
     "Direct",
+    "Given",
+    "Metis",
+    "Multilevel",
     "Neighbours",
     "Part",
     "PartCounts",

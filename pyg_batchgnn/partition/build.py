@@ -10,13 +10,16 @@ from torch import Tensor
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, Group, as_dataset
 from pyg_batchgnn.partition.attributes import deliver_rows, deliver_split
+from pyg_batchgnn.partition.balanced import Balanced
 from pyg_batchgnn.partition.checks import check_comm, check_splits
 from pyg_batchgnn.partition.cut import cut_run
 from pyg_batchgnn.partition.deliver import OwnNodes, Runs, deliver_lists, translate_sources
+from pyg_batchgnn.partition.given import Given, given_owners
+from pyg_batchgnn.partition.multilevel import balanced_owners
 from pyg_batchgnn.partition.numbering import make_directory, number_nodes
 from pyg_batchgnn.partition.owners import contiguous_owners, random_owners
 from pyg_batchgnn.partition.part import Part
-from pyg_batchgnn.partition.policy import Direct, Policy, PolicyLike, Streaming, as_policy, name_of
+from pyg_batchgnn.partition.policy import BuiltIn, Direct, Policy, PolicyLike, Streaming, as_policy, name_of
 from pyg_batchgnn.partition.reading import ReadingSlice, read_slice
 from pyg_batchgnn.partition.stream import OwnerStream
 
@@ -49,8 +52,9 @@ def partition(
             are mapped from files are read in pieces.
         policy: decides which part owns a node: "random" (by hash of seed, type and id),
             "contiguous" (ranges of ids of each type, balanced by edges and nodes), "ldg" or
-            "fennel" (by the owners of in-neighbours; `Streaming` has options), or a function of
-            your own (see `Policy`).
+            "fennel" (by the owners of in-neighbours; `Streaming` has options), "multilevel" (the
+            fewest cut edges; see `Multilevel`), "metis" (the METIS library; see `Metis`), a .npy
+            file of owners (see `Given`), or a function of your own (see `Policy`).
         comm: the communicator of all ranks; None makes one for this call. Without a launcher the
             world is one rank.
         seed: the seed of the random choices.
@@ -146,7 +150,7 @@ def _check(dataset: Dataset, policy: str, comm: Communicator, seed: int, parts: 
 def _owners(
     dataset: Dataset,
     part: ReadingSlice,
-    policy: Direct | Streaming | Policy,
+    policy: BuiltIn | Policy,
     comm: Communicator,
     seed: int,
     parts: int,
@@ -156,6 +160,10 @@ def _owners(
         return random_owners(part, parts, seed)
     if policy is Direct.CONTIGUOUS:
         return contiguous_owners(comm, part, parts)
+    if isinstance(policy, Given):
+        return given_owners(comm, part, dataset, policy, parts)
+    if isinstance(policy, Balanced):
+        return balanced_owners(comm, part, dataset, policy, parts, seed)
     stream = OwnerStream(comm, part, dataset, parts, seed)
     if isinstance(policy, Streaming):
         stream.by_score(policy)

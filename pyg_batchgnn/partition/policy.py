@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from pyg_batchgnn.data import Schema
+from pyg_batchgnn.partition.balanced import Balanced, Metis, Multilevel, check_slack
+from pyg_batchgnn.partition.given import Given
 
 
 class Neighbours(NamedTuple):
@@ -90,10 +93,7 @@ class Streaming:
     def __post_init__(self) -> None:
         if self.passes < 1:
             raise ValueError(f"passes must be at least 1, not {self.passes}")
-        if not self.slack >= 1:
-            raise ValueError(
-                f"slack must be at least 1, not {self.slack}; 1.05 allows parts 5 % above the mean"
-            )
+        check_slack(self.slack)
 
 
 class Direct(Enum):
@@ -103,19 +103,25 @@ class Direct(Enum):
     CONTIGUOUS = "contiguous"
 
 
-PolicyLike = str | Direct | Streaming | Policy
+#: The policies that are not functions.
+BuiltIn = Direct | Streaming | Balanced | Given
+PolicyLike = str | BuiltIn | Policy
 
 
-def as_policy(policy: PolicyLike) -> Direct | Streaming | Policy:
+def as_policy(policy: PolicyLike) -> BuiltIn | Policy:
     """Returns a policy by name, or the policy itself."""
-    if isinstance(policy, (Direct, Streaming)):
+    if isinstance(policy, BuiltIn):
         return policy
     if isinstance(policy, str):
-        named: dict[str, Direct | Streaming] = {direct.value: direct for direct in Direct}
+        named: dict[str, BuiltIn] = {direct.value: direct for direct in Direct}
         named |= {score.value: Streaming(score) for score in Score}
+        named |= {"multilevel": Multilevel(), "metis": Metis()}
+        if policy.endswith(".npy"):
+            return Given(Path(policy).expanduser())
         if policy not in named:
             raise ValueError(
-                f"policy {policy!r} is not known; choose among {', '.join(named)}, or give a function"
+                f"policy {policy!r} is not known; choose among {', '.join(named)}, a .npy file of owners, "
+                "or give a function"
             )
         return named[policy]
     if not callable(policy):
@@ -123,10 +129,12 @@ def as_policy(policy: PolicyLike) -> Direct | Streaming | Policy:
     return policy
 
 
-def name_of(policy: Direct | Streaming | Policy) -> str:
+def name_of(policy: BuiltIn | Policy) -> str:
     """Returns the name of a policy, for messages, reports and agreement between ranks."""
     if isinstance(policy, Direct):
         return policy.value
     if isinstance(policy, Streaming):
         return f"{policy.score.value} ({policy.passes} passes, slack {policy.slack:g})"
+    if isinstance(policy, (Balanced, Given)):
+        return str(policy)
     return getattr(policy, "__qualname__", type(policy).__qualname__)

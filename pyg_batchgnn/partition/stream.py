@@ -14,12 +14,12 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.ops import InEdges
-from pyg_batchgnn.partition.bounded import own_rounds, rows_per_round
-from pyg_batchgnn.partition.checks import own_share
-from pyg_batchgnn.partition.move import Remote, group_by_range, pull, send
+from pyg_batchgnn.partition.bounded import rows_per_round
+from pyg_batchgnn.partition.move import Remote, group_by_range, pull
 from pyg_batchgnn.partition.neighbours import neighbours_of, original_ids
 from pyg_batchgnn.partition.policy import Neighbours, Policy, Score, Streaming, StreamState
 from pyg_batchgnn.partition.reading import ReadingSlice
+from pyg_batchgnn.partition.splits import read_split
 
 #: Loads are summed over ranks at least ROUNDS times in a pass, but not for fewer than NODES nodes
 #: per rank.
@@ -28,18 +28,6 @@ ROUNDS, NODES = 64, 32
 #: A function that assigns the rows of a slice. It is given the rows, the owners of the neighbours
 #: outside the slice, and the loads.
 _Assign = Callable[[range, Tensor, Tensor], None]
-
-
-def read_train(comm: Communicator, part: ReadingSlice, dataset: Dataset) -> Tensor:
-    """Returns which nodes of the slice are training nodes, [n] bool. Collective."""
-    train = torch.zeros(part.num_nodes, dtype=torch.bool)
-    for number, nodes in enumerate(dataset.node_sets):
-        mine, own = own_share(comm, dataset.split("train", nodes.name)), train[part.rows_of(number)]
-        for rows in own_rounds(comm, mine.numel(), 8):
-            piece = mine[rows.start : rows.stop]
-            found = send(comm, piece, part.group(piece, number)).rows
-            own[found - part.nodes_of(number).start] = True
-    return train
 
 
 class OwnerStream:
@@ -55,7 +43,8 @@ class OwnerStream:
         self, comm: Communicator, part: ReadingSlice, dataset: Dataset, parts: int, seed: int
     ) -> None:
         self._comm, self._part, self._parts, self._seed = comm, part, parts, seed
-        self._train = read_train(comm, part, dataset)
+        types = range(part.schema.num_types)
+        self._train = torch.cat([read_split(comm, part, dataset, "train", number) for number in types])
         self.owner = torch.full((part.num_nodes,), ops.UNASSIGNED, dtype=torch.int32)
         own = [
             [
@@ -63,7 +52,7 @@ class OwnerStream:
                 int(part.degrees(number).sum()),
                 int(self._train[part.rows_of(number)].sum()),
             ]
-            for number in range(part.schema.num_types)
+            for number in types
         ]
         self._totals = comm.all_reduce(torch.tensor(own, dtype=torch.float64), MessageKind.PARTITION)
 

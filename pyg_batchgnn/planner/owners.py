@@ -17,7 +17,7 @@ def owners_of(dataset: Dataset, policy: str, ranks: int, comm: Communicator) -> 
 
     Args:
         dataset: the graph.
-        policy: "random", "contiguous", "ldg", "fennel", or the folder of a saved partition with one
+        policy: a policy's name, or the folder of a saved partition with one
             part per rank.
         ranks: the number of ranks.
         comm: a communicator of this process alone.

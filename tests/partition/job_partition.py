@@ -263,7 +263,7 @@ def mistakes() -> list[str]:
             (replace(dataset, edge_sets=(replace(dataset.edges, edge_index=outside),)), "random"),
             (with_splits(dataset, {**dataset.splits, "val": torch.tensor([3, -1])}), "ldg"),
             (replace(dataset, name=f"rank {comm.rank}"), "random"),
-            (dataset, "metis"),
+            (dataset, "best"),
             (dataset, 3),
             (dataset, lambda node, _neighbours, state: node * 0 + state.parts),
             (dataset, lambda node, _neighbours, _state: node.double()),

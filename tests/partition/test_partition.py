@@ -55,8 +55,8 @@ def test_mistakes_are_told_on_every_rank() -> None:
             "DatasetError: random 1: edge_index: node id 20 is outside [0, 20); correct it or num_nodes",
             "DatasetError: random 1: val: node id -1 is outside [0, 20); correct it or num_nodes",
             *result.value[2:3],
-            "ValueError: policy 'metis' is not known; choose among random, contiguous, ldg, fennel, "
-            "or give a function",
+            "ValueError: policy 'best' is not known; choose among random, contiguous, ldg, fennel, "
+            "multilevel, metis, a .npy file of owners, or give a function",
             "TypeError: policy must be a name or a function, not int",
             *result.value[5:],
         ]

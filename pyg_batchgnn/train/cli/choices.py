@@ -19,6 +19,8 @@ class PolicyName(str, Enum):
     CONTIGUOUS = "contiguous"
     LDG = "ldg"
     FENNEL = "fennel"
+    MULTILEVEL = "multilevel"
+    METIS = "metis"
 
 
 class ReplacementName(str, Enum):

@@ -16,6 +16,18 @@ from pyg_batchgnn.train.cli.choices import PolicyName
 _MOST = 100_000
 
 
+def _checked_policy(policy: str) -> str:
+    """Returns a policy's name, or the file of owners.
+
+    Raises:
+        BadParameter: it is neither.
+    """
+    names = [name.value for name in PolicyName]
+    if policy not in names and not policy.endswith(".npy"):
+        raise typer.BadParameter(f"{policy!r} is not one of {', '.join(names)}, and no .npy file of owners")
+    return policy
+
+
 def partition(
     dataset: Annotated[str, typer.Argument(help="Name or folder of a data set, as for train.")],
     out: Annotated[Path, typer.Option("--out", help="New folder for the partition.")],
@@ -24,8 +36,9 @@ def partition(
         typer.Option(help="Number of parts. Default: one per rank of this command.", min=1, max=_MOST),
     ] = None,
     policy: Annotated[
-        PolicyName, typer.Option(help="Decides which part gets which node; see above.")
-    ] = PolicyName.RANDOM,
+        str,
+        typer.Option(help="Decides which part gets which node; see above.", callback=_checked_policy),
+    ] = PolicyName.RANDOM.value,
     seed: Annotated[int, typer.Option(help="Seed of the policy's random choices.")] = 0,
 ) -> None:
     """Cuts a graph into parts, one for each rank that will train, and writes them to a folder.
@@ -38,6 +51,9 @@ def partition(
     ids with equal sums of nodes and edges: good if neighbours have near ids. [bold]ldg[/bold] and
     [bold]fennel[/bold] put a node where most of its in-neighbours are, with nodes, edges and
     training nodes balanced. They take longer, but fewer edges join parts, so training sends less.
+    [bold]multilevel[/bold] cuts the fewest edges: it joins nodes into clusters, cuts the graph of
+    clusters, and refines the cut. [bold]metis[/bold] is the METIS library, where it is installed;
+    rank 0 holds the whole graph. A [bold].npy[/bold] file has the part of every node.
 
     The table at the end has one line per part: its nodes, in-edges and
     training nodes, the in-edges from other parts (cut) and the distinct nodes
@@ -71,7 +87,7 @@ def partition(
             graph = open_folder(dataset) if Path(dataset).is_dir() else load_dataset(dataset)
             found = partition_parts(
                 graph,
-                policy.value,
+                policy,
                 parts or comm.size,
                 comm=comm,
                 seed=seed,
@@ -80,7 +96,7 @@ def partition(
             origin = {
                 "dataset": dataset,
                 "fingerprint": fingerprint_dataset(graph).to_dict(),
-                "policy": policy.value,
+                "policy": policy,
                 "seed": seed,
                 "ranks": comm.size,
             }

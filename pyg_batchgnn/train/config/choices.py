@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 #: The partitioning policies.
-POLICIES = ("random", "contiguous", "ldg", "fennel")
+POLICIES = ("random", "contiguous", "ldg", "fennel", "multilevel", "metis")
 
 
 class ModelKind(str, Enum):

@@ -159,8 +159,8 @@ class RanksConfig:
     """The division of the work over the ranks that a launcher started. Ignored with one rank.
 
     Attributes:
-        partition: decides which rank owns which node: a policy (random, contiguous, ldg, fennel) or
-            the folder of a saved partition.
+        partition: decides which rank owns which node: a policy (random, contiguous, ldg, fennel,
+            multilevel, metis) or the folder of a saved partition.
         hybrid: True if every rank holds the whole topology, so that only features travel.
         feature_cache: bytes per rank for the rows of other hosts that training needs most. None
             means no such cache.

@@ -123,7 +123,7 @@ def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
         (["train", "generated:nodes=100", "--run", "/proc/none"], "/proc/none"),
         (["generate", "x", "--nodes", "1"], "generator: nodes is 1"),
         (["datasets", "no-such-data"], "no-such-data"),
-        (["partition", "cora", "--out", "x", "--policy", "metis"], "'metis' is not one of"),
+        (["partition", "cora", "--out", "x", "--policy", "best"], "'best' is not one of"),
         (["partition", "no-such-data", "--out", "x"], "no-such-data"),
         (["partition", "no-such-data", "--out", "/proc"], "/proc: exists already"),
         (["partition", "no-such-data", "--out", "x", "--parts", "3000000000"], "'--parts'"),

@@ -1,0 +1,90 @@
+"""Edge cut, balance, seconds and memory by policy, against METIS and KaMinPar where installed.
+
+Graphs of the package's generator (a number of nodes), folders of data sets, or names of data sets.
+METIS gets the same symmetric graph and the same constraints as "multilevel". KaMinPar balances
+nodes alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmark.growth.measure import graph_folder
+from benchmark.support.cli import RESULTS, write_json
+from benchmark.support.machine import describe
+from benchmark.support.world import RankError, World
+
+WORKER = "benchmark.partitioning.worker"
+#: By name: what is balanced, and how many times the mean a part gets at most.
+CONSTRAINTS = {
+    "nodes": {"nodes": 1.05},
+    "nodes, edges, train": {"nodes": 1.05, "edges": 1.05, "train": 1.05},
+}
+
+
+def contestants(ranks: int) -> list[tuple[str, str, int]]:
+    """Returns name, policy and ranks of each side."""
+    found = [("multilevel", "multilevel", one) for one in dict.fromkeys((1, ranks))]
+    found += [("ldg", "ldg", ranks), ("METIS", "metis", 1)]
+    return [*found, ("KaMinPar", "kaminpar", 1)] if importlib.util.find_spec("kaminpar") else found
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = result.add_argument
+    add("--graphs", nargs="+", default=["100000", "1000000"], help="numbers of nodes, folders or names")
+    add("--parts", type=int, nargs="+", default=[2, 4, 8, 16])
+    add("--ranks", type=int, default=4, help="ranks of the policies over ranks")
+    add("--constraints", nargs="+", choices=CONSTRAINTS, default=list(CONSTRAINTS))
+    add("--results", type=Path, default=RESULTS, help="folder for the JSON file")
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measures every graph, number of parts and policy once."""
+    options, series = parser().parse_args(arguments), []
+    for graph in options.graphs:
+        dataset = str(graph_folder(int(graph))) if graph.isdigit() else graph
+        for parts in options.parts:
+            for constraints in options.constraints:
+                for name, policy, ranks in contestants(options.ranks):
+                    if (one := _measure(dataset, policy, ranks, parts, constraints)) is not None:
+                        series.append({"graph": graph, "side": name, **one})
+    content = {
+        "benchmark": "partitioning",
+        "partitioning": series,
+        "machine": describe(),
+        "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+    }
+    write_json(options.results / "partitioning.json", content)
+
+
+def _measure(dataset: str, policy: str, ranks: int, parts: int, constraints: str) -> dict[str, Any] | None:
+    """Returns the answers of all ranks, None where the side is not installed."""
+    job = "kaminpar" if policy == "kaminpar" else "cut"
+    given = {"dataset": dataset, "policy": policy, "parts": parts, "balance": CONSTRAINTS[constraints]}
+    try:
+        answers = World(ranks, worker=WORKER).run(job, given)
+    except RankError as error:
+        if "needs the METIS library" not in str(error):
+            raise
+        print(f"  {policy}: not installed", flush=True)
+        return None
+    first = answers[0]
+    print(
+        f"  {Path(dataset).name}, {parts} parts, {constraints}: {policy} on {ranks}: cut "
+        f"{first['edge_cut']:.4f}, {max(one['wall'] for one in answers):.1f} s",
+        flush=True,
+    )
+    return {"ranks": ranks, "parts": parts, "constraints": constraints, "of_ranks": answers}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""One rank of the partitioning benchmark, started by `World` with JOB OPTIONS ANSWER."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import torch
+
+from benchmark.ranks.worker import Answer, answer_with
+from benchmark.support.meters import peak_bytes, release_free_memory, reset_peak, resident_bytes
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import load_dataset
+from pyg_batchgnn.partition import Metis, Multilevel, PolicyLike, partition_parts, report_partition
+
+
+def cut(comm: Communicator, options: Answer) -> Answer:
+    """Cuts a graph into parts; its attributes are left where they are."""
+    dataset = load_dataset(options["dataset"]).without_attributes()
+    policy = _policy(options["policy"], options["balance"])
+    release_free_memory()
+    before, marks = resident_bytes(), dict[str, float]()
+    reset_peak()
+    comm.barrier()
+    begin = time.perf_counter()
+    parts = partition_parts(
+        dataset,
+        policy,
+        options["parts"],
+        comm=comm,
+        progress=lambda stage: marks.setdefault(stage, time.perf_counter() - begin),
+    )
+    wall, peak = time.perf_counter() - begin, peak_bytes() - before
+    report = report_partition(parts, comm)
+    return {
+        "edges": dataset.num_edges,
+        "nodes": dataset.num_nodes,
+        "wall": wall,
+        "assigning": marks["translating sources"] - marks["assigning owners"],
+        "peak": peak,
+        "edge_cut": report.edge_cut,
+        "balance": {name: report.balance(name) for name in ("nodes", "edges", "train")},
+    }
+
+
+def kaminpar(comm: Communicator, options: Answer) -> Answer:  # noqa: ARG001
+    """Cuts a graph with KaMinPar, which balances nodes alone."""
+    import kaminpar as library
+
+    dataset = load_dataset(options["dataset"])
+    source, target = (ends.to(torch.int64) for ends in dataset.edge_index)
+    key = torch.cat([source * dataset.num_nodes + target, target * dataset.num_nodes + source])
+    key = key[torch.cat([source != target] * 2)].unique()
+    degree = torch.bincount(key // dataset.num_nodes, minlength=dataset.num_nodes)
+    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), degree.cumsum(0)])
+    graph = library.CSRGraph(indptr.tolist(), (key % dataset.num_nodes).tolist())
+    solver = library.KaMinPar(num_threads=2, ctx=library.default_context())
+    begin = time.perf_counter()
+    owner = torch.tensor(solver.compute_partition(graph, k=options["parts"], eps=0.05))
+    wall = time.perf_counter() - begin
+    weights = {
+        "nodes": torch.ones(dataset.num_nodes),
+        "edges": torch.bincount(target, minlength=dataset.num_nodes),
+        "train": torch.zeros(dataset.num_nodes).index_fill(0, dataset.split("train"), 1),
+    }
+    loads = {name: torch.bincount(owner, weight.double()) for name, weight in weights.items()}
+    return {
+        "edges": dataset.num_edges,
+        "nodes": dataset.num_nodes,
+        "wall": wall,
+        "assigning": wall,
+        "peak": 0,
+        "edge_cut": float((owner[source] != owner[target]).double().mean()),
+        "balance": {name: float(load.max() / load.mean()) for name, load in loads.items()},
+    }
+
+
+def _policy(name: str, balance: dict[str, float]) -> PolicyLike:
+    return {"multilevel": Multilevel(balance), "metis": Metis(balance)}.get(name, name)
+
+
+JOBS: dict[str, Any] = {"cut": cut, "kaminpar": kaminpar}
+
+
+if __name__ == "__main__":
+    answer_with(JOBS, *sys.argv[1:])

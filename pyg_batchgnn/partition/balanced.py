@@ -1,0 +1,64 @@
+"""The policies that balance any loads: multilevel, and METIS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+#: The loads that every graph has: nodes, and in-edges by the owners of their targets.
+NODES, EDGES = "nodes", "edges"
+
+#: A part gets at most this many times the mean of each load.
+SLACK = 1.05
+
+
+def _usual() -> dict[str, float]:
+    return {NODES: SLACK, EDGES: SLACK, "train": SLACK}
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """The loads that a policy balances.
+
+    Attributes:
+        balance: by load, how many times the mean a part gets at most, where that is possible. A
+            load is "nodes", "edges" (the in-edges of the nodes), the nodes of a split ("train",
+            "val", "test"), or an attribute of nodes that holds one weight per node. Each counts for
+            every node type apart.
+    """
+
+    balance: Mapping[str, float] = field(default_factory=_usual)
+
+    def __post_init__(self) -> None:
+        if not self.balance:
+            raise ValueError('balance must name at least one load; {"nodes": 1.05} balances the nodes')
+        for name, slack in self.balance.items():
+            check_slack(slack, f"the slack of {name!r}")
+
+    def __str__(self) -> str:
+        loads = ", ".join(f"{name} {slack:g}" for name, slack in self.balance.items())
+        return f"{type(self).__name__.lower()} ({loads})"
+
+
+@dataclass(frozen=True)
+class Multilevel(Balanced):
+    """The multilevel policy.
+
+    Nodes are joined into clusters again and again, the small graph of clusters is cut, and the cut
+    is refined on the way back. All ranks work together, and no rank holds the graph.
+    """
+
+
+@dataclass(frozen=True)
+class Metis(Balanced):
+    """The METIS library (Karypis and Kumar 1998) in the process of rank 0, which holds the graph.
+    The seed is METIS's own.
+
+    The library must be installed; the package ``cmeel-metis`` has it.
+    """
+
+
+def check_slack(slack: float, name: str = "slack") -> None:
+    """Raises ValueError unless a slack is at least 1."""
+    if not slack >= 1:
+        raise ValueError(f"{name} must be at least 1, not {slack}; 1.05 allows parts 5 % above the mean")

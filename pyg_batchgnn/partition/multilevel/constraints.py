@@ -1,0 +1,105 @@
+"""The weights of the nodes and the limits of the parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.comm import Communicator, MessageKind
+from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.partition.balanced import EDGES, NODES, Balanced
+from pyg_batchgnn.partition.reading import ReadingSlice
+from pyg_batchgnn.partition.splits import read_split
+
+#: Weights that are no whole numbers, or whose sum is larger, are scaled to this sum.
+_SUM = 1 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """The weights by which parts are balanced, and the limits.
+
+    Attributes:
+        weight: [n, k] int32, the weights of the nodes that this rank has read.
+        total: [k] int64, their sums over all ranks.
+        slack: [k] float64, the largest weights of a part over the mean, as wanted.
+        limit: [k] int64, the largest weights of a part. At least the mean rounded up.
+    """
+
+    weight: Tensor
+    total: Tensor
+    slack: Tensor
+    limit: Tensor
+
+
+def read_limits(
+    comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: Balanced, parts: int
+) -> Limits:
+    """Reads the weights of this rank's nodes. Collective.
+
+    Every load counts for every node type apart. What the graph has nothing of is left out.
+
+    Raises:
+        ValueError: a load is no attribute and no split, or its weights cannot be used.
+    """
+    columns, totals, slacks = list[Tensor](), list[Tensor](), list[float]()
+    for name, slack in policy.balance.items():
+        _check_known(dataset, name)
+        for number in range(part.schema.num_types):
+            own = _weights(comm, part, dataset, name, number)
+            total = comm.all_reduce(own.sum(0, dtype=torch.int64).view(1), MessageKind.PARTITION)
+            if int(total) == 0 and not (name == NODES and part.schema.num_types == 1):
+                continue
+            column = torch.zeros(part.num_nodes, dtype=torch.int32)
+            column[part.rows_of(number)] = own
+            columns.append(column)
+            totals.append(total)
+            slacks.append(slack)
+    if not columns:
+        empty = torch.zeros(part.num_nodes, 1, dtype=torch.int32)
+        return Limits(
+            empty, torch.zeros(1, dtype=torch.int64), torch.ones(1), torch.zeros(1, dtype=torch.int64)
+        )
+    total, allowed = torch.cat(totals), torch.tensor(slacks, dtype=torch.float64)
+    limit = torch.maximum((allowed * total / parts).to(torch.int64), -(-total // parts))
+    return Limits(torch.stack(columns, dim=1), total, allowed, limit)
+
+
+def _check_known(dataset: Dataset, name: str) -> None:
+    known = {NODES, EDGES, "train", "val", "test"}
+    for nodes in dataset.node_sets:
+        known |= {*nodes.splits, *nodes.tables}
+    if name not in known:
+        raise ValueError(
+            f"cannot balance {name!r}: it is no split and no node attribute of {dataset.name}; "
+            f"choose among {', '.join(sorted(known))}"
+        )
+
+
+def _weights(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str, node_type: int) -> Tensor:
+    """Returns the weights of this rank's nodes of a type, [n_t] int32. Collective."""
+    own, nodes = part.nodes_of(node_type), dataset.node_sets[node_type]
+    if name == NODES:
+        return torch.ones(len(own), dtype=torch.int32)
+    if name == EDGES:
+        return part.degrees(node_type).to(torch.int32)
+    if name in nodes.tables and name not in nodes.splits:
+        return _whole_numbers(comm, nodes.tables[name], own, name)
+    return read_split(comm, part, dataset, name, node_type).to(torch.int32)
+
+
+def _whole_numbers(comm: Communicator, table: Tensor, own: range, name: str) -> Tensor:
+    """Returns the user's weights of own nodes as whole numbers, [n_t] int32. Collective."""
+    if table.dim() != 1 or table.is_complex():
+        raise ValueError(
+            f"cannot balance {name!r}: it has shape {list(table.shape)}, not one weight per node"
+        )
+    mine = table[own.start : own.stop].to(torch.float64)
+    bad = bool((~mine.isfinite() | (mine < 0)).any())
+    if comm.max(int(bad)):
+        raise ValueError(f"cannot balance {name!r}: a weight is negative or not finite")
+    total = float(comm.all_reduce(mine.sum().view(1), MessageKind.PARTITION))
+    scale = 1.0 if not table.is_floating_point() and total <= _SUM else _SUM / max(total, 1e-300)
+    return (mine * scale).round().to(torch.int32)

@@ -1,0 +1,227 @@
+"""The multilevel partitioner's operators against the obvious."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.ops import NodeVisit, WeightedGraph
+
+
+def random_graph(seed: int, nodes: int, edges: int, constraints: int = 2) -> WeightedGraph:
+    """A random simple graph with weights; some nodes may have no neighbours."""
+    draw = torch.Generator().manual_seed(seed)
+    ends = torch.randint(max(nodes, 1), (2, edges), generator=draw)
+    ends = ends[:, ends[0] != ends[1]]
+    weight = torch.randint(1, 5, (ends.size(1),), generator=draw)
+    both = torch.cat([ends, ends.flip(0)], 1)
+    table = torch.zeros(nodes, nodes, dtype=torch.int64)
+    table.index_put_((both[0], both[1]), weight.repeat(2), accumulate=True)
+    return graph_of(table, torch.randint(0, 4, (nodes, constraints), generator=draw).int())
+
+
+def graph_of(table: Tensor, node_weight: Tensor) -> WeightedGraph:
+    """The graph of a symmetric matrix of weights."""
+    node, other = table.nonzero(as_tuple=True)
+    indptr = torch.cat([torch.zeros(1).long(), torch.bincount(node, minlength=len(table)).cumsum(0)])
+    return WeightedGraph(indptr, other.int(), node_weight, table[node, other].int())
+
+
+def matrix_of(graph: WeightedGraph) -> Tensor:
+    assert graph.edge_weight is not None
+    table = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.int64)
+    node = torch.arange(graph.num_nodes).repeat_interleave(graph.indptr.diff())
+    table[node, graph.indices.long()] = graph.edge_weight.long()
+    return table
+
+
+def load_of(graph: WeightedGraph, group: Tensor, groups: int) -> Tensor:
+    load = torch.zeros(groups, graph.node_weight.size(1), dtype=torch.int64)
+    return load.index_add_(0, group.long(), graph.node_weight.long())
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_lists_that_come_in_pieces_are_merged(dtype: torch.dtype, weighted: bool) -> None:
+    draw = torch.Generator().manual_seed(1)
+    first, nodes, total = 5, 30, 60
+    rows = torch.stack(
+        [
+            torch.randint(first, first + nodes, (400,), generator=draw),
+            torch.randint(total, (400,), generator=draw),
+            torch.randint(1, 9, (400,), generator=draw),
+        ],
+        1,
+    ).to(dtype)
+    wanted = torch.zeros(nodes, total, dtype=torch.int64)
+    ones = rows[:, 2].long() if weighted else torch.ones(400, dtype=torch.int64)
+    wanted.index_put_((rows[:, 0].long() - first, rows[:, 1].long()), ones, accumulate=True)
+    wanted[torch.arange(nodes), torch.arange(first, first + nodes)] = 0
+    counts = torch.bincount(rows[:, 0].long() - first, minlength=nodes)
+    indptr = torch.cat([torch.zeros(1).long(), counts.cumsum(0)])
+    ids, cursor = torch.empty(400, dtype=dtype), indptr[:-1].clone()
+    weight = torch.empty(400, dtype=torch.int32) if weighted else None
+    for piece in rows.split(90):
+        columns = piece if weighted else piece[:, :2]
+        ops.append_neighbours(columns.contiguous(), first, cursor, ids, weight)
+    merged = ops.merge_neighbours(indptr, ids, weight, first)
+    node = torch.arange(nodes).repeat_interleave(merged.indptr.diff())
+    found = torch.zeros_like(wanted)
+    found[node, merged.ids.long()] = merged.weight.long()
+    assert torch.equal(found, wanted) and merged.uniform == 0
+    assert merged.ids.dtype == dtype and merged.ids.numel() == int((wanted > 0).sum())
+
+
+def test_equal_weights_are_not_stored() -> None:
+    ids = torch.tensor([3, 1, 3, 1, 2, 2])
+    merged = ops.merge_neighbours(torch.tensor([0, 4, 6]), ids)
+    assert merged.ids.tolist() == [1, 3, 2] and merged.indptr.tolist() == [0, 2, 3]
+    assert merged.uniform == 2 and not merged.weight.numel()
+
+
+def test_edges_outside_the_lists_are_refused() -> None:
+    cursor, ids = torch.tensor([0]), torch.empty(1, dtype=torch.int64)
+    with pytest.raises(IndexError, match="no place in the 1 lists from node 4"):
+        ops.append_neighbours(torch.tensor([[5, 1]]), 4, cursor, ids)
+    with pytest.raises(ValueError, match=r"shape \[n, 2\]"):
+        ops.append_neighbours(torch.tensor([[5, 1, 1]]), 4, cursor, ids)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_ghosts_are_numbered_in_order(dtype: torch.dtype) -> None:
+    draw = torch.Generator().manual_seed(2)
+    ids = torch.randint(500, (300,), generator=draw).to(dtype)
+    ghosts, local = ops.number_ghosts(ids, range(100, 220), 500)
+    own = (ids >= 100) & (ids < 220)
+    assert torch.equal(ghosts, ids[~own].unique()) and ghosts.dtype == dtype
+    assert torch.equal(local[own].long(), ids[own].long() - 100)
+    assert torch.equal(ghosts[local[~own].long() - 120], ids[~own])
+
+
+@given(st.integers(0, 10_000), st.integers(0, 40), st.integers(0, 120), st.integers(1, 12))
+def test_clusters_keep_to_their_room(seed: int, nodes: int, edges: int, limit: int) -> None:
+    graph = random_graph(seed, nodes, edges)
+    label = torch.arange(nodes, dtype=torch.int32)
+    room = limit - graph.node_weight.long()
+    for number in range(3):
+        ops.cluster_nodes(graph, label, room, NodeVisit(seed + number), together=number == 2)
+    load = load_of(graph, label, nodes)
+    assert torch.equal(room, limit - load)
+    largest = torch.zeros_like(load).scatter_reduce(
+        0, label.long()[:, None].expand(-1, 2), graph.node_weight.long(), "amax"
+    )
+    assert bool(((load <= limit) | (load == largest)).all())  # a node alone may exceed the limit
+
+
+def test_visits_take_every_node_once() -> None:
+    graph = random_graph(3, 200, 0)
+    moved = 0
+    for number in range(3):
+        label = torch.arange(200, dtype=torch.int32)
+        room = torch.full((200, 2), 1 << 20)
+        moved += ops.cluster_nodes(graph, label, room, NodeVisit(1, round=number, rounds=3), together=True)
+    assert moved == 200 - 3  # each share's first node waits for the others
+
+
+@given(st.integers(0, 10_000), st.integers(1, 30), st.integers(0, 100), st.integers(1, 8))
+def test_contraction_sums_edges_between_clusters(seed: int, nodes: int, edges: int, clusters: int) -> None:
+    graph = random_graph(seed, nodes, edges)
+    label = torch.randint(clusters, (nodes,), generator=torch.Generator().manual_seed(seed)).int()
+    order, counts = ops.group_by_owner(label, clusters)
+    start = torch.cat([torch.zeros(1).long(), counts.cumsum(0)])
+    member = torch.nn.functional.one_hot(label.long(), clusters)
+    wanted = member.t() @ matrix_of(graph) @ member
+    wanted.fill_diagonal_(0)
+    middle = clusters // 2
+    pieces = [
+        ops.contract_clusters(graph, label, start, order, piece)
+        for piece in (range(middle), range(middle, clusters))
+    ]
+    rows = torch.cat(pieces).long()
+    found = torch.zeros_like(wanted)
+    found[rows[:, 0], rows[:, 1]] = rows[:, 2]
+    assert torch.equal(found, wanted) and len(rows) == int((wanted > 0).sum())
+
+
+def cut_of(graph: WeightedGraph, part: Tensor) -> int:
+    differs = part[:, None] != part[None, :]
+    return int((matrix_of(graph) * differs).sum()) // 2
+
+
+@given(st.integers(0, 10_000), st.integers(0, 40), st.integers(0, 150), st.integers(1, 5))
+def test_a_partition_is_what_it_says(seed: int, nodes: int, edges: int, parts: int) -> None:
+    graph = random_graph(seed, nodes, edges)
+    limit = (1.3 * graph.node_weight.sum(0) / parts).ceil().long() + 3
+    found = ops.solve_partition(graph, parts, limit, seed)
+    assert found.part.numel() == nodes and (nodes == 0 or int(found.part.min()) >= 0)
+    assert nodes == 0 or int(found.part.max()) < parts
+    load = load_of(graph, found.part, parts)
+    excess = ((load - limit).clamp(min=0) / limit.clamp(min=1)).sum()
+    assert found.excess == pytest.approx(float(excess)) and found.cut == cut_of(graph, found.part)
+    again = ops.solve_partition(graph, parts, limit, seed)
+    assert torch.equal(again.part, found.part)
+
+
+def test_greedy_moves_lower_the_cut_and_balance_is_restored() -> None:
+    graph = random_graph(5, 60, 200)
+    parts, total = 3, graph.node_weight.sum(0).long()
+    part = torch.zeros(60, dtype=torch.int32)
+    limit = (1.1 * total / parts).ceil().long()
+    room = limit - load_of(graph, part, parts)
+    ops.balance_parts(graph, part, room, limit)
+    assert torch.equal(room, limit - load_of(graph, part, parts)) and bool((room >= 0).all())
+    before = cut_of(graph, part)
+    gained = ops.move_greedily(graph, part, room, NodeVisit(7))
+    assert before - cut_of(graph, part) == gained > 0
+    assert torch.equal(room, limit - load_of(graph, part, parts)) and bool((room >= 0).all())
+
+
+def communities(count: int, size: int) -> WeightedGraph:
+    """Cliques in a ring, each joined to the next by one edge."""
+    nodes = count * size
+    group = torch.arange(nodes) // size
+    table = (group[:, None] == group[None, :]).long().fill_diagonal_(0)
+    for first in range(0, nodes, size):
+        second = (first + size) % nodes
+        table[first, second] = table[second, first] = 1
+    return graph_of(table, torch.ones(nodes, 1, dtype=torch.int32))
+
+
+@pytest.mark.parametrize("parts", [2, 3, 4, 8])
+def test_communities_are_found(parts: int) -> None:
+    graph = communities(24, 20)
+    found = ops.solve_partition(graph, parts, torch.tensor([480 // parts]), 1)
+    assert found.cut == parts and found.excess == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"node_weight": torch.ones(4, 1)}, "node_weight must be contiguous torch.int32"),
+        ({"edge_weight": torch.ones(1, dtype=torch.int32)}, "1 weights for 2 edges"),
+        ({"indices": torch.tensor([1, 9], dtype=torch.int32)}, "indices holds 9"),
+    ],
+)
+def test_nothing_wrong_reaches_a_kernel(change: dict[str, Tensor], problem: str) -> None:
+    arrays = {
+        "indptr": torch.tensor([0, 1, 2, 2, 2]),
+        "indices": torch.tensor([1, 0], dtype=torch.int32),
+        "node_weight": torch.ones(4, 1, dtype=torch.int32),
+    }
+    graph = WeightedGraph(**{**arrays, **change})
+    with pytest.raises((ValueError, IndexError), match=problem):
+        ops.solve_partition(graph, 2, torch.tensor([3]), 0)
+
+
+def test_groups_must_fit_the_graph() -> None:
+    graph, label = random_graph(1, 5, 6), torch.zeros(5, dtype=torch.int32)
+    with pytest.raises(IndexError, match="label holds 3"):
+        ops.cluster_nodes(graph, label + 3, torch.zeros(3, 2, dtype=torch.int64), NodeVisit(1))
+    with pytest.raises(ValueError, match="room has 1 columns for 2 weights"):
+        ops.cluster_nodes(graph, label, torch.zeros(3, 1, dtype=torch.int64), NodeVisit(1))
+    with pytest.raises(ValueError, match=r"round must be in \[0, 2\)"):
+        NodeVisit(1, round=2, rounds=2)

@@ -1,0 +1,133 @@
+"""The jobs of ranks in test_multilevel.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import Dataset, GeneratorSpec, generate
+from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.partition import Multilevel, bounded, partition, partition_parts, report_partition
+from pyg_batchgnn.partition.multilevel.cluster import find_clusters
+from pyg_batchgnn.partition.multilevel.contract import contract
+from pyg_batchgnn.partition.multilevel.gather import gather_graph
+from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
+from pyg_batchgnn.partition.multilevel.symmetrise import symmetric_graph
+from pyg_batchgnn.partition.reading import read_slice
+from tests.partition.job_partition import CASES, assert_same, communities, expected, graph, owners_everywhere
+
+
+def everywhere_valid() -> None:
+    """Every node has an owner, parts are those of the owners, and a second run is the same."""
+    with Communicator.create("partition", timeout=60) as comm:
+        for seed, nodes, edges, skew in CASES:
+            dataset = graph(seed, nodes, edges, skew=skew)
+            part = partition(dataset, "multilevel", comm=comm, seed=seed)
+            owner = owners_everywhere(part, comm)
+            assert_same(part, expected(dataset, owner, comm.size, comm.rank))
+            again = partition(dataset, "multilevel", comm=comm, seed=seed)
+            assert torch.equal(again.node, part.node)
+
+
+def quality(parts: int, balance: dict[str, float]) -> dict[str, float]:
+    """The cut and the balance on a graph of 24 communities, and a digest of the owners."""
+    dataset = communities()
+    with Communicator.create("partition", timeout=60) as comm:
+        found = partition_parts(dataset, Multilevel(balance), parts, comm=comm)
+        report = report_partition(found, comm)
+        return {"cut": report.edge_cut} | {of: report.balance(of) for of in ("nodes", "edges", "train")}
+
+
+def owners(threads: int) -> list[int]:
+    """The owners of a small graph."""
+    torch.set_num_threads(threads)
+    dataset = generate(GeneratorSpec(nodes=3000, features=4))
+    with Communicator.create("partition", timeout=60) as comm:
+        part = partition(dataset, "multilevel", comm=comm, seed=3)
+        return owners_everywhere(part, comm).tolist()
+
+
+def matrix_of(graph: RankGraph) -> Tensor:
+    """The whole graph as a dense matrix. Collective."""
+    whole = gather_graph(graph)
+    weight = torch.ones(whole.num_edges) if whole.edge_weight is None else whole.edge_weight
+    table = torch.zeros(graph.total, graph.total, dtype=torch.int64)
+    table[InEdges(whole.indptr, whole.indices).targets(), whole.indices.long()] = weight.long()
+    return table
+
+
+def symmetric_matrix(dataset: Dataset) -> Tensor:
+    """The obvious undirected graph: how many edges join two nodes."""
+    table = torch.zeros(dataset.num_nodes, dataset.num_nodes, dtype=torch.int64)
+    for ends in (dataset.edge_index.long(), dataset.edge_index.long().flip(0)):
+        table.index_put_((ends[0], ends[1]), torch.ones(ends.size(1), dtype=torch.int64), accumulate=True)
+    return table.fill_diagonal_(0)
+
+
+def levels() -> None:
+    """The undirected graph and the graph of its clusters are the obvious ones."""
+    with Communicator.create("partition", timeout=60) as comm:
+        for round_bytes in (1 << 24, 3000):
+            bounded.ROUND_BYTES = round_bytes
+            for seed, nodes, edges, skew in CASES[:-2]:
+                _check_levels(comm, graph(seed, nodes, edges, skew=skew), seed)
+
+
+def _check_levels(comm: Communicator, dataset: Dataset, seed: int) -> None:
+    part = read_slice(dataset, comm)
+    weight = torch.randint(0, 3, (part.num_nodes, 2), dtype=torch.int32)
+    own = symmetric_graph(comm, part, weight)
+    whole, scale = matrix_of(own), symmetric_matrix(dataset)
+    uniform = own.lists.edge_weight is None
+    assert torch.equal(whole, (scale > 0).long() if uniform else scale)
+    assert not uniform or scale[scale > 0].unique().numel() <= 1
+    clusters = find_clusters(own, torch.tensor([6, 6]), seed)
+    level = contract(own, clusters)
+    coarse = level.project(level.graph.own_ids())
+    label = comm.all_gather(coarse).rows.long()
+    member = torch.nn.functional.one_hot(label, max(level.graph.total, 1))[:, : level.graph.total]
+    wanted = (member.t() @ whole @ member).fill_diagonal_(0)
+    found = matrix_of(level.graph)
+    if level.graph.lists.edge_weight is None:
+        wanted = (wanted > 0).long()
+    assert torch.equal(found, wanted)
+    weights = comm.all_gather(weight).rows.long()
+    assert torch.equal(comm.all_gather(level.graph.lists.node_weight).rows.long(), member.t() @ weights)
+    several = member.sum(0) > 1
+    assert bool(((member.t() @ weights)[several] <= 6).all())
+
+
+def mistakes() -> list[str]:
+    """Errors that all ranks get."""
+    dataset, said = communities(), []
+    with Communicator.create("partition", timeout=60) as comm:
+        for policy in (Multilevel({"colour": 1.05}), Multilevel({"targets": 1.05}), "owners.npy"):
+            try:
+                partition(dataset, policy, comm=comm)
+            except Exception as error:
+                said.append(f"{type(error).__name__}: {error}")
+    return said
+
+
+def given_owners(file: str) -> None:
+    """The parts of a file of owners."""
+    dataset: Any = communities()
+    with Communicator.create("partition", timeout=60) as comm:
+        part = partition(dataset, file, comm=comm)
+        owner = owners_everywhere(part, comm)
+        assert torch.equal(owner, torch.arange(dataset.num_nodes) * 7 % comm.size)
+
+
+def metis(expect: bool) -> dict[str, float] | str:
+    """The cut by METIS, or the error where it is not installed."""
+    dataset = communities()
+    with Communicator.create("partition", timeout=60) as comm:
+        try:
+            report = report_partition(partition(dataset, "metis", comm=comm), comm)
+        except Exception as error:
+            assert not expect
+            return f"{type(error).__name__}: {error}"
+        return {"cut": report.edge_cut} | {of: report.balance(of) for of in ("nodes", "edges", "train")}

@@ -1,0 +1,52 @@
+"""The multilevel policy: valid, deterministic, balanced, and better than streaming."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.ranks import run_ranks
+
+JOBS = "tests.partition.job_multilevel"
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_every_node_has_an_owner_and_runs_repeat(ranks: int) -> None:
+    run_ranks(f"{JOBS}:everywhere_valid", ranks)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_graphs_of_all_levels_are_the_obvious_ones(ranks: int) -> None:
+    run_ranks(f"{JOBS}:levels", ranks)
+
+
+@pytest.mark.parametrize(("ranks", "parts", "cut"), [(1, 4, 0.11), (2, 2, 0.11), (3, 8, 0.22)])
+def test_communities_stay_whole_and_all_loads_are_balanced(ranks: int, parts: int, cut: float) -> None:
+    """One edge of ten leaves its community."""
+    balance = {"nodes": 1.05, "edges": 1.05, "train": 1.05}
+    found = run_ranks(f"{JOBS}:quality", ranks, {"parts": parts, "balance": balance})[0].value
+    assert found["cut"] < cut, found
+    assert max(found[load] for load in balance) <= 1.05, found
+
+
+def test_threads_do_not_matter() -> None:
+    found = [run_ranks(f"{JOBS}:owners", 2, {"threads": threads})[0].value for threads in (1, 2)]
+    assert found[0] == found[1]
+
+
+def test_mistakes_are_told_on_every_rank() -> None:
+    for result in run_ranks(f"{JOBS}:mistakes", 2):
+        colour, targets, file = result.value
+        assert colour.startswith("ValueError: cannot balance 'colour': it is no split and no node attribute")
+        assert targets.startswith("ValueError: cannot balance 'targets': it has shape")
+        assert file.startswith("DatasetError:") and "owners.npy" in file
+
+
+def test_owners_come_from_a_file(tmp_path: Path) -> None:
+    np.save(
+        tmp_path / "owners.npy",
+        np.arange(4800, dtype=np.int16) * 7 % 2,
+    )
+    run_ranks(f"{JOBS}:given_owners", 2, {"file": str(tmp_path / "owners.npy")})
