@@ -24,12 +24,16 @@ def cut(comm: Communicator, options: Answer) -> Answer:
     reset_peak()
     comm.barrier()
     begin = time.perf_counter()
+
+    def mark(stage: str) -> None:
+        marks[stage] = time.perf_counter() - begin
+
     parts = partition_parts(
         dataset,
         policy,
         options["parts"],
         comm=comm,
-        progress=lambda stage: marks.setdefault(stage, time.perf_counter() - begin),
+        progress=mark,
     )
     wall, peak = time.perf_counter() - begin, peak_bytes() - before
     report = report_partition(parts, comm)

@@ -65,8 +65,8 @@ class _Library:
             ImportError: there is none.
         """
         folder = Path(sysconfig.get_paths()["purelib"]) / "cmeel.prefix" / "lib"
-        for file in folder.glob("libGKlib.*"):  # METIS needs it, and does not know where it is
-            ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
+        for needed in folder.glob("libGKlib.*"):  # METIS needs it, and does not know where it is
+            ctypes.CDLL(str(needed), mode=ctypes.RTLD_GLOBAL)
         found = [str(file) for file in sorted(folder.glob("libmetis.*"))]
         system = find_library("metis")
         for file in [*found, *([system] if system else [])]:
