@@ -52,9 +52,10 @@ constexpr Operator kOperators[] = {
     // Multilevel partitioning
     OPERATOR(append_neighbours_,
              "(Tensor rows, int first, Tensor(a!) cursor, Tensor(b!) ids, Tensor(c!)? weights) -> bool"),
-    OPERATOR(merge_neighbours,
-             "(Tensor indptr, Tensor(a!) ids, Tensor(b!)? weights, int first) -> (Tensor indptr_, Tensor ids_, "
-             "Tensor weights_, int uniform)"),
+    OPERATOR(
+        merge_neighbours,
+        "(Tensor indptr, Tensor(a!) ids, Tensor(b!)? weights, int first) -> (Tensor indptr_, Tensor ids_, "
+        "Tensor weights_, int uniform)"),
     OPERATOR(number_ghosts_,
              "(Tensor ids, int first, int nodes, int total, Tensor(a!) local) -> Tensor ghosts"),
     OPERATOR(cluster_nodes_,
