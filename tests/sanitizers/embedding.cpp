@@ -50,7 +50,7 @@ void update(int64_t rows, int64_t columns, RowRule rule) {
   const RowChanges changes{row.data(), ptr.data(), source.data(), static_cast<int64_t>(row.size())};
   for (const double left : {0.0, 0.25, 1.0}) {
     const double share[] = {left, 0.5, 0.25};
-    for (const uint8_t* mask : {static_cast<const uint8_t*>(nullptr), frozen.data()}) {
+    for (const uint8_t* mask : std::vector<const uint8_t*>{nullptr, frozen.data()}) {
       const RowTable<T> table{weight.data(), first.data(), second.data(), mask, columns};
       update_rows(table, changes, RowGradients<T>{near.data(), far, far_ptr, share, 1, 3}, step, kThreads);
     }
