@@ -1,0 +1,12 @@
+"""Tables of several node types over ranks equal those of one process."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.ranks import run_ranks
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_types_travel_together(ranks: int) -> None:
+    run_ranks("tests.embed.job_types:types", ranks)
