@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -95,12 +96,18 @@ def _check(
     loader.set_epoch(2)
     reference.set_epoch(2)
     before = comm.counters.snapshot()
-    made = list(loader)
+    made, weights = [], []
+    for batch in loader:
+        made.append(batch)
+        weights.append(loader.loss_weight)
     after = comm.counters.snapshot() - before
     assert len(made) == len(loader)
     for batch in made:
         assert_same(batch, reference(positions(batch, arguments["input_nodes"])))
     _check_schedule(comm, loader, reference, made, setting)
+    sizes = [len(positions(batch, arguments["input_nodes"])) for batch in made]
+    steps = [sum(step) for step in zip(*comm.all_gather_json(sizes), strict=True)]
+    assert weights == [comm.size / max(seeds, 1) for seeds in steps]
     own = (torch.arange(4) * 5 + comm.rank) % len(loader.dataset)
     assert_same(loader(own), reference(own))
     _check_counts(comm, loader, setting, made, after)
@@ -292,8 +299,13 @@ def _check_odd(comm: Communicator, seed: int) -> None:
     part = split_dataset(dataset, owner, comm.size, comm.rank)
     both = DistFeatureStore(part, comm), DistGraphStore(part, comm)
     arguments = _odd_arguments(draw, dataset)
-    schedule = str(draw.choice(["local", "global"]))
-    loader = MacrobatchNeighborLoader(both, **arguments, schedule=schedule, macrobatch_size=3, fetch_size=2)
+    of_ranks = {
+        "schedule": str(draw.choice(["local", "global"])),
+        "feature_cache": [None, 0, 1000][draw.integers(3)],
+        "macrobatch_size": 3,
+        "fetch_size": 2,
+    }
+    loader = MacrobatchNeighborLoader(both, **arguments, **of_ranks)
     reference = MacrobatchNeighborLoader(dataset.to_pyg(), **arguments, macrobatch_size=1, fetch_size=1)
     for epoch in range(2):
         reference.set_epoch(epoch)
@@ -325,3 +337,29 @@ def _odd_arguments(draw: np.random.Generator, dataset: Dataset) -> dict[str, Any
         **({"weight_attr": "weight"} if draw.integers(2) and has_weights else {}),
         **[{"export": "native"}, {"subgraph_type": "induced"}, {}][draw.integers(3)],
     }
+
+
+def resumed() -> None:
+    """A typed loader goes on at any minibatch, and refuses a state of other rules."""
+    with Communicator.create("loader", timeout=30) as comm:
+        both = stores_of(comm, GRAPHS["typed"], "random")
+        for schedule, option in (("local", "last"), ("global", "weights and times")):
+            arguments = {**arguments_of("typed", option, "several"), "schedule": schedule}
+            loader = MacrobatchNeighborLoader(both, **arguments, macrobatch_size=2)
+            loader.set_epoch(3)
+            whole = list(loader)
+            for stop in range(len(whole)):
+                loader.set_epoch(3)
+                batches = iter(loader)
+                for _ in range(stop):
+                    next(batches)
+                state = json.loads(json.dumps(loader.state_dict()))
+                del batches
+                other = MacrobatchNeighborLoader(both, **{**arguments, "seed": 5}, prefetch=2)
+                other.load_state_dict(state)
+                for batch, right in zip(other, whole[stop:], strict=True):
+                    assert_same(batch, right)
+            for name, value in (("time_attr", "weight"), ("seed_types", []), ("temporal", "x")):
+                changed = {**state, "settings": {**state["settings"], name: value}}
+                with pytest.raises(ValueError, match=name):
+                    other.load_state_dict(changed)

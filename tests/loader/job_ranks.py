@@ -16,11 +16,9 @@ from torch_geometric.data import Data
 
 from pyg_batchgnn import MacrobatchNeighborLoader, Minibatch
 from pyg_batchgnn.comm import AgreementError, BrokenCommunicatorError, CommError, Communicator, MessageKind
-from pyg_batchgnn.data import Schema
-from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, TypedGraph, replicate_topology
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
 from tests.support.loader_cases import contents, equal
 from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
-from tests.support.reference_partition import typed_part
 
 BATCH = 8
 
@@ -448,19 +446,6 @@ def refusals() -> None:
         loader.set_epoch(comm.rank)
         with pytest.raises(AgreementError, match="epoch"):
             iter(loader)
-
-
-def typed_refused() -> None:
-    """Checks that a graph of several types is refused with what to do instead."""
-    schema = Schema(("a", "b"), (("a", "to", "b"),))
-    graph = TypedGraph.from_edge_indices(
-        schema, {"a": 3, "b": 2}, {("a", "to", "b"): torch.tensor([[0, 2], [1, 1]])}
-    )
-    with Communicator.create("loader", timeout=30) as comm:
-        part = typed_part(graph, [torch.zeros(3).long(), torch.zeros(2).long()], comm.size, comm.rank)
-        both = DistFeatureStore(part, comm), DistGraphStore(part, comm)
-        with pytest.raises(NotImplementedError, match="sample its parts with PartitionedSampler"):
-            MacrobatchNeighborLoader(both, [2], ("b", None))
 
 
 def bfloat16() -> None:

@@ -21,7 +21,7 @@ TIMEOUT = 7200.0 if FULL else 120.0
 @pytest.mark.timeout(TIMEOUT)
 @pytest.mark.parametrize(
     ("ranks", "hosts", "every"),
-    [(1, [0], 5), (2, [0, 1], 1), (3, [0, 1, 1], 7), (4, [0, 1, 2, 0], 1)],
+    [(1, [0], 7), (2, [0, 1], 1), (3, [0, 1, 1], 7), (4, [0, 1, 2, 0], 2)],
     ids=str,
 )
 def test_minibatches_are_those_of_one_process(ranks: int, hosts: Sequence[int], every: int) -> None:
@@ -36,7 +36,7 @@ def test_minibatches_over_ccl_are_those_of_one_process() -> None:
     run_ranks(f"{JOBS}:epochs", 2, arguments, hosts=[0, 1], timeout=TIMEOUT)
 
 
-@pytest.mark.parametrize("job", ["splits_and_refusals", "attributes_that_differ"])
+@pytest.mark.parametrize("job", ["splits_and_refusals", "attributes_that_differ", "resumed"])
 def test_two_ranks(job: str) -> None:
     run_ranks(f"{JOBS}:{job}", 2, hosts=[0, 1])
 

@@ -36,10 +36,6 @@ def test_three_ranks(job: str) -> None:
     run_ranks(f"{JOBS}:{job}", 3, hosts=[0, 1, 1])
 
 
-def test_a_graph_of_several_types_is_refused() -> None:
-    run_ranks(f"{JOBS}:typed_refused", 1)
-
-
 def test_an_error_in_what_is_prepared_ahead_is_told_to_the_others() -> None:
     first, second, third = (one.value for one in run_ranks(f"{JOBS}:raising_ahead", 3))
     assert second == "ArithmeticError: the third macrobatch"
