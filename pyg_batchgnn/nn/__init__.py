@@ -5,12 +5,15 @@ They reuse memory, work in place where the backward pass allows it, and read fea
 
 from pyg_batchgnn.nn.activation import Dropout, ReLU
 from pyg_batchgnn.nn.aggregated import Aggregated
+from pyg_batchgnn.nn.features import features_by_type
 from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gatv2 import GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
-from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled, layer_graph
+from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.halo import HaloPass, has_halo
+from pyg_batchgnn.nn.hetero import HeteroConv
+from pyg_batchgnn.nn.hetero_linear import HeteroDictLinear
 from pyg_batchgnn.nn.inference import (
     HasNodes,
     LayerwiseOutput,
@@ -22,11 +25,21 @@ from pyg_batchgnn.nn.inference import (
 from pyg_batchgnn.nn.layerwise import OwnedNodes
 from pyg_batchgnn.nn.linear import Linear, is_watched
 from pyg_batchgnn.nn.matmul import ProductChoice, current_products, probe_products, use_products
-from pyg_batchgnn.nn.models import GAT, GCN, GIN, SAGE, ModelOutput, NativeModel
+from pyg_batchgnn.nn.models import (
+    GAT,
+    GCN,
+    GIN,
+    SAGE,
+    ModelOutput,
+    NativeModel,
+    TypedModel,
+    to_hetero,
+)
 from pyg_batchgnn.nn.norm import BatchNorm
 from pyg_batchgnn.nn.refusals import layer_name, waits_for_messages
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.sage import SAGEConv
+from pyg_batchgnn.nn.sampled import SampledBatch, TypedBatch, is_sampled, is_typed, layer_graph
 from pyg_batchgnn.nn.update import Update
 from pyg_batchgnn.nn.whole_graph import whole_graph
 
@@ -44,6 +57,8 @@ __all__ = [
     "GINConv",
     "HaloPass",
     "HasNodes",
+    "HeteroConv",
+    "HeteroDictLinear",
     "LayerGraph",
     "LayerwiseOutput",
     "Linear",
@@ -55,18 +70,23 @@ __all__ = [
     "RowView",
     "SAGEConv",
     "SampledBatch",
+    "TypedBatch",
+    "TypedModel",
     "Update",
     "check_cpu",
     "check_row_wise",
     "current_products",
+    "features_by_type",
     "has_halo",
     "infer_model",
     "is_sampled",
+    "is_typed",
     "is_watched",
     "layer_graph",
     "layer_name",
     "nodes_of",
     "probe_products",
+    "to_hetero",
     "use_products",
     "waits_for_messages",
     "whole_graph",

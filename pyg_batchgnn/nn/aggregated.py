@@ -16,9 +16,10 @@ from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled
+from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.refusals import layer_name, refuse
 from pyg_batchgnn.nn.rows import RowView
+from pyg_batchgnn.nn.sampled import SampledBatch, dropout_node, is_sampled
 
 #: The prefix of the attributes that carry aggregates in a minibatch.
 _PREFIX = "x_"
@@ -109,6 +110,6 @@ def all_nodes(minibatch: SampledBatch) -> LayerGraph:
     return LayerGraph(
         ops.InEdges(torch.zeros(nodes + 1, dtype=torch.int64), minibatch.indices[:0]),
         num_sources=nodes,
-        node=minibatch.node,
+        node=dropout_node(minibatch.node, getattr(minibatch, "example", None), nodes),
         key=ops.dropout_key(minibatch.seed, minibatch.epoch, minibatch.key, 0),
     )

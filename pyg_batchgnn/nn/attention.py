@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -52,6 +52,7 @@ class EdgeFeatures:
 class AttentionConv(WithoutMessages):
     """The base of the attention layers, beside PyG's class, whose attributes it reads."""
 
+    edge_values: ClassVar[str | None] = "edge_attr"
     add_self_loops: bool
     dropout: float
     edge_dim: int | None
@@ -83,7 +84,10 @@ class AttentionConv(WithoutMessages):
             layer, edge_attr = None, layer
         if isinstance(x, Aggregated):
             raise refuse_aggregated(self, "attention weighs neighbours by learned weights")
-        given = conv_input(x, edge_index, layer, size)
+        return self._call_of(conv_input(x, edge_index, layer, size), edge_attr)
+
+    def _call_of(self, given: ConvInput, edge_attr: Tensor | None) -> AttentionCall:
+        """Returns the arguments of a call with what follows from them."""
         both = min(given.graph.num_sources, given.graph.num_targets)
         slots = Slots(given.graph, both if self.add_self_loops else None)
         drop = self.dropout if self.training else 0.0

@@ -17,7 +17,8 @@ from pyg_batchgnn.nn.lazy import set_width
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.slots import Fill
-from pyg_batchgnn.nn.update import Update, update_arguments
+from pyg_batchgnn.nn.terms import Product, Terms, total
+from pyg_batchgnn.nn.update import Update
 
 
 class GATConv(AttentionConv, torch_geometric.nn.GATConv):
@@ -112,10 +113,9 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
             ([2, E'] int64, [E', heads]), loops that were added behind the edges.
         """
         call = self._call(x, edge_index, layer, edge_attr, size)
-        self._initialise(call.given)
-        dtype = ops.compute_dtype(self.att_src)
-        out, coefficient = self._attend(call, dtype)
-        result = self._transform(out, call.given, update, dtype)
+        out, coefficient = self._attend(call)
+        own = call.given.own_rows() if self.res is not None else None
+        result = total([self._transform(out)], own, call.given.graph, update, self.training)
         if not return_attention_weights:
             return result
         graph, slots = call.given.graph, call.slots
@@ -123,6 +123,10 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
             coefficient, graph.indptr, node=graph.node, loops=slots.loops, drop=call.drop, key=call.key
         )
         return result, slots.pyg_form(weights)
+
+    def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
+        """Returns the terms of the rows of the targets."""
+        return self._transform(self._attend(self._call_of(given, edge_attr)).out)
 
     def _initialise(self, given: ConvInput) -> None:
         """Initialises weights of unknown width at the first call, as PyG does."""
@@ -135,9 +139,11 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         ):
             set_width(linear, rows)
 
-    def _attend(self, call: AttentionCall, dtype: torch.dtype) -> ops.Attention:
+    def _attend(self, call: AttentionCall) -> ops.Attention:
         """Returns the sums of source rows, weighted by the attention of each head, [D, H * K]."""
         given, loops = call.given, call.slots.loops
+        self._initialise(given)
+        dtype = ops.compute_dtype(self.att_src)
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         source, target = self.lin or self.lin_src, self.lin or self.lin_dst
         check_input(given.x, source.in_channels, dtype)
@@ -179,31 +185,15 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         loops = None if features.loops is None else _logits(features.loops, weight)
         return call.slots.spread(_logits(features.edges, weight), loops)
 
-    def _transform(
-        self, attended: Tensor, given: ConvInput, update: Update | None, dtype: torch.dtype
-    ) -> Tensor:
-        """Computes the products of the heads with residual, bias and update, in one pass if
-        possible."""
+    def _transform(self, attended: Tensor) -> Terms:
+        """Returns the products of the heads with residual and bias."""
         weight, groups = (self.lin or self.lin_src).weight, self.heads
         if not self.concat:
             # The mean over heads is one product with all heads' columns.
             by_head = weight.view(self.heads, self.out_channels, -1).transpose(0, 1)
             weight, groups = by_head.reshape(self.out_channels, -1) / self.heads, 1
-        inputs: list[Rows] = [attended]
-        weights = [weight]
-        own = given.own_rows() if self.res is not None else None
-        if own is not None and groups == 1:
-            inputs.append(own)
-            weights.append(self.res.weight)
-        arguments = update_arguments(update, given.graph, self.training)
-        rows = given.graph.num_targets
-        if own is None or groups == 1:
-            return ops.linear(
-                inputs, weights, self.bias, num_rows=rows, groups=groups, out_dtype=dtype, **arguments
-            )
-        out = ops.linear(inputs, weights, self.bias, num_rows=rows, groups=groups, out_dtype=dtype)
-        residual = ops.linear([own], [self.res.weight], num_rows=rows, out_dtype=dtype)
-        return ops.activate(out + residual, **arguments) if update is not None else out + residual
+        root = None if self.res is None else self.res.weight
+        return Terms((Product(attended, weight, groups),), root, self.bias)
 
 
 def _table(x: Rows, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:

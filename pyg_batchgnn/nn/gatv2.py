@@ -17,7 +17,8 @@ from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows
 from pyg_batchgnn.nn.lazy import set_width
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.slots import Fill
-from pyg_batchgnn.nn.update import Update, update_arguments
+from pyg_batchgnn.nn.terms import Terms, total
+from pyg_batchgnn.nn.update import Update
 
 
 class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
@@ -110,15 +111,24 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
             ([2, E'] int64, [E', heads]), loops that were added behind the edges.
         """
         call = self._call(x, edge_index, layer, edge_attr)
+        values, weights = self._values(call, bool(return_attention_weights))
+        result = total([Terms(values=values)], None, call.given.graph, update, self.training)
+        return result if weights is None else (result, call.slots.pyg_form(weights))
+
+    def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
+        """Returns the terms of the rows of the targets."""
+        return Terms(values=self._values(self._call_of(given, edge_attr), wants_weights=False)[0])
+
+    def _values(self, call: AttentionCall, wants_weights: bool) -> tuple[Tensor, Tensor | None]:
+        """Returns the rows of the targets, [D, columns], and the weights, [slots, H]."""
         own = call.given.own_rows()
         if own is None:
             raise ValueError("GATv2Conv needs the rows of the targets; give x as (sources, targets)")
         self._initialise(call.given.x, own)
         source, target = self._products(call.given, own)
         logits = self._logits(source, target, call)
-        heads, weights = self._attend(source, logits, call, bool(return_attention_weights))
-        result = self._finish(heads, own, call.given, update)
-        return result if weights is None else (result, call.slots.pyg_form(weights))
+        heads, weights = self._attend(source, logits, call, wants_weights)
+        return self._joined(heads, own), weights
 
     def _initialise(self, x: Rows, own: Rows) -> None:
         """Initialises weights of unknown width at the first call, as PyG does."""
@@ -183,14 +193,12 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
                 weights.append(ops.attention_weights(coefficient, graph.indptr, **options))
         return sums, torch.cat(weights, dim=1) if wants_weights else None
 
-    def _finish(self, heads: list[Tensor], own: Rows, given: ConvInput, update: Update | None) -> Tensor:
-        """Joins the heads, and adds the residual, the bias and the update."""
+    def _joined(self, heads: list[Tensor], own: Rows) -> Tensor:
+        """Joins the heads, and adds the residual and the bias."""
         out = torch.cat(heads, dim=1) if self.concat else torch.stack(heads).mean(dim=0)
         if self.res is not None:
             out = out + ops.linear([own], [self.res.weight], num_rows=out.size(0), out_dtype=out.dtype)
-        if self.bias is not None:
-            out = out + self.bias.to(out.dtype)
-        return ops.activate(out, **update_arguments(update, given.graph, self.training))
+        return out if self.bias is None else out + self.bias.to(out.dtype)
 
 
 def _product(rows: Rows, linear: Any, dtype: torch.dtype) -> Tensor:

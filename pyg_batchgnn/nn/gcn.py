@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch_geometric.nn
@@ -11,14 +11,15 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
 from pyg_batchgnn.nn.arguments import input_columns, positive
-from pyg_batchgnn.nn.graph import LayerGraph, is_sampled, layer_graph
+from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
 from pyg_batchgnn.nn.lazy import set_width
 from pyg_batchgnn.nn.normalisation import Scaling, unweighted_scaling, weighted_scaling
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
-from pyg_batchgnn.nn.update import Update, update_arguments
+from pyg_batchgnn.nn.terms import Product, Terms, total
+from pyg_batchgnn.nn.update import Update
 from pyg_batchgnn.nn.without_messages import WithoutMessages
 
 
@@ -44,6 +45,8 @@ class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
     Raises:
         ValueError: PyG's layer supports the arguments and this one does not.
     """
+
+    edge_values: ClassVar[str | None] = "edge_weight"
 
     def __init__(
         self,
@@ -104,28 +107,33 @@ class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
         check_called(self)
         if isinstance(x, Aggregated):
             known = self._known(x, edge_weight)
-            return self._product(known, x.nodes(edge_index), update)
+            return total([self._product(known)], None, x.nodes(edge_index), update, self.training)
         if isinstance(layer, Tensor):
             layer, edge_weight = None, layer
         if isinstance(x, (tuple, list)):
-            raise refuse(self, "separate rows of sources and targets", "take SAGEConv for bipartite graphs")
+            raise self._refuse_pair()
         given = conv_input(x, edge_index, layer)
+        return total([self.terms(given, edge_weight)], None, given.graph, update, self.training)
+
+    def terms(self, given: ConvInput, edge_weight: Tensor | None = None) -> Terms:
+        """Returns the terms of the rows of the targets.
+
+        Raises:
+            ValueError: sources and targets are of two types.
+        """
+        if not given.targets_in_sources:
+            raise self._refuse_pair()
         set_width(self.lin, given.x)
         dtype = ops.compute_dtype(self.lin.weight)
         check_input(given.x, self.lin.in_channels, dtype)
-        aggregated = self._aggregate(given, _whole(edge_index, given.graph), edge_weight, dtype)
-        return self._product(aggregated, given.graph, update)
+        return self._product(self._aggregate(given, edge_weight, dtype))
 
-    def _product(self, aggregated: Rows, graph: LayerGraph, update: Update | None) -> Tensor:
-        """Returns the product of the aggregates with bias and update."""
-        return ops.linear(
-            [aggregated],
-            [self.lin.weight],
-            self.bias,
-            num_rows=graph.num_targets,
-            out_dtype=ops.compute_dtype(self.lin.weight),
-            **update_arguments(update, graph, self.training),
-        )
+    def _product(self, aggregated: Rows) -> Terms:
+        """Returns the product of the aggregates with bias."""
+        return Terms((Product(aggregated, self.lin.weight),), bias=self.bias)
+
+    def _refuse_pair(self) -> ValueError:
+        return refuse(self, "separate rows of sources and targets", "take SAGEConv for bipartite graphs")
 
     def _known(self, x: Aggregated, edge_weight: Tensor | None) -> Rows:
         """Returns aggregates that were computed in advance with the degrees of the whole graph."""
@@ -136,14 +144,15 @@ class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
         check_input(neighbours, self.lin.in_channels, ops.compute_dtype(self.lin.weight), "aggregates")
         return neighbours
 
-    def _aggregate(
-        self, given: ConvInput, whole: LayerGraph, edge_weight: Tensor | None, dtype: torch.dtype
-    ) -> Tensor:
-        """Returns the normalised sums over in-edges and loops, [D, in_channels]."""
+    def _aggregate(self, given: ConvInput, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
+        """Returns the normalised sums over in-edges and loops, [D, in_channels].
+
+        All edges of a minibatch, those of its first layer, normalise each layer.
+        """
         wide = torch.float64 if dtype == torch.float64 else torch.float32
-        scaling = self._scaling(whole, edge_weight, wide)
-        graph = scaling.layer(given.graph)
-        table, row = (given.x.table, given.x.row) if isinstance(given.x, RowView) else (given.x, None)
+        scaling = self._scaling(given.graph.whole or given.graph, edge_weight, wide)
+        graph, x = scaling.layer(given.graph), given.x
+        table, row = (x.table, x.row) if isinstance(x, RowView) else (x, None)
         targets, edges = graph.num_targets, graph.num_edges
         return ops.aggregate(
             table,
@@ -172,8 +181,3 @@ class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
             return weighted_scaling(whole, weight, bool(self.add_self_loops), fill)
         ordered = weight if whole.edge is None else weight.index_select(0, whole.edge)
         return Scaling(whole.in_edges, ordered, None, None)
-
-
-def _whole(edges: Edges, graph: LayerGraph) -> LayerGraph:
-    """Returns the graph whose degrees normalise a layer: all edges of its minibatch, or itself."""
-    return layer_graph(edges, 1) if is_sampled(edges) else graph.whole or graph

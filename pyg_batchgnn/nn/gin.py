@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 import torch_geometric.nn
@@ -12,12 +12,21 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
+from pyg_batchgnn.nn.linear import is_watched
 from pyg_batchgnn.nn.norm import BatchNorm, NormOnRead
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import NormedRows, RowView
-from pyg_batchgnn.nn.update import Update, update_arguments
+from pyg_batchgnn.nn.terms import Terms, total
+from pyg_batchgnn.nn.update import Update
 from pyg_batchgnn.nn.without_messages import WithoutMessages
+
+
+@runtime_checkable
+class EndsInProduct(Protocol):
+    """A module whose last step is a product, which a sum over relations computes."""
+
+    def terms(self, input: Tensor) -> Terms: ...
 
 
 class GINConv(WithoutMessages, torch_geometric.nn.GINConv):
@@ -29,6 +38,8 @@ class GINConv(WithoutMessages, torch_geometric.nn.GINConv):
         train_eps: learns eps.
         **kwargs: the other arguments of PyG; only sums are supported.
     """
+
+    edge_values: ClassVar[str | None] = None
 
     def __init__(self, nn: torch.nn.Module, eps: float = 0.0, train_eps: bool = False, **kwargs: Any) -> None:
         super().__init__(nn, eps, train_eps, **kwargs)
@@ -81,15 +92,27 @@ class GINConv(WithoutMessages, torch_geometric.nn.GINConv):
         sums = self._sums(given, x if isinstance(x, NormedRows) else None)
         return self._finish(sums, norm, update, given.graph)
 
+    def terms(self, given: ConvInput) -> Terms:
+        """Returns the terms of the rows of the targets."""
+        return self._terms(self._sums(given, None))
+
+    def _terms(self, sums: Tensor) -> Terms:
+        """Applies the module to the sums."""
+        if isinstance(self.nn, EndsInProduct) and not is_watched(self.nn):
+            return self.nn.terms(sums)
+        return Terms(values=self.nn(sums))
+
     def _finish(
         self, sums: Tensor, norm: BatchNorm | NormOnRead | None, update: Update | None, graph: LayerGraph
     ) -> Tensor | NormedRows:
         """Applies the module to the sums, then normalisation and update."""
-        out: Tensor | NormedRows = self.nn(sums) if norm is None else self.nn(sums, norm)
+        if norm is None:
+            return total([self._terms(sums)], None, graph, update, self.training)
+        out: Tensor | NormedRows = self.nn(sums, norm)
         if update is None:
             return out
         assert isinstance(out, Tensor), "an update follows values only"
-        return ops.activate(out, **update_arguments(update, graph, self.training))
+        return total([Terms(values=out)], None, graph, update, self.training)
 
     def _dtype(self) -> torch.dtype:
         """Returns the dtype in which the module computes."""
@@ -123,8 +146,9 @@ class GINConv(WithoutMessages, torch_geometric.nn.GINConv):
         The dtype is that of the module. If x is the product of ``normed``, its values are summed.
         """
         dtype = self._dtype()
-        sources, row = (given.x.table, given.x.row) if isinstance(given.x, RowView) else (given.x, None)
-        check_input(given.x, given.x.size(1), dtype)
+        x = given.x
+        sources, row = (x.table, x.row) if isinstance(x, RowView) else (x, None)
+        check_input(x, x.size(1), dtype)
         graph = given.graph
         by_source = graph.by_source if sources.requires_grad and torch.is_grad_enabled() else ()
         scale = (1.0 + self.eps).view(1)
@@ -142,7 +166,8 @@ class GINConv(WithoutMessages, torch_geometric.nn.GINConv):
             by_source=by_source,
             out_dtype=dtype,
         )
-        if given.targets_in_sources or given.own is None:
+        own = None if given.targets_in_sources else given.own_rows()
+        if own is None:
             return out
-        own = given.own.gather() if isinstance(given.own, RowView) else given.own
+        own = own.gather() if isinstance(own, RowView) else own
         return out + ((1.0 + self.eps) * own).to(dtype)

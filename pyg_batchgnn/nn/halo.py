@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch
+from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.inputs import Rows
 from pyg_batchgnn.nn.rows import RowView
+from pyg_batchgnn.nn.sampled import SampledBatch
 
 
 class CachedInputs(Protocol):

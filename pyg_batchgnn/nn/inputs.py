@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled, layer_graph
+from pyg_batchgnn import ops
+from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.rows import RowView
+from pyg_batchgnn.nn.sampled import SampledBatch, is_sampled, is_typed, layer_graph
 from pyg_batchgnn.nn.whole_graph import whole_graph
 
 #: The rows that a layer reads.
@@ -17,27 +20,78 @@ Rows = Tensor | RowView
 Edges = Tensor | SampledBatch | LayerGraph
 
 
-class ConvInput(NamedTuple):
+@dataclass(eq=False)
+class NodeRows:
+    """The rows of one node type in a layer, which relations read one after the other.
+
+    Every reader leaves the rows that the next one reads. So the gradients of all readers are added
+    while they are written.
+
+    Attributes:
+        rows: [>= N, F], the rows for the next reader. After the last one they may be the first
+            ``targets`` alone.
+        targets: D, the number of rows that the layer computes of this type.
+        readers: the number of relations that have not read the rows as sources yet.
+    """
+
+    rows: Rows
+    targets: int
+    readers: int = 1
+
+    def own(self) -> Rows:
+        """Returns the rows of the targets, [D, F]. Relations read before that."""
+        return head(self.rows, self.targets)
+
+    def aggregate(self, graph: LayerGraph, reduce: str, out_dtype: torch.dtype) -> Tensor:
+        """Returns the reduced rows of the in-edges of a relation's targets; see `ops.aggregate`."""
+        rows = head(self.rows, graph.num_sources)
+        indptr, indices = graph.indptr, graph.indices
+        if isinstance(rows, RowView):
+            return ops.aggregate(
+                rows.table, indptr, indices, row=rows.row, reduce=reduce, out_dtype=out_dtype
+            )
+        if not (torch.is_grad_enabled() and rows.requires_grad):
+            return ops.aggregate(rows, indptr, indices, reduce=reduce, out_dtype=out_dtype)
+        out, self.rows = ops.aggregate_with_targets(
+            rows,
+            indptr,
+            indices,
+            by_source=graph.by_source,
+            reduce=reduce,
+            out_dtype=out_dtype,
+            targets=rows.size(0) if self.readers > 1 else self.targets,
+        )
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class ConvInput:
     """The rows and edges of a layer.
 
     Attributes:
         graph: the edges, with D targets and N sources.
-        x: [>= N, F], the rows of the sources.
-        own: [D, F'], the rows of the targets if they are given separately, else None.
-        targets_in_sources: True if the targets are the first sources, so that their rows are the
-            first of ``x``.
+        source: the rows of the sources, [>= N, F].
+        target: the rows of the targets, [>= D, F'], or None if there are none. The same object as
+            ``source`` if the targets are the first sources.
     """
 
     graph: LayerGraph
-    x: Rows
-    own: Rows | None
-    targets_in_sources: bool
+    source: NodeRows
+    target: NodeRows | None
+
+    @property
+    def x(self) -> Rows:
+        """[N, F], the rows of the sources."""
+        return head(self.source.rows, self.graph.num_sources)
+
+    @property
+    def targets_in_sources(self) -> bool:
+        """True if the targets are the first sources, so that their rows are the first of ``x``."""
+        return self.target is self.source
 
     def own_rows(self) -> Rows | None:
         """Returns the rows of the targets, [D, F'], or None if there are none."""
-        if not self.targets_in_sources:
-            return self.own
-        return head(self.x, self.graph.num_targets)
+        return None if self.target is None else self.target.own()
 
 
 def head(x: Rows, rows: int) -> Rows:
@@ -71,22 +125,26 @@ def conv_input(
     sources, own = (x[0], x[1]) if isinstance(x, (tuple, list)) else (x, None)
     given = {"x[0]" if pair else "x": sources, **({} if own is None else {"x[1]": own})}
     for name, rows in given.items():
-        _check_matrix(name, rows)
+        check_matrix(name, rows)
     graph = _graph(edges, layer, sources, own, size)
     for name, rows in given.items():
         _check_nodes(name, rows, edges)
     targets_in_sources = not pair or own is sources
+    targets = graph.num_targets
     if sources.size(0) < graph.num_sources:
         raise ValueError(f"x has {sources.size(0)} rows, but the layer has {graph.num_sources} sources")
-    if targets_in_sources and graph.num_targets > sources.size(0):
-        raise ValueError(f"x has {sources.size(0)} rows, but the layer has {graph.num_targets} targets")
-    if own is not None and own.size(0) < graph.num_targets:
-        raise ValueError(f"x[1] has {own.size(0)} rows, but the layer has {graph.num_targets} targets")
-    own = None if targets_in_sources or own is None else head(own, graph.num_targets)
-    return ConvInput(graph, head(sources, graph.num_sources), own, targets_in_sources)
+    if targets_in_sources and targets > sources.size(0):
+        raise ValueError(f"x has {sources.size(0)} rows, but the layer has {targets} targets")
+    if own is not None and own.size(0) < targets:
+        raise ValueError(f"x[1] has {own.size(0)} rows, but the layer has {targets} targets")
+    source = NodeRows(sources, targets)
+    if targets_in_sources:
+        return ConvInput(graph, source, source)
+    return ConvInput(graph, source, None if own is None else NodeRows(own, targets))
 
 
-def _check_matrix(name: str, rows: Any) -> None:
+def check_matrix(name: str, rows: Any) -> None:
+    """Raises unless ``rows`` are a dense matrix or a `RowView`."""
     if isinstance(rows, RowView):
         return
     if not isinstance(rows, Tensor):
@@ -114,7 +172,7 @@ def _graph(
     own: Rows | None,
     size: tuple[int, int] | None,
 ) -> LayerGraph:
-    if is_sampled(edges):
+    if is_sampled(edges) or is_typed(edges):
         if layer is None:
             raise ValueError("give the number of the layer with a minibatch: conv(x, minibatch, layer)")
         return layer_graph(edges, layer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -12,13 +12,13 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
 from pyg_batchgnn.nn.arguments import input_columns, positive
-from pyg_batchgnn.nn.graph import LayerGraph
+from pyg_batchgnn.nn.graph import Targets
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
 from pyg_batchgnn.nn.lazy import set_width
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
-from pyg_batchgnn.nn.rows import RowView
-from pyg_batchgnn.nn.update import Update, update_arguments
+from pyg_batchgnn.nn.terms import Product, Terms, total
+from pyg_batchgnn.nn.update import Update
 from pyg_batchgnn.nn.without_messages import WithoutMessages
 
 _REDUCE = {"mean": "mean", "sum": "sum", "add": "sum", "max": "max"}
@@ -46,6 +46,8 @@ class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
     Raises:
         ValueError: PyG's layer supports the arguments and this one does not.
     """
+
+    edge_values: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -105,30 +107,31 @@ class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
         check_called(self)
         if isinstance(x, Aggregated):
             graph = x.nodes(edge_index)
-            return self._combine(*self._known(x), graph, update)
+            neighbours, own = self._known(x)
+            return total([self._terms(neighbours, own, graph)], own, graph, update, self.training)
         if layer is not None and not isinstance(layer, int):
             layer, size = None, layer
         given = conv_input(x, edge_index, layer, size)
+        terms = self.terms(given)
+        return total([terms], given.own_rows(), given.graph, update, self.training)
+
+    def terms(self, given: ConvInput) -> Terms:
+        """Returns the terms of the rows of the targets."""
         self._initialise(given)
         check_input(given.x, self.lin_l.in_channels, ops.compute_dtype(self.lin_l.weight))
-        return self._combine(*self._aggregate(given), given.graph, update)
+        neighbours = self._aggregate(given)
+        return self._terms(neighbours, given.own_rows() if self.root_weight else None, given.graph)
 
-    def _combine(
-        self, neighbours: Rows, own: Rows | None, graph: LayerGraph, update: Update | None
-    ) -> Tensor:
-        """Returns the products of aggregates and own rows, with bias and update."""
-        dtype = ops.compute_dtype(self.lin_l.weight)
-        inputs, weights = [neighbours], [self.lin_l.weight]
+    def _terms(self, neighbours: Rows, own: Rows | None, targets: Targets) -> Terms:
+        """Returns the products of aggregates and own rows, with bias."""
         if own is not None:
+            dtype = ops.compute_dtype(self.lin_l.weight)
             check_input(own, self.lin_r.in_channels, dtype, "rows of the targets")
-            inputs.append(own)
-            weights.append(self.lin_r.weight)
-        arguments = update_arguments(update, graph, self.training)
-        rows = graph.num_targets
+        root = self.lin_r.weight if self.root_weight else None
+        terms = Terms((Product(neighbours, self.lin_l.weight),), root, self.lin_l.bias)
         if not self.normalize:
-            return ops.linear(inputs, weights, self.lin_l.bias, num_rows=rows, out_dtype=dtype, **arguments)
-        out = ops.linear(inputs, weights, self.lin_l.bias, num_rows=rows, out_dtype=dtype)
-        return ops.activate(F.normalize(out, p=2.0, dim=-1), **arguments)
+            return terms
+        return Terms(values=F.normalize(total([terms], own, targets), p=2.0, dim=-1))
 
     def _initialise(self, given: ConvInput) -> None:
         """Initialises weights of unknown width at the first call, as PyG does."""
@@ -136,7 +139,8 @@ class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
         set_width(self.lin_r if self.root_weight else None, given.own_rows())
 
     def _known(self, x: Aggregated) -> tuple[Rows, Rows | None]:
-        """Returns the results of `_aggregate` from aggregates that were computed in advance."""
+        """Returns aggregates that were computed in advance, and the own rows, None if the layer
+        needs none."""
         reduce = _REDUCE[str(self.aggr)]
         if self.project or reduce == "max":
             of = "a learned projection of the sources" if self.project else "the maximum"
@@ -148,25 +152,16 @@ class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
         check_input(neighbours, self.lin_l.in_channels, ops.compute_dtype(self.lin_l.weight), "aggregates")
         return neighbours, own
 
-    def _aggregate(self, given: ConvInput) -> tuple[Tensor, Rows | None]:
-        """Returns the reduced rows of neighbours [D, F] and the own rows, None if the layer needs
-        none."""
-        graph, x = given.graph, given.x
-        reduce, dtype = _REDUCE[str(self.aggr)], ops.compute_dtype(self.lin_l.weight)
-        if isinstance(x, RowView) and not self.project:
-            table, row = x.table, x.row
-            out = ops.aggregate(table, graph.indptr, graph.indices, row=row, reduce=reduce, out_dtype=dtype)
-            return out, given.own_rows() if self.root_weight else None
-        source = x if isinstance(x, Tensor) and not self.project else self._projected(x, dtype)
+    def _aggregate(self, given: ConvInput) -> Tensor:
+        """Returns the reduced rows of neighbours, [D, F]."""
+        graph, reduce, dtype = given.graph, _REDUCE[str(self.aggr)], ops.compute_dtype(self.lin_l.weight)
+        if not self.project:
+            return given.source.aggregate(graph, reduce, dtype)
+        source = self._projected(given.x, dtype)
         by_source = graph.by_source if source.requires_grad else ()
-        if given.targets_in_sources and self.root_weight and not self.project:
-            return ops.aggregate_with_targets(
-                source, graph.indptr, graph.indices, by_source=by_source, reduce=reduce, out_dtype=dtype
-            )
-        out = ops.aggregate(
+        return ops.aggregate(
             source, graph.indptr, graph.indices, by_source=by_source, reduce=reduce, out_dtype=dtype
         )
-        return out, given.own_rows() if self.root_weight else None
 
     def _projected(self, x: Rows, dtype: torch.dtype) -> Tensor:
         return ops.linear([x], [self.lin.weight], self.lin.bias, relu=True, out_dtype=dtype)

@@ -8,7 +8,7 @@ from typing import TypedDict
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.graph import LayerGraph
+from pyg_batchgnn.nn.graph import Targets
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class UpdateArguments(TypedDict):
     node: Tensor | None
 
 
-def update_arguments(update: Update | None, graph: LayerGraph, training: bool) -> UpdateArguments:
-    """Returns the arguments of an update of the targets of a layer, without dropout unless
+def update_arguments(update: Update | None, targets: Targets, training: bool) -> UpdateArguments:
+    """Returns the arguments of an update of the rows of a layer, without dropout unless
     ``training``."""
     if update is None:
         return {"relu": False, "drop": 0.0, "key": 0, "node": None}
@@ -50,6 +50,6 @@ def update_arguments(update: Update | None, graph: LayerGraph, training: bool) -
     return {
         "relu": update.relu,
         "drop": drop,
-        "key": graph.dropout_key() if drop > 0 else 0,
-        "node": graph.node,
+        "key": targets.dropout_key() if drop > 0 else 0,
+        "node": targets.node,
     }

@@ -1,4 +1,4 @@
-"""Aggregation of in-edges together with the own rows of the targets."""
+"""Aggregation of in-edges together with the first rows of what is aggregated."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ class WithTargets(NamedTuple):
 
     Attributes:
         out: [D, F], the reduced in-edges.
-        targets: [D, F] of the dtype of ``x``, the targets' own rows. They share the memory of
-            ``x``.
+        targets: [T, F] of the dtype of ``x``, its first rows. They share the memory of ``x``.
     """
 
     out: Tensor
@@ -27,7 +26,7 @@ class WithTargets(NamedTuple):
 
 
 class _AggregateWithTargets(torch.autograd.Function):
-    """`aggregate` and the targets' own rows.
+    """`aggregate` and the first rows.
 
     Their two gradients are added while the rows are written.
     """
@@ -41,12 +40,12 @@ class _AggregateWithTargets(torch.autograd.Function):
         by_source: Sequence[Tensor],
         reduce: str,
         out_dtype: torch.dtype,
+        targets: int,
         threads: int,
     ) -> tuple[Tensor, Tensor]:
-        ctx.x_dtype, ctx.reduce, ctx.threads = x.dtype, reduce, threads
+        ctx.shape, ctx.x_dtype, ctx.reduce, ctx.threads = x.shape, x.dtype, reduce, threads
         ctx.save_for_backward(indptr, *by_source)
         ctx.set_materialize_grads(False)
-        targets = indptr.numel() - 1
         out = aggregate(x, indptr, indices, reduce=reduce, out_dtype=out_dtype, threads=threads)
         return out, x[:targets]
 
@@ -54,10 +53,10 @@ class _AggregateWithTargets(torch.autograd.Function):
     @first_order
     def backward(ctx: Any, grad: Tensor | None, grad_own: Tensor | None) -> tuple[Tensor | None, ...]:
         indptr, *by_source = ctx.saved_tensors
-        if grad is None:
-            if grad_own is None:
-                return (None,) * 7
-            grad = torch.zeros_like(grad_own)
+        if grad is None or by_source[1].numel() == 0:
+            if grad is not None and grad_own is None:
+                grad_own = grad.new_zeros(0, ctx.shape[1])
+            return (_padded(grad_own, ctx.shape), *[None] * 7)
         own = None if grad_own is None else grad_own.to(grad.dtype).contiguous()
         result = source_gradient(
             grad.contiguous(),
@@ -68,7 +67,14 @@ class _AggregateWithTargets(torch.autograd.Function):
             mean=ctx.reduce == "mean",
             threads=ctx.threads,
         )
-        return (result, *[None] * 6)
+        return (result, *[None] * 7)
+
+
+def _padded(grad: Tensor | None, shape: torch.Size) -> Tensor | None:
+    """Returns the gradient of first rows as that of all rows."""
+    if grad is None or grad.shape == shape:
+        return grad
+    return torch.cat([grad, grad.new_zeros(shape[0] - grad.size(0), shape[1])])
 
 
 def aggregate_with_targets(
@@ -79,15 +85,20 @@ def aggregate_with_targets(
     by_source: Sequence[Tensor] = (),
     reduce: str = "sum",
     out_dtype: torch.dtype | None = None,
+    targets: int | None = None,
     threads: int | None = None,
 ) -> WithTargets:
-    """Computes `aggregate` of the in-edges and returns the targets' own rows ``x[:D]`` with it.
+    """Computes `aggregate` of the in-edges and returns the first rows ``x[:T]`` with it.
 
     The results are those of `aggregate` and of slicing ``x``. The two gradients of ``x`` are added
     in the pass that writes them. The gradient of a slice would be padded with zeros and added in
-    two more passes. The arguments are those of `aggregate`; ``reduce`` is "sum" or "mean".
+    two more passes. The other arguments are those of `aggregate`.
+
+    Args:
+        targets: T, the number of rows; that of the targets where None. With all rows of ``x`` the
+            next relation reads them, and the gradients of both are added in one pass.
     """
-    targets = indptr.numel() - 1
+    targets = indptr.numel() - 1 if targets is None else targets
     dtype = out_dtype or x.dtype
     if targets > x.size(0):
         raise ValueError(f"x has {x.size(0)} rows, but there are {targets} targets")
@@ -96,9 +107,9 @@ def aggregate_with_targets(
         out = aggregate(
             x, indptr, indices, by_source=by_source, reduce=reduce, out_dtype=dtype, threads=threads
         )
-        return WithTargets(out, x[:targets])
+        return WithTargets(out, x if targets == x.size(0) else x[:targets])
     by_source = by_source or transpose(indptr, indices, x.size(0), threads)
     check_by_source(by_source, x.size(0), indptr, indices)
     return WithTargets(
-        *_AggregateWithTargets.apply(x, indptr, indices, tuple(by_source), reduce, dtype, threads)
+        *_AggregateWithTargets.apply(x, indptr, indices, tuple(by_source), reduce, dtype, targets, threads)
     )

@@ -25,7 +25,7 @@ class AcceleratedConv(MessagePassing):
 
     def forward(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> Any:
         """Returns what PyG's layer does; the arguments are those of PyG."""
-        if len(arguments) > 1 or not self._takes(x, edge_index, *arguments, **options):
+        if len(arguments) > 1 or not self.takes_call(x, edge_index, *arguments, **options):
             return self.stands_for.forward(self, x, edge_index, *arguments, **options)
         sized = options.get("size") is not None or any(isinstance(one, (tuple, list)) for one in arguments)
         if not sized and isinstance(x, Tensor) and isinstance(edge_index, Tensor):
@@ -33,7 +33,7 @@ class AcceleratedConv(MessagePassing):
             edge_index = edge_index if known is None else known
         return super().forward(x, edge_index, *arguments, **options)
 
-    def _takes(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> bool:
+    def takes_call(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> bool:
         """Returns whether the native layer takes a call."""
         del arguments, options
         return takes(self, x, edge_index, self._parameter_dtype())
@@ -54,10 +54,10 @@ class AcceleratedGCNConv(AcceleratedConv, nn.GCNConv):
 
     stands_for = torch_geometric.nn.GCNConv
 
-    def _takes(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> bool:
+    def takes_call(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> bool:
         weight = arguments[0] if arguments else options.get("edge_weight")
         fits = weight is None or (isinstance(weight, Tensor) and weight.dim() == 1)
-        return fits and not isinstance(x, (tuple, list)) and super()._takes(x, edge_index)
+        return fits and not isinstance(x, (tuple, list)) and super().takes_call(x, edge_index)
 
 
 class AcceleratedGINConv(AcceleratedConv, nn.GINConv):
@@ -71,9 +71,9 @@ class AcceleratedGATConv(AcceleratedConv, nn.GATConv):
 
     stands_for = torch_geometric.nn.GATConv
 
-    def _takes(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> bool:
+    def takes_call(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> bool:
         attr = arguments[0] if arguments else options.get("edge_attr")
-        return (attr is None or self.lin_edge is not None) and super()._takes(x, edge_index)
+        return (attr is None or self.lin_edge is not None) and super().takes_call(x, edge_index)
 
 
 class AcceleratedGATv2Conv(AcceleratedConv, nn.GATv2Conv):

@@ -13,6 +13,7 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import convs, models, modules
 from pyg_batchgnn.port.accelerated_model import AcceleratedModel
+from pyg_batchgnn.port.hetero import AcceleratedHeteroConv
 from pyg_batchgnn.port.inputs import READ_PARTS
 
 Module = torch.nn.Module
@@ -28,6 +29,7 @@ NATIVE: dict[type[Module], type[Module]] = {
     torch_geometric.nn.GINConv: convs.AcceleratedGINConv,
     torch_geometric.nn.GATConv: convs.AcceleratedGATConv,
     torch_geometric.nn.GATv2Conv: convs.AcceleratedGATv2Conv,
+    torch_geometric.nn.HeteroConv: AcceleratedHeteroConv,
     torch_geometric.nn.MLP: modules.AcceleratedMLP,
     torch.nn.BatchNorm1d: modules.AcceleratedBatchNorm1d,
     torch.nn.ReLU: modules.AcceleratedReLU,

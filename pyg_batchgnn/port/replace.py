@@ -26,10 +26,11 @@ def accelerate(model: Model, report: Callable[[AccelerationReport], None] = log_
     """Replaces PyG's layers of a model by native ones, in place.
 
     Replaced are `GraphSAGE`, `GCN`, `GIN` and `GAT` of PyG's models, and in any module `SAGEConv`,
-    `GCNConv`, `GINConv`, `GATConv`, `GATv2Conv`, `MLP`, ``BatchNorm1d`` (also inside PyG's
-    `BatchNorm`), ``ReLU`` and ``Dropout``. Parameters are the same objects, so an optimizer that
-    was made before still works. The keys of the ``state_dict`` are the same. Lazy modules stay
-    lazy.
+    `GCNConv`, `GINConv`, `GATConv`, `GATv2Conv`, `HeteroConv`, `MLP`, ``BatchNorm1d`` (also inside
+    PyG's `BatchNorm`), ``ReLU`` and ``Dropout``. Models that PyG's `to_hetero` made keep their
+    graph, and their modules are replaced one by one. Parameters are the same objects, so an
+    optimizer that was made before still works. The keys of the ``state_dict`` are the same. Lazy
+    modules stay lazy.
 
     Modules with hooks or parametrisations, subclasses, instances that stand in several places and
     options that native layers do not know are left as they are.

@@ -8,6 +8,7 @@ from pyg_batchgnn.sample.existing_pairs import ExistingPairs
 from pyg_batchgnn.sample.fanouts import as_integer, fanouts_by_relation
 from pyg_batchgnn.sample.hgt import HGTSampler
 from pyg_batchgnn.sample.hgt_plan import NEIGHBOR_CAP, HGTPlan
+from pyg_batchgnn.sample.layers import MinibatchLayer
 from pyg_batchgnn.sample.link_seeds import LinkSeeder, LinkStart, links_key
 from pyg_batchgnn.sample.links import LabelledLinks, Links, SampledLinks, TripletLinks
 from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
@@ -50,6 +51,7 @@ __all__ = [
     "MacrobatchSampler",
     "MacrobatchSeeds",
     "Minibatch",
+    "MinibatchLayer",
     "MinibatchPlan",
     "Names",
     "NegativeMode",

@@ -13,6 +13,7 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn.data import EDGE_FEATURES, FEATURES, LABELS, Group, Relation
 from pyg_batchgnn.sample.attribute_rows import AttributeRows, Placement
 from pyg_batchgnn.sample.dgl_blocks import dgl_blocks
+from pyg_batchgnn.sample.layers import MinibatchLayer, minibatch_layer
 from pyg_batchgnn.sample.pyg_batch import pyg_batch
 from pyg_batchgnn.sample.sampled import SampledMinibatch
 
@@ -159,6 +160,19 @@ class Minibatch(SampledMinibatch):
             return self.attribute(name)
         except KeyError as error:  # so that hasattr() answers
             raise AttributeError(error.args[0]) from None
+
+    def layer(self, number: int, relation: Relation | None = None) -> MinibatchLayer:
+        """Returns a layer for convolutions that are not native, such as PyG's and the user's own.
+
+        Args:
+            number: the number of the layer; 1 is nearest the input.
+            relation: the relation whose edges are wanted; None if there is only one.
+
+        Raises:
+            KeyError: the graph has no such relation.
+            ValueError: there is no such layer, or there are several relations.
+        """
+        return minibatch_layer(self, self.attributes, number, relation)
 
     def to_data(self) -> Data | HeteroData:
         """Returns the batch that a loader with ``export="pyg"`` makes, with copies of attributes.

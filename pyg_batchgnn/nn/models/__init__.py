@@ -7,6 +7,7 @@ from pyg_batchgnn.nn.models.native import LayerEdges, NativeModel
 from pyg_batchgnn.nn.models.perceptron import Perceptron
 from pyg_batchgnn.nn.models.sage import SAGE
 from pyg_batchgnn.nn.models.stack import LayerStack, ModelOutput
+from pyg_batchgnn.nn.models.typed import TypedModel, to_hetero
 
 __all__ = [
     "GAT",
@@ -20,4 +21,6 @@ __all__ = [
     "ModelOutput",
     "NativeModel",
     "Perceptron",
+    "TypedModel",
+    "to_hetero",
 ]

@@ -11,15 +11,18 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, aggregated_of, all_nodes
-from pyg_batchgnn.nn.graph import LayerGraph, SampledBatch, is_sampled, layer_graph
+from pyg_batchgnn.nn.features import features_of
+from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.halo import HaloPass, has_halo
 from pyg_batchgnn.nn.inference import HasNodes, check_cpu, infer_model, nodes_of
 from pyg_batchgnn.nn.inputs import Edges, Rows
 from pyg_batchgnn.nn.layerwise import OwnedNodes
-from pyg_batchgnn.nn.linear import Linear, is_watched
-from pyg_batchgnn.nn.models.norms import fused_norm, native_norm
+from pyg_batchgnn.nn.linear import Linear
+from pyg_batchgnn.nn.models.after import After, fuses_relu
+from pyg_batchgnn.nn.models.norms import native_norm
 from pyg_batchgnn.nn.models.stack import LayerStack, ModelOutput
-from pyg_batchgnn.nn.rows import NormedRows, RowView
+from pyg_batchgnn.nn.rows import NormedRows
+from pyg_batchgnn.nn.sampled import SampledBatch, is_sampled, layer_graph
 from pyg_batchgnn.nn.update import Update
 
 
@@ -76,7 +79,7 @@ class NativeModel(LayerStack):
     @property
     def fuses_relu(self) -> bool:
         """True if the activation is a ReLU that nobody watches, so that others may compute it."""
-        return type(self.act) is torch.nn.ReLU and not is_watched(self.act)
+        return fuses_relu(self.act)
 
     def compute(self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges) -> Tensor:
         """Computes layer ``index`` (from 0), with the normalisation, activation and dropout that
@@ -85,34 +88,18 @@ class NativeModel(LayerStack):
         if not self.is_followed(index):
             plain: Tensor = edges.apply(conv, x)
             return plain
-        relu = self.fuses_relu
-        if type(self.norms[index]) is torch.nn.Identity and (relu or self.act is None):
-            updated: Tensor = edges.apply(conv, x, update=Update(relu=relu, drop=self.dropout.p))
-            return updated
-        if relu and self.act_first:
-            return self._drop(self.norms[index](edges.apply(conv, x, update=Update(relu=True))), edges)
-        if relu and fused_norm(self.norms[index]) is not None:
-            return self._drop(self._normed(index, x, edges), edges)
-        return self._drop(self._by_modules(index, edges.apply(conv, x)), edges)
+
+        def convolve(update: Update | None) -> Tensor:
+            result: Tensor = edges.apply(conv, x, **({} if update is None else {"update": update}))
+            return result
+
+        after = After(self.norms[index], self.act, self.act_first, self.dropout.p, self.training)
+        return after.of(convolve, edges.dropout, lambda: self._normed(index, x, edges))
 
     def _normed(self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges) -> Tensor:
         """Computes a layer with the batch normalisation and ReLU that follow it."""
         result: Tensor = self.norms[index](edges.apply(self.convs[index], x))
         return result
-
-    def _by_modules(self, index: int, x: Tensor) -> Tensor:
-        """Applies normalisation and activation, each as a module."""
-        steps = [self.norms[index]] if self.act is None else [self.norms[index], self.act]
-        for step in reversed(steps) if self.act_first else steps:
-            x = step(x)
-        return x
-
-    def _drop(self, x: Tensor, edges: LayerEdges) -> Tensor:
-        """Returns a copy with dropout in training mode, keyed by the layer's minibatch."""
-        if not self.training or self.dropout.p == 0.0:
-            return x
-        key, node = edges.dropout()
-        return ops.activate(x.clone(), drop=self.dropout.p, key=key, node=node)
 
     def outputs(
         self,
@@ -279,19 +266,3 @@ class NativeModel(LayerStack):
             f", or exchange num_layers={self.num_layers} and out_channels={hops}: the order is PyG's, "
             f"{name}(in_channels, hidden_channels, num_layers, out_channels)"
         )
-
-
-def features_of(minibatch: SampledBatch) -> RowView:
-    """Returns the features ``x`` of a minibatch, read in place.
-
-    Raises:
-        ValueError: the minibatch carries no features.
-    """
-    row: Tensor | None = getattr(minibatch, "row", None)
-    block: Mapping[str, Tensor] = getattr(minibatch, "block", {})
-    if row is not None and "x" in block:
-        return RowView(block["x"], row)
-    raise ValueError(
-        "the minibatch carries no features 'x'; give them to the loader's data, or to the model: "
-        "model(minibatch, x=features_of_its_nodes)"
-    )

@@ -15,6 +15,7 @@ from pyg_batchgnn.nn.linear import Linear, is_watched
 from pyg_batchgnn.nn.models.norms import fused_norm, native_norm
 from pyg_batchgnn.nn.norm import BatchNorm, NormOnRead
 from pyg_batchgnn.nn.rows import NormedRows
+from pyg_batchgnn.nn.terms import Product, Terms
 
 
 class Perceptron(torch.nn.Module):
@@ -94,6 +95,16 @@ class NativePerceptron(Perceptron):
             result: Tensor = last.after_relu(inner.rows) if inner.is_rectified else last(inner.rows)
             return result
         return after.of_product(last, inner.rows, after_relu=inner.is_rectified, hidden=inner.hidden)
+
+    def terms(self, input: Tensor) -> Terms:
+        """Returns the terms of ``self(input)``."""
+        last = self.lins[1]
+        assert isinstance(last, Linear)
+        inner = self._inner(input, is_normed=False)
+        if is_watched(last):
+            return Terms(values=last(inner.rows))
+        product = Product(inner.rows, last.weight, after_relu=inner.is_rectified)
+        return Terms((product,), bias=last.bias)
 
     def _inner(self, input: Tensor, is_normed: bool) -> _Inner:
         """Computes the first product with normalisation and activation."""

@@ -1,0 +1,161 @@
+"""The terms of a layer's result, which are added up in as few passes as possible.
+
+A layer of one relation is a sum of products. What several relations give one node type is the sum
+of all their products: one pass, in which no result of a single relation is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.nn.graph import Targets
+from pyg_batchgnn.nn.inputs import ConvInput, Rows
+from pyg_batchgnn.nn.update import Update, update_arguments
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A product of rows with a weight; see `ops.linear`.
+
+    Attributes:
+        rows: [>= D, groups * K].
+        weight: [O, K].
+        groups: the number of independent products side by side.
+        after_relu: True if the rows are the result of a ReLU.
+    """
+
+    rows: Rows
+    weight: Tensor
+    groups: int = 1
+    after_relu: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """The terms that the result of a layer is the sum of.
+
+    Attributes:
+        products: the products.
+        root: [O, K], the weight of the own rows of the targets; None if these are not read.
+        bias: [O], or None.
+        values: [D, O], what is no product; None if there is nothing. They have the dtype of the
+            result.
+    """
+
+    products: tuple[Product, ...] = ()
+    root: Tensor | None = None
+    bias: Tensor | None = None
+    values: Tensor | None = None
+
+    def divided(self, by: int) -> Terms:
+        """Returns the terms of the result divided by a number."""
+        if by == 1:
+            return self
+        return Terms(
+            tuple(replace(one, weight=one.weight / by) for one in self.products),
+            *(None if one is None else one / by for one in (self.root, self.bias, self.values)),
+        )
+
+
+@runtime_checkable
+class HasTerms(Protocol):
+    """A native convolution.
+
+    Attributes:
+        edge_values: the name of the argument that takes values of edges; None if there is none.
+    """
+
+    edge_values: str | None
+
+    def terms(self, given: ConvInput, **values: Any) -> Terms:
+        """Returns the terms of the rows of the targets.
+
+        Args:
+            given: the rows and edges.
+            **values: values of edges, as the layer takes them.
+        """
+        ...
+
+
+def total(
+    parts: Sequence[Terms],
+    own: Rows | None,
+    targets: Targets,
+    update: Update | None = None,
+    training: bool = False,
+) -> Tensor:
+    """Returns the sum of terms, [D, O], with ReLU and dropout in the same pass where possible.
+
+    Args:
+        parts: the terms of each relation.
+        own: [D, K], the own rows of the targets; None leaves their products out.
+        targets: the rows that are computed.
+        update: ReLU and dropout of the sum.
+        training: whether dropout is active.
+    """
+    products = [one for part in parts for one in part.products]
+    roots = [part.root for part in parts if part.root is not None]
+    if own is not None and roots:
+        products.append(Product(own, reduce(add, roots)))
+    biases = [part.bias for part in parts if part.bias is not None]
+    bias = reduce(add, biases) if biases else None
+    values = [part.values for part in parts if part.values is not None]
+    by_groups: dict[int, list[Product]] = {}
+    for one in products:
+        by_groups.setdefault(one.groups, []).append(one)
+    arguments = update_arguments(update, targets, training)
+    if len(by_groups) == 1 and not values:
+        return _multiplied(products, bias, targets.num_targets, **arguments)
+    sums = []
+    for together in by_groups.values():
+        sums.append(_multiplied(together, bias, targets.num_targets))
+        bias = None
+    sums += values if bias is None else [values[0] + bias, *values[1:]]
+    return _sum(sums) if update is None else ops.activate(_sum(sums), **arguments)
+
+
+def _multiplied(products: Sequence[Product], bias: Tensor | None, rows: int, **arguments: Any) -> Tensor:
+    """Returns the sum of products of the same number of groups."""
+    return ops.linear(
+        [one.rows for one in products],
+        [one.weight for one in products],
+        bias,
+        num_rows=rows,
+        groups=products[0].groups,
+        after_relu=all(one.after_relu for one in products),
+        **arguments,
+    )
+
+
+def _sum(values: Sequence[Tensor]) -> Tensor:
+    """Returns the sum of matrices, in memory that is reused."""
+    if len(values) == 1:
+        return values[0]
+    result: Tensor = _Sum.apply(*values)
+    return result
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *values: Tensor) -> Tensor:
+        first, second, *rest = values
+        block = ops.empty(first.shape, first.dtype)
+        # No view of the block, so that what follows may overwrite it.
+        out = first.new_empty(0).set_(block.untyped_storage(), 0, block.shape)
+        torch.add(first, second, out=out)
+        for one in rest:
+            out += one
+        ctx.count = len(values)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
+        return grads * ctx.count

@@ -1,0 +1,235 @@
+"""`nn.to_hetero` beside PyG's `to_hetero` of PyG's model."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+
+from pyg_batchgnn import nn
+from pyg_batchgnn.data import Schema
+from tests.support.layer_cases import relative_error
+from tests.support.ported_models import stirred
+from tests.support.typed_layers import (
+    CITES,
+    SCHEMA,
+    joined,
+    rows_of,
+    sizes,
+    typed_cases,
+    typed_minibatch,
+    with_tables,
+)
+
+CASES = typed_cases()
+METADATA = (list(SCHEMA.node_types), list(SCHEMA.relations))
+ONE_TYPE = (["paper"], [CITES, ("paper", "cited by", "paper")])
+NO_LOOPS = {"add_self_loops": False}
+#: By name: the class in our room, PyG's, and the options.
+MODELS: dict[str, tuple[type[nn.NativeModel], Any, dict[str, Any]]] = {
+    "sage": (nn.SAGE, pyg.GraphSAGE, {}),
+    "sage, batch norm": (nn.SAGE, pyg.GraphSAGE, {"norm": "batch_norm"}),
+    "sage, act first, cat": (
+        nn.SAGE,
+        pyg.GraphSAGE,
+        {"norm": "layer_norm", "norm_kwargs": {"mode": "node"}, "act": "elu", "act_first": True, "jk": "cat"},
+    ),
+    "sage, prelu, last": (nn.SAGE, pyg.GraphSAGE, {"act": "prelu", "jk": "last", "aggr": "max"}),
+    "gat": (nn.GAT, pyg.GAT, {"heads": 2, **NO_LOOPS}),
+    "gatv2": (nn.GAT, pyg.GAT, {"heads": 2, "v2": True, "residual": True, **NO_LOOPS}),
+    "gin": (nn.GIN, pyg.GIN, {"train_eps": True}),
+    "gin, batch norm": (nn.GIN, pyg.GIN, {"norm": "batch_norm"}),
+}
+WIDTH = 4
+
+
+def pair(
+    name: str, aggr: str = "sum", metadata: Any = METADATA, dtype: torch.dtype = torch.float64
+) -> tuple[nn.TypedModel, torch.nn.Module]:
+    """Both models with the same weights, which went both ways."""
+    ours, pygs, options = MODELS[name]
+    arguments = (WIDTH, 8, 2, 3)
+    one = nn.to_hetero(ours(*arguments, **options), metadata, aggr).to(dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        other = pyg.to_hetero(pygs(*arguments, **options), metadata, aggr).to(dtype)
+    stirred(one)
+    other.load_state_dict(one.state_dict())
+    one.load_state_dict(other.state_dict())
+    assert set(one.state_dict()) == set(other.state_dict())
+    return one, other
+
+
+def inputs(minibatch: Any, dtype: torch.dtype) -> dict[str, Tensor]:
+    return {
+        name: rows.detach()[:, :1]
+        .repeat(1, WIDTH)
+        .mul(torch.linspace(-1, 1, WIDTH, dtype=dtype))
+        .requires_grad_()
+        for name, rows in rows_of(minibatch, 1, dtype).items()
+    }
+
+
+def edges_of(minibatch: Any) -> dict[Any, Tensor]:
+    return {one: minibatch.edges_of(one).edge_index for one in SCHEMA.relations}
+
+
+def assert_equal(
+    ours: Any, pygs: Any, found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float, *inputs: Any
+) -> None:
+    assert list(found) == list(wanted)
+    for name in wanted:
+        assert relative_error(found[name], wanted[name]) < tolerance, name
+    results = []
+    for model, out, x in zip((ours, pygs), (found, wanted), inputs, strict=True):
+        leaves = dict(model.named_parameters()) | x
+        grads = torch.autograd.grad(
+            joined(out).sum(), list(leaves.values()), allow_unused=True, materialize_grads=True
+        )
+        results.append(dict(zip(leaves, grads, strict=True)))
+    scale = max(float(one.abs().max()) for one in results[1].values() if one.numel())
+    for name, one in results[1].items():
+        if one.numel():
+            assert float((results[0][name] - one).abs().max()) <= 10 * tolerance * scale, name
+
+
+@pytest.mark.parametrize(
+    ("name", "aggr"),
+    [*((name, "sum") for name in MODELS), *(("sage", one) for one in ("mean", "max", "mul"))],
+)
+def test_a_graph_held_whole(name: str, aggr: str) -> None:
+    ours, pygs = pair(name, aggr)
+    minibatch = CASES["all neighbours"]
+    edges, x, other = edges_of(minibatch), *(inputs(minibatch, torch.float64) for _ in range(2))
+    assert_equal(ours, pygs, ours(x, edges), pygs(other, edges), 1e-10, x, other)
+
+
+@pytest.mark.parametrize(("case", "dtype"), [("two types", torch.float64), ("all neighbours", torch.float32)])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_seeds_of_a_minibatch(name: str, case: str, dtype: torch.dtype) -> None:
+    """In evaluation every row is computed by itself, so PyG's whole forward has the rows too."""
+    ours, pygs = (one.eval() for one in pair(name, dtype=dtype))
+    minibatch = CASES[case]
+    _, seeds = sizes(minibatch, 2)
+    x, other = inputs(minibatch, dtype), inputs(minibatch, dtype)
+    found, wanted = ours(minibatch, x=x), pygs(other, edges_of(minibatch))
+    wanted = {name: rows[: seeds[name]] for name, rows in wanted.items()}
+    assert_equal(ours, pygs, found, wanted, {torch.float32: 1e-5, torch.float64: 1e-10}[dtype], x, other)
+
+
+def test_gcn_within_one_type() -> None:
+    schema = Schema(*map(tuple, ONE_TYPE))
+    ours = nn.to_hetero(nn.GCN(WIDTH, 8, 2, 3), ONE_TYPE).double()
+    pygs = pyg.to_hetero(pyg.GCN(WIDTH, 8, 2, 3), ONE_TYPE).double()
+    pygs.load_state_dict(ours.state_dict())
+    torch.manual_seed(0)
+    edges = {one: torch.randint(20, (2, 60)) for one in schema.relations}
+    weights = {one: torch.rand(60, dtype=torch.float64) for one in schema.relations}
+    x, other = ({"paper": torch.randn(20, WIDTH).double().requires_grad_()} for _ in range(2))
+    other["paper"].data.copy_(x["paper"].data)
+    assert_equal(ours, pygs, ours(x, edges), pygs(other, edges), 1e-10, x, other)
+    assert_equal(ours, pygs, ours(x, edges, weights), pygs(other, edges, weights), 1e-10, x, other)
+
+
+def test_features_that_the_minibatch_carries() -> None:
+    model = nn.to_hetero(nn.SAGE((-1, -1), 8, 2, 3), METADATA).double()
+    minibatch = with_tables(CASES["two types"])
+    found = model(minibatch)
+    wanted = model(minibatch, x={name: x.gather() for name, x in nn.features_by_type(minibatch).items()})
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    assert [len(found[name]) for name in SCHEMA.node_types] == [3, 2, 0]
+
+
+def test_dropout_is_keyed_and_trains() -> None:
+    torch.manual_seed(0)
+    model = nn.to_hetero(nn.SAGE((-1, -1), 16, 2, 4, dropout=0.5), METADATA)
+    minibatch = with_tables(typed_minibatch(list(range(40))), torch.float32)
+    model(minibatch)
+    first = model(minibatch)["paper"]
+    assert torch.equal(first, model(minibatch)["paper"])
+    target = minibatch.nodes_of("paper").node[:40] % 4
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    losses = []
+    for _ in range(30):
+        optimiser.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(minibatch)["paper"], target)
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.7 * losses[0]
+    assert not torch.equal(model.eval()(minibatch)["paper"], model.train()(minibatch)["paper"])
+
+
+def test_the_same_bits_on_any_number_of_threads() -> None:
+    torch.manual_seed(0)
+    start = nn.to_hetero(nn.SAGE((-1, -1), 16, 2, 4, dropout=0.5, norm="batch_norm"), METADATA)
+    minibatch = with_tables(typed_minibatch(list(range(60)) * 40, fanouts=(10, 10)), torch.float32)
+    start(minibatch)
+
+    def run(threads: int) -> list[Tensor]:
+        torch.set_num_threads(threads)
+        model = copy.deepcopy(start)
+        out = model(minibatch)["paper"]
+        return [out, *torch.autograd.grad(out.square().sum(), list(model.parameters()), allow_unused=True)]
+
+    once = run(1)
+    for threads in (2, 3, 8):
+        again = run(threads)
+        assert all(one is two or torch.equal(one, two) for one, two in zip(once, again, strict=True))
+
+
+BIPARTITE = (["a", "b"], [("a", "to", "b"), ("b", "to", "a")])
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "pyg's model": (lambda: nn.to_hetero(pyg.GraphSAGE(3, 4, 2), METADATA), TypeError, "pyg_batchgnn.nn"),
+    "aggregation": (lambda: nn.to_hetero(nn.SAGE(3, 4, 2), METADATA, "cat"), ValueError, "'cat'"),
+    "loops": (lambda: nn.to_hetero(nn.GAT(3, 4, 2), METADATA), ValueError, "add_self_loops"),
+    "gcn": (lambda: nn.to_hetero(nn.GCN(3, 4, 2, **NO_LOOPS), METADATA), ValueError, "take SAGE"),
+    "unreached": (
+        lambda: nn.to_hetero(nn.SAGE(3, 4, 2), (["a", "b"], [("a", "to", "b")])),
+        ValueError,
+        r"no relation leads to \['a'\]",
+    ),
+    "two names": (
+        lambda: nn.to_hetero(nn.SAGE(3, 4, 2), (["a-b", "a b"], [("a-b", "to", "a b")])),
+        ValueError,
+        "have the same name",
+    ),
+    "no types": (lambda: nn.to_hetero(nn.SAGE(3, 4, 2), ([], [])), ValueError, "no node types"),
+    "hops": (
+        lambda: nn.to_hetero(nn.SAGE(3, 4, 3), METADATA)(CASES["papers"]),
+        ValueError,
+        "needs minibatches of 3 hops",
+    ),
+    "no features": (
+        lambda: nn.to_hetero(nn.SAGE(3, 4, 2), METADATA)(CASES["papers"]),
+        KeyError,
+        "reads rows of 'paper'",
+    ),
+    "edges": (lambda: nn.to_hetero(nn.SAGE(3, 4, 2), METADATA)({}), TypeError, "call model"),
+    "edges twice": (
+        lambda: nn.to_hetero(nn.SAGE(3, 4, 2), METADATA)(CASES["papers"], {}),
+        TypeError,
+        "edges of its own|its own edges",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused(what: str) -> None:
+    call, error, words = REFUSED[what]
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_one_layer_between_types() -> None:
+    model = nn.to_hetero(nn.SAGE((-1, -1), 4, 1), (["a", "b"], [("a", "to", "b")]))
+    out = model(
+        {"a": torch.randn(3, 2), "b": torch.randn(2, 5)}, {("a", "to", "b"): torch.tensor([[0], [1]])}
+    )
+    assert list(out) == ["b"] and out["b"].shape == (2, 4)

@@ -1,0 +1,404 @@
+"""`nn.HeteroConv` beside PyG's convolutions on the edges of each relation."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+
+from pyg_batchgnn import nn, ops
+from pyg_batchgnn.data import Relation
+from tests.support.layer_cases import relative_error
+from tests.support.typed_layers import (
+    ABOUT,
+    CITES,
+    KNOWS,
+    SCHEMA,
+    TOPIC,
+    WIDTHS,
+    WRITES,
+    WROTE,
+    joined,
+    pyg_layer,
+    rows_of,
+    sizes,
+    tables,
+    typed_cases,
+    typed_minibatch,
+    with_tables,
+)
+
+CASES = typed_cases()
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+OUT = 6
+
+
+def _perceptron(width: int) -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(width, 8), torch.nn.ReLU(), torch.nn.Linear(8, OUT))
+
+
+def _each(make: Callable[[Any, Relation], Any]) -> Callable[[Any], dict[Relation, Any]]:
+    """The same layer for every relation, of our module or of PyG's."""
+    return lambda room: {one: make(room, one) for one in SCHEMA.relations}
+
+
+def _widths(relation: Relation) -> tuple[int, int]:
+    return WIDTHS[relation[0]], WIDTHS[relation[2]]
+
+
+def _gin(room: Any, relation: Relation) -> Any:
+    """Sums of both ends need one width."""
+    return room.GINConv(_perceptron(WIDTHS[relation[0]]), train_eps=True)
+
+
+def _attention(kind: str, **options: Any) -> Callable[[Any, Relation], Any]:
+    def make(room: Any, relation: Relation) -> Any:
+        width = _widths(relation)
+        loops = relation[0] == relation[2]
+        return getattr(room, kind)(width[0] if loops else width, 3, 2, add_self_loops=loops, **options)
+
+    return make
+
+
+#: By name, what makes the convolutions of all relations.
+LAYERS: dict[str, Callable[[Any], dict[Relation, Any]]] = {
+    "sage": _each(lambda room, one: room.SAGEConv(_widths(one), OUT)),
+    "sage, sum, no root": _each(lambda room, one: room.SAGEConv(_widths(one), OUT, "sum", root_weight=False)),
+    "sage, max": _each(lambda room, one: room.SAGEConv(_widths(one), OUT, "max")),
+    "sage, project": _each(lambda room, one: room.SAGEConv(_widths(one), OUT, project=True)),
+    "sage, normalize": _each(lambda room, one: room.SAGEConv(_widths(one), OUT, normalize=True)),
+    "gat": _each(_attention("GATConv")),
+    "gat, residual": _each(_attention("GATConv", residual=True)),
+    "gatv2": _each(_attention("GATv2Conv", residual=True)),
+    "gin": lambda room: {one: _gin(room, one) for one in (CITES, KNOWS)},
+    "mixed": lambda room: {
+        CITES: room.GCNConv(WIDTHS["paper"], OUT),
+        WRITES: room.SAGEConv(_widths(WRITES), OUT),
+        ABOUT: room.GATConv(_widths(ABOUT), 3, 2, add_self_loops=False, residual=True),
+        WROTE: room.GATConv(_widths(WROTE), OUT, 2, concat=False, add_self_loops=False, residual=True),
+        KNOWS: _gin(room, KNOWS),
+        TOPIC: room.GATv2Conv(_widths(TOPIC), OUT, add_self_loops=False),
+    },
+}
+
+
+def pair(name: str, aggr: str | None = "sum", dtype: torch.dtype = torch.float64) -> tuple[Any, Any]:
+    """Ours and PyG's with the same weights, which went both ways."""
+    torch.manual_seed(3)
+    ours = nn.HeteroConv(LAYERS[name](nn), aggr).to(dtype)
+    pygs = pyg.HeteroConv(LAYERS[name](pyg), aggr).to(dtype)
+    pygs.load_state_dict(ours.state_dict())
+    ours.load_state_dict(pygs.state_dict())
+    for one, other in zip(ours.parameters(), pygs.parameters(), strict=True):
+        if one.dim() == 1 and one.numel() > 1:  # biases begin at zero, where they prove little
+            one.data.uniform_(-0.5, 0.5)
+            other.data.copy_(one.data)
+    return ours, pygs
+
+
+def gradients(out: dict[str, Tensor], module: torch.nn.Module, x: dict[str, Tensor]) -> list[Tensor]:
+    leaves = [*module.parameters(), *x.values()]
+    return list(torch.autograd.grad(joined(out).sum(), leaves, allow_unused=True, materialize_grads=True))
+
+
+def assert_near(found: list[Tensor], wanted: list[Tensor], tolerance: float) -> None:
+    """Differences are parts of the largest value of all, at least a thousandth."""
+    scale = max((float(one.abs().max()) for one in wanted if one.numel()), default=0.0)
+    for one, two in zip(found, wanted, strict=True):
+        assert one.shape == two.shape
+        assert not one.numel() or float((one - two).abs().max()) <= tolerance * max(scale, 1e-3)
+
+
+def assert_equal_layers(
+    ours: Any, pygs: Any, case: str, dtype: torch.dtype, aggr: str | None = "sum", layers: Any = (1, 2)
+) -> None:
+    minibatch = CASES[case]
+    for layer in layers:
+        x, other = rows_of(minibatch, layer, dtype), rows_of(minibatch, layer, dtype)
+        found = ours(x, minibatch, layer)
+        wanted = pyg_layer(dict(pygs.convs.items()), aggr, other, minibatch, layer)
+        assert list(found) == list(wanted)
+        for name in wanted:
+            assert relative_error(found[name], wanted[name]) < TOLERANCE[dtype], name
+        assert_near(gradients(found, ours, x), gradients(wanted, pygs, other), TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", LAYERS)
+def test_equals_pyg_on_a_minibatch(name: str, case: str, dtype: torch.dtype) -> None:
+    assert_equal_layers(*pair(name, dtype=dtype), case, dtype)
+
+
+@pytest.mark.parametrize("aggr", ["mean", "min", "max", "cat", None])
+@pytest.mark.parametrize("name", ["sage", "gat, residual", "mixed"])
+def test_aggregations(name: str, aggr: str | None) -> None:
+    assert_equal_layers(*pair(name, aggr), "two types", torch.float64, aggr)
+
+
+@pytest.mark.parametrize("aggr", ["sum", "mean", "max"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_equals_pyg_on_a_graph_held_whole(name: str, aggr: str) -> None:
+    ours, pygs = pair(name, aggr)
+    minibatch = CASES["all neighbours"]
+    edges = {one: minibatch.edges_of(one).edge_index for one in SCHEMA.relations if one != WRITES}
+    x, other = (rows_of(minibatch, 1, torch.float64) for _ in range(2))
+    found, wanted = ours(x, edges), pygs(other, edges)
+    assert list(found) == list(wanted)
+    for name in wanted:
+        assert relative_error(found[name], wanted[name]) < 1e-10
+    assert_near(gradients(found, ours, x), gradients(wanted, pygs, other), 1e-10)
+
+
+@pytest.mark.parametrize("form", ["named", "third"])
+def test_values_of_edges(form: str) -> None:
+    torch.manual_seed(0)
+    made = {one: _attention("GATConv", edge_dim=4)(nn, one) for one in (CITES, WRITES)}
+    ours = nn.HeteroConv(made).double()
+    pygs = pyg.HeteroConv(
+        {one: _attention("GATConv", edge_dim=4)(pyg, one) for one in (CITES, WRITES)}
+    ).double()
+    pygs.load_state_dict(ours.state_dict())
+    minibatch = CASES["papers"]
+    values = {
+        one: torch.randn(minibatch.edges_of(one).num_edges, 4, dtype=torch.float64) for one in (CITES, WRITES)
+    }
+    for layer in (1, 2):
+        x = rows_of(minibatch, layer, torch.float64)
+        wanted = pyg_layer(dict(pygs.convs.items()), "sum", x, minibatch, layer, values)
+        if form == "named":
+            found = ours(x, minibatch, layer, edge_attr_dict=values)
+            assert relative_error(found["paper"], wanted["paper"]) < 1e-10
+    if form == "third":
+        edges = {one: minibatch.edges_of(one).edge_index for one in (CITES, WRITES)}
+        x = rows_of(minibatch, 1, torch.float64)
+        assert relative_error(ours(x, edges, values)["paper"], pygs(x, edges, values)["paper"]) < 1e-10
+
+
+@pytest.mark.parametrize("name", ["sage", "gat", "gatv2", "mixed"])
+def test_reads_rows_of_tables_in_place(name: str) -> None:
+    ours, _ = pair(name, dtype=torch.float32)
+    minibatch = with_tables(CASES["two types"], torch.float32)
+    views = nn.features_by_type(minibatch)
+    assert all(isinstance(one, nn.RowView) for one in views.values())
+    found = ours(views, minibatch, 1)
+    wanted = ours({key: one.gather() for key, one in views.items()}, minibatch, 1)
+    assert all(torch.equal(found[key], wanted[key]) for key in wanted)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_an_update_is_relu_and_keyed_dropout(name: str) -> None:
+    ours, _ = pair(name)
+    minibatch = CASES["papers"]
+    x = {key: one.detach() for key, one in rows_of(minibatch, 1, torch.float64).items()}
+    plain = ours(x, minibatch, 1)
+    found = ours(x, minibatch, 1, update=nn.Update(relu=True, drop=0.5))
+    assert all(torch.equal(one, plain[key].relu() * 2 * (one != 0)) for key, one in found.items())
+    again = ours(x, minibatch, 1, update=nn.Update(relu=True, drop=0.5))
+    assert all(torch.equal(one, again[key]) for key, one in found.items())
+    ours.eval()
+    kept = ours(x, minibatch, 1, update=nn.Update(relu=True, drop=0.5))
+    assert all(torch.equal(one, plain[key].relu()) for key, one in kept.items())
+
+
+def test_dropout_does_not_depend_on_the_order_of_relations() -> None:
+    minibatch = CASES["two types"]
+    x = {key: one.detach() for key, one in rows_of(minibatch, 1, torch.float64).items()}
+    ours, _ = pair("gat")
+    convs = dict(ours.convs.items())
+    for conv in convs.values():
+        conv.dropout = 0.5
+    backwards = nn.HeteroConv(dict(reversed(convs.items())))
+    update = nn.Update(relu=True, drop=0.5)
+    one, other = ours(x, minibatch, 1, update=update), backwards(x, minibatch, 1, update=update)
+    assert all(relative_error(other[key], one[key]) < 1e-12 for key in one)
+
+
+def test_dropout_differs_between_examples_of_a_node() -> None:
+    ours, _ = pair("sage")
+    minibatch = typed_minibatch([3, 3], disjoint=True)
+    x = {name: torch.ones(len(one.node), WIDTHS[name], dtype=torch.float64) for name, one in named(minibatch)}
+    out = ours(x, minibatch, 2, update=nn.Update(drop=0.5))["paper"]
+    assert not torch.equal(out[0] == 0, out[1] == 0)
+
+
+def named(minibatch: Any) -> Any:
+    return zip(SCHEMA.node_types, minibatch.nodes, strict=True)
+
+
+def test_one_relation_has_the_bits_of_its_layer() -> None:
+    torch.manual_seed(0)
+    conv = nn.SAGEConv(WIDTHS["paper"], OUT)
+    minibatch = CASES["papers"]
+    results = []
+    for layer in (lambda x: nn.HeteroConv({CITES: conv})({"paper": x}, minibatch, 1)["paper"],
+                  lambda x: conv(x, nn.layer_graph(minibatch, 1, CITES))):  # fmt: skip
+        x = rows_of(minibatch, 1, torch.float32)["paper"]
+        out = layer(x)
+        results.append([out, *torch.autograd.grad(out.square().sum(), [x, *conv.parameters()])])
+    assert all(torch.equal(one, two) for one, two in zip(*results, strict=True))
+
+
+def test_unknown_widths_come_from_the_first_call() -> None:
+    states = []
+    for room in (nn, pyg):
+        torch.manual_seed(0)
+        conv = room.HeteroConv({one: room.SAGEConv((-1, -1), OUT) for one in SCHEMA.relations})
+        minibatch = CASES["papers"]
+        x = rows_of(minibatch, 1, torch.float32)
+        edges = {one: minibatch.edges_of(one).edge_index for one in SCHEMA.relations}
+        conv(x, minibatch, 1) if room is nn else conv(x, edges)
+        states.append(conv.state_dict())
+    assert list(states[0]) == list(states[1])
+    assert all(torch.equal(states[0][key], states[1][key]) for key in states[1])
+
+
+@pytest.mark.parametrize("name", ["sage", "gat", "mixed"])
+def test_bfloat16_is_what_rounding_explains(name: str) -> None:
+    ours, _ = pair(name, dtype=torch.float32)
+    minibatch = CASES["all neighbours"]
+    x = rows_of(minibatch, 1, torch.float32)
+    wanted = ours(x, minibatch, 1)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = ours(x, minibatch, 1)
+    for key in wanted:
+        assert found[key].dtype is torch.bfloat16 and relative_error(found[key], wanted[key]) < 2e-2
+
+
+@pytest.mark.parametrize("name", ["sage", "gat", "mixed"])
+def test_the_same_bits_on_any_number_of_threads(name: str) -> None:
+    start, _ = pair(name, dtype=torch.float32)
+    minibatch = typed_minibatch(list(range(60)) * 40, list(range(40)) * 40, fanouts=(10, 10))
+
+    def run(threads: int) -> list[Tensor]:
+        torch.set_num_threads(threads)
+        ours = copy.deepcopy(start)
+        x = rows_of(minibatch, 1, torch.float32)
+        out = ours(x, minibatch, 1, update=nn.Update(relu=True, drop=0.5))
+        return [*out.values(), *gradients(out, ours, x)]
+
+    once = run(1)
+    for threads in (2, 3, 8):
+        assert all(torch.equal(one, two) for one, two in zip(once, run(threads), strict=True))
+
+
+def test_a_step_asks_the_system_for_no_memory_in_the_steady_state() -> None:
+    ours, _ = pair("mixed", dtype=torch.float32)
+    minibatch = typed_minibatch(list(range(60)) * 10, fanouts=(10, 10))
+
+    def step() -> None:
+        x = rows_of(minibatch, 1, torch.float32)
+        gradients(ours(x, minibatch, 1), ours, x)
+
+    step()
+    step()
+    before = ops.memory_stats().system_calls
+    step()
+    assert ops.memory_stats().system_calls == before
+
+
+def test_who_watches_a_layer_sees_it() -> None:
+    ours, _ = pair("sage")
+    minibatch = CASES["papers"]
+    x = rows_of(minibatch, 1, torch.float64)
+    wanted, seen = ours(x, minibatch, 1), []
+    ours.convs[WRITES].register_forward_hook(lambda *given: seen.append(given[2].shape))
+    found = ours(x, minibatch, 1)
+    assert seen == [wanted["paper"].shape]
+    assert all(relative_error(found[key], wanted[key]) < 1e-12 for key in wanted)
+
+
+def test_layers_without_rows_of_targets() -> None:
+    ours, pygs = pair("sage, sum, no root")
+    minibatch = CASES["papers"]
+    x = {"paper": rows_of(minibatch, 1, torch.float64)["paper"]}
+    kept = {one: conv for one, conv in ours.convs.items() if one[0] == "paper"}
+    found = nn.HeteroConv(kept)(x, minibatch, 1)
+    every = rows_of(minibatch, 1, torch.float64)
+    wanted = pyg_layer({one: pygs.convs[one] for one in kept}, "sum", every, minibatch, 1)
+    assert all(relative_error(found[key], wanted[key]) < 1e-10 for key in wanted)
+
+
+def _edges(minibatch: Any) -> dict[Relation, Tensor]:
+    return {CITES: minibatch.edges_of(CITES).edge_index}
+
+
+SAGE = LAYERS["sage"](nn)
+REFUSED: dict[str, tuple[Callable[[Any, dict[str, Tensor]], Any], type[Exception], str]] = {
+    "pyg's layers": (lambda *_: nn.HeteroConv(LAYERS["sage"](pyg)), TypeError, "pyg_batchgnn.nn"),
+    "aggregation": (lambda *_: nn.HeteroConv(SAGE, "mul"), ValueError, "'mul'"),
+    "loops": (lambda *_: nn.HeteroConv({WRITES: nn.GATConv(3, 4)}), ValueError, "add_self_loops"),
+    "loops of gcn": (lambda *_: nn.HeteroConv({WRITES: nn.GCNConv(3, 4)}), ValueError, "add_self_loops"),
+    "gcn between types": (
+        lambda batch, x: nn.HeteroConv({WRITES: nn.GCNConv(7, 4, add_self_loops=False).double()})(
+            x, batch, 1
+        ),
+        ValueError,
+        "bipartite",
+    ),
+    "no layer": (lambda batch, x: nn.HeteroConv(SAGE)(x, batch), ValueError, "number of the layer"),
+    "layer of edges": (lambda batch, x: nn.HeteroConv(SAGE)(x, _edges(batch), 1), ValueError, "layer=1"),
+    "layer 3": (lambda batch, x: nn.HeteroConv(SAGE)(x, batch, 3), ValueError, "layers 1 to 2"),
+    "edges": (lambda _, x: nn.HeteroConv(SAGE)(x, [1]), TypeError, "dict of edges"),
+    "no rows": (
+        lambda batch, x: nn.HeteroConv(SAGE)({"paper": x["paper"]}, batch, 1),
+        KeyError,
+        "reads rows of 'author'",
+    ),
+    "few rows": (
+        lambda batch, x: nn.HeteroConv(SAGE)({**x, "author": x["author"][:1]}, batch, 1),
+        ValueError,
+        "x_dict\\['author'\\] has 1 rows",
+    ),
+    "many rows": (lambda batch, _: nn.HeteroConv(SAGE)(tables(), batch, 1), ValueError, "features_by_type"),
+    "no matrix": (
+        lambda batch, x: nn.HeteroConv(SAGE)({**x, "author": x["author"][0]}, batch, 1),
+        ValueError,
+        "x_dict\\['author'\\] must be",
+    ),
+    "keyword": (
+        lambda batch, x: nn.HeteroConv(SAGE)(x, batch, 1, edge_attr=x),
+        ValueError,
+        "end with '_dict'",
+    ),
+    "values": (
+        lambda batch, x: nn.HeteroConv(SAGE).double()(x, batch, 1, edge_attr_dict={CITES: x["paper"]}),
+        TypeError,
+        "takes no edge_attr_dict",
+    ),
+    "values in third place": (
+        lambda batch, x: nn.HeteroConv(SAGE).double()(x, _edges(batch), {CITES: x["paper"]}),
+        TypeError,
+        "takes no values",
+    ),
+    "a layer of one relation": (
+        lambda batch, x: nn.SAGEConv(12, 3)(x["paper"], batch, 1),
+        TypeError,
+        "HeteroConv",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused(what: str) -> None:
+    call, error, words = REFUSED[what]
+    minibatch = CASES["papers"]
+    with pytest.raises(error, match=words):
+        call(minibatch, rows_of(minibatch, 1, torch.float64))
+
+
+def test_the_counts_of_a_layer() -> None:
+    minibatch = CASES["two types"]
+    for layer in (1, 2):
+        sources, targets = sizes(minibatch, layer)
+        for relation in SCHEMA.relations:
+            graph = nn.layer_graph(minibatch, layer, relation)
+            assert (graph.num_sources, graph.num_targets) == (sources[relation[0]], targets[relation[2]])
+            edges = minibatch.edges_of(relation).edge_index[:, : graph.num_edges]
+            assert torch.equal(torch.stack([graph.indices.long(), graph.targets]), edges)
+            assert nn.layer_graph(minibatch, layer, relation) is graph
