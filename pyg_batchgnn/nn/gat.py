@@ -17,7 +17,7 @@ from pyg_batchgnn.nn.lazy import set_width
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.slots import Fill
-from pyg_batchgnn.nn.terms import Product, Terms, total
+from pyg_batchgnn.nn.terms import RowProduct, Terms, total
 from pyg_batchgnn.nn.update import Update
 
 
@@ -193,7 +193,7 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
             by_head = weight.view(self.heads, self.out_channels, -1).transpose(0, 1)
             weight, groups = by_head.reshape(self.out_channels, -1) / self.heads, 1
         root = None if self.res is None else self.res.weight
-        return Terms((Product(attended, weight, groups),), root, self.bias)
+        return Terms((RowProduct(attended, weight, groups),), root, self.bias)
 
 
 def _table(x: Rows, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:

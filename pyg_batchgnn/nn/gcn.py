@@ -18,7 +18,7 @@ from pyg_batchgnn.nn.normalisation import Scaling, unweighted_scaling, weighted_
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.rows import RowView
-from pyg_batchgnn.nn.terms import Product, Terms, total
+from pyg_batchgnn.nn.terms import RowProduct, Terms, total
 from pyg_batchgnn.nn.update import Update
 from pyg_batchgnn.nn.without_messages import WithoutMessages
 
@@ -130,7 +130,7 @@ class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
 
     def _product(self, aggregated: Rows) -> Terms:
         """Returns the product of the aggregates with bias."""
-        return Terms((Product(aggregated, self.lin.weight),), bias=self.bias)
+        return Terms((RowProduct(aggregated, self.lin.weight),), bias=self.bias)
 
     def _refuse_pair(self) -> ValueError:
         return refuse(self, "separate rows of sources and targets", "take SAGEConv for bipartite graphs")

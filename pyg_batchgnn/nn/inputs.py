@@ -137,10 +137,11 @@ def conv_input(
         raise ValueError(f"x has {sources.size(0)} rows, but the layer has {targets} targets")
     if own is not None and own.size(0) < targets:
         raise ValueError(f"x[1] has {own.size(0)} rows, but the layer has {targets} targets")
-    source = NodeRows(sources, targets)
     if targets_in_sources:
-        return ConvInput(graph, source, source)
-    return ConvInput(graph, source, None if own is None else NodeRows(own, targets))
+        both = NodeRows(sources, targets)
+        return ConvInput(graph, both, both)
+    target = None if own is None else NodeRows(own, targets, readers=0)
+    return ConvInput(graph, NodeRows(sources, targets=0), target)
 
 
 def check_matrix(name: str, rows: Any) -> None:

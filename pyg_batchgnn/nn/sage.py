@@ -17,7 +17,7 @@ from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
 from pyg_batchgnn.nn.lazy import set_width
 from pyg_batchgnn.nn.precision import check_input
 from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
-from pyg_batchgnn.nn.terms import Product, Terms, total
+from pyg_batchgnn.nn.terms import RowProduct, Terms, total
 from pyg_batchgnn.nn.update import Update
 from pyg_batchgnn.nn.without_messages import WithoutMessages
 
@@ -128,7 +128,7 @@ class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
             dtype = ops.compute_dtype(self.lin_l.weight)
             check_input(own, self.lin_r.in_channels, dtype, "rows of the targets")
         root = self.lin_r.weight if self.root_weight else None
-        terms = Terms((Product(neighbours, self.lin_l.weight),), root, self.lin_l.bias)
+        terms = Terms((RowProduct(neighbours, self.lin_l.weight),), root, self.lin_l.bias)
         if not self.normalize:
             return terms
         return Terms(values=F.normalize(total([terms], own, targets), p=2.0, dim=-1))

@@ -76,7 +76,7 @@ def is_typed(edges: Any) -> TypeGuard[TypedBatch]:
 
 @dataclass(frozen=True)
 class _Part:
-    """What a layer reads of one relation of a minibatch; see `SampledBatch`."""
+    """The arrays of one relation of a minibatch; see `SampledBatch`."""
 
     indptr: Tensor
     indices: Tensor

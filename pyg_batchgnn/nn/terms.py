@@ -22,7 +22,7 @@ from pyg_batchgnn.nn.update import Update, update_arguments
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
+class RowProduct:
     """A product of rows with a weight; see `ops.linear`.
 
     Attributes:
@@ -50,7 +50,7 @@ class Terms:
             result.
     """
 
-    products: tuple[Product, ...] = ()
+    products: tuple[RowProduct, ...] = ()
     root: Tensor | None = None
     bias: Tensor | None = None
     values: Tensor | None = None
@@ -104,11 +104,11 @@ def total(
     products = [one for part in parts for one in part.products]
     roots = [part.root for part in parts if part.root is not None]
     if own is not None and roots:
-        products.append(Product(own, reduce(add, roots)))
+        products.append(RowProduct(own, reduce(add, roots)))
     biases = [part.bias for part in parts if part.bias is not None]
     bias = reduce(add, biases) if biases else None
     values = [part.values for part in parts if part.values is not None]
-    by_groups: dict[int, list[Product]] = {}
+    by_groups: dict[int, list[RowProduct]] = {}
     for one in products:
         by_groups.setdefault(one.groups, []).append(one)
     arguments = update_arguments(update, targets, training)
@@ -122,7 +122,7 @@ def total(
     return _sum(sums) if update is None else ops.activate(_sum(sums), **arguments)
 
 
-def _multiplied(products: Sequence[Product], bias: Tensor | None, rows: int, **arguments: Any) -> Tensor:
+def _multiplied(products: Sequence[RowProduct], bias: Tensor | None, rows: int, **arguments: Any) -> Tensor:
     """Returns the sum of products of the same number of groups."""
     return ops.linear(
         [one.rows for one in products],

@@ -25,7 +25,7 @@ EdgeValues = Mapping[str, Mapping[Relation, Tensor]]
 
 @dataclass
 class TypeTerms:
-    """What the relations of a layer give one node type.
+    """The terms that the relations of a layer give one node type.
 
     Attributes:
         rows: the rows that the layer computes.

@@ -23,6 +23,7 @@ from tests.support.typed_layers import (
     WIDTHS,
     WRITES,
     WROTE,
+    assert_near,
     joined,
     pyg_layer,
     rows_of,
@@ -104,14 +105,6 @@ def pair(name: str, aggr: str | None = "sum", dtype: torch.dtype = torch.float64
 def gradients(out: dict[str, Tensor], module: torch.nn.Module, x: dict[str, Tensor]) -> list[Tensor]:
     leaves = [*module.parameters(), *x.values()]
     return list(torch.autograd.grad(joined(out).sum(), leaves, allow_unused=True, materialize_grads=True))
-
-
-def assert_near(found: list[Tensor], wanted: list[Tensor], tolerance: float) -> None:
-    """Differences are parts of the largest value of all, at least a thousandth."""
-    scale = max((float(one.abs().max()) for one in wanted if one.numel()), default=0.0)
-    for one, two in zip(found, wanted, strict=True):
-        assert one.shape == two.shape
-        assert not one.numel() or float((one - two).abs().max()) <= tolerance * max(scale, 1e-3)
 
 
 def assert_equal_layers(

@@ -137,3 +137,11 @@ def joined(out: Mapping[str, Tensor]) -> Tensor:
     """All results in one vector, weighted differently, for gradients."""
     flat = torch.cat([one.flatten() for _, one in sorted(out.items())])
     return flat * torch.linspace(-1.0, 1.0, flat.numel(), dtype=flat.dtype)
+
+
+def assert_near(found: list[Tensor], wanted: list[Tensor], tolerance: float) -> None:
+    """Differences are parts of the largest value of all, at least a thousandth."""
+    scale = max((float(one.abs().max()) for one in wanted if one.numel()), default=0.0)
+    for one, two in zip(found, wanted, strict=True):
+        assert one.shape == two.shape
+        assert not one.numel() or float((one - two).abs().max()) <= tolerance * max(scale, 1e-3)

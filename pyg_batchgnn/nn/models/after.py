@@ -1,4 +1,4 @@
-"""What follows a convolution in a model: normalisation, activation and dropout."""
+"""The steps after a convolution in a model: normalisation, activation and dropout."""
 
 from __future__ import annotations
 

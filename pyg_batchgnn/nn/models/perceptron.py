@@ -15,7 +15,7 @@ from pyg_batchgnn.nn.linear import Linear, is_watched
 from pyg_batchgnn.nn.models.norms import fused_norm, native_norm
 from pyg_batchgnn.nn.norm import BatchNorm, NormOnRead
 from pyg_batchgnn.nn.rows import NormedRows
-from pyg_batchgnn.nn.terms import Product, Terms
+from pyg_batchgnn.nn.terms import RowProduct, Terms
 
 
 class Perceptron(torch.nn.Module):
@@ -103,7 +103,7 @@ class NativePerceptron(Perceptron):
         inner = self._inner(input, is_normed=False)
         if is_watched(last):
             return Terms(values=last(inner.rows))
-        product = Product(inner.rows, last.weight, after_relu=inner.is_rectified)
+        product = RowProduct(inner.rows, last.weight, after_relu=inner.is_rectified)
         return Terms((product,), bias=last.bias)
 
     def _inner(self, input: Tensor, is_normed: bool) -> _Inner:
