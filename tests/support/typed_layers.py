@@ -141,7 +141,7 @@ def joined(out: Mapping[str, Tensor]) -> Tensor:
 
 def assert_near(found: list[Tensor], wanted: list[Tensor], tolerance: float) -> None:
     """Differences are parts of the largest value of all, at least a thousandth."""
-    scale = max((float(one.abs().max()) for one in wanted if one.numel()), default=0.0)
+    scale = max((float(one.detach().abs().max()) for one in wanted if one.numel()), default=0.0)
     for one, two in zip(found, wanted, strict=True):
         assert one.shape == two.shape
-        assert not one.numel() or float((one - two).abs().max()) <= tolerance * max(scale, 1e-3)
+        assert not one.numel() or float((one - two).detach().abs().max()) <= tolerance * max(scale, 1e-3)
