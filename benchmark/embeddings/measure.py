@@ -1,7 +1,8 @@
 """Learned embeddings over ranks, against torch's modules under DistributedDataParallel.
 
 It times the embedding part of a training step: reading the rows of a minibatch's nodes, and the
-update by their gradients. The minibatches are those of GraphSAGE, sampled in advance.
+update by their gradients. The minibatches are those of GraphSAGE, sampled in advance. Then it
+trains with rows that may be stale, in one process.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmark.embeddings.staleness import accuracies
 from benchmark.support.cli import RESULTS, write_json
 from benchmark.support.machine import describe
 from benchmark.support.settings import BENCHMARK, MallocSetting, ProcessSetting
@@ -38,6 +40,9 @@ def parser() -> argparse.ArgumentParser:
     add("--rounds", type=int, default=5, help="rounds that count")
     add("--policy", default="ldg", help="partitioning policy")
     add("--sides", nargs="*", default=["sparse", "dense"], help="torch's sides: sparse, dense")
+    add("--stale-steps", type=int, nargs="*", default=[0, 1, 2, 4, 8], help="how stale rows may be")
+    add("--seeds", type=int, default=5, help="seeds of the runs with stale rows")
+    add("--epochs", type=int, default=5, help="epochs of the runs with stale rows")
     add("--results", type=Path, default=RESULTS, help="folder for the JSON file")
     return result
 
@@ -45,8 +50,11 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures all sides in turns and writes ``embeddings.json``."""
     parsed = parser().parse_args(arguments)
-    options = {name: value for name, value in vars(parsed).items() if name != "results"}
+    apart = ("results", "stale_steps", "seeds", "epochs")
+    options = {name: value for name, value in vars(parsed).items() if name not in apart}
     found = run(options)
+    if parsed.stale_steps:
+        found["staleness"] = accuracies(parsed.stale_steps, parsed.seeds, parsed.epochs)
     when = time.strftime("%Y-%m-%d")
     result = {
         "benchmark": "embeddings",

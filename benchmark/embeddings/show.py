@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+from benchmark.embeddings import staleness
+
 Result = dict[str, Any]
 NAMES = {
     "ours": "`Embedding` with `SparseAdam`",
@@ -32,4 +34,6 @@ def table(result: Result) -> str:
     for name, label in NAMES.items():
         if name in seconds:
             lines.append(f"| {label} | {seconds[name] * 1e3:,.1f} | {seconds[name] / seconds['ours']:.2f}x |")
+    if "staleness" in result:
+        lines += ["", staleness.table(result["staleness"])]
     return "\n".join(lines)

@@ -13,7 +13,8 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
-from pyg_batchgnn.data import Schema
+from pyg_batchgnn.data import FEATURES, Schema
+from pyg_batchgnn.embed.features import as_features
 from pyg_batchgnn.embed.load import load_tables
 from pyg_batchgnn.embed.owners import NodeOwners
 from pyg_batchgnn.embed.plan import StepPlanner
@@ -164,6 +165,21 @@ class EmbeddingTables:
         if part is None:
             return self.owners.internal_ids(node_type, node)
         return internal_ids(part, self.comm, node, node_type=node_type)
+
+    def as_features(self, data: Any, name: str = FEATURES, node_type: str | None = None) -> Any:
+        """Returns a graph with the present rows as features, for the inference of all nodes.
+
+        The rows are the last columns of the attribute, behind those that it has. Collective over
+        ranks.
+
+        Args:
+            data: the graph of these tables: a ``Data``, a ``HeteroData``, or (DistFeatureStore,
+                DistGraphStore). It is not changed.
+            name: the attribute.
+            node_type: the type of the nodes; not needed if there is one table.
+        """
+        self.check_graph(data)
+        return as_features(self.table_of(node_type), data, name)
 
     def freeze(self, node: Tensor | None = None, node_type: str | None = None) -> None:
         """Keeps rows as they are from now on, those that are frozen already included.

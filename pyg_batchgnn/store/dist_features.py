@@ -99,6 +99,10 @@ class DistFeatureStore(FeatureStore):
         """
         if name in self.own.attributes[group]:
             raise ValueError(f"the graph has a {_named(group)} attribute {name!r} already; rename it")
+        return self.with_table(group, name, rows)
+
+    def with_table(self, group: Group, name: str, rows: Mapping[int, Tensor]) -> DistFeatureStore:
+        """Makes a store in which an attribute, new or not, has these rows; see `with_attribute`."""
         other = copy.copy(self)
         other.readable = {
             rank: shard.with_attribute(group, name, rows[rank]) for rank, shard in self.readable.items()

@@ -14,11 +14,13 @@ from torch import Tensor
 
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator, KindCounts, MessageKind
-from pyg_batchgnn.data import HOMOGENEOUS, DatasetError
+from pyg_batchgnn.data import HOMOGENEOUS, NODES, DatasetError
 from pyg_batchgnn.embed import SGD, Adagrad, Embedding, EmbeddingOptimizer, SparseAdam, UpdateRule
 from pyg_batchgnn.embed.table import InitialRows, make_table
+from pyg_batchgnn.nn import SAGE
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.loader.job_ranks import stores
-from tests.support.partitioned_graphs import CASES, Case, owners, whole
+from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
 
 F, CLASSES = 6, 7
 WEIGHT = torch.randn(F, CLASSES, generator=torch.Generator().manual_seed(0))
@@ -259,6 +261,27 @@ def weights() -> None:
         for rank, nodes in enumerate(graph.all_gather_json(batch.node.tolist())):
             change.index_add_(0, torch.tensor(nodes), torch.full((len(nodes),), rank / total))
         assert torch.allclose(before - training.all_rows(), change[:, None].expand(-1, F), atol=1e-6)
+
+
+def inference() -> None:
+    """Layers of all nodes read learned rows beside the features."""
+    case = CASES[0]
+    with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
+        for share in (True, False):
+            part = part_of(case, comm.size, comm.rank, edge_attributes=False)
+            data = DistFeatureStore(part, graph, share=share), DistGraphStore(part, graph)
+            embedding = Embedding(data, F, seed=5, comm=comm)
+            torch.manual_seed(0)
+            model = SAGE(5 + F, 8, 2, 3).eval()
+            features = embedding.as_features(data)
+            found = model.inference(MacrobatchNeighborLoader(features, [2], batch_size=4))
+            one = whole(case)
+            rows = torch.cat([one.x, embedding.rows(torch.arange(case.nodes))], dim=1)
+            with torch.no_grad():
+                expected = model(rows, one.edge_index)
+            assert torch.allclose(found, expected[part.node], atol=1e-5)
+            assert features[0].fields[NODES]["x"].shape == (5 + F,)
+            assert data[0].fields[NODES]["x"].shape == (5,)
 
 
 def refusals() -> None:

@@ -211,6 +211,21 @@ def test_evaluation_reads_rows_without_training_them() -> None:
         optimizer.step()
 
 
+def test_rows_are_features_of_all_nodes() -> None:
+    data = whole(CASES[0])
+    embedding = Embedding(data, 6)
+    both = embedding.as_features(data)
+    rows = embedding.table_of().weight
+    assert torch.equal(both.x, torch.cat([data.x, rows], dim=1)) and data.x.shape == (120, 5)
+    assert torch.equal(embedding.as_features(data, "learned").learned, rows)
+    typed = hetero()
+    tables = Embedding(typed, {"author": 4})
+    assert torch.equal(tables.as_features(typed)["author"].x, tables.table_of().weight)
+    assert "x" not in typed["author"]
+    with pytest.raises(TypeError, match="data must be a Data"):
+        embedding.as_features("graph")
+
+
 def test_the_learning_rate_can_change() -> None:
     embedding = Embedding(Data(num_nodes=2), 1)
     optimizer = EmbeddingOptimizer(embedding, SGD(lr=1.0))

@@ -32,5 +32,9 @@ def test_gradients_are_weighed() -> None:
     run_ranks(f"{JOBS}:weights", 3)
 
 
+def test_all_nodes_are_inferred_from_learned_rows() -> None:
+    run_ranks(f"{JOBS}:inference", 2)
+
+
 def test_what_cannot_be_is_refused() -> None:
     run_ranks(f"{JOBS}:refusals", 2)
