@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Relation, Schema
+from pyg_batchgnn.loader.inputs import GraphShape
 from pyg_batchgnn.loader.link_inputs import RelationLinks
 from pyg_batchgnn.ops import INTEGERS, check_range
 from pyg_batchgnn.sample import named_relation
@@ -33,7 +34,7 @@ class LinkRequest:
     ids: Any = None
 
 
-def untyped_links(request: LinkRequest, graph: TypedGraph) -> list[RelationLinks]:
+def untyped_links(request: LinkRequest, graph: GraphShape) -> list[RelationLinks]:
     """Returns the links of a homogeneous graph.
 
     Args:
@@ -54,7 +55,7 @@ def untyped_links(request: LinkRequest, graph: TypedGraph) -> list[RelationLinks
     return [_links(request, index, graph.schema.relations[0], graph, "edge_label_index")]
 
 
-def typed_links(request: LinkRequest, graph: TypedGraph) -> list[RelationLinks]:
+def typed_links(request: LinkRequest, graph: GraphShape) -> list[RelationLinks]:
     """Returns the links of a graph with named types.
 
     Args:
@@ -82,7 +83,7 @@ def typed_links(request: LinkRequest, graph: TypedGraph) -> list[RelationLinks]:
     return [_links(request, given, relation, graph, f"edge_label_index of {relation}")]
 
 
-def _several(request: LinkRequest, index: Mapping[Any, Any], graph: TypedGraph) -> list[RelationLinks]:
+def _several(request: LinkRequest, index: Mapping[Any, Any], graph: GraphShape) -> list[RelationLinks]:
     if not index:
         raise ValueError(f"edge_label_index names no edge type; the graph has {list(graph.schema.relations)}")
     relations = {named_relation(graph.schema, names): given for names, given in index.items()}
@@ -129,7 +130,7 @@ def by_relation(
 
 
 def _links(
-    request: LinkRequest, given: Any, relation: Relation, graph: TypedGraph, what: str
+    request: LinkRequest, given: Any, relation: Relation, graph: GraphShape, what: str
 ) -> RelationLinks:
     for end in (relation[0], relation[2]):
         if end not in graph.schema.node_types:
@@ -152,7 +153,12 @@ def _links(
     return RelationLinks(relation, index, label, times, ids)
 
 
-def _all_edges(relation: Relation, graph: TypedGraph, what: str) -> Tensor:
+def _all_edges(relation: Relation, graph: GraphShape, what: str) -> Tensor:
+    if not isinstance(graph, TypedGraph):
+        raise ValueError(
+            f"{what} stands for all edges of {relation}, which no rank holds: give [2, n] node ids, the "
+            f"same on every rank"
+        )
     if relation not in graph.schema.relations:
         raise ValueError(
             f"{what} stands for all edges of {relation}, which the graph has not; give [2, n] node ids, "
@@ -161,7 +167,7 @@ def _all_edges(relation: Relation, graph: TypedGraph, what: str) -> Tensor:
     return edge_list(graph.in_edges(relation))
 
 
-def _index(what: str, given: Any, relation: Relation, graph: TypedGraph) -> Tensor:
+def _index(what: str, given: Any, relation: Relation, graph: GraphShape) -> Tensor:
     index = given if isinstance(given, Tensor) else torch.as_tensor(given)
     if index.numel() == 0 and index.dtype.is_floating_point:
         index = index.long()  # an empty list

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from pyg_batchgnn.data import Group, Schema
 from pyg_batchgnn.loader.places import Places
+from pyg_batchgnn.loader.schedule import SeedStep
+from pyg_batchgnn.loader.work import WorkItem
 from pyg_batchgnn.ops import digest_text, minibatch_key
 from pyg_batchgnn.sample import Names, SampledLinks, SampleInfo, SeedInfo, Seeds
-from pyg_batchgnn.store import Times, TypedGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +27,15 @@ class StepInputs:
         input_id: [S] int64, what PyG calls the seeds in ``input_id``.
         time: [S] int64, the times that the user gave for the seeds; None if there are none.
         links: the links that the seeds are ends of, by local ids.
+        internal: [S] int64, the internal ids of the seeds, by type in the order of the schema; None
+            if the sampler holds the whole graph.
     """
 
     seeds: Seeds
     input_id: Tensor
     time: Tensor | None = None
     links: tuple[SampledLinks, ...] = ()
+    internal: Tensor | None = None
 
 
 class OwnTimes(Protocol):
@@ -87,13 +91,12 @@ class Inputs(Protocol):
     def __len__(self) -> int:
         """Returns the number of positions."""
 
-    def take(self, positions: Tensor, seed: int, epoch: int) -> StepInputs:
-        """Returns the inputs of one minibatch.
+    def take(self, item: WorkItem, seed: int) -> list[StepInputs]:
+        """Returns the inputs of each minibatch of a macrobatch; collective over ranks.
 
         Args:
-            positions: [n] int64, its positions.
+            item: the macrobatch.
             seed: the seed of the sampler.
-            epoch: the epoch.
         """
 
     def settings(self) -> dict[str, Any]:
@@ -107,6 +110,10 @@ class Inputs(Protocol):
     def owned_by(self) -> Sequence[OwnerNodes]:
         """The nodes that positions belong to, in their order, cut where the type changes."""
 
+    @property
+    def excluding(self) -> bool:
+        """True if seeds may have excluded pairs."""
+
 
 InputsT = TypeVar("InputsT", bound=Inputs, covariant=True)
 
@@ -114,8 +121,8 @@ InputsT = TypeVar("InputsT", bound=Inputs, covariant=True)
 class InputsRequest(Protocol[InputsT]):
     """The user's wish what a loader's minibatches begin with."""
 
-    def inputs(self, graph: TypedGraph, times: Times | None, names: Names) -> InputsT:
-        """Returns the inputs, checked.
+    def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> InputsT:
+        """Returns the inputs, checked; collective over ranks.
 
         Args:
             graph: the graph.
@@ -162,6 +169,8 @@ class NodeInputs:
         names: whether the user names node types.
     """
 
+    excluding = False
+
     def __init__(
         self,
         schema: Schema,
@@ -182,7 +191,7 @@ class NodeInputs:
         """
         own = times.of_inputs(self.untimed)
         inputs = NodeInputs(self._schema, self.parts, own, self._names)
-        inputs.take(torch.empty(0, dtype=torch.int64))  # raises here if seeds have no time
+        inputs.step(SeedStep.of(torch.empty(0, dtype=torch.int64)))  # raises here if seeds have no time
         return inputs
 
     @property
@@ -193,18 +202,19 @@ class NodeInputs:
     def __len__(self) -> int:
         return len(self._places)
 
-    def take(self, positions: Tensor, seed: int = 0, epoch: int = 0) -> StepInputs:  # noqa: ARG002
-        """Returns the inputs of one minibatch; see `Inputs`.
+    def take(self, item: WorkItem, seed: int) -> list[StepInputs]:  # noqa: ARG002
+        """Returns the inputs of each minibatch; see `Inputs`."""
+        return [self.step(step) for step in item.steps]
 
-        Seeds of one type stay in the order of their positions.
-        """
-        places = self._places.within(positions)
+    def step(self, step: SeedStep) -> StepInputs:
+        """Returns the inputs of one minibatch. Seeds of one type stay in the order of positions."""
+        places = self._places.within(step.positions)
         nodes = {part.name: part.node[at] for part, at in zip(self.parts, places, strict=True)}
         given = [part.time[at] for part, at in zip(self.parts, places, strict=True) if part.time is not None]
         time = torch.cat(given) if given else None
         seeds = Seeds.of(self._schema, nodes, time=self._own_times(nodes) if time is None else time)
         ids = [part.ids(at) for part, at in zip(self.parts, places, strict=True)]
-        return StepInputs(seeds, ids[0] if len(ids) == 1 else torch.cat(ids), time)
+        return StepInputs(seeds, ids[0] if len(ids) == 1 else torch.cat(ids), time, internal=step.internal)
 
     @cached_property
     def node(self) -> Tensor:

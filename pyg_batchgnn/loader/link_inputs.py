@@ -13,8 +13,9 @@ from torch_geometric.data import Data
 from pyg_batchgnn.data import Relation
 from pyg_batchgnn.loader.inputs import OwnerNodes, StepInputs
 from pyg_batchgnn.loader.places import Places
+from pyg_batchgnn.loader.work import WorkItem
 from pyg_batchgnn.ops import digest_text, minibatch_key
-from pyg_batchgnn.sample import LinkInfo, Links, LinkSeeder, Names, NegativePlan, SampleInfo
+from pyg_batchgnn.sample import LinkInfo, Links, LinkSeeder, LinkStart, Names, NegativePlan, SampleInfo
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +77,17 @@ class LinkInputs:
         return LinkInfo(relations, self.parts[0].time is not None)
 
     @property
+    def excluding(self) -> bool:
+        """True if the edges of links are excluded."""
+        return self.seeder.excluded is not None
+
+    @property
     def owned_by(self) -> list[OwnerNodes]:
         """The targets of the links."""
         return [OwnerNodes(part.relation[2], part.index[1]) for part in self.parts]
 
-    def take(self, positions: Tensor, seed: int, epoch: int) -> StepInputs:
-        """Returns the inputs of one minibatch; see `Inputs`.
+    def take(self, item: WorkItem, seed: int) -> list[StepInputs]:
+        """Returns the inputs of each minibatch; see `Inputs`.
 
         Links of one relation stay in the order of their positions.
 
@@ -89,11 +95,13 @@ class LinkInputs:
             IndexError: there is no such position.
             ValueError: a negative cannot be drawn. The message names its link.
         """
+        links = [self._links(step.positions) for step in item.steps]
+        starts = self.seeder.start_all(links, seed, item.epoch, item.number)
+        return [_inputs(*one) for one in zip(links, starts, strict=True)]
+
+    def _links(self, positions: Tensor) -> list[Links]:
         places = self._places.within(positions)
-        links = [part.take(at) for part, at in zip(self.parts, places, strict=True)]
-        start = self.seeder.start(links, seed, epoch)
-        ids = [one.input_id for one in links]
-        return StepInputs(start.seeds, ids[0] if len(ids) == 1 else torch.cat(ids), None, start.links)
+        return [part.take(at) for part, at in zip(self.parts, places, strict=True)]
 
     def for_pyg(self, data: Any) -> dict[str, Any]:
         """Returns the arguments of PyG's `LinkLoader` that describe the links.
@@ -127,6 +135,12 @@ class LinkInputs:
                 for one, pairs in self.seeder.excluded.relations.items()
             ]
         return found
+
+
+def _inputs(links: Sequence[Links], start: LinkStart) -> StepInputs:
+    ids = [one.input_id for one in links]
+    input_id = ids[0] if len(ids) == 1 else torch.cat(ids)
+    return StepInputs(start.seeds, input_id, None, start.links, start.internal)
 
 
 def _settings(plan: NegativePlan) -> dict[str, Any]:

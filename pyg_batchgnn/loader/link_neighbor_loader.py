@@ -14,7 +14,6 @@ from pyg_batchgnn.loader.arguments import is_partitioned, refuse_unknown
 from pyg_batchgnn.loader.input_links import LinkRequest
 from pyg_batchgnn.loader.link_negatives import NegativeRequest
 from pyg_batchgnn.loader.link_request import LinkLoading
-from pyg_batchgnn.loader.local_sampler import local_sampler
 from pyg_batchgnn.loader.local_setup import LocalSetup
 from pyg_batchgnn.loader.options import (
     LoaderOptions,
@@ -22,9 +21,10 @@ from pyg_batchgnn.loader.options import (
     refuse_what_does_not_go_together,
 )
 from pyg_batchgnn.loader.order import with_keyed_shuffle
+from pyg_batchgnn.loader.rank_setup import RankSetup
 from pyg_batchgnn.loader.sampling import SamplingRequest
+from pyg_batchgnn.loader.setup import Setup
 from pyg_batchgnn.loader.shell import MacrobatchShell
-from pyg_batchgnn.loader.world import LocalWorld
 from pyg_batchgnn.sample import PygNeighborSampler
 
 
@@ -36,7 +36,9 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
     workers and the sizes below change speed and memory, never a bit.
 
     Args:
-        data: a ``Data``, a ``HeteroData``, or a ``(FeatureStore, GraphStore)`` pair.
+        data: a ``Data``, a ``HeteroData``, or a ``(FeatureStore, GraphStore)`` pair. With a
+            ``(DistFeatureStore, DistGraphStore)`` pair the ranks make every macrobatch together,
+            and all give the same links.
         num_neighbors: fanouts by hop, nearest the seeds first; -1 takes all neighbours.
         edge_label_index: the links: [2, n] node ids, or None for all edges. With several types
             give an edge type, (edge type, [2, n] or None), or a dict from edge types to such: their
@@ -52,12 +54,13 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             what is sampled, parallel edges included; "reverse" leaves their reverses out as well,
             and a dict says in which edge type those are.
         time_window: how much older than its link a neighbour may be, in the unit of the times.
+        schedule: over ranks, "local" lets each rank train the links whose targets it owns, "global"
+            deals the minibatches of one process out to the ranks. Unset, it is "local".
 
     The other arguments, those of the macrobatches among them, mean what they mean in
     `MacrobatchNeighborLoader`. So do epochs, `set_epoch` and ``loader(index)``.
 
     Raises:
-        NotImplementedError: a graph over ranks.
         TypeError, ValueError, IndexError: arguments that do not fit; the message gives value and
             remedy.
     """
@@ -91,6 +94,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         fetch_size: Size = "auto",
         memory_budget: int | str | None = None,
         prefetch: int = 0,
+        schedule: Literal["local", "global"] | None = None,
         seed: int | None = None,
         threads: int | None = None,
         export: Literal["pyg", "native"] = "pyg",
@@ -101,30 +105,28 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
     ) -> None:
         arguments = locals()  # by name, so that each is listed once, in the signature
         refuse_unknown(self, kwargs)
-        if is_partitioned(data):
-            raise NotImplementedError(
-                "links over ranks are not supported yet in MacrobatchLinkNeighborLoader; give the graph "
-                "whole, as a Data"
-            )
         self._options = LoaderOptions.of(arguments)
-        world = LocalWorld()
-        sampler = local_sampler(data, SamplingRequest.of(arguments), threads, world)
-        setup = LocalSetup(sampler, self._options, world)
+        request = SamplingRequest.of(arguments)
+        make = RankSetup if is_partitioned(data) else LocalSetup.of
+        setup: Setup = make(data, request, self._options)
+        kwargs = setup.dataloader_arguments(kwargs)
         refuse_what_does_not_go_together(
             self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
         )
         links = LinkRequest(edge_label_index, edge_label, edge_label_time, kwargs.pop("input_id", None))
-        rules = sampler.links.joined(exclude_existing, exclude_seed_edges)
+        rules = setup.link_rules.joined(exclude_existing, exclude_seed_edges)
         negatives = NegativeRequest(
             neg_sampling, neg_sampling_ratio, rules.exclude_existing, rules.exclude_seed_edges
         )
-        is_disjoint = sampler.macrobatch.plan.disjoint
-        inputs = setup.take_inputs(LinkLoading(links, negatives, is_disjoint, setup.direction))
+        is_disjoint = setup.choice.disjoint
+        inputs = setup.take_inputs(
+            LinkLoading(links, negatives, is_disjoint, setup.direction, setup.plan_negatives)
+        )
         # Past LinkNeighborLoader's constructor, which would make a sampler of its own.
         LinkLoader.__init__(
             self,
             data,
-            sampler,
+            setup.node_sampler,
             **inputs.for_pyg(data),
             transform=transform,
             transform_sampler_output=transform_sampler_output,

@@ -6,10 +6,11 @@ import dataclasses
 from dataclasses import dataclass
 
 from pyg_batchgnn.loader.input_links import LinkRequest, typed_links, untyped_links
+from pyg_batchgnn.loader.inputs import GraphShape, GraphTimes
 from pyg_batchgnn.loader.link_inputs import LinkInputs
 from pyg_batchgnn.loader.link_negatives import NegativeRequest, labelled
-from pyg_batchgnn.sample import Direction, LinkSeeder, Names, SeedEdges, negative_plan
-from pyg_batchgnn.store import Times, TypedGraph, first_times
+from pyg_batchgnn.loader.link_places import PlanNegatives, WantedNegatives, plan_here
+from pyg_batchgnn.sample import Direction, LinkSeeder, Names, SeedEdges
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,15 +22,18 @@ class LinkLoading:
         negatives: the user's negatives, and the edges that are excluded.
         disjoint: True if every link is an example of its own. With times it is so anyway.
         direction: the direction in which neighbours are looked for.
+        plan: plans the negatives.
     """
 
     links: LinkRequest
     negatives: NegativeRequest
     disjoint: bool = False
     direction: Direction = Direction.FORWARD
+    plan: PlanNegatives = plan_here
 
-    def inputs(self, graph: TypedGraph, times: Times | None, names: Names) -> LinkInputs:
-        """Returns the links, checked, and the seeder that draws their negatives."""
+    def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> LinkInputs:
+        """Returns the links, checked, and the seeder that draws their negatives; see
+        `InputsRequest`."""
         if (self.links.times is None) != (times is None):
             lacking = "time_attr" if times is None else "edge_label_time"
             raise ValueError(
@@ -42,14 +46,17 @@ class LinkLoading:
         parts = [
             dataclasses.replace(part, label=labelled(part, sampling.get(part.relation))) for part in parts
         ]
-        first = None if times is None or not sampling else first_times(times, graph)
-        avoids = self.negatives.exclude_existing
-        plans = {
-            relation: negative_plan(one, relation, graph, first, avoids) for relation, one in sampling.items()
-        }
+        wanted = WantedNegatives(
+            {part.relation: part.index for part in parts},
+            {part.relation: part.time for part in parts if part.time is not None},
+            sampling,
+            self.negatives.exclude_existing,
+        )
+        planned = self.plan(graph, times, wanted)
         relations = [part.relation for part in parts]
         excluded = SeedEdges.wanted(self.negatives.exclude_seed_edges, graph.schema, relations)
         if excluded is not None and self.direction is Direction.BACKWARD:
             excluded = excluded.reversed()
-        seeder = LinkSeeder(graph.schema, plans, self.disjoint or times is not None, excluded)
+        is_disjoint = self.disjoint or times is not None
+        seeder = LinkSeeder(graph.schema, planned.plans, is_disjoint, excluded, planned.finder)
         return LinkInputs(parts, seeder, names)

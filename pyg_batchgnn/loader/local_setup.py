@@ -19,6 +19,7 @@ from pyg_batchgnn.loader.data_source import DataSource
 from pyg_batchgnn.loader.drawn_schedule import DrawnOrder, DrawnSchedule
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
 from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT
+from pyg_batchgnn.loader.link_places import PlanNegatives, plan_here
 from pyg_batchgnn.loader.local_sampler import local_sampler
 from pyg_batchgnn.loader.numbering import as_they_are
 from pyg_batchgnn.loader.options import Export, LoaderOptions
@@ -35,6 +36,7 @@ from pyg_batchgnn.loader.world import LocalWorld
 from pyg_batchgnn.sample import (
     Direction,
     Layout,
+    LinkRules,
     MacrobatchSampler,
     MinibatchPlan,
     Names,
@@ -73,6 +75,17 @@ class LocalSetup:
     def plan(self) -> MinibatchPlan:
         """The plan of the sampler, which may be the user's."""
         return self.node_sampler.macrobatch.plan
+
+    @property
+    def link_rules(self) -> LinkRules:
+        """The rules of the sampler, which may be the user's."""
+        rules: LinkRules = self.node_sampler.links
+        return rules
+
+    @property
+    def plan_negatives(self) -> PlanNegatives:
+        """Plans negatives from the graph that is here."""
+        return plan_here
 
     @property
     def direction(self) -> Direction:

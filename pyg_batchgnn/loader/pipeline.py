@@ -78,8 +78,8 @@ class Pipeline:
 
     def sample_uncounted(self, item: WorkItem) -> list[SampledMinibatch]:
         """Samples a macrobatch, which the statistics do not count."""
-        inputs = [self.inputs.take(step.positions, self.sampler.seed, item.epoch) for step in item.steps]
-        internal = [step.internal for step in item.steps if step.internal is not None]
+        inputs = self.inputs.take(item, self.sampler.seed)
+        internal = [one.internal for one in inputs if one.internal is not None]
         seeds = MacrobatchSeeds(
             item.epoch,
             item.number,

@@ -85,7 +85,14 @@ class RankSampling:
         return cls(graph, choice, plan, times, orders, weights)
 
     def samplers(
-        self, plan: SamplingPlan, seed: int, threads: int | None, layout: Layout, *, own: bool
+        self,
+        plan: SamplingPlan,
+        seed: int,
+        threads: int | None,
+        layout: Layout,
+        *,
+        own: bool,
+        excluding: bool,
     ) -> RankSamplers:
         """Makes the samplers.
 
@@ -95,6 +102,7 @@ class RankSampling:
             threads: at most this many threads work; torch's number if None.
             layout: the form of the edges.
             own: True if every seed of the schedule is a node of its rank's own part.
+            excluding: True if seeds may have excluded pairs.
         """
         if self.graph.topology is not None:
             whole = MacrobatchSampler(
@@ -117,6 +125,7 @@ class RankSampling:
             times=self.orders,
             weights=self.weights,
             seeds_are_own=own,
+            excluding=excluding,
         )
         return RankSamplers(sampler, sampler.of_any_seeds())
 

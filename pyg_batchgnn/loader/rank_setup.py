@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 import torch
 from torch_geometric.loader import NodeLoader
@@ -22,7 +22,8 @@ from pyg_batchgnn.loader.arguments import (
 from pyg_batchgnn.loader.block_export import BlockExporter
 from pyg_batchgnn.loader.export import Exporter, NativeExporter
 from pyg_batchgnn.loader.input_nodes import InputRequest
-from pyg_batchgnn.loader.inputs import NodeInputs
+from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT, NodeInputs
+from pyg_batchgnn.loader.link_places import PlanOverRanks
 from pyg_batchgnn.loader.local_schedule import LocalSchedule
 from pyg_batchgnn.loader.numbering import NumberSeeds, OwnSeeds, as_they_are, from_table, looked_up
 from pyg_batchgnn.loader.options import Export, LoaderOptions
@@ -34,13 +35,14 @@ from pyg_batchgnn.loader.schedule import GlobalSchedule, SeedSchedule
 from pyg_batchgnn.loader.setup import Composition, rules_of, shape_of, step_shape
 from pyg_batchgnn.loader.world import RankWorld
 from pyg_batchgnn.ops import digest_text, minibatch_key
-from pyg_batchgnn.sample import Direction, Layout, Names, PygForm, SampledMinibatch
+from pyg_batchgnn.sample import Direction, Layout, LinkRules, Names, PygForm, SampledMinibatch
 
 
 class RankSetup:
     """Composes the loader of a rank; see `Setup`. All of it is collective."""
 
     node_sampler = None
+    link_rules = LinkRules()
     direction = Direction.FORWARD
 
     def __init__(self, data: Any, request: SamplingRequest, options: LoaderOptions) -> None:
@@ -54,17 +56,19 @@ class RankSetup:
         cache, schema = options.aggregation_cache, self._graph.part.schema
         self._plan = self.plan if cache is None else without_cached_hop(cache, self.plan, schema)
         self._has_own_seeds = request.schedule != "global"
+        self.plan_negatives = PlanOverRanks(self._graph)
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Returns all arguments but those of worker processes."""
         refuse_over_ranks(self._request, self._options.reading.features, kwargs)
         return without_workers(kwargs)
 
-    def take_inputs(self, request: InputRequest) -> NodeInputs:
-        """Returns the seed nodes, checked; see `Setup`. They may be named by splits."""
-        request = dataclasses.replace(request, nodes=with_splits(self._graph, request.nodes))
+    def take_inputs(self, request: InputsRequest[InputsT]) -> InputsT:
+        """Returns what minibatches begin with, checked; see `Setup`. Splits may name seed nodes."""
+        if isinstance(request, InputRequest):
+            request = dataclasses.replace(request, nodes=with_splits(self._graph, request.nodes))
         inputs = request.inputs(self._graph.shape, self._sampling.times, self._names)
-        self._inputs = inputs
+        self._inputs: Inputs = inputs
         return inputs
 
     def compose(self, loader: NodeLoader) -> Composition:
@@ -89,7 +93,7 @@ class RankSetup:
             schedule,
             self._number(own),
             pipeline,
-            as_they_are if graph.topology is not None else looked_up(inputs, graph),
+            looked_up(inputs, graph) if self._looks_up(inputs) else as_they_are,
             pipeline.with_sampler(samplers.any),
             functools.partial(_cost, fetcher.row_bytes, options.export),
             [samplers.scheduled, samplers.any],
@@ -155,13 +159,18 @@ class RankSetup:
 
     def _number(self, own: OwnSeeds) -> NumberSeeds:
         """Returns what finds the internal ids of the schedule's seeds."""
-        if self._graph.topology is not None:
+        inputs = self._inputs
+        if not self._looks_up(inputs):
             return as_they_are
         if not self._has_own_seeds:
-            return looked_up(self._inputs, self._graph)
-        internal = torch.full((len(self._inputs),), -1)
+            return looked_up(inputs, self._graph)
+        internal = torch.full((len(inputs),), -1)
         internal[own.positions] = own.internal
-        return from_table(self._inputs, internal)
+        return from_table(inputs, internal)
+
+    def _looks_up(self, inputs: Inputs) -> TypeGuard[NodeInputs]:
+        """Returns whether seeds need internal ids that they do not come with, as links do."""
+        return self._graph.topology is None and isinstance(inputs, NodeInputs)
 
     def _fetcher(self) -> RemoteFetcher:
         """Makes the fetcher of the attributes that batches carry."""
@@ -191,7 +200,14 @@ class RankSetup:
         if options.export is Export.NATIVE:
             has_edges = any(group.is_edge for group in self._attributes())
             plan, layout = dataclasses.replace(plan, edge_ids=has_edges), Layout.CSC
-        return self._sampling.samplers(plan, seed, options.threads, layout, own=self._has_own_seeds)
+        return self._sampling.samplers(
+            plan,
+            seed,
+            options.threads,
+            layout,
+            own=self._has_own_seeds and self._looks_up(self._inputs),
+            excluding=self._inputs.excluding,
+        )
 
     def _exporter(self, custom_cls: Any) -> Exporter:
         if self._options.export is Export.NATIVE:

@@ -9,15 +9,15 @@ from typing import Any, Protocol
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler.base import SubgraphType
 
-from pyg_batchgnn.loader.input_nodes import InputRequest
-from pyg_batchgnn.loader.inputs import Inputs, NodeInputs
+from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT
+from pyg_batchgnn.loader.link_places import PlanNegatives
 from pyg_batchgnn.loader.numbering import NumberSeeds
 from pyg_batchgnn.loader.order import Remainder, order_of
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.probe import MeasureCost
 from pyg_batchgnn.loader.schedule import SeedSchedule, StepShape
 from pyg_batchgnn.loader.world import World
-from pyg_batchgnn.sample import Direction, MinibatchPlan, NeighborChoice, Sampler
+from pyg_batchgnn.sample import Direction, LinkRules, MinibatchPlan, NeighborChoice, Sampler
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +69,14 @@ class Setup(Protocol):
     def node_sampler(self) -> Any:
         """The sampler that PyG's own code finds; None if no process samples alone."""
 
+    @property
+    def link_rules(self) -> LinkRules:
+        """The rules of the user's sampler by which links are sampled."""
+
+    @property
+    def plan_negatives(self) -> PlanNegatives:
+        """Plans the negatives of links."""
+
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Returns those arguments of DataLoader that mean something here.
 
@@ -76,8 +84,8 @@ class Setup(Protocol):
             ValueError: an argument that is not possible here.
         """
 
-    def take_inputs(self, request: InputRequest) -> NodeInputs:
-        """Returns the loader's input nodes, checked, and keeps them."""
+    def take_inputs(self, request: InputsRequest[InputsT]) -> InputsT:
+        """Returns what the loader's minibatches begin with, checked, and keeps it."""
 
     def compose(self, loader: NodeLoader) -> Composition:
         """Makes the parts of a loader whose arguments PyG's constructor has stored."""

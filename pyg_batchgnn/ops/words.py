@@ -25,6 +25,11 @@ class WordStreams:
     def __init__(self, keys: Tensor) -> None:
         self._counter = keys.clone()
 
+    @property
+    def keys(self) -> Tensor:
+        """[n] int64, the keys of streams that go on where these are."""
+        return self._counter
+
     def next(self, which: Tensor) -> Tensor:
         """Returns the next word of some streams, as [w] int64 whose bits count.
 

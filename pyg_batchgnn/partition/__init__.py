@@ -3,6 +3,7 @@
 from pyg_batchgnn.partition.balanced import Metis, Multilevel
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.bounded import own_rounds
+from pyg_batchgnn.partition.bounded_moves import node_values, send_rows
 from pyg_batchgnn.partition.build import partition, partition_parts
 from pyg_batchgnn.partition.checks import with_files
 from pyg_batchgnn.partition.folder_meta import is_partition, read_partition_meta
@@ -44,6 +45,7 @@ __all__ = [
     "directory_slices",
     "is_partition",
     "load_partition",
+    "node_values",
     "own_rounds",
     "partition",
     "partition_parts",
@@ -52,6 +54,7 @@ __all__ = [
     "refuse_existing",
     "report_partition",
     "save_partition",
+    "send_rows",
     "share_arrays",
     "share_attributes",
     "slice_size",

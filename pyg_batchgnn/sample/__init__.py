@@ -9,6 +9,7 @@ from pyg_batchgnn.sample.fanouts import as_integer, fanouts_by_relation
 from pyg_batchgnn.sample.hgt import HGTSampler
 from pyg_batchgnn.sample.hgt_plan import NEIGHBOR_CAP, HGTPlan
 from pyg_batchgnn.sample.layers import MinibatchLayer
+from pyg_batchgnn.sample.link_finder import LinkFinder, LocalFinder
 from pyg_batchgnn.sample.link_seeds import LinkSeeder, LinkStart, links_key
 from pyg_batchgnn.sample.links import LabelledLinks, Links, SampledLinks, TripletLinks
 from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
@@ -24,9 +25,12 @@ from pyg_batchgnn.sample.pyg import PygLinkSampler, PygNeighborSampler
 from pyg_batchgnn.sample.pyg_hgt import PygHGTSampler
 from pyg_batchgnn.sample.pyg_info import SampleInfo, SeedInfo, put_entry
 from pyg_batchgnn.sample.pyg_link_info import LinkInfo
+from pyg_batchgnn.sample.pyg_links import LinkRules
 from pyg_batchgnn.sample.pyg_nodes import PygNodeSampler
 from pyg_batchgnn.sample.pyg_output import Direction, Names, PygForm, PygOutput
 from pyg_batchgnn.sample.pyg_parts import PygParts
+from pyg_batchgnn.sample.rank_finder import RankFinder
+from pyg_batchgnn.sample.rank_plan import RankPlan, RankPlanner
 from pyg_batchgnn.sample.relay_part import RelayPart
 from pyg_batchgnn.sample.sampled import Layout, SampledEdges, SampledMinibatch, SampledNodes
 from pyg_batchgnn.sample.sampler import MacrobatchSeeds, MinibatchPlan, Sampler
@@ -44,10 +48,13 @@ __all__ = [
     "HandedOut",
     "LabelledLinks",
     "Layout",
+    "LinkFinder",
     "LinkInfo",
+    "LinkRules",
     "LinkSeeder",
     "LinkStart",
     "Links",
+    "LocalFinder",
     "MacrobatchSampler",
     "MacrobatchSeeds",
     "Minibatch",
@@ -68,6 +75,9 @@ __all__ = [
     "PygNodeSampler",
     "PygOutput",
     "PygParts",
+    "RankFinder",
+    "RankPlan",
+    "RankPlanner",
     "RelayPart",
     "Replacement",
     "SampleInfo",

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.sample.link_finder import FoundLinks, LinkDraw
 from pyg_batchgnn.sample.links import LabelledLinks, Links, SampledLinks, TripletLinks
-from pyg_batchgnn.sample.negatives import NegativeMode, NegativePlan, Negatives
+from pyg_batchgnn.sample.negatives import NegativeMode, NegativePlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,11 +21,13 @@ class EndNodes:
         node_type: the name of the type.
         node: [n] int64, ids within the type; they may repeat.
         link: [n] int64, the number of the link that each belongs to, in the minibatch.
+        internal: [n] int64, their internal ids, or None.
     """
 
     node_type: str
     node: Tensor
     link: Tensor
+    internal: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +38,13 @@ class PlacedNodes:
         nodes: the seeds by type, [S_t] int64 each.
         local: the local ids of the nodes of each of the ends.
         link: [S] int64, the number of each seed's link; None if a seed may belong to several.
+        internal: the internal ids of the seeds by type, where they are known.
     """
 
     nodes: dict[str, Tensor]
     local: list[Tensor]
     link: Tensor | None
+    internal: dict[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,33 +64,34 @@ class LinkEnds:
     ends: tuple[EndNodes, EndNodes]
 
     @classmethod
-    def of(cls, links: Links, negatives: Negatives | None, plan: NegativePlan | None, first: int) -> LinkEnds:
+    def of(cls, draw: LinkDraw, found: FoundLinks, first: int) -> LinkEnds:
         """Returns the ends.
 
         Args:
-            links: the links.
-            negatives: their negatives, or None.
-            plan: the rule by which they were drawn, or None.
+            draw: the links, and the drawing of their negatives.
+            found: the ids of all ends.
             first: the number of the first link in the minibatch.
         """
+        links, negatives = draw.links, draw.negatives
         number = torch.arange(links.count)
-        source, target = [links.source], [links.target]
-        positive = number[:0]
-        if negatives is not None and plan is not None:
+        positive = order = number[:0]
+        if negatives is not None:
             # The first negatives of all links, then the second, ...: as PyG has them.
-            order = torch.arange(negatives.positive.numel())
-            if plan.mode is NegativeMode.TRIPLET:
-                order = order.view(links.count, int(plan.amount)).t().reshape(-1)
-            else:
-                source.append(negatives.source)
-            target.append(negatives.target[order])
+            order = torch.arange(negatives.count)
+            if negatives.plan.mode is NegativeMode.TRIPLET:
+                order = order.view(links.count, int(negatives.plan.amount)).t().reshape(-1)
             positive = negatives.positive[order]
         belongs = torch.cat([number, positive]) + first
-        ends = [
-            EndNodes(node_type, torch.cat(nodes), belongs[: sum(node.numel() for node in nodes)])
-            for node_type, nodes in zip((links.relation[0], links.relation[2]), (source, target), strict=True)
-        ]
-        return cls(links, plan, positive, (ends[0], ends[1]))
+        original, internal = found.original, found.internal
+        ends = (
+            (original.sources(), None if internal is None else internal.sources()),
+            (original.targets(order), None if internal is None else internal.targets(order)),
+        )
+        source, target = (
+            EndNodes(node_type, node, belongs[: node.numel()], ids)
+            for node_type, (node, ids) in zip((links.relation[0], links.relation[2]), ends, strict=True)
+        )
+        return cls(links, None if negatives is None else negatives.plan, positive, (source, target))
 
     def sampled(self, source: Tensor, target: Tensor) -> SampledLinks:
         """Returns the links by local ids, given those of all sources and of all targets."""
@@ -117,28 +123,40 @@ class LinkEnds:
 
 def distinct(ends: Sequence[EndNodes]) -> PlacedNodes:
     """Makes one seed of each distinct node, in ascending order of ids."""
-    nodes, local = {}, [torch.empty(0)] * len(ends)
+    nodes, internal, local = {}, {}, [torch.empty(0)] * len(ends)
     for node_type, members in _by_type(ends).items():
         every = torch.cat([ends[at].node for at in members])
         nodes[node_type], inverse = every.unique(return_inverse=True)
+        if (ids := _internal(ends, members)) is not None:
+            internal[node_type] = torch.empty_like(nodes[node_type])
+            internal[node_type][inverse] = ids
         sizes = [ends[at].node.numel() for at in members]
         for at, part in zip(members, inverse.split(sizes), strict=True):
             local[at] = part
-    return PlacedNodes(nodes, local, None)
+    return PlacedNodes(nodes, local, None, internal)
 
 
 def one_by_one(ends: Sequence[EndNodes]) -> PlacedNodes:
     """Makes one seed of each occurrence of a node."""
-    nodes, local, link = {}, [torch.empty(0)] * len(ends), []
+    nodes, internal, local, link = {}, {}, [torch.empty(0)] * len(ends), []
     for node_type, members in _by_type(ends).items():
         nodes[node_type] = torch.cat([ends[at].node for at in members])
+        if (ids := _internal(ends, members)) is not None:
+            internal[node_type] = ids
         link += [ends[at].link for at in members]
         first = 0
         for at in members:
             count = ends[at].node.numel()
             local[at] = torch.arange(first, first + count)
             first += count
-    return PlacedNodes(nodes, local, torch.cat(link))
+    return PlacedNodes(nodes, local, torch.cat(link), internal)
+
+
+def _internal(ends: Sequence[EndNodes], members: Sequence[int]) -> Tensor | None:
+    """Returns the internal ids of the nodes of some ends, where they are known."""
+    ids = [ends[at].internal for at in members]
+    known = [one for one in ids if one is not None]
+    return torch.cat(known) if len(known) == len(ids) else None
 
 
 def _by_type(ends: Sequence[EndNodes]) -> dict[str, list[int]]:

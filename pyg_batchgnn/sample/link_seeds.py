@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,9 +12,10 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.data import Relation, Schema
 from pyg_batchgnn.sample.link_ends import LinkEnds, distinct, one_by_one
+from pyg_batchgnn.sample.link_finder import FoundLinks, LinkDraw, LinkFinder, LocalFinder
 from pyg_batchgnn.sample.links import Links, SampledLinks
-from pyg_batchgnn.sample.negative_draw import draw_negatives
-from pyg_batchgnn.sample.negatives import NegativePlan, Negatives, negative_key
+from pyg_batchgnn.sample.negative_draw import NegativeDraw
+from pyg_batchgnn.sample.negatives import NegativePlan, negative_key
 from pyg_batchgnn.sample.seed_edges import SeedEdges
 from pyg_batchgnn.sample.seeds import Seeds
 
@@ -25,10 +27,13 @@ class LinkStart:
     Attributes:
         seeds: the ends of the links and of the negatives.
         links: the links of each relation, by local ids.
+        internal: [S] int64, the internal ids of the seeds, by type in the order of the schema; None
+            if the whole graph is here.
     """
 
     seeds: Seeds
     links: tuple[SampledLinks, ...]
+    internal: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,33 +45,61 @@ class LinkSeeder:
         negatives: the plan of each relation whose links get negatives.
         is_disjoint: True if every link is an example of its own, with its negatives.
         excluded: the edges of the links that must not be sampled; None excludes none.
+        finder: draws the negatives and finds the ids of all ends.
     """
 
     schema: Schema
     negatives: Mapping[Relation, NegativePlan] = field(default_factory=dict)
     is_disjoint: bool = False
     excluded: SeedEdges | None = None
+    finder: LinkFinder = field(default_factory=LocalFinder)
 
     def start(self, links: Sequence[Links], seed: int, epoch: int) -> LinkStart:
-        """Draws negatives and returns the seeds of one minibatch.
+        """Draws negatives and returns the seeds of one minibatch; see `start_all`."""
+        (start,) = self.start_all([links], seed, epoch)
+        return start
+
+    def start_all(
+        self, minibatches: Sequence[Sequence[Links]], seed: int, epoch: int, number: int = -1
+    ) -> list[LinkStart]:
+        """Draws negatives and returns the seeds of each minibatch; collective over ranks.
 
         Seeds are distinct and sorted by id. If every link is an example of its own, each end is a
         seed: links before their negatives, relation by relation.
 
         Args:
-            links: the links of each relation.
+            minibatches: the links of each relation, for each minibatch.
             seed: the seed of the sampler.
             epoch: the epoch.
+            number: the macrobatch's number in the epoch.
 
         Raises:
             ValueError: a negative cannot be drawn. The message names its link.
         """
-        key = links_key(self.schema, links)
-        every, first = [], 0
-        for one in links:
-            negative = self._negatives(one, negative_key(seed, epoch, key, self._digest(one.relation)))
-            every.append(LinkEnds.of(one, negative, self.negatives.get(one.relation), first))
-            first += one.count
+        keys = [links_key(self.schema, links) for links in minibatches]
+        draws = [
+            [self._draw(one, seed, epoch, key) for one in links]
+            for links, key in zip(minibatches, keys, strict=True)
+        ]
+        found = iter(self.finder.find([one for drawn in draws for one in drawn], epoch, number))
+        return [
+            self._start(drawn, list(itertools.islice(found, len(drawn))), key)
+            for drawn, key in zip(draws, keys, strict=True)
+        ]
+
+    def _draw(self, links: Links, seed: int, epoch: int, key: int) -> LinkDraw:
+        plan = self.negatives.get(links.relation)
+        if plan is None:
+            return LinkDraw(links, None)
+        relation = None if self.schema.is_plain else ops.names_key(links.relation)
+        drawn = negative_key(seed, epoch, key, relation)
+        return LinkDraw(links, NegativeDraw(plan, links.source, links.target, links.time, drawn))
+
+    def _start(self, draws: Sequence[LinkDraw], found: Sequence[FoundLinks], key: int) -> LinkStart:
+        """Returns the seeds of one minibatch, whose ends are found."""
+        links = [draw.links for draw in draws]
+        firsts = [0, *itertools.accumulate(one.count for one in links)][: len(links)]
+        every = [LinkEnds.of(*one) for one in zip(draws, found, firsts, strict=True)]
         place = one_by_one if self.is_disjoint else distinct
         placed = place([end for one in every for end in one.ends])
         seeds = Seeds.of(
@@ -78,14 +111,12 @@ class LinkSeeder:
             excluded=None if self.excluded is None else self.excluded.of(links, self.is_disjoint),
         )
         local = zip(every, placed.local[::2], placed.local[1::2], strict=True)
-        return LinkStart(seeds, tuple(one.sampled(source, target) for one, source, target in local))
-
-    def _digest(self, relation: Relation) -> int | None:
-        return None if self.schema.is_plain else ops.names_key(relation)
-
-    def _negatives(self, links: Links, key: int) -> Negatives | None:
-        plan = self.negatives.get(links.relation)
-        return None if plan is None else draw_negatives(plan, links.source, links.target, links.time, key)
+        known = [placed.internal[name] for name in self.schema.node_types if name in placed.internal]
+        return LinkStart(
+            seeds,
+            tuple(one.sampled(source, target) for one, source, target in local),
+            torch.cat(known) if known else None,
+        )
 
 
 def links_key(schema: Schema, links: Sequence[Links]) -> int:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops import WordStreams, fold_key, to_signed
+from pyg_batchgnn.sample.free_negatives import NOTHING, draw_partners, free_pair
 from pyg_batchgnn.sample.negatives import TRIES, End, NegativeMode, NegativePlan, Negatives
 from pyg_batchgnn.sample.node_pool import NodePool
 
@@ -13,7 +14,12 @@ from pyg_batchgnn.sample.node_pool import NodePool
 def draw_negatives(
     plan: NegativePlan, source: Tensor, target: Tensor, time: Tensor | None, key: int
 ) -> Negatives:
-    """Draws the negatives of a minibatch.
+    """Draws the negatives of a minibatch, where everything is here; see `NegativeDraw`."""
+    return NegativeDraw(plan, source, target, time, key).draw()
+
+
+class NegativeDraw:
+    """The drawing of the negatives of one minibatch and one relation.
 
     Args:
         plan: the rule.
@@ -21,119 +27,109 @@ def draw_negatives(
         time: [P] int64, the time of each link, or None.
         key: the key of the draws (`negative_key`).
 
-    Raises:
-        ValueError: a negative cannot be drawn. The message names its link.
-    """
-    numbers = torch.arange(plan.count(source.numel()))
-    is_binary = plan.mode is NegativeMode.BINARY
-    positive = numbers % max(source.numel(), 1) if is_binary else numbers // int(plan.amount)
-    draw = _Draw(plan, key, Negatives(source, target, positive), time)
-    return draw.pairs() if is_binary else draw.partners()
-
-
-class _Draw:
-    """The drawing of one minibatch's negatives.
-
-    Args:
+    Attributes:
         plan: the rule.
-        key: the key of the draws.
-        links: the ends of the positives, and the positive of each negative.
-        time: [P] int64, the time of each positive, or None.
+        positive: [N] int64, the number of the link that each negative belongs to.
+        source: [N] int64, the source of this link.
+        allowed: by end that is drawn, [N] int64: how many nodes are allowed.
+        keys: by end, [N] int64: the keys of the draws.
+
+    Raises:
+        ValueError: no node is allowed for a negative. The message names its link.
     """
 
-    def __init__(self, plan: NegativePlan, key: int, links: Negatives, time: Tensor | None) -> None:
-        self._plan, self._links = plan, links
-        self._count = links.positive.numel()
-        self._time = None if time is None else time[links.positive]
-        numbers = torch.arange(self._count)
-        self._streams = {
-            end: WordStreams(fold_key(torch.tensor(to_signed(fold_key(key, int(end)))), numbers))
-            for end in End
-        }
-
-    def pairs(self) -> Negatives:
-        """Draws both ends of each negative."""
-        sources, targets = self._plan.sources, self._plan.targets
-        allowed = {
-            End.SOURCE: self._allowed(sources, "source"),
-            End.TARGET: self._allowed(targets, "target"),
-        }
-        source, target = torch.empty(2, self._count, dtype=torch.int64)
-        pending = torch.arange(self._count)
-        for _ in range(self._tries):
-            if not pending.numel():
-                break
-            source[pending] = sources.draw(self._streams[End.SOURCE], pending, allowed[End.SOURCE][pending])
-            target[pending] = targets.draw(self._streams[End.TARGET], pending, allowed[End.TARGET][pending])
-            pending = self._existing(pending, target, source)
-        for number in pending.tolist():
-            limits = int(allowed[End.SOURCE][number]), int(allowed[End.TARGET][number])
-            source[number], target[number] = self._free_pair(number, int(target[number]), *limits)
-        return Negatives(source, target, self._links.positive)
-
-    def partners(self) -> Negatives:
-        """Draws a target for the source of each negative's positive."""
-        targets, source = self._plan.targets, self._links.source[self._links.positive]
-        allowed = self._allowed(targets, "target")
-        target = torch.empty(self._count, dtype=torch.int64)
-        pending = torch.arange(self._count)
-        for _ in range(self._tries):
-            if not pending.numel():
-                break
-            target[pending] = targets.draw(self._streams[End.TARGET], pending, allowed[pending])
-            pending = self._existing(pending, source, target)
-        for number in pending.tolist():
-            target[number] = self._free_target(number, int(source[number]), int(allowed[number]))
-        return Negatives(source, target, self._links.positive)
+    def __init__(
+        self, plan: NegativePlan, source: Tensor, target: Tensor, time: Tensor | None, key: int
+    ) -> None:
+        self.plan, self._ends = plan, (source, target)
+        numbers = torch.arange(plan.count(source.numel()))
+        is_binary = plan.mode is NegativeMode.BINARY
+        self.positive = numbers % max(source.numel(), 1) if is_binary else numbers // int(plan.amount)
+        self.source = source[self.positive]
+        self._time = None if time is None else time[self.positive]
+        pools = {End.SOURCE: plan.sources, End.TARGET: plan.targets}
+        ends = tuple(End) if is_binary else (End.TARGET,)
+        self.allowed = {end: self._allowed(pools[end], end.name.lower()) for end in ends}
+        self.keys = {end: fold_key(torch.tensor(to_signed(fold_key(key, int(end)))), numbers) for end in End}
 
     @property
-    def _tries(self) -> int:
-        return 1 if self._plan.existing is None else TRIES
+    def count(self) -> int:
+        """The number of negatives, N."""
+        return self.positive.numel()
 
-    def _existing(self, pending: Tensor, held: Tensor, other: Tensor) -> Tensor:
-        """Returns which of the pending negatives are edges."""
-        if self._plan.existing is None:
-            return pending[:0]
-        return pending[self._plan.existing.contain(held[pending], other[pending])]
+    def streams(self, end: End) -> WordStreams:
+        """Returns the streams of words of an end, from their beginning."""
+        return WordStreams(self.keys[end])
 
-    def _free_target(self, number: int, source: int, allowed: int) -> int:
-        assert self._plan.existing is not None
-        taken = self._plan.existing.others(source)
-        found = self._plan.targets.draw_outside(self._streams[End.TARGET], number, allowed, taken)
-        if found is None:
-            raise ValueError(
-                f"link {self._named(number)} has no negative: an edge leads from node {source} to every "
-                f"node that is allowed; leave exclude_existing out, or leave the link out"
-            )
-        return found
+    def draw(self) -> Negatives:
+        """Draws the negatives, where the nodes of the pools and the existing pairs are here."""
+        if self.plan.mode is NegativeMode.TRIPLET:
+            target = draw_partners(self.plan, self.streams(End.TARGET), self.source, self.allowed[End.TARGET])
+            return Negatives(self.source, self.plan.targets.node(self.found(target)), self.positive)
+        source, target = self.pairs()
+        sources, targets = self.plan.sources, self.plan.targets
+        return Negatives(sources.node(self.found(source)), targets.node(target), self.positive)
 
-    def _free_pair(self, number: int, target: int, sources: int, targets: int) -> tuple[int, int]:
-        """Returns a pair that is no edge.
+    def found(self, position: Tensor) -> Tensor:
+        """Returns the positions of an end, [N] int64.
 
-        Its target is the last one drawn, or the first after it in the pool's order that has a
-        source left.
+        Raises:
+            ValueError: there is `NOTHING` among them. The message names the link.
         """
-        assert self._plan.existing is not None
-        pool, stream = self._plan.targets, self._streams[End.SOURCE]
-        first = int(pool.position(torch.tensor(target)))
-        for step in range(targets):
-            position = (first + step) % targets
-            if pool.weight is not None and pool.weight[position] == 0:
-                continue
-            target = int(pool.node(torch.tensor(position)))
-            taken = self._plan.existing.others(target)
-            source = self._plan.sources.draw_outside(stream, number, sources, taken)
-            if source is not None:
-                return source, target
+        nothing = (position == NOTHING).nonzero()
+        if not nothing.numel():
+            return position
+        number = int(nothing[0, 0])
+        why, remedy = "every pair of nodes that is allowed is an edge", ""
+        if self.plan.mode is NegativeMode.TRIPLET:
+            source = int(self.source[number])
+            why = f"an edge leads from node {source} to every node that is allowed"
+            remedy = ", or leave the link out"
         raise ValueError(
-            f"link {self._named(number)} has no negative: every pair of nodes that is allowed is an edge; "
-            f"leave exclude_existing out"
+            f"link {self._named(number)} has no negative: {why}; leave exclude_existing out{remedy}"
         )
+
+    def candidates(self) -> tuple[Tensor, Tensor, WordStreams]:
+        """Draws the candidates of binary negatives that must not be edges, all at once.
+
+        Returns:
+            [TRIES, N] positions of sources and of targets, and the streams of the sources after
+            them.
+        """
+        heads, tails, every = self.streams(End.SOURCE), self.streams(End.TARGET), torch.arange(self.count)
+        drawn = [self._pair(heads, tails, every) for _ in range(TRIES)]
+        source, target = (torch.stack(ends) for ends in zip(*drawn, strict=True))
+        return source, target, heads
+
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """Draws both ends of each negative, by position."""
+        plan, heads, tails = self.plan, self.streams(End.SOURCE), self.streams(End.TARGET)
+        pending = torch.arange(self.count)
+        source, target = self._pair(heads, tails, pending)
+        for _ in range(0 if plan.existing is None else TRIES - 1):
+            pending = self._existing(pending, source, target)
+            source[pending], target[pending] = self._pair(heads, tails, pending)
+        for number in self._existing(pending, source, target).tolist():
+            limits = int(self.allowed[End.SOURCE][number]), int(self.allowed[End.TARGET][number])
+            pair = free_pair(plan, heads, number, int(target[number]), *limits)
+            source[number], target[number] = (NOTHING, NOTHING) if pair is None else pair
+        return source, target
+
+    def _pair(self, heads: WordStreams, tails: WordStreams, which: Tensor) -> tuple[Tensor, Tensor]:
+        """Draws one candidate for each of some negatives."""
+        sources, targets = (self.allowed[end][which] for end in End)
+        return self.plan.sources.draw(heads, which, sources), self.plan.targets.draw(tails, which, targets)
+
+    def _existing(self, pending: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        """Returns which of the pending binary negatives are edges."""
+        if self.plan.existing is None:
+            return pending[:0]
+        return pending[self.plan.existing.contain(target[pending], source[pending])]
 
     def _allowed(self, pool: NodePool, end: str) -> Tensor:
         """Returns how many nodes are allowed for each negative, at least one."""
-        allowed = pool.allowed(self._time, self._count)
-        if self._count and not bool(allowed.all()):
+        allowed = pool.allowed(self._time, self.count)
+        if self.count and not bool(allowed.all()):
             number = int((allowed == 0).nonzero()[0, 0])
             when = "" if self._time is None else f" at time {int(self._time[number])}"
             then = "" if self._time is None else " then"
@@ -152,5 +148,5 @@ class _Draw:
         return allowed
 
     def _named(self, number: int) -> str:
-        positive = int(self._links.positive[number])
-        return f"({int(self._links.source[positive])}, {int(self._links.target[positive])})"
+        source, target = (int(end[self.positive[number]]) for end in self._ends)
+        return f"({source}, {target})"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
-from pyg_batchgnn.data import Group, Relation, RowKind
+from pyg_batchgnn.data import Group, Relation, RowKind, Schema
 from pyg_batchgnn.sample.existing_pairs import ExistingPairs
 from pyg_batchgnn.sample.negatives import NegativeMode, NegativePlan
 from pyg_batchgnn.sample.node_pool import NodePool
@@ -36,29 +36,49 @@ def negative_plan(
         TypeError, ValueError: weights that cannot be, or edges of a relation that is not there.
     """
     mode = NegativeMode(sampling.mode.value)
-    sources, targets = (
-        _pool(name, weight, node_type, graph, times)
-        for name, weight, node_type in (
-            ("src_weight", sampling.src_weight, relation[0]),
-            ("dst_weight", sampling.dst_weight, relation[2]),
-        )
-    )
-    existing = _existing(mode, relation, graph) if avoids_edges else None
+    pools: list[NodePool] = []
+    counts = [graph.num_nodes[graph.schema.type_number(end)] for end in (relation[0], relation[2])]
+    for node_type, count, weight in zip(
+        (relation[0], relation[2]), counts, end_weights(sampling, relation, counts), strict=True
+    ):
+        time = None if times is None else times.get(Group(RowKind.NODE, node_type))
+        pools.append(NodePool.of(count, time, weight))
+    sources, targets = pools
+    existing = None
+    if avoids_edges:
+        check_relation(relation, graph.schema)
+        held_by = ExistingPairs.by_target if mode is NegativeMode.BINARY else ExistingPairs.by_source
+        existing = held_by(graph.in_edges(relation), sources, targets)
     return NegativePlan(mode, sampling.amount, sources, targets, existing)
 
 
-def _pool(
-    name: str, weight: Tensor | None, node_type: str, graph: TypedGraph, times: Mapping[Group, Tensor] | None
-) -> NodePool:
-    count = graph.num_nodes[graph.schema.type_number(node_type)]
-    if weight is not None:
-        _check_weight(name, weight, node_type, count)
-        weight = weight.detach().cpu()
-    time = None if times is None else times.get(Group(RowKind.NODE, node_type))
-    return NodePool.of(count, time, weight)
+def end_weights(sampling: NegativeSampling, relation: Relation, counts: Sequence[int]) -> list[Tensor | None]:
+    """Returns the weights of the nodes that sources and targets of negatives are drawn from.
+
+    Args:
+        sampling: PyG's description of the negatives.
+        relation: the relation of the links.
+        counts: the numbers of nodes of the types of its ends.
+
+    Raises:
+        TypeError, ValueError: weights that cannot be.
+    """
+    ends = ("src_weight", relation[0], counts[0]), ("dst_weight", relation[2], counts[1])
+    return [_weight(name, getattr(sampling, name), node_type, count) for name, node_type, count in ends]
 
 
-def _check_weight(name: str, weight: Any, node_type: str, count: int) -> None:
+def check_relation(relation: Relation, schema: Schema) -> None:
+    """Raises ValueError unless the graph has the relation whose edges are avoided."""
+    if relation not in schema.relations:
+        raise ValueError(
+            f"exclude_existing=True avoids edges of {relation}, which the graph does not have; it has "
+            f"{list(schema.relations)}"
+        )
+
+
+def _weight(name: str, weight: Any, node_type: str, count: int) -> Tensor | None:
+    if weight is None:
+        return None
     if not isinstance(weight, Tensor) or not weight.dtype.is_floating_point:
         found = weight.dtype if isinstance(weight, Tensor) else type(weight).__name__
         raise TypeError(f"{name} must be a tensor of floating point numbers, got {found}; use .float()")
@@ -73,14 +93,4 @@ def _check_weight(name: str, weight: Any, node_type: str, count: int) -> None:
         raise ValueError(
             f"{name} of node {node} is {float(weight[node])}: weights must be finite and not negative"
         )
-
-
-def _existing(mode: NegativeMode, relation: Relation, graph: TypedGraph) -> ExistingPairs:
-    schema = graph.schema
-    if relation not in schema.relations:
-        raise ValueError(
-            f"exclude_existing=True avoids edges of {relation}, which the graph does not have; it has "
-            f"{list(schema.relations)}"
-        )
-    held_by = ExistingPairs.by_target if mode is NegativeMode.BINARY else ExistingPairs.by_source
-    return held_by(graph.in_edges(relation), graph.num_nodes[schema.type_number(relation[0])])
+    return weight.detach().cpu()

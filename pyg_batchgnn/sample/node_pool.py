@@ -17,21 +17,27 @@ from pyg_batchgnn.sample.block_sums import BlockSums
 class NodePool:
     """The nodes of one type, in an order in which those allowed at a time come first.
 
+    Draws are positions in this order.
+
     Attributes:
         num_nodes: the number of nodes, N.
-        order: [N] int64, the nodes by (time, id); None: by id, and all are always allowed.
-        time: [N] int64, their times in this order, or None.
-        weight: [N] float64, their weights in this order; None: all have the same.
+        moment: [m] int64, ascending times; None: all nodes are always allowed.
+        reached: [m] int64, how many nodes are allowed from each moment on; None: 1, 2, ..., as each
+            moment is the time of one node.
+        order: [N] int64, the node at each position. None: the position is the id, or the nodes are
+            spread over ranks.
+        weight: [N] float64, the weight at each position; None: all have the same.
     """
 
     num_nodes: int
+    moment: Tensor | None = None
+    reached: Tensor | None = None
     order: Tensor | None = None
-    time: Tensor | None = None
     weight: Tensor | None = None
 
     @classmethod
     def of(cls, num_nodes: int, time: Tensor | None = None, weight: Tensor | None = None) -> NodePool:
-        """Returns the pool of the nodes 0, 1, ...
+        """Returns the pool of the nodes 0, 1, ..., by (time, id).
 
         Args:
             num_nodes: the number of nodes, N.
@@ -40,9 +46,9 @@ class NodePool:
         """
         weight = None if weight is None else weight.double()
         if time is None:
-            return cls(num_nodes, None, None, weight)
-        sorted_time, order = time.sort(stable=True)
-        return cls(num_nodes, order, sorted_time, None if weight is None else weight[order])
+            return cls(num_nodes, weight=weight)
+        moment, order = time.sort(stable=True)
+        return cls(num_nodes, moment, None, order, None if weight is None else weight[order])
 
     @cached_property
     def sums(self) -> BlockSums | None:
@@ -58,14 +64,16 @@ class NodePool:
             time: [count] int64, the time of each draw, or None.
             count: the number of draws.
         """
-        if self.time is None or time is None:
+        if self.moment is None or time is None:
             found = torch.full((count,), self.num_nodes)
         else:
-            found = torch.searchsorted(self.time, time, right=True)
+            found = torch.searchsorted(self.moment, time, right=True)
+            if self.reached is not None:
+                found = torch.cat([torch.zeros(1, dtype=torch.int64), self.reached])[found]
         return found if self.sums is None else found * (self.sums.before(found) > 0)
 
     def draw(self, streams: WordStreams, which: Tensor, allowed: Tensor) -> Tensor:
-        """Returns one node for each of some streams.
+        """Returns one position for each of some streams.
 
         Args:
             streams: the streams of words.
@@ -73,29 +81,27 @@ class NodePool:
             allowed: [w] int64, at least 1: what `allowed` returned.
         """
         if self.sums is None:
-            return self.node(streams.bounded(allowed, which))
-        level = streams.uniform(which) * self.sums.before(allowed)
-        return self.node(self.sums.find(level, allowed))
+            return streams.bounded(allowed, which)
+        return self.sums.find(streams.uniform(which) * self.sums.before(allowed), allowed)
 
     def node(self, position: Tensor) -> Tensor:
-        """Returns the nodes at some positions of the order."""
+        """Returns the nodes at some positions."""
         return position if self.order is None else self.order[position]
 
     def position(self, node: Tensor) -> Tensor:
-        """Returns the positions of some nodes in the order."""
+        """Returns the positions of some nodes."""
         return node if self._positions is None else self._positions[node]
 
     def draw_outside(self, streams: WordStreams, which: int, allowed: int, taken: Tensor) -> int | None:
-        """Returns a node that is not taken, or None if there is none.
+        """Returns a position that is not taken, or None if there is none.
 
         Args:
             streams: the streams of words.
             which: the position of the stream.
             allowed: how many nodes are allowed.
-            taken: [n] int64, distinct nodes.
+            taken: [n] int64, distinct positions in ascending order.
         """
-        position = self.position(taken)
-        position = position[position < allowed].sort().values
+        position = taken[taken < allowed]
         stream = torch.tensor([which])
         if self.weight is not None:
             return self._weighted_outside(streams, stream, allowed, position)
@@ -104,7 +110,7 @@ class NodePool:
             return None
         rank = streams.bounded(torch.tensor([free]), stream)
         skipped = torch.searchsorted(position - torch.arange(position.numel()), rank, right=True)
-        return int(self.node(rank + skipped))
+        return int(rank + skipped)
 
     def _weighted_outside(
         self, streams: WordStreams, stream: Tensor, allowed: int, position: Tensor
@@ -117,7 +123,7 @@ class NodePool:
         if not sums.size or sums[-1] == 0:
             return None
         level = float(streams.uniform(stream)) * sums[-1]
-        return int(self.node(torch.tensor(np.searchsorted(sums, level, side="right"))))
+        return int(np.searchsorted(sums, level, side="right"))
 
     @cached_property
     def _positions(self) -> Tensor | None:

@@ -2,13 +2,14 @@
 
 from pyg_batchgnn.store.attribute_groups import AttributeGroups
 from pyg_batchgnn.store.backward import edge_list, reversed_graph, reversed_group, reversed_relation
-from pyg_batchgnn.store.directory import internal_ids
+from pyg_batchgnn.store.directory import directory_tables, internal_ids
 from pyg_batchgnn.store.dist_features import DistFeatureStore
 from pyg_batchgnn.store.dist_graph import DistGraphStore
 from pyg_batchgnn.store.existence import first_times
 from pyg_batchgnn.store.graph import CscGraph
 from pyg_batchgnn.store.hybrid import HybridTopology, replicate_topology
 from pyg_batchgnn.store.hybrid_attributes import replicate_attribute
+from pyg_batchgnn.store.node_order import NodeOrder
 from pyg_batchgnn.store.own_rows import OwnRows
 from pyg_batchgnn.store.part_times import PartTimes, SeedTimes
 from pyg_batchgnn.store.part_weights import own_sums
@@ -18,6 +19,8 @@ from pyg_batchgnn.store.row_format import RowBlock, RowFormat
 from pyg_batchgnn.store.row_reader import RowReader, Rows
 from pyg_batchgnn.store.row_request import Columns, RowRequest
 from pyg_batchgnn.store.shard import LocalShard
+from pyg_batchgnn.store.slices import SlicedTables, Slices, ask, even_bounds
+from pyg_batchgnn.store.spread_existence import first_times_of_part
 from pyg_batchgnn.store.tensor_attr import EDGE_TYPE, group_of
 from pyg_batchgnn.store.time_order import TimeOrder
 from pyg_batchgnn.store.times import Sortedness, TimeLevel, Times
@@ -34,6 +37,7 @@ __all__ = [
     "DistGraphStore",
     "HybridTopology",
     "LocalShard",
+    "NodeOrder",
     "OwnRows",
     "PartTimes",
     "RowBlock",
@@ -42,15 +46,21 @@ __all__ = [
     "RowRequest",
     "Rows",
     "SeedTimes",
+    "SlicedTables",
+    "Slices",
     "Sortedness",
     "TimeLevel",
     "TimeOrder",
     "Times",
     "TypedGraph",
     "WeightSums",
+    "ask",
     "attribute_by_group",
+    "directory_tables",
     "edge_list",
+    "even_bounds",
     "first_times",
+    "first_times_of_part",
     "graph_from_pyg",
     "group_of",
     "internal_ids",

@@ -7,14 +7,15 @@ asked of the owners.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
-from pyg_batchgnn.partition import Part, directory_slices, slice_size
+from pyg_batchgnn.partition import Part
+from pyg_batchgnn.store.slices import SlicedTables, Slices, ask, even_bounds
 
 LOOKUP = Header(MessageKind.LOOKUP)
 
@@ -57,25 +58,18 @@ def internal_ids_by_type(
     Raises:
         IndexError: an id is not in the graph.
     """
-    none = torch.empty(0, dtype=torch.int64)
-    starts = _directory_starts(part)
-    to, place = [none], [none]
-    for number, ids in original.items():
-        nodes = part.book.num_nodes_of(number)
-        what = "node ids" if part.schema.num_types == 1 else f"ids of {part.schema.node_types[number]!r}"
-        ops.check_range(what, ids, nodes)
-        size = slice_size(nodes, comm.size)
-        to.append(ids // size)
-        place.append(ids - to[-1] * size + starts[to[-1], number])
-    found = _ask(comm, torch.cat(place), torch.cat(to), lambda asked: part.directory[asked], header)
-    return dict(zip(original, found.split([len(ids) for ids in original.values()]), strict=True))
+    found = SlicedTables(comm, directory_tables(part)).find(list(original.items()), header)
+    return dict(zip(original, found, strict=True))
 
 
-def _directory_starts(part: Part) -> Tensor:
-    """Returns where the slices of each type begin in the directory of each rank, [ranks, types]."""
-    ranks = range(part.book.parts)
-    sizes = torch.tensor([[len(own) for own in directory_slices(part.book, rank)] for rank in ranks])
-    return sizes.cumsum(1) - sizes
+def directory_tables(part: Part) -> list[Slices]:
+    """Returns the internal ids of the nodes of each type by original id, in slices."""
+    tables = []
+    for number, name in enumerate(part.schema.node_types):
+        bounds = even_bounds(part.book.num_nodes_of(number), part.book.parts)
+        what = "node ids" if part.schema.num_types == 1 else f"ids of {name!r}"
+        tables.append(Slices(what, bounds, part.directory_of(number)[1]))
+    return tables
 
 
 def original_ids(part: Part, comm: Communicator, internal: Tensor, header: Header = LOOKUP) -> Tensor:
@@ -83,20 +77,7 @@ def original_ids(part: Part, comm: Communicator, internal: Tensor, header: Heade
     rounds."""
     ops.check_range("internal node ids", internal, part.book.num_nodes)
     owner = part.book.owner(internal)
-    return _ask(comm, internal, owner, lambda asked: part.node[asked - part.first], header)
-
-
-def _ask(
-    comm: Communicator, ids: Tensor, to: Tensor, answer: Callable[[Tensor], Tensor], header: Header
-) -> Tensor:
-    """Sends each id to a rank and returns what ``answer`` gives there, in the order of ``ids``."""
-    order = torch.argsort(to, stable=True)
-    counts = torch.bincount(to, minlength=comm.size).tolist()
-    asked = comm.exchange(ids[order], counts, header)
-    found = comm.exchange(answer(asked.rows).to(torch.int64), asked.counts, header)
-    out = torch.empty_like(ids)
-    out[order] = found.rows
-    return out
+    return ask(comm, internal, owner, lambda asked: part.node[asked - part.first], header)
 
 
 def edge_targets(

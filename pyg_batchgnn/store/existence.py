@@ -13,6 +13,8 @@ from pyg_batchgnn.store.typed_graph import TypedGraph
 
 #: The time of nodes that have none: before all others.
 ALWAYS = torch.iinfo(torch.int64).min
+#: Later than all times.
+NEVER = torch.iinfo(torch.int64).max
 
 
 def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
@@ -28,10 +30,9 @@ def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
     """
     if times.level is TimeLevel.NODE:
         return times.by_group
-    never = torch.iinfo(torch.int64).max
     schema = graph.schema
     first = {
-        group: torch.full((count,), never)
+        group: torch.full((count,), NEVER)
         for group, count in zip(schema.node_groups, graph.num_nodes, strict=True)
     }
     for number, edges in enumerate(graph.relations):
@@ -41,4 +42,4 @@ def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
             source, target = (types[number] for types in (schema.source_types, schema.target_types))
             for end, node in ((source, edges.indices.long()), (target, edges.targets())):
                 first[schema.node_groups[end]].scatter_reduce_(0, node, time, "amin")
-    return {group: torch.where(time == never, ALWAYS, time) for group, time in first.items()}
+    return {group: torch.where(time == NEVER, ALWAYS, time) for group, time in first.items()}

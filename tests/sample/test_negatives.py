@@ -37,14 +37,15 @@ def pools(
 
 
 def graph_of(
-    pairs: set[tuple[int, int]], num_sources: int, num_targets: int, mode: NegativeMode
+    pairs: set[tuple[int, int]], sources: NodePool, targets: NodePool, mode: NegativeMode
 ) -> ExistingPairs:
     """The existing pairs of a relation that has each edge twice."""
+    num_sources, num_targets = sources.num_nodes, targets.num_nodes
     edges = torch.tensor(sorted(pairs) * 2, dtype=torch.int64).view(-1, 2).t()
     whole = build_csc(edges.contiguous(), max(num_sources, num_targets))
     in_edges = InEdges(whole.indptr[: num_targets + 1], whole.indices)
     by = ExistingPairs.by_target if mode is BINARY else ExistingPairs.by_source
-    return by(in_edges, num_sources)
+    return by(in_edges, sources, targets)
 
 
 # Words ############################################################################################
@@ -121,7 +122,7 @@ def test_negatives_equal_the_reference(case: dict, mode: NegativeMode, amount: f
     made = [pools(*args) for args in zip(case["sizes"], case["node_times"], case["weights"], strict=True)]
     (sources, reference_sources), (targets, reference_targets) = made
     edges = case["edges"]
-    existing = None if edges is None else graph_of(edges, *case["sizes"], mode)
+    existing = None if edges is None else graph_of(edges, sources, targets, mode)
     plan = NegativePlan(mode, amount, sources, targets, existing)
     reference = ReferenceNegatives(amount, reference_sources, reference_targets, edges)
     key = negative_key(case["seed"], 5, 77, None)
@@ -212,7 +213,7 @@ def test_triplets_that_avoid_edges_are_drawn_from_what_is_free(
 ) -> None:
     pool = NodePool.of(8, weight=weight)
     taken = {(0, node) for node in range(8) if node not in free}
-    plan = NegativePlan(TRIPLET, 1, pool, pool, graph_of(taken, 8, 8, TRIPLET))
+    plan = NegativePlan(TRIPLET, 1, pool, pool, graph_of(taken, pool, pool, TRIPLET))
     found = counts(plan, 8)
     share = (torch.ones(8) if weight is None else weight).double().numpy()[free]
     assert found.sum() == found[free].sum()
@@ -223,7 +224,7 @@ def test_triplets_that_avoid_edges_are_drawn_from_what_is_free(
 def test_pairs_that_avoid_edges_are_uniform_where_few_exist() -> None:
     taken = {(0, 0), (1, 2), (2, 2), (3, 1)}
     pool = NodePool.of(4)
-    plan = NegativePlan(BINARY, 1, pool, pool, graph_of(taken, 4, 4, BINARY))
+    plan = NegativePlan(BINARY, 1, pool, pool, graph_of(taken, pool, pool, BINARY))
     zeros = torch.zeros(4000, dtype=torch.int64)
     found = draw_negatives(plan, zeros, zeros, None, 12)
     cells = (found.source * 4 + found.target).bincount(minlength=16).numpy()
@@ -250,7 +251,7 @@ def test_errors_name_the_link_and_its_time() -> None:
 @pytest.mark.parametrize("mode", NegativeMode)
 def test_a_complete_graph_has_no_negatives(mode: NegativeMode) -> None:
     pool = NodePool.of(3)
-    complete = graph_of({(s, t) for s in range(3) for t in range(3)}, 3, 3, mode)
+    complete = graph_of({(s, t) for s in range(3) for t in range(3)}, pool, pool, mode)
     with pytest.raises(ValueError, match=r"link \(2, 1\) has no negative: .*exclude_existing"):
         drawn(NegativePlan(mode, 1, pool, pool, complete), [(2, 1)], None, 0)
 
@@ -265,4 +266,4 @@ def test_a_minibatch_without_links_has_no_negatives() -> None:
 def test_pairs_that_cannot_be_numbered_are_refused() -> None:
     edges = build_csc(torch.empty(2, 0, dtype=torch.int64), 1)
     with pytest.raises(ValueError, match="63 bits"):
-        ExistingPairs.by_source(edges, 2**63)
+        ExistingPairs.by_source(edges, NodePool.of(2**63), NodePool.of(1))

@@ -1,0 +1,105 @@
+"""The nodes of a type in order of a time, spread over ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.comm import Communicator, MessageKind
+from pyg_batchgnn.partition import Part, own_rounds, send_rows
+from pyg_batchgnn.store.slices import Slices
+
+#: Nodes that each rank shows the others, for each rank, to find slices of like sizes.
+_SHOWN = 64
+
+
+@dataclass(frozen=True, eq=False)
+class NodeOrder:
+    """The nodes of a type in ascending order of (time, original id). Each rank has a slice.
+
+    Attributes:
+        internal, original: the internal and the original ids of the nodes by position.
+        position: [n] int64, the position of each of this rank's own nodes of the type, by row.
+        time: [n] int64, the times of these nodes in ascending order.
+    """
+
+    internal: Slices
+    original: Slices
+    position: Tensor
+    time: Tensor
+
+    @classmethod
+    def of(cls, part: Part, comm: Communicator, node_type: int, time: Tensor) -> NodeOrder:
+        """Sorts the nodes of a type. Collective; counts as `MessageKind.PARTITION`.
+
+        Args:
+            part: this rank's.
+            comm: of all ranks.
+            node_type: the number of the type.
+            time: [n] int64, the time of each own node of the type, by row.
+        """
+        own = part.nodes_of(node_type)
+        keys = torch.stack([time, part.original_ids(node_type)], dim=1)
+        rows = torch.cat([keys, torch.arange(own.start, own.stop).unsqueeze(1)], dim=1)
+        came = send_rows(comm, rows, _slice_of(keys, _splitters(comm, keys)))
+        came = came[_ascending(came)]
+        counts = torch.tensor(comm.all_gather_json(len(came)))
+        bounds = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
+        place = torch.arange(len(came)) + bounds[comm.rank]
+        back = send_rows(
+            comm, torch.stack([came[:, 2], place], dim=1), part.book.owner(came[:, 2].contiguous())
+        )
+        position = torch.empty_like(time)
+        position[back[:, 0] - own.start] = back[:, 1]
+        name = f"positions of {part.schema.node_types[node_type]!r} by time"
+        internal, original = (Slices(name, bounds, came[:, column].contiguous()) for column in (2, 1))
+        return cls(internal, original, position, time.sort().values)
+
+    def nodes(self, comm: Communicator) -> Tensor:
+        """Returns the original ids of all nodes by position, [N] int64, everywhere. Collective."""
+        bounds, own = self.original.bounds, self.original.own
+        every, cursor = torch.empty(int(bounds[-1]), dtype=torch.int64), bounds[:-1].tolist()
+        for rows in own_rounds(comm, own.numel(), own.itemsize):
+            received = comm.all_gather(own[rows.start : rows.stop], MessageKind.PARTITION)
+            for rank, piece in enumerate(received.split()):
+                every[cursor[rank] : cursor[rank] + piece.numel()] = piece
+                cursor[rank] += piece.numel()
+        return every
+
+    def reached(self, comm: Communicator, moment: Tensor) -> Tensor:
+        """Returns how many nodes of all ranks have a time of at most each moment. Collective.
+
+        Args:
+            comm: of all ranks.
+            moment: [m] int64, the same on all ranks.
+
+        Returns:
+            [m] int64.
+        """
+        own = torch.searchsorted(self.time, moment, right=True)
+        return comm.all_reduce(own, MessageKind.PARTITION)
+
+
+def _ascending(rows: Tensor) -> Tensor:
+    """Returns the order of rows by their first two columns."""
+    return torch.from_numpy(np.lexsort((rows[:, 1].numpy(), rows[:, 0].numpy())))
+
+
+def _splitters(comm: Communicator, keys: Tensor) -> Tensor:
+    """Returns the first keys of all slices but the first, [ranks - 1, 2] or fewer. Collective."""
+    shown = min(len(keys), _SHOWN * comm.size)
+    at = torch.arange(shown) * len(keys) // max(shown, 1)
+    every = comm.all_gather(keys[_ascending(keys)][at].contiguous(), MessageKind.PARTITION).rows
+    every = every[_ascending(every)]
+    return every[torch.arange(1, comm.size) * len(every) // comm.size] if len(every) else every
+
+
+def _slice_of(keys: Tensor, splitters: Tensor) -> Tensor:
+    """Returns the slice that each key belongs to, [n] int64."""
+    found = torch.zeros(len(keys), dtype=torch.int64)
+    for time, node in splitters.tolist():
+        found += (keys[:, 0] > time) | ((keys[:, 0] == time) & (keys[:, 1] >= node))
+    return found

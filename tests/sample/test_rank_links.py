@@ -1,0 +1,218 @@
+"""Seeds of links over ranks, negatives included, are those of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from torch import Tensor
+from torch_geometric.sampler import NegativeSampling
+
+from pyg_batchgnn.comm import Communicator, MessageKind
+from pyg_batchgnn.data import Group, Relation
+from pyg_batchgnn.partition import Part
+from pyg_batchgnn.sample import (
+    Links,
+    LinkSeeder,
+    LinkStart,
+    RankFinder,
+    RankPlanner,
+    negative_plan,
+)
+from pyg_batchgnn.store import TimeLevel, Times, first_times, first_times_of_part
+from tests.support.reference_partition import internal_ids_by_type, typed_parts
+from tests.support.relayed import owners_of
+from tests.support.thread_ranks import run_threads
+from tests.support.typed_graphs import TypedCase, typed_cases
+
+SEED, EPOCH = 5, 3
+
+
+@dataclass(frozen=True)
+class LinkCase:
+    """A graph, its owners, and links with negatives.
+
+    Attributes:
+        case: the graph.
+        owners: by node type, the rank of every node.
+        ranks: the number of ranks.
+        minibatches: the links of each minibatch, of the same relations.
+        sampling: PyG's negatives by relation.
+        avoids: True if negatives must not be edges.
+        times: the times of nodes or of edges, or None.
+        disjoint: True if every link is an example.
+    """
+
+    case: TypedCase
+    owners: Sequence[Tensor]
+    ranks: int
+    minibatches: Sequence[Sequence[Links]]
+    sampling: Mapping[Relation, NegativeSampling]
+    avoids: bool
+    times: Times | None
+    disjoint: bool
+
+    def start_local(self, minibatch: Sequence[Links]) -> LinkStart:
+        """Returns what one process makes of a minibatch."""
+        graph = self.case.graph()
+        first = None if self.times is None else first_times(self.times, graph)
+        plans = {
+            relation: negative_plan(one, relation, graph, first, self.avoids)
+            for relation, one in self.sampling.items()
+        }
+        return LinkSeeder(self.case.schema, plans, self.disjoint).start(minibatch, SEED, EPOCH)
+
+    def start_rank(self, comm: Communicator, part: Part) -> list[LinkStart]:
+        """Returns what a rank makes of its minibatches."""
+        first = None
+        if self.times is not None:
+            first = first_times_of_part(part, comm, own_times(part, self.times))
+        planner = RankPlanner(part, comm, first)
+        plans = {
+            relation: planner.plan(one, relation, self.link_times(relation), self.avoids)
+            for relation, one in self.sampling.items()
+        }
+        seeder = LinkSeeder(
+            self.case.schema,
+            {relation: one.plan for relation, one in plans.items()},
+            self.disjoint,
+            finder=RankFinder(part, comm, plans),
+        )
+        comm.counters.reset()
+        started = seeder.start_all(self.minibatches[comm.rank :: comm.size], SEED, EPOCH, 7)
+        lookups = comm.counters.snapshot()[MessageKind.LOOKUP]
+        expected = 0 if comm.size == 1 else 4 if self.avoids and self.sampling else 2
+        assert lookups.rounds == expected
+        return started
+
+    def link_times(self, relation: Relation) -> Tensor | None:
+        """Returns the times of all links of a relation."""
+        times = [
+            one.time for links in self.minibatches for one in links if one.relation == relation and one.count
+        ]
+        found = [one for one in times if one is not None]
+        return torch.cat([torch.empty(0, dtype=torch.int64), *found]) if self.times is not None else None
+
+
+def own_times(part: Part, times: Times) -> Times:
+    """Returns the times of a part's own rows."""
+    schema, own = part.schema, {}
+    for number, group in enumerate(schema.node_groups):
+        if group in times.by_group:
+            own[group] = times.by_group[group][part.original_ids(number)]
+    for edges, group in zip(part.relations, schema.edge_groups, strict=True):
+        if group in times.by_group:
+            own[group] = times.by_group[group][edges.explicit_edge_ids().long()]
+    return Times(times.name, times.level, own)
+
+
+@st.composite
+def link_cases(draw: st.DrawFn) -> LinkCase:
+    """Draws links of one or two relations, with any negatives that one process allows."""
+    level = draw(st.sampled_from([None, TimeLevel.NODE, TimeLevel.EDGE]))
+    case = draw(typed_cases(timed=level is TimeLevel.EDGE))
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    ranks = draw(st.integers(1, 4))
+    relations = draw(st.lists(st.sampled_from(case.schema.relations), min_size=1, max_size=2, unique=True))
+    sampling = {
+        relation: NegativeSampling(
+            mode, amount, *(_weight(draw, random, case.num_nodes[name]) for name in relation[::2])
+        )
+        for relation in relations
+        for mode, amount in [
+            draw(st.sampled_from([("binary", 1), ("binary", 2.5), ("triplet", 1), ("triplet", 3)]))
+        ]
+        if draw(st.integers(0, 3))
+    }
+    minibatches = [
+        [_links(random, case, relation, count, level is not None) for relation in relations]
+        for count in draw(st.lists(st.integers(0, 6), max_size=6))
+    ]
+    return LinkCase(
+        case,
+        draw(owners_of(case, ranks)),
+        ranks,
+        minibatches,
+        sampling,
+        draw(st.booleans()),
+        None if level is None else _times(random, case, level),
+        level is not None or draw(st.booleans()),
+    )
+
+
+def _weight(draw: Any, random: np.random.Generator, count: int) -> Tensor | None:
+    if draw(st.booleans()):
+        return None
+    return torch.from_numpy(random.random(count) * random.integers(0, 3, count))
+
+
+def _links(
+    random: np.random.Generator, case: TypedCase, relation: Relation, count: int, timed: bool
+) -> Links:
+    source, target = (
+        torch.from_numpy(random.integers(0, case.num_nodes[name], count)) for name in relation[::2]
+    )
+    time = torch.from_numpy(random.integers(-3, 15, count)) if timed else None
+    return Links(relation, source, target, torch.arange(count), None, time)
+
+
+def _times(random: np.random.Generator, case: TypedCase, level: TimeLevel) -> Times:
+    if level is TimeLevel.EDGE:
+        return Times(
+            "time",
+            level,
+            {
+                case.schema.edge_groups[case.schema.relation_number(relation)]: time
+                for relation, time in case.time.items()
+            },
+        )
+    groups = zip(case.schema.node_groups, case.num_nodes.values(), strict=True)
+    by_group: dict[Group, Tensor] = {
+        group: torch.from_numpy(random.integers(-5, 9, count)) for group, count in groups
+    }
+    if len(by_group) > 1 and random.integers(2):
+        del by_group[case.schema.node_groups[0]]
+    return Times("time", level, by_group)
+
+
+def assert_equal(one: Any, other: Any) -> None:
+    """Both have the same type and the same bits in all fields."""
+    if isinstance(one, Tensor):
+        assert one.dtype is other.dtype and torch.equal(one, other)
+    elif isinstance(one, (tuple, list)):
+        assert len(one) == len(other)
+        for pair in zip(one, other, strict=True):
+            assert_equal(*pair)
+    elif hasattr(one, "__dataclass_fields__"):
+        assert type(one) is type(other)
+        for each in fields(one):
+            assert_equal(getattr(one, each.name), getattr(other, each.name))
+    else:
+        assert one == other
+
+
+@settings(max_examples=150, deadline=None)
+@given(links=link_cases())
+def test_seeds_of_links_are_those_of_one_process(links: LinkCase) -> None:
+    parts = typed_parts(links.case.graph(), links.owners, links.ranks)
+    try:
+        wanted = [links.start_local(one) for one in links.minibatches]
+    except ValueError as error:  # nothing is allowed, or everything exists
+        assert "has no negative" in str(error)
+        with pytest.raises(ValueError, match=r"link \(\d+, \d+\) has no negative"):
+            run_threads(lambda comm: links.start_rank(comm, parts[comm.rank]), links.ranks)
+        return
+    made = run_threads(lambda comm: links.start_rank(comm, parts[comm.rank]), links.ranks)
+    internal = internal_ids_by_type(links.owners, parts[0].book)
+    for rank, starts in enumerate(made):
+        for start, expected in zip(starts, wanted[rank :: links.ranks], strict=True):
+            assert_equal(start.links, expected.links)
+            assert_equal(start.seeds, expected.seeds)
+            ids = [own[node] for own, node in zip(internal, expected.seeds.nodes, strict=True)]
+            assert start.internal is not None and torch.equal(start.internal, torch.cat(ids))
