@@ -77,7 +77,8 @@ class PlanOverRanks:
     store: DistGraphStore
 
     def __call__(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:  # noqa: ARG002
-        """Plans the negatives; collective. ``times``: a `PartTimes`, or None.
+        """Plans the negatives; collective. ``times``: a `PartTimes`, the `Times` of the whole graph
+        if its topology is on every rank, or None.
 
         Raises:
             AgreementError: ranks want different negatives, or have different links.
@@ -85,7 +86,7 @@ class PlanOverRanks:
         store, topology = self.store, self.store.topology
         store.comm.check_agreement(_settings(wanted))
         if topology is not None:
-            return plan_here(topology.graph, None, wanted)
+            return plan_here(topology.graph, times, wanted)
         part, comm, first = store.part, store.comm, None
         if times is not None and wanted.sampling:
             first = first_times_of_part(part, comm, times.own)

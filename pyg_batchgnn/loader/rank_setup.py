@@ -67,7 +67,9 @@ class RankSetup:
         """Returns what minibatches begin with, checked; see `Setup`. Splits may name seed nodes."""
         if isinstance(request, InputRequest):
             request = dataclasses.replace(request, nodes=with_splits(self._graph, request.nodes))
-        inputs = request.inputs(self._graph.shape, self._sampling.times, self._names)
+        topology = self._graph.topology
+        graph = self._graph.shape if topology is None else topology.graph
+        inputs = request.inputs(graph, self._sampling.times, self._names)
         self._inputs: Inputs = inputs
         return inputs
 

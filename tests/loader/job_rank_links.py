@@ -71,7 +71,6 @@ def allowed(setting: Mapping[str, Any]) -> bool:
     mode = NEGATIVES[negatives] and NEGATIVES[negatives][0]
     forbidden = (
         mode is None and setting.get("existing"),
-        setting.get("hybrid") and rule in ("times of nodes", "times of edges", "window", "weights"),
         mode == "triplet" and setting.get("labels"),
         "subgraph_type" in RULES[rule] and setting.get("export") == "native",
         # The triplets of two relations would have the same entries in a batch.
