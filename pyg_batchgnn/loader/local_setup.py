@@ -185,6 +185,11 @@ def _refuse_options_of_ranks(request: SamplingRequest, options: LoaderOptions) -
             f"schedule={request.schedule!r} is for graphs that are spread over ranks: give "
             f"(DistFeatureStore, DistGraphStore) as data"
         )
+    if options.history is not None:
+        raise ValueError(
+            "history has rows of nodes that other ranks own, but one process owns all of them: leave it out, "
+            "or give (DistFeatureStore, DistGraphStore) as data"
+        )
     if options.feature_cache is not None:
         raise ValueError(
             "feature_cache keeps rows of other hosts, but one process reads all rows itself: leave it "

@@ -11,7 +11,9 @@ from torch_geometric.loader import NeighborLoader, NodeLoader
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.embed import Embedding
+from pyg_batchgnn.history import HistoricalCaches
 from pyg_batchgnn.loader.arguments import is_partitioned, refuse_unknown
+from pyg_batchgnn.loader.historical_setup import HistoricalSetup
 from pyg_batchgnn.loader.input_nodes import InputRequest
 from pyg_batchgnn.loader.local_setup import LocalSetup
 from pyg_batchgnn.loader.options import (
@@ -90,6 +92,9 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             ``num_neighbors`` is not sampled, the other hops are as they were, and native
             minibatches carry each node's aggregate beside its features
             (docs/concepts/aggregation-cache.md). Over ranks all have one.
+        history: over ranks, caches from which layers read the rows of halo nodes. Sampling then
+            stays within the rank's part and its halo, and native minibatches are
+            `HistoricalMinibatch` (docs/concepts/historical-embeddings.md). None: the exact mode.
         **kwargs: those of ``torch.utils.data.DataLoader``. If ``generator``, ``sampler`` or
             ``batch_sampler`` is given, it decides the order. Else ``shuffle`` is a keyed
             permutation by (seed, epoch).
@@ -135,14 +140,17 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         schedule: Literal["local", "global"] | None = None,
         feature_cache: int | str | None = None,
         aggregation_cache: AggregationCache | None = None,
+        history: HistoricalCaches | None = None,
         **kwargs: Any,
     ) -> None:
         arguments = locals()  # by name, so that each is listed once, in the signature
         refuse_unknown(self, kwargs)
         self._options = LoaderOptions.of(arguments)
         request = SamplingRequest.of(arguments)
-        make = RankSetup if is_partitioned(data) else LocalSetup.of
-        setup: Setup = make(data, request, self._options)
+        make: Callable[[Any, SamplingRequest, LoaderOptions], Setup] = LocalSetup.of
+        if is_partitioned(data):
+            make = RankSetup if history is None else HistoricalSetup
+        setup = make(data, request, self._options)
         kwargs = setup.dataloader_arguments(kwargs)
         refuse_what_does_not_go_together(
             self._options, setup.choice, setup.direction, kwargs, transform_sampler_output

@@ -11,6 +11,7 @@ from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.cache import AggregationCache, number_of_bytes
 from pyg_batchgnn.embed import Embedding
+from pyg_batchgnn.history import HistoricalCaches
 from pyg_batchgnn.loader.reading import Features, Reading
 from pyg_batchgnn.sample import Direction, NeighborChoice, as_integer
 
@@ -40,6 +41,7 @@ class LoaderOptions:
         feature_cache: bytes for rows of other hosts; None for no cache.
         aggregation_cache: aggregates that stand for the last hop, or None.
         embedding: tables of learned rows, or None.
+        history: caches from which rows of halo nodes come, or None.
 
     Raises:
         TypeError, ValueError: an argument that cannot be, or two that contradict each other.
@@ -55,6 +57,7 @@ class LoaderOptions:
     feature_cache: int | None = None
     aggregation_cache: AggregationCache | None = None
     embedding: Embedding | None = None
+    history: HistoricalCaches | None = None
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> LoaderOptions:

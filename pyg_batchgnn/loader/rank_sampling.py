@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pyg_batchgnn.history import HaloSampler
 from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.sample import (
     Layout,
@@ -28,7 +29,7 @@ from pyg_batchgnn.store import (
     sum_weights,
 )
 
-RankSampler: TypeAlias = MacrobatchSampler | PartitionedSampler
+RankSampler: TypeAlias = MacrobatchSampler | PartitionedSampler | HaloSampler
 #: The times of a rank's part, or of the whole graph if the rank has the whole topology.
 RankTimes: TypeAlias = PartTimes | Times
 

@@ -12,6 +12,7 @@ from torch_geometric.loader import NodeLoader
 
 from pyg_batchgnn.data import Group
 from pyg_batchgnn.fetch import CacheRequest, RemoteFetcher, SeedShare
+from pyg_batchgnn.history import OwnRowFetcher
 from pyg_batchgnn.loader.aggregate_tables import cached_store, without_cached_hop
 from pyg_batchgnn.loader.arguments import (
     partitioned_stores,
@@ -88,7 +89,7 @@ class RankSetup:
         samplers = self._samplers(seed)
         exporter = self._exporter(loader.custom_cls)
         pipeline = Pipeline(inputs, samplers.scheduled, fetcher, exporter, self._id_bounds)
-        if options.feature_cache is not None:
+        if options.feature_cache is not None and isinstance(fetcher, RemoteFetcher):
             request = CacheRequest(options.feature_cache, self._plan, self._share(loader, own))
             self.world.now(lambda: fetcher.make_cache(request))
         return Composition(
@@ -174,7 +175,7 @@ class RankSetup:
         """Returns whether seeds need internal ids that they do not come with, as links do."""
         return self._graph.topology is None and isinstance(inputs, NodeInputs)
 
-    def _fetcher(self) -> RemoteFetcher:
+    def _fetcher(self) -> RemoteFetcher | OwnRowFetcher:
         """Makes the fetcher of the attributes that batches carry."""
         cache, features, names = self._options.aggregation_cache, self._features, self._attributes()
         if cache is not None:

@@ -20,6 +20,22 @@ from pyg_batchgnn.loader.world import World
 from pyg_batchgnn.sample import Direction, LinkRules, MinibatchPlan, NeighborChoice, Sampler
 
 
+class StepFollower(Protocol):
+    """A listener to what a loader hands out, on the thread of the user."""
+
+    def begin_step(self, epoch: int, step: int, key: int) -> None:
+        """Hears that a minibatch is handed out.
+
+        Args:
+            epoch: the number of the epoch.
+            step: the number of the step in the epoch.
+            key: the key of the minibatch.
+        """
+
+    def end_epoch(self) -> None:
+        """Hears that the last step of an epoch has ended."""
+
+
 @dataclass(frozen=True, eq=False)
 class Composition:
     """The parts that a loader is composed of.
@@ -34,6 +50,7 @@ class Composition:
         samplers: all samplers; they have one seed.
         shape: returns what decides, beside seed, epoch and schedule, which minibatches a loader
             has.
+        follower: is told of every step, or None.
     """
 
     schedule: SeedSchedule
@@ -44,6 +61,7 @@ class Composition:
     cost: MeasureCost
     samplers: Sequence[Sampler]
     shape: Callable[[NodeLoader], dict[str, Any]]
+    follower: StepFollower | None = None
 
 
 class Setup(Protocol):

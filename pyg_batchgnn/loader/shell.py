@@ -85,13 +85,19 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     def _hand_out(self, run: Run, made: Iterator[Any]) -> Iterator[Any]:
         """Counts what the user takes, and keeps none of it."""
 
+        follower = self._parts.follower
+
         def count(batch: Any) -> Any:
             run.hand_out()
             run.weight = self._world.size / max(run.seeds[run.steps - 1], 1)
+            if follower is not None:
+                follower.begin_step(run.epoch, run.handed_out - 1, getattr(batch, "key", NO_NUMBER))
             return pin_memory(batch) if self.pin_memory and torch.cuda.is_available() else batch
 
         try:
             yield from map(count, made)
+            if follower is not None:
+                follower.end_epoch()
         finally:
             del made  # or the traceback of a failed transform would keep threads and workers alive
 

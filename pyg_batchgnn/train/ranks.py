@@ -61,6 +61,10 @@ class Ranks(contextlib.ExitStack):
         training = Communicator.create("training", backend=config.backend, timeout=config.timeout)
         return cls(sampling, training)
 
+    def another(self, name: str) -> Communicator:
+        """Makes one more communicator of all ranks, which is left with the others; collective."""
+        return self.enter_context(Communicator.create(name, timeout=self.training.timeout))
+
     @property
     def is_first(self) -> bool:
         """True if this rank reports and writes."""
@@ -136,6 +140,19 @@ class Ranks(contextlib.ExitStack):
         if has_failed:
             raise FirstRankError
         return value
+
+    def bytes_to_first(self, data: bytes) -> list[bytes]:
+        """Returns every rank's bytes on the first rank, and none on the others; collective."""
+        if self.is_alone:
+            return [data]
+        mine = (
+            torch.frombuffer(bytearray(data), dtype=torch.uint8)
+            if data
+            else torch.empty(0, dtype=torch.uint8)
+        )
+        counts = [len(mine), *[0] * (self.size - 1)]
+        received = self.training.exchange(mine, counts, comm.MessageKind.CONTROL)
+        return [part.numpy().tobytes() for part in received.split()] if self.is_first else []
 
     def bytes_from_first(self, data: bytes) -> bytes:
         """Returns the first rank's bytes on every rank; collective. Other ranks' bytes are

@@ -6,16 +6,19 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.history import HistoricalSettings
-from pyg_batchgnn.nn import GAT, GIN, SAGE
+from pyg_batchgnn.history import HistoricalCaches, HistoricalSettings
+from pyg_batchgnn.nn import GAT, GIN, SAGE, HaloPass
 from pyg_batchgnn.nn.models import LayerEdges, NativeModel
 from pyg_batchgnn.sample import SamplingPlan
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
 from tests.history.stepped import Rank
-from tests.support.partitioned_graphs import CASES, Case, owners
+from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
 
 MODELS: dict[str, Callable[[int], NativeModel]] = {
     "SAGE": lambda layers: SAGE(5, 8, layers, 7),
@@ -170,3 +173,109 @@ def _logits(rank: Rank, skip: int = 0, stop: int = 1000) -> list[Tensor]:
         if skip < (epoch + 1) * rank.steps <= stop:
             rank.caches.end_epoch()
     return found
+
+
+def alone() -> None:
+    """Trains on one rank with and without historical embeddings: the same bits."""
+    with communicators() as (comm, pushes):
+        part = part_of(CASES[0], 1, 0, edge_attributes=False)
+        stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)
+        for kind, prefetch in ((SAGE, 0), (GAT, 1), (GIN, 0)):
+            caches = HistoricalCaches(stores[1], pushes, HistoricalSettings(push=3))
+            exact, historical = (
+                _trained(kind, stores, history=history, prefetch=prefetch) for history in (None, caches)
+            )
+            assert len(exact[1]) == len(historical[1])
+            assert all(torch.equal(*pair) for pair in zip(exact[1], historical[1], strict=True))
+            for name, weight in exact[0].items():
+                assert torch.equal(weight, historical[0][name]), name
+            assert not any(one.searched or one.edges_left_out for one in caches.stats().layers)
+
+
+def _trained(kind: Any, stores: Any, **arguments: Any) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """Returns the weights after two epochs, and the seeds and logits of each step."""
+    torch.manual_seed(1)
+    options = {"norm": "batch_norm"} if kind is GIN else {"dropout": 0.3}
+    model = kind(5, 8, 2, 7, **options)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    loader = MacrobatchNeighborLoader(
+        stores, [3, 2], "train", batch_size=16, shuffle=True, seed=4, export="native", **arguments
+    )
+    seen = []
+    for _ in range(2):
+        for minibatch in loader:
+            logits = model(minibatch)
+            loss = torch.nn.functional.cross_entropy(logits, minibatch.y[: minibatch.batch_size])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            seen += [minibatch.node[: minibatch.batch_size], logits.detach()]
+    return model.state_dict(), seen
+
+
+def loaded() -> None:
+    """A loader's epochs: own nodes and their attributes, a step for each minibatch, an end."""
+    with communicators() as (comm, pushes):
+        case = CASES[4]  # most ranks have no training nodes
+        part, data = part_of(case, comm.size, comm.rank, edge_attributes=False), whole(case)
+        stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)
+        caches = HistoricalCaches(stores[1], pushes, HistoricalSettings(push=3, delay=2))
+        arguments = {"input_nodes": "train", "batch_size": 2, "seed": 4, "prefetch": 1}
+        loader = MacrobatchNeighborLoader(stores, [3, 2], export="native", history=caches, **arguments)
+        model = model_of("SAGE", 2).float()
+        for epoch in range(2):
+            for minibatch in loader:
+                assert torch.equal(minibatch.attribute("x"), data.x[minibatch.node])
+                assert torch.equal(minibatch.y, data.y[minibatch.node])
+                assert torch.equal(part.node[minibatch.own], minibatch.node)
+                if minibatch.batch_size:
+                    model(minibatch)
+                if epoch:
+                    model(minibatch)  # once more pushes nothing
+            assert caches.stats().steps == (epoch + 1) * len(loader)
+        assert pushes.counters.snapshot()[MessageKind.PUSH].rounds == 2 * len(loader)
+        again = loader(torch.zeros(0, dtype=torch.int64))
+        assert again.batch_size == 0
+
+
+def refusals() -> list[str]:
+    """Asks for what is not possible."""
+    texts = []
+    with communicators() as (comm, pushes):
+        case = CASES[0]
+        part = part_of(case, comm.size, comm.rank)
+        stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)
+        caches = HistoricalCaches(stores[1], pushes)
+        other = DistGraphStore(part_of(case, comm.size, comm.rank), comm)
+        native: dict[str, Any] = {"export": "native", "attributes": ["x", "y"]}
+        for data, arguments in (
+            (stores, {"export": "pyg"}),
+            (stores, {**native, "schedule": "global"}),
+            (stores, {**native, "feature_cache": 100}),
+            (stores, {"export": "native"}),
+            (stores, {**native, "disjoint": True}),
+            ((stores[0], other), native),
+            (whole(case), native),
+        ):
+            with pytest.raises(ValueError, match="history") as error:
+                MacrobatchNeighborLoader(
+                    data, [2], "train" if data is stores else None, history=caches, **arguments
+                )
+            texts.append(str(error.value))
+        whole_topology = DistGraphStore(part, comm, replicate_topology(part, comm))
+        for graph, own in ((stores[1], comm), (whole_topology, pushes)):
+            with pytest.raises((ValueError, NotImplementedError)) as failure:
+                HistoricalCaches(graph, own)
+            texts.append(str(failure.value))
+        loader = MacrobatchNeighborLoader(stores, [2], "train", batch_size=2, history=caches, **native)
+        minibatch = next(iter(loader))
+        for layer in (
+            lambda: model_of("SAGE", 1).convs[0].float()(minibatch.x, minibatch, 1),
+            lambda: HaloPass(7),
+        ):
+            with pytest.raises((ValueError, TypeError)) as failure:
+                layer()
+            texts.append(str(failure.value))
+        with pytest.raises(ValueError, match="not a state of these caches"):
+            caches.load_state_dict({"cache 0 node": torch.zeros(1)})
+    return texts

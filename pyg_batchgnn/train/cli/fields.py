@@ -47,6 +47,11 @@ FIELDS: Mapping[str, str] = {
     "hybrid": "ranks.hybrid",
     "feature_cache": "ranks.feature_cache",
     "schedule": "ranks.schedule",
+    "remote": "ranks.remote",
+    "cache_lines": "ranks.cache_lines",
+    "life_span": "ranks.life_span",
+    "push": "ranks.push",
+    "delay": "ranks.delay",
     "backend": "ranks.backend",
     "timeout": "ranks.timeout",
 }

@@ -95,6 +95,11 @@ def train(
     hybrid: options.Hybrid = None,
     feature_cache: options.FeatureCache = None,
     schedule: options.ScheduleOption = None,
+    remote: options.Remote = None,
+    cache_lines: options.CacheLines = None,
+    life_span: options.LifeSpan = None,
+    push: options.Push = None,
+    delay: options.Delay = None,
     backend: options.Backend = None,
     timeout: options.Timeout = None,
 ) -> int:

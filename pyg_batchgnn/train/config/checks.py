@@ -10,6 +10,8 @@ from pyg_batchgnn.train.config.choices import (
     LayerSource,
     ModelKind,
     Precision,
+    RemoteKind,
+    ScheduleKind,
     TaskKind,
 )
 from pyg_batchgnn.train.config.sections import (
@@ -45,6 +47,10 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "run.patience": (1, _COUNT),
     "run.checkpoint_seconds": (0, math.inf),
     "ranks.feature_cache": (0, 2**63 - 1),
+    "ranks.cache_lines": (1, 2**30 - 1),
+    "ranks.life_span": (1, _COUNT),
+    "ranks.push": (1, _COUNT),
+    "ranks.delay": (1, _COUNT),
     "ranks.timeout": (1, _SECONDS),
 }
 
@@ -108,6 +114,34 @@ def check_model(model: ModelConfig, run: RunConfig) -> None:
             "run.precision is bfloat16, which PyG's layers cannot train in on a CPU; "
             "choose model.layers=native or run.precision=float32"
         )
+
+
+def check_remote(model: ModelConfig, sampling: SamplingConfig, ranks: RanksConfig) -> None:
+    """Checks that the run can read historical embeddings, if it is to.
+
+    Raises:
+        TrainError: the model or another option does not go with them.
+    """
+    if ranks.remote is RemoteKind.EXACT:
+        return
+    because = None
+    if model.layers is LayerSource.PYG:
+        because = "PyG's layers do not read caches of halo nodes; choose --layers native"
+    elif model.kind is ModelKind.GCN:
+        because = (
+            "GCN divides by the degrees of sources in the minibatch, and halo nodes are not sampled; choose "
+            "--model sage, gin or gat"
+        )
+    elif ranks.schedule is not ScheduleKind.LOCAL:
+        because = "a rank samples from the nodes that it owns; choose --schedule local"
+    elif ranks.hybrid:
+        because = "it samples within each rank's part, so no rank needs all edges; leave --hybrid out"
+    elif ranks.feature_cache is not None:
+        because = "features of halo nodes come from its own cache; leave --feature-cache out"
+    elif sampling.cache is not CacheKind.OFF:
+        because = "aggregates have no rows of halo nodes; leave --cache out"
+    if because is not None:
+        raise TrainError(f"ranks.remote is {ranks.remote.value}, which is not possible: {because}")
 
 
 def check_evaluation(model: ModelConfig, sampling: SamplingConfig) -> None:

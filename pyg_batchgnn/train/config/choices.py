@@ -117,6 +117,13 @@ class Malloc(str, Enum):
     DEFAULT = "default"
 
 
+class RemoteKind(str, Enum):
+    """The source of what a rank's layers read of other ranks' nodes. Ignored with one rank."""
+
+    EXACT = "exact"  # sampled and fetched for each minibatch
+    HISTORICAL = "historical"  # rows that their owners pushed some steps ago
+
+
 class ScheduleKind(str, Enum):
     """The assignment of minibatches to ranks. Ignored with one rank."""
 

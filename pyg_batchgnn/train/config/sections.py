@@ -16,6 +16,7 @@ from pyg_batchgnn.train.config.choices import (
     Metric,
     ModelKind,
     Precision,
+    RemoteKind,
     ScheduleKind,
     TaskKind,
     ValueLoss,
@@ -165,6 +166,14 @@ class RanksConfig:
         feature_cache: bytes per rank for the rows of other hosts that training needs most. None
             means no such cache.
         schedule: the assignment of minibatches to ranks.
+        remote: the source of what layers read of other ranks' nodes in training. Evaluation is
+            always exact.
+        cache_lines: rows in each layer's historical embedding cache. None means as many as there
+            are halo nodes. This and the next three fields are ignored unless `remote` is
+            historical.
+        life_span: steps for which a cached row can be read. None means without end.
+        push: rows that a rank pushes at most per step, layer and peer. None means all.
+        delay: steps after which pushed rows are received.
         backend: the backend of torch.distributed.
         timeout: seconds that a rank waits for the others before it gives up with an error.
     """
@@ -173,5 +182,10 @@ class RanksConfig:
     hybrid: bool = False
     feature_cache: int | None = None
     schedule: ScheduleKind = ScheduleKind.LOCAL
+    remote: RemoteKind = RemoteKind.EXACT
+    cache_lines: int | None = 1_000_000
+    life_span: int | None = 2
+    push: int | None = 2000
+    delay: int = 1
     backend: str = "gloo"
     timeout: float = 600.0

@@ -10,6 +10,7 @@ from pyg_batchgnn.train.config.checks import (
     check_fanout,
     check_model,
     check_ranges,
+    check_remote,
     check_task,
 )
 from pyg_batchgnn.train.config.choices import CacheKind, ModelKind
@@ -44,6 +45,7 @@ class TrainConfig:
         check_fanout("sampling.test_fanout", self.test_fanout, self.model.num_layers)
         check_cache(self.model, self.sampling)
         check_model(self.model, self.run)
+        check_remote(self.model, self.sampling, self.ranks)
         check_evaluation(self.model, self.sampling)
         check_task(self.task)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyg_batchgnn.train.config import CacheKind, LastMinibatch, ScheduleKind, TrainConfig
+from pyg_batchgnn.train.config import CacheKind, LastMinibatch, RemoteKind, ScheduleKind, TrainConfig
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,8 @@ class MinibatchSettings:
         cached: True if the run's aggregates replace the last hop.
         feature_cache: bytes per rank for rows of other hosts; None means no cache. Ignored with one
             rank.
+        historical: True if rows of halo nodes come from the run's historical embeddings. Ignored
+            with one rank.
     """
 
     fanout: tuple[int, ...]
@@ -29,6 +31,7 @@ class MinibatchSettings:
     schedule: ScheduleKind
     cached: bool
     feature_cache: int | None = None
+    historical: bool = False
 
     @classmethod
     def of_training(cls, config: TrainConfig, last: LastMinibatch) -> MinibatchSettings:
@@ -42,6 +45,7 @@ class MinibatchSettings:
             ranks.schedule,
             cached=sampling.cache is CacheKind.AGGREGATION,
             feature_cache=ranks.feature_cache,
+            historical=ranks.remote is RemoteKind.HISTORICAL,
         )
 
     @classmethod

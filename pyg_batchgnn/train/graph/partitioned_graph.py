@@ -12,6 +12,7 @@ from torch import Tensor
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import FEATURES, LABELS, NODES, Dataset
+from pyg_batchgnn.history import HistoricalCaches, HistoricalSettings
 from pyg_batchgnn.partition import (
     Part,
     is_partition,
@@ -22,7 +23,7 @@ from pyg_batchgnn.partition import (
 )
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
-from pyg_batchgnn.train.config import POLICIES, LayerSource, ModelKind, TrainConfig
+from pyg_batchgnn.train.config import POLICIES, LayerSource, ModelKind, RemoteKind, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph.aggregation import aggregates_exist, aggregation_cache
 from pyg_batchgnn.train.graph.dataset_fingerprint import fingerprint_dataset
@@ -43,6 +44,7 @@ class PartitionedGraph(RunGraph):
         topology: the part's edges.
         cache: aggregates of the features of the part's nodes, or None in a run without a cache.
         notes: lines about the partition and the cache that the user should read.
+        history: the caches of halo nodes' rows, or None in the exact mode.
     """
 
     def __init__(
@@ -52,8 +54,9 @@ class PartitionedGraph(RunGraph):
         topology: DistGraphStore,
         cache: AggregationCache | None,
         notes: list[str],
+        history: HistoricalCaches | None = None,
     ) -> None:
-        super().__init__(config, cache, notes)
+        super().__init__(config, cache, notes, history)
         self.features = features
         self.topology = topology
 
@@ -76,7 +79,10 @@ class PartitionedGraph(RunGraph):
         topology = DistGraphStore(part, comm, whole)
         exists = ranks.from_first(lambda: aggregates_exist(config))
         cache, more = aggregation_cache(config, (features, topology), exists)
-        return cls(config, features, topology, cache, [*notes, *more])
+        history = None
+        if config.ranks.remote is RemoteKind.HISTORICAL:
+            history = HistoricalCaches(topology, ranks.another("pushes"), _history_settings(config))
+        return cls(config, features, topology, cache, [*notes, *more], history)
 
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
         """Returns the labels that came with the features."""
@@ -100,6 +106,7 @@ class PartitionedGraph(RunGraph):
             "attributes": self._attributes(settings),
             "schedule": settings.schedule.value,
             "feature_cache": settings.feature_cache,
+            "history": self.history if settings.historical else None,
         }
 
     def _attributes(self, settings: MinibatchSettings) -> list[str] | None:
@@ -125,6 +132,11 @@ def check_partition(source: str) -> None:
             f"ranks.partition is {source!r}, which is no folder of a saved partition and none of the "
             f"policies {', '.join(POLICIES)}"
         )
+
+
+def _history_settings(config: TrainConfig) -> HistoricalSettings:
+    ranks = config.ranks
+    return HistoricalSettings(ranks.cache_lines, ranks.life_span, ranks.push, ranks.delay)
 
 
 def _store_type(x: Tensor, config: TrainConfig) -> torch.dtype | None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.cache import AggregationCache, AllNodes
+from pyg_batchgnn.history import HistoricalCaches
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.train.config import LastMinibatch, LayerSource, TrainConfig
 from pyg_batchgnn.train.errors import as_train_error
@@ -30,12 +31,20 @@ class RunGraph(ABC):
         config: of the run.
         cache: aggregates of the features, or None in a run without a cache.
         notes: lines about the graph that the user should read.
+        history: the caches of halo nodes' rows, or None in a run without them.
     """
 
-    def __init__(self, config: TrainConfig, cache: AggregationCache | None, notes: list[str]) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        cache: AggregationCache | None,
+        notes: list[str],
+        history: HistoricalCaches | None = None,
+    ) -> None:
         self.config = config
         self.cache = cache
         self.notes = notes
+        self.history = history
 
     def loader(self, nodes: Tensor, settings: MinibatchSettings) -> MacrobatchNeighborLoader:
         """Makes a loader of minibatches; collective.

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import DatasetFingerprint
+from pyg_batchgnn.train.loop.histories import gather_histories, restore_history
 from pyg_batchgnn.train.loop.job import TrainingJob
 from pyg_batchgnn.train.measure import PhaseClock, RunProgress
 from pyg_batchgnn.train.ranks import Ranks
@@ -45,6 +46,7 @@ class TrainerState:
         checkpoint.restore_model(path, job.network.model, checkpoint.model)
         checkpoint.restore_optimiser(path, job.optimiser)
         job.running.restore(own.running)
+        restore_history(path, job.graph.history, own.history)
         clock, earlier = PhaseClock(own.epoch_phases), PhaseClock(own.phases)
         return cls(replace(checkpoint.progress), checkpoint.best, clock, earlier, own.loader)
 
@@ -52,7 +54,8 @@ class TrainerState:
         """Returns a checkpoint of the run; collective."""
         running = job.running.table()
         mine = [job.train_loader.state_dict(), self.clock.to_dict(), self.earlier.to_dict()]
-        states = zip(ranks.values(mine), running, strict=True)
+        histories = gather_histories(job.graph.history, ranks)
+        states = zip(ranks.values(mine), running, histories, strict=True)
         return Checkpoint(
             config=job.config,
             dataset=dataset.to_dict(),
@@ -60,7 +63,10 @@ class TrainerState:
             model=_copied({**job.network.model.state_dict(), **job.running.averaged(running)}),
             best=self.best,
             optimiser=job.optimiser.state_dict(),
-            ranks=[RankCheckpoint(loader, row, clock, earlier) for (loader, clock, earlier), row in states],
+            ranks=[
+                RankCheckpoint(loader, row, clock, earlier, history)
+                for (loader, clock, earlier), row, history in states
+            ],
         )
 
     def begin_epoch(self, job: TrainingJob, path: Path) -> int:

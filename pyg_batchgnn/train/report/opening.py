@@ -6,7 +6,14 @@ from rich.filesize import decimal
 
 from pyg_batchgnn.comm import describe_backend
 from pyg_batchgnn.data import SPLITS, Dataset
-from pyg_batchgnn.train.config import CacheKind, EvaluationKind, ModelKind, RanksConfig, TrainConfig
+from pyg_batchgnn.train.config import (
+    CacheKind,
+    EvaluationKind,
+    ModelKind,
+    RanksConfig,
+    RemoteKind,
+    TrainConfig,
+)
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import RunFolder
 from pyg_batchgnn.train.task import NodeTask
@@ -53,10 +60,11 @@ def _ranks_line(config: RanksConfig, ranks: Ranks) -> str:
     hosts = len(set(ranks.training.hosts))
     topology = ", topology on every rank" if config.hybrid else ""
     backend = describe_backend(config.backend)
+    remote = f"; {config.remote.value} rows of other ranks" if config.remote is not RemoteKind.EXACT else ""
     cache = "" if config.feature_cache is None else f", {decimal(config.feature_cache)} of remote rows kept"
     return (
         f"ranks   {ranks.size} on {hosts} host{'s' if hosts > 1 else ''}, {backend}; partition "
-        f"{config.partition}{topology}{cache}; {config.schedule.value} schedule"
+        f"{config.partition}{topology}{cache}; {config.schedule.value} schedule{remote}"
     )
 
 

@@ -63,6 +63,7 @@ class RestoreRequest:
             "run.threads": self.threads,
             "model.layers": layers,
             "sampling.evaluation": evaluation.value,
+            "ranks.remote": "exact",
         }
         if not written.evaluates_with_cache or evaluation is EvaluationKind.EXACT:
             none = {

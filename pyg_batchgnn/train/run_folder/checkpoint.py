@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,14 @@ class RankCheckpoint:
         running: its row of `BatchNormStatistics.table`.
         epoch_phases: its seconds per phase in the current epoch.
         phases: its seconds per phase in the finished epochs.
+        history: `state_dict` of its historical embeddings; empty in a run without them.
     """
 
     loader: dict[str, Any]
     running: Tensor
     epoch_phases: dict[str, float]
     phases: dict[str, float]
+    history: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

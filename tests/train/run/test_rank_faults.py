@@ -18,9 +18,9 @@ from tests.support.training_runs import PROJECT
 TIMEOUT = 6
 
 
-def faulty(folder: Path, run: Path, name: str, ranks: int) -> list[RankResult]:
+def faulty(folder: Path, run: Path, name: str, ranks: int, remote: str) -> list[RankResult]:
     """Ranks of which the second one sends itself a signal in the middle of the second epoch."""
-    options = ["--timeout", TIMEOUT, "--schedule", "local"]
+    options = ["--timeout", TIMEOUT, "--schedule", "local", "--remote", remote]
     command = {"arguments": train(folder, run, *options), "fault": [1, 15, name]}
     never = [1] if name == "SIGSTOP" else []
     arguments = {"commands": [command]}
@@ -28,15 +28,19 @@ def faulty(folder: Path, run: Path, name: str, ranks: int) -> list[RankResult]:
 
 
 @pytest.mark.parametrize(
-    ("name", "ranks", "text"),
-    [("SIGKILL", 3, "no longer exists"), ("SIGSTOP", 2, r"is stopped \(SIGSTOP")],
+    ("name", "ranks", "remote", "text"),
+    [
+        ("SIGKILL", 3, "exact", "no longer exists"),
+        ("SIGSTOP", 2, "exact", r"is stopped \(SIGSTOP"),
+        ("SIGKILL", 2, "historical", "no longer exists"),
+    ],
 )
 def test_the_others_name_the_rank_in_one_line(
-    graph_folder: Path, tmp_path: Path, name: str, ranks: int, text: str
+    graph_folder: Path, tmp_path: Path, name: str, ranks: int, remote: str, text: str
 ) -> None:
     run = tmp_path / "run"
     with nothing_is_left():
-        results = faulty(graph_folder, run, name, ranks)
+        results = faulty(graph_folder, run, name, ranks, remote)
     for result in results:
         if result.rank == 1:
             continue

@@ -43,6 +43,44 @@ ScheduleOption = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+Remote = Annotated[
+    str | None,
+    typer.Option(
+        help="What layers read of other ranks' nodes. exact: their sampled neighbours. historical: rows that "
+        "their owners pushed some steps ago, if they did; faster on slow networks, and less exact. "
+        "Evaluation is always exact. Default: exact.",
+        rich_help_panel=_PANEL,
+    ),
+]
+CacheLines = Annotated[
+    str | None,
+    typer.Option(
+        help="Rows in each layer's cache of historical embeddings; none: one per halo node. Default: "
+        "1000000.",
+        rich_help_panel=_PANEL,
+    ),
+]
+LifeSpan = Annotated[
+    str | None,
+    typer.Option(
+        help="Steps for which a cached row can be read; none: without end. Default: 2.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Push = Annotated[
+    str | None,
+    typer.Option(
+        help="Rows that a rank pushes at most per step, layer and peer; none: all. Default: 2000.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Delay = Annotated[
+    int | None,
+    typer.Option(
+        help="Steps after which pushed rows are received. Default: 1.",
+        rich_help_panel=_PANEL,
+    ),
+]
 Backend = Annotated[
     str | None,
     typer.Option(
