@@ -100,24 +100,39 @@ def _exchange_gradients(
     """Returns the messages of all ranks."""
     said = torch.tensor([weight, *(gradient is not None for gradient in sends)], dtype=torch.float64)
     head = said.view(_dtype(tables))
-    messages: list[list[Tensor]] = [[] if rank == comm.rank else [head] for rank in range(comm.size)]
-    items = [0] * comm.size
-    for gradient, one in zip(sends, plan.tables, strict=True):
-        if gradient is not None:
-            for rank, rows in enumerate(_outgoing(gradient, one).split(one.asked)):
-                messages[rank].append(rows.reshape(-1))
-                items[rank] += len(rows)
-    nothing = head[:0]
-    joined = [torch.cat([nothing, *parts]) for parts in messages]
-    return comm.exchange(joined, None, plan.header, ops.empty, items).split()
+    given = [
+        (table.columns, one, gradient.detach().contiguous())
+        for (table, one), gradient in zip(_each(tables, plan), sends, strict=True)
+        if gradient is not None
+    ]
+    items = [sum(one.asked[rank] for _, one, _ in given) for rank in range(comm.size)]
+    lengths = [
+        0 if rank == comm.rank else len(head) + sum(one.asked[rank] * columns for columns, one, _ in given)
+        for rank in range(comm.size)
+    ]
+    out = ops.empty((sum(lengths),), _dtype(tables))
+    begins = [0] * len(given)
+    for rank, message in enumerate(out.split(lengths)):
+        if rank == comm.rank:
+            continue
+        message[: len(head)] = head
+        left = message[len(head) :]
+        for at, (columns, one, gradient) in enumerate(given):
+            end = begins[at] + one.asked[rank]
+            rows, left = _take(left, one.asked[rank], columns)
+            _put_gradients(rows, gradient, one, range(begins[at], end))
+            begins[at] = end
+    return comm.exchange(out, lengths, plan.header, ops.empty, items).split()
 
 
-def _outgoing(gradient: Tensor, plan: TablePlan) -> Tensor:
-    """Returns the gradients of the rows of other ranks, each the sum over its nodes in order."""
-    gradient = gradient.detach().contiguous()
+def _put_gradients(out: Tensor, gradient: Tensor, plan: TablePlan, which: range) -> None:
+    """Writes the gradients of some rows of other ranks, each the sum over its nodes in order."""
     if plan.sent_ptr is None:
-        return ops.gather_rows(gradient, plan.sent)
-    return ops.aggregate(gradient, plan.sent_ptr, plan.sent)
+        ops.put_rows(out, gradient, plan.sent[which.start : which.stop])
+        return
+    ptr = plan.sent_ptr[which.start : which.stop + 1]
+    first, last = int(ptr[0]), int(ptr[-1])
+    out.copy_(ops.aggregate(gradient, ptr - first, plan.sent[first:last]))
 
 
 def _said(message: Tensor, prefix: int, tables: int) -> list[float]:

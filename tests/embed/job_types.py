@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
+from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import Schema
 from pyg_batchgnn.embed import SGD, Embedding, EmbeddingOptimizer, SparseAdam
 from pyg_batchgnn.store import TypedGraph
+from tests.support.rank_graphs import GRAPHS, arguments_of, stores_of
 from tests.support.reference_partition import book_of, internal_ids_by_type, typed_part
 from tests.support.typed_graphs import SCHEMAS
 
@@ -76,6 +79,47 @@ def types() -> None:
             for name, one in references.items():
                 found = embedding.rows(torch.arange(NODES[name]), name)
                 assert torch.allclose(found, one.weight, atol=1e-10), name
+
+
+def loaders() -> None:
+    """Loaders of typed graphs, with times and disjoint too, tell which rows they need."""
+    with Communicator.create("graph", timeout=30) as ids, Communicator.create("rows", timeout=30) as comm:
+        for option, export, hybrid in (
+            ("uniform", "native", False),
+            ("last", "pyg", False),
+            ("disjoint", "native", False),
+            ("uniform", "pyg", True),
+        ):
+            data = stores_of(ids, GRAPHS["typed"], "random", hybrid)
+            columns = dict(zip(data[1].part.schema.node_types, (3, 2, 4), strict=False))
+            embedding = Embedding(data, columns, seed=2, comm=comm, dtype=torch.float64)
+            counts = {name: embedding.owners.book.num_nodes_of(at) for at, name in enumerate(columns)}
+            rows = {name: embedding.rows(torch.arange(counts[name]), name).clone() for name in columns}
+            loader = MacrobatchNeighborLoader(
+                data,
+                **arguments_of("typed", option, "several"),
+                export=export,
+                macrobatch_size=2,
+                embedding=embedding,
+            )
+            optimizer = EmbeddingOptimizer(embedding, SGD(lr=0.5))
+            for batch in loader:
+                own = {
+                    name: batch.nodes_of(name).node if export == "native" else batch[name].n_id
+                    for name in columns
+                }
+                found = embedding(batch)
+                for name, node in own.items():
+                    assert torch.allclose(found[name], rows[name][node], atol=1e-10)
+                torch.stack([one.sin().sum() for one in found.values()]).sum().backward()
+                optimizer.step()
+                changes = {name: torch.zeros_like(one) for name, one in rows.items()}
+                everyones = ids.all_gather_json({name: node.tolist() for name, node in own.items()})
+                for name, nodes in itertools.chain.from_iterable(one.items() for one in everyones):
+                    node = torch.tensor(nodes, dtype=torch.int64)
+                    changes[name].index_add_(0, node, rows[name][node].cos())
+                for name, one in rows.items():
+                    one -= 0.5 / comm.size * changes[name]
 
 
 def batch_of(ids: dict[str, Tensor]) -> Any:

@@ -10,3 +10,7 @@ from tests.support.ranks import run_ranks
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_types_travel_together(ranks: int) -> None:
     run_ranks("tests.embed.job_types:types", ranks)
+
+
+def test_loaders_of_typed_graphs_tell_which_rows_they_need() -> None:
+    run_ranks("tests.embed.job_types:loaders", 2)
