@@ -7,34 +7,46 @@ import os
 import signal
 from typing import Any
 
-from pyg_batchgnn import MacrobatchNeighborLoader
+import torch
+
+from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import CommError, Communicator
 from tests.support.faults import AwakeClock, stop_for_good
+from tests.support.hetero_cases import WRITES
 from tests.support.partitioned_graphs import CASES, whole
 from tests.support.rank_graphs import GRAPHS, arguments_of, stores_of
 
 from .job_ranks import stores
 
 
-def _loader(comm: Communicator, prefetch: int, typed: bool) -> MacrobatchNeighborLoader:
-    if typed:
-        both: Any = stores_of(comm, GRAPHS["typed"], "random")
-        arguments = arguments_of("typed", "last", "several")
-    else:
-        both = stores(comm, CASES[0])
-        arguments = {"num_neighbors": [3, 2], "input_nodes": whole(CASES[0]).train_mask, "seed": 1}
-    shape = {"batch_size": 2, "macrobatch_size": 2, "fetch_size": 1}
-    return MacrobatchNeighborLoader(both, **{**arguments, **shape}, schedule="global", prefetch=prefetch)
+def _loader(comm: Communicator, prefetch: int, kind: str) -> Any:
+    shape = {"batch_size": 2, "macrobatch_size": 2, "fetch_size": 1, "prefetch": prefetch}
+    if kind == "plain":
+        arguments: dict[str, Any] = {
+            "num_neighbors": [3, 2],
+            "input_nodes": whole(CASES[0]).train_mask,
+            "seed": 1,
+        }
+        return MacrobatchNeighborLoader(stores(comm, CASES[0]), **arguments, **shape, schedule="global")
+    both = stores_of(comm, GRAPHS["typed"], "random")
+    if kind == "typed":
+        arguments = {**arguments_of("typed", "last", "several"), **shape}
+        return MacrobatchNeighborLoader(both, **arguments, schedule="global")
+    index = GRAPHS["typed"][WRITES].edge_index
+    times = {"time_attr": "time", "edge_label_time": torch.full((index.size(1),), 9)}
+    return MacrobatchLinkNeighborLoader(
+        both, [3, 2], (WRITES, index), neg_sampling="triplet", exclude_existing=True, seed=1, **times, **shape
+    )
 
 
-def fault(how: str, victim: int, timeout: float, prefetch: int, typed: bool = False) -> dict[str, Any]:
+def fault(how: str, victim: int, timeout: float, prefetch: int, loader: str = "plain") -> dict[str, Any]:
     """Ends, stops or leaves the loop on one rank; returns what the others are told."""
     comm = Communicator.create("loader", timeout=timeout)
-    loader = _loader(comm, prefetch, typed)
+    batches = _loader(comm, prefetch, loader)
     clock = AwakeClock()
     try:
         with comm if how in ("raise", "interrupt") else contextlib.nullcontext():
-            for number, _ in enumerate(loader):
+            for number, _ in enumerate(batches):
                 if number == 3 and comm.rank == victim:
                     if how == "kill":
                         os.kill(os.getpid(), signal.SIGKILL)
@@ -47,7 +59,7 @@ def fault(how: str, victim: int, timeout: float, prefetch: int, typed: bool = Fa
                     if how in ("break", "leave"):
                         break
         if how == "break":  # the victim begins the next epoch while the others are in this one
-            list(loader)
+            list(batches)
     except CommError as error:
         text = str(error)
         return {"error": type(error).__name__, "text": text, "ranks": error.ranks, "seconds": clock.seconds}

@@ -1,11 +1,14 @@
-"""A training script over a typed graph with times, of which a rank may be killed."""
+"""Training scripts over a typed graph with times, of which a rank may be killed."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +16,7 @@ from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, SAGEConv
 
-from pyg_batchgnn import MacrobatchNeighborLoader
+from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import CommError, Communicator
 from tests.support.hetero_cases import CITES, COUNTS, REV_WRITES, WRITES
 from tests.support.rank_graphs import GRAPHS, arguments_of, stores_of
@@ -33,19 +36,71 @@ class Network(nn.Module):
         )
         self.out = nn.Linear(WIDTH, CLASSES)
 
-    def forward(self, batch: HeteroData) -> Tensor:
+    def forward(self, batch: HeteroData) -> dict[str, Tensor]:
         x = {"paper": self.papers(batch["paper"].x / 100), "author": self.authors(batch["author"].n_id)}
         for layer in self.layers:
             x = {name: rows.relu() for name, rows in layer(x, batch.edge_index_dict).items()}
-        out: Tensor = self.out(x["paper"])
-        return out[: batch["paper"].batch_size]
+        return x
 
 
-def train(folder: str, kill_at: int | None = None) -> str:
+@dataclass
+class Task:
+    """The loader of a script, and the sum of the losses of a minibatch."""
+
+    loader: Any
+    loss: Callable[[Network, HeteroData], Tensor]
+
+
+def nodes(comm: Communicator) -> Task:
+    """Returns the task of classifying papers."""
+
+    def loss(network: Network, batch: HeteroData) -> Tensor:
+        count = batch["paper"].batch_size
+        scores = network.out(network(batch)["paper"][:count])
+        return F.cross_entropy(scores, batch["paper"].y[:count] % CLASSES, reduction="sum")
+
+    both = stores_of(comm, GRAPHS["typed"], "random")
+    arguments = arguments_of("typed", "last", "one")
+    return Task(MacrobatchNeighborLoader(both, **arguments, macrobatch_size=2, prefetch=1), loss)
+
+
+def links(comm: Communicator) -> Task:
+    """Returns the task of telling who writes a paper from who does not, then."""
+
+    def loss(network: Network, batch: HeteroData) -> Tensor:
+        x, (author, paper) = network(batch), batch[WRITES].edge_label_index
+        scores = (x["author"][author] * x["paper"][paper]).sum(1)
+        losses = F.binary_cross_entropy_with_logits(scores, batch[WRITES].edge_label, reduction="none")
+        return losses.sum()
+
+    index = GRAPHS["typed"][WRITES].edge_index[:, ::3]
+    loader = MacrobatchLinkNeighborLoader(
+        stores_of(comm, GRAPHS["typed"], "random"),
+        [3, 2],
+        (WRITES, index),
+        neg_sampling="binary",
+        exclude_existing=True,
+        exclude_seed_edges={WRITES: REV_WRITES},
+        time_attr="time",
+        edge_label_time=torch.arange(index.size(1)) % 7 + 3,
+        batch_size=5,
+        shuffle=True,
+        seed=2,
+        macrobatch_size=2,
+        prefetch=1,
+    )
+    return Task(loader, loss)
+
+
+TASKS = {"nodes": nodes, "links": links}
+
+
+def train(folder: str, task: str, kill_at: int | None = None) -> str:
     """Trains and writes a checkpoint after every second step; goes on from one that is there.
 
     Args:
         folder: of the checkpoint, and of the weights at the end.
+        task: the name of the task.
         kill_at: the step after which the second rank dies.
 
     Returns:
@@ -53,17 +108,14 @@ def train(folder: str, kill_at: int | None = None) -> str:
     """
     try:
         with Communicator.create("graph", timeout=8) as graph, Communicator.create("train") as comm:
-            _train(Path(folder), graph, comm, kill_at)
+            _train(Path(folder), TASKS[task](graph), comm, kill_at)
     except CommError as error:
         return str(error)
     return ""
 
 
-def _train(folder: Path, graph: Communicator, comm: Communicator, kill_at: int | None) -> None:
-    arguments = arguments_of("typed", "last", "one")
-    loader = MacrobatchNeighborLoader(
-        stores_of(graph, GRAPHS["typed"], "random"), **arguments, macrobatch_size=2, prefetch=1
-    )
+def _train(folder: Path, task: Task, comm: Communicator, kill_at: int | None) -> None:
+    loader = task.loader
     torch.manual_seed(0)
     network = Network()
     optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
@@ -75,9 +127,8 @@ def _train(folder: Path, graph: Communicator, comm: Communicator, kill_at: int |
         loader.load_state_dict(json.loads(state["places"])[comm.rank])
     while loader.upcoming_epoch < EPOCHS:
         for batch in loader:
-            y = batch["paper"].y[: batch["paper"].batch_size] % CLASSES
             optimizer.zero_grad()
-            (F.cross_entropy(network(batch), y, reduction="sum") * loader.loss_weight).backward()
+            (task.loss(network, batch) * loader.loss_weight).backward()
             _average(network, comm)
             optimizer.step()
             step += 1

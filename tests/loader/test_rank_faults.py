@@ -41,17 +41,18 @@ def test_the_others_name_the_rank(how: str, error: str, text: str) -> None:
     check(how, error, text)
 
 
+@pytest.mark.parametrize("loader", ["typed", "links"])
 @pytest.mark.parametrize(("how", "error", "text"), FAULTS[:2], ids=["kill", "stop"])
-def test_so_they_do_in_a_typed_graph_with_times(how: str, error: str, text: str) -> None:
-    check(how, error, text, typed=True)
+def test_so_they_do_in_a_typed_graph_with_times(how: str, error: str, text: str, loader: str) -> None:
+    check(how, error, text, loader)
 
 
-def check(how: str, error: str, text: str, typed: bool = False) -> None:
+def check(how: str, error: str, text: str, loader: str = "plain") -> None:
     prefetch = 0 if how in NOT_AHEAD else 1
     results = run_ranks(
         "tests.loader.job_rank_faults:fault",
         3,
-        {"how": how, "victim": 1, "timeout": TIMEOUT, "prefetch": prefetch, "typed": typed},
+        {"how": how, "victim": 1, "timeout": TIMEOUT, "prefetch": prefetch, "loader": loader},
         hosts=[0, 1, 0],
         never_end=[1] if how == "stop" else [],
         check=False,
@@ -65,10 +66,11 @@ def check(how: str, error: str, text: str, typed: bool = False) -> None:
         assert 1 in value["ranks"] and value["seconds"] < 2 * TIMEOUT, value
 
 
-def test_a_typed_script_ends_with_the_weights_of_an_undisturbed_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_a_typed_script_ends_with_the_weights_of_an_undisturbed_run(tmp_path: Path, task: str) -> None:
     def train(folder: Path, kill_at: int | None = None) -> str:
         folder.mkdir(exist_ok=True)
-        arguments = {"folder": str(folder), "kill_at": kill_at}
+        arguments = {"folder": str(folder), "task": task, "kill_at": kill_at}
         results = run_ranks(
             "tests.loader.job_typed_script:train", 2, arguments, hosts=[0, 1], check=kill_at is None
         )
