@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -19,6 +19,9 @@ from pyg_batchgnn.loader.probe import LoaderProbe
 #: Blocks are handed out in sizes up to a quarter larger than asked for and kept up to half again as
 #: long.
 OVERHEAD = 1.6
+#: Where the user sets no budget, macrobatches of one minibatch per thread may take this many times
+#: the memory of larger ones.
+FOR_THREADS = 4
 #: A loop holds its last batch while the next one is made.
 BATCHES_AT_ONCE = 2
 
@@ -38,10 +41,26 @@ class PrefetchDepth:
     Attributes:
         macrobatches: macrobatches that are made ahead, attributes included.
         makers: threads or processes that make macrobatches at the same time.
+        sharing: threads that share the minibatches of a macrobatch.
     """
 
     macrobatches: int
     makers: int
+    sharing: int = 1
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The sizes that the user wants; None where the budget decides.
+
+    Attributes:
+        macrobatch, fetch: B and F.
+        most: the largest B that the budget may choose.
+    """
+
+    macrobatch: int | None
+    fetch: int | None
+    most: int
 
 
 def choose_sizes(
@@ -68,19 +87,32 @@ def choose_sizes(
         return Sizes(wanted_b, wanted_f)
     if probe is None:
         return Sizes(wanted_b or wanted_f or 1, wanted_f or 1)
-    budget, measured = options.memory_budget or free_bytes(), probe
+    wanted = _Wanted(wanted_b, wanted_f, max(most, wanted_f or 1))
+    budget = options.memory_budget or free_bytes()
+    sizes = _largest(wanted, probe, options, depth, budget)
+    least = min(depth.sharing, most)
+    if options.memory_budget is None and wanted_b is None and sizes.macrobatch < least:
+        # Nobody has set this budget. Threads without a minibatch would cost more than memory.
+        budget *= FOR_THREADS
+        sizes = _largest(replace(wanted, most=max(least, wanted_f or 1)), probe, options, depth, budget)
+    _warn_if_over(_peak(probe, options, depth, sizes), budget, sizes)
+    return sizes
+
+
+def _largest(
+    wanted: _Wanted, probe: LoaderProbe, options: LoaderOptions, depth: PrefetchDepth, budget: int
+) -> Sizes:
+    """Returns the largest sizes that fit into a budget, at least the least ones."""
 
     def fits(sizes: Sizes) -> bool:
-        return _peak(measured, options, depth, sizes) <= budget
+        return _peak(probe, options, depth, sizes) <= budget
 
-    least = wanted_f or 1
-    tried: Sequence[int] = [wanted_b] if wanted_b else range(max(most, least), least - 1, -1)
+    least = wanted.fetch or 1
+    tried: Sequence[int] = [wanted.macrobatch] if wanted.macrobatch else range(wanted.most, least - 1, -1)
     macrobatch = _first(tried, lambda b: fits(Sizes(b, least)))
-    tried = [wanted_f] if wanted_f else range(macrobatch, 0, -1)
+    tried = [wanted.fetch] if wanted.fetch else range(macrobatch, 0, -1)
     fetch = _first(tried, lambda f: fits(Sizes(macrobatch, f)))
-    sizes = Sizes(macrobatch, fetch)
-    _warn_if_over(_peak(measured, options, depth, sizes), budget, sizes)
-    return sizes
+    return Sizes(macrobatch, fetch)
 
 
 def _peak(probe: LoaderProbe, options: LoaderOptions, depth: PrefetchDepth, sizes: Sizes) -> int:

@@ -66,8 +66,9 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             likewise. PyG batches are gathered one by one, straight from ``data``, when they are
             asked for.
         memory_budget: bytes (or a text like "2GiB") that the loader may hold at its peak, graph
-            and features not counted; None is an eighth of what is free at construction. It decides
-            what "auto" means, and nothing else.
+            and features not counted; None is an eighth of what is free at construction, or up to
+            half where threads would have no minibatch. It decides what "auto" means, and nothing
+            else.
         prefetch: macrobatches to prepare beside training, on one thread (0: none). Attributes are
             then read when the macrobatch is prepared.
         seed: key of shuffling and sampling; None draws one from torch's default generator.

@@ -33,7 +33,7 @@ class LoaderOptions:
 
     Attributes:
         macrobatch_size, fetch_size: B and F, "auto", or "all" of an epoch and of a macrobatch.
-        memory_budget: bytes; None means an eighth of the memory that is free at construction.
+        memory_budget: bytes; None means a share of the memory that is free at construction.
         prefetch: macrobatches that are prepared ahead.
         threads: at most this many threads work; torch's number if None.
         export: the form of the batches.

@@ -187,7 +187,9 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     def _prefetch_depth(self) -> PrefetchDepth:
         """Returns what is prepared beside the macrobatch in use, by a thread or by workers."""
         if self.num_workers == 0:
-            return PrefetchDepth(self._options.prefetch, makers=1)
+            # Over ranks threads share the nodes of a hop.
+            threads = 1 if self._world.collective else self._options.threads or torch.get_num_threads()
+            return PrefetchDepth(self._options.prefetch, makers=1, sharing=threads)
         return PrefetchDepth(self.num_workers * (self.prefetch_factor or 2), self.num_workers)
 
     @property

@@ -175,6 +175,22 @@ def test_a_budget_that_one_minibatch_exceeds_is_said() -> None:
         assert loader.sizes.macrobatch == 1
 
 
+def test_every_thread_has_a_minibatch_where_nobody_set_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads work on different minibatches; a budget of the user's holds all the same."""
+    data = regular(20_000, 10, 64)
+
+    def chosen(**arguments: Any) -> int:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return MacrobatchNeighborLoader(data, [8, 4], batch_size=256, **arguments).sizes.macrobatch
+
+    tight = next(budget for budget in range(4 * MIB, 64 * MIB, MIB) if chosen(memory_budget=budget) > 1)
+    monkeypatch.setattr("pyg_batchgnn.loader.budget.free_bytes", lambda: tight // 2)
+    assert chosen(threads=1) == 1
+    assert chosen(threads=2) == 2
+    assert chosen(threads=2, memory_budget=tight // 2) == 1
+
+
 @pytest.mark.parametrize(
     ("given", "macrobatch", "fetch"),
     [
