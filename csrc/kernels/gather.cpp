@@ -9,7 +9,7 @@ namespace pyg_batchgnn {
 namespace {
 
 constexpr int64_t kBytesAhead = 4096;     // bytes of rows between prefetch and use
-constexpr int64_t kPrefetched = 128;      // a prefetch brings its line and the neighbouring one
+constexpr int64_t kLine = 64;             // bytes that a prefetch brings
 constexpr int64_t kGrainBytes = 1 << 20;  // fewer bytes do not pay for a thread
 
 // The index of rows that are copied in order.
@@ -26,9 +26,12 @@ struct Rows {
 
   const char* at(int64_t i) const { return table + static_cast<int64_t>(index[i]) * stride_bytes; }
 
+  // Prefetches a row into the second level, which can wait for more lines at a time than the first.
   void prefetch(int64_t i) const {
+    constexpr int kSecondLevel = 2;
     const char* row = at(i);
-    for (int64_t byte = 0; byte < row_bytes; byte += kPrefetched) __builtin_prefetch(row + byte);
+    for (int64_t byte = 0; byte < row_bytes; byte += kLine) __builtin_prefetch(row + byte, 0, kSecondLevel);
+    __builtin_prefetch(row + row_bytes - 1, 0, kSecondLevel);
   }
 };
 
