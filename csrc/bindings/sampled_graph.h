@@ -100,6 +100,7 @@ class HeldGraph {
       TypedGraph<Index> graph{std::move(num_nodes), {}};
       for (size_t number = 0; number < arrays.indptr.size(); ++number) {
         graph.relations.push_back(arrays.template relation<Index>(number));
+        find_zeros(&graph.relations.back());
       }
       graph_ = std::move(graph);
     };
@@ -120,6 +121,13 @@ class HeldGraph {
   }
 
  private:
+  template <class Index>
+  void find_zeros(Relation<Index>* relation) {
+    if (relation->weights.positive == nullptr) return;
+    zeros_.push_back(lists_with_zeros(relation->edges, relation->weights.positive));
+    relation->weights.zeros = zeros_.back().data();
+  }
+
   struct Array {
     Tensor tensor;
     const void* data;
@@ -127,6 +135,7 @@ class HeldGraph {
   };
   size_t num_types_;
   std::vector<Array> arrays_;
+  std::vector<std::vector<uint64_t>> zeros_;  // by relation that has weights of zero
   std::variant<TypedGraph<int32_t>, TypedGraph<int64_t>> graph_;
 };
 

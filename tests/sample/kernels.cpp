@@ -13,6 +13,7 @@
 #include "bindings/process_pool.h"
 #include "kernels/sample/choose.h"
 #include "kernels/sample/node_map.h"
+#include "kernels/sample/temporal.h"
 #include "kernels/permutation.h"
 #include "kernels/random.h"
 
@@ -52,6 +53,18 @@ void choose() {
   Chooser(fanout, replacement, &picked)(key, 0, degree, out.data());
   out.pop_back();
   for (const int64_t pick : out) std::cout << pick << ' ';
+}
+
+// count times latest window -> the begin and the end of the places that are allowed
+void allowed() {
+  std::vector<int64_t> time(read<size_t>());
+  for (int64_t& one : time) one = read<int64_t>();
+  const auto latest = read<int64_t>(), window = read<int64_t>();
+  const Places list{0, static_cast<int64_t>(time.size())};
+  const TimeSearch search(time.data(), list);
+  for (int64_t step = 0; step < TimeSearch::kSteps; ++step) search.prefetch(step, latest);
+  const Places found = allowed_by_time(time.data(), list, latest, window);
+  std::cout << found.begin << ' ' << found.end << ' ';
 }
 
 // ids minibatches jump -> whether a map that gives out 2^31 local ids and more stays right. Every
@@ -110,6 +123,7 @@ int main() {
     if (question == "bounded") bounded();
     if (question == "permute") permute();
     if (question == "choose") choose();
+    if (question == "allowed") allowed();
     if (question == "wrap") wrap();
     if (question == "fork") fork_pool();
   }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,6 +68,39 @@ def test_choices(degree: int, fanout: int, ask: Ask) -> None:
         for key in KEYS:
             expected = reference_picks(degree, fanout, replacement, words(key))
             assert ask(f"choose {key} {degree} {fanout} {with_replacement}") == expected
+
+
+LEAST, MOST = -(2**63), 2**63 - 1
+TIMES: dict[str, Callable[[int], int]] = {
+    "even": lambda i: 1000 * i,
+    "equal": lambda _: 5,
+    "steps": lambda i: i // 40,
+    "late": lambda i: i**6,
+    "early": lambda i: -((500 - i) ** 6),
+    "one far": lambda i: i if i else LEAST,
+    "two far": lambda i: {0: LEAST, 499: MOST}.get(i, i % 7 and 3),
+    "all there are": lambda i: LEAST + i * (2**64 // 500),
+}
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 15, 16, 17, 33, 100, 500])
+@pytest.mark.parametrize("kind", TIMES)
+def test_allowed_by_time(kind: str, count: int, ask: Ask) -> None:
+    """Guesses of the place help if times are spread evenly, and do no harm if not."""
+    times = sorted(TIMES[kind](i) for i in range(count))
+    near = {time + step for time in times[:: max(1, count // 9)] for step in (-1, 0, 1)}
+    asked = [one for one in {*near, LEAST, 0, MOST} if LEAST <= one <= MOST]
+    questions = [(latest, window) for latest in asked for window in (-1, 0, 10, 10**17, MOST)]
+    found = ask("".join(f"allowed {count} {' '.join(map(str, [*times, *one]))} " for one in questions))
+    expected = [
+        end
+        for latest, window in questions
+        for end in (
+            0 if window < 0 else bisect_left(times, latest - window),
+            bisect_right(times, latest),
+        )
+    ]
+    assert found == expected
 
 
 @pytest.mark.parametrize("n", [2**31 - 1, 2**32, 2**32 + 1, 10**10, 2**40 - 1, (2**25 + 1) ** 2, 2**52 + 1])

@@ -26,7 +26,7 @@ class TypedRound {
     for (Lists& lists : lists_) fill(lists);
     TypedGraph<Index> graph{nodes_, {}};
     const bool timed = below(2) == 0, weighted = below(2) == 0;
-    for (const Lists& lists : lists_) graph.relations.push_back(relation(lists, timed, weighted));
+    for (Lists& lists : lists_) graph.relations.push_back(relation(lists, timed, weighted));
     sample<int32_t>(graph, Layout::kCsc, timed);
     sample<int64_t>(graph, Layout::kCoo, timed);
     sample_by_budgets<int32_t>(graph, Layout::kCsc);
@@ -40,12 +40,13 @@ class TypedRound {
     std::vector<Index> indices;
     std::vector<int32_t> edge_ids, position;
     std::vector<double> weight, sum;
+    std::vector<uint64_t> zeros;
   };
 
   int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
 
   void fill(Lists& lists) {
-    lists = Lists{below(3), below(3), {}, {}, {}, {}, {}, {}, {}, {}};
+    lists = Lists{below(3), below(3), {}, {}, {}, {}, {}, {}, {}, {}, {}};
     const int64_t edges = below(400), targets = nodes_[static_cast<size_t>(lists.target)];
     std::vector<int64_t> from, to;
     for (int64_t e = 0; e < edges; ++e) {
@@ -73,7 +74,7 @@ class TypedRound {
     for (const double weight : lists.weight) lists.positive.push_back(lists.positive.back() + (weight > 0));
   }
 
-  Relation<Index> relation(const Lists& lists, bool timed, bool weighted) {
+  Relation<Index> relation(Lists& lists, bool timed, bool weighted) {
     Relation<Index> out;
     out.edges = {lists.indptr.data(), lists.indices.data(), below(2) == 0 ? lists.edge_ids.data() : nullptr,
                  false, nodes_[static_cast<size_t>(lists.target)]};
@@ -82,7 +83,11 @@ class TypedRound {
     out.digest = random_();
     const bool empty = lists.indices.empty();
     if (timed && !empty) out.time = {lists.time.data(), lists.position.data(), false};
-    if (weighted && !empty) out.weights = {lists.sum.data(), lists.weight.data(), lists.positive.data()};
+    if (weighted && !empty) {
+      lists.zeros = lists_with_zeros(out.edges, lists.positive.data());
+      const uint64_t* zeros = below(2) == 0 ? lists.zeros.data() : nullptr;
+      out.weights = {lists.sum.data(), lists.weight.data(), lists.positive.data(), zeros};
+    }
     return out;
   }
 

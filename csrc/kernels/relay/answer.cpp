@@ -90,11 +90,11 @@ class Owner {
   template <class Rule, class Body>
   void measure(Rule& rule, const AskedNodes<Index> nodes, const int64_t* indptr, int64_t begin, int64_t end,
                int64_t all, const Body& body) const {
+    const auto target = [&](int64_t i) { return nodes.target(i); };
     rule.begin(end - begin);
     for (int64_t i = begin; i < end; ++i) {
-      if (i + kPointerAhead < all) __builtin_prefetch(&indptr[nodes.target(i + kPointerAhead).node]);
-      if (i + kListAhead < all) rule.ahead(nodes.target(i + kListAhead));
-      body(i, rule.measure(i - begin, nodes.target(i)));
+      look_ahead(rule, indptr, i, all, target);
+      body(i, rule.measure(i - begin, target(i)));
     }
   }
 
@@ -167,6 +167,7 @@ class Owner {
         rule.choose(i - begin, node_key, own, next);
         next += own;
       }
+      rule.settle(position, held);
       read(edges, position, held, shape, place);
       group = last;
     }

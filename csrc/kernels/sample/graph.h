@@ -1,8 +1,11 @@
 // The graph that is sampled: adjacency lists by relation, with their times and weights.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "kernels/prefetch.h"
 
 namespace pyg_batchgnn {
 
@@ -26,6 +29,9 @@ struct TimeOrder {
   int64_t operator[](int64_t place) const {
     return wide ? static_cast<const int64_t*>(position)[place] : static_cast<const int32_t*>(position)[place];
   }
+  void prefetch(int64_t place) const {
+    prefetch_line(static_cast<const char*>(position) + place * (wide ? 8 : 4));
+  }
 };
 
 // The weights of the edges, in the time order if there is one, else as in `indices`.
@@ -33,6 +39,13 @@ struct EdgeWeights {
   const double* sum = nullptr;        // [num_edges] inclusive sums from the begin of each list; null: uniform
   const double* weight = nullptr;     // [num_edges] not negative
   const int64_t* positive = nullptr;  // [num_edges + 1] positive weights before; null: all are positive
+  const uint64_t* zeros = nullptr;    // a bit per target, set if its list has weights of zero; may be null
+
+  bool may_have_zeros(int64_t target) const {
+    if (positive == nullptr || zeros == nullptr) return positive != nullptr;
+    const auto at = static_cast<uint64_t>(target);
+    return ((zeros[at / 64] >> (at % 64)) & 1) != 0;
+  }
 };
 
 template <class Index>
@@ -43,6 +56,18 @@ struct Relation {
   TimeOrder time;
   EdgeWeights weights;
 };
+
+// Returns EdgeWeights::zeros for all targets of a relation.
+template <class Index>
+std::vector<uint64_t> lists_with_zeros(const Csc<Index>& edges, const int64_t* positive) {
+  std::vector<uint64_t> bits(static_cast<size_t>(edges.num_nodes / 64 + 1));
+  for (int64_t target = 0; target < edges.num_nodes; ++target) {
+    const int64_t begin = edges.indptr[target], end = edges.indptr[target + 1];
+    const uint64_t has = positive[end] - positive[begin] < end - begin ? 1 : 0;
+    bits[static_cast<size_t>(target / 64)] |= has << (target % 64);
+  }
+  return bits;
+}
 
 template <class Index>
 struct TypedGraph {

@@ -70,6 +70,26 @@ void translate(const EdgeId* ids, const int64_t* position, int64_t count, Out* e
   }
 }
 
+// Turns places of a time order into positions in `indices`. Those of one group are prefetched
+// already, and their entries are prefetched next.
+template <class Position, class Index>
+void settle_places(const Position* position, const Index* indices, int64_t* place, int64_t count) {
+  if (count > kBlock) return translate(position, place, count, place);
+  for (int64_t p = 0; p < count; ++p) {
+    place[p] = static_cast<int64_t>(position[place[p]]);
+    __builtin_prefetch(&indices[place[p]]);
+  }
+}
+
+template <class Index>
+void settle_places(const TimeOrder& order, const Index* indices, int64_t* place, int64_t count) {
+  if (order.wide) {
+    settle_places(static_cast<const int64_t*>(order.position), indices, place, count);
+  } else {
+    settle_places(static_cast<const int32_t*>(order.position), indices, place, count);
+  }
+}
+
 template <class Index, class Out>
 void translate_edge_ids(const Csc<Index>& graph, const int64_t* position, int64_t count, Out* edge) {
   if (graph.wide_edge_ids) {

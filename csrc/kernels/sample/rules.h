@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/prefetch.h"
 #include "kernels/sample/choose.h"
 #include "kernels/sample/exclusion.h"
 #include "kernels/sample/naming.h"
@@ -31,8 +32,9 @@ class PlainRule {
 
   void begin(int64_t count) { lists_ = first_.reserve(2 * count); }
 
-  // Prefetches what measuring a target reads behind its indptr.
-  void ahead(Target) const {}
+  // The steps in which what measuring a target reads behind its indptr is prefetched.
+  int64_t steps() const { return 0; }
+  void ahead(int64_t, Target) const {}
 
   // Returns the number of picks of the i-th node of the frontier.
   int64_t measure(int64_t i, Target target) {
@@ -45,10 +47,13 @@ class PlainRule {
 
   void prefetch(int64_t i, uint64_t, int64_t) const { __builtin_prefetch(&edges_.indices[lists_[2 * i]]); }
 
-  // Writes the positions of the picks and prefetches their entries.
+  // Writes the places of the picks and prefetches what turning them into positions reads.
   void choose(int64_t i, uint64_t node_key, int64_t picks, int64_t* position) const {
     pick(choose_, node_key, lists_[2 * i], lists_[2 * i + 1], picks, edges_.indices, position);
   }
+
+  // Turns the places of a group into positions in `indices` and prefetches their entries.
+  void settle(int64_t*, int64_t) const {}
 
  private:
   const Csc<Index> edges_;
@@ -88,6 +93,12 @@ class AllowedEdges {
     return {list, {first, static_cast<int64_t>(listed_.size())}, true};
   }
 
+  // Prefetches what finding the places of a target reads, in the steps of TimeSearch.
+  void prefetch(int64_t step, Target target) const {
+    const int64_t* ends = relation_.edges.indptr + target.node;
+    TimeSearch(relation_.time.time, {ends[0], ends[1]}).prefetch(step, latest_[target.example]);
+  }
+
   // Returns the position in `indices` of a place.
   int64_t position(int64_t place) const {
     return relation_.time.time == nullptr ? place : relation_.time[place];
@@ -100,14 +111,6 @@ class AllowedEdges {
   const ExcludedPairs excluded_;
   std::vector<int64_t>& listed_;
 };
-
-// Prefetches up to eight lines of a range, evenly.
-template <class T>
-void prefetch_lines(const T* begin, const T* end) {
-  const auto *first = reinterpret_cast<const char*>(begin), *last = reinterpret_cast<const char*>(end);
-  const int64_t step = std::max<int64_t>(64, (last - first) / 8);
-  for (const char* line = first; line < last; line += step) __builtin_prefetch(line);
-}
 
 // Any rule. What a node's list needs is decided for the node, never for an edge.
 template <class Index>
@@ -129,12 +132,10 @@ class FullRule {
     lists_.resize(static_cast<size_t>(count));
   }
 
-  void ahead(Target target) const {
-    const int64_t* time = relation_.time.time;
-    if (time == nullptr) return;
-    const int64_t* ends = relation_.edges.indptr + target.node;
-    prefetch_lines(time + ends[0], time + ends[1]);
-  }
+  int64_t steps() const { return timed() ? TimeSearch::kSteps : 0; }
+
+  // Each step reads what the step before has prefetched.
+  void ahead(int64_t step, Target target) const { allowed_.prefetch(step, target); }
 
   int64_t measure(int64_t i, Target target) {
     RuledList& list = lists_[static_cast<size_t>(i)];
@@ -147,7 +148,7 @@ class FullRule {
     if (!weighted()) return picks_of(places.count(), fanout, replacement_);
     list.positives = list.allowed.listed
                          ? weighted_.positives(allowed_.listed() + places.begin, places.count())
-                         : weighted_.positives(places);
+                         : weighted_.positives(target.node, places);
     return picks_of(list.positives, fanout, replacement_);
   }
 
@@ -156,33 +157,37 @@ class FullRule {
     const RuledList& list = lists_[static_cast<size_t>(i)];
     if (list.allowed.listed || picks == 0) return;
     const Places places = list.allowed.places;
-    if (weighted() && !list.all) weighted_.prefetch(node_key, list.allowed.list, places, picks);
-    if (relation_.time.time != nullptr) {
-      const auto* position = static_cast<const char*>(relation_.time.position);
-      const int64_t bytes = relation_.time.wide ? 8 : 4;
-      prefetch_lines(position + places.begin * bytes, position + places.end * bytes);
-    } else {
-      __builtin_prefetch(&relation_.edges.indices[places.begin]);
-    }
+    if (draws(list, picks)) weighted_.prefetch(node_key, list.allowed.list, places, picks);
+    if (!timed()) prefetch_line(&relation_.edges.indices[places.begin]);
   }
 
-  void choose(int64_t i, uint64_t node_key, int64_t picks, int64_t* out) {
+  // See PlainRule.
+  void choose(int64_t i, uint64_t node_key, int64_t picks, int64_t* place) {
     if (picks == 0) return;
     const RuledList& list = lists_[static_cast<size_t>(i)];
     if (!list.all && weighted()) {
-      choose_weighted(list, node_key, picks, out);
+      choose_weighted(list, node_key, picks, place);
     } else {
-      choose_uniform(list, node_key, picks, out);
-    }
-    if (relation_.time.time != nullptr) {
-      for (int64_t p = 0; p < picks; ++p) out[p] = relation_.time[out[p]];
+      choose_uniform(list, node_key, picks, place);
     }
     if (picks > kBlock) return;
-    for (int64_t p = 0; p < picks; ++p) __builtin_prefetch(&relation_.edges.indices[out[p]]);
+    for (int64_t p = 0; p < picks; ++p) {
+      timed() ? relation_.time.prefetch(place[p]) : prefetch_line(&relation_.edges.indices[place[p]]);
+    }
+  }
+
+  void settle(int64_t* place, int64_t count) const {
+    if (timed()) settle_places(relation_.time, relation_.edges.indices, place, count);
   }
 
  private:
+  bool timed() const { return relation_.time.time != nullptr; }
   bool weighted() const { return relation_.weights.sum != nullptr; }
+
+  // Returns whether picks are drawn by weight: not where everything is picked that may be.
+  bool draws(const RuledList& list, int64_t picks) const {
+    return weighted() && !list.all && (replacement_ == Replacement::kWith || picks < list.positives);
+  }
 
   void choose_uniform(const RuledList& list, uint64_t node_key, int64_t picks, int64_t* out) const {
     const Places places = list.allowed.places;
@@ -195,7 +200,7 @@ class FullRule {
 
   void choose_weighted(const RuledList& list, uint64_t node_key, int64_t picks, int64_t* out) {
     const Places places = list.allowed.places;
-    const bool with = replacement_ == Replacement::kWith, all = !with && picks == list.positives;
+    const bool with = replacement_ == Replacement::kWith, all = !draws(list, picks);
     if (list.allowed.listed) {
       const int64_t *place = allowed_.listed() + places.begin, count = places.count();
       if (all) {
@@ -206,7 +211,7 @@ class FullRule {
         weighted_.without_replacement(node_key, place, count, picks, out);
       }
     } else if (all) {
-      weighted_.all_positive(places, out);
+      weighted_.all_positive(places, picks, out);
     } else if (with) {
       weighted_.with_replacement(node_key, list.allowed.list, places, picks, out);
     } else {
@@ -223,6 +228,18 @@ class FullRule {
   NodeMap<uint64_t>* picked_;
   std::vector<RuledList>& lists_;
 };
+
+// Prefetches what measuring the targets behind the i-th reads. target(i) returns the i-th of `count`
+// targets.
+template <class Rule, class TargetOf>
+void look_ahead(const Rule& rule, const int64_t* indptr, int64_t i, int64_t count, const TargetOf& target) {
+  if (i + kPointerAhead < count) prefetch_line(&indptr[target(i + kPointerAhead).node]);
+  const int64_t steps = rule.steps();
+  for (int64_t step = 0; step < steps; ++step) {
+    const int64_t ahead = i + (steps - step) * kListAhead;
+    if (ahead < count) rule.ahead(step, target(ahead));
+  }
+}
 
 // Calls body with the rule of a relation in a hop. `latest` holds the time of each example's seed;
 // it is read only where edges have times.

@@ -50,12 +50,10 @@ class Expansion {
     rule.begin(last - first);
     int64_t* indptr = out_.open_hop(first, last);
     int64_t total = indptr[first];
+    const auto target = [&](int64_t i) { return targets_.target(code[i]); };
     for (int64_t i = first; i < last; ++i) {
-      if (i + kPointerAhead < last) {
-        __builtin_prefetch(&relation_.edges.indptr[targets_.target(code[i + kPointerAhead]).node]);
-      }
-      if (i + kListAhead < last) rule.ahead(targets_.target(code[i + kListAhead]));
-      total += rule.measure(i - first, targets_.target(code[i]));
+      look_ahead(rule, relation_.edges.indptr, i, last, target);
+      total += rule.measure(i - first, target(i));
       indptr[i + 1] = total;
     }
   }
@@ -92,6 +90,7 @@ class Expansion {
       rule.choose(i - first, targets_.key(key, code[i]), indptr[i + 1] - indptr[i],
                   position + (indptr[i] - base));
     }
+    rule.settle(position, indptr[end] - base);
     if constexpr (Naming::kDisjoint) {
       uint64_t* offset = scratch_.offset.reserve(indptr[end] - base);
       for (int64_t i = group; i < end; ++i) {

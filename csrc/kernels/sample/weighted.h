@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
+#include "kernels/prefetch.h"
 #include "kernels/random.h"
 #include "kernels/sample/choose.h"
 #include "kernels/sample/graph.h"
+#include "kernels/sample/search.h"
 #include "kernels/sample/temporal.h"
 
 namespace pyg_batchgnn {
@@ -25,35 +28,24 @@ class WeightSums {
     // One rounding, on every processor.
     double x = before_ == 0.0 ? u * total : std::fma(u, total - before_, before_);
     if (x >= total) x = std::nextafter(total, 0.0);  // rounding may reach the total, which no sum exceeds
-    if (count_ <= kShortList) return first_above(x, 0, count_);
+    if (count_ <= kShortList) return first_above(sum_, 0, count_, x);
     // Most sums lie near the straight line to the total, so few cache lines are read from there on.
-    int64_t low = guess(u), high = low + 1, step = kStep;
-    if (sum_[low] > x) {
-      for (; low > 0 && sum_[low - 1] > x; step *= 2) {
-        high = low;
-        low = std::max<int64_t>(0, low - step);
-      }
-    } else {
-      low = high;
-      high = std::min(count_, low + step);
-      for (; sum_[high - 1] <= x; high = std::min(count_, low + step)) {
-        low = high;
-        step *= 2;
-      }
-    }
-    return first_above(x, low, high);
+    return first_above_near(sum_, count_, x, guess(u));
   }
 
-  // Prefetches what the first `draws` draws with these words read, but for the entries around.
+  // Prefetches what the first `draws` draws with these words read.
   void prefetch(WordStream words, int64_t draws) const {
-    __builtin_prefetch(&sum_[count_ - 1]);
-    if (count_ <= kShortList) return __builtin_prefetch(&sum_[0]);
-    for (int64_t i = 0; i < draws; ++i) __builtin_prefetch(&sum_[guess(uniform(words))]);
+    prefetch_line(&sum_[count_ - 1]);
+    if (count_ <= kShortList) {
+      prefetch_line(&sum_[0]);
+      prefetch_line(&sum_[count_ / 2]);
+      return;
+    }
+    for (int64_t i = 0; i < draws; ++i) prefetch_near(sum_, guess(uniform(words)));
   }
 
  private:
   static constexpr int64_t kShortList = 16;  // of two cache lines or three
-  static constexpr int64_t kStep = 8;        // one cache line
 
   // Uniform on [0, 1).
   static double uniform(WordStream& words) { return static_cast<double>(words.next() >> 11) * 0x1p-53; }
@@ -61,18 +53,6 @@ class WeightSums {
   // The entry that a draw would give if all weights were equal.
   int64_t guess(double u) const {
     return std::min(static_cast<int64_t>(u * static_cast<double>(count_)), count_ - 1);
-  }
-
-  // Returns the first entry whose sum exceeds x. It is among the entries low to high - 1. A binary
-  // search without branches, which no processor could predict here.
-  int64_t first_above(double x, int64_t low, int64_t high) const {
-    const double* first = sum_ + low;
-    for (int64_t left = high - low; left > 1;) {
-      const int64_t half = left / 2;
-      first += half & -static_cast<int64_t>(first[half - 1] <= x);
-      left -= half;
-    }
-    return first - sum_;
   }
 
   const double* sum_;
@@ -125,8 +105,9 @@ class WeightedChooser {
         left_(scratch.left),
         taken_(scratch.table) {}
 
-  int64_t positives(Places places) const {
-    if (weights_.positive == nullptr) return places.count();
+  // Returns the number of positive weights in a range of a target's list.
+  int64_t positives(int64_t target, Places places) const {
+    if (!weights_.may_have_zeros(target)) return places.count();
     return weights_.positive[places.end] - weights_.positive[places.begin];
   }
 
@@ -170,29 +151,20 @@ class WeightedChooser {
 
   // Prefetches what `picks` draws from a range of a list read, if none of them is skipped.
   void prefetch(uint64_t key, int64_t list, Places places, int64_t picks) const {
-    if (places.begin != list) __builtin_prefetch(&weights_.sum[places.begin - 1]);
+    if (places.begin != list) prefetch_line(&weights_.sum[places.begin - 1]);
     WeightSums(weights_.sum + places.begin, places.count(), 0.0).prefetch(WordStream(key), picks);
   }
 
-  // Writes all places of positive weight, in order.
-  int64_t all_positive(Places places, int64_t* out) const {
-    int64_t count = 0;
-    if (weights_.positive == nullptr) {
-      for (int64_t place = places.begin; place < places.end; ++place) out[count++] = place;
-      return count;
-    }
+  // Writes all places of positive weight, in order. There are `positives` of them.
+  void all_positive(Places places, int64_t positives, int64_t* out) const {
+    if (positives == places.count()) return std::iota(out, out + positives, places.begin);
     for (int64_t place = places.begin; place < places.end; ++place) {
-      if (weights_.weight[place] > 0) out[count++] = place;
+      if (weights_.weight[place] > 0) *out++ = place;
     }
-    return count;
   }
 
-  int64_t all_positive(const int64_t* place, int64_t count, int64_t* out) const {
-    int64_t found = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      if (weights_.weight[place[i]] > 0) out[found++] = place[i];
-    }
-    return found;
+  void all_positive(const int64_t* place, int64_t count, int64_t* out) const {
+    std::copy_if(place, place + count, out, [&](int64_t one) { return weights_.weight[one] > 0; });
   }
 
  private:
