@@ -229,8 +229,8 @@ class FullRule {
   std::vector<RuledList>& lists_;
 };
 
-// Prefetches what measuring the targets behind the i-th reads. target(i) returns the i-th of `count`
-// targets.
+// Prefetches what measuring the targets behind the i-th reads. target(i) returns the i-th target of
+// `count`.
 template <class Rule, class TargetOf>
 void look_ahead(const Rule& rule, const int64_t* indptr, int64_t i, int64_t count, const TargetOf& target) {
   if (i + kPointerAhead < count) prefetch_line(&indptr[target(i + kPointerAhead).node]);
