@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmark.support.cli import RESULTS
 from benchmark.support.graphs import GraphFolder
-from benchmark.support.mag import SEEDS, TypedFolder, is_typed
+from benchmark.support.mag import CLASSES, SEEDS, TypedFolder, is_typed
 from benchmark.support.native import CACHE
 from benchmark.support.prepare import chosen_graph
 from benchmark.support.world import World
@@ -98,7 +98,7 @@ def _typed_dataset(graph: TypedFolder) -> Dataset:
     """Returns a typed graph with the features, labels and training nodes of papers."""
     tables, splits = {"x": graph.x, "y": graph.y}, {"train": graph.read("train_idx")}
     nodes = [
-        NodeSet(name, count, tables, splits) if name == SEEDS else NodeSet(name, count)
+        NodeSet(name, count, tables, splits, CLASSES) if name == SEEDS else NodeSet(name, count)
         for name, count in graph.num_nodes.items()
     ]
     edges = [EdgeSet(relation, edge_index) for relation, edge_index in graph.edges.items()]
