@@ -40,6 +40,7 @@ from pyg_batchgnn.nn.refusals import layer_name, waits_for_messages
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.sage import SAGEConv
 from pyg_batchgnn.nn.sampled import SampledBatch, TypedBatch, is_sampled, is_typed, layer_graph
+from pyg_batchgnn.nn.typed_aggregates import aggregates_by_relation
 from pyg_batchgnn.nn.update import Update
 from pyg_batchgnn.nn.whole_graph import whole_graph
 
@@ -73,6 +74,7 @@ __all__ = [
     "TypedBatch",
     "TypedModel",
     "Update",
+    "aggregates_by_relation",
     "check_cpu",
     "check_row_wise",
     "current_products",

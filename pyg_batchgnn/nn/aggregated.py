@@ -19,7 +19,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.refusals import layer_name, refuse
 from pyg_batchgnn.nn.rows import RowView
-from pyg_batchgnn.nn.sampled import SampledBatch, dropout_node, is_sampled
+from pyg_batchgnn.nn.sampled import Relation, SampledBatch, dropout_node, is_sampled
 
 #: The prefix of the attributes that carry aggregates in a minibatch.
 _PREFIX = "x_"
@@ -64,14 +64,17 @@ class Aggregated:
         """
         if not is_sampled(edges):
             raise TypeError(f"aggregates belong to a minibatch's nodes, got edges of {type(edges).__name__}")
-        nodes = edges.node.numel()
+        self.check_rows(edges.node.numel())
+        return all_nodes(edges)
+
+    def check_rows(self, nodes: int) -> None:
+        """Raises ValueError unless there is a row for each of the minibatch's nodes."""
         for name, rows in (("neighbours", self.neighbours), ("own", self.own)):
             if rows is not None and rows.size(0) != nodes:
                 raise ValueError(
                     f"the aggregates have {rows.size(0)} rows in {name}, but the minibatch has {nodes} "
                     f"nodes; give the rows of its nodes: RowView(table, minibatch.node)"
                 )
-        return all_nodes(edges)
 
     def own_of(self, conv: MessagePassing) -> Tensor | RowView:
         """Returns the features of the nodes themselves.
@@ -85,6 +88,14 @@ class Aggregated:
                 f"the minibatch carries no 'x'; put it among the loader's attributes"
             )
         return self.own
+
+
+def attribute_of(kind: str, relation: Relation, is_plain: bool) -> str:
+    """Returns the name of the aggregates of a relation among the attributes of its targets.
+
+    It names the relation unless the graph has one node type and one relation.
+    """
+    return _PREFIX + kind if is_plain else f"{_PREFIX}{kind}:{'__'.join(relation)}"
 
 
 def refuse_aggregated(conv: MessagePassing, why: str) -> ValueError:

@@ -11,7 +11,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
 from pyg_batchgnn.nn.arguments import input_columns, positive
-from pyg_batchgnn.nn.graph import LayerGraph
+from pyg_batchgnn.nn.graph import LayerGraph, Targets
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
 from pyg_batchgnn.nn.lazy import set_width
 from pyg_batchgnn.nn.normalisation import Scaling, unweighted_scaling, weighted_scaling
@@ -127,6 +127,10 @@ class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
         dtype = ops.compute_dtype(self.lin.weight)
         check_input(given.x, self.lin.in_channels, dtype)
         return self._product(self._aggregate(given, edge_weight, dtype))
+
+    def known_terms(self, x: Aggregated, targets: Targets) -> Terms:  # noqa: ARG002
+        """Returns the terms of all rows from aggregates that were computed in advance."""
+        return self._product(self._known(x, None))
 
     def _product(self, aggregated: Rows) -> Terms:
         """Returns the product of the aggregates with bias."""

@@ -11,10 +11,12 @@ from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.conv.hetero_conv import group
 
+from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.inputs import Rows
 from pyg_batchgnn.nn.sampled import Relation, TypedBatch
 from pyg_batchgnn.nn.terms import HasTerms
 from pyg_batchgnn.nn.typed import EdgeValues, TypeTerms, terms_by_type
+from pyg_batchgnn.nn.typed_aggregates import is_aggregated, terms_of_aggregates
 from pyg_batchgnn.nn.typed_edges import typed_edges
 from pyg_batchgnn.nn.update import Update
 
@@ -55,7 +57,7 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
 
     def forward(
         self,
-        x_dict: Mapping[str, Rows],
+        x_dict: Mapping[str, Rows] | Mapping[Relation, Aggregated],
         edge_index_dict: TypedBatch | Mapping[Relation, Tensor],
         layer: int | Mapping[Relation, Tensor] | None = None,
         *,
@@ -66,7 +68,9 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
 
         Args:
             x_dict: [>= N, F] by node type, the rows of the sources, tensors or `RowView`; the first
-                D are the rows of the targets. `features_by_type` returns those of a minibatch.
+                D are the rows of the targets. `features_by_type` returns those of a minibatch. Or
+                aggregates by relation, as `aggregates_by_relation` returns them: then all nodes of
+                the minibatch are computed.
             edge_index_dict: a minibatch with ``layer``, or [2, E] by relation. Relations that are
                 missing are left out.
             layer: the number of the layer in the minibatch; 1 is nearest the input. PyG's values of
@@ -79,6 +83,13 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
         Returns:
             [D, out_channels] by node type; [D, relations, out_channels] if ``aggr`` is None.
         """
+        if is_aggregated(x_dict):
+            if layer is not None or kwargs_dict:
+                raise ValueError(
+                    "aggregates take no layer and no values of edges: conv(aggregates, minibatch)"
+                )
+            known = terms_of_aggregates(dict(self.convs.items()), x_dict, edge_index_dict)
+            return {name: self._result(terms, update) for name, terms in known.items()}
         values = self._edge_values(kwargs_dict)
         if isinstance(layer, Mapping):
             values, layer = {**values, **self._positional(layer)}, None

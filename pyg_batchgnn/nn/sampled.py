@@ -140,6 +140,22 @@ def layer_rows(minibatch: TypedBatch, layer: int, name: str) -> LayerRows:
     )
 
 
+def all_rows(minibatch: TypedBatch, name: str) -> LayerRows:
+    """Returns all nodes of a type, which the layer below the lowest sampled one computes.
+
+    Raises:
+        KeyError: the minibatch has no such type.
+    """
+    nodes = minibatch.nodes[minibatch.schema.type_number(name)]
+    count = nodes.node.numel()
+    return LayerRows(
+        num_targets=count,
+        num_sources=count,
+        node=dropout_node(nodes.node, nodes.example, count),
+        key=_dropout_key(minibatch, 0, None if _is_plain(minibatch) else (name,)),
+    )
+
+
 def _part(minibatch: Any, relation: Relation | None) -> _Part:
     if relation is not None and is_typed(minibatch):
         schema = minibatch.schema

@@ -19,6 +19,7 @@ from pyg_batchgnn.nn.models.native import NativeModel
 from pyg_batchgnn.nn.refusals import layer_name
 from pyg_batchgnn.nn.sampled import Relation, TypedBatch, is_typed
 from pyg_batchgnn.nn.typed import EdgeValues, TypeTerms, terms_by_type
+from pyg_batchgnn.nn.typed_aggregates import aggregates_by_relation, is_aggregated, terms_of_aggregates
 from pyg_batchgnn.nn.typed_edges import typed_edges
 from pyg_batchgnn.nn.update import Update
 
@@ -102,7 +103,8 @@ class TypedModel(torch.nn.Module):
         edge_index_dict)``.
 
         Args:
-            source: a minibatch with one hop per layer; or the features [N, F] by node type.
+            source: a minibatch with one hop per layer, or one hop fewer if it carries aggregates;
+                or the features [N, F] by node type.
             edge_index: [2, E] by relation, if the first argument is features.
             edge_weight: [E] by relation, for GCN.
             edge_attr: [E, edge_dim] by relation, for GAT.
@@ -118,10 +120,12 @@ class TypedModel(torch.nn.Module):
         """
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr}
         values: EdgeValues = {name: one for name, one in given.items() if one is not None}
+        rows: Mapping[Any, Any]
         rows, edges = self._arguments(source, edge_index, x)
         states: list[Mapping[str, Tensor]] = []
+        sampled = 0 if is_aggregated(rows) else 1  # the layer of the minibatch that comes first
         for index in range(self.num_layers):
-            layer = index + 1 if is_typed(edges) else None
+            layer = index + sampled if is_typed(edges) else None
             rows = self._layer(index, rows, edges, layer, values)
             states.append(rows)  # type: ignore[arg-type]
         return {name: self._output(name, states) for name in self.node_types if name in rows}
@@ -131,8 +135,8 @@ class TypedModel(torch.nn.Module):
         source: TypedBatch | Mapping[str, Rows],
         edge_index: Mapping[Relation, Tensor] | None,
         x: Mapping[str, Rows] | None,
-    ) -> tuple[Mapping[str, Rows], TypedBatch | Mapping[Relation, Tensor]]:
-        """Returns the features and edges of the three ways to call."""
+    ) -> tuple[Mapping[Any, Any], TypedBatch | Mapping[Relation, Tensor]]:
+        """Returns the features, or aggregates, and the edges of the three ways to call."""
         if not is_typed(source):
             if not isinstance(source, Mapping) or edge_index is None or x is not None:
                 raise TypeError(
@@ -143,6 +147,8 @@ class TypedModel(torch.nn.Module):
         if edge_index is not None:
             raise TypeError("a minibatch has its own edges; give its features as model(minibatch, x=x_dict)")
         hops = len(source.nodes[0].nodes_per_hop) - 1
+        if hops == self.num_layers - 1 and (known := aggregates_by_relation(source, x)):
+            return known, source
         if hops != self.num_layers:
             raise ValueError(
                 f"a model of {self.num_layers} layers needs minibatches of {self.num_layers} hops, but this "
@@ -151,11 +157,14 @@ class TypedModel(torch.nn.Module):
         return features_by_type(source) if x is None else x, source
 
     def _layer(
-        self, index: int, x: Mapping[str, Rows], edges: Any, layer: int | None, values: EdgeValues
+        self, index: int, x: Mapping[Any, Any], edges: Any, layer: int | None, values: EdgeValues
     ) -> dict[str, Rows]:
         """Computes a layer with what follows it."""
         convs = {relation: self.convs[index][_key(relation)] for relation in self.relations}
-        found = terms_by_type(convs, x, typed_edges(edges, layer, x), values)
+        if is_aggregated(x):
+            found = terms_of_aggregates(convs, x, edges)
+        else:
+            found = terms_by_type(convs, x, typed_edges(edges, layer, x), values)
         return {name: self._rows(index, name, terms) for name, terms in found.items()}
 
     def _rows(self, index: int, name: str, terms: TypeTerms) -> Tensor:
