@@ -14,6 +14,7 @@ from tests.support.backends import needs_ccl
 from tests.support.ranks import run_ranks
 
 JOBS = "tests.loader.job_rank_options"
+RULES = "tests.loader.job_rank_rules"
 FULL = bool(os.environ.get("PYG_BATCHGNN_TEST_ALL"))
 TIMEOUT = 7200.0 if FULL else 120.0
 
@@ -36,11 +37,13 @@ def test_minibatches_over_ccl_are_those_of_one_process() -> None:
     run_ranks(f"{JOBS}:epochs", 2, arguments, hosts=[0, 1], timeout=TIMEOUT)
 
 
-@pytest.mark.parametrize("job", ["splits_and_refusals", "attributes_that_differ", "resumed"])
+@pytest.mark.parametrize(
+    "job", ["splits_and_refusals", "attributes_that_differ", "resumed", "times_in_pieces"]
+)
 def test_two_ranks(job: str) -> None:
-    run_ranks(f"{JOBS}:{job}", 2, hosts=[0, 1])
+    run_ranks(f"{RULES}:{job}", 2, hosts=[0, 1])
 
 
 @pytest.mark.parametrize(("ranks", "hosts"), [(2, [0, 1]), (3, [0, 1, 1])], ids=str)
 def test_graphs_of_odd_shapes(ranks: int, hosts: Sequence[int]) -> None:
-    run_ranks(f"{JOBS}:odd_graphs", ranks, {"first": 100 * ranks, "count": 25}, hosts=hosts)
+    run_ranks(f"{RULES}:odd_graphs", ranks, {"first": 100 * ranks, "count": 25}, hosts=hosts)
