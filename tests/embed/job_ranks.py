@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import MacrobatchNeighborLoader
-from pyg_batchgnn.comm import Communicator, KindCounts, MessageKind
+from pyg_batchgnn.comm import CommError, Communicator, KindCounts, MessageKind
 from pyg_batchgnn.data import HOMOGENEOUS, NODES, DatasetError
 from pyg_batchgnn.embed import SGD, Adagrad, Embedding, EmbeddingOptimizer, SparseAdam, UpdateRule
 from pyg_batchgnn.embed.table import InitialRows, make_table
@@ -282,6 +284,25 @@ def inference() -> None:
             assert torch.allclose(found, expected[part.node], atol=1e-5)
             assert features[0].fields[NODES]["x"].shape == (5 + F,)
             assert data[0].fields[NODES]["x"].shape == (5,)
+
+
+def fault(how: str) -> dict[str, Any]:
+    """Ends or fails rank 1 in the middle of an epoch. Returns what the others are told."""
+    graph, comm = (Communicator.create(name, timeout=8.0) for name in ("graph", "rows"))
+    try:
+        with comm, graph:
+            training = Training(graph, comm, CASES[0], batch_size=2)
+            for number, batch in enumerate(training.loader):
+                if number == 4 and comm.rank == 1:
+                    if how == "kill":
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    raise ValueError("the disk is full")
+                training.step(batch)
+    except CommError as error:
+        return {"text": str(error), "ranks": error.ranks}
+    except ValueError:
+        return {"text": "", "ranks": []}
+    return {"text": "nothing", "ranks": []}
 
 
 def refusals() -> None:

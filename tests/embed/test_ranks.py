@@ -36,5 +36,14 @@ def test_all_nodes_are_inferred_from_learned_rows() -> None:
     run_ranks(f"{JOBS}:inference", 2)
 
 
+@pytest.mark.parametrize(
+    ("how", "words"), [("kill", "no longer exists"), ("raise", "raised ValueError: the disk is full")]
+)
+def test_a_rank_that_fails_is_named(how: str, words: str) -> None:
+    results = run_ranks(f"{JOBS}:fault", 3, {"how": how}, check=False)
+    for result in (results[0], results[2]):
+        assert 1 in result.value["ranks"] and words in result.value["text"]
+
+
 def test_what_cannot_be_is_refused() -> None:
     run_ranks(f"{JOBS}:refusals", 2)
