@@ -104,12 +104,15 @@ class NegativeDraw:
     def pairs(self) -> tuple[Tensor, Tensor]:
         """Draws both ends of each negative, by position."""
         plan, heads, tails = self.plan, self.streams(End.SOURCE), self.streams(End.TARGET)
-        pending = torch.arange(self.count)
-        source, target = self._pair(heads, tails, pending)
-        for _ in range(0 if plan.existing is None else TRIES - 1):
-            pending = self._existing(pending, source, target)
+        every = torch.arange(self.count)
+        source, target = self._pair(heads, tails, every)
+        pending = self._existing(every, source, target)
+        for _ in range(TRIES - 1):
+            if not pending.numel():
+                return source, target
             source[pending], target[pending] = self._pair(heads, tails, pending)
-        for number in self._existing(pending, source, target).tolist():
+            pending = self._existing(pending, source, target)
+        for number in pending.tolist():
             limits = int(self.allowed[End.SOURCE][number]), int(self.allowed[End.TARGET][number])
             pair = free_pair(plan, heads, number, int(target[number]), *limits)
             source[number], target[number] = (NOTHING, NOTHING) if pair is None else pair
