@@ -19,6 +19,7 @@ Benchmarks:
     memory         page faults, allocations and growth of the loader's resident memory
     accuracy       the sampler against a reference and PyG's; native layers against PyG's; bfloat16
     rank_accuracy  the main job on 2 and 4 ranks, against one process at the same global batch
+    historical     historical embeddings on 2 and 4 ranks, against one process; hit rates
     convergence    time to accuracy of the main job: native layers against PyG's
     caching        the aggregation cache: making it; preparation, epochs, bytes and accuracy
     inference      all nodes layer by layer, against PyG's inference and against sampling
@@ -53,6 +54,7 @@ from benchmark.convergence import measure as convergence
 from benchmark.embeddings import measure as embeddings
 from benchmark.footprint import measure as footprint
 from benchmark.growth import measure as growth
+from benchmark.historical import measure as historical
 from benchmark.inference import measure as inference
 from benchmark.layers import measure as layers
 from benchmark.loading import measure as loading
@@ -82,6 +84,7 @@ CHOICES = {
     "accuracy": accuracy.main,
     "convergence": convergence.main,
     "rank_accuracy": rank_accuracy.main,
+    "historical": historical.main,
     "ranks": ranks.main,
     "caching": caching.main,
     "communication": communication.main,

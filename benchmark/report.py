@@ -30,6 +30,7 @@ from benchmark.convergence import show as convergence
 from benchmark.embeddings import show as embeddings
 from benchmark.footprint import show as footprint
 from benchmark.growth import show as growth
+from benchmark.historical import show as historical
 from benchmark.inference import show as inference
 from benchmark.layers import show as layers
 from benchmark.loading import show as loading
@@ -74,6 +75,7 @@ EXPERIMENTS = {
     "partitioning": Shown(partitioning.table, partitioning.plot),
     "growth": Shown(growth.table, growth.plot),
     "rank_accuracy": Shown(rank_accuracy.table, rank_accuracy.plot),
+    "historical": Shown(historical.table, historical.plot),
     "caching": Shown(caching.table, caching.plot),
     "embeddings": Shown(embeddings.table, None),
     "communication": Shown(communication.table, communication.plot),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pyg_batchgnn.train.graph import DatasetFingerprint
 from pyg_batchgnn.train.loop.best_epoch import note_validation
 from pyg_batchgnn.train.loop.evaluate_nodes import evaluate_nodes
+from pyg_batchgnn.train.loop.histories import history_figures
 from pyg_batchgnn.train.loop.job import TrainingJob
 from pyg_batchgnn.train.loop.observer import RunObserver, RunOutcome
 from pyg_batchgnn.train.loop.state import TrainerState, weights_of
@@ -124,6 +125,7 @@ class Trainer:
             phases=spread.mean,
             ranks=self._ranks.size,
             phase_ranges=spread.ranges,
+            historical=history_figures(job.graph.history, self._ranks),
         )
 
     def save(self) -> None:

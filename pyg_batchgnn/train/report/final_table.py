@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.filesize import decimal
 from rich.table import Table
 
 from pyg_batchgnn.train.config import Metric
@@ -52,7 +53,25 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
             ratios = [record.imbalance[what] for record in records if what in record.imbalance]
             mean = f"{sum(ratios) / len(ratios):.3f}" if ratios else "-"
             table.add_row(f"imbalance of {what}, most / mean", mean)
+    _add_historical(table, result)
     return table
+
+
+def _add_historical(table: Table, result: RunResult) -> None:
+    """Adds the rows about historical embeddings, if there are any."""
+    figures = result.historical
+    if figures is None:
+        return
+    table.add_section()
+    for name, values in (
+        ("halo rows found", figures["hit_rates"]),
+        ("edges left out", figures["edges_left_out"]),
+    ):
+        for layer, value in enumerate(values, 1):
+            table.add_row(f"{name}, layer {layer}", f"{value:.1%}")
+    table.add_row("rows pushed", f"{figures['rows_pushed']:,}", decimal(figures["bytes_pushed"]))
+    table.add_row("exchange of pushed rows", f"{figures['exchange_seconds']:.2f} s")
+    table.add_row("waited for pushed rows", f"{figures['waited_seconds']:.2f} s")
 
 
 def _in_order(result: RunResult) -> list[Metric]:

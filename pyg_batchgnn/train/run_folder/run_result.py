@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class RunResult:
         phases: seconds per phase, the mean over ranks.
         ranks: the number of ranks that trained.
         phase_ranges: the least and the most seconds of a rank per phase; empty with one rank.
+        historical: the figures of historical embeddings (`history_figures`), or None without them.
     """
 
     metric: str
@@ -29,3 +31,4 @@ class RunResult:
     phases: dict[str, float]
     ranks: int
     phase_ranges: dict[str, list[float]]
+    historical: dict[str, Any] | None = None

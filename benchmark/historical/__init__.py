@@ -1,0 +1,1 @@
+"""The accuracy that models reach with historical embeddings, and what they exchange."""
