@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import pytest
@@ -37,3 +38,20 @@ def test_metrics_stand_in_it() -> None:
     assert any("test ROC-AUC" in row and "0.8125" in row for row in rows)
     assert any("test micro F1" in row and "0.7000" in row for row in rows)
     assert any("validation ROC-AUC (best, epoch 3)" in row and "0.9000" in row for row in rows)
+
+
+def test_historical_embeddings_have_rows_of_their_own() -> None:
+    out = io.StringIO()
+    figures = {
+        "hit_rates": [0.9, 0.25],
+        "edges_left_out": [0.05, 0.125],
+        "rows_pushed": 12345,
+        "bytes_pushed": 4_500_000,
+        "exchange_seconds": 1.5,
+        "waited_seconds": 0.25,
+    }
+    found = dataclasses.replace(result(2, None), historical=figures)
+    Console(file=out, width=110).print(final_table(found, [record(1)]))
+    rows = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    for wanted in ("found, layer 2 | 25.0%", "left out, layer 1 | 5.0%", "12,345 | 4.5 MB", "0.25 s"):
+        assert any(wanted in row.replace("\u2502", "|") for row in rows), wanted

@@ -54,6 +54,7 @@ def test_a_run_that_one_rank_was_asked_to_stop_resumes_bit_for_bit(
     assert f"{ranks} on 1 host" in whole[0]["out"] and "range over ranks" in whole[0]["out"]
     assert all(seen["out"] == "" for seen in whole[1:]), "only the first rank reports"
     _check_reports(straight, ranks)
+    _check_figures(straight, "historical" in options)
 
 
 def _check_reports(run: Path, ranks: int) -> None:
@@ -64,6 +65,18 @@ def _check_reports(run: Path, ranks: int) -> None:
         assert least <= result["phases"][name] * (1 + 1e-9) and result["phases"][name] <= most * (1 + 1e-9)
     assert last["imbalance"]["edges"] >= 1.0 and last["imbalance"]["seconds"] >= 1.0
     assert last["phases"]["exchange"] > 0 and last["phases"]["sample"] > 0
+
+
+def _check_figures(run: Path, historical: bool) -> None:
+    """Asserts that the result of a run has figures of historical embeddings if it had them."""
+    figures = json.loads((run / "result.json").read_text())["historical"]
+    assert (figures is not None) == historical
+    if figures is not None:
+        assert len(figures["hit_rates"]) == len(figures["edges_left_out"]) == 2
+        assert all(0 < rate <= 1 for rate in figures["hit_rates"])
+        assert all(0 <= share < 1 for share in figures["edges_left_out"])
+        assert figures["bytes_pushed"] > 8 * figures["rows_pushed"] > 0
+        assert figures["waited_seconds"] >= 0
 
 
 def test_global_training_equals_one_process_at_the_same_global_batch(
