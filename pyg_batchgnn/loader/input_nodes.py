@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Schema
-from pyg_batchgnn.loader.inputs import GraphShape, GraphTimes, NodeInputs, TypeInputs
+from pyg_batchgnn.loader.inputs import GraphShape, GraphTimes
+from pyg_batchgnn.loader.node_inputs import NodeInputs, TypeInputs
 from pyg_batchgnn.ops import check_range, check_vector
 from pyg_batchgnn.sample import Names
 

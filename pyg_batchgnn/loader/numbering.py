@@ -9,7 +9,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.loader.inputs import NodeInputs, OwnerNodes
+from pyg_batchgnn.loader.inputs import OwnerNodes
+from pyg_batchgnn.loader.node_inputs import NodeInputs
 from pyg_batchgnn.loader.schedule import SeedStep
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.store import DistGraphStore, OwnRows

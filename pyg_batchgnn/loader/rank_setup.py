@@ -23,9 +23,10 @@ from pyg_batchgnn.loader.arguments import (
 from pyg_batchgnn.loader.block_export import BlockExporter
 from pyg_batchgnn.loader.export import Exporter, NativeExporter
 from pyg_batchgnn.loader.input_nodes import InputRequest
-from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT, NodeInputs
+from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT
 from pyg_batchgnn.loader.link_places import PlanOverRanks
 from pyg_batchgnn.loader.local_schedule import LocalSchedule
+from pyg_batchgnn.loader.node_inputs import NodeInputs
 from pyg_batchgnn.loader.numbering import NumberSeeds, OwnSeeds, as_they_are, from_table, looked_up
 from pyg_batchgnn.loader.options import Export, LoaderOptions
 from pyg_batchgnn.loader.pipeline import Pipeline
