@@ -11,15 +11,15 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
+from pyg_batchgnn.embed.access import AccessibleTables
 from pyg_batchgnn.embed.batches import nodes_by_type
 from pyg_batchgnn.embed.plan import StepPlanner
 from pyg_batchgnn.embed.rules import UpdateRule
 from pyg_batchgnn.embed.steps import Step, StepOrder
 from pyg_batchgnn.embed.table import InitialRows
-from pyg_batchgnn.embed.tables import EmbeddingTables
 
 
-class Embedding(EmbeddingTables):
+class Embedding(AccessibleTables):
     """Tables of learned rows, one row for each node of some node types.
 
     A rank holds the rows of the nodes that it owns, and beside each row what the optimizer keeps of
@@ -37,7 +37,8 @@ class Embedding(EmbeddingTables):
         seed: key of the initial rows, which are uniform in [-bound, bound) by (seed, node type,
             original id, column).
         bound: the largest absolute value of initial rows; None is 1 / sqrt(columns).
-        comm: a communicator that nothing else uses, not even the stores; None makes one.
+        comm: a communicator that nothing else uses, not even the stores; None makes one, which over
+            ranks stays open until the process ends.
         dtype: torch.float32 or torch.float64.
         stale_steps: k: rows may lack the updates of the k steps before theirs, so that reading them
             waits for nobody. With 0, training equals that of one process.
