@@ -47,6 +47,15 @@ Header* new_block(size_t bytes) {
   return static_cast<Header*>(::operator new(bytes, std::align_val_t{64}));
 }
 
+// Takes the page faults of a block that will be used again and again. Else they would come one by
+// one, whenever another user of the block needs a little more of it than those before.
+void touch_pages(Header* block, size_t bytes) {
+  constexpr size_t kPage = 4096, kMost = size_t{16} << 20;
+  if (bytes > kMost) return;
+  auto* const byte = reinterpret_cast<volatile char*>(block);
+  for (size_t at = 0; at < bytes; at += kPage) byte[at] = 0;
+}
+
 void delete_block(Header* block) noexcept {
   if (block->bytes >= kHugePage) {
     unmap_pages(block, block->bytes);
@@ -105,6 +114,7 @@ class Cache {
     const auto allowed = static_cast<int64_t>(kKeepFactor * static_cast<double>(peak_live_)) + kAlwaysKept;
     drop_until(std::max<int64_t>(0, allowed - live_ - more));
     Header* block = new_block(bytes);
+    touch_pages(block, bytes);
     block->bytes = bytes;
     block->size_class = size_class;
     ++system_calls_;
