@@ -12,7 +12,7 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kTries = 8;
+constexpr int64_t kTries = 16;
 constexpr int64_t kPasses = 6;
 
 // What the two sides may weigh.

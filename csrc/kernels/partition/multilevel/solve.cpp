@@ -13,9 +13,11 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kNodesPerPart = 100;    // in the coarsest graph
-constexpr int64_t kFewestNodes = 400;     // in the coarsest graph
-constexpr int64_t kClustersPerPart = 32;  // of the largest weight
+constexpr int64_t kNodesPerPart = 40;    // in the coarsest graph
+constexpr int64_t kFewestNodes = 160;     // in the coarsest graph
+// No cluster weighs more than a part's mean over this, times 1 and the number of constraints: several
+// constraints need finer clusters to be met.
+constexpr int64_t kClustersPerPart = 8;
 constexpr int64_t kRounds = 3;            // of clustering in a level
 constexpr int64_t kFmPasses = 3;
 constexpr uint64_t kCycles = 2;  // of coarsening and refinement; all but the first improve a partition
@@ -49,10 +51,11 @@ std::vector<int32_t> cluster(const WeightedGraph& graph, int64_t parts, uint64_t
   std::iota(label.begin(), label.end(), 0);
   const std::vector<int64_t> total = totals(graph);
   std::vector<int64_t> room(static_cast<size_t>(graph.nodes * graph.constraints));
+  const int64_t clusters = kClustersPerPart * (1 + graph.constraints) * parts;
   for (int64_t node = 0; node < graph.nodes; ++node)
     for (int64_t k = 0; k < graph.constraints; ++k)
       room[node * graph.constraints + k] =
-          std::max<int64_t>(1, total[k] / (kClustersPerPart * parts)) - graph.weights_of(node)[k];
+          std::max<int64_t>(1, total[k] / clusters) - graph.weights_of(node)[k];
   const Rooms rooms(graph.constraints, room.data());
   for (int64_t round = 0; round < kRounds; ++round) {
     const Leftover leftover = round + 1 == kRounds ? Leftover::kTogether : Leftover::kAlone;
@@ -85,7 +88,7 @@ std::vector<Level> coarsen(const WeightedGraph& graph, const Problem& problem, u
 void refine(const WeightedGraph& graph, const Assignment& assignment, uint64_t key) {
   balance_parts(graph, assignment);
   if (fm_bytes(graph.nodes, assignment.parts) <= kFmBytes + 8 * graph.edges()) {
-    refine_by_fm(graph, assignment, {key, kFmPasses, std::max<int64_t>(100, graph.nodes / 100)});
+    refine_by_fm(graph, assignment, {key, kFmPasses, std::max<int64_t>(300, graph.nodes / 50)});
     return;
   }
   for (int64_t round = 0; round < kGreedyRounds; ++round)
