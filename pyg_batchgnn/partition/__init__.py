@@ -11,6 +11,7 @@ from pyg_batchgnn.partition.given import Given
 from pyg_batchgnn.partition.hashing import random_owner
 from pyg_batchgnn.partition.load import load_partition, verify_partition
 from pyg_batchgnn.partition.part import Part, directory_slice, directory_slices, slice_size
+from pyg_batchgnn.partition.plot import plot_partition
 from pyg_batchgnn.partition.policy import (
     Direct,
     Neighbours,
@@ -49,6 +50,7 @@ __all__ = [
     "own_rounds",
     "partition",
     "partition_parts",
+    "plot_partition",
     "random_owner",
     "read_partition_meta",
     "refuse_existing",

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from rich.table import Table
+from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.partition.checks import check_comm
@@ -51,9 +53,12 @@ class PartitionReport:
 
     Attributes:
         types: by the name of the node type, the counts of each part, in order.
+        halo_pairs: [part][other], the distinct nodes of the other part that in-edges of the part
+            come from.
     """
 
     types: dict[str, tuple[PartCounts, ...]]
+    halo_pairs: tuple[tuple[int, ...], ...]
 
     @property
     def parts(self) -> tuple[PartCounts, ...]:
@@ -103,32 +108,43 @@ def report_partition(parts: Part | Sequence[Part], comm: Communicator) -> Partit
     """
     mine = parts_of(parts)
     check_comm(comm)
-    counted = {
-        str(part.number): dict(zip(part.schema.node_types, _count(part), strict=True)) for part in mine
-    }
+    counted = {str(part.number): _count(part) for part in mine}
     found = {int(number): counts for said in comm.all_gather_json(counted) for number, counts in said.items()}
+    parts = [found[number] for number in sorted(found)]
     return PartitionReport(
-        {name: tuple(PartCounts(*found[number][name]) for number in sorted(found)) for name in found[0]}
+        {name: tuple(PartCounts(*part["types"][name]) for part in parts) for name in parts[0]["types"]},
+        tuple(tuple(part["halo"]) for part in parts),
     )
 
 
-def _count(part: Part) -> list[list[int]]:
-    """Returns the counts of each node type, in the order of `PartCounts`."""
+def _count(part: Part) -> dict[str, Any]:
+    """Returns the counts of each node type, in the order of `PartCounts`, and the halo by part."""
+    schema = part.schema
     cut, halo = _outside(part)
-    edges = [0] * part.schema.num_types
-    for target, one in zip(part.schema.target_types, part.relations, strict=True):
+    edges = [0] * schema.num_types
+    for target, one in zip(schema.target_types, part.relations, strict=True):
         edges[target] += one.num_edges
-    return [
-        [len(part.nodes_of(at)), edges[at], part.split("train", name).numel(), cut[at], halo[at]]
-        for at, name in enumerate(part.schema.node_types)
-    ]
+    of_types = halo.sum(0).tolist()
+    return {
+        "types": {
+            name: [
+                len(part.nodes_of(at)),
+                edges[at],
+                part.split("train", name).numel(),
+                cut[at],
+                of_types[at],
+            ]
+            for at, name in enumerate(schema.node_types)
+        },
+        "halo": halo.sum(1).tolist(),
+    }
 
 
-def _outside(part: Part) -> tuple[list[int], list[int]]:
-    """Returns by node type the in-edges from other parts, and the nodes of other parts that
-    in-edges come from."""
+def _outside(part: Part) -> tuple[list[int], Tensor]:
+    """Returns by node type the in-edges from other parts; and [parts, types], the nodes of other
+    parts that in-edges come from."""
     schema, book, own = part.schema, part.book, part.book.nodes_of(part.number)
-    cut, halo = [0] * schema.num_types, [0] * schema.num_types
+    cut, halo = [0] * schema.num_types, torch.zeros(book.parts * schema.num_types, dtype=torch.int64)
     for begin in range(0, book.num_nodes, _MARKS):
         seen = torch.zeros(min(_MARKS, book.num_nodes - begin), dtype=torch.bool)
         for target, edges in zip(schema.target_types, part.relations, strict=True):
@@ -139,5 +155,5 @@ def _outside(part: Part) -> tuple[list[int], list[int]]:
                 seen[(outside - begin).to(torch.int64)] = True
         bounds = (book.offsets - begin).clamp(0, len(seen)).tolist()
         for cell, (first, last) in enumerate(pairwise(bounds)):
-            halo[cell % schema.num_types] += int(seen[first:last].sum())
-    return cut, halo
+            halo[cell] += seen[first:last].sum()
+    return cut, halo.view(book.parts, schema.num_types)

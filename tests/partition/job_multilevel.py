@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset, GeneratorSpec, generate
+from pyg_batchgnn.data import Dataset, EdgeSet, GeneratorSpec, NodeSet, generate
 from pyg_batchgnn.ops import InEdges
-from pyg_batchgnn.partition import Multilevel, bounded, partition, partition_parts, report_partition
+from pyg_batchgnn.partition import (
+    Multilevel,
+    bounded,
+    partition,
+    partition_parts,
+    plot_partition,
+    report_partition,
+)
 from pyg_batchgnn.partition.multilevel.cluster import find_clusters
 from pyg_batchgnn.partition.multilevel.contract import contract
 from pyg_batchgnn.partition.multilevel.gather import gather_graph
@@ -131,3 +140,52 @@ def metis(expect: bool) -> dict[str, float] | str:
             assert not expect
             return f"{type(error).__name__}: {error}"
         return {"cut": report.edge_cut} | {of: report.balance(of) for of in ("nodes", "edges", "train")}
+
+
+def unmet() -> list[list[str]]:
+    """The warnings of rank 0 where loads cannot be balanced: a hub, and more parts than nodes."""
+    hub = Dataset.homogeneous("hub", 30, torch.stack([torch.arange(30), torch.zeros(30, dtype=torch.int64)]))
+    said = []
+    with Communicator.create("partition", timeout=60) as comm:
+        for dataset, parts in ((hub, 3), (communities(), 2)):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                partition_parts(dataset, "multilevel", parts, comm=comm)
+            said.append([str(one.message) for one in caught if "times the mean" in str(one.message)])
+    return said
+
+
+def typed(file: str) -> dict[str, float]:
+    """Every type is balanced apart, and the report counts the halo by pair of parts."""
+    dataset = typed_communities()
+    with Communicator.create("partition", timeout=60) as comm:
+        part = partition(dataset, "multilevel", comm=comm)
+        report = report_partition(part, comm)
+        for number, halo in enumerate(report.halo_pairs):
+            assert halo[number] == 0 and sum(halo) == report.parts[number].halo
+        if comm.rank == 0:
+            plot_partition(report, Path(file))
+        worst = {
+            f"{of} {name}": report.balance(of, name) for name in report.types for of in ("nodes", "edges")
+        }
+        return {"cut": report.edge_cut, **worst}
+
+
+def typed_communities() -> Dataset:
+    """20 communities of authors and papers; nine of ten edges of each relation stay within one."""
+    draw = torch.Generator().manual_seed(4)
+    sizes = {"author": 1000, "paper": 2000}
+
+    def edges(source: str, target: str) -> Tensor:
+        here = torch.randint(0, sizes[source], (8000,), generator=draw)
+        community = torch.where(
+            torch.rand(8000, generator=draw) < 0.9, here % 20, torch.randint(0, 20, (8000,), generator=draw)
+        )
+        there = torch.randint(0, sizes[target] // 20, (8000,), generator=draw) * 20 + community
+        return torch.stack([here, there])
+
+    nodes = tuple(NodeSet(name, size) for name, size in sizes.items())
+    relations = (("author", "writes", "paper"), ("paper", "cites", "paper"), ("paper", "by", "author"))
+    return Dataset(
+        "typed", nodes, tuple(EdgeSet(relation, edges(relation[0], relation[2])) for relation in relations)
+    )

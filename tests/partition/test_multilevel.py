@@ -50,3 +50,19 @@ def test_owners_come_from_a_file(tmp_path: Path) -> None:
         np.arange(4800, dtype=np.int16) * 7 % 2,
     )
     run_ranks(f"{JOBS}:given_owners", 2, {"file": str(tmp_path / "owners.npy")})
+
+
+def test_what_cannot_be_balanced_is_told_with_the_reason() -> None:
+    results = run_ranks(f"{JOBS}:unmet", 2)
+    (hub,), fine = results[0].value
+    assert "of in-edges, more than 1.05: one node alone has 3.00 times the mean" in hub
+    assert fine == [] and results[1].value == [[], []]
+
+
+@pytest.mark.parametrize("ranks", [2])
+def test_every_node_type_is_balanced_apart(ranks: int, tmp_path: Path) -> None:
+    found = run_ranks(f"{JOBS}:typed", ranks, {"file": str(tmp_path / "report.png")})[0].value
+    cut = found.pop("cut")
+    assert cut < 0.12, cut
+    assert max(found.values()) <= 1.05, found
+    assert (tmp_path / "report.png").stat().st_size > 10_000

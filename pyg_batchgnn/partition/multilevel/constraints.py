@@ -22,12 +22,14 @@ class Limits:
     """The weights by which parts are balanced, and the limits.
 
     Attributes:
+        names: what each load is, in words.
         weight: [n, k] int32, the weights of the nodes that this rank has read.
         total: [k] int64, their sums over all ranks.
         slack: [k] float64, the largest weights of a part over the mean, as wanted.
         limit: [k] int64, the largest weights of a part. At least the mean rounded up.
     """
 
+    names: tuple[str, ...]
     weight: Tensor
     total: Tensor
     slack: Tensor
@@ -44,7 +46,7 @@ def read_limits(
     Raises:
         ValueError: a load is no attribute and no split, or its weights cannot be used.
     """
-    columns, totals, slacks = list[Tensor](), list[Tensor](), list[float]()
+    columns, totals, slacks, names = list[Tensor](), list[Tensor](), list[float](), list[str]()
     for name, slack in policy.balance.items():
         _check_known(dataset, name)
         for number in range(part.schema.num_types):
@@ -57,14 +59,18 @@ def read_limits(
             columns.append(column)
             totals.append(total)
             slacks.append(slack)
+            names.append(_in_words(part, name, number))
     if not columns:
-        empty = torch.zeros(part.num_nodes, 1, dtype=torch.int32)
-        return Limits(
-            empty, torch.zeros(1, dtype=torch.int64), torch.ones(1), torch.zeros(1, dtype=torch.int64)
-        )
+        weight, none = torch.zeros(part.num_nodes, 1, dtype=torch.int32), torch.zeros(1, dtype=torch.int64)
+        return Limits(("nothing",), weight, none, torch.ones(1, dtype=torch.float64), none)
     total, allowed = torch.cat(totals), torch.tensor(slacks, dtype=torch.float64)
     limit = torch.maximum((allowed * total / parts).to(torch.int64), -(-total // parts))
-    return Limits(torch.stack(columns, dim=1), total, allowed, limit)
+    return Limits(tuple(names), torch.stack(columns, dim=1), total, allowed, limit)
+
+
+def _in_words(part: ReadingSlice, name: str, node_type: int) -> str:
+    words = {NODES: "nodes", EDGES: "in-edges"}.get(name, repr(name))
+    return words if part.schema.num_types == 1 else f"{words} of {part.schema.node_types[node_type]!r}"
 
 
 def _check_known(dataset: Dataset, name: str) -> None:

@@ -16,6 +16,7 @@ from pyg_batchgnn.partition.multilevel.metis import cut_by_metis
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 from pyg_batchgnn.partition.multilevel.refine import refine
 from pyg_batchgnn.partition.multilevel.symmetrise import symmetric_graph
+from pyg_batchgnn.partition.multilevel.unmet import warn_of_unmet
 from pyg_batchgnn.partition.reading import ReadingSlice
 
 #: A coarse graph of at most this many entries is gathered on every rank whatever a rank's share.
@@ -33,8 +34,11 @@ def balanced_owners(
     limits = read_limits(comm, part, dataset, policy, parts)
     graph = symmetric_graph(comm, part, limits.weight)
     if isinstance(policy, Metis):
-        return cut_by_metis(graph, limits, parts)
-    return _cut(graph, limits, parts, fold_key(0, seed))
+        owner = cut_by_metis(graph, limits, parts)
+    else:
+        owner = _cut(graph, limits, parts, fold_key(0, seed))
+    warn_of_unmet(comm, limits, owner, parts)
+    return owner
 
 
 def _cut(graph: RankGraph, limits: Limits, parts: int, key: int) -> Tensor:

@@ -40,6 +40,9 @@ def partition(
         typer.Option(help="Decides which part gets which node; see above.", callback=_checked_policy),
     ] = PolicyName.RANDOM.value,
     seed: Annotated[int, typer.Option(help="Seed of the policy's random choices.")] = 0,
+    plot: Annotated[
+        Path | None, typer.Option(help="Picture of balance, cut and halo to write (.png, .svg, .pdf).")
+    ] = None,
 ) -> None:
     """Cuts a graph into parts, one for each rank that will train, and writes them to a folder.
 
@@ -75,7 +78,13 @@ def partition(
     """
     from pyg_batchgnn.comm import Communicator
     from pyg_batchgnn.data import load_dataset, open_folder
-    from pyg_batchgnn.partition import partition_parts, refuse_existing, report_partition, save_partition
+    from pyg_batchgnn.partition import (
+        partition_parts,
+        plot_partition,
+        refuse_existing,
+        report_partition,
+        save_partition,
+    )
     from pyg_batchgnn.train.graph import fingerprint_dataset
 
     with Communicator.create("partition") as comm:
@@ -103,4 +112,6 @@ def partition(
             save_partition(found, out, comm, origin)
             report = report_partition(found, comm)
         console.print(report.table())
+        if plot is not None and comm.rank == 0:
+            plot_partition(report, plot)
         console.print(f"wrote {out} in {time.perf_counter() - begun:.1f} s")
