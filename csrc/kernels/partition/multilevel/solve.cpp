@@ -13,12 +13,12 @@
 namespace pyg_batchgnn {
 namespace {
 
-constexpr int64_t kNodesPerPart = 40;    // in the coarsest graph
-constexpr int64_t kFewestNodes = 160;     // in the coarsest graph
+constexpr int64_t kNodesPerPart = 40;  // in the coarsest graph
+constexpr int64_t kFewestNodes = 160;  // in the coarsest graph
 // No cluster weighs more than a part's mean over this, times 1 and the number of constraints: several
 // constraints need finer clusters to be met.
 constexpr int64_t kClustersPerPart = 8;
-constexpr int64_t kRounds = 3;            // of clustering in a level
+constexpr int64_t kRounds = 3;  // of clustering in a level
 constexpr int64_t kFmPasses = 3;
 constexpr uint64_t kCycles = 2;  // of coarsening and refinement; all but the first improve a partition
 constexpr int64_t kGreedyRounds = 6;
