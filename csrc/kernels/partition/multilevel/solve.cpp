@@ -15,8 +15,8 @@ namespace {
 
 constexpr int64_t kNodesPerPart = 40;  // in the coarsest graph
 constexpr int64_t kFewestNodes = 160;  // in the coarsest graph
-// No cluster weighs more than a part's mean over this, times 1 and the number of constraints: several
-// constraints need finer clusters to be met.
+// No cluster weighs more than a part's mean over this, times 1 and the number of constraints.
+// Several constraints need finer clusters to be met.
 constexpr int64_t kClustersPerPart = 8;
 constexpr int64_t kRounds = 3;  // of clustering in a level
 constexpr int64_t kFmPasses = 3;
