@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,25 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Relation, Schema
-from pyg_batchgnn.loader.inputs import GraphShape
 from pyg_batchgnn.loader.link_inputs import RelationLinks
 from pyg_batchgnn.ops import INTEGERS, check_range
 from pyg_batchgnn.sample import named_relation
-from pyg_batchgnn.store import TypedGraph, edge_list
+
+
+@dataclass(frozen=True, eq=False)
+class LinkGraph:
+    """The graph of a loader's links, as far as they depend on it.
+
+    Attributes:
+        schema: the node types and the relations.
+        num_nodes: the number of nodes of each type.
+        all_edges: returns the edges of a relation as links, as far as they are here; collective
+            over ranks.
+    """
+
+    schema: Schema
+    num_nodes: Sequence[int]
+    all_edges: Callable[[Relation], RelationLinks]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +49,7 @@ class LinkRequest:
     ids: Any = None
 
 
-def untyped_links(request: LinkRequest, graph: GraphShape) -> list[RelationLinks]:
+def untyped_links(request: LinkRequest, graph: LinkGraph) -> list[RelationLinks]:
     """Returns the links of a homogeneous graph.
 
     Args:
@@ -55,7 +70,7 @@ def untyped_links(request: LinkRequest, graph: GraphShape) -> list[RelationLinks
     return [_links(request, index, graph.schema.relations[0], graph, "edge_label_index")]
 
 
-def typed_links(request: LinkRequest, graph: GraphShape) -> list[RelationLinks]:
+def typed_links(request: LinkRequest, graph: LinkGraph) -> list[RelationLinks]:
     """Returns the links of a graph with named types.
 
     Args:
@@ -83,7 +98,7 @@ def typed_links(request: LinkRequest, graph: GraphShape) -> list[RelationLinks]:
     return [_links(request, given, relation, graph, f"edge_label_index of {relation}")]
 
 
-def _several(request: LinkRequest, index: Mapping[Any, Any], graph: GraphShape) -> list[RelationLinks]:
+def _several(request: LinkRequest, index: Mapping[Any, Any], graph: LinkGraph) -> list[RelationLinks]:
     if not index:
         raise ValueError(f"edge_label_index names no edge type; the graph has {list(graph.schema.relations)}")
     relations = {named_relation(graph.schema, names): given for names, given in index.items()}
@@ -130,7 +145,7 @@ def by_relation(
 
 
 def _links(
-    request: LinkRequest, given: Any, relation: Relation, graph: GraphShape, what: str
+    request: LinkRequest, given: Any, relation: Relation, graph: LinkGraph, what: str
 ) -> RelationLinks:
     for end in (relation[0], relation[2]):
         if end not in graph.schema.node_types:
@@ -138,8 +153,11 @@ def _links(
             raise ValueError(
                 f"{what} names the node type {end!r}, which the graph does not have; it has {known}"
             )
-    index = _all_edges(relation, graph, what) if given is None else _index(what, given, relation, graph)
-    count = index.size(1)
+    if given is None:
+        found = _all_edges(relation, graph, what)
+    else:
+        found = RelationLinks(relation, _index(what, given, relation, graph))
+    count = len(found)
     times = None if request.times is None else _aligned("edge_label_time", request.times, count, what)
     if times is not None and times.dtype is not torch.int64:
         raise TypeError(
@@ -150,24 +168,19 @@ def _links(
         None if values is None else _aligned(name, values, count, what)
         for name, values in (("edge_label", request.labels), ("input_id", request.ids))
     )
-    return RelationLinks(relation, index, label, times, ids)
+    return dataclasses.replace(found, label=label, time=times, input_id=ids)
 
 
-def _all_edges(relation: Relation, graph: GraphShape, what: str) -> Tensor:
-    if not isinstance(graph, TypedGraph):
-        raise ValueError(
-            f"{what} stands for all edges of {relation}, which no rank holds: give [2, n] node ids, the "
-            f"same on every rank"
-        )
+def _all_edges(relation: Relation, graph: LinkGraph, what: str) -> RelationLinks:
     if relation not in graph.schema.relations:
         raise ValueError(
             f"{what} stands for all edges of {relation}, which the graph has not; give [2, n] node ids, "
             f"or one of {list(graph.schema.relations)}"
         )
-    return edge_list(graph.in_edges(relation))
+    return graph.all_edges(relation)
 
 
-def _index(what: str, given: Any, relation: Relation, graph: GraphShape) -> Tensor:
+def _index(what: str, given: Any, relation: Relation, graph: LinkGraph) -> Tensor:
     index = given if isinstance(given, Tensor) else torch.as_tensor(given)
     if index.numel() == 0 and index.dtype.is_floating_point:
         index = index.long()  # an empty list

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from torch import Tensor
 
 from pyg_batchgnn.data import Group, Schema
+from pyg_batchgnn.loader.places import OwnPositions
 from pyg_batchgnn.loader.work import WorkItem
 from pyg_batchgnn.sample import Names, SampledLinks, SampleInfo, Seeds
 
@@ -74,10 +75,12 @@ class OwnerNodes:
     Attributes:
         node_type: the name of their type.
         node: [n] int64 ids, by position.
+        here: the positions, if nodes of other ranks are left out; None: 0, 1, ...
     """
 
     node_type: str
     node: Tensor
+    here: OwnPositions | None = None
 
 
 class Inputs(Protocol):

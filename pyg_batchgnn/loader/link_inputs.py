@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from pyg_batchgnn.data import Relation
 from pyg_batchgnn.loader.inputs import OwnerNodes, StepInputs
-from pyg_batchgnn.loader.places import Places
+from pyg_batchgnn.loader.places import OwnPositions, Places
 from pyg_batchgnn.loader.work import WorkItem
 from pyg_batchgnn.ops import digest_text, minibatch_key
 from pyg_batchgnn.sample import LinkInfo, Links, LinkSeeder, LinkStart, Names, NegativePlan, SampleInfo
@@ -28,6 +28,7 @@ class RelationLinks:
         label: [n, ...], or None.
         time: [n] int64, or None.
         input_id: [n] int64; None for the positions in ``index``.
+        here: the positions of the columns of ``index``; None if it has all links.
     """
 
     relation: Relation
@@ -35,13 +36,23 @@ class RelationLinks:
     label: Tensor | None = None
     time: Tensor | None = None
     input_id: Tensor | None = None
+    here: OwnPositions | None = None
 
     def __len__(self) -> int:
-        return self.index.size(1)
+        return self.index.size(1) if self.here is None else self.here.total
+
+    @property
+    def described(self) -> Tensor:
+        """The links as one list of numbers that is the same on all ranks."""
+        return self.index.reshape(-1) if self.here is None else torch.tensor([-self.here.total])
 
     def take(self, at: Tensor) -> Links:
-        """Returns the links at some positions."""
-        source, target = self.index[:, at]
+        """Returns the links at some positions.
+
+        Raises:
+            IndexError: a link is an edge of another rank.
+        """
+        source, target = self.index[:, at if self.here is None else self.here.column(at)]
         return Links(
             self.relation,
             source,
@@ -84,7 +95,7 @@ class LinkInputs:
     @property
     def owned_by(self) -> list[OwnerNodes]:
         """The targets of the links."""
-        return [OwnerNodes(part.relation[2], part.index[1]) for part in self.parts]
+        return [OwnerNodes(part.relation[2], part.index[1], part.here) for part in self.parts]
 
     def take(self, item: WorkItem, seed: int) -> list[StepInputs]:
         """Returns the inputs of each minibatch; see `Inputs`.
@@ -108,7 +119,11 @@ class LinkInputs:
 
         PyG knows links of one type only. Those of several stand there under the first one's name.
         """
-        first, index = self.parts[0], torch.cat([part.index for part in self.parts], dim=1)
+        first = self.parts[0]
+        if any(part.here is not None for part in self.parts):  # PyG asks for their number alone
+            index = torch.zeros(2, 1, dtype=torch.int64).expand(2, len(self))
+        else:
+            index = torch.cat([part.index for part in self.parts], dim=1)
         name = None if self._names is Names.NONE else first.relation
         is_one = len(self.parts) == 1
         return {
@@ -122,7 +137,7 @@ class LinkInputs:
         """Returns what tells these links from others; JSON can hold it."""
         found: dict[str, Any] = {
             "num_links": len(self),
-            "links_digest": _digest([part.index.reshape(-1) for part in self.parts]),
+            "links_digest": _digest([part.described for part in self.parts]),
             "negatives": [[*relation, _settings(plan)] for relation, plan in self.seeder.negatives.items()],
         }
         if not self.seeder.schema.is_plain:

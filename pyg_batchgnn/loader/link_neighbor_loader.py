@@ -120,7 +120,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         )
         is_disjoint = setup.choice.disjoint
         inputs = setup.take_inputs(
-            LinkLoading(links, negatives, is_disjoint, setup.direction, setup.plan_negatives)
+            LinkLoading(links, negatives, is_disjoint, setup.direction, setup.link_place)
         )
         # Past LinkNeighborLoader's constructor, which would make a sampler of its own.
         LinkLoader.__init__(

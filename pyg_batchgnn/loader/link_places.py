@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn.data import Relation
+from pyg_batchgnn.loader.link_inputs import RelationLinks
+from pyg_batchgnn.loader.places import OwnPositions
 from pyg_batchgnn.ops import digest_text, minibatch_key
 from pyg_batchgnn.sample import (
     LinkFinder,
@@ -19,7 +21,15 @@ from pyg_batchgnn.sample import (
     RankPlanner,
     negative_plan,
 )
-from pyg_batchgnn.store import DistGraphStore, first_times, first_times_of_part
+from pyg_batchgnn.store import (
+    DistGraphStore,
+    Times,
+    TypedGraph,
+    edge_list,
+    first_times,
+    first_times_of_part,
+    own_edges,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +37,7 @@ class WantedNegatives:
     """The negatives that a loader's links shall have.
 
     Attributes:
-        links: by relation of the loader's links, [2, n] int64, sources above targets.
+        links: by relation of the loader's links, numbers that describe them, the same on all ranks.
         time: by relation, [n] int64, the times of the links; empty without times.
         sampling: PyG's description of the negatives of each relation that gets any.
         avoid_edges: True if negatives must not be edges.
@@ -52,42 +62,82 @@ class PlannedNegatives:
     finder: LinkFinder
 
 
-#: Plans negatives, given the graph, its times or None, and what is wanted; collective over ranks.
-PlanNegatives: TypeAlias = Callable[[Any, Any, WantedNegatives], PlannedNegatives]
+class LinkPlace(Protocol):
+    """The place of the graph whose links a loader visits."""
+
+    def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
+        """Returns the edges of a relation as links, as far as they are here; collective over ranks.
+
+        Args:
+            graph: the graph that the loader's inputs are of.
+            relation: a relation of the graph.
+        """
+
+    def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:
+        """Plans the negatives; collective over ranks.
+
+        Args:
+            graph: the graph that the loader's inputs are of.
+            times: its times, or None.
+            wanted: the negatives that its links shall have.
+        """
 
 
-def plan_here(graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:
-    """Plans the negatives of links of a graph that is here, a `TypedGraph` with its `Times`."""
-    first = None if times is None or not wanted.sampling else first_times(times, graph)
-    plans = {
-        relation: negative_plan(one, relation, graph, first, wanted.avoid_edges)
-        for relation, one in wanted.sampling.items()
-    }
-    return PlannedNegatives(plans, LocalFinder())
+class LinksHere:
+    """The place of a graph that is here, a `TypedGraph` with its `Times`; see `LinkPlace`."""
+
+    def all_edges(self, graph: TypedGraph, relation: Relation) -> RelationLinks:
+        """Returns all edges as links."""
+        return RelationLinks(relation, edge_list(graph.in_edges(relation)))
+
+    def plan(self, graph: TypedGraph, times: Times | None, wanted: WantedNegatives) -> PlannedNegatives:
+        """Plans the negatives."""
+        first = None if times is None or not wanted.sampling else first_times(times, graph)
+        plans = {
+            relation: negative_plan(one, relation, graph, first, wanted.avoid_edges)
+            for relation, one in wanted.sampling.items()
+        }
+        return PlannedNegatives(plans, LocalFinder())
 
 
 @dataclass(frozen=True, eq=False)
-class PlanOverRanks:
-    """Plans the negatives of links of a graph over ranks.
+class LinksOverRanks:
+    """The place of a graph over ranks; see `LinkPlace`. All methods are collective.
 
     Attributes:
-        store: the graph. If its topology is on every rank, negatives are drawn from that.
+        store: the graph. If its topology is on every rank, that is the graph of the inputs.
+        schedule: the schedule of the loader, or None.
     """
 
     store: DistGraphStore
+    schedule: str | None
 
-    def __call__(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:  # noqa: ARG002
-        """Plans the negatives; collective. ``times``: a `PartTimes`, the `Times` of the whole graph
-        if its topology is on every rank, or None.
+    def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
+        """Returns this rank's own edges as links.
+
+        Raises:
+            ValueError: ranks would need the edges of others.
+        """
+        if self.store.topology is not None:
+            return LinksHere().all_edges(graph, relation)
+        if self.schedule == "global":
+            raise ValueError(
+                f"edge_label_index stands for all edges of {relation}, and each rank holds those into its "
+                f"own nodes: use schedule='local', or give [2, n] node ids, the same on every rank"
+            )
+        own = own_edges(self.store.part, self.store.comm, self.store.part.schema.relation_number(relation))
+        return RelationLinks(relation, own.index, here=OwnPositions(own.edge, own.total))
+
+    def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:
+        """Plans the negatives.
 
         Raises:
             AgreementError: ranks want different negatives, or have different links.
         """
-        store, topology = self.store, self.store.topology
-        store.comm.check_agreement(_settings(wanted))
-        if topology is not None:
-            return plan_here(topology.graph, times, wanted)
-        part, comm, first = store.part, store.comm, None
+        part, comm, first = self.store.part, self.store.comm, None
+        comm.check_agreement(_settings(wanted))
+        if self.store.topology is not None:
+            return LinksHere().plan(graph, times, wanted)
         if times is not None and wanted.sampling:
             first = first_times_of_part(part, comm, times.own)
         planner = RankPlanner(part, comm, first)

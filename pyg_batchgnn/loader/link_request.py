@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, field
 
-from pyg_batchgnn.loader.input_links import LinkRequest, typed_links, untyped_links
+from pyg_batchgnn.loader.input_links import LinkGraph, LinkRequest, typed_links, untyped_links
 from pyg_batchgnn.loader.inputs import GraphShape, GraphTimes
 from pyg_batchgnn.loader.link_inputs import LinkInputs
 from pyg_batchgnn.loader.link_negatives import NegativeRequest, labelled
-from pyg_batchgnn.loader.link_places import PlanNegatives, WantedNegatives, plan_here
+from pyg_batchgnn.loader.link_places import LinkPlace, LinksHere, WantedNegatives
 from pyg_batchgnn.sample import Direction, LinkSeeder, Names, SeedEdges
 
 
@@ -22,14 +23,14 @@ class LinkLoading:
         negatives: the user's negatives, and the edges that are excluded.
         disjoint: True if every link is an example of its own. With times it is so anyway.
         direction: the direction in which neighbours are looked for.
-        plan: plans the negatives.
+        place: knows the edges of the graph.
     """
 
     links: LinkRequest
     negatives: NegativeRequest
     disjoint: bool = False
     direction: Direction = Direction.FORWARD
-    plan: PlanNegatives = plan_here
+    place: LinkPlace = field(default_factory=LinksHere)
 
     def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> LinkInputs:
         """Returns the links, checked, and the seeder that draws their negatives; see
@@ -41,18 +42,19 @@ class LinkLoading:
                 f"the name of the graph's times"
             )
         find = typed_links if names is Names.TYPES else untyped_links
-        parts = find(self.links, graph)
+        edges = functools.partial(self.place.all_edges, graph)
+        parts = find(self.links, LinkGraph(graph.schema, graph.num_nodes, edges))
         sampling = self.negatives.by_relation(graph.schema, parts)
         parts = [
             dataclasses.replace(part, label=labelled(part, sampling.get(part.relation))) for part in parts
         ]
         wanted = WantedNegatives(
-            {part.relation: part.index for part in parts},
+            {part.relation: part.described for part in parts},
             {part.relation: part.time for part in parts if part.time is not None},
             sampling,
             self.negatives.exclude_existing,
         )
-        planned = self.plan(graph, times, wanted)
+        planned = self.place.plan(graph, times, wanted)
         relations = [part.relation for part in parts]
         excluded = SeedEdges.wanted(self.negatives.exclude_seed_edges, graph.schema, relations)
         if excluded is not None and self.direction is Direction.BACKWARD:

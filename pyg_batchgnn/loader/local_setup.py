@@ -19,7 +19,7 @@ from pyg_batchgnn.loader.data_source import DataSource
 from pyg_batchgnn.loader.drawn_schedule import DrawnOrder, DrawnSchedule
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
 from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT
-from pyg_batchgnn.loader.link_places import PlanNegatives, plan_here
+from pyg_batchgnn.loader.link_places import LinkPlace, LinksHere
 from pyg_batchgnn.loader.local_sampler import local_sampler
 from pyg_batchgnn.loader.numbering import as_they_are
 from pyg_batchgnn.loader.options import Export, LoaderOptions
@@ -83,9 +83,9 @@ class LocalSetup:
         return rules
 
     @property
-    def plan_negatives(self) -> PlanNegatives:
-        """Plans negatives from the graph that is here."""
-        return plan_here
+    def link_place(self) -> LinkPlace:
+        """The graph is here."""
+        return LinksHere()
 
     @property
     def direction(self) -> Direction:

@@ -87,7 +87,8 @@ class OwnSeeds:
         for one in nodes:
             number = part.schema.type_number(one.node_type)
             own = OwnRows.of(part, number, one.node)
-            positions.append(own.position + begin)
+            place = own.position if one.here is None else one.here.position[own.position]
+            positions.append(place + begin)
             internal.append(own.row + part.nodes_of(number).start)
-            begin += one.node.numel()
+            begin += one.node.numel() if one.here is None else one.here.total
         return cls(torch.cat(positions), torch.cat(internal))

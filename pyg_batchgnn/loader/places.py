@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -42,3 +43,31 @@ class Places:
     def parts_of(self, positions: Tensor) -> Tensor:
         """Returns the number of the part that each position belongs to, [n] int64."""
         return torch.searchsorted(self._ends[1:], positions, right=True)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnPositions:
+    """The positions of links that are edges of this rank, among all edges of their relation.
+
+    Attributes:
+        position: [m] int64, ascending.
+        total: the number of all links.
+    """
+
+    position: Tensor
+    total: int
+
+    def column(self, at: Tensor) -> Tensor:
+        """Returns which of this rank's links are at some positions.
+
+        Raises:
+            IndexError: a link is an edge of another rank.
+        """
+        column = torch.searchsorted(self.position, at)
+        found = torch.cat([self.position, torch.tensor([-1])])[column] == at
+        if not bool(found.all()):
+            raise IndexError(
+                f"link {int(at[~found][0])} is an edge of another rank, the owner of its target: give "
+                f"positions of this rank's own edges, or edge_label_index on every rank"
+            )
+        return column

@@ -24,7 +24,7 @@ from pyg_batchgnn.loader.block_export import BlockExporter
 from pyg_batchgnn.loader.export import Exporter, NativeExporter
 from pyg_batchgnn.loader.input_nodes import InputRequest
 from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT
-from pyg_batchgnn.loader.link_places import PlanOverRanks
+from pyg_batchgnn.loader.link_places import LinksOverRanks
 from pyg_batchgnn.loader.local_schedule import LocalSchedule
 from pyg_batchgnn.loader.node_inputs import NodeInputs
 from pyg_batchgnn.loader.numbering import NumberSeeds, OwnSeeds, as_they_are, from_table, looked_up
@@ -58,7 +58,7 @@ class RankSetup:
         cache, schema = options.aggregation_cache, self._graph.part.schema
         self._plan = self.plan if cache is None else without_cached_hop(cache, self.plan, schema)
         self._has_own_seeds = request.schedule != "global"
-        self.plan_negatives = PlanOverRanks(self._graph)
+        self.link_place = LinksOverRanks(self._graph, request.schedule)
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Returns all arguments but those of worker processes."""

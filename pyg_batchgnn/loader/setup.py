@@ -10,7 +10,7 @@ from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT
-from pyg_batchgnn.loader.link_places import PlanNegatives
+from pyg_batchgnn.loader.link_places import LinkPlace
 from pyg_batchgnn.loader.numbering import NumberSeeds
 from pyg_batchgnn.loader.order import Remainder, order_of
 from pyg_batchgnn.loader.pipeline import Pipeline
@@ -92,8 +92,8 @@ class Setup(Protocol):
         """The rules of the user's sampler by which links are sampled."""
 
     @property
-    def plan_negatives(self) -> PlanNegatives:
-        """Plans the negatives of links."""
+    def link_place(self) -> LinkPlace:
+        """The place of the graph whose links are visited."""
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Returns those arguments of DataLoader that mean something here.

@@ -10,6 +10,7 @@ from pyg_batchgnn.store.graph import CscGraph
 from pyg_batchgnn.store.hybrid import HybridTopology, replicate_topology
 from pyg_batchgnn.store.hybrid_attributes import replicate_attribute
 from pyg_batchgnn.store.node_order import NodeOrder
+from pyg_batchgnn.store.own_edges import OwnEdges, own_edges
 from pyg_batchgnn.store.own_rows import OwnRows
 from pyg_batchgnn.store.part_times import PartTimes, SeedTimes
 from pyg_batchgnn.store.part_weights import own_sums
@@ -38,6 +39,7 @@ __all__ = [
     "HybridTopology",
     "LocalShard",
     "NodeOrder",
+    "OwnEdges",
     "OwnRows",
     "PartTimes",
     "RowBlock",
@@ -65,6 +67,7 @@ __all__ = [
     "group_of",
     "internal_ids",
     "is_typed",
+    "own_edges",
     "own_sums",
     "replicate_attribute",
     "replicate_topology",

@@ -56,7 +56,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "graph": ("typed", "plain"),
     "policy": POLICIES,
     "hybrid": (False, True),
-    "links": ("one", "several"),
+    "links": ("one", "several", "all"),
     "labels": (False, True),
     "sizes": ((1, 1), (3, 2), ("all", 1), ("auto", "auto")),
     "schedule": ("local", "global"),
@@ -73,6 +73,10 @@ def allowed(setting: Mapping[str, Any]) -> bool:
         mode is None and setting.get("existing"),
         mode == "triplet" and setting.get("labels"),
         "subgraph_type" in RULES[rule] and setting.get("export") == "native",
+        # Each rank holds its own edges.
+        setting.get("links") == "all"
+        and setting.get("schedule") == "global"
+        and not setting.get("hybrid", True),
         # The triplets of two relations would have the same entries in a batch.
         mode == "triplet" and setting.get("links") == "several" and setting.get("graph") == "typed",
     )
@@ -94,6 +98,8 @@ def settings(full: bool) -> list[dict[str, Any]]:
 
 def links_of(graph: str, links: str) -> Any:
     """Returns the links of a loader: edges, and pairs that are none, some of them twice."""
+    if links == "all":
+        return GRAPHS["plain"].edge_index if graph == "plain" else (CITES, GRAPHS["typed"][CITES].edge_index)
     if graph == "plain":
         edges = GRAPHS["plain"].edge_index[:, ::20]
         others = torch.stack([torch.arange(40) * 7 % NODES, torch.arange(40) // 2 * 11 % NODES])
@@ -142,7 +148,7 @@ def arguments_of(setting: Mapping[str, Any]) -> dict[str, Any]:
         exclude = {CITES: CITES, WRITES: REV_WRITES}
     return {
         "num_neighbors": [3, 2],
-        "edge_label_index": links,
+        "edge_label_index": (None if graph == "plain" else CITES) if setting["links"] == "all" else links,
         "edge_label": each(links, lambda count: torch.arange(count) % 4) if setting["labels"] else None,
         "edge_label_time": each(links, lambda count: torch.arange(count) * 5 % 9 + 3)
         if "time_attr" in rule
@@ -150,7 +156,7 @@ def arguments_of(setting: Mapping[str, Any]) -> dict[str, Any]:
         "neg_sampling": negatives_of(graph, links, setting["negatives"]),
         "exclude_existing": setting["existing"],
         "exclude_seed_edges": exclude,
-        "batch_size": 9,
+        "batch_size": 60 if setting["links"] == "all" else 9,
         "shuffle": True,
         "seed": 11,
         "export": setting["export"],
@@ -198,7 +204,7 @@ def check(
     )
     loader.set_epoch(2)
     reference.set_epoch(2)
-    links, made, weights = arguments["edge_label_index"], [], []
+    links, made, weights = links_of(setting["graph"], setting["links"]), [], []
     before = comm.counters.snapshot()
     for batch in loader:
         made.append(batch)
@@ -208,9 +214,11 @@ def check(
     places = [positions(batch, links) for batch in made]
     for batch, place in zip(made, places, strict=True):
         assert_same(batch, reference(place))
-    _check_schedule(comm, loader, reference, places, setting)
+    _check_schedule(comm, reference, links, places, setting)
     _check_weights(comm, places, weights)
     own = (torch.arange(4) * 5 + comm.rank) % len(loader.dataset)
+    if setting["links"] == "all":
+        own = torch.cat([place[:2] for place in places])
     assert_same(loader(own), reference(own))
     _check_counts(comm, loader, setting, made, after)
 
@@ -238,23 +246,25 @@ def assert_same(batch: Any, right: Any) -> None:
 
 
 def _check_schedule(
-    comm: Communicator, loader: Any, reference: Any, places: Sequence[Tensor], setting: Mapping[str, Any]
+    comm: Communicator, reference: Any, links: Any, places: Sequence[Tensor], setting: Mapping[str, Any]
 ) -> None:
     """Every link is trained once: by the owner of its target, or in turn as in one process."""
     everyones = comm.all_gather_json([place.tolist() for place in places])
     assert len({len(steps) for steps in everyones}) == 1
     if setting["schedule"] == "global":
         reference.set_epoch(2)
-        links = loader.edge_label_index
         wanted = [positions(batch, links).tolist() for batch in reference]
         dealt = [step for steps in zip(*everyones, strict=True) for step in steps]
         assert dealt[: len(wanted)] == wanted and not any(dealt[len(wanted) :])
         return
     own, schema = _owners(setting, comm.size)
-    inputs = loader._parts.pipeline.inputs
-    owner = torch.cat([own[schema.type_number(one.node_type)][one.node] for one in inputs.owned_by])
+    by_relation = links if isinstance(links, Mapping) else dict([links] if isinstance(links, tuple) else [])
+    by_relation = by_relation or {schema.relations[0]: links}
+    owner = torch.cat(
+        [own[schema.type_number(relation[2])][index[1]] for relation, index in by_relation.items()]
+    )
     mine = [list(itertools.chain.from_iterable(steps)) for steps in everyones]
-    assert sorted(itertools.chain.from_iterable(mine)) == list(range(len(loader.dataset)))
+    assert sorted(itertools.chain.from_iterable(mine)) == list(range(owner.numel()))
     assert all(int(owner[place]) == rank for rank, steps in enumerate(mine) for place in steps)
 
 
@@ -313,13 +323,17 @@ def refusals() -> None:
         both, index = stores_of(comm, GRAPHS["plain"], "random"), links_of("plain", "one")
         timed = {"time_attr": "time", "edge_label_time": torch.full((index.size(1),), 9)}
         for text, arguments in (
-            ("which no rank holds", {"edge_label_index": None}),
+            ("use schedule='local'", {"edge_label_index": None, "schedule": "global"}),
             ("exclude_existing=True is about negatives", {"exclude_existing": True}),
             ("use transform", {"transform_sampler_output": lambda out: out}),
             ("'edge_label_time' is not set", {"time_attr": "time"}),
         ):
             with pytest.raises(ValueError, match=text):
                 MacrobatchLinkNeighborLoader(both, [2], **{"edge_label_index": index, **arguments})
+        every = MacrobatchLinkNeighborLoader(both, [2], batch_size=60, seed=1)
+        others = owners((NODES,), "random", comm.size)[0][GRAPHS["plain"].edge_index[1]] != comm.rank
+        with pytest.raises(IndexError, match="is an edge of another rank"):
+            every(others.nonzero().view(-1)[:1])
         early = {**timed, "edge_label_time": torch.full((index.size(1),), -1)}
         loader = MacrobatchLinkNeighborLoader(
             both, [2], index, neg_sampling="binary", macrobatch_size=1, fetch_size=1, **early
