@@ -63,7 +63,7 @@ class PlannedNegatives:
 
 
 class LinkPlace(Protocol):
-    """The place of the graph whose links a loader visits."""
+    """The place of the graph that the links of a loader belong to."""
 
     def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
         """Returns the edges of a relation as links, as far as they are here; collective over ranks.
