@@ -5,12 +5,12 @@ from pyg_batchgnn.store.backward import edge_list, reversed_graph, reversed_grou
 from pyg_batchgnn.store.directory import directory_tables, internal_ids
 from pyg_batchgnn.store.dist_features import DistFeatureStore
 from pyg_batchgnn.store.dist_graph import DistGraphStore
+from pyg_batchgnn.store.edges_of_part import OwnEdges, own_edges
 from pyg_batchgnn.store.existence import first_times
 from pyg_batchgnn.store.graph import CscGraph
 from pyg_batchgnn.store.hybrid import HybridTopology, replicate_topology
 from pyg_batchgnn.store.hybrid_attributes import replicate_attribute
 from pyg_batchgnn.store.node_order import NodeOrder
-from pyg_batchgnn.store.own_edges import OwnEdges, own_edges
 from pyg_batchgnn.store.own_rows import OwnRows
 from pyg_batchgnn.store.part_times import PartTimes, SeedTimes
 from pyg_batchgnn.store.part_weights import own_sums
