@@ -11,9 +11,9 @@ from tests.support.ranks import run_ranks
 JOBS = "tests.history.job_history"
 
 
-@pytest.mark.parametrize(("ranks", "hosts"), [(1, [0]), (2, [0, 1]), (3, [0, 1, 1])], ids=str)
-def test_full_caches_are_the_exact_mode(ranks: int, hosts: Sequence[int]) -> None:
-    run_ranks(f"{JOBS}:full_caches", ranks, hosts=hosts)
+@pytest.mark.parametrize(("graphs", "hosts"), [(1, [0]), (5, [0, 1]), (2, [0, 1, 1])], ids=str)
+def test_full_caches_are_the_exact_mode(graphs: int, hosts: Sequence[int]) -> None:
+    run_ranks(f"{JOBS}:full_caches", len(hosts), {"graphs": graphs}, hosts=hosts)
 
 
 def test_pushes_are_bounded_and_counted() -> None:
