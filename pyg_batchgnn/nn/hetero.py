@@ -83,18 +83,19 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
         Returns:
             [D, out_channels] by node type; [D, relations, out_channels] if ``aggr`` is None.
         """
-        if is_aggregated(x_dict):
+        x: Mapping[Any, Any] = x_dict
+        if is_aggregated(x):
             if layer is not None or kwargs_dict:
                 raise ValueError(
                     "aggregates take no layer and no values of edges: conv(aggregates, minibatch)"
                 )
-            known = terms_of_aggregates(dict(self.convs.items()), x_dict, edge_index_dict)
+            known = terms_of_aggregates(dict(self.convs.items()), x, edge_index_dict)
             return {name: self._result(terms, update) for name, terms in known.items()}
         values = self._edge_values(kwargs_dict)
         if isinstance(layer, Mapping):
             values, layer = {**values, **self._positional(layer)}, None
-        edges = typed_edges(edge_index_dict, layer, x_dict)
-        found = terms_by_type(dict(self.convs.items()), x_dict, edges, values)
+        edges = typed_edges(edge_index_dict, layer, x)
+        found = terms_by_type(dict(self.convs.items()), x, edges, values)
         return {name: self._result(terms, update) for name, terms in found.items()}
 
     def _result(self, terms: TypeTerms, update: Update | None) -> Tensor:
