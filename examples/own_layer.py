@@ -55,7 +55,7 @@ class Network(torch.nn.Module):
         x: dict[str, Tensor] | None = None
         for number, convs in enumerate(self.layers, 1):
             found: dict[str, Tensor] = {}
-            for relation, conv in zip(self.relations, convs, strict=True):
+            for relation, conv in zip(self.relations, convs.children(), strict=True):
                 layer = minibatch.layer(number, relation)
                 out = conv(layer.rows(x), layer.edge_index)
                 found[relation[2]] = found[relation[2]] + out if relation[2] in found else out

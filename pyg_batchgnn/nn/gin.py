@@ -102,9 +102,10 @@ class GINConv(WithoutMessages, torch_geometric.nn.GINConv):
 
     def _terms(self, sums: Tensor) -> Terms:
         """Applies the module to the sums."""
-        if isinstance(self.nn, EndsInProduct) and not is_watched(self.nn):
-            return self.nn.terms(sums)
-        return Terms(values=self.nn(sums))
+        module = self.get_submodule("nn")
+        if isinstance(module, EndsInProduct) and not is_watched(module):
+            return module.terms(sums)
+        return Terms(values=module(sums))
 
     def _finish(
         self, sums: Tensor, norm: BatchNorm | NormOnRead | None, update: Update | None, graph: LayerGraph

@@ -149,7 +149,7 @@ class _Sum(torch.autograd.Function):
         first, second, *rest = values
         block = ops.empty(first.shape, first.dtype)
         # No view of the block, so that what follows may overwrite it.
-        out = first.new_empty(0).set_(block.untyped_storage(), 0, block.shape)
+        out = first.new_empty(0).set_(block.untyped_storage(), 0, block.shape, block.stride())
         torch.add(first, second, out=out)
         for one in rest:
             out += one

@@ -63,7 +63,7 @@ class After:
         else:
             out = self._by_modules(convolve(None))
         if not self.training or self.drop == 0.0:
-            return out  # type: ignore[no-any-return]
+            return out
         key, node = dropout()
         return ops.activate(out.clone(), drop=self.drop, key=key, node=node)
 

@@ -160,7 +160,7 @@ class TypedModel(torch.nn.Module):
         self, index: int, x: Mapping[Any, Any], edges: Any, layer: int | None, values: EdgeValues
     ) -> dict[str, Rows]:
         """Computes a layer with what follows it."""
-        convs = {relation: self.convs[index][_key(relation)] for relation in self.relations}
+        convs = {relation: self._part(f"convs.{index}", relation) for relation in self.relations}
         if is_aggregated(x):
             found = terms_of_aggregates(convs, x, edges)
         else:
@@ -172,10 +172,15 @@ class TypedModel(torch.nn.Module):
         convolve = partial(self._joined, terms)
         if index == self.num_layers - 1 and self.jk_mode is None:
             return convolve(None)
-        key = _key(name)
-        act = self.act[key] if hasattr(self, "act") else None
-        after = After(self.norms[index][key], act, self.act_first, self.dropout[key].p, self.training)
+        act = self._part("act", name) if hasattr(self, "act") else None
+        norm, drop = self._part(f"norms.{index}", name), self._part("dropout", name).p
+        after = After(norm, act, self.act_first, drop, self.training)
         return after.of(convolve, lambda: (terms.rows.dropout_key(), terms.rows.node))
+
+    def _part(self, path: str, names: str | Relation) -> Any:
+        """Returns the module of a type or relation."""
+        parts: Any = self.get_submodule(path)
+        return parts[_key(names)]
 
     def _joined(self, terms: TypeTerms, update: Update | None) -> Tensor:
         if self.aggr == "sum":
@@ -186,11 +191,11 @@ class TypedModel(torch.nn.Module):
 
     def _output(self, name: str, states: Sequence[Mapping[str, Tensor]]) -> Tensor:
         """Returns the logits of a type from the rows of its layers."""
-        out, key = states[-1][name], _key(name)
+        out = states[-1][name]
         if hasattr(self, "jk"):
-            out = self.jk[key]([state[name][: out.size(0)] for state in states])
+            out = self._part("jk", name)([state[name][: out.size(0)] for state in states])
         if hasattr(self, "lin"):
-            out = self.lin[key](out)
+            out = self._part("lin", name)(out)
         return out.float() if out.dtype == torch.bfloat16 else out
 
 
@@ -206,11 +211,12 @@ def _reduced(relations: Sequence[Tensor], function: Callable[[Tensor, Tensor], T
 def _copies(module: torch.nn.Module, keys: Any) -> torch.nn.ModuleDict:
     """Returns copies of a module with weights of their own."""
     names = list(keys)
-    made = {}
+    made: dict[str, torch.nn.Module] = {}
     for name in names:
-        made[name] = copy.deepcopy(module)
+        one: Any = copy.deepcopy(module)
         if len(names) > 1 and hasattr(module, "reset_parameters"):
-            made[name].reset_parameters()
+            one.reset_parameters()
+        made[name] = one
     return torch.nn.ModuleDict(made)
 
 
@@ -224,7 +230,7 @@ def _check(model: NativeModel, names: Sequence[str], relations: Sequence[Relatio
     for kind, keys in (("node types", names), ("relations", relations)):
         if not keys:
             raise ValueError(f"the metadata has no {kind}; give data.metadata()")
-        if len(set(map(_key, keys))) < len(keys):  # type: ignore[arg-type]
+        if len(set(map(_key, keys))) < len(keys):
             raise ValueError(
                 f"two of the {kind} {list(keys)} have the same name where ' ', '-' and ':' become '_'; "
                 f"rename one"
