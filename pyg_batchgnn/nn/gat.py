@@ -159,7 +159,9 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
             graph.indices,
             self._logit_weight(source.weight, self.att_src, wide),
             target_weight=target_weight if given.targets_in_sources else None,
-            target_logits=None if given.targets_in_sources or own is None else _logits(own, target_weight),
+            target_logits=None
+            if given.targets_in_sources or own is None
+            else ops.linear([own], [target_weight], num_rows=own.size(0), out_dtype=wide),
             edge_logits=self._edge_logits(call, wide),
             row=row,
             node=graph.node,
@@ -207,8 +209,7 @@ def _table(x: Rows, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
     return (x if x.stride(1) == 1 else x.contiguous()), None
 
 
-def _logits(rows: Rows, weight: Tensor) -> Tensor:
+def _logits(rows: Tensor, weight: Tensor) -> Tensor:
     """Returns rows . w[h], [rows, H] of the dtype of the weight, regardless of autocast."""
-    dense = rows.gather() if isinstance(rows, RowView) else rows
     with torch.autocast("cpu", enabled=False):
-        return dense.to(weight.dtype) @ weight.t()
+        return rows.to(weight.dtype) @ weight.t()

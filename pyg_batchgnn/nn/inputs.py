@@ -37,10 +37,13 @@ class NodeRows:
     rows: Rows
     targets: int
     readers: int = 1
+    _own: tuple[Rows, Rows] | None = None
 
     def own(self) -> Rows:
-        """Returns the rows of the targets, [D, F]. Relations read before that."""
-        return head(self.rows, self.targets)
+        """Returns the rows of the targets, [D, F], the same object until a relation has read."""
+        if self._own is None or self._own[0] is not self.rows:
+            self._own = self.rows, head(self.rows, self.targets)
+        return self._own[1]
 
     def aggregate(self, graph: LayerGraph, reduce: str, out_dtype: torch.dtype) -> Tensor:
         """Returns the reduced rows of the in-edges of a relation's targets; see `ops.aggregate`."""
@@ -98,7 +101,7 @@ def head(x: Rows, rows: int) -> Rows:
     """Returns the first ``rows`` rows."""
     if x.size(0) == rows:
         return x
-    return x.head(rows) if isinstance(x, RowView) else x[:rows]
+    return x.head(rows) if isinstance(x, RowView) else ops.first_rows(x, rows)
 
 
 def conv_input(

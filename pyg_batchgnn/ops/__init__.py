@@ -42,6 +42,7 @@ from pyg_batchgnn.ops.embedding import (
     update_rows,
 )
 from pyg_batchgnn.ops.first_order import first_order
+from pyg_batchgnn.ops.first_rows import first_rows
 from pyg_batchgnn.ops.folded_norm import Hidden
 from pyg_batchgnn.ops.gradient_sums import GradientSums
 from pyg_batchgnn.ops.graph import (
@@ -219,6 +220,7 @@ __all__ = [
     "extent",
     "fill_uniform",
     "first_order",
+    "first_rows",
     "fits_int32",
     "fold_key",
     "gather_either",

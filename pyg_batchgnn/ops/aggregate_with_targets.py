@@ -11,6 +11,7 @@ from torch import Tensor
 from pyg_batchgnn.ops.aggregate import aggregate, check_by_source, transpose
 from pyg_batchgnn.ops.aggregate_autograd import source_gradient
 from pyg_batchgnn.ops.first_order import first_order
+from pyg_batchgnn.ops.first_rows import padded
 
 
 class WithTargets(NamedTuple):
@@ -43,7 +44,7 @@ class _AggregateWithTargets(torch.autograd.Function):
         targets: int,
         threads: int,
     ) -> tuple[Tensor, Tensor]:
-        ctx.shape, ctx.x_dtype, ctx.reduce, ctx.threads = x.shape, x.dtype, reduce, threads
+        ctx.rows, ctx.x_dtype, ctx.reduce, ctx.threads = x.size(0), x.dtype, reduce, threads
         ctx.save_for_backward(indptr, *by_source)
         ctx.set_materialize_grads(False)
         out = aggregate(x, indptr, indices, reduce=reduce, out_dtype=out_dtype, threads=threads)
@@ -55,8 +56,8 @@ class _AggregateWithTargets(torch.autograd.Function):
         indptr, *by_source = ctx.saved_tensors
         if grad is None or by_source[1].numel() == 0:
             if grad is not None and grad_own is None:
-                grad_own = grad.new_zeros(0, ctx.shape[1])
-            return (_padded(grad_own, ctx.shape), *[None] * 7)
+                grad_own = grad.new_zeros(0, grad.size(1))
+            return (None if grad_own is None else padded(grad_own, ctx.rows), *[None] * 7)
         own = None if grad_own is None else grad_own.to(grad.dtype).contiguous()
         result = source_gradient(
             grad.contiguous(),
@@ -68,13 +69,6 @@ class _AggregateWithTargets(torch.autograd.Function):
             threads=ctx.threads,
         )
         return (result, *[None] * 7)
-
-
-def _padded(grad: Tensor | None, shape: torch.Size) -> Tensor | None:
-    """Returns the gradient of first rows as that of all rows."""
-    if grad is None or grad.shape == shape:
-        return grad
-    return torch.cat([grad, grad.new_zeros(shape[0] - grad.size(0), shape[1])])
 
 
 def aggregate_with_targets(
