@@ -197,7 +197,7 @@ def assert_equal(one: Any, other: Any) -> None:
         assert one == other
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(links=link_cases())
 def test_seeds_of_links_are_those_of_one_process(links: LinkCase) -> None:
     parts = typed_parts(links.case.graph(), links.owners, links.ranks)
