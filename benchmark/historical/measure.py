@@ -128,7 +128,7 @@ def summary(dataset: str, seeds: int, results: Path) -> dict[str, Any]:
             if len(records) < seeds or len(alone) < seeds:
                 continue
             tests = np.array([one["test"] for one in records])
-            figures = {"ranks": ranks, "variant": variant, "mean": 100 * float(tests.mean())}
+            figures: dict[str, Any] = {"ranks": ranks, "variant": variant, "mean": 100 * float(tests.mean())}
             figures |= {**compare(tests, alone), **_means(records)}
             figures["holds"] = bool(figures["mean_difference"] >= -ALLOWED_LOSS)
             found.append(figures)

@@ -177,3 +177,21 @@ def test_bad_configuration_files(content: str | None, message: str, tmp_path: Pa
     with pytest.raises(TrainError, match=message) as caught:
         read_config(path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("model.layers=pyg", "choose --layers native"),
+        ("model.kind=gcn", "choose --model sage, gin or gat"),
+        ("ranks.schedule=global", "choose --schedule local"),
+        ("ranks.hybrid=true", "leave --hybrid out"),
+        ("ranks.feature_cache=100", "leave --feature-cache out"),
+        ("sampling.cache=aggregation", "leave --cache out"),
+    ],
+)
+def test_historical_embeddings_go_with_what_they_can(text: str, remedy: str) -> None:
+    config = assign(TrainConfig(), ["ranks.remote=historical", "ranks.push=none"])
+    assert config.ranks.push is None
+    with pytest.raises(TrainError, match=rf"ranks\.remote is historical, which is not possible: .*{remedy}"):
+        assign(config, [text])
