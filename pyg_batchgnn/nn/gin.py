@@ -103,7 +103,7 @@ class GINConv(WithoutMessages, torch_geometric.nn.GINConv):
     def _terms(self, sums: Tensor) -> Terms:
         """Applies the module to the sums."""
         module = self.get_submodule("nn")
-        if isinstance(module, EndsInProduct) and not is_watched(module):
+        if not is_watched(module) and isinstance(module, EndsInProduct):
             return module.terms(sums)
         return Terms(values=module(sums))
 
