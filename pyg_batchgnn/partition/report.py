@@ -110,10 +110,10 @@ def report_partition(parts: Part | Sequence[Part], comm: Communicator) -> Partit
     check_comm(comm)
     counted = {str(part.number): _count(part) for part in mine}
     found = {int(number): counts for said in comm.all_gather_json(counted) for number, counts in said.items()}
-    parts = [found[number] for number in sorted(found)]
+    counts = [found[number] for number in sorted(found)]
     return PartitionReport(
-        {name: tuple(PartCounts(*part["types"][name]) for part in parts) for name in parts[0]["types"]},
-        tuple(tuple(part["halo"]) for part in parts),
+        {name: tuple(PartCounts(*part["types"][name]) for part in counts) for name in counts[0]["types"]},
+        tuple(tuple(part["halo"]) for part in counts),
     )
 
 
