@@ -37,6 +37,7 @@ class Operation(IntEnum):
     VALUES = 4
     BARRIER = 5
     GUARD = 6
+    AGREEMENT = 7
 
 
 _NAMES = {
@@ -47,6 +48,7 @@ _NAMES = {
     Operation.VALUES: "gathering of values",
     Operation.BARRIER: "barrier",
     Operation.GUARD: "guarded collectives",
+    Operation.AGREEMENT: "comparison of arguments",
 }
 
 

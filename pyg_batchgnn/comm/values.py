@@ -16,11 +16,13 @@ from pyg_batchgnn.comm.rows import send_to_all
 from pyg_batchgnn.comm.transport import as_bytes
 
 
-def gather_values(channel: Channel, value: Any, header: Header) -> list[Any]:
+def gather_values(
+    channel: Channel, value: Any, header: Header, operation: Operation = Operation.VALUES
+) -> list[Any]:
     """Implements `Collectives.all_gather_json`."""
     text = json.dumps(value).encode()
     own = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-    with channel.exchange(Operation.VALUES, header) as exchange:
+    with channel.exchange(operation, header) as exchange:
         sizes = exchange.counts([len(text)] * channel.size).rows
         out = torch.empty(sum(sizes), dtype=torch.uint8)
         send_to_all(exchange, out, own, sizes)
@@ -58,7 +60,7 @@ def check_agreement(channel: Channel, values: Mapping[str, Any], header: Header)
 
     All ranks see the same answers, so all of them raise or none.
     """
-    answers = gather_values(channel, dict(values), header)
+    answers = gather_values(channel, dict(values), header, Operation.AGREEMENT)
     differing = sorted({name for answer in answers for name in answer if _differs(answers, name)})
     if not differing:
         return

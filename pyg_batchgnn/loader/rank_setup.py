@@ -38,6 +38,7 @@ from pyg_batchgnn.loader.setup import Composition, rules_of, shape_of, step_shap
 from pyg_batchgnn.loader.world import RankWorld
 from pyg_batchgnn.ops import digest_text, minibatch_key
 from pyg_batchgnn.sample import Direction, Layout, LinkRules, Names, PygForm, SampledMinibatch
+from pyg_batchgnn.store import Sortedness
 
 
 class RankSetup:
@@ -51,7 +52,7 @@ class RankSetup:
         self._features, self._graph = partitioned_stores(data)
         self.world, self.choice = RankWorld(self._graph.comm), request.choice
         # After what another loader prepares. Times and weights take exchanges of their own.
-        self.world.agree(lambda: {"schedule": request.schedule or "local", **self._rules()})
+        self.world.agree(lambda: {"schedule": request.schedule or "local", **self._given_rules()})
         self._request, self._options = request, options
         self._sampling = RankSampling.of(self._features, self._graph, request)
         self.plan = self._sampling.plan
@@ -121,6 +122,10 @@ class RankSetup:
 
     def _rules(self) -> dict[str, Any]:
         return rules_of(self.choice, self.direction)
+
+    def _given_rules(self) -> dict[str, Any]:
+        """Returns what decides which times and weights ranks exchange."""
+        return {**self._rules(), "is_sorted": self.choice.sortedness is Sortedness.PROMISED}
 
     def _arguments(self) -> dict[str, Any]:
         """Returns what must be the same on every rank, beside the shape of an epoch."""

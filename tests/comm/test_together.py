@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pyg_batchgnn.comm import CommError, Communicator
+from pyg_batchgnn.comm import CommError, Communicator, DivergenceError
 from tests.support.ranks import run_ranks
+from tests.support.thread_ranks import run_threads
 
 JOBS = "tests.comm.job_together"
 
@@ -37,3 +38,11 @@ def test_an_error_without_a_text_is_a_failure_too() -> None:
 def test_an_unexpected_error_is_raised_as_it_is() -> None:
     with Communicator.create("alone") as comm, pytest.raises(ZeroDivisionError):
         comm.run_together(lambda: 1 // 0)
+
+
+def test_values_are_not_taken_for_arguments() -> None:
+    def meet(comm: Communicator) -> None:
+        with pytest.raises(DivergenceError, match="comparison of arguments"):
+            comm.check_agreement({"seed": 1}) if comm.rank else comm.all_gather_json("no room")
+
+    run_threads(meet, 2)
