@@ -1,4 +1,4 @@
-"""Ranks whose loaders are made with different arguments are told so before they do anything else."""
+"""Ranks whose loaders are made with different arguments are told so at once."""
 
 from __future__ import annotations
 
