@@ -19,7 +19,7 @@ from pyg_batchgnn.cache.folder_meta import CacheMeta
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.cache.origin import Origin, differences
 from pyg_batchgnn.cache.relation_aggregates import PassSettings, RelationAggregates
-from pyg_batchgnn.cache.relation_kinds import KindByRelation, kinds_of
+from pyg_batchgnn.cache.relation_kinds import KindByRelation, kinds_by_name, kinds_of
 from pyg_batchgnn.data import Group, Relation, Schema
 from pyg_batchgnn.store import DistFeatureStore, TypedGraph
 
@@ -79,11 +79,15 @@ class AggregationCache:
         Raises:
             ValueError, TypeError: there is no such aggregation or no ``x``, or ``x`` cannot be
                 aggregated before training.
+            AgreementError: ranks were given different relations or aggregations.
         """
         settings = PassSettings(check_budget(memory_budget), threads, progress)
         source = source_of(data, threads)
+        kinds = kinds_of(kind, source.schema)
+        # Before the first relation is read: reading one is collective.
+        source.agree(kinds_by_name(kinds, source.schema))
         relations = {}
-        for number, wanted in kinds_of(kind, source.schema).items():
+        for number, wanted in kinds.items():
             names = source.schema.relations[number]
             named = replace(settings, of=f", {'-'.join(names)}" if source.schema.has_names else "")
             relations[names] = RelationAggregates.build(source.context(number), wanted, named)

@@ -113,6 +113,9 @@ class ContextSource(Protocol):
             TypeError, ValueError: its sources have no features that can be read here.
         """
 
+    def agree(self, arguments: dict[str, Any]) -> None:
+        """Raises AgreementError unless the arguments are the same everywhere. Collective."""
+
 
 class _LocalSource:
     """A graph in one process. ``features``: those of each node type, or None."""
@@ -125,6 +128,9 @@ class _LocalSource:
     def context(self, relation: int) -> LocalContext:
         return LocalContext(self._graph, relation, self._features[self.schema.source_types[relation]])
 
+    def agree(self, arguments: dict[str, Any]) -> None:
+        pass
+
 
 class _RankSource:
     """A graph over ranks."""
@@ -135,6 +141,10 @@ class _RankSource:
 
     def context(self, relation: int) -> DistributedContext:
         return DistributedContext(self._held, relation, self._threads)
+
+    def agree(self, arguments: dict[str, Any]) -> None:
+        comm = self._held.comm
+        comm.run_job(lambda: comm.check_agreement(arguments))
 
 
 def source_of(data: Any, threads: int | None) -> ContextSource:

@@ -57,10 +57,9 @@ class RelationAggregates:
 
     @classmethod
     def build(cls, context: BuildContext, kind: Aggregation, settings: PassSettings) -> RelationAggregates:
-        """Aggregates the features of the sources. Collective over ranks."""
+        """Aggregates the features of the sources. Collective; ranks agree on the kind."""
         own, features = context.own, context.features
         dtype = result_dtype(features)
-        context.agree({"aggregation": kind.value})
         scale = own_scale(own, wide_dtype(dtype)) if kind is Aggregation.SYMMETRIC else None
         readable = context.allocate((own.node.numel(), features.size(1)), dtype)
         rows = readable[context.rank]

@@ -37,3 +37,13 @@ def kinds_of(given: KindByRelation, schema: Schema) -> dict[int, Aggregation]:
                 f"out"
             )
     return {schema.relation_number(one): by_name[one] for one in schema.relations if one in by_name}
+
+
+def kinds_by_name(kinds: Mapping[int, Aggregation], schema: Schema) -> dict[str, str]:
+    """Returns the aggregations as arguments on which ranks agree, each with its relation's name."""
+    return {
+        f"aggregation of {'-'.join(schema.relations[number])}"
+        if schema.has_names
+        else "aggregation": kind.value
+        for number, kind in kinds.items()
+    }

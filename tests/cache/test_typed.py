@@ -9,9 +9,14 @@ import torch
 from torch_geometric.data import HeteroData
 
 from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
+from pyg_batchgnn.comm import AgreementError, Communicator
 from pyg_batchgnn.data import Relation
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.cache.typed_cases import CACHED, CITED, CITES, WRITES, wanted
+from tests.store.job_typed import owners
 from tests.support.ranks import run_ranks
+from tests.support.reference_partition import split_dataset
+from tests.support.thread_ranks import run_threads
 
 
 @pytest.mark.parametrize(("dataset", "kinds"), CACHED, ids=["mean", "sum", "symmetric", "one of two"])
@@ -30,6 +35,28 @@ def test_aggregates_are_those_of_pyg(dataset: Any, kinds: dict[Relation, str]) -
 @pytest.mark.parametrize("job", ["values", "loaders"])
 def test_over_ranks_they_are_those_of_one_process(job: str, ranks: int) -> None:
     run_ranks(f"tests.cache.job_typed:{job}", ranks, hosts=list(range(ranks)))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "said"),
+    [
+        ({CITES: "symmetric"}, 'paper-rev_cites-paper: "mean" on rank 0, nothing on rank 1'),
+        ({CITES: "mean", CITED: "mean"}, 'paper-cites-paper: "symmetric" on rank 0, "mean" on rank 1'),
+        ({CITED: "symmetric", CITES: "mean"}, "different arguments: aggregation of paper-cites-paper"),
+    ],
+    ids=["fewer", "other", "swapped"],
+)
+def test_ranks_agree_on_the_relations(theirs: dict[Relation, str], said: str) -> None:
+    dataset, kinds = CACHED[2]
+
+    def build(comm: Communicator) -> None:
+        part = split_dataset(dataset, owners(dataset, comm.size), comm.size, comm.rank)
+        both = DistFeatureStore(part, comm), DistGraphStore(part, comm)
+        with pytest.raises(AgreementError, match=said):
+            AggregationCache.build(both, theirs if comm.rank else kinds)
+        assert AggregationCache.build(both, kinds).relations.keys() == kinds.keys()  # still in step
+
+    run_threads(build, 2)
 
 
 def loader(data: HeteroData, cache: AggregationCache, **options: Any) -> MacrobatchNeighborLoader:
