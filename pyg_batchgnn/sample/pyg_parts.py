@@ -26,6 +26,7 @@ from pyg_batchgnn.store import (
     reversed_group,
     sum_weights,
     typed_graph_from_pyg,
+    weight_by_group,
 )
 
 
@@ -91,7 +92,7 @@ class PygParts:
             orders = times.orders(graph, choice.sortedness)
         weights: Sequence[WeightSums | None] = ()
         if choice.weight_attr is not None:
-            found = attribute_by_group(data, choice.weight_attr, forward)
+            found = weight_by_group(data, choice.weight_attr, forward)
             if direction is Direction.BACKWARD:
                 found = {reversed_group(group): weight for group, weight in found.items()}
             weights = sum_weights(choice.weight_attr, found, graph, orders)

@@ -15,7 +15,7 @@ from pyg_batchgnn.store.own_rows import OwnRows
 from pyg_batchgnn.store.part_times import PartTimes, SeedTimes
 from pyg_batchgnn.store.part_weights import own_sums
 from pyg_batchgnn.store.pyg import graph_from_pyg, is_typed, typed_graph_from_pyg
-from pyg_batchgnn.store.pyg_attributes import attribute_by_group
+from pyg_batchgnn.store.pyg_attributes import attribute_by_group, weight_by_group
 from pyg_batchgnn.store.row_format import RowBlock, RowFormat
 from pyg_batchgnn.store.row_reader import RowReader, Rows
 from pyg_batchgnn.store.row_request import Columns, RowRequest
@@ -76,4 +76,5 @@ __all__ = [
     "reversed_relation",
     "sum_weights",
     "typed_graph_from_pyg",
+    "weight_by_group",
 ]

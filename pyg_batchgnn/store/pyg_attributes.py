@@ -33,6 +33,19 @@ def attribute_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, T
     return _of_store(data[0], name, graph)
 
 
+def weight_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:
+    """Returns an attribute that holds weights of edges, by group; see `attribute_by_group`.
+
+    In a graph without types that has as many edges as nodes, PyG calls an attribute one of nodes
+    unless its name says otherwise. Weights are those of the edges, whatever their name.
+    """
+    found = attribute_by_group(data, name, graph)
+    is_clear = graph.schema.has_names or graph.num_nodes[0] != graph.num_edges
+    if is_clear or EDGES in found or NODES not in found:
+        return found
+    return {EDGES: found[NODES]}
+
+
 def _of_data(data: Data, name: str) -> dict[Group, Tensor]:
     if name not in data:
         return {}

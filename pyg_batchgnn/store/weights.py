@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import EDGES, NODES, Group
+from pyg_batchgnn.data import Group
 from pyg_batchgnn.store.sharing import shared_sums
 from pyg_batchgnn.store.time_order import TimeOrder
 from pyg_batchgnn.store.times import by_position
@@ -30,8 +30,6 @@ def sum_weights(
         ValueError: no relation has the attribute, or a weight is negative or not finite.
         TypeError: weights are no floating-point numbers.
     """
-    if not graph.schema.has_names and NODES in found and graph.num_nodes[0] == graph.num_edges:
-        found = {EDGES: found[NODES]}  # as many edges as nodes: a weight is an edge's
     check_has_edges(name, found)
     sums: list[WeightSums | None] = []
     for group, edges, order in zip(graph.schema.edge_groups, graph.relations, orders, strict=True):

@@ -24,6 +24,7 @@ from pyg_batchgnn.store import (
     attribute_by_group,
     sum_weights,
     typed_graph_from_pyg,
+    weight_by_group,
 )
 
 NODES = 12
@@ -175,7 +176,7 @@ def test_a_promise_of_sorted_edges_is_checked() -> None:
 
 def sums_of(data: Any, name: str) -> Any:
     graph = typed_graph_from_pyg(data)
-    return sum_weights(name, attribute_by_group(data, name, graph), graph, [None] * len(graph.relations))
+    return sum_weights(name, weight_by_group(data, name, graph), graph, [None] * len(graph.relations))
 
 
 def test_weights_of_some_relations() -> None:
@@ -187,6 +188,17 @@ def test_weights_where_there_are_as_many_edges_as_nodes() -> None:
     data = Data(edge_index=torch.tensor([[0, 1], [1, 1]]), num_nodes=2, w=torch.tensor([0.5, 0.25]))
     assert typed_graph_from_pyg(data).schema == HOMOGENEOUS
     assert sums_of(data, "w")[0].sums.tolist() == [0.5, 0.75]
+
+
+@pytest.mark.parametrize("nodes_first", [False, True])
+def test_weights_of_a_store_whose_nodes_have_the_attribute_too(nodes_first: bool) -> None:
+    features, graphs = MyFeatureStore(), MyGraphStore()
+    edges = (torch.tensor([0, 1]), torch.tensor([1, 1]))
+    graphs.put_edge_index(edges, edge_type=None, layout="coo", size=(2, 2))
+    tables = [("default", torch.tensor([3.0, 4.0])), (EDGES.name, torch.tensor([0.5, 0.25]))]
+    for name, table in tables if nodes_first else reversed(tables):
+        features.put_tensor(table, group_name=name, attr_name="w", index=None)
+    assert sums_of((features, graphs), "w")[0].sums.tolist() == [0.5, 0.75]
 
 
 @pytest.mark.parametrize(
