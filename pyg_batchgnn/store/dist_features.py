@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
@@ -21,6 +22,13 @@ from pyg_batchgnn.store.row_request import Columns
 from pyg_batchgnn.store.shard import LocalShard, shard_of, share_shard
 from pyg_batchgnn.store.tensor_attr import group_name, group_of, ids_of, same_rows
 from pyg_batchgnn.store.write import write_rows
+
+
+@dataclass
+class _Writes:
+    """The number of calls of `put_tensor`, of a store and of all that were made of it."""
+
+    count: int = 0
 
 
 class DistFeatureStore(FeatureStore):
@@ -62,14 +70,21 @@ class DistFeatureStore(FeatureStore):
         self.part, self.comm = part, comm
         #: The shards that can be read here, by rank; this rank's own among them.
         self.readable: dict[int, LocalShard] = share_shard(own, comm) if share else {comm.rank: own}
-        #: The number of calls of `put_tensor`, the same on every rank. Caches compare it.
-        self.version = 0
+        self._writes = _Writes()
         self._lookup = lookups_of(part, comm)
 
     @property
     def book(self) -> PartitionBook:
         """The partition book: who owns which node."""
         return self.part.book
+
+    @property
+    def version(self) -> int:
+        """The number of calls of `put_tensor`, the same on every rank. Caches compare it.
+
+        Calls on stores that were made of this one, or that this one was made of, count too.
+        """
+        return self._writes.count
 
     @property
     def own(self) -> LocalShard:
@@ -170,7 +185,7 @@ class DistFeatureStore(FeatureStore):
         def job() -> None:
             request = self._lookup[group].locate(index)
             write_rows(self.part, self.comm, self.own, group, str(attr.attr_name), request, rows)
-            self.version += 1
+            self._writes.count += 1
 
         self.comm.run_job(job)
         return True

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_batchgnn import MacrobatchNeighborLoader
+from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import NODES
 from pyg_batchgnn.store import DistFeatureStore
@@ -67,18 +67,26 @@ def _same(one: Any, other: Any) -> None:
 
 
 def overwritten() -> None:
-    """Rows that are written after the cache was filled are seen."""
+    """Rows that are written after the cache was filled are seen, beside aggregates too."""
     with Communicator.create("cache", timeout=30) as comm:
         both = stores(comm, CASES[0], edges=False)
-        loader = MacrobatchNeighborLoader(
-            both, [3, 2], whole(CASES[0]).train_mask, batch_size=8, seed=1, feature_cache="1MiB"
+        nodes = whole(CASES[0]).train_mask
+        usual: dict[str, Any] = {"batch_size": 8, "seed": 1, "feature_cache": "1MiB"}
+        loader = MacrobatchNeighborLoader(both, [3, 2], nodes, **usual)
+        aggregates = AggregationCache.build(both, "mean")
+        beside = MacrobatchNeighborLoader(
+            both, [3, 2], nodes, aggregation_cache=aggregates, export="native", **usual
         )
         list(loader)
+        list(beside)
         mine = torch.arange(comm.rank, CASES[0].nodes, comm.size)
         both[0].put_tensor(mine[:, None] + torch.arange(5.0), None, "x", index=mine)
         for batch in loader:
             assert torch.equal(batch.x, batch.n_id[:, None] + torch.arange(5.0))
         assert loader.stats().total.cache_misses == 0
+        for minibatch in beside:
+            rows = minibatch.attributes[NODES].gather("x")
+            assert torch.equal(rows, minibatch.node[:, None] + torch.arange(5.0))
 
 
 def likely() -> list[list[float]]:
