@@ -13,7 +13,7 @@ from pyg_batchgnn.loader.inputs import OwnerNodes
 from pyg_batchgnn.loader.node_inputs import NodeInputs
 from pyg_batchgnn.loader.schedule import SeedStep
 from pyg_batchgnn.partition import Part
-from pyg_batchgnn.store import DistGraphStore, OwnRows
+from pyg_batchgnn.store import DistGraphStore, OwnRowFinder
 
 #: Gives steps the internal ids of their seeds if the sampler needs them; collective over ranks.
 NumberSeeds: TypeAlias = Callable[[Iterable[SeedStep]], Iterable[SeedStep]]
@@ -83,10 +83,11 @@ class OwnSeeds:
     @classmethod
     def of(cls, part: Part, nodes: Sequence[OwnerNodes]) -> OwnSeeds:
         """Finds which positions of a loader's input belong to a part."""
+        finder = OwnRowFinder(part)
         positions, internal, begin = [_NONE], [_NONE], 0
         for one in nodes:
             number = part.schema.type_number(one.node_type)
-            own = OwnRows.of(part, number, one.node)
+            own = finder.find(number, one.node)
             place = own.position if one.here is None else one.here.position[own.position]
             positions.append(place + begin)
             internal.append(own.row + part.nodes_of(number).start)

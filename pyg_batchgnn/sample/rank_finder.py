@@ -17,9 +17,8 @@ from pyg_batchgnn.sample.free_negatives import draw_partners
 from pyg_batchgnn.sample.link_finder import FoundLinks, LinkDraw, LinkIds
 from pyg_batchgnn.sample.negative_draw import NegativeDraw
 from pyg_batchgnn.sample.negatives import End, NegativeMode
-from pyg_batchgnn.sample.own_ids import OwnIds
 from pyg_batchgnn.sample.rank_plan import RankPlan
-from pyg_batchgnn.store import NodeOrder, SlicedTables, directory_tables
+from pyg_batchgnn.store import NodeOrder, OwnRowFinder, OwnRows, SlicedTables, directory_tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +51,7 @@ class RankFinder:
 
     def __init__(self, part: Part, comm: Communicator, plans: Mapping[Relation, RankPlan]) -> None:
         self._part, self._comm, self._plans = part, comm, dict(plans)
-        self._own = OwnIds(part)
+        self._own = OwnRowFinder(part)
         tables = directory_tables(part)
         self._places: dict[int, int] = {}  # where the tables of an order begin
         for plan in self._plans.values():
@@ -111,24 +110,27 @@ class RankFinder:
 
     def _ids(self, nodes: Sequence[_Nodes], header: Header) -> list[tuple[Tensor, Tensor]]:
         """Returns the original and the internal ids of nodes. Collective."""
-        asked, known = [], []
+        asked: list[tuple[int, Tensor]] = []
+        known: list[OwnRows | None] = []
         for one in nodes:
             if one.order is not None:
                 place = self._places[id(one.order)]
                 asked += [(place, one.number), (place + 1, one.number)]
-                known.append((one.number, one.number))
+                known.append(None)
                 continue
-            internal, missing = self._own.internal(one.node_type, one.number)
-            asked.append((one.node_type, one.number[missing]))
-            known.append((internal, missing))
+            own = self._own.find(one.node_type, one.number)
+            asked.append((one.node_type, one.number[own.missing]))
+            known.append(own)
         found = iter(self._tables.find(asked, header))
         ids = []
-        for one, (internal, missing) in zip(nodes, known, strict=True):
-            if one.order is not None:
+        for one, here in zip(nodes, known, strict=True):
+            if here is None:
                 internal, original = next(found), next(found)
                 ids.append((original, internal))
                 continue
-            internal[missing] = next(found)
+            internal = torch.empty_like(one.number)
+            internal[here.position] = here.row + self._part.nodes_of(one.node_type).start
+            internal[here.missing] = next(found)
             ids.append((one.number, internal))
         return ids
 

@@ -18,7 +18,7 @@ from pyg_batchgnn.comm import Header, MessageKind
 from pyg_batchgnn.data import Group
 from pyg_batchgnn.partition import Part, own_rounds
 from pyg_batchgnn.store.dist_features import DistFeatureStore
-from pyg_batchgnn.store.own_rows import OwnRows
+from pyg_batchgnn.store.own_rows import OwnRowFinder
 from pyg_batchgnn.store.part_checks import on_all_ranks, own_attribute
 from pyg_batchgnn.store.row_request import Columns, RowRequest
 from pyg_batchgnn.store.sharing import shared_order
@@ -172,7 +172,7 @@ def _gathered(store: DistFeatureStore, times: Times, group: Group, node: Tensor)
     ``node``: [n] int64 original ids, the same on all ranks.
     """
     part, time = store.part, torch.empty_like(node)
-    own = OwnRows.of(part, part.schema.node_groups.index(group), node)
+    own = OwnRowFinder(part).find(part.schema.node_groups.index(group), node)
     mine = torch.stack([own.position, times.by_group[group][own.row]], dim=1)
     for rows in own_rounds(store.comm, len(mine), _ID_BYTES + _TIME_BYTES):
         received = store.comm.all_gather(mine[rows.start : rows.stop], _HEADER).rows
