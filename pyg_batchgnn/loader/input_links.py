@@ -49,15 +49,30 @@ class LinkRequest:
     ids: Any = None
 
 
-def untyped_links(request: LinkRequest, graph: LinkGraph) -> list[RelationLinks]:
-    """Returns the links of a homogeneous graph.
+@dataclass(frozen=True, eq=False)
+class RelationRequest:
+    """The user's links of one relation.
+
+    Attributes:
+        relation: the relation.
+        links: the links; their ``index`` is None for all edges.
+        what: the words for them in errors.
+    """
+
+    relation: Relation
+    links: LinkRequest
+    what: str
+
+
+def untyped_links(request: LinkRequest, graph: LinkGraph) -> list[RelationRequest]:
+    """Returns the links of a homogeneous graph as those of its relation.
 
     Args:
         request: ``index`` is [2, n], or None for all edges; with stores also (None, index).
         graph: the graph.
 
     Raises:
-        TypeError, ValueError, IndexError: another form, or ids outside the graph.
+        ValueError: another form.
     """
     index = request.index
     if isinstance(index, (tuple, list)) and len(index) == 2 and index[0] is None:
@@ -67,11 +82,12 @@ def untyped_links(request: LinkRequest, graph: LinkGraph) -> list[RelationLinks]
             f"edge_label_index={_described(index)} names an edge type, but the graph is homogeneous; give "
             f"[2, n] node ids, or None for all edges"
         )
-    return [_links(request, index, graph.schema.relations[0], graph, "edge_label_index")]
+    links = dataclasses.replace(request, index=index)
+    return [RelationRequest(graph.schema.relations[0], links, "edge_label_index")]
 
 
-def typed_links(request: LinkRequest, graph: LinkGraph) -> list[RelationLinks]:
-    """Returns the links of a graph with named types.
+def typed_links(request: LinkRequest, graph: LinkGraph) -> list[RelationRequest]:
+    """Returns the links of a graph with named types by relation.
 
     Args:
         request: ``index`` is an edge type, (edge type, None or [2, n]), or a dict from edge types
@@ -79,7 +95,7 @@ def typed_links(request: LinkRequest, graph: LinkGraph) -> list[RelationLinks]:
         graph: the graph. It need not have the edge type, only the types of its ends.
 
     Raises:
-        TypeError, ValueError, IndexError: another form, an unknown type, or ids outside the graph.
+        TypeError, ValueError: another form, or an edge type that cannot be meant.
     """
     index, schema = request.index, graph.schema
     if isinstance(index, Mapping):
@@ -95,10 +111,11 @@ def typed_links(request: LinkRequest, graph: LinkGraph) -> list[RelationLinks]:
             f"graph has {list(schema.relations)}"
         )
     relation = named_relation(schema, names)
-    return [_links(request, given, relation, graph, f"edge_label_index of {relation}")]
+    links = dataclasses.replace(request, index=given)
+    return [RelationRequest(relation, links, f"edge_label_index of {relation}")]
 
 
-def _several(request: LinkRequest, index: Mapping[Any, Any], graph: LinkGraph) -> list[RelationLinks]:
+def _several(request: LinkRequest, index: Mapping[Any, Any], graph: LinkGraph) -> list[RelationRequest]:
     if not index:
         raise ValueError(f"edge_label_index names no edge type; the graph has {list(graph.schema.relations)}")
     relations = {named_relation(graph.schema, names): given for names, given in index.items()}
@@ -113,11 +130,9 @@ def _several(request: LinkRequest, index: Mapping[Any, Any], graph: LinkGraph) -
     if times and (missing := [one for one in relations if one not in times]):
         raise ValueError(f"edge_label_time lacks {missing[0]}: give times for all edge types")
     return [
-        _links(
-            LinkRequest(given, labels.get(one), times.get(one), ids.get(one)),
-            given,
+        RelationRequest(
             one,
-            graph,
+            LinkRequest(given, labels.get(one), times.get(one), ids.get(one)),
             f"edge_label_index of {one}",
         )
         for one, given in relations.items()
@@ -144,21 +159,26 @@ def by_relation(
     return found
 
 
-def _links(
-    request: LinkRequest, given: Any, relation: Relation, graph: LinkGraph, what: str
-) -> RelationLinks:
+def checked_links(request: RelationRequest, graph: LinkGraph) -> RelationLinks:
+    """Returns the links of one relation, checked. Collective over ranks for all edges.
+
+    Raises:
+        TypeError, ValueError, IndexError: an unknown type, ids outside the graph, or labels, times
+            or ids that do not fit the links.
+    """
+    relation, links, what = request.relation, request.links, request.what
     for end in (relation[0], relation[2]):
         if end not in graph.schema.node_types:
             known = ", ".join(map(repr, graph.schema.node_types))
             raise ValueError(
                 f"{what} names the node type {end!r}, which the graph does not have; it has {known}"
             )
-    if given is None:
+    if links.index is None:
         found = _all_edges(relation, graph, what)
     else:
-        found = RelationLinks(relation, _index(what, given, relation, graph))
+        found = RelationLinks(relation, _index(what, links.index, relation, graph))
     count = len(found)
-    times = None if request.times is None else _aligned("edge_label_time", request.times, count, what)
+    times = None if links.times is None else _aligned("edge_label_time", links.times, count, what)
     if times is not None and times.dtype is not torch.int64:
         raise TypeError(
             f"edge_label_time must be torch.int64, as the times of the graph are, got {times.dtype}; use "
@@ -166,7 +186,7 @@ def _links(
         )
     label, ids = (
         None if values is None else _aligned(name, values, count, what)
-        for name, values in (("edge_label", request.labels), ("input_id", request.ids))
+        for name, values in (("edge_label", links.labels), ("input_id", links.ids))
     )
     return dataclasses.replace(found, label=label, time=times, input_id=ids)
 

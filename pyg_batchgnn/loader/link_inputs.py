@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch_geometric.data import Data
 
 from pyg_batchgnn.data import Relation
 from pyg_batchgnn.loader.inputs import OwnerNodes, StepInputs
+from pyg_batchgnn.loader.link_digest import links_sum
 from pyg_batchgnn.loader.places import OwnPositions, Places
 from pyg_batchgnn.loader.work import WorkItem
 from pyg_batchgnn.ops import digest_text, minibatch_key
@@ -41,10 +43,10 @@ class RelationLinks:
     def __len__(self) -> int:
         return self.index.size(1) if self.here is None else self.here.total
 
-    @property
-    def described(self) -> Tensor:
-        """The links as one list of numbers that is the same on all ranks."""
-        return self.index.reshape(-1) if self.here is None else torch.tensor([-self.here.total])
+    @cached_property
+    def digest(self) -> str:
+        """The digest of all links, those of other ranks included, in their order."""
+        return digest_text(links_sum(self.index) if self.here is None else self.here.sum)
 
     def take(self, at: Tensor) -> Links:
         """Returns the links at some positions.
@@ -137,7 +139,7 @@ class LinkInputs:
         """Returns what tells these links from others; JSON can hold it."""
         found: dict[str, Any] = {
             "num_links": len(self),
-            "links_digest": _digest([part.described for part in self.parts]),
+            "links_digest": [part.digest for part in self.parts],
             "negatives": [[*relation, _settings(plan)] for relation, plan in self.seeder.negatives.items()],
         }
         if not self.seeder.schema.is_plain:

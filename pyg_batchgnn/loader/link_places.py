@@ -10,9 +10,9 @@ from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn.data import Relation
+from pyg_batchgnn.loader.link_digest import described, links_sum
 from pyg_batchgnn.loader.link_inputs import RelationLinks
 from pyg_batchgnn.loader.places import OwnPositions
-from pyg_batchgnn.ops import digest_text, minibatch_key
 from pyg_batchgnn.sample import (
     LinkFinder,
     LocalFinder,
@@ -37,14 +37,12 @@ class WantedNegatives:
     """The negatives that a loader's links shall have.
 
     Attributes:
-        links: by relation of the loader's links, numbers that describe them, the same on all ranks.
-        time: by relation, [n] int64, the times of the links; empty without times.
+        links: the loader's links by relation.
         sampling: PyG's description of the negatives of each relation that gets any.
         avoid_edges: True if negatives must not be edges.
     """
 
-    links: Mapping[Relation, Tensor]
-    time: Mapping[Relation, Tensor]
+    links: Mapping[Relation, RelationLinks]
     sampling: Mapping[Relation, NegativeSampling]
     avoid_edges: bool
 
@@ -64,6 +62,13 @@ class PlannedNegatives:
 
 class LinkPlace(Protocol):
     """The place of the graph that the links of a loader belong to."""
+
+    def agree(self, all_edges: Mapping[Relation, bool]) -> None:
+        """Raises AgreementError unless all ranks mean links of the same relations; collective.
+
+        Args:
+            all_edges: by relation, True if all edges are meant, False if links are given.
+        """
 
     def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
         """Returns the edges of a relation as links, as far as they are here; collective over ranks.
@@ -85,6 +90,9 @@ class LinkPlace(Protocol):
 
 class LinksHere:
     """The place of a graph that is here, a `TypedGraph` with its `Times`; see `LinkPlace`."""
+
+    def agree(self, all_edges: Mapping[Relation, bool]) -> None:
+        """Does nothing: one process agrees with itself."""
 
     def all_edges(self, graph: TypedGraph, relation: Relation) -> RelationLinks:
         """Returns all edges as links."""
@@ -112,6 +120,11 @@ class LinksOverRanks:
     store: DistGraphStore
     schedule: str | None
 
+    def agree(self, all_edges: Mapping[Relation, bool]) -> None:
+        """Raises AgreementError unless all ranks mean links of the same relations."""
+        said = [[*relation, "all edges" if every else "given"] for relation, every in all_edges.items()]
+        self.store.comm.check_agreement({"edge_label_index": said})
+
     def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
         """Returns this rank's own edges as links.
 
@@ -125,14 +138,17 @@ class LinksOverRanks:
                 f"edge_label_index stands for all edges of {relation}, and each rank holds those into its "
                 f"own nodes: use schedule='local', or give [2, n] node ids, the same on every rank"
             )
-        own = own_edges(self.store.part, self.store.comm, self.store.part.schema.relation_number(relation))
-        return RelationLinks(relation, own.index, here=OwnPositions(own.edge, own.total))
+        part, comm = self.store.part, self.store.comm
+        own = own_edges(part, comm, part.schema.relation_number(relation))
+        digest = comm.sum(links_sum(own.index, own.edge))
+        return RelationLinks(relation, own.index, here=OwnPositions(own.edge, own.total, digest))
 
     def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:
         """Plans the negatives.
 
         Raises:
-            AgreementError: ranks want different negatives, or have different links.
+            AgreementError: ranks want different negatives, or have different links, labels or
+                times.
         """
         part, comm, first = self.store.part, self.store.comm, None
         comm.check_agreement(_settings(wanted))
@@ -142,7 +158,7 @@ class LinksOverRanks:
             first = first_times_of_part(part, comm, times.own)
         planner = RankPlanner(part, comm, first)
         plans = {
-            relation: planner.plan(one, relation, wanted.time.get(relation), wanted.avoid_edges)
+            relation: planner.plan(one, relation, wanted.links[relation].time, wanted.avoid_edges)
             for relation, one in wanted.sampling.items()
         }
         finder = RankFinder(part, comm, plans)
@@ -151,12 +167,17 @@ class LinksOverRanks:
 
 def _settings(wanted: WantedNegatives) -> dict[str, Any]:
     """Returns what ranks must agree on before they plan negatives; JSON can hold it."""
-    digests = {
-        name: [
-            [*relation, values.size(-1), digest_text(minibatch_key(values.reshape(-1)))]
-            for relation, values in given.items()
-        ]
-        for name, given in (("edge_label_index", wanted.links), ("edge_label_time", wanted.time))
+    links, sampling = wanted.links.items(), wanted.sampling.items()
+    return {
+        "edge_label_index": [[*relation, len(one), one.digest] for relation, one in links],
+        "edge_label": [[*relation, _said(one.label)] for relation, one in links],
+        "edge_label_time": [[*relation, _said(one.time)] for relation, one in links],
+        "neg_sampling": [[*relation, one.mode.value, one.amount] for relation, one in sampling],
+        "src_weight": [[*relation, _said(one.src_weight)] for relation, one in sampling],
+        "dst_weight": [[*relation, _said(one.dst_weight)] for relation, one in sampling],
+        "exclude_existing": wanted.avoid_edges,
     }
-    sampling = [[*relation, one.mode.value, one.amount] for relation, one in wanted.sampling.items()]
-    return {**digests, "neg_sampling": sampling, "exclude_existing": wanted.avoid_edges}
+
+
+def _said(values: Tensor | None) -> list[Any] | None:
+    return None if values is None else described(values)

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from dataclasses import dataclass, field
 
-from pyg_batchgnn.loader.input_links import LinkGraph, LinkRequest, typed_links, untyped_links
+from pyg_batchgnn.loader.input_links import LinkGraph, LinkRequest, checked_links, typed_links, untyped_links
 from pyg_batchgnn.loader.inputs import GraphShape, GraphTimes
 from pyg_batchgnn.loader.link_inputs import LinkInputs
 from pyg_batchgnn.loader.link_negatives import NegativeRequest, labelled
@@ -43,16 +43,16 @@ class LinkLoading:
             )
         find = typed_links if names is Names.TYPES else untyped_links
         edges = functools.partial(self.place.all_edges, graph)
-        parts = find(self.links, LinkGraph(graph.schema, graph.num_nodes, edges))
+        link_graph = LinkGraph(graph.schema, graph.num_nodes, edges)
+        requests = find(self.links, link_graph)
+        self.place.agree({one.relation: one.links.index is None for one in requests})
+        parts = [checked_links(one, link_graph) for one in requests]
         sampling = self.negatives.by_relation(graph.schema, parts)
         parts = [
             dataclasses.replace(part, label=labelled(part, sampling.get(part.relation))) for part in parts
         ]
         wanted = WantedNegatives(
-            {part.relation: part.described for part in parts},
-            {part.relation: part.time for part in parts if part.time is not None},
-            sampling,
-            self.negatives.exclude_existing,
+            {part.relation: part for part in parts}, sampling, self.negatives.exclude_existing
         )
         planned = self.place.plan(graph, times, wanted)
         relations = [part.relation for part in parts]

@@ -52,10 +52,12 @@ class OwnPositions:
     Attributes:
         position: [m] int64, ascending.
         total: the number of all links.
+        sum: the sum of the digests of all links; see `links_sum`.
     """
 
     position: Tensor
     total: int
+    sum: int
 
     def column(self, at: Tensor) -> Tensor:
         """Returns which of this rank's links are at some positions.
