@@ -164,6 +164,7 @@ def workload_of(
         parameters=parameters,
         types=() if len(rows) == 1 else rows,
         seed_type=seed_type,
+        has_names=dataset.schema.has_names,
     )
 
 

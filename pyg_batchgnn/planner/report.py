@@ -17,7 +17,7 @@ from pyg_batchgnn.planner.advice import aggregation_advice
 from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
 from pyg_batchgnn.planner.search import best
 from pyg_batchgnn.planner.setting import Prediction
-from pyg_batchgnn.planner.wording import describe, describe_caches, loader_arguments, options
+from pyg_batchgnn.planner.wording import describe, describe_caches, options, script
 from pyg_batchgnn.planner.workload import PlannerProbe, Workload
 
 #: The most lines of the table.
@@ -54,7 +54,8 @@ class Plan:
 
         Args:
             command: the words of the command that trains, which gets the options of the setting.
-                For a graph of several node types the arguments of a loader stand in its place.
+                For a graph with named types, which no command trains, the lines of a script stand
+                in its place.
         """
         if (found := self.best) is None:
             least = min(self.predictions, key=lambda one: one.memory)
@@ -62,11 +63,13 @@ class Plan:
                 f"Nothing fits: {describe(least.setting)} needs {decimal(int(least.memory))} per rank; "
                 f"use more ranks, a smaller batch or smaller fanouts."
             ]
-        words = [*command, *options(found.setting, self.ranks)]
+        chosen = [shlex.join([*command, *options(found.setting, self.ranks)])]
+        if self.workload.has_names:
+            chosen = script(found.setting, self.ranks)
         lines = [
             f"Recommended: {describe(found.setting)}: {found.epoch:.2f} s per epoch, of which "
             f"{found.preparation:.2f} s prepare minibatches; {decimal(int(found.memory))} per rank.",
-            f"  {loader_arguments(found.setting) if self.workload.types else shlex.join(words)}",
+            *(f"  {line}" for line in chosen),
         ]
         return lines + aggregation_advice(self.predictions, found)
 

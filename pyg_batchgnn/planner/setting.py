@@ -98,7 +98,7 @@ def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, min
     hops = len(workload.fanouts) - int(setting.aggregation is not None)
     relays = max(hops - int(workload.own_seeds), 0)
     alone = probe.ranks == 1 or setting.hybrid
-    lookup = 0 if workload.own_seeds or setting.hybrid else 2
+    lookup = 0 if workload.own_seeds or alone else 2
     return Rounds(0 if alone else 2 * relays * len(made), 2 * sum(map(len, made)), lookup)
 
 

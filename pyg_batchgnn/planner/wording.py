@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from rich.filesize import decimal
 
@@ -57,8 +58,24 @@ def options(setting: PlannerSetting, ranks: int) -> Sequence[str]:
     return words
 
 
-def loader_arguments(setting: PlannerSetting) -> str:
-    """Returns the arguments of a loader that choose a setting."""
+def script(setting: PlannerSetting, ranks: int) -> list[str]:
+    """Returns the lines of a script that choose a setting on a number of ranks.
+
+    In the script ``data`` is the graph and ``comm`` the communicator.
+    """
     words = [f"macrobatch_size={setting.macrobatch or 'all'!r}", f"fetch_size={setting.fetch or 'all'!r}"]
+    if ranks == 1:
+        return [_loader("data", words)]
     words += [f"feature_cache={setting.feature_cache}"] if setting.feature_cache else []
-    return f"MacrobatchNeighborLoader(..., {', '.join(words)})"
+    saved = Path(setting.policy).is_dir()
+    made = "load_partition({!r}, comm)" if saved else "partition(data, {!r}, comm=comm)"
+    topology = ", replicate_topology(part, comm)" if setting.hybrid else ""
+    return [
+        f"part = {made.format(setting.policy)}",
+        f"stores = DistFeatureStore(part, comm), DistGraphStore(part, comm{topology})",
+        _loader("stores", words),
+    ]
+
+
+def _loader(data: str, words: Sequence[str]) -> str:
+    return f"MacrobatchNeighborLoader({', '.join([data, '...', *words])})"

@@ -121,6 +121,7 @@ class Workload:
         types: the rows of each node type; empty if there is one type, of which the fields above
             say all.
         seed_type: the number of the type of the training nodes.
+        has_names: whether the user named the node types and relations (`Schema.has_names`).
     """
 
     name: str
@@ -136,6 +137,7 @@ class Workload:
     parameters: int = 0
     types: tuple[TypeRows, ...] = ()
     seed_type: int = 0
+    has_names: bool = False
 
     @property
     def rows(self) -> tuple[TypeRows, ...]:

@@ -11,15 +11,21 @@ from pathlib import Path
 import pytest
 
 import pyg_batchgnn
+from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.cache import Aggregation
+from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import load_dataset
+from pyg_batchgnn.partition import load_partition, partition
 from pyg_batchgnn.planner import Choices, Plan, PlannerMachine, PlannerNetwork, PlannerSetting, predict
 from pyg_batchgnn.planner.make import workload_of
 from pyg_batchgnn.sample import Replacement
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
 from pyg_batchgnn.train.cli.quantities import parse_rate
 from pyg_batchgnn.train.errors import TrainError
 from tests.support.ranks import run_ranks
 from tests.support.training_runs import batchgnn
+from tests.support.typed_datasets import CASES as TYPED_CASES
+from tests.support.typed_datasets import typed_dataset
 
 GRAPH = "generated:nodes=6000,features=32,classes=4,seed=3"
 SETTINGS = [
@@ -43,6 +49,15 @@ TYPED_SETTINGS = [
     PlannerSetting(2, hybrid=True),
     PlannerSetting(1, feature_cache=60_000),
 ]
+
+#: The names of printed scripts.
+SCRIPT_NAMES = {
+    one.__name__: one
+    for one in (
+        *(DistFeatureStore, DistGraphStore, MacrobatchNeighborLoader),
+        *(load_partition, partition, replicate_topology),
+    )
+}
 
 
 def planned(
@@ -97,6 +112,25 @@ def test_ranks_count_what_was_predicted(graph: str, own_seeds: bool, replacement
         assert [predicted.topology_bytes, predicted.feature_bytes] == pytest.approx(received, rel=0.1)
 
 
+@pytest.mark.parametrize("own_seeds", [True, False])
+def test_one_rank_makes_the_rounds_that_were_predicted(own_seeds: bool) -> None:
+    tried = [PlannerSetting(1), PlannerSetting(4, 2), PlannerSetting(0, hybrid=True)]
+    found = planned(1, own_seeds)
+    arguments = {
+        "num_neighbors": [5, 4, 3],
+        "batch_size": 64,
+        "replace": True,
+        "schedule": "local" if own_seeds else "global",
+    }
+    given = {"dataset": GRAPH, "settings": [vars(one) for one in tried], "arguments": arguments}
+    (result,) = run_ranks("tests.planner.job_planned:prepare", 1, given)
+    for setting, seen in zip(tried, result.value, strict=True):
+        predicted = predict(found.workload, found.probes["random"], found.machine, found.network, setting)
+        rounds = predicted.rounds
+        assert seen["minibatches"] == predicted.minibatches
+        assert seen["rounds"] == [rounds.topology, rounds.features, rounds.lookup]
+
+
 def test_the_type_of_the_training_nodes_must_be_said() -> None:
     with pytest.raises(ValueError, match=r"types \['author', 'paper'\]; name one as node_type"):
         planned(2, graph=TYPED)
@@ -134,6 +168,35 @@ def test_a_plan_is_written(tmp_path: Path) -> None:
     assert content["recommended"]["setting"]["macrobatch"] in (0, 1)
     assert len(content["predictions"]) == len(found.predictions) and picture.stat().st_size > 10_000
     assert found.advice()[0].startswith("Recommended")
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("hybrid", [False, True], ids=["relay", "hybrid"])
+def test_the_printed_script_makes_a_loader_of_a_graph_with_names(ranks: int, hybrid: bool) -> None:
+    """A graph of one node type and two relations, which no command trains."""
+    dataset = typed_dataset(*TYPED_CASES[3])
+    found = pyg_batchgnn.plan(
+        dataset,
+        ranks=ranks,
+        network=PlannerNetwork(1e8),
+        machine=PlannerMachine(),
+        fanouts=(3, 2),
+        batch_size=8,
+        policies=["contiguous"],
+        choices=Choices(macrobatches=(2,), fetches=(1.0,), hybrid=(hybrid,), feature_caches=(1000,)),
+    )
+    assert len(found.workload.rows) == 1
+    lines = [line.strip() for line in found.advice() if line.startswith("  ")]
+    script = "\n".join(lines)
+    assert "batchgnn train" not in script
+    assert ("replicate_topology" in script) is (hybrid and ranks > 1)
+    assert ("'contiguous'" in script) is ("feature_cache=1000" in script) is (ranks > 1)
+    *before, last = script.replace("...", "[3, 2], seeds, batch_size=8").splitlines()
+    with Communicator.create("script") as comm:
+        names = {**SCRIPT_NAMES, "data": dataset.to_pyg(), "comm": comm}
+        names["seeds"] = ("paper", dataset.split("train", "paper"))
+        exec("\n".join(before), names)
+        assert list(eval(last, names))
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
