@@ -28,7 +28,7 @@ from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.probe import AttributeCost, biggest_of
 from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.loader.schedule import GlobalSchedule, SeedSchedule
-from pyg_batchgnn.loader.setup import Composition, rules_of, shape_of, step_shape
+from pyg_batchgnn.loader.setup import Composition, check_one_relation, rules_of, shape_of, step_shape
 from pyg_batchgnn.loader.source import Source, SourceFetcher
 from pyg_batchgnn.loader.stats import count_distinct
 from pyg_batchgnn.loader.store_source import StoreSource
@@ -39,13 +39,12 @@ from pyg_batchgnn.sample import (
     LinkRules,
     MacrobatchSampler,
     MinibatchPlan,
-    Names,
     NeighborChoice,
     Placement,
     PygNodeSampler,
     SampledMinibatch,
 )
-from pyg_batchgnn.store import CscGraph
+from pyg_batchgnn.store import CscGraph, group_name
 
 #: The layouts that attributes may have. Native layers read dense rows.
 _LAYOUTS = {Export.PYG: (torch.strided, torch.sparse_coo), Export.NATIVE: (torch.strided,)}
@@ -129,12 +128,12 @@ class LocalSetup:
 
     def graph(self, data: Any) -> Any:
         """Returns the sampler's graph and the features; see `Setup`."""
-        if self.node_sampler.form.names is Names.TYPES:
-            raise NotImplementedError(
-                "inference of all nodes is for graphs of one node type and one relation; sample the nodes of "
-                "this one with num_neighbors=-1"
-            )
-        x = data.x if isinstance(data, Data) else data[0].get_tensor(None, FEATURES, None)
+        schema = self._graph.schema
+        check_one_relation(schema)
+        if isinstance(data, (Data, HeteroData)):
+            x = data.node_stores[0].get(FEATURES)
+        else:
+            x = data[0].get_tensor(group_name(schema.node_groups[0], schema), FEATURES, None)
         return CscGraph(self._graph.relations[0]), x
 
     def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> None:

@@ -22,7 +22,7 @@ from pyg_batchgnn.store.row_request import Columns, RowRequest
 from pyg_batchgnn.store.shard import LocalShard
 from pyg_batchgnn.store.slices import SlicedTables, Slices, ask, even_bounds
 from pyg_batchgnn.store.spread_existence import first_times_of_part
-from pyg_batchgnn.store.tensor_attr import EDGE_TYPE, group_of
+from pyg_batchgnn.store.tensor_attr import EDGE_TYPE, group_name, group_of
 from pyg_batchgnn.store.time_order import TimeOrder
 from pyg_batchgnn.store.times import Sortedness, TimeLevel, Times
 from pyg_batchgnn.store.typed_graph import TypedGraph
@@ -65,6 +65,7 @@ __all__ = [
     "first_times",
     "first_times_of_part",
     "graph_from_pyg",
+    "group_name",
     "group_of",
     "internal_ids",
     "is_typed",
