@@ -128,10 +128,13 @@ def _pairs(plan: NegativePlan, rows: Tensor) -> Tensor:
     found = rows[:, [Column.HELD, Column.OTHER]]
     is_edge = plan.existing.contain(*found.unbind(1))
     streams = WordStreams(rows[:, Column.STREAM])
-    for at in is_edge.nonzero().view(-1).tolist():
-        target, sources, targets = rows[at, [Column.HELD, Column.SOURCES, Column.TARGETS]].tolist()
-        pair = free_pair(plan, streams, at, target, sources, targets) if targets else None
-        found[at] = torch.tensor([NOTHING, NOTHING] if pair is None else [pair[1], pair[0]])
+    found[is_edge] = NOTHING
+    last = (is_edge & (rows[:, Column.TARGETS] > 0)).nonzero().view(-1)
+    questions = rows[last][:, [Column.HELD, Column.SOURCES, Column.TARGETS]]
+    for at, question in zip(last.tolist(), questions.tolist(), strict=True):
+        pair = free_pair(plan, streams, at, *question)
+        if pair is not None:
+            found[at] = torch.tensor([pair[1], pair[0]])
     return found
 
 
