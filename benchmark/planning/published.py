@@ -23,6 +23,7 @@ from pyg_batchgnn.planner import (
     PlannerSetting,
     PowerOverlap,
     Prediction,
+    TypeRows,
     Workload,
     predict,
     probe_degrees,
@@ -31,12 +32,32 @@ from pyg_batchgnn.planner import (
 #: Spread of the logarithm of degrees: mean 50.5 and median 26 of ogbn-products; taken for
 #: papers100M, too.
 SPREAD = 1.15
-PRODUCTS = Workload("products", 2_449_029, 123_718_280, 400, 8, 196_615, (15, 10, 5), 1024, drop_last=True)
+PRODUCTS = Workload(
+    "products",
+    (TypeRows("node", 2_449_029, 400, 8),),
+    123_718_280,
+    196_615,
+    (15, 10, 5),
+    1024,
+    drop_last=True,
+)
 PAPERS = Workload(
-    "papers100M", 111_059_956, 3_231_371_744, 512, 8, 1_207_179, (15, 10, 5), 1024, drop_last=True
+    "papers100M",
+    (TypeRows("node", 111_059_956, 512, 8),),
+    3_231_371_744,
+    1_207_179,
+    (15, 10, 5),
+    1024,
+    drop_last=True,
 )
 TERABYTE = Workload(
-    "LDBC1000", 1_900_000_000, 13_500_000_000, 540, 8, 15_200_000, (15, 10, 5), 1024, drop_last=True
+    "LDBC1000",
+    (TypeRows("node", 1_900_000_000, 540, 8),),
+    13_500_000_000,
+    15_200_000,
+    (15, 10, 5),
+    1024,
+    drop_last=True,
 )
 #: Table A1, SAGE, BGNN and BGNNC: preparation, forward, backward, epoch.
 PUBLISHED = {

@@ -142,27 +142,23 @@ def workload_of(
     node_type: str | None = None,
 ) -> Workload:
     """Returns the numbers that describe a data set. ``kind`` says which network is trained."""
-    rows = tuple(map(_rows_of, dataset.node_sets))
     seed_type = _seed_type(dataset, node_type)
     seeds = dataset.node_sets[seed_type]
-    training, nodes = len(seeds.splits["train"]), max(dataset.num_nodes, 1)
+    training = len(seeds.splits["train"])
     parameters = 0
     if hidden:
         shape = (dataset.num_features, hidden, dataset.num_classes, len(fanouts))
         parameters = sum(one.numel() for one in network_of(kind, *shape).parameters())
     return Workload(
         name=dataset.name,
-        nodes=dataset.num_nodes,
+        types=tuple(map(_rows_of, dataset.node_sets)),
         edges=dataset.num_edges,
-        features=round(sum(one.nodes * one.features for one in rows) / nodes),
-        attributes=round(sum(one.nodes * one.attributes for one in rows) / nodes),
         training=training,
         fanouts=fanouts,
         batch_size=batch_size,
         drop_last=drop_last and training >= batch_size * ranks,
         own_seeds=own_seeds,
         parameters=parameters,
-        types=() if len(rows) == 1 else rows,
         seed_type=seed_type,
         has_names=dataset.schema.has_names,
     )

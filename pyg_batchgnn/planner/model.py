@@ -8,7 +8,6 @@ nodes that are left are twice as wide.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections import defaultdict
 
@@ -94,9 +93,8 @@ def _topology_bytes(
         return 0.0
     first = int(workload.own_seeds)
     asked, answered = sum(means.asked[first:]), sum(means.answered[first:])
-    sections = sum(means.sections[first:])
+    counts = sum(map(operator.mul, means.sections[first:], workload.count_bytes[first:]))
     hops = len(means.asked) - first
-    counts = max(1, math.ceil(math.log2(max(*workload.fanouts, 2)) / 8))
-    data = (asked + answered) * workload.id_bytes + sections * counts
-    blocks = (_KEY + workload.id_bytes * len(workload.rows)) * hops * (probe.ranks - 1)
+    data = (asked + answered) * workload.id_bytes + counts
+    blocks = (_KEY + workload.id_bytes * len(workload.types)) * hops * (probe.ranks - 1)
     return minibatches * (data + blocks) + exchanges.topology / 2 * (probe.ranks - 1) * _MESSAGE

@@ -110,7 +110,7 @@ def row_bytes(workload: Workload, setting: PlannerSetting) -> tuple[int, ...]:
     """
     kept, found = setting.aggregation, []
     ids = 0 if setting.hybrid else workload.id_bytes
-    for one in workload.rows:
+    for one in workload.types:
         features = one.features * (1 if kept is None or kept.holds_own_row else 2)
         widest = max(one.widest, ids)
         found.append(-(-(features + one.attributes + ids) // widest) * widest)

@@ -92,11 +92,12 @@ class _MemorySimulation:
         Returns:
             The blocks that are left when the answers have been read.
         """
-        others, count = self._probe.ranks - 1, 1
+        others = self._probe.ranks - 1
         asked = minibatches * self._means.asked[hop]
         picked = minibatches * self._means.answered[hop]
+        counts = minibatches * self._means.sections[hop] * self._workload.count_bytes[hop]
         questions = asked * self._workload.id_bytes
-        answers = asked * count + picked * self._workload.id_bytes
+        answers = counts + picked * self._workload.id_bytes
         left = self._take(4 * asked * (1 + 1 / others), questions, questions / others, answers / others)
         theirs = self._take(questions, answers)
         left += self._take(answers)
@@ -114,7 +115,7 @@ class _MemorySimulation:
         rows, unique = self._take(*positions), self._take(*(8 * count for count in distinct))
         asked, answers, received = self._take(work.id_bytes * away, wire, wire)
         tables, others = [], 0.0
-        for one, width, count in zip(work.rows, self._widths, distinct, strict=True):
+        for one, width, count in zip(work.types, self._widths, distinct, strict=True):
             tables += [one.features * count] * (width // one.features if one.features else 0)
             others += (one.attributes + work.id_bytes) * count
         # What was sent is held until now. The transport's own memory shows in what is kept

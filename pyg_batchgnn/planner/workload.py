@@ -109,40 +109,44 @@ class Workload:
 
     Attributes:
         name: the graph's name.
-        nodes, edges: N and (directed) E of the whole graph, of all types and relations.
-        features: bytes of a node's input features; the mean if there are several types.
-        attributes: bytes of a node's other attributes that are fetched (label, masks), likewise.
+        types: the nodes of each type and their rows.
+        edges: (directed) E of the whole graph, of all relations.
         training: the number of training nodes.
         fanouts: neighbours per hop, nearest to the seeds first.
         batch_size: seed nodes per minibatch.
         drop_last: whether a last, smaller minibatch is left out.
         own_seeds: whether ranks train the nodes that they own (the local schedule).
         parameters: the number of the model's parameters, whose gradients are exchanged.
-        types: the rows of each node type; empty if there is one type, of which the fields above
-            say all.
         seed_type: the number of the type of the training nodes.
         has_names: whether the user named the node types and relations (`Schema.has_names`).
     """
 
     name: str
-    nodes: int
+    types: tuple[TypeRows, ...]
     edges: int
-    features: int
-    attributes: int
     training: int
     fanouts: tuple[int, ...]
     batch_size: int = 1024
     drop_last: bool = False
     own_seeds: bool = True
     parameters: int = 0
-    types: tuple[TypeRows, ...] = ()
     seed_type: int = 0
     has_names: bool = False
 
     @property
-    def rows(self) -> tuple[TypeRows, ...]:
-        """The rows of each node type, at least one."""
-        return self.types or (TypeRows("node", self.nodes, self.features, self.attributes),)
+    def nodes(self) -> int:
+        """The number N of nodes of all types."""
+        return sum(one.nodes for one in self.types)
+
+    @property
+    def features(self) -> int:
+        """The mean bytes of a node's input features."""
+        return round(sum(one.nodes * one.features for one in self.types) / max(self.nodes, 1))
+
+    @property
+    def attributes(self) -> int:
+        """The mean bytes of a node's other attributes that are fetched."""
+        return round(sum(one.nodes * one.attributes for one in self.types) / max(self.nodes, 1))
 
     @property
     def id_bytes(self) -> int:
@@ -153,6 +157,11 @@ class Workload:
     def edge_bytes(self) -> int:
         """Bytes of an edge's id in memory."""
         return ops.id_dtype(self.edges).itemsize
+
+    @property
+    def count_bytes(self) -> tuple[int, ...]:
+        """Bytes of a node's number of picks in the answers of each hop."""
+        return tuple(_count_bytes(fanout, self.edges) for fanout in self.fanouts)
 
     def minibatches(self, counts: Sequence[int]) -> int:
         """Returns the number of minibatches of every rank in an epoch.
@@ -184,6 +193,12 @@ class Workload:
         """Returns the mean number of seed nodes per minibatch, as a share of the batch size."""
         steps = self.minibatches(counts) * len(counts)
         return min(1.0, sum(counts) / (steps * self.batch_size)) if steps else 0.0
+
+
+def _count_bytes(fanout: int, edges: int) -> int:
+    """Returns the bytes of a number of picks, as csrc/kernels/relay/answer_shape.h has them."""
+    sizes, most = ((4, 8), edges) if fanout < 0 else ((1, 2, 4, 8), fanout)
+    return next(size for size in sizes if most < 256**size)
 
 
 @dataclass(frozen=True, eq=False)

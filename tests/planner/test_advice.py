@@ -13,6 +13,7 @@ from pyg_batchgnn.planner import (
     PlannerMachine,
     PlannerNetwork,
     Prediction,
+    TypeRows,
     Workload,
     probe_degrees,
     search,
@@ -23,7 +24,7 @@ from pyg_batchgnn.planner.wording import apart
 
 #: Minibatches of an epoch that together need nearly every node, as those of the arxiv-like graph
 #: do.
-WORK = Workload("w", 40_000, 600_000, 512, 8, 20_000, (15, 10, 5), batch_size=256)
+WORK = Workload("w", (TypeRows("node", 40_000, 512, 8),), 600_000, 20_000, (15, 10, 5), batch_size=256)
 #: A third of a step goes into the first layer's aggregation.
 MACHINE = PlannerMachine(forward=0.001, backward=0.002, first_layer=0.33)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pyg_batchgnn.planner import Degrees, Workload, probe_degrees, probe_graph
+from pyg_batchgnn.planner import Degrees, TypeRows, Workload, probe_degrees, probe_graph
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import CscGraph
 
@@ -29,7 +29,9 @@ def test_a_random_graph(replacement: Replacement) -> None:
     nodes, ranks = 30_000, 4
     graph, degrees = random_graph(nodes)
     training = torch.arange(0, nodes, 3)
-    work = Workload("w", nodes, graph.num_edges, 64, 8, training.numel(), (8, 4, 3), batch_size=128)
+    work = Workload(
+        "w", (TypeRows("node", nodes, 64, 8),), graph.num_edges, training.numel(), (8, 4, 3), batch_size=128
+    )
     owner = torch.randint(ranks, (nodes,), generator=torch.Generator().manual_seed(0))
     seen = probe_graph(work, graph.typed, training, [owner], ranks=ranks, replacement=replacement, threads=1)
     predicted = probe_degrees(work, degrees, ranks, replacement=replacement)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyg_batchgnn.cache import Aggregation
+from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.planner import (
     Choices,
     Degrees,
@@ -16,16 +18,21 @@ from pyg_batchgnn.planner import (
     PlannerNetwork,
     PlannerProbe,
     PlannerSetting,
+    TypeRows,
     Workload,
     predict,
     probe_degrees,
     search,
 )
 from pyg_batchgnn.planner.advice import with_aggregates
+from pyg_batchgnn.planner.make import workload_of
 from pyg_batchgnn.planner.search import best
-from pyg_batchgnn.planner.setting import rounds, sizes
+from pyg_batchgnn.planner.setting import rounds, row_bytes, sizes
+from pyg_batchgnn.planner.simulation import simulate_memory
 
-WORK = Workload("w", 100_000, 2_000_000, 400, 8, 20_000, (10, 5, 3), batch_size=256, parameters=1000)
+WORK = Workload(
+    "w", (TypeRows("node", 100_000, 400, 8),), 2_000_000, 20_000, (10, 5, 3), batch_size=256, parameters=1000
+)
 NETWORK = PlannerNetwork(1e8)
 MACHINE = PlannerMachine(forward=0.1, backward=0.1)
 
@@ -78,6 +85,36 @@ def test_a_larger_macrobatch_never_moves_more(
     assert found[1].feature_bytes <= found[0].feature_bytes * (1 + 1e-9)
     assert sum(vars(found[1].rounds).values()) <= sum(vars(found[0].rounds).values())
     assert found[1].memory >= found[0].memory * 0.9
+
+
+@pytest.mark.parametrize(("fanout", "wide"), [(255, 1), (256, 2), (65_536, 4), (-1, 4)])
+def test_answers_have_a_number_of_picks_for_each_section(fanout: int, wide: int) -> None:
+    """In the bytes that are sent and in the memory that answers take."""
+    work = dataclasses.replace(WORK, fanouts=(2, fanout))
+    assert work.count_bytes == (1, wide)
+    one = probe(work)
+    means = dataclasses.replace(one.full, asked=(100.0, 1e5), sections=(100.0, 1e5), answered=(0.0, 0.0))
+    thrice = dataclasses.replace(means, sections=(300.0, 3e5))
+    setting, together = PlannerSetting(0), [[[1.0] * 40]]
+    memory = [simulate_memory(work, one, setting, each, together) for each in (means, thrice)]
+    assert memory[1] > memory[0] + 40 * 1e5 * wide
+    sent = [
+        predict(work, dataclasses.replace(one, full=each), MACHINE, NETWORK, setting).topology_bytes
+        for each in (means, thrice)
+    ]
+    minibatches = work.minibatches(one.seeds) * work.fullness(one.seeds)
+    assert sent[1] - sent[0] == pytest.approx(minibatches * 2e5 * wide)
+
+
+def test_rows_of_one_type_are_padded_to_their_own_width() -> None:
+    """Features of 4-byte numbers without labels need no rows of 8-byte numbers."""
+    edges = torch.tensor([[0, 1], [1, 2]])
+    splits = {"train": torch.arange(3)}
+    data = Dataset.homogeneous("w", 3, edges, nodes={"x": torch.zeros(3, 2)}, splits=splits)
+    work = workload_of(data, (2,), 1)
+    assert work.types == (TypeRows("node", 3, 8, 0, 4),)
+    assert (work.nodes, work.features, work.attributes) == (3, 8, 0)
+    assert row_bytes(work, PlannerSetting()) == (12,)
 
 
 def test_hybrid_asks_nobody_for_edges_and_a_cache_spares_rows() -> None:

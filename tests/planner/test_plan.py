@@ -185,7 +185,7 @@ def test_the_printed_script_makes_a_loader_of_a_graph_with_names(ranks: int, hyb
         policies=["contiguous"],
         choices=Choices(macrobatches=(2,), fetches=(1.0,), hybrid=(hybrid,), feature_caches=(1000,)),
     )
-    assert len(found.workload.rows) == 1
+    assert len(found.workload.types) == 1
     lines = [line.strip() for line in found.advice() if line.startswith("  ")]
     script = "\n".join(lines)
     assert "batchgnn train" not in script
