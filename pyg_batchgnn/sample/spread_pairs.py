@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.partition import Part, node_values, send_rows
+from pyg_batchgnn.partition import Part, node_values, own_rounds, send_rows
 from pyg_batchgnn.sample.existing_pairs import ExistingPairs
 from pyg_batchgnn.sample.node_pool import NodePool
 
@@ -66,8 +66,7 @@ def spread_by_target(
     slice_of_rank = torch.arange(int(bounds[comm.rank]), int(bounds[comm.rank + 1]))
     entries = slice_of_rank[_entries(own, slice_of_rank, sources, targets)]
     codes = torch.cat([own.code[:0], *(_codes_of(own, int(held)) for held in entries)])
-    known = comm.all_gather(entries, MessageKind.PARTITION).rows
-    others = comm.all_gather(codes, MessageKind.PARTITION).rows
+    known, others = (_of_all_ranks(comm, values) for values in (entries, codes))
     return ExistingPairs(
         torch.cat([own.code, others]).unique(), own.num_others, torch.cat([slice_of_rank, known]).unique()
     )
@@ -88,6 +87,14 @@ def _held(
     code = ExistingPairs.of(held, other, num_held, num_others).code
     to = torch.searchsorted(bounds, code // max(num_others, 1), right=True) - 1
     return ExistingPairs(send_rows(comm, code, to).unique(), num_others)
+
+
+def _of_all_ranks(comm: Communicator, own: Tensor) -> Tensor:
+    """Returns the values of all ranks, gathered in bounded pieces, in no order. Collective."""
+    pieces = [own[:0]]
+    for rows in own_rounds(comm, own.numel(), own.itemsize):
+        pieces.append(comm.all_gather(own[rows.start : rows.stop], MessageKind.PARTITION).rows)
+    return torch.cat(pieces)
 
 
 def _codes_of(pairs: ExistingPairs, held: int) -> Tensor:

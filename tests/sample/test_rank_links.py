@@ -15,8 +15,8 @@ from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.data import Group, Relation
-from pyg_batchgnn.partition import Part
+from pyg_batchgnn.data import HOMOGENEOUS, Group, Relation
+from pyg_batchgnn.partition import Part, bounded
 from pyg_batchgnn.sample import (
     Links,
     LinkSeeder,
@@ -25,7 +25,7 @@ from pyg_batchgnn.sample import (
     RankPlanner,
     negative_plan,
 )
-from pyg_batchgnn.store import TimeLevel, Times, first_times, first_times_of_part
+from pyg_batchgnn.store import CscGraph, TimeLevel, Times, first_times, first_times_of_part
 from tests.support.reference_partition import internal_ids_by_type, typed_parts
 from tests.support.relayed import owners_of
 from tests.support.thread_ranks import run_threads
@@ -216,3 +216,33 @@ def test_seeds_of_links_are_those_of_one_process(links: LinkCase) -> None:
             assert_equal(start.seeds, expected.seeds)
             ids = [own[node] for own, node in zip(internal, expected.seeds.nodes, strict=True)]
             assert start.internal is not None and torch.equal(start.internal, torch.cat(ids))
+
+
+def test_pairs_of_other_ranks_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rank answers for a target of most nodes, and all ranks know the pairs of both."""
+    nodes, hubs = 1000, torch.tensor([0, 500])
+    source = torch.arange(1, 900)
+    edge_index = torch.stack([source.repeat(2), hubs.repeat_interleave(len(source))])
+    graph = CscGraph.from_edge_index(edge_index, nodes).typed
+    parts = typed_parts(graph, [torch.arange(nodes) % 2], 2)
+    gathered: list[int] = []
+    gather = Communicator.all_gather
+
+    def counted(comm: Communicator, tensor: Tensor, *given: Any) -> Any:
+        gathered.append(len(tensor))
+        return gather(comm, tensor, *given)
+
+    def existing(comm: Communicator) -> tuple[Tensor, Tensor]:
+        planner = RankPlanner(parts[comm.rank], comm, None)
+        plan = planner.plan(NegativeSampling("binary", 1), HOMOGENEOUS.relations[0], None, True)
+        found = plan.plan.existing
+        assert found is not None
+        return found.code, found.known
+
+    monkeypatch.setattr(bounded, "ROUND_BYTES", 1)  # then a piece has 256 rows
+    monkeypatch.setattr(Communicator, "all_gather", counted)
+    wanted = (hubs.view(-1, 1) * nodes + source).view(-1).tolist()
+    for rank, (code, known) in enumerate(run_threads(existing, 2)):
+        assert code.tolist() == wanted
+        assert known.tolist() == sorted({*range(500 * rank, 500 * rank + 500), *hubs.tolist()})
+    assert max(gathered) == 256
