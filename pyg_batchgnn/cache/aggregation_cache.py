@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.cache.build import check_features
+from pyg_batchgnn.cache.by_relation import AggregatesByRelation
 from pyg_batchgnn.cache.bytes import check_budget
-from pyg_batchgnn.cache.contexts import ContextSource, features_of, source_of
-from pyg_batchgnn.cache.fingerprint import GraphFingerprint
-from pyg_batchgnn.cache.folder import save_rows
+from pyg_batchgnn.cache.contexts import features_of, source_of
+from pyg_batchgnn.cache.folder import refuse_relations, save_rows
 from pyg_batchgnn.cache.folder_meta import CacheMeta
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.cache.origin import Origin, differences
 from pyg_batchgnn.cache.relation_aggregates import PassSettings, RelationAggregates
 from pyg_batchgnn.cache.relation_kinds import KindByRelation, kinds_by_name, kinds_of
-from pyg_batchgnn.data import Group, Relation, Schema
 from pyg_batchgnn.store import DistFeatureStore, TypedGraph
 
 
-@dataclass(frozen=True, eq=False)
-class AggregationCache:
+@dataclass(frozen=True, eq=False, repr=False)
+class AggregationCache(AggregatesByRelation):
     """The input features aggregated over all in-neighbours, for every node that a process owns.
 
     A loader with a cache does not sample the last hop. Native minibatches carry the aggregates of
@@ -44,8 +41,6 @@ class AggregationCache:
         origin: the ``Data`` that the cache was made of, in one process; None if it was none.
     """
 
-    schema: Schema
-    relations: Mapping[Relation, RelationAggregates]
     store: DistFeatureStore | None = None
     origin: Origin | None = None
 
@@ -121,7 +116,7 @@ class AggregationCache:
         """
         settings = PassSettings(check_budget(memory_budget), threads, progress)
         source, path = source_of(data, threads), Path(folder).expanduser()
-        _refuse_relations(source)
+        refuse_relations(source.schema)
         context = source.context(0)
         wanted = None if kind is None else Aggregation.parse(kind)
         check_features(context.features)
@@ -141,66 +136,10 @@ class AggregationCache:
             DatasetError: on every rank, if the folder exists or a rank cannot write.
             NotImplementedError: the graph has several relations.
         """
-        if not self.schema.is_plain:
-            raise NotImplementedError(_SAVED)
+        refuse_relations(self.schema)
         node = None if self.store is None else self.store.part.node
         comm = None if self.store is None else self.store.comm
         return save_rows(Path(folder).expanduser(), self.kind, self.fingerprint, node, self.rows, comm)
-
-    # The only relation ###########################################################################
-
-    @property
-    def kind(self) -> Aggregation:
-        """The aggregation of the only relation."""
-        return self._only("kind").kind
-
-    @property
-    def rows(self) -> Tensor:
-        """[n, F], the aggregates of this process's nodes, of the only relation."""
-        return self._only("rows").rows
-
-    @property
-    def readable(self) -> dict[int, Tensor]:
-        """The aggregates of the ranks whose memory this one can read, of the only relation."""
-        return self._only("readable").readable
-
-    @property
-    def fingerprint(self) -> GraphFingerprint:
-        """The fingerprint of the only relation's edges and features."""
-        return self._only("fingerprint").fingerprint
-
-    @property
-    def attribute(self) -> str:
-        """The name of the only relation's aggregates in minibatches."""
-        self._only("attribute")
-        return self.attribute_of(next(iter(self.relations)))
-
-    def _only(self, name: str) -> RelationAggregates:
-        if len(self.relations) != 1:
-            raise AttributeError(
-                f"{name!r} can be read from a cache itself only if one relation can be meant, but it has "
-                f"{list(self.relations)}; read cache.relations[...]"
-            )
-        return next(iter(self.relations.values()))
-
-    # What minibatches carry ######################################################################
-
-    def attribute_of(self, relation: Relation) -> str:
-        """Returns the name of a relation's aggregates among the attributes of its targets."""
-        return self.relations[relation].kind.attribute_of(relation, self.schema)
-
-    @property
-    def names(self) -> dict[Group, list[str]]:
-        """The names of the aggregates, by group of the targets."""
-        found: dict[Group, list[str]] = {}
-        for relation in self.relations:
-            found.setdefault(self._targets(relation), []).append(self.attribute_of(relation))
-        return found
-
-    @property
-    def kinds(self) -> dict[str, str]:
-        """The aggregations by relation, as JSON can hold them."""
-        return {"__".join(relation): one.kind.value for relation, one in self.relations.items()}
 
     def add_to(self, features: DistFeatureStore) -> DistFeatureStore:
         """Returns the features' store with the aggregates as further attributes of nodes."""
@@ -208,18 +147,6 @@ class AggregationCache:
             name = self.attribute_of(relation)
             features = features.with_attribute(self._targets(relation), name, one.readable)
         return features
-
-    def tables(self) -> dict[Group, dict[str, Tensor]]:
-        """Returns the aggregates as attributes of all nodes by group, in one process."""
-        found: dict[Group, dict[str, Tensor]] = {}
-        for relation, one in self.relations.items():
-            found.setdefault(self._targets(relation), {})[self.attribute_of(relation)] = one.rows
-        return found
-
-    def _targets(self, relation: Relation) -> Group:
-        return self.schema.node_groups[self.schema.type_number(relation[2])]
-
-    # Checks ######################################################################################
 
     def check_data(self, data: Data | HeteroData, graph: TypedGraph) -> None:
         """Raises ValueError unless the cache is of this graph and its features, in one process.
@@ -244,29 +171,3 @@ class AggregationCache:
                     f"{f' in {relation}' if graph.schema.has_names else ''}; make one of this data: "
                     f"AggregationCache.build(data, {one.kind.value!r})"
                 )
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of this process's aggregates."""
-        return sum(one.rows.nbytes for one in self.relations.values())
-
-    def __repr__(self) -> str:
-        def said(one: RelationAggregates) -> str:
-            nodes, columns = one.rows.shape
-            return f"{one.kind.value}, {nodes:,} nodes, {columns} columns of {one.rows.dtype}"
-
-        if not self.schema.has_names:
-            return f"AggregationCache({said(self._only('rows'))})"
-        every = "; ".join(f"{'-'.join(names)}: {said(one)}" for names, one in self.relations.items())
-        return f"AggregationCache({every})"
-
-
-_SAVED = (
-    "an aggregation cache is saved and loaded for graphs of one node type and one relation; build that of "
-    "several relations when it is needed"
-)
-
-
-def _refuse_relations(source: ContextSource) -> None:
-    if not source.schema.is_plain:
-        raise NotImplementedError(_SAVED)

@@ -17,7 +17,7 @@ from pyg_batchgnn.cache.fingerprint import GraphFingerprint
 from pyg_batchgnn.cache.folder_meta import ARRAY, FORMAT, CacheMeta
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data import DatasetError, Schema
 from pyg_batchgnn.data.files import (
     META_FILE,
     ArrayPromise,
@@ -51,6 +51,15 @@ def verify_aggregation_cache(folder: str | Path) -> None:
     """
     path = Path(folder).expanduser()
     verify_tensor(path / _FILE, ARRAY, CacheMeta.read(path).promise)
+
+
+def refuse_relations(schema: Schema) -> None:
+    """Raises NotImplementedError if a graph has several relations: a folder holds those of one."""
+    if not schema.is_plain:
+        raise NotImplementedError(
+            "an aggregation cache is saved and loaded for graphs of one node type and one relation; build "
+            "that of several relations when it is needed"
+        )
 
 
 def save_rows(

@@ -125,6 +125,7 @@ def test_what_cannot_be_aggregated() -> None:
     with pytest.raises(ValueError, match="cache is of a graph with the relations"):
         loader(other, cache)
     papers = AggregationCache.build(other, "mean")
+    assert repr(papers).startswith("AggregationCache(paper-cites-paper: mean, 50 nodes, 2 columns of")
     with pytest.raises(AttributeError, match="read cache"):
         _ = papers.rows
     other["paper"].x[0] += 1
