@@ -53,8 +53,8 @@ class PartitionReport:
 
     Attributes:
         types: by the name of the node type, the counts of each part, in order.
-        halo_pairs: [part][other], the distinct nodes of the other part that in-edges of the part
-            come from.
+        halo_pairs: one row per part and one column per other part, the distinct nodes of the other
+            part that in-edges of the part come from.
     """
 
     types: dict[str, tuple[PartCounts, ...]]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -63,6 +64,8 @@ def shared_memory() -> set[str]:
 
 def main() -> None:
     torch.set_num_threads(2)
+    # A shell lets what it starts in the background ignore Ctrl-C, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name, loader in loaders():
         before, count = shared_memory(), 0
         try:

@@ -116,7 +116,7 @@ def lookups() -> None:
             before = comm.counters.snapshot()
             found = internal_ids_by_type(part, comm, asked)
             spent = (comm.counters.snapshot() - before)[MessageKind.LOOKUP]
-            assert spent.rounds == 2 and found.keys() == asked.keys()
+            assert spent.rounds == (2 if comm.size > 1 else 0) and found.keys() == asked.keys()
             for at, ids in asked.items():
                 assert torch.equal(found[at], internal[at][ids])
             graph = DistGraphStore(part, comm)
