@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmark.support.cli import RESULTS, Peers, add_peer_option, pieces_folder, read_json, write_json
+from benchmark.support.cli import RESULTS, Peers, add_peer_option, pieces_folder, write_datasets
 from benchmark.support.graphs import GraphFolder
-from benchmark.support.machine import describe
 from benchmark.support.prepare import dataset_folder
 from benchmark.support.settings import MallocSetting, ProcessSetting
 
@@ -150,14 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for what, why in absent.items():
         print(f"without {what}: {why}", flush=True)
     found = {dataset: summary(dataset, parsed.seeds, parsed.results) for dataset in parsed.datasets}
-    stored = read_json(parsed.results / "accuracy.json").get("datasets", {})
-    content = {
-        "benchmark": "accuracy",
-        "datasets": {**stored, **found},
-        "absent": absent,
-        "machine": describe(),
-    }
-    write_json(parsed.results / "accuracy.json", content)
+    write_datasets(parsed.results / "accuracy.json", found, absent=absent)
 
 
 if __name__ == "__main__":

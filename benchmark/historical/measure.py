@@ -26,8 +26,7 @@ import numpy as np
 from benchmark.accuracy.measure import compare, done
 from benchmark.rank_accuracy.measure import RankAccuracyTask, projected
 from benchmark.rank_accuracy.measure import settings as settings_of_ranks
-from benchmark.support.cli import RESULTS, pieces_folder, read_json, write_json
-from benchmark.support.machine import describe
+from benchmark.support.cli import RESULTS, pieces_folder, write_datasets
 
 RANKS = (2, 4)
 #: Accuracy points by which the mean may lie below one process.
@@ -173,9 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f"{dataset}, {one['ranks']} ranks, {one['variant']}: {one['mean']:.2f} %, "
                 f"{one['mean_difference']:+.2f} points, {'holds' if one['holds'] else 'FAILS'}"
             )
-    stored = read_json(parsed.results / "historical.json").get("datasets", {})
-    content = {"benchmark": "historical", "datasets": {**stored, **found}, "machine": describe()}
-    write_json(parsed.results / "historical.json", content)
+    write_datasets(parsed.results / "historical.json", found)
 
 
 if __name__ == "__main__":

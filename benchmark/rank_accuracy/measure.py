@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmark.accuracy.measure import compare, done
-from benchmark.support.cli import RESULTS, pieces_folder, read_json, write_json
-from benchmark.support.machine import describe
+from benchmark.support.cli import RESULTS, pieces_folder, write_datasets
 from benchmark.support.native import CACHE
 
 RANKS = (1, 2, 4)
@@ -162,9 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f"{dataset}, {pair['ranks']} ranks against 1: {pair['mean_difference']:+.2f} points, "
                 f"at least {pair['lower_95']:+.2f} (95 %), {'holds' if pair['holds'] else 'FAILS'}"
             )
-    stored = read_json(parsed.results / "rank_accuracy.json").get("datasets", {})
-    content = {"benchmark": "rank_accuracy", "datasets": {**stored, **found}, "machine": describe()}
-    write_json(parsed.results / "rank_accuracy.json", content)
+    write_datasets(parsed.results / "rank_accuracy.json", found)
 
 
 if __name__ == "__main__":

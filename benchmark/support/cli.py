@@ -172,6 +172,13 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
+def write_datasets(path: Path, found: dict[str, Any], **others: Any) -> Path:
+    """Writes a benchmark's results by data set, beside those of other data sets in the file."""
+    stored = read_json(path).get("datasets", {})
+    datasets = {**stored, **found}
+    return write_json(path, {"benchmark": path.stem, "datasets": datasets, **others, "machine": describe()})
+
+
 def pieces_folder(results: Path, benchmark: str) -> Path:
     """Makes the folder of a benchmark's pieces, from which its result is collected.
 

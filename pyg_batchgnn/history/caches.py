@@ -10,7 +10,6 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.data import HOMOGENEOUS
 from pyg_batchgnn.history.embedding_cache import EmbeddingCache, FoundRows
 from pyg_batchgnn.history.halo import Halo
 from pyg_batchgnn.history.message import PushedRows
@@ -220,7 +219,7 @@ class HistoricalCaches:
 
 
 def _check(graph: DistGraphStore, comm: Communicator) -> None:
-    if graph.part.schema != HOMOGENEOUS:
+    if graph.part.schema.has_names:
         raise NotImplementedError(
             f"historical embeddings are for homogeneous graphs, but this one has the node types "
             f"{list(graph.part.schema.node_types)}: rows of several widths and relations are not pushed; "

@@ -17,7 +17,18 @@ from pyg_batchgnn.nn.graph import LayerGraph, LayerRows
 Relation = tuple[str, str, str]
 
 
-class SampledBatch(Protocol):
+class KeyedBatch(Protocol):
+    """The keys of a minibatch, from which dropout draws."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def key(self) -> int: ...
+
+
+class SampledBatch(KeyedBatch, Protocol):
     """The attributes of a minibatch that layers read. `pyg_batchgnn.Minibatch` has them.
 
     One CSC by destination holds every layer: layer l of L, counted from 1 nearest the input,
@@ -35,15 +46,9 @@ class SampledBatch(Protocol):
     def nodes_per_hop(self) -> Sequence[int]: ...
     @property
     def edges_per_hop(self) -> Sequence[int]: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def key(self) -> int: ...
 
 
-class TypedBatch(Protocol):
+class TypedBatch(KeyedBatch, Protocol):
     """The attributes of a minibatch of several types that layers read.
 
     ``nodes`` and ``edges`` have, by number of the type and of the relation, what a `SampledBatch`
@@ -56,12 +61,6 @@ class TypedBatch(Protocol):
     def nodes(self) -> Sequence[Any]: ...
     @property
     def edges(self) -> Sequence[Any]: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def key(self) -> int: ...
 
 
 def is_sampled(edges: Any) -> TypeGuard[SampledBatch]:

@@ -19,6 +19,7 @@ from pyg_batchgnn.sample import SamplingPlan
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
 from tests.history.stepped import Rank
 from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
+from tests.support.rank_graphs import GRAPHS, stores_of
 
 MODELS: dict[str, Callable[[int], NativeModel]] = {
     "SAGE": lambda layers: SAGE(5, 8, layers, 7),
@@ -264,7 +265,8 @@ def refusals() -> list[str]:
                 )
             texts.append(str(error.value))
         whole_topology = DistGraphStore(part, comm, replicate_topology(part, comm))
-        for graph, own in ((stores[1], comm), (whole_topology, pushes)):
+        typed = stores_of(comm, GRAPHS["typed"], "random")[1]
+        for graph, own in ((stores[1], comm), (whole_topology, pushes), (typed, pushes)):
             with pytest.raises((ValueError, NotImplementedError)) as failure:
                 HistoricalCaches(graph, own)
             texts.append(str(failure.value))

@@ -17,6 +17,7 @@ REFUSED = [
     "one process owns all of them",
     "make another one with Communicator.create",
     "holds the whole topology",
+    "homogeneous graphs",
     "HaloPass(minibatch)",
     "has no halo nodes",
 ]

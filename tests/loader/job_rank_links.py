@@ -19,11 +19,11 @@ from pyg_batchgnn import MacrobatchLinkNeighborLoader, Minibatch
 from pyg_batchgnn.comm import AgreementError, Communicator, Counts, MessageKind
 from pyg_batchgnn.partition import slice_size
 from pyg_batchgnn.sample import Subgraph, TripletLinks
-from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology, typed_graph_from_pyg
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
 from tests.support.hetero_cases import CITES, COUNTS, REV_WRITES, WRITES
 from tests.support.loader_cases import equal
 from tests.support.pairwise import pairwise, product
-from tests.support.rank_graphs import GRAPHS, POLICIES, owners, stores_of
+from tests.support.rank_graphs import GRAPHS, POLICIES, owners, owners_in, stores_of
 
 from .job_rank_options import assert_same as assert_same_batches
 
@@ -257,7 +257,7 @@ def _check_schedule(
         dealt = [step for steps in zip(*everyones, strict=True) for step in steps]
         assert dealt[: len(wanted)] == wanted and not any(dealt[len(wanted) :])
         return
-    own, schema = _owners(setting, comm.size)
+    own, schema = owners_in(setting, comm.size)
     by_relation = links if isinstance(links, Mapping) else dict([links] if isinstance(links, tuple) else [])
     by_relation = by_relation or {schema.relations[0]: links}
     owner = torch.cat(
@@ -273,11 +273,6 @@ def _check_weights(comm: Communicator, places: Sequence[Tensor], weights: Sequen
     everyones = comm.all_gather_json([place.numel() for place in places])
     steps = [sum(step) for step in zip(*everyones, strict=True)]
     assert list(weights) == [comm.size / max(links, 1) for links in steps]
-
-
-def _owners(setting: Mapping[str, Any], ranks: int) -> tuple[list[Tensor], Any]:
-    graph = typed_graph_from_pyg(GRAPHS[setting["graph"]])
-    return owners(graph.num_nodes, setting["policy"], ranks), graph.schema
 
 
 def _check_counts(
@@ -296,7 +291,7 @@ def _check_counts(
     rows = comm.sum(counts[MessageKind.LOOKUP].rows_sent)
     is_plain = not setting["existing"] and "time_attr" not in RULES[setting["rule"]]
     if setting["export"] == "native" and is_plain:
-        own, schema = _owners(setting, comm.size)
+        own, schema = owners_in(setting, comm.size)
         asked = sum(_asked(comm, own, schema, batch) for batch in made)
         assert comm.sum(2 * asked) == rows
 

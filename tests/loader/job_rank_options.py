@@ -13,7 +13,7 @@ from torch import Tensor
 from pyg_batchgnn import MacrobatchNeighborLoader, Minibatch
 from pyg_batchgnn.comm import Communicator, Counts, MessageKind
 from pyg_batchgnn.sample import Subgraph
-from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, typed_graph_from_pyg
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.support import hetero_cases, loader_cases
 from tests.support.pairwise import pairwise, product
 from tests.support.rank_graphs import (
@@ -21,7 +21,7 @@ from tests.support.rank_graphs import (
     OPTIONS,
     POLICIES,
     arguments_of,
-    owners,
+    owners_in,
     stores_of,
     tables_of,
 )
@@ -156,14 +156,9 @@ def _check_schedule(
 
 
 def _owner_of_inputs(loader: Any, setting: Mapping[str, Any], ranks: int) -> list[int]:
-    own, schema = _owners(setting, ranks)
+    own, schema = owners_in(setting, ranks)
     inputs = loader._parts.pipeline.inputs
     return [rank for part in inputs.parts for rank in own[schema.type_number(part.name)][part.node].tolist()]
-
-
-def _owners(setting: Mapping[str, Any], ranks: int) -> tuple[list[Tensor], Any]:
-    graph = typed_graph_from_pyg(GRAPHS[setting["graph"]])
-    return owners(graph.num_nodes, setting["policy"], ranks), graph.schema
 
 
 def _check_counts(
@@ -181,7 +176,7 @@ def _check_counts(
     assert counts[MessageKind.TOPOLOGY].rounds == 2 * relays * len(macrobatches) * relayed
     assert counts[MessageKind.FEATURES].rounds == 2 * sum(map(len, groups))
     assert counts[MessageKind.LOOKUP].rounds == 2 * relayed * (not is_local)
-    own, schema = _owners(setting, comm.size)
+    own, schema = owners_in(setting, comm.size)
     tables = tables_of(GRAPHS[setting["graph"]])
     hosts = torch.tensor(comm.hosts)
     fetched = 0

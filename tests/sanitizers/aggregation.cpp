@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
-#include <random>
 #include <vector>
 
+#include "inputs.h"
 #include "kernels/nn/aggregate.h"
 #include "kernels/nn/degrees.h"
 #include "kernels/nn/edge_dots.h"
@@ -14,10 +14,6 @@
 using namespace pyg_batchgnn;
 
 namespace {
-
-std::mt19937_64 generator(7);
-
-int64_t below(int64_t n) { return static_cast<int64_t>(generator() % static_cast<uint64_t>(n)); }
 
 // Of exactly the size asked for.
 template <class T>

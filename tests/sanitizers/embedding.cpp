@@ -3,6 +3,7 @@
 #include <iostream>
 #include <vector>
 
+#include "inputs.h"
 #include "kernels/embedding/initial.h"
 #include "kernels/embedding/read.h"
 #include "kernels/embedding/update.h"
@@ -12,8 +13,6 @@ using namespace pyg_batchgnn;
 namespace {
 
 constexpr int64_t kThreads = 3;
-
-size_t size(int64_t count) { return static_cast<size_t>(count); }
 
 template <class T>
 void read(int64_t rows, int64_t columns) {

@@ -1,11 +1,10 @@
 // What historical embeddings ask for, on random nodes; test_sanitizers.py compiles it with
 // sanitizers. Arrays are exactly as long as they must be.
 #include <algorithm>
-#include <cstdlib>
 #include <iostream>
-#include <random>
 #include <vector>
 
+#include "inputs.h"
 #include "kernels/history/cache.h"
 #include "kernels/history/layer.h"
 #include "kernels/history/push.h"
@@ -13,16 +12,6 @@
 using namespace pyg_batchgnn;
 
 namespace {
-
-std::mt19937_64 generator(11);
-
-int64_t below(int64_t n) { return static_cast<int64_t>(generator() % static_cast<uint64_t>(n)); }
-
-size_t size(int64_t count) { return static_cast<size_t>(count); }
-
-void expect(bool holds) {
-  if (!holds) std::abort();
-}
 
 void caches(int64_t lines, int64_t slots, int64_t nodes) {
   std::vector<int32_t> slot(size(slots)), older(size(lines)), newer(size(lines));

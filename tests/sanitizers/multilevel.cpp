@@ -1,10 +1,9 @@
 // What the multilevel partitioner asks for, on random graphs; test_sanitizers.py compiles it with
 // sanitizers. Arrays are exactly as long as they must be.
-#include <cstdlib>
 #include <iostream>
-#include <random>
 #include <vector>
 
+#include "inputs.h"
 #include "kernels/partition/multilevel/cluster.h"
 #include "kernels/partition/multilevel/contract.h"
 #include "kernels/partition/multilevel/ghosts.h"
@@ -15,16 +14,6 @@
 using namespace pyg_batchgnn;
 
 namespace {
-
-std::mt19937_64 generator(7);
-
-int64_t below(int64_t n) { return static_cast<int64_t>(generator() % static_cast<uint64_t>(n)); }
-
-size_t size(int64_t count) { return static_cast<size_t>(count); }
-
-void expect(bool holds) {
-  if (!holds) std::abort();
-}
 
 template <class Id>
 struct Lists {

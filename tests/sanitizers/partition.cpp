@@ -1,11 +1,10 @@
 // What the partitioner asks for, on random edges; test_sanitizers.py compiles it with sanitizers.
 // Arrays are exactly as long as they must be, and what does not fit is among what is asked.
 #include <algorithm>
-#include <cstdlib>
 #include <iostream>
-#include <random>
 #include <vector>
 
+#include "inputs.h"
 #include "kernels/parallel.h"
 #include "kernels/partition/group.h"
 #include "kernels/partition/place.h"
@@ -14,16 +13,6 @@
 using namespace pyg_batchgnn;
 
 namespace {
-
-std::mt19937_64 generator(7);
-
-int64_t below(int64_t n) { return static_cast<int64_t>(generator() % static_cast<uint64_t>(n)); }
-
-size_t size(int64_t count) { return static_cast<size_t>(count); }
-
-void expect(bool holds) {
-  if (!holds) std::abort();
-}
 
 template <class Value>
 void groups(int64_t count, int64_t parts) {

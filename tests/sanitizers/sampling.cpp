@@ -1,9 +1,9 @@
 // Runs every kernel on random graphs; test_sanitizers.py compiles it with sanitizers.
 #include <algorithm>
 #include <iostream>
-#include <random>
 #include <vector>
 
+#include "inputs.h"
 #include "kernels/csc.h"
 #include "kernels/gather.h"
 #include "kernels/node_set.h"
@@ -15,10 +15,6 @@
 using namespace pyg_batchgnn;
 
 namespace {
-
-std::mt19937_64 generator(7);
-
-int64_t below(int64_t n) { return static_cast<int64_t>(generator() % static_cast<uint64_t>(n)); }
 
 std::vector<int64_t> many_below(int64_t count, int64_t n) {
   std::vector<int64_t> values(static_cast<size_t>(count));

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import EDGES, NODES, Group, RowKind
+from pyg_batchgnn.data import EDGES, NODES, Group, RowKind, Schema
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology, typed_graph_from_pyg
 from tests.support.hetero_cases import BOTH, CITES, RELATIONS, make_timed
@@ -52,6 +52,12 @@ def owners(counts: tuple[int, ...], policy: str, ranks: int) -> list[Tensor]:
         return [torch.full((count,), number % ranks) for number, count in enumerate(counts)]
     low = 1 if policy == "hole" and ranks > 1 else 0
     return [torch.randint(low, ranks, (count,), generator=draw) for count in counts]
+
+
+def owners_in(setting: Mapping[str, Any], ranks: int) -> tuple[list[Tensor], Schema]:
+    """Returns by type the rank that owns each node of a setting's graph, and the graph's schema."""
+    graph = typed_graph_from_pyg(GRAPHS[setting["graph"]])
+    return owners(graph.num_nodes, setting["policy"], ranks), graph.schema
 
 
 def tables_of(data: Any) -> dict[Group, dict[str, Tensor]]:
