@@ -2,6 +2,7 @@
 
 from pyg_batchgnn.history.caches import HistoricalCaches
 from pyg_batchgnn.history.embedding_cache import EmbeddingCache, FoundRows
+from pyg_batchgnn.history.features import FEATURES, HaloFeatures
 from pyg_batchgnn.history.fetcher import OwnRowFetcher
 from pyg_batchgnn.history.forward_pass import HistoricalPass
 from pyg_batchgnn.history.halo import Halo
@@ -12,9 +13,11 @@ from pyg_batchgnn.history.settings import HistoricalSettings
 from pyg_batchgnn.history.stats import HistoricalStats, LayerCounts, hit_rates
 
 __all__ = [
+    "FEATURES",
     "EmbeddingCache",
     "FoundRows",
     "Halo",
+    "HaloFeatures",
     "HaloSampler",
     "HistoricalCaches",
     "HistoricalMinibatch",

@@ -11,6 +11,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.history.embedding_cache import EmbeddingCache, FoundRows
+from pyg_batchgnn.history.features import HaloFeatures
 from pyg_batchgnn.history.halo import Halo
 from pyg_batchgnn.history.message import PushedRows
 from pyg_batchgnn.history.push import PushQueue, UnderWay, header_of
@@ -24,9 +25,10 @@ _PUSH = int.from_bytes(b"push", "little")
 class HistoricalCaches:
     """The rows of halo nodes that their owners pushed some steps ago (DistGNN-MB, section 3.2).
 
-    There is one cache for the input of each layer; the first holds features. In every step each
-    rank pushes rows of its minibatch's own nodes to the ranks that have them in their halo. They
-    are stored ``delay`` steps later, whenever they arrive. So a run repeats bit for bit.
+    There is one cache for the input of each layer. The first holds features, which are fetched
+    once. In every step each rank pushes the other rows of its minibatch's own nodes to the ranks
+    that have them in their halo. They are stored ``delay`` steps later, whenever they arrive. So a
+    run repeats bit for bit.
 
     Making it is collective.
 
@@ -40,6 +42,12 @@ class HistoricalCaches:
         NotImplementedError: the graph has types, or every rank holds the whole topology.
         ValueError: the communicator is the graph's.
         AgreementError: ranks have other settings.
+
+    Attributes:
+        settings: as given.
+        part: the rank's part of the graph.
+        halo: its halo.
+        features: those of halo nodes; a loader's fetcher fetches them.
     """
 
     def __init__(
@@ -49,11 +57,13 @@ class HistoricalCaches:
         _check(graph, comm)
         comm.check_agreement({"historical embeddings": repr(self.settings)})
         self.part, self.halo = graph.part, Halo.of(graph.part, comm)
+        self.features = HaloFeatures(self.halo, self.settings.lines)
         self._comm, self._queue = comm, PushQueue(comm)
         self._caches: list[EmbeddingCache] = []
         self._stats = HistoricalStats()
         self._step, self._place = -1, (0, 0)
         self._key: int | None = None
+        #: By layer and peer; like the caches they begin with the input of the second layer.
         self._pending: list[list[PushedRows]] = []
         self._is_pushed = True
 
@@ -93,32 +103,42 @@ class HistoricalCaches:
             given = [one[layer] for one in pushed if len(one) > layer and one[layer].node.numel()]
             if given:
                 node, rows = torch.cat([one.node for one in given]), torch.cat([one.rows for one in given])
-                self._cache(layer).store(node, rows, self._step)
+                self._cache(layer + 1).store(node, rows, self._step)
 
     # Rows of halo nodes ##########################################################################
 
-    def search(self, layer: int, node: Tensor) -> FoundRows:
-        """Finds the rows of halo nodes for the input of a layer; layer 0 has the features.
+    def search_features(self, number: Tensor) -> FoundRows:
+        """Finds the features of halo nodes, the input of layer 0.
 
         Args:
-            layer: the number of the layer whose input it is, from 0.
+            number: [n] int64, their numbers among the halo nodes of the part.
+        """
+        return self._counted(0, number, self.features.search(number))
+
+    def search(self, layer: int, node: Tensor) -> FoundRows:
+        """Finds the rows of halo nodes for the input of a layer above the first.
+
+        Args:
+            layer: the number of the layer whose input it is, from 1.
             node: [n] int64 original ids.
         """
-        found = self._cache(layer).search(node, self._step)
+        return self._counted(layer, node, self._cache(layer).search(node, self._step))
+
+    def load(self, layer: int, found: FoundRows) -> Tensor:
+        """Returns the rows that a search found, [f, F]; layer 0 has the features."""
+        return self._cache(layer).load(found) if layer else self.features.load(found)
+
+    def _counted(self, layer: int, searched: Tensor, found: FoundRows) -> FoundRows:
         counts = self._stats.layer(layer)
-        counts.searched += node.numel()
+        counts.searched += searched.numel()
         counts.found += found.found
         return found
 
-    def load(self, layer: int, found: FoundRows) -> Tensor:
-        """Returns the rows that a search found, [f, F]."""
-        return self._cache(layer).load(found)
-
     def _cache(self, layer: int) -> EmbeddingCache:
-        while len(self._caches) <= layer:
+        while len(self._caches) < layer:
             lines = self.halo.num_halo if self.settings.lines is None else self.settings.lines
             self._caches.append(EmbeddingCache(min(lines, self.halo.num_halo), self.settings.life_span))
-        return self._caches[layer]
+        return self._caches[layer - 1]
 
     # Rows of own nodes ###########################################################################
 
@@ -127,7 +147,7 @@ class HistoricalCaches:
         return not self._is_pushed and self._comm.size > 1 and key == self._key
 
     def note(self, seed: int, own: Tensor, table: Tensor, row: Tensor | None) -> None:
-        """Takes the rows of the next layer's input that the step may push; features come first.
+        """Takes the rows of the next layer's input that the step may push, from layer 1 on.
 
         Args:
             seed: the seed of the minibatch.
@@ -135,7 +155,7 @@ class HistoricalCaches:
             table: [>= n, F], the rows of these nodes; or any table, with ``row``.
             row: [n], the row of each node in the table.
         """
-        layer = len(self._pending)
+        layer = 1 + len(self._pending)
         name = ops.gather_rows(self.halo.original, own.clamp(min=0))
         chosen = ops.choose_pushed(self.halo.peers, own, name, self.settings.push, self._draw(seed, layer))
         place = chosen.place if row is None else ops.gather_rows(row, chosen.place)
@@ -171,16 +191,20 @@ class HistoricalCaches:
     def stats(self) -> HistoricalStats:
         """Returns the counts since the caches were made."""
         self._stats.exchange_seconds = self._comm.counters.snapshot()[MessageKind.PUSH].seconds
+        self._stats.features_fetched = self.features.fetched
+        self._stats.feature_bytes = self.features.fetched_bytes
         return self._stats
 
     def state_dict(self) -> dict[str, Tensor]:
         """Returns the caches and what is on its way to them, as tensors by name.
 
+        Features are not among them, because a loader fetches them again.
+
         Collective: all ranks do it between the same two steps.
         """
         self._end_step()
         state = {"step": torch.tensor(self._step)}
-        for layer, cache in enumerate(self._caches):
+        for layer, cache in enumerate(self._caches, 1):
             state |= {f"cache {layer} {name}": rows for name, rows in cache.state_dict().items()}
         for number, push in enumerate(self._queue.arrived()):
             state[f"push {number} step"] = torch.tensor(push.step)
@@ -200,8 +224,8 @@ class HistoricalCaches:
 
     def _load(self, state: Mapping[str, Tensor]) -> None:
         self._step, self._is_pushed, self._caches = int(state["step"]), True, []
-        while f"cache {len(self._caches)} node" in state:
-            layer = len(self._caches)
+        while f"cache {len(self._caches) + 1} node" in state:
+            layer = len(self._caches) + 1
             rows = {name: state[f"cache {layer} {name}"] for name in ("node", "step", "rows")}
             self._cache(layer).load_state_dict(rows)
         pushes, number = [], 0

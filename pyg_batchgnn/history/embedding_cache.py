@@ -24,6 +24,13 @@ class FoundRows:
     place: Tensor
     line: Tensor
 
+    @classmethod
+    def of(cls, line: Tensor) -> FoundRows:
+        """Returns the result of a search. ``line``: [n] int32, each node's line, or -1."""
+        is_found = line >= 0
+        place = torch.where(is_found, is_found.cumsum(0) - 1, ops.NO_LINE).to(torch.int32)
+        return cls(place, line[is_found])
+
     @property
     def found(self) -> int:
         """The number of rows that were found."""
@@ -63,10 +70,7 @@ class EmbeddingCache:
             step: the number of the step.
         """
         since = 0 if self.life_span is None else max(0, step - self.life_span)
-        line = self._lines.search(node, since)
-        is_found = line >= 0
-        place = torch.where(is_found, is_found.cumsum(0) - 1, ops.NO_LINE).to(torch.int32)
-        return FoundRows(place, line[is_found])
+        return FoundRows.of(self._lines.search(node, since))
 
     def load(self, found: FoundRows) -> Tensor:
         """Returns a copy of the rows that a search found, [f, F] (HECLoad)."""

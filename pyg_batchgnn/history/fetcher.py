@@ -1,4 +1,7 @@
-"""The fetcher of the historical mode: own rows are read where they lie, and nothing is fetched."""
+"""The fetcher of the historical mode: own rows are read where they lie.
+
+The features of halo nodes are fetched once.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from pyg_batchgnn.store import DistFeatureStore
 class OwnRowFetcher:
     """Makes historical minibatches, which read the attributes of own nodes in place.
 
+    Making it is collective: the features of halo nodes are fetched.
+
     Args:
         store: the store that has them.
         names: the node attributes that are wanted.
@@ -22,7 +27,8 @@ class OwnRowFetcher:
 
     def __init__(self, store: DistFeatureStore, names: Sequence[str], caches: HistoricalCaches) -> None:
         self._tables = {name: store.own.attributes[NODES][name] for name in names}
-        self._caches = caches
+        self._store, self._caches = store, caches
+        caches.features.fetch(store)
 
     @property
     def row_bytes(self) -> list[int]:
@@ -30,6 +36,10 @@ class OwnRowFetcher:
         return [0]
 
     def fetch(self, group: FetchGroup) -> Fetched:
-        """Returns the group's minibatches with the attributes of their own nodes; see `Fetcher`."""
+        """Returns the group's minibatches with the attributes of their own nodes; see `Fetcher`.
+
+        It is collective if rows of the store were written.
+        """
+        self._caches.features.fetch(self._store)
         made = [HistoricalMinibatch.of_part(one, self._caches, self._tables) for one in group.minibatches]
         return Fetched(list(made))

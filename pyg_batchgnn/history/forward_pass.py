@@ -20,6 +20,8 @@ class PassedMinibatch(Protocol):
     @property
     def halo(self) -> SampledNodes: ...
     @property
+    def halo_number(self) -> Tensor: ...
+    @property
     def own(self) -> Tensor: ...
     @property
     def in_edges(self) -> InEdges: ...
@@ -81,13 +83,20 @@ class HistoricalPass:
     def note(self, layer: int, table: Tensor, row: Tensor | None = None) -> None:
         """Notes the own rows among the inputs of a layer, which peers may want.
 
-        Call it for each layer in order.
+        Call it for each layer in order. Features are not noted, because each rank has fetched them.
 
         Args:
             layer: the number of the layer.
             table: [>= n, F], the own rows; or any table, with ``row``.
             row: [n], the row of each own node in the table.
+
+        Raises:
+            ValueError: layer 1 reads other rows than the features of the store.
         """
+        if layer == 1:
+            if self._found[0].found:
+                self._caches.features.check(table)
+            return
         if not self._pushes:
             return
         own = self._without_repeats()[: self.own_rows(layer)]
@@ -104,6 +113,8 @@ class HistoricalPass:
 
     def _search(self, layer: int) -> FoundRows:
         inputs = sum(self._minibatch.halo.nodes_per_hop[: self._hops(layer) + 1])
+        if layer == 1:
+            return self._caches.search_features(self._minibatch.halo_number[:inputs])
         return self._caches.search(layer - 1, self._minibatch.halo.node[:inputs])
 
     def _without_repeats(self) -> Tensor:

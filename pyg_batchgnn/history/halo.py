@@ -24,6 +24,8 @@ class Halo:
     Attributes:
         in_edges: the in-edges of the part's nodes. Sources are local ids.
         original: [n + h] int64, the original ids of the part's nodes and of the halo nodes.
+        internal: [h] int64, the internal ids of the halo nodes, ascending.
+        edges: [h] int64, the number of edges from each halo node into the part.
         num_own: the number of the part's nodes, n.
         peers: for each node of the part, the ranks that have it in their halo (db_halo in the
             paper).
@@ -31,13 +33,24 @@ class Halo:
 
     in_edges: InEdges
     original: Tensor
+    internal: Tensor
+    edges: Tensor
     num_own: int
     peers: HaloPeers
 
     @property
     def num_halo(self) -> int:
         """The number of halo nodes, h."""
-        return self.original.numel() - self.num_own
+        return self.internal.numel()
+
+    def most_needed(self, number: int | None) -> Tensor:
+        """Returns the halo nodes with the most edges into the part, [<= number] int64 ascending.
+
+        They are numbers among the halo nodes. None: all of them.
+        """
+        if number is None or number >= self.num_halo:
+            return torch.arange(self.num_halo)
+        return self.edges.argsort(descending=True, stable=True)[:number].sort().values
 
     @classmethod
     def of(cls, part: Part, comm: Communicator) -> Halo:
@@ -62,6 +75,8 @@ class Halo:
         return cls(
             InEdges(edges.indptr, local, edges.explicit_edge_ids()),
             torch.cat([part.node, answered.rows]),
+            node,
+            degree,
             len(own),
             _peers(rows, asked.rows[:, 1], asked.counts, len(own)),
         )

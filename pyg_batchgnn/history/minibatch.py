@@ -33,11 +33,13 @@ class HistoricalMinibatch(Minibatch):
 
     Attributes:
         halo: the halo nodes, by original id, and how many of them each hop found.
+        halo_number: [H] int64, the number of each of them among the halo nodes of the part.
         own: [N] int64, the row of each own node in the part.
         caches: the caches of the rank.
     """
 
     halo: SampledNodes = field(kw_only=True)
+    halo_number: Tensor = field(kw_only=True)
     own: Tensor = field(kw_only=True)
     caches: HistoricalCaches = field(kw_only=True)
 
@@ -73,6 +75,7 @@ class HistoricalMinibatch(Minibatch):
             sampled.epoch,
             attributes={NODES: AttributeRows(tables, own, Placement.IN_PLACE)},
             halo=SampledNodes(ops.gather_rows(known.original, halo), left),
+            halo_number=halo - known.num_own,
             own=own,
             caches=caches,
         )

@@ -41,12 +41,16 @@ class HistoricalStats:
     Attributes:
         layers: the counts of each layer's input rows; the first are the features.
         steps: steps that have begun.
+        features_fetched: rows of features that came from other hosts, once.
+        feature_bytes: their bytes, ids included.
         exchange_seconds: seconds in which rows were exchanged, hidden or not.
         waited_seconds: those in which training waited for rows.
     """
 
     layers: list[LayerCounts] = field(default_factory=list)
     steps: int = 0
+    features_fetched: int = 0
+    feature_bytes: int = 0
     exchange_seconds: float = 0.0
     waited_seconds: float = 0.0
 

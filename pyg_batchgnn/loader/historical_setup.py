@@ -36,7 +36,8 @@ class HistoricalSetup(RankSetup):
         return {**super()._arguments(), "history": repr(self._history.settings)}
 
     def _fetcher(self) -> OwnRowFetcher:
-        return OwnRowFetcher(self._features, self._attributes()[NODES], self._history)
+        names = self._attributes()[NODES]
+        return self.world.now(lambda: OwnRowFetcher(self._features, names, self._history))
 
     def _samplers(self, seed: int) -> RankSamplers:
         plan = dataclasses.replace(self._plan, edge_ids=False)

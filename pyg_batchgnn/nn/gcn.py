@@ -11,7 +11,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
 from pyg_batchgnn.nn.arguments import input_columns, positive
-from pyg_batchgnn.nn.graph import LayerGraph, Targets
+from pyg_batchgnn.nn.graph import HaloGraph, LayerGraph, Targets
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
 from pyg_batchgnn.nn.lazy import set_width
 from pyg_batchgnn.nn.normalisation import Scaling, unweighted_scaling, weighted_scaling
@@ -172,6 +172,13 @@ class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
         )
 
     def _scaling(self, whole: LayerGraph, edge_weight: Tensor | None, dtype: torch.dtype) -> Scaling:
+        if self.normalize and isinstance(whole, HaloGraph):
+            raise refuse(
+                self,
+                "historical embeddings with normalize=True, because a row then depends on the degrees in the "
+                "minibatch that computed it",
+                "take SAGEConv, GINConv or GATConv, or normalize=False",
+            )
         if edge_weight is None:
             if self.normalize:
                 return unweighted_scaling(whole, bool(self.add_self_loops), dtype)

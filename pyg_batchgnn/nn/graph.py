@@ -113,3 +113,11 @@ class LayerGraph:
         if values.size(0) < self.num_edges:
             raise ValueError(f"{name} has {values.size(0)} entries, but the layer has {self.num_edges} edges")
         return values if self.edge is not None else values[: self.num_edges]
+
+
+@dataclass(frozen=True, eq=False)
+class HaloGraph(LayerGraph):
+    """The in-edges of a layer that reads rows of halo nodes from caches.
+
+    The degrees of the sources in the minibatch are unknown, because halo nodes are not expanded.
+    """

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.graph import LayerGraph
+from pyg_batchgnn.nn.graph import HaloGraph
 from pyg_batchgnn.nn.inputs import Rows
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.sampled import SampledBatch
@@ -65,11 +65,11 @@ class HaloPass:
         batch: Any = minibatch
         self._minibatch, self._rows = minibatch, batch.begin_pass()
 
-    def graph(self, layer: int) -> LayerGraph:
+    def graph(self, layer: int) -> HaloGraph:
         """Returns the edges of a layer from sources that have a row."""
         batch, rows = self._minibatch, self._rows
         in_edges = rows.in_edges(layer)
-        return LayerGraph(
+        return HaloGraph(
             in_edges,
             num_sources=rows.own_rows(layer) + rows.num_cached(layer),
             node=batch.node[: in_edges.num_targets],
@@ -81,7 +81,8 @@ class HaloPass:
 
         Args:
             layer: the number of the layer.
-            x: the result of the layer before for the own nodes; their features for layer 1.
+            x: the result of the layer before for the own nodes; for layer 1 a `RowView` of the
+                attribute ``x`` of the minibatch.
         """
         rows: CachedInputs = self._rows
         if x.size(0) != rows.own_rows(layer):

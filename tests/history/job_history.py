@@ -13,7 +13,7 @@ from torch import Tensor
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.history import HistoricalCaches, HistoricalSettings
-from pyg_batchgnn.nn import GAT, GIN, SAGE, HaloPass
+from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, HaloPass
 from pyg_batchgnn.nn.models import LayerEdges, NativeModel
 from pyg_batchgnn.sample import SamplingPlan
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
@@ -73,7 +73,9 @@ def _full_caches(name: str, layers: int, case: Case, comm: Communicator, pushes:
     assert worst < 1e-10, (name, layers, case.name, worst)
     after = [(one.searched - one.found, one.edges_left_out) for one in rank.caches.stats().layers]
     assert after == before, "nothing is missing in the last epoch"
-    assert comm.size == 1 or rank.caches.halo.num_halo == 0 or any(missing for missing, _ in before)
+    alone = comm.size == 1 or rank.caches.halo.num_halo == 0
+    assert alone or layers == 1 or any(missing for missing, _ in before)
+    assert before[0] == (0, 0), "features are there from the beginning"
     return f"{name} {layers}"
 
 
@@ -134,6 +136,11 @@ def traffic(most: int, delay: int) -> dict[str, Any]:
         assert all(one.pushed <= stats.steps * most * (comm.size - 1) for one in stats.layers)
         assert all(one.pushed <= one.candidates for one in stats.layers)
         assert (comm.counters.snapshot() - topology).total.rounds == 0
+        features = comm.counters.snapshot()[MessageKind.FEATURES]
+        assert features.rounds == 2 and 0 < stats.features_fetched <= 20
+        every = [comm.all_gather_json(one) for one in (features.rows_received, stats.features_fetched)]
+        assert sum(every[0]) == 2 * sum(every[1]), "each row is asked for once and comes once"
+        assert not stats.layers[0].candidates and stats.layers[1].pushed, "features are not pushed"
         state = rank.caches.state_dict()
         assert all(len(one) <= 20 for name, one in state.items() if name.startswith("cache"))
         return {"rates": [one.hit_rate for one in stats.layers], "left": stats.layers[1].edges_left_out}
@@ -275,6 +282,8 @@ def refusals() -> list[str]:
         for layer in (
             lambda: model_of("SAGE", 1).convs[0].float()(minibatch.x, minibatch, 1),
             lambda: HaloPass(7),
+            lambda: model_of("SAGE", 1).float()(minibatch, x=minibatch.x + 1),
+            lambda: GCN(5, 8, 1, 7)(minibatch),
         ):
             with pytest.raises((ValueError, TypeError)) as failure:
                 layer()

@@ -17,7 +17,7 @@ def test_full_caches_are_the_exact_mode(graphs: int, hosts: Sequence[int]) -> No
 
 
 def test_pushes_are_bounded_and_counted() -> None:
-    for result in run_ranks(f"{JOBS}:traffic", 3, {"most": 4, "delay": 2}):
+    for result in run_ranks(f"{JOBS}:traffic", 3, {"most": 4, "delay": 2}, hosts=[0, 1, 2]):
         assert 0 < result.value["rates"][0] < 1 and result.value["left"] > 0
 
 

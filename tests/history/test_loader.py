@@ -20,6 +20,8 @@ REFUSED = [
     "homogeneous graphs",
     "HaloPass(minibatch)",
     "has no halo nodes",
+    "was fetched from there",
+    "GCNConv does not support historical embeddings",
 ]
 
 

@@ -129,7 +129,7 @@ def check_remote(model: ModelConfig, sampling: SamplingConfig, ranks: RanksConfi
         because = "PyG's layers do not read caches of halo nodes; choose --layers native"
     elif model.kind is ModelKind.GCN:
         because = (
-            "GCN divides by the degrees of sources in the minibatch, and halo nodes are not sampled; choose "
+            "GCN divides by degrees in the minibatch, so a row of one minibatch is none of another; choose "
             "--model sage, gin or gat"
         )
     elif ranks.schedule is not ScheduleKind.LOCAL:

@@ -45,8 +45,8 @@ def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str,
     """Returns figures of the caches since this process began; collective. None without caches.
 
     They are the hit rate of each layer's input, the share of edges that were left out of each
-    layer, the rows and bytes that all ranks pushed, and the mean seconds of exchange over ranks:
-    all of them, and those in which training waited.
+    layer, the rows and bytes that all ranks fetched once and that they pushed, and the mean seconds
+    of exchange over ranks: all of them, and those in which training waited.
     """
     if history is None:
         return None
@@ -60,6 +60,8 @@ def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str,
             )
             for at in range(len(every[0].layers))
         ],
+        "features_fetched": sum(one.features_fetched for one in every),
+        "feature_bytes": sum(one.feature_bytes for one in every),
         "rows_pushed": sum(one.pushed for one in layers),
         "bytes_pushed": sum(one.pushed_bytes for one in layers),
         "exchange_seconds": sum(one.exchange_seconds for one in every) / len(every),

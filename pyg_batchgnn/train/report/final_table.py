@@ -69,6 +69,9 @@ def _add_historical(table: Table, result: RunResult) -> None:
     ):
         for layer, value in enumerate(values, 1):
             table.add_row(f"{name}, layer {layer}", f"{value:.1%}")
+    table.add_row(
+        "features fetched once", f"{figures['features_fetched']:,}", decimal(figures["feature_bytes"])
+    )
     table.add_row("rows pushed", f"{figures['rows_pushed']:,}", decimal(figures["bytes_pushed"]))
     table.add_row("exchange of pushed rows", f"{figures['exchange_seconds']:.2f} s")
     table.add_row("waited for pushed rows", f"{figures['waited_seconds']:.2f} s")

@@ -45,6 +45,8 @@ def test_historical_embeddings_have_rows_of_their_own() -> None:
     figures = {
         "hit_rates": [0.9, 0.25],
         "edges_left_out": [0.05, 0.125],
+        "features_fetched": 678,
+        "feature_bytes": 2_300_000,
         "rows_pushed": 12345,
         "bytes_pushed": 4_500_000,
         "exchange_seconds": 1.5,
@@ -53,5 +55,11 @@ def test_historical_embeddings_have_rows_of_their_own() -> None:
     found = dataclasses.replace(result(2, None), historical=figures)
     Console(file=out, width=110).print(final_table(found, [record(1)]))
     rows = [" ".join(line.split()) for line in out.getvalue().splitlines()]
-    for wanted in ("found, layer 2 | 25.0%", "left out, layer 1 | 5.0%", "12,345 | 4.5 MB", "0.25 s"):
+    for wanted in (
+        "found, layer 2 | 25.0%",
+        "left out, layer 1 | 5.0%",
+        "678 | 2.3 MB",
+        "12,345 | 4.5 MB",
+        "0.25 s",
+    ):
         assert any(wanted in row.replace("\u2502", "|") for row in rows), wanted
