@@ -25,6 +25,7 @@ from pyg_batchgnn.data.groups import (
 )
 from pyg_batchgnn.data.labels import class_numbers, count_classes
 from pyg_batchgnn.data.layout import attribute_array, attribute_of, edge_array, split_array, split_of
+from pyg_batchgnn.data.links import LinkSplit
 from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
 from pyg_batchgnn.data.ogb import read_ogb
 from pyg_batchgnn.data.pyg import as_dataset, from_pyg
@@ -46,6 +47,7 @@ __all__ = [
     "EdgeSet",
     "GeneratorSpec",
     "Group",
+    "LinkSplit",
     "NodeSet",
     "ParallelEdges",
     "Relation",

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from pyg_batchgnn.data.dataset import SPLITS, Dataset
 from pyg_batchgnn.data.errors import DatasetError, broken
-from pyg_batchgnn.data.groups import FEATURES, LABELS
+from pyg_batchgnn.data.groups import FEATURES, LABELS, Group
 from pyg_batchgnn.data.labels import class_numbers
-from pyg_batchgnn.data.layout import attribute_array, edge_array, split_array
+from pyg_batchgnn.data.layout import LinkArray, attribute_array, edge_array, split_array
+from pyg_batchgnn.data.links import INDEX, NEGATIVE_TARGETS, NEGATIVES, LinkSplit
 from pyg_batchgnn.data.sets import EdgeSet, NodeSet
 
 # Features are read whole to look for NaN only up to this size. A larger table is mapped, and
@@ -90,6 +91,7 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
     check = _Checker(dataset, files or {})
     for edges in dataset.edge_sets:
         _check_ids(check, edges)
+        _check_links(check, edges)
     for nodes in dataset.node_sets:
         _check_finite(check, nodes)
         labels = class_numbers(nodes.tables)
@@ -122,17 +124,57 @@ def check_outline(dataset: Dataset, files: Files | None = None) -> Dataset:
         for name, index in nodes.splits.items():
             check.shape(split_array(nodes.group, name), index, (None,))
             check.dtype(split_array(nodes.group, name), index, (torch.int64,))
+    for edges in dataset.edge_sets:
+        for split, links in edges.links.items():
+            _check_outline_of_links(check, edges.group, split, links)
     return dataset
 
 
+def _check_outline_of_links(check: _Checker, group: Group, split: str, links: LinkSplit) -> None:
+    """Checks shapes and dtypes of the links of a split."""
+    integers = (torch.int32, torch.int64)
+    index = str(LinkArray(group, split, INDEX))
+    check.shape(index, links.index, (2, None))
+    check.dtype(index, links.index, integers)
+    for name, table in links.tables.items():
+        check.rows(str(LinkArray(group, split, name)), table, len(links))
+    if links.negatives is not None:
+        array = str(LinkArray(group, split, NEGATIVES))
+        check.shape(array, links.negatives, (2, None))
+        check.dtype(array, links.negatives, integers)
+    if links.negative_targets is not None:
+        array = str(LinkArray(group, split, NEGATIVE_TARGETS))
+        check.shape(array, links.negative_targets, (len(links), None))
+        check.dtype(array, links.negative_targets, integers)
+        if links.negatives is not None:
+            raise check.error(array, f"there are {NEGATIVES} too", "leave one of the two out")
+
+
 def _check_ids(check: _Checker, edges: EdgeSet) -> None:
-    array, (source, _, target) = edge_array("edge_index", edges.group), edges.relation
+    _check_pairs(check, edge_array("edge_index", edges.group), edges.edge_index, edges)
+
+
+def _check_links(check: _Checker, edges: EdgeSet) -> None:
+    """Checks the node ids of all links of a relation."""
+    for split, links in edges.links.items():
+        _check_pairs(check, str(LinkArray(edges.group, split, INDEX)), links.index, edges)
+        if links.negatives is not None:
+            _check_pairs(check, str(LinkArray(edges.group, split, NEGATIVES)), links.negatives, edges)
+        if links.negative_targets is not None:
+            array = str(LinkArray(edges.group, split, NEGATIVE_TARGETS))
+            nodes = check.dataset.nodes_of(edges.relation[2]).num_nodes
+            check.span(array, links.negative_targets, 0, nodes, "node id")
+
+
+def _check_pairs(check: _Checker, array: str, pairs: Tensor, edges: EdgeSet) -> None:
+    """Checks the node ids of pairs [2, n] of the ends of a relation."""
+    source, _, target = edges.relation
     if source == target:
-        check.span(array, edges.edge_index, 0, check.dataset.nodes_of(source).num_nodes, "node id")
+        check.span(array, pairs, 0, check.dataset.nodes_of(source).num_nodes, "node id")
         return
     for row, name in enumerate((source, target)):
         nodes = check.dataset.nodes_of(name).num_nodes
-        check.span(array, edges.edge_index[row], 0, nodes, f"id of a node of type {name!r},")
+        check.span(array, pairs[row], 0, nodes, f"id of a node of type {name!r},")
 
 
 def _check_finite(check: _Checker, nodes: NodeSet) -> None:

@@ -11,6 +11,7 @@ from pyg_batchgnn.data.check import check_dataset, check_outline
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetNotFoundError, broken
 from pyg_batchgnn.data.files import META_FILE, open_npy, verify_tensor
+from pyg_batchgnn.data.folder_links import read_links
 from pyg_batchgnn.data.folder_reader import FolderReader, array_name
 from pyg_batchgnn.data.groups import Group
 from pyg_batchgnn.data.labels import count_classes
@@ -78,13 +79,13 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
         ends = zip(edges, schema.source_types, schema.target_types, strict=True)
         ids = [ids[row] for ids, *types in ends for row in range(2) if types[row] == number]
         counts[group] = folder.num_nodes(group, ids, tables[group])
-    splits = folder.splits(schema, counts)
+    splits, links = folder.splits(schema, counts), read_links(folder, schema)
     folder.warn_of_unread()
     dataset = Dataset(
         folder.meta.name or path.resolve().name,
         tuple(_node_set(folder, group, counts[group], tables, splits) for group in schema.node_groups),
         tuple(
-            EdgeSet(relation, edge_index, tables[group])
+            EdgeSet(relation, edge_index, tables[group], links[group])
             for relation, group, edge_index in zip(schema.relations, schema.edge_groups, edges, strict=True)
         ),
         folder.meta.source or f"Arrays read from the folder {path}.",

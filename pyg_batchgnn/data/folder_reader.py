@@ -150,9 +150,9 @@ class FolderReader:
             group: {} for group in (*schema.node_groups, *schema.edge_groups)
         }
         for folder in FOLDERS.values():
-            for array in self._arrays_in(folder):
-                group, name = self._known(array, attribute_of(array), tables)
-                tables[group][name] = self._opened(array)
+            for array in self.arrays_in(folder):
+                group, name = self.known(array, attribute_of(array), tables)
+                tables[group][name] = self.opened(array)
         for name, (group, convert) in _CONVENTIONS.items():
             if group not in tables:
                 continue
@@ -166,17 +166,18 @@ class FolderReader:
             tables[group][name] = convert(values.numpy(), self.file(name), name)
         return tables
 
-    def _arrays_in(self, folder: str) -> list[str]:
-        """Returns the arrays in a folder and in the folders of types and relations in it."""
-        paths = [path for pattern in ("*.npy", "*/*.npy") for path in (self.path / folder).glob(pattern)]
+    def arrays_in(self, folder: str) -> list[str]:
+        """Returns the arrays in a folder and in the folders within it."""
+        paths = (self.path / folder).rglob("*.npy")
         return [path.relative_to(self.path).with_suffix("").as_posix() for path in sorted(paths)]
 
-    def _opened(self, array: str) -> Tensor:
+    def opened(self, array: str) -> Tensor:
+        """Maps an array that is there."""
         values = self.open(array)
         assert values is not None
         return values
 
-    def _known(
+    def known(
         self, array: str, named: tuple[Group, str] | None, groups: Mapping[Group, object]
     ) -> tuple[Group, str]:
         """Returns the group and the name of an array, whose group the graph must have."""
@@ -189,8 +190,8 @@ class FolderReader:
     def splits(self, schema: Schema, num_nodes: Mapping[Group, int]) -> dict[Group, dict[str, Tensor]]:
         """Returns the node ids of each split, by group of nodes."""
         found: dict[Group, dict[str, Tensor]] = {group: {} for group in schema.node_groups}
-        for array in self._arrays_in(SPLITS_FOLDER):
-            values, (group, name) = self._opened(array), self._known(array, split_of(array), found)
+        for array in self.arrays_in(SPLITS_FOLDER):
+            values, (group, name) = self.opened(array), self.known(array, split_of(array), found)
             found[group][name] = to_index(values.numpy(), self.file(array), name).to(torch.int64)
         if NODES in found:
             self._conventional_splits(found[NODES], num_nodes[NODES])

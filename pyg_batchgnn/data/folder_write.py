@@ -14,7 +14,14 @@ from torch import Tensor
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError
 from pyg_batchgnn.data.files import rename_whole, sync_tree, write_tensor
-from pyg_batchgnn.data.layout import FOLDERS, SPLITS_FOLDER, attribute_array, edge_array, split_array
+from pyg_batchgnn.data.layout import (
+    FOLDERS,
+    SPLITS_FOLDER,
+    LinkArray,
+    attribute_array,
+    edge_array,
+    split_array,
+)
 from pyg_batchgnn.data.meta import Meta, write_meta
 from pyg_batchgnn.data.pyg import as_dataset
 
@@ -61,6 +68,12 @@ def arrays_of(dataset: Dataset) -> dict[str, Tensor]:
             split_array(nodes.group, name): index
             for nodes in dataset.node_sets
             for name, index in nodes.splits.items()
+        },
+        **{
+            str(LinkArray(edges.group, split, name)): array
+            for edges in dataset.edge_sets
+            for split, links in edges.links.items()
+            for name, array in links.arrays().items()
         },
     }
 

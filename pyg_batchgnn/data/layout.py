@@ -1,8 +1,10 @@
-"""The names of arrays in a folder: `edge_index`, `nodes/x`, `edges/edge_attr`, `splits/train`.
+"""The names of arrays in a folder: `edge_index`, `nodes/x`, `edges/edge_attr`, `splits/train`,
+`links/train/index`.
 
 Arrays of the groups of a homogeneous graph have such short names. Those of other groups name the
 node type or the relation too: `nodes/paper/x`, `splits/paper/train`,
-`edge_index/author__writes__paper`, `edges/author__writes__paper/edge_attr`.
+`edge_index/author__writes__paper`, `edges/author__writes__paper/edge_attr`,
+`links/author__writes__paper/train/index`.
 
 The file of an array is its name with `.npy` behind it. Characters of names that a file's name may
 not have are percent-encoded. So are underscores of types and relations that could be taken for the
@@ -12,13 +14,14 @@ two that join the names of a relation.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from pyg_batchgnn.data.groups import EDGES, NODES, Group, RowKind
 
 #: The folder of the attributes of each kind of rows.
 FOLDERS = {RowKind.NODE: "nodes", RowKind.EDGE: "edges"}
-SPLITS_FOLDER = "splits"
+SPLITS_FOLDER, LINKS_FOLDER = "splits", "links"
 
 _KINDS = {folder: kind for kind, folder in FOLDERS.items()}
 _SHORT = {RowKind.NODE: NODES, RowKind.EDGE: EDGES}
@@ -37,6 +40,26 @@ def split_array(group: Group, name: str) -> str:
     return _within(SPLITS_FOLDER, group, _quoted(name))
 
 
+@dataclass(frozen=True)
+class LinkArray:
+    """The place of an array of links.
+
+    Attributes:
+        group: the relation.
+        split: the name of the split.
+        name: "index", "negatives", "negative_targets", or the name of an attribute.
+    """
+
+    group: Group
+    split: str
+    name: str
+
+    def __str__(self) -> str:
+        """Returns the array, such as `links/train/index` or
+        `links/user__buys__item/train/index`."""
+        return _within(LINKS_FOLDER, self.group, f"{_quoted(self.split)}/{_quoted(self.name)}")
+
+
 def edge_array(array: str, group: Group) -> str:
     """Returns the array that a relation has of its own, such as `edge_index` or
     `edge_index/author__writes__paper`."""
@@ -53,6 +76,15 @@ def split_of(array: str) -> tuple[Group, str] | None:
     """Returns the group of nodes and the name of a split, or None: the array is not one."""
     folder, *rest = array.split("/")
     return _inside(RowKind.NODE, rest) if folder == SPLITS_FOLDER else None
+
+
+def link_of(array: str) -> LinkArray | None:
+    """Returns the place of an array of links, or None: the array is not one."""
+    folder, *rest = array.split("/")
+    if folder != LINKS_FOLDER or len(rest) not in (2, 3):
+        return None
+    group = EDGES if len(rest) == 2 else group_of_folder(RowKind.EDGE, rest[0])
+    return None if group is None else LinkArray(group, unquote(rest[-2]), unquote(rest[-1]))
 
 
 def group_folder(group: Group) -> str:

@@ -72,8 +72,8 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
         name_or_path: one of
             - "cora", "amazon_photo", ...: a bundled real graph; options `feature_dim`,
               `projection_seed` (see `read_bundle`);
-            - "ogbn-arxiv", "ogbn-products", "ogbn-papers100M", "ogbn-mag"; options `download`,
-              `converted` (see `read_ogb`);
+            - "ogbn-arxiv", "ogbn-products", "ogbn-papers100M", "ogbn-mag", "ogbl-collab",
+              "ogbl-citation2"; options `download`, `converted` (see `read_ogb`);
             - "generated", with the fields of `GeneratorSpec` as options, or "generated-typed", with
               those of `TypedGeneratorSpec`; with `root` it is written to a folder there and mapped,
               and found again the next time;

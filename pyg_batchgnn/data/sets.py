@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from pyg_batchgnn.data.groups import Group, RowKind
+from pyg_batchgnn.data.links import LinkSplit
 from pyg_batchgnn.data.schema import Relation
 
 
@@ -52,11 +53,14 @@ class EdgeSet:
             types. An edge's position is its id.
         tables: the attributes by name, one tensor each: [E_r, ...], any dtype and shape. By
             convention "edge_attr" are the features.
+        links: the links of each split. Those of "train", "val" and "test" are for learning and for
+            measuring; the edges that a model sees are those of `edge_index` alone.
     """
 
     relation: Relation
     edge_index: Tensor
     tables: dict[str, Tensor] = field(default_factory=dict)
+    links: dict[str, LinkSplit] = field(default_factory=dict)
 
     @property
     def group(self) -> Group:

@@ -1,4 +1,4 @@
-"""The Open Graph Benchmark's node data sets, read from OGB's raw files."""
+"""The Open Graph Benchmark's data sets of nodes and links, read from OGB's raw files."""
 
 from pyg_batchgnn.data.ogb.read import read_ogb
 from pyg_batchgnn.data.ogb.tables import OGB_TABLES, OgbTable

@@ -36,7 +36,8 @@ def read_ogb(
     """Reads an OGB data set from OGB's raw layout.
 
     Args:
-        name: "ogbn-arxiv", "ogbn-products", "ogbn-papers100M" or "ogbn-mag".
+        name: "ogbn-arxiv", "ogbn-products", "ogbn-papers100M", "ogbn-mag", "ogbl-collab" or
+            "ogbl-citation2".
         root: folder that holds (or shall hold) `ogbn_arxiv` and so on; that folder itself is
             accepted too. Without it: the folder named by PYG_BATCHGNN_DATA, else `dataset` in the
             working directory, where the package ogb puts data sets.
@@ -46,7 +47,9 @@ def read_ogb(
 
     The edges of ogbn-products come in both directions, those of ogbn-arxiv and ogbn-papers100M as
     directed edges (citing, cited). ogbn-mag has four node types and four relations, as directed by
-    OGB, and the attributes "node_year" of papers and "edge_reltype" of edges.
+    OGB, and the attributes "node_year" of papers and "edge_reltype" of edges. The edges of
+    ogbl-collab come in both directions, those of ogbl-citation2 as directed edges. Both have links
+    in splits (see `LinkSplit`), with OGB's negatives.
 
     Raises:
         DatasetNotFoundError: not there and not to be downloaded, or a raw file is missing.

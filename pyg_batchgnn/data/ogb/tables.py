@@ -21,6 +21,13 @@ class StoredEdges(enum.Enum):
     EACH_ONCE = "each undirected edge once"
 
 
+class StoredLinks(enum.Enum):
+    """The forms of the splits of OGB's link data sets, which are files of `torch.save`."""
+
+    PAIRS = "pairs, and pairs that are no links"  # "edge" and "edge_neg", [n, 2] each
+    TARGETS = "sources and targets, and negative targets"  # "source_node", "target_node", ..._neg
+
+
 @dataclass(frozen=True)
 class OgbTable:
     """One OGB data set.
@@ -33,6 +40,9 @@ class OgbTable:
         edges: which directions the raw file holds.
         url: archive to download.
         archive_folder: folder inside the archive.
+        links: the form of the splits of a data set of links; None for a data set of nodes.
+        of_nodes: further files of node attributes, of whole numbers.
+        of_edges: further files of edge attributes, of whole numbers.
     """
 
     name: str
@@ -42,6 +52,9 @@ class OgbTable:
     edges: StoredEdges
     url: str
     archive_folder: str
+    links: StoredLinks | None = None
+    of_nodes: tuple[str, ...] = ()
+    of_edges: tuple[str, ...] = ()
 
     @property
     def folder(self) -> str:
@@ -50,6 +63,7 @@ class OgbTable:
 
 
 _BASE = "http://snap.stanford.edu/ogb/data/nodeproppred"
+_LINKS = "http://snap.stanford.edu/ogb/data/linkproppred"
 
 OGB_TABLES: dict[str, OgbTable] = {
     table.name: table
@@ -77,6 +91,28 @@ OGB_TABLES: dict[str, OgbTable] = {
         ),
         OgbTable(
             "ogbn-mag", 349, "time", RawLayout.TYPED_CSV, StoredEdges.DIRECTED, f"{_BASE}/mag.zip", "mag"
+        ),
+        OgbTable(
+            "ogbl-collab",
+            0,
+            "time",
+            RawLayout.CSV,
+            StoredEdges.EACH_ONCE,
+            f"{_LINKS}/collab.zip",
+            "collab",
+            StoredLinks.PAIRS,
+            of_edges=("edge_weight", "edge_year"),
+        ),
+        OgbTable(
+            "ogbl-citation2",
+            0,
+            "time",
+            RawLayout.CSV,
+            StoredEdges.DIRECTED,
+            f"{_LINKS}/citation-v2.zip",
+            "citation-v2",
+            StoredLinks.TARGETS,
+            of_nodes=("node_year",),
         ),
     )
 }
