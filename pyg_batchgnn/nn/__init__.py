@@ -22,6 +22,7 @@ from pyg_batchgnn.nn.inference import (
     infer_model,
     nodes_of,
 )
+from pyg_batchgnn.nn.inputs import Rows
 from pyg_batchgnn.nn.layerwise import OwnedNodes
 from pyg_batchgnn.nn.linear import Linear, is_watched
 from pyg_batchgnn.nn.matmul import ProductChoice, current_products, probe_products, use_products
@@ -69,6 +70,7 @@ __all__ = [
     "ProductChoice",
     "ReLU",
     "RowView",
+    "Rows",
     "SAGEConv",
     "SampledBatch",
     "TypedBatch",

@@ -131,10 +131,10 @@ class LayerStack(BasicGNN):
             states.append(x)
         rows = x.size(0)
         if self.jk_mode is None:
-            return ModelOutput(_wide(x), _values(hidden, rows))
+            return ModelOutput(wide(x), values(hidden, rows))
         if self.keeps_all_layers:
             x = self.jk([state[:rows] for state in states])
-        return ModelOutput(_wide(self.lin(x)), x)
+        return ModelOutput(wide(self.lin(x)), x)
 
     @property
     def keeps_all_layers(self) -> bool:
@@ -167,11 +167,12 @@ def _check_modules(act: Any, norm: Any, jk: Any) -> None:
         raise ValueError(f"jk must be None or one of {', '.join(_JK_MODES)}, got {jk!r}")
 
 
-def _values(x: Rows | NormedRows, rows: int) -> Tensor:
+def values(x: Rows | NormedRows, rows: int) -> Tensor:
     """Returns the first rows as values."""
     first = x.head(rows) if isinstance(x, NormedRows) else head(x, rows)
     return first if isinstance(first, Tensor) else first.gather()
 
 
-def _wide(x: Tensor) -> Tensor:
+def wide(x: Tensor) -> Tensor:
+    """Returns the rows in float32 if they are bfloat16."""
     return x.float() if x.dtype == torch.bfloat16 else x

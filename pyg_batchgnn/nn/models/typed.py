@@ -16,6 +16,7 @@ from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.inputs import Rows
 from pyg_batchgnn.nn.models.after import After
 from pyg_batchgnn.nn.models.native import NativeModel
+from pyg_batchgnn.nn.models.stack import ModelOutput, values, wide
 from pyg_batchgnn.nn.refusals import layer_name
 from pyg_batchgnn.nn.sampled import Relation, TypedBatch, is_typed
 from pyg_batchgnn.nn.typed import EdgeValues, TypeTerms, terms_by_type
@@ -118,16 +119,30 @@ class TypedModel(torch.nn.Module):
             KeyError: a type has no features.
             TypeError, ValueError: the arguments do not go together.
         """
+        found = self.outputs(source, edge_index, edge_weight, edge_attr, x=x)
+        return {name: one.logits for name, one in found.items()}
+
+    def outputs(
+        self,
+        source: TypedBatch | Mapping[str, Rows],
+        edge_index: Mapping[Relation, Tensor] | None = None,
+        edge_weight: Mapping[Relation, Tensor] | None = None,
+        edge_attr: Mapping[Relation, Tensor] | None = None,
+        *,
+        x: Mapping[str, Rows] | None = None,
+    ) -> dict[str, ModelOutput]:
+        """Returns the logits and the last hidden layer by node type. The arguments are those of
+        `forward`."""
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr}
         values: EdgeValues = {name: one for name, one in given.items() if one is not None}
         rows: Mapping[Any, Any]
         rows, edges = self._arguments(source, edge_index, x)
-        states: list[Mapping[str, Tensor]] = []
+        states: list[Mapping[str, Rows]] = [{} if is_aggregated(rows) else rows]
         sampled = 0 if is_aggregated(rows) else 1  # the layer of the minibatch that comes first
         for index in range(self.num_layers):
             layer = index + sampled if is_typed(edges) else None
             rows = self._layer(index, rows, edges, layer, values)
-            states.append(rows)  # type: ignore[arg-type]
+            states.append(rows)
         return {name: self._output(name, states) for name in self.node_types if name in rows}
 
     def _arguments(
@@ -177,6 +192,18 @@ class TypedModel(torch.nn.Module):
         after = After(norm, act, self.act_first, drop, self.training)
         return after.of(convolve, lambda: (terms.rows.dropout_key(), terms.rows.node))
 
+    def conv(self, index: int, relation: Relation) -> torch.nn.Module:
+        """Returns the convolution of a relation in layer ``index`` (from 0)."""
+        found: torch.nn.Module = self._part(f"convs.{index}", relation)
+        return found
+
+    def norm(self, index: int, name: str) -> torch.nn.Module | None:
+        """Returns the normalisation behind layer ``index`` for a type, or None."""
+        if index >= len(self.norms):
+            return None
+        found: torch.nn.Module = self._part(f"norms.{index}", name)
+        return found
+
     def _part(self, path: str, names: str | Relation) -> Any:
         """Returns the module of a type or relation."""
         parts: Any = self.get_submodule(path)
@@ -189,14 +216,15 @@ class TypedModel(torch.nn.Module):
             return terms.mean(update, self.training)
         return terms.joined(partial(_reduced, function=_JOINED[self.aggr]), update, self.training)
 
-    def _output(self, name: str, states: Sequence[Mapping[str, Tensor]]) -> Tensor:
-        """Returns the logits of a type from the rows of its layers."""
-        out = states[-1][name]
+    def _output(self, name: str, states: Sequence[Mapping[str, Any]]) -> ModelOutput:
+        """Returns the output of a type from the features and the rows of the layers."""
+        out, before = states[-1][name], states[-2].get(name)
         if hasattr(self, "jk"):
-            out = self._part("jk", name)([state[name][: out.size(0)] for state in states])
-        if hasattr(self, "lin"):
-            out = self._part("lin", name)(out)
-        return out.float() if out.dtype == torch.bfloat16 else out
+            out = self._part("jk", name)([state[name][: out.size(0)] for state in states[1:]])
+        if not hasattr(self, "lin"):
+            hidden = out[:, :0] if before is None else values(before, out.size(0))
+            return ModelOutput(wide(out), hidden)
+        return ModelOutput(wide(self._part("lin", name)(out)), out)
 
 
 def _reduced(relations: Sequence[Tensor], function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:

@@ -68,6 +68,11 @@ def train(
     heads: options.Heads = None,
     lr: options.LearningRate = None,
     weight_decay: options.WeightDecay = None,
+    embed: options.Embed = None,
+    embed_columns: options.EmbedColumns = None,
+    embed_rule: options.EmbedRule = None,
+    embed_lr: options.EmbedLearningRate = None,
+    node_type: options.NodeType = None,
     task: options.Task = None,
     loss: options.Loss = None,
     class_weights: options.ClassWeights = None,
@@ -122,6 +127,8 @@ def train(
       batchgnn train cora --layers pyg --fanout 15,10 --batch-size 64
 
       batchgnn train cora --cache aggregation --fanout 15,10,5 --batch-size 64
+
+      batchgnn train ogbn-mag --node-type paper --model gat --fanout 10,10
 
       batchgnn train ogbn-papers100M --preset p3 --run runs/p3
 

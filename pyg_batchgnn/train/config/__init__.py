@@ -3,6 +3,7 @@
 from pyg_batchgnn.train.config.choices import (
     POLICIES,
     CacheKind,
+    EmbeddingRule,
     EvaluationKind,
     LastMinibatch,
     LayerSource,
@@ -31,6 +32,7 @@ from pyg_batchgnn.train.config.resuming import (
     with_decided_fields,
 )
 from pyg_batchgnn.train.config.sections import (
+    EmbeddingConfig,
     ModelConfig,
     OptimiserConfig,
     RanksConfig,
@@ -45,6 +47,8 @@ __all__ = [
     "POLICIES",
     "PRESETS",
     "CacheKind",
+    "EmbeddingConfig",
+    "EmbeddingRule",
     "EvaluationKind",
     "LastMinibatch",
     "LayerSource",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from pyg_batchgnn.train.config.choices import (
     CacheKind,
@@ -16,7 +18,6 @@ from pyg_batchgnn.train.config.choices import (
 )
 from pyg_batchgnn.train.config.sections import (
     ModelConfig,
-    OptimiserConfig,
     RanksConfig,
     RunConfig,
     SamplingConfig,
@@ -38,6 +39,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "sampling.fetch_size": (1, _COUNT),
     "sampling.memory_budget": (1, 2**63 - 1),
     "sampling.prefetch": (0, _COUNT),
+    "embedding.columns": (1, _COUNT),
+    "embedding.learning_rate": (0, math.inf),
     "optimiser.learning_rate": (0, math.inf),
     "optimiser.weight_decay": (0, math.inf),
     "run.epochs": (1, _COUNT),
@@ -55,19 +58,12 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 }
 
 
-def check_ranges(
-    model: ModelConfig,
-    sampling: SamplingConfig,
-    optimiser: OptimiserConfig,
-    run: RunConfig,
-    ranks: RanksConfig,
-) -> None:
-    """Checks each number against its bounds.
+def check_ranges(sections: Mapping[str, Any]) -> None:
+    """Checks each number of the sections, by their names, against its bounds.
 
     Raises:
         TrainError: a number is out of bounds.
     """
-    sections = {"model": model, "sampling": sampling, "optimiser": optimiser, "run": run, "ranks": ranks}
     for name, (low, high) in _BOUNDS.items():
         section, _, field = name.partition(".")
         value = getattr(sections[section], field)
@@ -77,8 +73,9 @@ def check_ranges(
             raise TrainError(f"{name} must be at least {low}, got {value}")
         if value > high:
             raise TrainError(f"{name} must be at most {high}, got {value}")
-    if not 0.0 <= model.dropout < 1.0:
-        raise TrainError(f"model.dropout must be at least 0 and below 1, got {model.dropout}")
+    dropout = sections["model"].dropout
+    if not 0.0 <= dropout < 1.0:
+        raise TrainError(f"model.dropout must be at least 0 and below 1, got {dropout}")
 
 
 def check_fanout(field: str, fanout: tuple[int, ...], num_layers: int) -> None:

@@ -124,6 +124,14 @@ class RemoteKind(str, Enum):
     HISTORICAL = "historical"  # rows that their owners pushed some steps ago
 
 
+class EmbeddingRule(str, Enum):
+    """The rule by which learned rows of nodes are updated."""
+
+    ADAM = "adam"  # torch.optim.SparseAdam
+    ADAGRAD = "adagrad"  # torch.optim.Adagrad
+    SGD = "sgd"  # torch.optim.SGD
+
+
 class ScheduleKind(str, Enum):
     """The assignment of minibatches to ranks. Ignored with one rank."""
 

@@ -118,7 +118,7 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     """Returns `value` as the type of a field.
 
     Args:
-        hint: the type: a scalar, an enum, a tuple of numbers, or a union of these.
+        hint: the type: a scalar, an enum, a tuple of numbers or names, or a union of these.
         where: the field, for the message.
     """
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
@@ -133,15 +133,27 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
             if value in typing.get_args(option):
                 return value
         elif typing.get_origin(option) is tuple:
-            items = value if isinstance(value, (list, tuple)) else [value]
-            number = typing.get_args(option)[0]
-            if items and all(_is_number(item, number) for item in items):
-                return tuple(map(number, items))
+            item = typing.get_args(option)[0]
+            items = _items(value, item)
+            if items and all(_is_item(one, item) for one in items):
+                return tuple(map(item, items))
         elif option in (bool, str) and type(value) is option:
             return value
         elif option in (int, float) and _is_number(value, option):
             return option(value)
     raise TrainError(f"{where} must be {' or '.join(map(_name, options))}, got {value!r}")
+
+
+def _items(value: Any, kind: type) -> list[Any]:
+    """Returns the items of a value for a tuple: of a list, of names with commas, or the value."""
+    if kind is str and isinstance(value, str):
+        return [name.strip() for name in value.split(",")]
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _is_item(value: Any, kind: type) -> bool:
+    """Returns whether a value can be an item of a tuple of names or of numbers."""
+    return isinstance(value, str) and bool(value) if kind is str else _is_number(value, kind)
 
 
 def _is_number(value: Any, kind: type) -> bool:
@@ -156,8 +168,8 @@ def _name(option: Any) -> str:
     if isinstance(option, type) and issubclass(option, Enum):
         return "one of " + ", ".join(str(member.value) for member in option)
     if typing.get_origin(option) is tuple:
-        number = "whole numbers" if typing.get_args(option)[0] is int else "numbers"
-        return f"{number} separated by commas"
+        items = {int: "whole numbers", str: "names"}.get(typing.get_args(option)[0], "numbers")
+        return f"{items} separated by commas"
     if typing.get_origin(option) is typing.Literal:
         return " or ".join(map(repr, typing.get_args(option)))
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}

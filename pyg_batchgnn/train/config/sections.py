@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.config.choices import (
     CacheKind,
+    EmbeddingRule,
     EvaluationKind,
     LastMinibatch,
     LayerSource,
@@ -95,6 +96,7 @@ class TaskConfig:
     """The prediction that the model learns, and how it is measured.
 
     Attributes:
+        node_type: the node type whose nodes are predicted. None stands for the only one.
         kind: "auto" takes it from the type and shape of the labels "y".
         loss: of a task that predicts values, the mean squared error if None. Refused for others.
         class_weights: weights of the classes in the loss, or of the positive nodes of each label:
@@ -104,10 +106,29 @@ class TaskConfig:
             classes, ROC-AUC for labels, and the metric of the loss for values.
     """
 
+    node_type: str | None = None
     kind: TaskKind = TaskKind.AUTO
     loss: ValueLoss | None = None
     class_weights: Literal["balanced"] | tuple[float, ...] | None = None
     metric: Metric | None = None
+
+
+@dataclass(frozen=True)
+class EmbeddingConfig:
+    """The learned rows of nodes, which are trained with the model.
+
+    Attributes:
+        types: the node types that have them: names, "all", "none", or "auto", which stands for the
+            types without features. Where a type has features too, the model reads both.
+        columns: the number of columns. None means `ModelConfig.hidden`.
+        rule: the rule of the updates.
+        learning_rate: the step size. None means that of the optimiser.
+    """
+
+    types: Literal["auto", "all", "none"] | tuple[str, ...] = "auto"
+    columns: int | None = None
+    rule: EmbeddingRule = EmbeddingRule.ADAM
+    learning_rate: float | None = None
 
 
 @dataclass(frozen=True)

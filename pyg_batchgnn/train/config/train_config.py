@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from pyg_batchgnn.train.config.checks import (
     check_cache,
@@ -15,6 +15,7 @@ from pyg_batchgnn.train.config.checks import (
 )
 from pyg_batchgnn.train.config.choices import CacheKind, ModelKind
 from pyg_batchgnn.train.config.sections import (
+    EmbeddingConfig,
     ModelConfig,
     OptimiserConfig,
     RanksConfig,
@@ -35,12 +36,13 @@ class TrainConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
+    embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     run: RunConfig = field(default_factory=RunConfig)
     ranks: RanksConfig = field(default_factory=RanksConfig)
 
     def __post_init__(self) -> None:
-        check_ranges(self.model, self.sampling, self.optimiser, self.run, self.ranks)
+        check_ranges({one.name: getattr(self, one.name) for one in fields(self)})
         check_fanout("sampling.fanout", self.sampling.fanout, self.model.num_layers)
         check_fanout("sampling.test_fanout", self.test_fanout, self.model.num_layers)
         check_cache(self.model, self.sampling)

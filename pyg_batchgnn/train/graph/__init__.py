@@ -8,7 +8,7 @@ from pyg_batchgnn.train.graph.loaders import evaluation_loader, training_loader
 from pyg_batchgnn.train.graph.minibatch_settings import MinibatchSettings
 from pyg_batchgnn.train.graph.partitioned_graph import PartitionedGraph, check_partition
 from pyg_batchgnn.train.graph.run_graph import LabelSource, RunGraph
-from pyg_batchgnn.train.graph.training_data import TrainingData, homogeneous_only
+from pyg_batchgnn.train.graph.training_data import TrainingData
 from pyg_batchgnn.train.graph.whole_graph import WholeGraph
 
 __all__ = [
@@ -24,6 +24,5 @@ __all__ = [
     "evaluation_loader",
     "feature_table",
     "fingerprint_dataset",
-    "homogeneous_only",
     "training_loader",
 ]

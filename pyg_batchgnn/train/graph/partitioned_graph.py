@@ -11,7 +11,8 @@ from torch import Tensor
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import FEATURES, LABELS, NODES, Dataset
+from pyg_batchgnn.data import FEATURES, LABELS, Dataset, Group, RowKind
+from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches, HistoricalSettings
 from pyg_batchgnn.partition import (
     Part,
@@ -31,7 +32,7 @@ from pyg_batchgnn.train.graph.features import feature_type
 from pyg_batchgnn.train.graph.minibatch_settings import MinibatchSettings
 from pyg_batchgnn.train.graph.run_graph import RunGraph
 from pyg_batchgnn.train.graph.training_data import TrainingData
-from pyg_batchgnn.train.model import GraphNetwork
+from pyg_batchgnn.train.model import GraphNetwork, ModelInputs
 from pyg_batchgnn.train.ranks import Ranks
 
 
@@ -40,23 +41,27 @@ class PartitionedGraph(RunGraph):
 
     Args:
         config: of the run.
+        inputs: what the model reads of the nodes of each type.
         features: the attributes of the part's nodes, labels among them.
         topology: the part's edges.
         cache: aggregates of the features of the part's nodes, or None in a run without a cache.
         notes: lines about the partition and the cache that the user should read.
         history: the caches of halo nodes' rows, or None in the exact mode.
+        embedding: the learned rows, or None in a run without them.
     """
 
     def __init__(
         self,
         config: TrainConfig,
+        inputs: ModelInputs,
         features: DistFeatureStore,
         topology: DistGraphStore,
         cache: AggregationCache | None,
         notes: list[str],
         history: HistoricalCaches | None = None,
+        embedding: Embedding | None = None,
     ) -> None:
-        super().__init__(config, cache, notes, history)
+        super().__init__(config, inputs, cache, notes, history, embedding)
         self.features = features
         self.topology = topology
 
@@ -69,27 +74,37 @@ class PartitionedGraph(RunGraph):
                 partition is of another graph.
             DatasetError: a file of the saved partition is damaged or missing.
         """
-        read, comm = TrainingData.of(dataset), ranks.sampling
-        part = _part(dataset, config, comm)
+        read, comm = TrainingData.of(dataset, config), ranks.sampling
+        part = _part(dataset, read, config, comm)
         report = report_partition(part, comm)
         balance = ", ".join(f"{report.balance(of):.2f} {of}" for of in ("nodes", "edges", "train"))
         notes = [f"{report.edge_cut:.1%} of edges join parts; largest over mean: {balance}"]
         whole = replicate_topology(part, comm) if config.ranks.hybrid else None
-        features = DistFeatureStore(_with_features_of(part, _store_type(read.features, config)), comm)
+        features = DistFeatureStore(_training_part(part, read, config), comm)
         topology = DistGraphStore(part, comm, whole)
         exists = ranks.from_first(lambda: aggregates_exist(config))
         cache, more = aggregation_cache(config, (features, topology), exists)
         history = None
         if config.ranks.remote is RemoteKind.HISTORICAL:
             history = HistoricalCaches(topology, ranks.another("pushes"), _history_settings(config))
-        return cls(config, features, topology, cache, [*notes, *more], history)
+        embedding = None
+        if read.learned:
+            comm = ranks.another("embeddings")
+            embedding = Embedding((features, topology), read.learned, seed=config.run.seed, comm=comm)
+        notes = [*notes, *more]
+        return cls(config, read.inputs, features, topology, cache, notes, history, embedding)
 
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
         """Returns the labels that came with the features."""
         return network.fetched(batch, LABELS)
 
     def owned_labels(self) -> Tensor:
-        return self.features.own.attributes[NODES][LABELS]
+        return self.features.own.attributes[self._predicted][LABELS]
+
+    @property
+    def _predicted(self) -> Group:
+        """The nodes of the predicted type."""
+        return Group(RowKind.NODE, self.inputs.node_type)
 
     def _whole_data(self) -> tuple[DistFeatureStore, DistGraphStore]:
         return self.features, self.topology
@@ -146,17 +161,24 @@ def _store_type(x: Tensor, config: TrainConfig) -> torch.dtype | None:
     return None if is_left else dtype
 
 
-def _with_features_of(part: Part, dtype: torch.dtype | None) -> Part:
-    """Returns the part with features of a type. Other attributes, such as values to predict, keep
-    theirs."""
-    if dtype is None:
-        return part
-    nodes = part.attributes[NODES]
-    converted = {**part.attributes, NODES: {**nodes, FEATURES: torch.as_tensor(nodes[FEATURES]).to(dtype)}}
-    return replace(part, attributes=converted)
+def _training_part(part: Part, read: TrainingData, config: TrainConfig) -> Part:
+    """Returns the part with features in the type of the run, and with labels of the predicted nodes
+    alone. Other attributes keep their types."""
+    found = dict(part.attributes)
+    for group in part.schema.node_groups:
+        name = str(group.name)
+        tables = {**found.get(group, {})}
+        if name in read.features:
+            dtype = _store_type(read.features[name], config)
+            if dtype is not None:
+                tables[FEATURES] = torch.as_tensor(tables[FEATURES]).to(dtype)
+        if name != read.nodes.node_type:
+            tables.pop(LABELS, None)
+        found[group] = tables
+    return replace(part, attributes=found)
 
 
-def _part(dataset: Dataset, config: TrainConfig, comm: Communicator) -> Part:
+def _part(dataset: Dataset, read: TrainingData, config: TrainConfig, comm: Communicator) -> Part:
     """Returns this rank's part. It does not depend on the run's seed, so runs can be compared."""
     source = config.ranks.partition
     if source in POLICIES:
@@ -174,18 +196,23 @@ def _part(dataset: Dataset, config: TrainConfig, comm: Communicator) -> Part:
             f"{source}: is of a graph of as many nodes and edges as {dataset.name}, but with other edges, "
             f"features, labels or splits; partition {dataset.name} anew"
         )
-    _check_attributes(source, part, dataset)
+    _check_attributes(source, part, dataset, read)
     return part
 
 
-def _check_attributes(source: str, part: Part, dataset: Dataset) -> None:
+def _check_attributes(source: str, part: Part, dataset: Dataset, read: TrainingData) -> None:
     """Raises TrainError unless a saved part has the features and labels of a data set."""
-    tables, wanted = part.attributes[NODES], dataset.nodes.tables
-    for name in (FEATURES, LABELS):
+    wanted = {(name, FEATURES): x for name, x in read.features.items()}
+    wanted[read.nodes.node_type, LABELS] = read.nodes.labels
+    for (node_type, name), whole in wanted.items():
+        tables = part.attributes.get(Group(RowKind.NODE, node_type), {})
         if name not in tables:
-            raise TrainError(f"{source}: has no node attribute {name!r}; partition {dataset.name} anew")
-        if tables[name].shape[1:] != wanted[name].shape[1:]:
-            columns = [list(table.shape[1:]) for table in (tables[name], wanted[name])]
+            of_type = f" of type {node_type!r}" if dataset.has_names else ""
+            raise TrainError(
+                f"{source}: has no node attribute {name!r}{of_type}; partition {dataset.name} anew"
+            )
+        if tables[name].shape[1:] != whole.shape[1:]:
+            columns = [list(table.shape[1:]) for table in (tables[name], whole)]
             raise TrainError(
                 f"{source}: a node's {name!r} has shape {columns[0]}, but {columns[1]} in {dataset.name}; "
                 f"partition {dataset.name} anew"

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.cache import AggregationCache, AllNodes
+from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.train.config import LastMinibatch, LayerSource, TrainConfig
 from pyg_batchgnn.train.errors import as_train_error
 from pyg_batchgnn.train.graph.minibatch_settings import MinibatchSettings
-from pyg_batchgnn.train.model import GraphNetwork
+from pyg_batchgnn.train.model import GraphNetwork, ModelInputs
 
 
 class LabelSource(Protocol):
@@ -29,39 +30,46 @@ class RunGraph(ABC):
 
     Args:
         config: of the run.
+        inputs: what the model reads of the nodes of each type.
         cache: aggregates of the features, or None in a run without a cache.
         notes: lines about the graph that the user should read.
         history: the caches of halo nodes' rows, or None in a run without them.
+        embedding: the learned rows, or None in a run without them.
     """
 
     def __init__(
         self,
         config: TrainConfig,
+        inputs: ModelInputs,
         cache: AggregationCache | None,
         notes: list[str],
         history: HistoricalCaches | None = None,
+        embedding: Embedding | None = None,
     ) -> None:
         self.config = config
+        self.inputs = inputs
         self.cache = cache
         self.notes = notes
         self.history = history
+        self.embedding = embedding
 
     def loader(self, nodes: Tensor, settings: MinibatchSettings) -> MacrobatchNeighborLoader:
         """Makes a loader of minibatches; collective.
 
         Args:
-            nodes: [n] original ids of the seed nodes.
+            nodes: [n] original ids of the seed nodes, which are of the predicted type.
             settings: of the minibatches.
 
         Raises:
             TrainError: the loader refuses an option.
         """
-        sampling = self.config.sampling
+        sampling, nodes = self.config.sampling, nodes.to(torch.int64)
+        is_named = self.inputs.schema.has_names
         with as_train_error(ValueError, NotImplementedError):
             return MacrobatchNeighborLoader(
                 self._data(),
                 num_neighbors=list(settings.fanout),
-                input_nodes=nodes.to(torch.int64),
+                input_nodes=(self.inputs.node_type, nodes) if is_named else nodes,
                 batch_size=settings.size,
                 shuffle=settings.shuffle,
                 drop_last=settings.last is LastMinibatch.DROP,
@@ -69,6 +77,7 @@ class RunGraph(ABC):
                 fetch_size=sampling.fetch_size,
                 memory_budget=sampling.memory_budget,
                 prefetch=sampling.prefetch,
+                embedding=self.embedding,
                 aggregation_cache=self.cache if settings.cached else None,
                 export="native" if self.config.model.layers is LayerSource.NATIVE else "pyg",
                 **self._arguments(settings),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from pyg_batchgnn.data import FEATURES, LABELS, Dataset
+from pyg_batchgnn.data import FEATURES, Dataset, NodeSet, Schema
+from pyg_batchgnn.train.config import CacheKind, LayerSource, RemoteKind, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.model import ModelInputs
+from pyg_batchgnn.train.task import PredictedNodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,60 +19,89 @@ class TrainingData:
     """The attributes and splits that training reads.
 
     Attributes:
-        features: [N, F] of a floating-point type, one row per node.
-        labels: [N, ...], the labels of each node, of any type.
-        train: original ids of the training nodes.
-        val: original ids of the validation nodes.
-        test: original ids of the test nodes.
+        schema: the node types and the relations.
+        nodes: the nodes that are predicted.
+        features: [N_t, F_t] of a floating-point type, by node type; types without are absent.
+        learned: the number of columns of the learned rows of each node type that has them.
     """
 
-    features: Tensor
-    labels: Tensor
-    train: Tensor
-    val: Tensor
-    test: Tensor
+    schema: Schema
+    nodes: PredictedNodes
+    features: Mapping[str, Tensor]
+    learned: Mapping[str, int]
 
     @classmethod
-    def of(cls, dataset: Dataset) -> TrainingData:
-        """Takes features, labels and splits from a data set.
+    def of(cls, dataset: Dataset, config: TrainConfig) -> TrainingData:
+        """Takes what a run reads from a data set.
 
         Raises:
-            TrainError: the features are missing, or have a type or shape that models cannot read,
-                or the labels are missing.
+            TrainError: the features have a type or shape that models cannot read, the labels are
+                missing, a type has neither features nor learned rows, or an option is not for this
+                graph.
         """
-        if LABELS not in dataset.nodes.tables:
-            raise TrainError(f"{dataset.name}: the node labels 'y' are missing, but training needs them")
-        return cls(
-            _features(dataset),
-            dataset.nodes.tables[LABELS],
-            dataset.split("train"),
-            dataset.split("val"),
-            dataset.split("test"),
-        )
+        nodes = PredictedNodes.of(dataset, config.task)
+        features = {one.name: one.tables[FEATURES] for one in dataset.node_sets if FEATURES in one.tables}
+        for one in dataset.node_sets:
+            _check_features(dataset, one)
+        names = _learned_types(dataset, config, features)
+        learned = dict.fromkeys(names, config.embedding.columns or config.model.hidden)
+        read = cls(dataset.schema, nodes, features, learned)
+        if not read.inputs.is_homogeneous:
+            _refuse_options(dataset, config)
+        return read
+
+    @property
+    def inputs(self) -> ModelInputs:
+        """The inputs of the model."""
+        columns = {name: int(x.shape[1]) for name, x in self.features.items()}
+        return ModelInputs(self.schema, self.nodes.node_type, columns, self.learned)
 
 
-def _features(dataset: Dataset) -> Tensor:
-    x = dataset.nodes.tables.get(FEATURES)
-    if x is None:
-        raise TrainError(f"{dataset.name} has no node features 'x', which every model here needs")
-    if not x.is_floating_point() or x.dim() != 2:
+def _check_features(dataset: Dataset, nodes: NodeSet) -> None:
+    x = nodes.tables.get(FEATURES)
+    if x is not None and (not x.is_floating_point() or x.dim() != 2):
         found = f"{str(x.dtype).removeprefix('torch.')} {list(x.shape)}"
         raise TrainError(
-            f"{dataset.name}: the node features 'x' are {found}, but models need floating-point "
-            "numbers [N, F]; convert 'x' to float32"
+            f"{dataset.name}: the node features 'x'{_of_type(dataset, nodes.name)} are {found}, but models "
+            "need floating-point numbers [N, F]; convert 'x' to float32"
         )
-    return x
 
 
-def homogeneous_only(dataset: Dataset) -> Dataset:
-    """Returns a data set that the trainer and the planner can use.
+def _learned_types(dataset: Dataset, config: TrainConfig, features: Mapping[str, Tensor]) -> list[str]:
+    """Returns the node types that have learned rows, in the order of the types."""
+    wanted, types = config.embedding.types, dataset.schema.node_types
+    bare = [name for name in types if name not in features]
+    if wanted == "auto":
+        return bare
+    named = {"all": types, "none": ()}.get(wanted, wanted) if isinstance(wanted, str) else wanted
+    for name in named:
+        if name not in types:
+            raise TrainError(f"embedding.types names {name}, but {dataset.name} has {', '.join(types)}")
+    for name in bare:
+        if name not in named:
+            raise TrainError(
+                f"{dataset.name} has no node features 'x'{_of_type(dataset, name)}, and no learned rows are "
+                f"wanted for them; leave --embed out, or name the type in it"
+            )
+    return [name for name in types if name in named]
 
-    Raises:
-        TrainError: it has named node types and relations.
-    """
-    if dataset.schema.has_names:
+
+def _refuse_options(dataset: Dataset, config: TrainConfig) -> None:
+    """Refuses options of homogeneous graphs with features."""
+    because = None
+    if config.model.layers is LayerSource.PYG:
+        because = "model.layers is pyg"
+    elif config.sampling.cache is not CacheKind.OFF:
+        because = f"sampling.cache is {config.sampling.cache.value}"
+    elif config.ranks.remote is not RemoteKind.EXACT:
+        because = f"ranks.remote is {config.ranks.remote.value}"
+    if because is not None:
+        graph = "has named node types" if dataset.has_names else "has learned rows"
         raise TrainError(
-            f"{dataset.name} has the node types {', '.join(dataset.schema.node_types)}, but this command is "
-            "for homogeneous graphs; write a script with a loader, as docs/reference/typed-graphs.md shows"
+            f"{because}, which is for homogeneous graphs with features, but {dataset.name} {graph}; leave "
+            "it out"
         )
-    return dataset
+
+
+def _of_type(dataset: Dataset, name: str) -> str:
+    return f" of type {name!r}" if dataset.has_names else ""

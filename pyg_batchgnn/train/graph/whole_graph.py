@@ -6,19 +6,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.cache import AggregationCache
-from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.data import FEATURES, Dataset
+from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.sample import PygNeighborSampler, Replacement
-from pyg_batchgnn.store import CscGraph, graph_from_pyg
+from pyg_batchgnn.store import CscGraph, TypedGraph
 from pyg_batchgnn.train.config import LayerSource, TrainConfig
 from pyg_batchgnn.train.graph.aggregation import aggregates_exist, aggregation_cache
 from pyg_batchgnn.train.graph.features import feature_table
 from pyg_batchgnn.train.graph.minibatch_settings import MinibatchSettings
 from pyg_batchgnn.train.graph.run_graph import RunGraph
 from pyg_batchgnn.train.graph.training_data import TrainingData
-from pyg_batchgnn.train.model import GraphNetwork
+from pyg_batchgnn.train.model import GraphNetwork, ModelInputs
 
 
 class WholeGraph(RunGraph):
@@ -26,23 +27,27 @@ class WholeGraph(RunGraph):
 
     Args:
         config: of the run.
+        inputs: what the model reads of the nodes of each type.
         data: the features, and the edges if the loader makes PyG minibatches.
         topology: the in-edges of each node, for the samplers.
-        label: [N, ...], the labels of each node.
+        label: [N, ...], the labels of each node of the predicted type.
         cache: aggregates of the features, or None in a run without a cache.
         notes: lines about the cache that the user should read.
+        embedding: the learned rows, or None in a run without them.
     """
 
     def __init__(
         self,
         config: TrainConfig,
-        data: Data,
-        topology: CscGraph,
+        inputs: ModelInputs,
+        data: Data | HeteroData,
+        topology: CscGraph | TypedGraph,
         label: Tensor,
         cache: AggregationCache | None,
         notes: list[str],
+        embedding: Embedding | None,
     ) -> None:
-        super().__init__(config, cache, notes)
+        super().__init__(config, inputs, cache, notes, embedding=embedding)
         self.data = data
         self.topology = topology
         self.label = label
@@ -54,14 +59,11 @@ class WholeGraph(RunGraph):
         Raises:
             TrainError: the data set has no features or labels that training can use.
         """
-        read = TrainingData.of(dataset)
-        edges = Data(edge_index=dataset.edge_index, num_nodes=dataset.num_nodes)
-        topology = graph_from_pyg(edges).advise_huge_pages()
-        data = Data(x=feature_table(read.features, config), num_nodes=dataset.num_nodes)
-        if config.model.layers is LayerSource.PYG:
-            data.edge_index = dataset.edge_index.to(torch.int64)
-        cache, notes = aggregation_cache(config, (topology, data.x), aggregates_exist(config))
-        return cls(config, data, topology, read.labels, cache, notes)
+        read = TrainingData.of(dataset, config)
+        topology, data = _topology(dataset), _data(dataset, read, config)
+        cache, notes = aggregation_cache(config, (topology, _x(data)), aggregates_exist(config))
+        embedding = Embedding(data, read.learned, seed=config.run.seed) if read.learned else None
+        return cls(config, read.inputs, data, topology, read.nodes.labels, cache, notes, embedding)
 
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
         return self.label[network.seeds(batch)]
@@ -69,10 +71,10 @@ class WholeGraph(RunGraph):
     def owned_labels(self) -> Tensor:
         return self.label
 
-    def _whole_data(self) -> tuple[CscGraph, Tensor]:
-        return self.topology, self.data.x
+    def _whole_data(self) -> tuple[CscGraph | TypedGraph, Any]:
+        return self.topology, _x(self.data)
 
-    def _data(self) -> Data:
+    def _data(self) -> Data | HeteroData:
         return self.data
 
     def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
@@ -86,3 +88,32 @@ class WholeGraph(RunGraph):
             threads=run.threads,
         )
         return {"neighbor_sampler": sampler}
+
+
+def _x(data: Data | HeteroData) -> Any:
+    """Returns the features of the only type, or None."""
+    return data.node_stores[0].get(FEATURES)
+
+
+def _topology(dataset: Dataset) -> CscGraph | TypedGraph:
+    """Returns the in-edges of each node, with the names of types if they have any."""
+    counts = {nodes.name: nodes.num_nodes for nodes in dataset.node_sets}
+    edges = {one.relation: one.edge_index for one in dataset.edge_sets}
+    graph = TypedGraph.from_edge_indices(dataset.schema, counts, edges).advise_huge_pages()
+    return graph if dataset.has_names else CscGraph(graph.relations[0])
+
+
+def _data(dataset: Dataset, read: TrainingData, config: TrainConfig) -> Data | HeteroData:
+    """Returns the features, and the edges if PyG's layers need them."""
+    data: Any = HeteroData() if dataset.has_names else Data()
+    for nodes in dataset.node_sets:
+        store = data[nodes.name] if dataset.has_names else data
+        store.num_nodes = nodes.num_nodes
+        if nodes.name in read.features:
+            store.x = feature_table(read.features[nodes.name], config)
+    if dataset.has_names:
+        for edges in dataset.edge_sets:
+            data[edges.relation].edge_index = edges.edge_index  # so that the relation is known
+    elif config.model.layers is LayerSource.PYG:
+        data.edge_index = dataset.edge_index.to(torch.int64)
+    return data

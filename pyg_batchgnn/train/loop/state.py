@@ -14,7 +14,7 @@ from pyg_batchgnn.train.loop.histories import gather_histories, restore_history
 from pyg_batchgnn.train.loop.job import TrainingJob
 from pyg_batchgnn.train.measure import PhaseClock, RunProgress
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run_folder import Checkpoint, RankCheckpoint
+from pyg_batchgnn.train.run_folder import Checkpoint, RankCheckpoint, place_name
 
 
 @dataclass(eq=False)
@@ -27,6 +27,7 @@ class TrainerState:
         clock: the seconds of the current epoch by phase.
         earlier: those of the epochs before it.
         loader: the place of the training loader, until the loader takes it.
+        best_rows: the name of the learned rows of the best epoch; "" in a run without them.
     """
 
     progress: RunProgress = field(default_factory=RunProgress)
@@ -34,6 +35,7 @@ class TrainerState:
     clock: PhaseClock = field(default_factory=PhaseClock)
     earlier: PhaseClock = field(default_factory=PhaseClock)
     loader: dict[str, Any] | None = None
+    best_rows: str = ""
 
     @classmethod
     def restored(cls, checkpoint: Checkpoint, path: Path, job: TrainingJob, ranks: Ranks) -> TrainerState:
@@ -48,7 +50,13 @@ class TrainerState:
         job.running.restore(own.running)
         restore_history(path, job.graph.history, own.history)
         clock, earlier = PhaseClock(own.epoch_phases), PhaseClock(own.phases)
-        return cls(replace(checkpoint.progress), checkpoint.best, clock, earlier, own.loader)
+        progress = replace(checkpoint.progress)
+        return cls(progress, checkpoint.best, clock, earlier, own.loader, checkpoint.best_rows)
+
+    @property
+    def rows(self) -> str:
+        """The name of the present learned rows."""
+        return place_name(self.progress.epoch, self.progress.step)
 
     def checkpoint(self, job: TrainingJob, dataset: DatasetFingerprint, ranks: Ranks) -> Checkpoint:
         """Returns a checkpoint of the run; collective."""
@@ -67,6 +75,8 @@ class TrainerState:
                 RankCheckpoint(loader, row, clock, earlier, history)
                 for (loader, clock, earlier), row, history in states
             ],
+            rows="" if job.rows is None else self.rows,
+            best_rows=self.best_rows,
         )
 
     def begin_epoch(self, job: TrainingJob, path: Path) -> int:

@@ -32,6 +32,8 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
         loss.backward()
     clock.move(Phase.BACKWARD, Phase.EXCHANGE, job.replica.waited() - waited)
     with clock.measure(Phase.OPTIMISER):
+        if job.rows is not None:
+            job.rows.step(weight)
         job.optimiser.step()
     score, score_of = job.task.train_score(logits.detach(), targets) if seeds else (0.0, 0.0)
     return StepFigures(

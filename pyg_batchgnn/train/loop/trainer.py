@@ -64,6 +64,7 @@ class Trainer:
         self._state = TrainerState()
         self._loader_clock = LoaderClock(job.train_loader, prefetches=job.config.sampling.prefetch > 0)
         self._last_checkpoint = time.perf_counter()
+        self._saved_rows = ""
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Continues from `checkpoint`.
@@ -74,6 +75,8 @@ class Trainer:
         path = self._folder.checkpoint
         checkpoint.check_dataset(path, self._dataset)
         self._state = TrainerState.restored(checkpoint, path, self._job, self._ranks)
+        self._load_rows(checkpoint.rows)
+        self._saved_rows = checkpoint.rows
         if self._ranks.is_first:
             keep_epochs(self._folder.metrics, self._state.progress.epoch)
 
@@ -110,9 +113,11 @@ class Trainer:
         model = job.network.model
         clock, last = PhaseClock(self._state.earlier.to_dict()), weights_of(model)
         model.load_state_dict(self._state.best)
+        self._load_rows(self._state.best_rows)
         with clock.measure(Phase.EVALUATION):
             test = evaluate_nodes(job, job.test, job.test_loader, self._ranks, self._stop)
         model.load_state_dict(last)
+        self._load_rows(self._saved_rows)
         if self._stop.seen:
             return None
         spread = spread_over_ranks(clock, self._ranks)
@@ -131,10 +136,25 @@ class Trainer:
     def save(self) -> None:
         """Writes the checkpoint; collective."""
         with self._state.clock.measure(Phase.CHECKPOINT):
+            self._save_rows()
             checkpoint = self._state.checkpoint(self._job, self._dataset, self._ranks)
             if self._ranks.is_first:
                 checkpoint.save(self._folder.checkpoint)
+            if self._job.rows is not None:
+                self._folder.rows.keep([checkpoint.rows, checkpoint.best_rows], self._ranks)
         self._last_checkpoint = time.perf_counter()
+
+    def _save_rows(self) -> None:
+        """Writes the learned rows, unless the last checkpoint was made at this place."""
+        job, name = self._job, self._state.rows
+        if job.rows is not None and name != self._saved_rows:
+            self._folder.rows.save(job.rows.embedding, name, self._ranks)
+            self._saved_rows = name
+
+    def _load_rows(self, name: str) -> None:
+        """Reads learned rows that were saved, in a run that has them."""
+        if self._job.rows is not None:
+            self._folder.rows.load(self._job.rows.embedding, name)
 
     def _steps(self) -> Iterator[float]:
         """Trains on the epoch's remaining minibatches. Yields the mean loss so far after each
@@ -195,6 +215,8 @@ class Trainer:
         spread = spread_over_ranks(self._state.clock, self._ranks)
         record = epoch_record(progress, task.train_metric.value, scores, spread)
         self._state.end_epoch()
+        if is_best and self._job.rows is not None:
+            self._state.best_rows = self._state.rows  # which `save` writes
         if self._ranks.is_first:
             append_record(self._folder.metrics, record)
         self.save()

@@ -2,6 +2,7 @@
 
 from pyg_batchgnn.train.model.batch_norm_statistics import BatchNormStatistics
 from pyg_batchgnn.train.model.build import build_network
+from pyg_batchgnn.train.model.inputs import ModelInputs
 from pyg_batchgnn.train.model.matrix_product import (
     apply_product,
     choose_product,
@@ -10,10 +11,12 @@ from pyg_batchgnn.train.model.matrix_product import (
 )
 from pyg_batchgnn.train.model.network import GraphNetwork, NetworkOutput
 from pyg_batchgnn.train.model.replica import Replica
+from pyg_batchgnn.train.model.row_optimizer import row_optimizer
 
 __all__ = [
     "BatchNormStatistics",
     "GraphNetwork",
+    "ModelInputs",
     "NetworkOutput",
     "Replica",
     "apply_product",
@@ -21,4 +24,5 @@ __all__ = [
     "choose_product",
     "product_line",
     "product_shapes",
+    "row_optimizer",
 ]

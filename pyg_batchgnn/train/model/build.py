@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.nn import models as native
 from pyg_batchgnn.train.config import LayerSource, ModelConfig, ModelKind, TrainConfig
 from pyg_batchgnn.train.model import pyg_layers as pyg
-from pyg_batchgnn.train.model.network import GraphNetwork, NativeNetwork, PygNetwork
+from pyg_batchgnn.train.model.inputs import ModelInputs
+from pyg_batchgnn.train.model.network import GraphNetwork, NativeNetwork, PygNetwork, TypedNetwork
 from pyg_batchgnn.train.model.pyg_temporary_files import pyg_files_removed
+from pyg_batchgnn.train.model.typed_net import TypedNet
 
 _PYG: Mapping[ModelKind, Callable[..., pyg.PygModel]] = {
     ModelKind.SAGE: pyg.PygSAGE,
@@ -25,22 +28,32 @@ _NATIVE: Mapping[ModelKind, Callable[..., native.NativeModel]] = {
 }
 
 
-def build_network(config: TrainConfig, features: int, classes: int) -> GraphNetwork:
+def build_network(
+    config: TrainConfig, inputs: ModelInputs, columns: int, embedding: Embedding | None = None
+) -> GraphNetwork:
     """Returns a network with new weights from torch's default generator.
 
     The weights are the same for native and for PyG's layers.
 
     Args:
         config: of the run.
-        features: columns of the features.
-        classes: the number of classes.
+        inputs: what the model reads of the nodes of each type.
+        columns: of the output.
+        embedding: the learned rows, if the model reads some.
+
+    Raises:
+        TrainError: the model cannot be used with these types and relations.
     """
-    model = config.model
-    shape = (features, model.hidden, model.num_layers, classes)
+    model, precision = config.model, config.run.precision
+    shape = (inputs.first_columns(model.hidden), model.hidden, model.num_layers, columns)
+    options = _options(model) if inputs.is_homogeneous else _typed_options(model)
     with pyg_files_removed():
         if model.layers is LayerSource.PYG:
-            return PygNetwork(_PYG[model.kind](*shape, **_options(model)))
-        return NativeNetwork(_NATIVE[model.kind](*shape, **_options(model)), config.run.precision)
+            return PygNetwork(_PYG[model.kind](*shape, **options))
+        native_model = _NATIVE[model.kind](*shape, **options)
+        if inputs.is_homogeneous:
+            return NativeNetwork(native_model, precision, inputs.node_type)
+        return TypedNetwork(TypedNet(inputs, native_model), precision, inputs.node_type, embedding)
 
 
 def _options(model: ModelConfig) -> dict[str, Any]:
@@ -51,3 +64,12 @@ def _options(model: ModelConfig) -> dict[str, Any]:
     if model.kind is ModelKind.GAT:
         return {"dropout": model.dropout, "heads": model.heads, "attention_dropout": 0.0}
     return {"dropout": model.dropout}
+
+
+def _typed_options(model: ModelConfig) -> dict[str, Any]:
+    """Returns the options of a model that gets a convolution per relation.
+
+    Attention between two types has no loops, so a node reads its own row by a product.
+    """
+    attention = {"add_self_loops": False, "residual": True} if model.kind is ModelKind.GAT else {}
+    return {**_options(model), **attention}

@@ -13,11 +13,13 @@ from typing import Any, ClassVar, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.nn import OwnedNodes
 from pyg_batchgnn.nn.models import NativeModel
 from pyg_batchgnn.train.config import Precision
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.model.pyg_layers import PygModel
+from pyg_batchgnn.train.model.typed_net import TypedNet
 
 
 class NetworkOutput(Protocol):
@@ -71,6 +73,9 @@ class GraphNetwork(ABC):
     def fetched(self, batch: Any, name: str) -> Tensor:
         """Returns [S, ...], the seed nodes' rows of an attribute that came with the minibatch."""
 
+    def leave_out(self, batch: Any) -> None:  # noqa: B027
+        """Takes part in what is collective in `outputs`, for a minibatch without seed nodes."""
+
     def begin_step(self, seed: int, epoch: int, step: int, rank: int) -> None:  # noqa: B027
         """Prepares a training step, so that its dropout depends on the arguments alone.
 
@@ -115,14 +120,16 @@ class NativeNetwork(GraphNetwork):
     Args:
         model: reads the features of a minibatch itself.
         precision: of activations and products. Weights and logits are float32.
+        node_type: the type of the seed nodes.
     """
 
     export = "native"
     model: NativeModel
 
-    def __init__(self, model: NativeModel, precision: Precision) -> None:
+    def __init__(self, model: nn.Module, precision: Precision, node_type: str) -> None:
         super().__init__(model)
         self.precision = precision
+        self.node_type = node_type
 
     def outputs(self, batch: Any) -> NetworkOutput:
         with self._autocast():
@@ -137,12 +144,48 @@ class NativeNetwork(GraphNetwork):
         return torch.autocast("cpu", torch.bfloat16, enabled=half)
 
     def seeds(self, batch: Any) -> Tensor:
-        seeds: Tensor = batch.node[: batch.batch_size]
+        nodes = batch.nodes_of(self.node_type)
+        seeds: Tensor = nodes.node[: nodes.nodes_per_hop[0]]
         return seeds
 
     def sampled(self, batch: Any) -> tuple[int, int]:
         return batch.num_nodes, batch.num_edges
 
     def fetched(self, batch: Any, name: str) -> Tensor:
-        rows: Tensor = batch.block[name][batch.row[: batch.batch_size].long()]
+        rows: Tensor = batch.attributes_of(self.node_type).gather(name, len(self.seeds(batch)))
         return rows
+
+
+class TypedNetwork(NativeNetwork):
+    """The native layers on a `Minibatch` of named node types, or with learned rows.
+
+    Args:
+        model: reads features and learned rows.
+        precision: of activations and products. Weights and logits are float32.
+        node_type: the type of the seed nodes.
+        embedding: the learned rows; None without.
+    """
+
+    model: TypedNet  # type: ignore[assignment]
+
+    def __init__(
+        self, model: TypedNet, precision: Precision, node_type: str, embedding: Embedding | None
+    ) -> None:
+        super().__init__(model, precision, node_type)
+        self._embedding = embedding
+
+    def outputs(self, batch: Any) -> NetworkOutput:
+        learned = self._learned(batch)
+        with self._autocast():
+            return self.model.outputs(batch, learned)[self.node_type]
+
+    def leave_out(self, batch: Any) -> None:
+        """Takes part in the exchange of learned rows, of which an empty minibatch reads none."""
+        self._learned(batch)
+
+    def infer(self, nodes: OwnedNodes) -> NetworkOutput:  # noqa: ARG002
+        raise TrainError("graphs with named node types are evaluated by sampling; leave --exact out")
+
+    def _learned(self, batch: Any) -> dict[str, Tensor]:
+        """Returns the learned rows of a minibatch's nodes; collective."""
+        return {} if self._embedding is None else self._embedding(batch)

@@ -77,5 +77,6 @@ class _Logits(nn.Module):
     def forward(self, batch: Any) -> Tensor:
         if len(self._network.seeds(batch)):
             return self._network.outputs(batch).logits
-        nothing = [parameter.flatten()[:0].sum() for parameter in self.parameters()]
+        self._network.leave_out(batch)
+        nothing = [one.flatten()[:0].sum() for one in self.parameters() if one.requires_grad]
         return torch.stack(nothing).sum().expand(0, 1)

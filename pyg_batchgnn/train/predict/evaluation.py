@@ -62,7 +62,7 @@ def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
     if (out := request.out) is not None:
         ranks.from_first(lambda: _check_out(out))
     run = restore_run(request.restore, ranks)
-    nodes = {name: run.dataset.split(name) for name in request.splits}
+    nodes = {name: run.nodes.split(name) for name in request.splits}
     outputs = infer_all(run.network, run.graph) if run.is_exact else None
     found = {name: _evaluation(run, outputs, ids, ranks) for name, ids in nodes.items()}
     scores = {name: None if one is None else one.to_dict() for name, one in found.items()}

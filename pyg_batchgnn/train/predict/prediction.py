@@ -88,7 +88,7 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
     ranks.from_first(lambda: refuse_existing(request.out))
     run = restore_run(request.restore, ranks)
     with ranks.one_error():
-        ids = node_ids(request.nodes, run.dataset)
+        ids = node_ids(request.nodes, run.nodes)
     ranks.agree({f"nodes of {request.nodes}": zlib.crc32(ids.numpy().tobytes())})
     score = Scoring(run.task)
     with appearing_whole(request.out, ranks) as temporary:
@@ -132,7 +132,7 @@ def _meta(
         "format": _FORMAT_VERSION,
         "run": str(request.restore.run.resolve()),
         "epoch": run.epoch,
-        "dataset": {"name": run.dataset.name, **run.checkpoint.dataset},
+        "dataset": {"name": run.nodes.dataset, **run.checkpoint.dataset},
         "nodes": request.nodes,
         "evaluation": run.config.sampling.evaluation.value,
         "fanout": None if run.is_exact else list(run.config.test_fanout),

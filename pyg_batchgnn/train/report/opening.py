@@ -14,31 +14,67 @@ from pyg_batchgnn.train.config import (
     RemoteKind,
     TrainConfig,
 )
+from pyg_batchgnn.train.model import ModelInputs
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import RunFolder
 from pyg_batchgnn.train.task import NodeTask
 
 
 def opening_lines(
-    config: TrainConfig, dataset: Dataset, task: NodeTask, folder: RunFolder, ranks: Ranks
+    config: TrainConfig,
+    dataset: Dataset,
+    inputs: ModelInputs,
+    task: NodeTask,
+    folder: RunFolder,
+    ranks: Ranks,
 ) -> list[str]:
     """Returns the lines that a run starts with."""
     model, sampling, threads = config.model, config.sampling, config.run.threads or 1
     heads = f", {model.heads} heads" if model.kind is ModelKind.GAT else ""
-    sizes = "/".join(f"{len(dataset.split(name)):,}" for name in SPLITS)
     lines = [
-        f"data    {dataset.name}: {dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges, "
-        f"{dataset.num_features:,} features, {task.described}, "
-        f"{sizes} train/val/test nodes",
+        *_data_lines(dataset, inputs, task),
         f"        {dataset.source}",
         f"model   {model.kind.value}, {model.num_layers} {model.layers.value} layers, "
         f"hidden {model.hidden}{heads}, {config.run.precision.value}",
+        *_learned_line(config, inputs),
         f"sample  fanout {_commas(sampling.fanout)} {sampling.replacement.value} replacement, "
         f"batch {sampling.batch_size}; {_evaluation(config)}",
         *_cache_line(config),
         f"run     {folder.path}, {config.run.epochs} epochs, seed {config.run.seed}, {threads} thread(s)",
     ]
     return lines if ranks.is_alone else [*lines, _ranks_line(config.ranks, ranks)]
+
+
+def _data_lines(dataset: Dataset, inputs: ModelInputs, task: NodeTask) -> list[str]:
+    """Returns the lines about the graph, its features, and what is predicted."""
+    sizes = "/".join(f"{len(dataset.split(name, inputs.node_type)):,}" for name in SPLITS)
+    predicted = f"{task.described}, {sizes} train/val/test nodes"
+    features = [f"{count:,} of {name}" for name, count in inputs.features.items()]
+    if not dataset.has_names:
+        columns = inputs.features.get(inputs.node_type, 0)
+        return [
+            f"data    {dataset.name}: {dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges, "
+            f"{columns:,} features, {predicted}"
+        ]
+    schema = dataset.schema
+    return [
+        f"data    {dataset.name}: {dataset.num_nodes:,} nodes of {_count(schema.num_types, 'type')}, "
+        f"{dataset.num_edges:,} edges of {_count(schema.num_relations, 'relation')}",
+        f"        features: {', '.join(features) or 'none'}; predicts {inputs.node_type}: {predicted}",
+    ]
+
+
+def _learned_line(config: TrainConfig, inputs: ModelInputs) -> list[str]:
+    """Returns the line about learned rows, if there are any."""
+    if not inputs.learned:
+        return []
+    columns = next(iter(inputs.learned.values()))
+    of = f" of {', '.join(inputs.learned)}" if inputs.schema.has_names else ""
+    return [f"        learned rows of {columns} columns for the nodes{of}, {config.embedding.rule.value}"]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _evaluation(config: TrainConfig) -> str:

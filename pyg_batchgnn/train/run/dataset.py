@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from pyg_batchgnn.data import Dataset, default_dataset, load_dataset
 from pyg_batchgnn.train.config import TrainConfig
-from pyg_batchgnn.train.graph import DatasetFingerprint, fingerprint_dataset, homogeneous_only
+from pyg_batchgnn.train.graph import DatasetFingerprint, fingerprint_dataset
 from pyg_batchgnn.train.ranks import Ranks
 
 
 def open_dataset(name: str | None) -> Dataset:
-    """Opens the data set of that name or path, or the default one if the name is None.
-
-    Raises:
-        TrainError: it has several node types or relations, which the trainer cannot use.
-    """
-    return homogeneous_only(default_dataset() if name is None else load_dataset(name))
+    """Opens the data set of that name or path, or the default one if the name is None."""
+    return default_dataset() if name is None else load_dataset(name)
 
 
 def open_on_all_ranks(config: TrainConfig, ranks: Ranks) -> tuple[Dataset, DatasetFingerprint]:

@@ -15,6 +15,7 @@ from pyg_batchgnn.train.config import (
     config_to_dict,
     is_thread_independent,
 )
+from pyg_batchgnn.train.graph import TrainingData
 from pyg_batchgnn.train.model import choose_product
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.task import task_of
@@ -39,9 +40,8 @@ def decide_fields(
         ranks.from_first(lambda: config_to_dict(_with_defaults(config, dataset, ranks)))
     )
     torch.set_num_threads(config.run.threads or 1)
-    config, choice = choose_product(
-        config, dataset.num_features, task_of(dataset, config.task).columns, ranks
-    )
+    columns = TrainingData.of(dataset, config).inputs.first_columns(config.model.hidden)
+    config, choice = choose_product(config, columns, task_of(dataset, config.task).columns, ranks)
     return _with_own_threads(config, own_threads, ranks), choice
 
 

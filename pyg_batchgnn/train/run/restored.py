@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 
-from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config import EvaluationKind, RanksConfig, TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import PartitionedGraph, RunGraph, WholeGraph
@@ -16,7 +15,7 @@ from pyg_batchgnn.train.model import GraphNetwork, apply_product, build_network
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run.dataset import open_on_all_ranks
 from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder
-from pyg_batchgnn.train.task import NodeTask, task_of
+from pyg_batchgnn.train.task import NodeTask, PredictedNodes, task_of
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,8 @@ class RestoreRequest:
     """The run to restore, and what differs from it.
 
     Attributes:
-        run: the folder of a run. Only the first rank need have it.
+        run: the folder of a run. Only the first rank need have it, unless the
+            model has learned rows.
         dataset: the name or path of the data set if it has moved since the run.
         threads: number of threads; None means that of the run.
         layers: "native" or "pyg"; None means those of the run, but native ones if nodes are
@@ -83,7 +83,7 @@ class RestoredRun:
     Attributes:
         config: of the run, with the changes of the request.
         checkpoint: of the run.
-        dataset: of the run.
+        nodes: the nodes that it predicts.
         task: of the model.
         network: the model with the weights of the best epoch.
         graph: the graph, or this rank's part.
@@ -91,7 +91,7 @@ class RestoredRun:
 
     config: TrainConfig
     checkpoint: Checkpoint
-    dataset: Dataset
+    nodes: PredictedNodes
     task: NodeTask
     network: GraphNetwork
     graph: RunGraph
@@ -126,12 +126,14 @@ def restore_run(request: RestoreRequest, ranks: Ranks) -> RestoredRun:
     with ranks.one_error():
         checkpoint.check_dataset(path, fingerprint)
         task = task_of(dataset, config.task)
-    network = build_network(config, dataset.num_features, task.columns)
-    with ranks.one_error():
-        checkpoint.restore_model(path, network.model, checkpoint.best)
     graph: RunGraph
     graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartitionedGraph.of(dataset, config, ranks)
-    return RestoredRun(config, checkpoint, dataset, task, network, graph)
+    network = build_network(config, graph.inputs, task.columns, graph.embedding)
+    with ranks.one_error():
+        checkpoint.restore_model(path, network.model, checkpoint.best)
+    if graph.embedding is not None:
+        RunFolder(request.run).rows.load(graph.embedding, checkpoint.best_rows)
+    return RestoredRun(config, checkpoint, PredictedNodes.of(dataset, config.task), task, network, graph)
 
 
 def _checkpoint(run: Path, ranks: Ranks) -> Checkpoint:

@@ -50,6 +50,8 @@ class Checkpoint:
         best: `state_dict` of the model at the best validation epoch.
         optimiser: `state_dict` of the optimiser.
         ranks: the state of each rank.
+        rows: the name of the learned rows in `RowFolders`; "" in a run without them.
+        best_rows: the name of those of the best validation epoch, likewise.
     """
 
     config: TrainConfig
@@ -59,6 +61,8 @@ class Checkpoint:
     best: dict[str, Tensor]
     optimiser: dict[str, Any]
     ranks: list[RankCheckpoint]
+    rows: str = ""
+    best_rows: str = ""
 
     def save(self, path: Path) -> None:
         """Writes the checkpoint to `path`, which it replaces."""
@@ -70,6 +74,8 @@ class Checkpoint:
             "best": self.best,
             "optimiser": self.optimiser,
             "ranks": [asdict(state) for state in self.ranks],
+            "rows": self.rows,
+            "best_rows": self.best_rows,
         }
         tensor_file.save(path, _KIND, _VERSION, values)
 
@@ -95,6 +101,8 @@ class Checkpoint:
                 best=values["best"],
                 optimiser=values["optimiser"],
                 ranks=[RankCheckpoint(**state) for state in values["ranks"]],
+                rows=values.get("rows", ""),
+                best_rows=values.get("best_rows", ""),
             )
         except (KeyError, TypeError) as error:
             raise TrainError(f"{path}: its contents are not those of a checkpoint ({error!r})") from None

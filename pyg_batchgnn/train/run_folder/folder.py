@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from pyg_batchgnn.data.files import sync_file, sync_folder, writing
 from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.run_folder.row_folders import RowFolders
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class RunFolder:
     def checkpoint(self) -> Path:
         """The state of the run, from which it can be resumed, and the best model."""
         return self.path / "checkpoint.safetensors"
+
+    @property
+    def rows(self) -> RowFolders:
+        """The learned rows of the checkpoint and of the best model."""
+        return RowFolders(self.path / "embeddings")
 
     @classmethod
     def create(cls, path: Path | None, name: str) -> RunFolder:
@@ -92,6 +99,7 @@ class RunFolder:
         begun = self.config.is_file() and not self.checkpoint.exists()
         if begun or (leftovers and set(leftovers) == set(self.path.iterdir())):
             self.remove_leftovers()
+            shutil.rmtree(self.rows.path, ignore_errors=True)
             for path in (self.metrics, self.config):
                 path.unlink(missing_ok=True)
 

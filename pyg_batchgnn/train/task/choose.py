@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from pyg_batchgnn.data import LABELS, Dataset, class_numbers
+from pyg_batchgnn.data import Dataset, class_numbers
 from pyg_batchgnn.train.config import Metric, TaskConfig, TaskKind, ValueLoss
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.task.class_task import ClassTask
@@ -12,20 +12,20 @@ from pyg_batchgnn.train.task.class_weights import class_weights, label_weights
 from pyg_batchgnn.train.task.label_task import LabelTask
 from pyg_batchgnn.train.task.labels_check import check_binary, check_labelled
 from pyg_batchgnn.train.task.node_task import NodeTask
+from pyg_batchgnn.train.task.predicted import PredictedNodes
 from pyg_batchgnn.train.task.value_task import ValueTask
 
 
 def task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
-    """Returns the task of learning a data set's labels "y".
+    """Returns the task of learning the labels "y" of a data set's nodes.
 
     Raises:
         TrainError: the labels are missing or do not fit the task, a node of a split has no label,
             or an option does not fit the task.
     """
-    y = dataset.nodes.tables.get(LABELS)
-    if y is None:
-        raise TrainError(f"{dataset.name}: the node labels 'y' are missing, but training needs them")
-    kind = _kind(dataset, y) if config.kind is TaskKind.AUTO else config.kind
+    nodes = PredictedNodes.of(dataset, config)
+    y = nodes.labels
+    kind = _kind(nodes, y) if config.kind is TaskKind.AUTO else config.kind
     make = {
         TaskKind.CLASSES: _class_task,
         TaskKind.LABELS: _label_task,
@@ -36,42 +36,42 @@ def task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
             f"task.loss is {config.loss.value}, but a task that predicts {kind.value} has a loss of its own; "
             "leave it out"
         )
-    task = make(dataset, y, config)
-    check_labelled(dataset, y, task)
+    task = make(nodes, y, config)
+    check_labelled(nodes, y, task)
     return task
 
 
-def _class_task(dataset: Dataset, y: Tensor, config: TaskConfig) -> NodeTask:
-    if class_numbers(dataset.nodes.tables) is None:
-        raise _unfit(dataset, y, "classes are integers [N]")
+def _class_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTask:
+    if class_numbers(nodes.tables) is None:
+        raise _unfit(nodes, y, "classes are integers [N]")
     metric = _metric(config, ClassTask.metrics, Metric.ACCURACY, "classes")
-    weights = class_weights(config.class_weights, y[dataset.split("train")], dataset.num_classes)
-    return ClassTask(dataset.num_classes, metric, weights)
+    weights = class_weights(config.class_weights, y[nodes.split("train")], nodes.num_classes)
+    return ClassTask(nodes.num_classes, metric, weights)
 
 
-def _label_task(dataset: Dataset, y: Tensor, config: TaskConfig) -> NodeTask:
+def _label_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTask:
     if y.dim() > 2 or y.is_complex():
-        raise _unfit(dataset, y, "labels are zeros and ones [N, C]")
-    check_binary(dataset, y)
+        raise _unfit(nodes, y, "labels are zeros and ones [N, C]")
+    check_binary(nodes, y)
     metric = _metric(config, LabelTask.metrics, Metric.ROC_AUC, "labels")
     labels = y.shape[1] if y.dim() == 2 else 1
-    weights = label_weights(config.class_weights, y[dataset.split("train")], labels)
+    weights = label_weights(config.class_weights, y[nodes.split("train")], labels)
     return LabelTask(labels, metric, weights)
 
 
-def _value_task(dataset: Dataset, y: Tensor, config: TaskConfig) -> NodeTask:
+def _value_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTask:
     if y.dim() > 2 or y.is_complex():
-        raise _unfit(dataset, y, "values are numbers [N] or [N, C]")
+        raise _unfit(nodes, y, "values are numbers [N] or [N, C]")
     if config.class_weights is not None:
-        raise TrainError(f"task.class_weights is given, but {dataset.name} has values, not classes, in 'y'")
+        raise TrainError(f"task.class_weights is given, but {nodes.dataset} has values, not classes, in 'y'")
     loss = config.loss or ValueLoss.MSE
     default = Metric.RMSE if loss is ValueLoss.MSE else Metric.MAE
     return ValueTask(tuple(y.shape[1:]), _metric(config, ValueTask.metrics, default, "values"), loss)
 
 
-def _kind(dataset: Dataset, y: Tensor) -> TaskKind:
+def _kind(nodes: PredictedNodes, y: Tensor) -> TaskKind:
     """Returns the task that fits the type and shape of the labels."""
-    if class_numbers(dataset.nodes.tables) is not None:
+    if class_numbers(nodes.tables) is not None:
         return TaskKind.CLASSES
     return TaskKind.VALUES if y.is_floating_point() else TaskKind.LABELS
 
@@ -84,6 +84,8 @@ def _metric(config: TaskConfig, known: tuple[Metric, ...], default: Metric, what
     return metric
 
 
-def _unfit(dataset: Dataset, y: Tensor, wanted: str) -> TrainError:
+def _unfit(nodes: PredictedNodes, y: Tensor, wanted: str) -> TrainError:
     found = f"{str(y.dtype).removeprefix('torch.')} {list(y.shape)}"
-    return TrainError(f"{dataset.name}: the node labels 'y' are {found}, but {wanted}; choose another --task")
+    return TrainError(
+        f"{nodes.dataset}: the node labels 'y' are {found}, but {wanted}; choose another --task"
+    )

@@ -5,15 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import SPLITS, Dataset
+from pyg_batchgnn.data import SPLITS
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.task.node_task import NodeTask
+from pyg_batchgnn.train.task.predicted import PredictedNodes
 
 _ROWS_AT_A_TIME = 1 << 16
 _NAMES = {"train": "training", "val": "validation", "test": "test"}
 
 
-def check_labelled(dataset: Dataset, y: Tensor, task: NodeTask) -> None:
+def check_labelled(nodes: PredictedNodes, y: Tensor, task: NodeTask) -> None:
     """Checks that every node of a split has a label.
 
     Raises:
@@ -21,7 +22,7 @@ def check_labelled(dataset: Dataset, y: Tensor, task: NodeTask) -> None:
     """
     found = []
     for name in SPLITS:
-        split = dataset.split(name)
+        split = nodes.split(name)
         pieces = split.split(_ROWS_AT_A_TIME)
         missing = len(split) - sum(int(task.labelled(y[piece]).sum()) for piece in pieces)
         if missing:
@@ -29,12 +30,12 @@ def check_labelled(dataset: Dataset, y: Tensor, task: NodeTask) -> None:
     if found:
         absent = "NaN" if y.is_floating_point() else "-1"
         raise TrainError(
-            f"{dataset.name}: {' and '.join(found)} have no label ('y' is {absent}); take them out of the "
+            f"{nodes.dataset}: {' and '.join(found)} have no label ('y' is {absent}); take them out of the "
             "splits, or label them"
         )
 
 
-def check_binary(dataset: Dataset, y: Tensor) -> None:
+def check_binary(nodes: PredictedNodes, y: Tensor) -> None:
     """Checks that all labels are 0 or 1, or missing: -1 or NaN.
 
     Raises:
@@ -46,6 +47,6 @@ def check_binary(dataset: Dataset, y: Tensor) -> None:
         other = piece[(piece != 0) & (piece != 1) & (piece != -1) & ~piece.isnan()]
         if len(other):
             raise TrainError(
-                f"{dataset.name}: the node labels 'y' hold {other[0].item()}, but a task that predicts "
+                f"{nodes.dataset}: the node labels 'y' hold {other[0].item()}, but a task that predicts "
                 "labels needs 0 or 1 for each; choose another --task"
             )

@@ -114,7 +114,7 @@ def test_any_field_can_be_assigned(text: str, section: str, field: str, value: A
         ("model.width=64", r"unknown configuration key model.width; known: model.kind, model.layers"),
         (
             "network.hidden=64",
-            "unknown configuration key network; known: model, sampling, task, optimiser, run",
+            "unknown configuration key network; known: model, sampling, task, embedding, optimiser, run",
         ),
         ("model.hidden=big", "model.hidden must be a whole number, got 'big'"),
         ("model.hidden=true", "model.hidden must be a whole number, got True"),

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.train.config import EmbeddingConfig, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import TrainingData
 
+WITHOUT_ROWS = TrainConfig(embedding=EmbeddingConfig(types="none"))
 EDGES = torch.tensor([[0, 1], [1, 2]])
 
 
@@ -20,16 +22,17 @@ def dataset(**nodes: Tensor) -> Dataset:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_any_floats_are_taken(dtype: torch.dtype) -> None:
     labels = torch.tensor([1, -1, 0])
-    read = TrainingData.of(dataset(x=torch.ones(3, 4, dtype=dtype), y=labels))
-    assert read.features.dtype is dtype and read.features.shape == (3, 4)
-    assert read.labels is labels
-    assert read.train.tolist() == [2, 0] and len(read.val) == len(read.test) == 0
+    read = TrainingData.of(dataset(x=torch.ones(3, 4, dtype=dtype), y=labels), TrainConfig())
+    assert read.features["node"].dtype is dtype and read.features["node"].shape == (3, 4)
+    assert read.nodes.labels is labels and read.inputs.is_homogeneous
+    assert read.nodes.split("train").tolist() == [2, 0]
+    assert len(read.nodes.split("val")) == len(read.nodes.split("test")) == 0
 
 
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
-        ({"y": torch.zeros(3).long()}, "tiny has no node features 'x'"),
+        ({"y": torch.zeros(3).long()}, "tiny has no node features 'x', and no learned rows are wanted"),
         (
             {"x": torch.ones(3, 2).long(), "y": torch.ones(3)},
             r"'x' are int64 \[3, 2\], but models need floating",
@@ -40,4 +43,4 @@ def test_any_floats_are_taken(dtype: torch.dtype) -> None:
 )
 def test_what_training_cannot_use_is_named(nodes: dict[str, Tensor], message: str) -> None:
     with pytest.raises(TrainError, match=message):
-        TrainingData.of(dataset(**nodes))
+        TrainingData.of(dataset(**nodes), WITHOUT_ROWS)

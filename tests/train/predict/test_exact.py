@@ -15,7 +15,7 @@ import torch
 
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config import TrainConfig, assign
-from pyg_batchgnn.train.model import build_network
+from pyg_batchgnn.train.model import ModelInputs, build_network
 from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder
 from tests.support.launched_runs import assert_ended, launch
 from tests.support.ranks import run_ranks
@@ -43,7 +43,8 @@ def meta(out: Path) -> dict[str, object]:
 def probabilities(run: Path, data: Dataset) -> torch.Tensor:
     """Returns the whole graph's forward pass with the best weights of a run."""
     checkpoint = Checkpoint.load(RunFolder(run).checkpoint)
-    network = build_network(checkpoint.config, data.num_features, data.num_classes)
+    inputs = ModelInputs(data.schema, "node", {"node": data.num_features}, {})
+    network = build_network(checkpoint.config, inputs, data.num_classes)
     network.model.load_state_dict(checkpoint.best)
     whole = data.to_pyg()
     with torch.no_grad():

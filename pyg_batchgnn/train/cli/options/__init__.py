@@ -1,6 +1,7 @@
 """The options of commands, one definition for each."""
 
 from pyg_batchgnn.train.cli.options.cache import Cache, CacheFolder, EvaluateWithCache
+from pyg_batchgnn.train.cli.options.embedding import Embed, EmbedColumns, EmbedLearningRate, EmbedRule
 from pyg_batchgnn.train.cli.options.model import (
     Dropout,
     Heads,
@@ -39,7 +40,7 @@ from pyg_batchgnn.train.cli.options.sampling import (
     TestFanout,
 )
 from pyg_batchgnn.train.cli.options.saved_run import DatasetName, Exact, Run
-from pyg_batchgnn.train.cli.options.task import ClassWeights, Loss, MetricOption, Task
+from pyg_batchgnn.train.cli.options.task import ClassWeights, Loss, MetricOption, NodeType, Task
 
 __all__ = [
     "OF_RANKS",
@@ -52,6 +53,10 @@ __all__ = [
     "DatasetName",
     "Delay",
     "Dropout",
+    "Embed",
+    "EmbedColumns",
+    "EmbedLearningRate",
+    "EmbedRule",
     "Epochs",
     "EvaluateEvery",
     "EvaluateWithCache",
@@ -72,6 +77,7 @@ __all__ = [
     "MemoryBudget",
     "MetricOption",
     "Model",
+    "NodeType",
     "NumLayers",
     "Partition",
     "Patience",

@@ -8,6 +8,13 @@ import typer
 
 _PANEL = "Task"
 
+NodeType = Annotated[
+    str | None,
+    typer.Option(
+        help="Node type whose nodes are predicted, in a graph with named types. Default: the only type.",
+        rich_help_panel=_PANEL,
+    ),
+]
 Task = Annotated[
     str | None,
     typer.Option(
