@@ -31,15 +31,33 @@ class SeedShare:
 
     Attributes:
         row: [s] int64, the rows of this rank's part that are seed nodes of an epoch, of any types.
-        probability: the probability that a minibatch has a given one of them among its seeds: one
-            for all, or [s] floating point.
-        own: True if a rank's minibatches have seeds of its own part only. Ranks then need different
-            nodes.
+        probability: the probability that a minibatch has a given one of them among its seeds.
+        trainer: [s] int64, the rank whose minibatches have the node among their seeds; None if
+            those of all ranks do. Ranks need different nodes if there are trainers.
     """
 
     row: Tensor
-    probability: float | Tensor
-    own: bool
+    probability: float
+    trainer: Tensor | None
+
+    def begin(self, nodes: int, ranks: Sequence[int]) -> Tensor:
+        """Returns the probability that some ranks' minibatches have each node among their seeds.
+
+        Args:
+            nodes: the number of nodes of the part.
+            ranks: consecutive ranks.
+
+        Returns:
+            [nodes, ranks] float32, or one column for all ranks.
+        """
+        if self.trainer is None:
+            begin = torch.zeros(nodes, 1)
+            begin[self.row] = self.probability
+            return begin
+        begin = torch.zeros(nodes, len(ranks))
+        here = (self.trainer >= ranks[0]) & (self.trainer <= ranks[-1])
+        begin[self.row[here], self.trainer[here] - ranks[0]] = self.probability
+        return begin
 
 
 def inclusion(
@@ -63,15 +81,10 @@ def inclusion(
     edges = _EdgesBySource(part, comm)
     targets = _Targets.of(part, plan)
     most = max(1, int(comm.max(max(part.num_nodes, edges.num_targets, edges.num_sources))))
-    width = max(1, min(comm.size, _NUMBERS // most)) if seeds.own else comm.size
+    width = comm.size if seeds.trainer is None else max(1, min(comm.size, _NUMBERS // most))
     for first in range(0, comm.size, width):
         ranks = list(range(first, min(first + width, comm.size)))
-        begin = torch.zeros(part.num_nodes, len(ranks) if seeds.own else 1)
-        if not seeds.own:
-            begin[seeds.row] = seeds.probability
-        elif comm.rank in ranks:
-            begin[seeds.row, ranks.index(comm.rank)] = seeds.probability
-        yield ranks, _propagated(begin, edges, targets, plan.num_hops)
+        yield ranks, _propagated(seeds.begin(part.num_nodes, ranks), edges, targets, plan.num_hops)
 
 
 def _propagated(found: Tensor, edges: _EdgesBySource, targets: Sequence[_Targets], hops: int) -> Tensor:

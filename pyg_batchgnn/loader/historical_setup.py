@@ -13,6 +13,7 @@ from pyg_batchgnn.loader.options import Export, LoaderOptions
 from pyg_batchgnn.loader.rank_sampling import RankSamplers
 from pyg_batchgnn.loader.rank_setup import RankSetup
 from pyg_batchgnn.loader.sampling import SamplingRequest
+from pyg_batchgnn.loader.schedule import ScheduleName
 from pyg_batchgnn.loader.setup import Composition
 from pyg_batchgnn.sample import NeighborChoice
 
@@ -50,7 +51,7 @@ class HistoricalSetup(RankSetup):
             return "the caches are of another graph; make them with this DistGraphStore"
         if options.export is not Export.NATIVE:
             return "PyG batches have no caches for halo nodes; use export='native'"
-        if request.schedule == "global":
+        if request.schedule not in (None, ScheduleName.LOCAL):
             return "a rank samples from the nodes that it owns; use schedule='local'"
         if request.choice != NeighborChoice():
             return f"neighbours are drawn uniformly within a part, without {request.choice}"

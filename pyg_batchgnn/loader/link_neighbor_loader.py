@@ -54,8 +54,9 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             what is sampled, parallel edges included; "reverse" leaves their reverses out as well,
             and a dict says in which edge type those are.
         time_window: how much older than its link a neighbour may be, in the unit of the times.
-        schedule: over ranks, "local" lets each rank train the links whose targets it owns, "global"
-            deals the minibatches of one process out to the ranks. Unset, it is "local".
+        schedule: over ranks, "local" lets each rank train the links whose targets it owns,
+            "balanced" equally many on every rank, most of them such links, "global" deals the
+            minibatches of one process out to the ranks. Unset, it is "local".
 
     The other arguments, those of the macrobatches among them, mean what they mean in
     `MacrobatchNeighborLoader`. So do epochs, `set_epoch` and ``loader(index)``.
@@ -94,7 +95,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         fetch_size: Size = "auto",
         memory_budget: int | str | None = None,
         prefetch: int = 0,
-        schedule: Literal["local", "global"] | None = None,
+        schedule: Literal["local", "balanced", "global"] | None = None,
         seed: int | None = None,
         threads: int | None = None,
         export: Literal["pyg", "native"] = "pyg",

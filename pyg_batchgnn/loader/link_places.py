@@ -13,6 +13,7 @@ from pyg_batchgnn.data import Relation
 from pyg_batchgnn.loader.link_digest import described, links_sum
 from pyg_batchgnn.loader.link_inputs import RelationLinks
 from pyg_batchgnn.loader.places import OwnPositions
+from pyg_batchgnn.loader.schedule import ScheduleName
 from pyg_batchgnn.sample import (
     LinkFinder,
     LocalFinder,
@@ -114,11 +115,11 @@ class LinksOverRanks:
 
     Attributes:
         store: the graph. If its topology is on every rank, that is the graph of the inputs.
-        schedule: the schedule of the loader, or None.
+        schedule: the schedule of the loader.
     """
 
     store: DistGraphStore
-    schedule: str | None
+    schedule: ScheduleName
 
     def agree(self, all_edges: Mapping[Relation, bool]) -> None:
         """Raises AgreementError unless all ranks mean links of the same relations."""
@@ -133,7 +134,7 @@ class LinksOverRanks:
         """
         if self.store.topology is not None:
             return LinksHere().all_edges(graph, relation)
-        if self.schedule == "global":
+        if self.schedule is not ScheduleName.LOCAL:
             raise ValueError(
                 f"edge_label_index stands for all edges of {relation}, and each rank holds those into its "
                 f"own nodes: use schedule='local', or give [2, n] node ids, the same on every rank"

@@ -1,8 +1,8 @@
-"""The schedule in which each rank trains the seed nodes that it owns."""
+"""The schedules in which each rank trains seed nodes of its own choice."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -13,7 +13,9 @@ from pyg_batchgnn.ops import part_key
 
 
 class LocalSchedule:
-    """The minibatches of the seed nodes that a rank owns (BatchGNN, DistDGL, FastSample).
+    """The minibatches of each rank's own list of seed nodes (BatchGNN, DistDGL, FastSample).
+
+    The lists have the seed nodes that a rank owns, or equally many on every rank.
 
     Ranks with fewer minibatches than the rank with the most cut their nodes into as many, whose
     sizes differ by at most one.
@@ -23,16 +25,21 @@ class LocalSchedule:
         counts: S_r of every rank.
         rank: this rank.
         shape: how minibatches are cut.
-        partition: the digest of every part's nodes: another partition gives ranks other seeds.
+        lists: what decides, with the number of ranks, which list each rank has; JSON can hold it.
     """
 
     stride = 1
 
     def __init__(
-        self, own: Tensor, counts: Sequence[int], rank: int, shape: StepShape, partition: Sequence[str] = ()
+        self,
+        own: Tensor,
+        counts: Sequence[int],
+        rank: int,
+        shape: StepShape,
+        lists: Mapping[str, Any] | None = None,
     ) -> None:
         self.own, self._counts, self._rank, self._shape = own, list(counts), rank, shape
-        self._partition = list(partition)
+        self._lists = dict(lists or {})
         self._steps = max(map(shape.batches, self._counts), default=0)
 
     def length(self, skip: int = 0) -> int:
@@ -64,8 +71,8 @@ class LocalSchedule:
         return self.own[which]
 
     def settings(self) -> dict[str, Any]:
-        """Returns the schedule's name, the number of ranks and the partition."""
-        return {"schedule": "local", "ranks": len(self._counts), "partition": self._partition}
+        """Returns the number of ranks, and what else decides their lists."""
+        return {"ranks": len(self._counts), **self._lists}
 
     def _sizes(self, count: int) -> list[int]:
         """Returns the sizes of the minibatches of a rank with ``count`` seeds."""

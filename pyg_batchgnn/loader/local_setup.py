@@ -181,7 +181,7 @@ class LocalSetup:
 def _refuse_options_of_ranks(request: SamplingRequest, options: LoaderOptions) -> None:
     if request.schedule is not None:
         raise ValueError(
-            f"schedule={request.schedule!r} is for graphs that are spread over ranks: give "
+            f"schedule={request.schedule.value!r} is for graphs that are spread over ranks: give "
             f"(DistFeatureStore, DistGraphStore) as data"
         )
     if options.history is not None:

@@ -84,8 +84,9 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         embedding: tables of learned rows. They are told which rows each batch needs, for
             ``embedding(batch)`` (docs/how-to/embeddings.md).
         schedule: over ranks, which minibatches a rank trains. "local" (default): those of the seed
-            nodes that it owns. "global": every R-th of those that one process would make. None in
-            one process.
+            nodes that it owns. "balanced": those of equally many seed nodes on every rank, most of
+            them its own. "global": every R-th of those that one process would make. None in one
+            process.
         feature_cache: over ranks, bytes (or a text like "512MiB") that a rank may spend on rows of
             other hosts that its minibatches are most likely to need; they are fetched when the
             loader is made and never again. None: no cache, as always in one process.
@@ -138,7 +139,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         features: Literal["auto", "in_place", "copy"] = "auto",
         attributes: Sequence[str] | None = None,
         embedding: Embedding | None = None,
-        schedule: Literal["local", "global"] | None = None,
+        schedule: Literal["local", "balanced", "global"] | None = None,
         feature_cache: int | str | None = None,
         aggregation_cache: AggregationCache | None = None,
         history: HistoricalCaches | None = None,

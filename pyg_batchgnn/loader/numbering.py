@@ -70,7 +70,7 @@ def _internal_ids(inputs: NodeInputs, graph: DistGraphStore, positions: Tensor) 
 
 @dataclass(frozen=True, eq=False)
 class OwnSeeds:
-    """The positions of a loader's input that belong to nodes of a rank.
+    """The positions of a loader's input that belong to a rank.
 
     Attributes:
         positions: [S_r] int64, ascending.

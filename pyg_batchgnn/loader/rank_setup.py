@@ -33,8 +33,9 @@ from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.probe import AttributeCost
 from pyg_batchgnn.loader.rank_sampling import RankSamplers, RankSampling
 from pyg_batchgnn.loader.sampling import SamplingRequest
-from pyg_batchgnn.loader.schedule import GlobalSchedule, SeedSchedule
+from pyg_batchgnn.loader.schedule import GlobalSchedule, ScheduleName, SeedSchedule
 from pyg_batchgnn.loader.setup import Composition, check_one_relation, rules_of, shape_of, step_shape
+from pyg_batchgnn.loader.trained_seeds import TrainedSeeds
 from pyg_batchgnn.loader.world import RankWorld
 from pyg_batchgnn.ops import digest_text, minibatch_key
 from pyg_batchgnn.sample import Direction, Layout, LinkRules, Names, PygForm, SampledMinibatch
@@ -51,15 +52,15 @@ class RankSetup:
     def __init__(self, data: Any, request: SamplingRequest, options: LoaderOptions) -> None:
         self._features, self._graph = partitioned_stores(data)
         self.world, self.choice = RankWorld(self._graph.comm), request.choice
+        self._schedule_name = request.schedule or ScheduleName.LOCAL
         # After what another loader prepares. Times and weights take exchanges of their own.
-        self.world.agree(lambda: {"schedule": request.schedule or "local", **self._given_rules()})
+        self.world.agree(lambda: {"schedule": self._schedule_name.value, **self._given_rules()})
         self._request, self._options = request, options
         self._sampling = RankSampling.of(self._features, self._graph, request)
         self.plan = self._sampling.plan
         cache, schema = options.aggregation_cache, self._graph.part.schema
         self._plan = self.plan if cache is None else without_cached_hop(cache, self.plan, schema)
-        self._has_own_seeds = request.schedule != "global"
-        self.link_place = LinksOverRanks(self._graph, request.schedule)
+        self.link_place = LinksOverRanks(self._graph, self._schedule_name)
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Returns all arguments but those of worker processes."""
@@ -85,18 +86,18 @@ class RankSetup:
         shape = functools.partial(shape_of, self._plan, self._rules(), *counts, inputs)
         self.world.agree(lambda: {**shape(loader), **self._arguments()})
         seed = self.world.seed(self._request.seed)
-        own = OwnSeeds.of(graph.part, inputs.owned_by)
-        schedule = self._schedule(loader, own)
+        trained = self._trained_seeds(OwnSeeds.of(graph.part, inputs.owned_by))
+        schedule = self._schedule(loader, trained.seeds)
         fetcher = self._fetcher()
         samplers = self._samplers(seed)
         exporter = self._exporter(loader.custom_cls)
         pipeline = Pipeline(inputs, samplers.scheduled, fetcher, exporter, self._id_bounds)
         if options.feature_cache is not None and isinstance(fetcher, RemoteFetcher):
-            request = CacheRequest(options.feature_cache, self._plan, self._share(loader, own))
+            request = CacheRequest(options.feature_cache, self._plan, self._share(loader, trained))
             self.world.now(lambda: fetcher.make_cache(request))
         return Composition(
             schedule,
-            self._number(own),
+            self._number(trained.seeds),
             pipeline,
             looked_up(inputs, graph) if self._looks_up(inputs) else as_they_are,
             pipeline.with_sampler(samplers.any),
@@ -154,23 +155,31 @@ class RankSetup:
             graph.shape.num_nodes if graph.topology is not None else [graph.num_nodes] * graph.book.num_types
         )
 
-    def _schedule(self, loader: NodeLoader, own: OwnSeeds) -> SeedSchedule:
-        shape, comm = step_shape(loader), self._graph.comm
-        if not self._has_own_seeds:
-            return GlobalSchedule(len(self._inputs), comm.rank, comm.size, shape)
-        counts = comm.all_gather_json(own.positions.numel())
-        partition = comm.all_gather_json(digest_text(minibatch_key(self._graph.part.node)))
-        return LocalSchedule(own.positions, counts, comm.rank, shape, partition)
+    def _trained_seeds(self, own: OwnSeeds) -> TrainedSeeds:
+        if self._schedule_name is ScheduleName.BALANCED:
+            return TrainedSeeds.balanced(own, self._graph.comm)
+        return TrainedSeeds.by_owners(own, self._graph.comm.rank)
 
-    def _number(self, own: OwnSeeds) -> NumberSeeds:
+    def _schedule(self, loader: NodeLoader, seeds: OwnSeeds) -> SeedSchedule:
+        shape, comm = step_shape(loader), self._graph.comm
+        if self._schedule_name is ScheduleName.GLOBAL:
+            return GlobalSchedule(len(self._inputs), comm.rank, comm.size, shape)
+        counts = comm.all_gather_json(seeds.positions.numel())
+        partition = comm.all_gather_json(digest_text(minibatch_key(self._graph.part.node)))
+        lists: dict[str, Any] = {"schedule": self._schedule_name.value, "partition": partition}
+        if self._schedule_name is ScheduleName.BALANCED:
+            lists["hosts"] = list(comm.hosts)
+        return LocalSchedule(seeds.positions, counts, comm.rank, shape, lists)
+
+    def _number(self, seeds: OwnSeeds) -> NumberSeeds:
         """Returns what finds the internal ids of the schedule's seeds."""
         inputs = self._inputs
         if not self._looks_up(inputs):
             return as_they_are
-        if not self._has_own_seeds:
+        if self._schedule_name is ScheduleName.GLOBAL:
             return looked_up(inputs, self._graph)
         internal = torch.full((len(inputs),), -1)
-        internal[own.positions] = own.internal
+        internal[seeds.positions] = seeds.internal
         return from_table(inputs, internal)
 
     def _looks_up(self, inputs: Inputs) -> TypeGuard[NodeInputs]:
@@ -210,7 +219,7 @@ class RankSetup:
             seed,
             options.threads,
             layout,
-            own=self._has_own_seeds and self._looks_up(self._inputs),
+            own=self._schedule_name is ScheduleName.LOCAL and self._looks_up(self._inputs),
             excluding=self._inputs.excluding,
         )
 
@@ -220,12 +229,14 @@ class RankSetup:
         form = PygForm(self._names, self.choice.subgraph)
         return BlockExporter(form, self._inputs.info, custom_cls, self._options.threads)
 
-    def _share(self, loader: NodeLoader, own: OwnSeeds) -> SeedShare:
-        """Returns which nodes this rank's minibatches are made of."""
-        every = own.positions.numel() if self._has_own_seeds else len(self._inputs)
+    def _share(self, loader: NodeLoader, trained: TrainedSeeds) -> SeedShare:
+        """Returns which of this rank's nodes minibatches are made of."""
+        is_global = self._schedule_name is ScheduleName.GLOBAL
+        every = len(self._inputs) if is_global else trained.seeds.positions.numel()
         assert loader.batch_size is not None
         probability = min(1.0, loader.batch_size / max(every, 1))
-        return SeedShare(own.internal - self._graph.part.first, probability, self._has_own_seeds)
+        rows = trained.own.internal - self._graph.part.first
+        return SeedShare(rows, probability, None if is_global else trained.trainer)
 
 
 def _cost(row_bytes: Sequence[int], export: Export, sampled: Sequence[SampledMinibatch]) -> AttributeCost:

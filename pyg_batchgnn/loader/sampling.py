@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyg_batchgnn.loader.schedule import ScheduleName
 from pyg_batchgnn.sample import NeighborChoice, as_integer
 
 
@@ -18,35 +19,32 @@ class SamplingRequest:
         replace: True to sample with replacement.
         seed: the key of every random choice; None draws one.
         sampler: the user's own sampler, or None.
-        schedule: which minibatches a rank trains; None is the default.
+        schedule: which minibatches a rank trains; None if the user did not say.
         choice: the rules by which neighbours are chosen.
-
-    Raises:
-        ValueError: a schedule that does not exist.
     """
 
     num_neighbors: Any
     replace: bool
     seed: int | None
     sampler: Any
-    schedule: str | None
+    schedule: ScheduleName | None
     choice: NeighborChoice = field(default_factory=NeighborChoice)
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> SamplingRequest:
-        """Returns what the arguments of a loader, by name, ask for."""
+        """Returns what the arguments of a loader, by name, ask for.
+
+        Raises:
+            TypeError, ValueError: an argument is none that there is.
+        """
         return cls(
             arguments["num_neighbors"],
             arguments["replace"],
             as_seed(arguments["seed"]),
             arguments["neighbor_sampler"],
-            arguments.get("schedule"),
+            ScheduleName.of(arguments.get("schedule")),
             NeighborChoice.of(arguments),
         )
-
-    def __post_init__(self) -> None:
-        if self.schedule not in (None, "local", "global"):
-            raise ValueError(f"schedule must be 'local' or 'global', got {self.schedule!r}")
 
 
 def as_seed(seed: Any) -> int | None:

@@ -8,6 +8,7 @@ process is the only rank of the global schedule.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,6 +17,29 @@ from torch import Tensor
 
 from pyg_batchgnn.loader.order import Order, Remainder
 from pyg_batchgnn.loader.position import Run
+
+
+class ScheduleName(enum.Enum):
+    """The rule by which ranks share the seeds of an epoch."""
+
+    LOCAL = "local"  # a rank trains those that it owns
+    BALANCED = "balanced"  # every rank trains equally many, most of them its own
+    GLOBAL = "global"  # rank g mod R trains minibatch g of one process
+
+    @classmethod
+    def of(cls, given: str | None) -> ScheduleName | None:
+        """Returns a schedule by name; None stays None.
+
+        Raises:
+            ValueError: there is no such schedule.
+        """
+        if given is None:
+            return None
+        names = [one.value for one in cls]
+        if given not in names:
+            known = f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
+            raise ValueError(f"schedule must be {known}, got {given!r}")
+        return cls(given)
 
 
 @dataclass(frozen=True, eq=False)

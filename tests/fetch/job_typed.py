@@ -169,7 +169,8 @@ def _cached(comm: Communicator, dataset: Dataset, own: bool, plan: SamplingPlan,
     fetch = RemoteFetcher(store, {one.group: list(one.tables) for one in dataset.node_sets}, threads=1)
     seeds = [torch.arange(nodes.num_nodes) % 3 == 0 for nodes in dataset.node_sets]
     row = torch.cat([of_type[part.original_ids(at)] for at, of_type in enumerate(seeds)]).nonzero().view(-1)
-    request = CacheRequest(budget, plan, SeedShare(row, 0.3, own))
+    trainer = torch.full_like(row, comm.rank) if own else None
+    request = CacheRequest(budget, plan, SeedShare(row, 0.3, trainer))
     likely = _likelihood(dataset, owner, plan, seeds, comm.rank if own else None)
     wanted = [likely[kind][part.original_ids(kind)] for kind in range(part.schema.num_types)]
     for ranks, found in inclusion(part, comm, plan, request.seeds):

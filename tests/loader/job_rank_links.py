@@ -23,7 +23,7 @@ from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topol
 from tests.support.hetero_cases import CITES, COUNTS, REV_WRITES, WRITES
 from tests.support.loader_cases import equal
 from tests.support.pairwise import pairwise, product
-from tests.support.rank_graphs import GRAPHS, POLICIES, owners, owners_in, stores_of
+from tests.support.rank_graphs import GRAPHS, POLICIES, assert_shared, owners, owners_in, stores_of
 
 from .job_rank_options import assert_same as assert_same_batches
 
@@ -59,7 +59,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "links": ("one", "several", "all"),
     "labels": (False, True),
     "sizes": ((1, 1), (3, 2), ("all", 1), ("auto", "auto")),
-    "schedule": ("local", "global"),
+    "schedule": ("local", "balanced", "global"),
     "export": ("pyg", "native"),
     "prefetch": (0, 2),
 }
@@ -75,7 +75,7 @@ def allowed(setting: Mapping[str, Any]) -> bool:
         "subgraph_type" in RULES[rule] and setting.get("export") == "native",
         # Each rank holds its own edges.
         setting.get("links") == "all"
-        and setting.get("schedule") == "global"
+        and setting.get("schedule") in ("balanced", "global")
         and not setting.get("hybrid", True),
         # The triplets of two relations would have the same entries in a batch.
         mode == "triplet" and setting.get("links") == "several" and setting.get("graph") == "typed",
@@ -248,7 +248,7 @@ def assert_same(batch: Any, right: Any) -> None:
 def _check_schedule(
     comm: Communicator, reference: Any, links: Any, places: Sequence[Tensor], setting: Mapping[str, Any]
 ) -> None:
-    """Every link is trained once: by the owner of its target, or in turn as in one process."""
+    """Every link is trained once: by lists of ranks, or in turn as in one process."""
     everyones = comm.all_gather_json([place.tolist() for place in places])
     assert len({len(steps) for steps in everyones}) == 1
     if setting["schedule"] == "global":
@@ -264,8 +264,7 @@ def _check_schedule(
         [own[schema.type_number(relation[2])][index[1]] for relation, index in by_relation.items()]
     )
     mine = [list(itertools.chain.from_iterable(steps)) for steps in everyones]
-    assert sorted(itertools.chain.from_iterable(mine)) == list(range(owner.numel()))
-    assert all(int(owner[place]) == rank for rank, steps in enumerate(mine) for place in steps)
+    assert_shared(owner.tolist(), mine, setting["schedule"])
 
 
 def _check_weights(comm: Communicator, places: Sequence[Tensor], weights: Sequence[float]) -> None:

@@ -21,6 +21,7 @@ from tests.support.rank_graphs import (
     OPTIONS,
     POLICIES,
     arguments_of,
+    assert_shared,
     owners_in,
     stores_of,
     tables_of,
@@ -35,7 +36,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     #: B, F and the macrobatches that are prepared ahead.
     "sizes": ((1, 1, 2), (3, 2, 0), ("all", 1, 0), ("auto", "auto", 2)),
     "seeds": ("one", "several"),
-    "schedule": ("local", "global"),
+    "schedule": ("local", "balanced", "global"),
     "export": ("pyg", "native"),
 }
 #: The forms that only PyG batches have.
@@ -139,7 +140,7 @@ def assert_same(batch: Any, right: Any) -> None:
 def _check_schedule(
     comm: Communicator, loader: Any, reference: Any, made: list[Any], setting: Mapping[str, Any]
 ) -> None:
-    """Every seed is trained once: by its owner, or in turn as in one process."""
+    """Every seed is trained once: by lists of ranks, or in turn as in one process."""
     nodes = loader.input_nodes
     everyones = comm.all_gather_json([positions(batch, nodes).tolist() for batch in made])
     assert len({len(steps) for steps in everyones}) == 1
@@ -149,10 +150,8 @@ def _check_schedule(
         dealt = [step for steps in zip(*everyones, strict=True) for step in steps]
         assert dealt[: len(wanted)] == wanted and not any(dealt[len(wanted) :])
         return
-    owner = _owner_of_inputs(loader, setting, comm.size)
     seeds = [list(itertools.chain.from_iterable(steps)) for steps in everyones]
-    assert sorted(itertools.chain.from_iterable(seeds)) == list(range(len(loader.dataset)))
-    assert all(owner[seed] == rank for rank, own in enumerate(seeds) for seed in own)
+    assert_shared(_owner_of_inputs(loader, setting, comm.size), seeds, setting["schedule"])
 
 
 def _owner_of_inputs(loader: Any, setting: Mapping[str, Any], ranks: int) -> list[int]:
@@ -171,11 +170,11 @@ def _check_counts(
     assert counts[MessageKind.PARTITION].rounds == 0
     if comm.size == 1:
         return
-    is_local, relayed = setting["schedule"] == "local", not setting["hybrid"]
-    relays = plan.num_hops + (plan.subgraph is Subgraph.INDUCED) - is_local
+    schedule, relayed = setting["schedule"], not setting["hybrid"]
+    relays = plan.num_hops + (plan.subgraph is Subgraph.INDUCED) - (schedule == "local")
     assert counts[MessageKind.TOPOLOGY].rounds == 2 * relays * len(macrobatches) * relayed
     assert counts[MessageKind.FEATURES].rounds == 2 * sum(map(len, groups))
-    assert counts[MessageKind.LOOKUP].rounds == 2 * relayed * (not is_local)
+    assert counts[MessageKind.LOOKUP].rounds == 2 * relayed * (schedule == "global")
     own, schema = owners_in(setting, comm.size)
     tables = tables_of(GRAPHS[setting["graph"]])
     hosts = torch.tensor(comm.hosts)

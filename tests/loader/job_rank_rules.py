@@ -103,7 +103,7 @@ def _check_odd(comm: Communicator, seed: int) -> None:
     both = DistFeatureStore(part, comm), DistGraphStore(part, comm)
     arguments = _odd_arguments(draw, dataset)
     of_ranks = {
-        "schedule": str(draw.choice(["local", "global"])),
+        "schedule": str(draw.choice(["local", "balanced", "global"])),
         "feature_cache": [None, 0, 1000][draw.integers(3)],
         "macrobatch_size": 3,
         "fetch_size": 2,
@@ -146,7 +146,7 @@ def resumed() -> None:
     """A typed loader goes on at any minibatch, and refuses a state of other rules."""
     with Communicator.create("loader", timeout=30) as comm:
         both = stores_of(comm, GRAPHS["typed"], "random")
-        for schedule, option in (("local", "last"), ("global", "weights and times")):
+        for schedule, option in (("balanced", "last"), ("global", "weights and times")):
             arguments = {**arguments_of("typed", option, "several"), "schedule": schedule}
             loader = MacrobatchNeighborLoader(both, **arguments, macrobatch_size=2)
             loader.set_epoch(3)

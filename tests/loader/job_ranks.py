@@ -201,7 +201,7 @@ def sums_of_losses() -> None:
     with Communicator.create("loader", timeout=30) as comm:
         for case in (CASES[0], CASES[3], CASES[4]):
             data = whole(case)
-            for schedule in ("local", "global"):
+            for schedule in ("local", "balanced", "global"):
                 loader = MacrobatchNeighborLoader(
                     stores(comm, case),
                     [2],
@@ -226,7 +226,7 @@ def resumed() -> list[Any]:
     with Communicator.create("loader", timeout=30) as comm:
         case = CASES[0]
         data = whole(case)
-        for schedule, prefetch in (("local", 0), ("global", 2)):
+        for schedule, prefetch in (("local", 0), ("balanced", 1), ("global", 2)):
             arguments: dict[str, Any] = {
                 "num_neighbors": [2, 2],
                 "input_nodes": data.train_mask,
@@ -255,7 +255,7 @@ def resumed() -> list[Any]:
                 else:
                     for one, wanted in zip(left, whole_epoch[stop:], strict=True):
                         same(one, wanted, data)
-            if schedule == "local":
+            if schedule != "global":
                 state["settings"]["ranks"] = 17
                 with pytest.raises(ValueError, match="ranks=17"):
                     other.load_state_dict(state)
@@ -403,7 +403,7 @@ def refusals() -> None:
         for text, arguments in (
             ("keyed permutation", {"shuffle": True, "generator": torch.Generator()}),
             ("'in_place' is for one process", {"export": "native", "features": "in_place"}),
-            ("'local' or 'global'", {"schedule": "other"}),
+            ("'local', 'balanced' or 'global', got 'other'", {"schedule": "other"}),
             ("no split 'nothing'", {"input_nodes": "nothing"}),
             ("no node attribute 'z'", {"export": "native", "attributes": ["z"]}),
             ("use transform", {"transform_sampler_output": lambda out: out}),

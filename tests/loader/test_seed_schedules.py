@@ -11,6 +11,7 @@ from pyg_batchgnn.loader.local_schedule import LocalSchedule
 from pyg_batchgnn.loader.order import Order, Remainder
 from pyg_batchgnn.loader.position import Run
 from pyg_batchgnn.loader.schedule import GlobalSchedule, StepShape
+from pyg_batchgnn.loader.trained_seeds import moved_seeds
 from pyg_batchgnn.loader.work import work_items
 
 SEED = 3
@@ -56,6 +57,26 @@ def test_a_rank_trains_each_of_its_own_seeds_once(counts: list[int], remainder: 
     assert len({len(steps) for steps in made}) == 1
     for step in zip(*made, strict=True):
         assert {one.seeds for one in step} == {sum(one.positions.numel() for one in step)}
+
+
+@pytest.mark.parametrize(
+    ("counts", "hosts", "moved"),
+    [
+        ([5], [0], [[0]]),
+        ([3, 3], [0, 1], [[0, 0], [0, 0]]),
+        ([4, 3], [0, 1], [[0, 0], [0, 0]]),
+        ([3, 4], [0, 1], [[0, 0], [0, 0]]),  # the rank with more keeps the one that is over
+        ([0, 0, 1], [0, 1, 2], [[0] * 3] * 3),
+        ([9, 0, 0], [0, 1, 2], [[0, 3, 3], [0] * 3, [0] * 3]),
+        # Ranks of one host give to each other first.
+        ([6, 6, 0, 0], [0, 1, 0, 1], [[0, 0, 3, 0], [0, 0, 0, 3], [0] * 4, [0] * 4]),
+        ([8, 2, 0, 2], [0, 0, 1, 1], [[0, 1, 3, 1], [0] * 4, [0] * 4, [0] * 4]),
+    ],
+)
+def test_ranks_give_each_other_as_few_seeds_as_possible(
+    counts: list[int], hosts: list[int], moved: list[list[int]]
+) -> None:
+    assert moved_seeds(counts, hosts) == moved
 
 
 def test_macrobatches_hold_all_steps_in_order() -> None:

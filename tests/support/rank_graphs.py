@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -90,6 +91,27 @@ def stores_of(
     part = part_of(data, policy, comm.size, comm.rank)
     topology = replicate_topology(part, comm) if hybrid else None
     return DistFeatureStore(part, comm), DistGraphStore(part, comm, topology)
+
+
+def assert_shared(owner: Sequence[int], seeds: Sequence[Sequence[int]], schedule: str) -> None:
+    """Asserts that ranks train each position of a loader's input once, as a schedule says.
+
+    Args:
+        owner: the owner of each position.
+        seeds: the positions that each rank trains.
+        schedule: local, or balanced: equally many on every rank, and no more moved than needed.
+    """
+    assert sorted(itertools.chain.from_iterable(seeds)) == list(range(len(owner)))
+    trained_by_owners = sum(owner[seed] == rank for rank, own in enumerate(seeds) for seed in own)
+    if schedule == "local":
+        assert trained_by_owners == len(owner)
+        return
+    counts = [sum(one == rank for one in owner) for rank in range(len(seeds))]
+    sizes = [len(own) for own in seeds]
+    assert max(sizes) - min(sizes) <= 1
+    least, more = divmod(len(owner), len(seeds))
+    best = sum(min(count, least) for count in counts) + min(more, sum(count > least for count in counts))
+    assert trained_by_owners == best
 
 
 #: The seeds of loaders by graph. Those of two types are visited as one list; some occur twice.

@@ -136,4 +136,5 @@ class ScheduleKind(str, Enum):
     """The assignment of minibatches to ranks. Ignored with one rank."""
 
     LOCAL = "local"  # a rank trains on the training nodes that it owns
+    BALANCED = "balanced"  # every rank trains on equally many, most of them its own
     GLOBAL = "global"  # rank g mod R trains on minibatch g of the one-process run

@@ -80,7 +80,8 @@ def is_thread_independent(config: TrainConfig) -> bool:
 def _resumable(config: TrainConfig) -> frozenset[str]:
     """Returns the fields that may change.
 
-    With the local schedule the owner of a node trains on it, so the partition must stay.
+    The partition decides which rank trains on a node, unless the schedule is global. So it must
+    stay.
     """
     any_owner = config.ranks.schedule is ScheduleKind.GLOBAL
     return (

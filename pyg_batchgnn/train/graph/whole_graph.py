@@ -78,7 +78,7 @@ class WholeGraph(RunGraph):
         return self.data
 
     def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
-        """Returns the sampler. It has all minibatches, with either schedule."""
+        """Returns the sampler. It has all minibatches, with any schedule."""
         run = self.config.run
         sampler = PygNeighborSampler(
             self.topology,

@@ -118,14 +118,15 @@ class Checkpoint:
             size: the number of ranks now.
 
         Raises:
-            TrainError: the number of ranks has changed, and the schedule is local.
+            TrainError: the number of ranks has changed, and the schedule is not global.
         """
         if size == len(self.ranks):
             return self.ranks[rank]
         if self.config.ranks.schedule is not ScheduleKind.GLOBAL:
+            schedule = self.config.ranks.schedule.value
             raise TrainError(
-                f"the run had {len(self.ranks)} rank(s), now there are {size}: with ranks.schedule=local "
-                f"each rank trains on the nodes that it owns, so start {len(self.ranks)} rank(s)"
+                f"the run had {len(self.ranks)} rank(s), now there are {size}: with "
+                f"ranks.schedule={schedule} each rank trains on nodes of its own, so start {len(self.ranks)} rank(s)"
             )
         return replace(self.ranks[0], running=self.ranks[0].running[:0])
 

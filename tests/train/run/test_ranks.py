@@ -23,7 +23,7 @@ STEPS_OF_TWO = 13  # 1,185 training nodes by 2 x 48, the last step incomplete
 #: Ranks, who is asked to stop, options: running statistics, keyed and unkeyed dropout, ranks of
 #: unequal work, caches and pushes that are under way.
 RESUMED = [
-    (2, 1, ["--model", "gin", "--schedule", "local", "--prefetch", 1]),
+    (2, 1, ["--model", "gin", "--schedule", "balanced", "--prefetch", 1]),
     (3, 2, ["--model", "gin", "--schedule", "local", "--partition", "contiguous"]),
     (4, 0, ["--model", "sage", "--schedule", "global", "--layers", "pyg", "--hybrid"]),
     (2, 1, ["--model", "gat", "--remote", "historical", "--push", 40, "--life-span", 3, "--delay", 2]),

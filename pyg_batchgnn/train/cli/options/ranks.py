@@ -38,8 +38,10 @@ ScheduleOption = Annotated[
     str | None,
     typer.Option(
         "--schedule",
-        help="local: each rank trains on the nodes that it owns, which sends least. global: the ranks share "
-        "the minibatches of one process, whatever their number. Default: local.",
+        help="local: each rank trains on the nodes that it owns, which sends least. balanced: each rank "
+        "trains on equally many nodes, most of them its own; use it if the training nodes are spread "
+        "unevenly. global: the ranks share the minibatches of one process, whatever their number. Default: "
+        "local.",
         rich_help_panel=_PANEL,
     ),
 ]
