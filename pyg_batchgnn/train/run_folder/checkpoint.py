@@ -126,7 +126,8 @@ class Checkpoint:
             schedule = self.config.ranks.schedule.value
             raise TrainError(
                 f"the run had {len(self.ranks)} rank(s), now there are {size}: with "
-                f"ranks.schedule={schedule} each rank trains on nodes of its own, so start {len(self.ranks)} rank(s)"
+                f"ranks.schedule={schedule} each rank trains on nodes of its own, so start "
+                f"{len(self.ranks)} rank(s)"
             )
         return replace(self.ranks[0], running=self.ranks[0].running[:0])
 
