@@ -29,6 +29,7 @@ Benchmarks:
     ranks          rows fetched, preparation on a slow network (root), CPU seconds, partitioning
     pyg_scripts    PyG's own benchmark scripts and examples, with one changed import
     partitioning   edge cut and balance by policy, against METIS and KaMinPar
+    papers         the settings of publications that no other benchmark has (needs root)
     growth         partitioning graphs of 1, 4 and 16 million nodes, against METIS
 
 A peer takes part if its interpreter has it. Use one environment per peer:
@@ -60,6 +61,7 @@ from benchmark.layers import measure as layers
 from benchmark.loading import measure as loading
 from benchmark.memory import measure as memory
 from benchmark.modes import measure as modes
+from benchmark.papers import measure as papers
 from benchmark.partitioning import measure as partitioning
 from benchmark.planning import measure as planning
 from benchmark.pyg_scripts import measure as pyg_scripts
@@ -94,6 +96,7 @@ CHOICES = {
     "growth": growth.main,
     "planning": planning.main,
     "pyg_scripts": pyg_scripts.main,
+    "papers": papers.main,
 }
 
 

@@ -1,5 +1,5 @@
 """Draws the result files and writes their tables into the README of each experiment, and what
-`accelerate` gains into README.md and the tutorial.
+`accelerate` gains into README.md and the tutorial, and docs/papers.md.
 
 A README holds pairs of comments, ``<!-- results:NAME -->`` and ``<!-- end -->``. The text between
 them is replaced by the tables of every ``results/NAME-*.json`` (or ``results/NAME.json``), one
@@ -36,6 +36,7 @@ from benchmark.layers import show as layers
 from benchmark.loading import show as loading
 from benchmark.memory import show as memory
 from benchmark.modes import show as modes
+from benchmark.papers import page as papers
 from benchmark.partitioning import show as partitioning
 from benchmark.planning import show as planning
 from benchmark.pyg_scripts import show as pyg_scripts
@@ -82,6 +83,7 @@ EXPERIMENTS = {
     "planning": Shown(planning.table, planning.plot),
     "inference": Shown(inference.table, None),
     "pyg_scripts": Shown(pyg_scripts.table, None),
+    "papers": Shown(lambda _: "The tables are in [docs/papers.md](../../docs/papers.md).", None),
 }
 
 
@@ -176,6 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     draw(parsed.results)
     pages = {readme: render(readme, parsed.results) for readme in sorted(BENCHMARK.glob("*/README.md"))}
     pages |= {page: with_gains(page, parsed.results) for page in GAINS_PAGES}
+    papers.write(parsed.results)
     for page, rendered in pages.items():
         if rendered != page.read_text():
             page.write_text(rendered)

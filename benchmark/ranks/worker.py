@@ -250,17 +250,18 @@ def train_epochs(
     for epoch in range(options.get("epochs", 2)):  # the first one fills memory that is kept
         loader.set_epoch(epoch)
         meter, phases = Meter(comm), dict.fromkeys(("prepare", "forward", "backward"), 0.0)
-        last = time.perf_counter()
+        last, ready = time.perf_counter(), []  # seconds of preparing and forward, by step
         for step, minibatch in enumerate(loader):
-            last = lap(phases, "prepare", last)
+            begun, last = last, lap(phases, "prepare", last)
             state.update(seeds=minibatch.batch_size, step=step)
             loss = F.cross_entropy(wrapped(minibatch), minibatch.attribute("y", minibatch.batch_size).long())
             last = lap(phases, "forward", last)
+            ready.append(last - begun)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
             last = lap(phases, "backward", last)
-        found = {**meter.stop(), "phases": phases, "minibatches": len(loader)}
+        found = {**meter.stop(), "phases": phases, "ready": ready, "minibatches": len(loader)}
         found["stats"] = dataclasses.asdict(loader.stats().total)
         found["gradients"] = traffic(gradients.counters.reset())["gradients"]
     gradients.close()

@@ -1,0 +1,1 @@
+"""The tables and figures of five publications, with this package's figures beside them."""

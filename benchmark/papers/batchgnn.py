@@ -1,0 +1,339 @@
+"""BatchGNN: epochs and their parts, rows fetched, macrobatch sizes, the cache, imbalance, P3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmark.papers import published
+from benchmark.papers.published import BGNN, BGNN_CACHE, DGL, DGL_METIS
+from benchmark.papers.section import Bar, Compared, Panel, Source
+from benchmark.papers.stored import DASH, Seconds, Stored, ratio, shown, times
+from benchmark.planning.published import forecasts
+from benchmark.support.tables import of_ranks, size_name
+
+#: The ranks of the epochs that are stored.
+RANKS = 2
+MODELS, GRAPHS = ("sage", "gcn", "gin"), ("arxiv", "products")
+
+
+def tables(stored: Stored) -> Sequence[Compared]:
+    """Returns the tables of the paper's section 4 and appendix F."""
+    return [
+        _breakdown(stored),
+        _epochs(stored),
+        _scaling(),
+        _fetched(stored),
+        _sweep(stored),
+        _settings(stored),
+        _cache(stored),
+        _imbalance(stored),
+    ]
+
+
+def _ours(stored: Stored, model: str, graph: str, cached: bool, macrobatch: int = 0) -> Seconds | None:
+    chosen = {"model": model, "macrobatch": macrobatch, "cached": cached}
+    return Seconds.of(stored.chosen(f"caching-{graph}", "training", **chosen))
+
+
+def _distdgl(stored: Stored, model: str, graph: str) -> Seconds | None:
+    """Returns DistDGL's epoch, which is stored for SAGE."""
+    entries = stored.chosen(f"ranks-{graph}", "dist_dgl", setting="DistDGL")
+    return Seconds.of(entries) if model == "sage" else None
+
+
+def _epochs(stored: Stored) -> Compared:
+    rows = []
+    for graph in GRAPHS:
+        for model in MODELS:
+            theirs = {name: published.EPOCHS[model, graph, RANKS, name] for name in (DGL, BGNN, BGNN_CACHE)}
+            ours = {
+                DGL: _distdgl(stored, model, graph),
+                BGNN: _ours(stored, model, graph, cached=False),
+                BGNN_CACHE: _ours(stored, model, graph, cached=True),
+            }
+            for name, one in theirs.items():
+                here, base = ours[name], ours[DGL]
+                figures = (
+                    [DASH] * 4
+                    if here is None
+                    else [
+                        f"{part:.2f}" for part in (here.preparation, here.forward, here.backward, here.epoch)
+                    ]
+                )
+                parts = (one.preparation, one.forward, one.backward, one.epoch)
+                faster = None if base is None or here is None else base.epoch / here.epoch
+                rows.append(
+                    [
+                        f"{graph}, {model}, {name}",
+                        *(f"{part:.2f}" for part in parts),
+                        times(theirs[DGL].epoch / one.epoch),
+                        *figures,
+                        times(faster),
+                    ]
+                )
+    header = ["2 ranks", "published: prep. s", "forward", "backward", "epoch", "against DGL"]
+    return Compared(
+        "Tables 4, A1 and A2: an epoch and its parts",
+        "Published: 2 machines of 72 cores, Omni-Path, DistDGL 1.0, with replacement. Ours: 2 ranks of "
+        "one core each on loopback, DGL 1.1.3's DistDGL on 2 hosts without limited links, graphs of the "
+        "same size that are generated, without replacement, B = all; of products a quarter of the "
+        "training nodes. In ours BatchGNN's lines are this package's. Compare ratios, not seconds.",
+        [*header, "ours: prep. s", "forward", "backward", "epoch", "against DistDGL"],
+        rows,
+    )
+
+
+def _breakdown(stored: Stored) -> Compared:
+    rows = []
+    for graph, ranks in (("arxiv", 4), ("products", 8), ("papers", 32)):
+        for system in (DGL, DGL_METIS, BGNN, BGNN_CACHE):
+            one = published.EPOCHS.get(("sage", graph, ranks, system))
+            if one is not None and one.parts is not None:
+                figures = (*one.parts, one.preparation, one.forward, one.backward, one.epoch)
+                name = f"{graph}, {ranks} ranks, {system}"
+                rows.append([name, *(shown(figure, ".2f") for figure in figures)])
+    for system, seconds in (
+        ("DistDGL", _distdgl(stored, "sage", "arxiv")),
+        ("ours, B = all", _ours(stored, "sage", "arxiv", cached=False)),
+        ("ours, B = all, aggregation cache", _ours(stored, "sage", "arxiv", cached=True)),
+    ):
+        if seconds is not None:
+            parts = (seconds.sample, seconds.fetch, None, seconds.preparation)
+            figures = (*parts, seconds.forward, seconds.backward, seconds.epoch)
+            rows.append([f"arxiv, 2 ranks, {system}, here", *(shown(figure, ".2f") for figure in figures)])
+    return Compared(
+        "Table 4: the parts of an epoch of SAGE",
+        "Seconds, means over ranks. Published: machines of 72 cores; the third epoch. Ours: the last three "
+        "lines, one core per rank, a generated graph of the size of arxiv, the second epoch; topology and "
+        "features are means of two epochs. Ours exports nothing: native layers read what was fetched.",
+        ["", "topology", "features", "export", "preparation", "forward", "backward", "epoch"],
+        rows,
+    )
+
+
+def _scaling() -> Compared:
+    rows = []
+    for graph in ("arxiv", "products", "papers"):
+        for ranks in (1, 2, 4, 8, 16, 32):
+            for model in MODELS:
+                found = [published.EPOCHS.get((model, graph, ranks, one)) for one in (DGL, BGNN, BGNN_CACHE)]
+                theirs, plain, cached = (None if one is None else one.epoch for one in found)
+                if theirs is not None:
+                    seconds = [shown(one, ".2f") for one in (theirs, plain, cached)]
+                    gains = [times(ratio(theirs, plain)), times(ratio(theirs, cached))]
+                    rows.append([f"{graph}, {ranks} ranks, {model}", *seconds, *gains])
+    return Compared(
+        "Tables A1 and A2: epochs by ranks, as published",
+        "Seconds of an epoch, all of the paper's configurations. The table before has ours on 2 ranks. The "
+        "planner's forecast for papers100M on the paper's cluster is in benchmark/planning/PUBLISHED.md: "
+        "within 25 % of the published epochs without the cache.",
+        ["", "DGL", "BatchGNN", "with aggregation cache", "times as fast", "times as fast"],
+        rows,
+    )
+
+
+def _rows_fetched(stored: Stored, graph: str, macrobatch: int) -> float | None:
+    entries = stored.chosen(f"ranks-{graph}", "rows", ranks=4, hybrid=False, macrobatch=macrobatch)
+    return stored.total(entries, "rows_fetched")
+
+
+def _rows_with_cache(stored: Stored, graph: str) -> float | None:
+    """Returns the vectors that are fetched with aggregates; a row has two of them."""
+    entries = stored.chosen(f"caching-{graph}", "preparation", model="sage", macrobatch=0, cached=True)
+    rows = stored.total(entries, "rows_fetched")
+    return None if rows is None else 2 * rows
+
+
+def _fetched(stored: Stored) -> Compared:
+    rows = []
+    for (graph, ranks), theirs in published.FETCHED.items():
+        ours = {
+            DGL: _rows_fetched(stored, graph, 1),
+            BGNN: _rows_fetched(stored, graph, 0),
+            BGNN_CACHE: _rows_with_cache(stored, graph) if graph == "arxiv" else None,
+        }
+        for name, millions in theirs.items():
+            here, base = ours.get(name), ours[DGL]
+            rows.append(
+                [
+                    f"{graph}, {ranks} ranks, {name}",
+                    f"{millions:.1f}",
+                    times(theirs[DGL] / millions),
+                    shown(None if here is None else here / 1e6, ".1f"),
+                    times(ratio(base, here)),
+                ]
+            )
+    return Compared(
+        "Table 5: feature vectors fetched in an epoch",
+        "Millions, all ranks together. Ours: 4 ranks; the lines of DGL are B = 1, which fetches what a "
+        "minibatch at a time needs; BatchGNN's are B = all. Sampled without replacement, so a minibatch "
+        "has more distinct nodes than in the paper. A row of the aggregation cache counts as two "
+        "vectors. Random owners. papers100M does not fit this machine.",
+        ["", "published", "times fewer than DGL", "ours", "times fewer than B = 1"],
+        rows,
+    )
+
+
+def _sweep(stored: Stored) -> Compared:
+    rows = [
+        [
+            f"LDBC1000, 48 ranks, B = {size_name(size)}",
+            f"{millions:.0f}",
+            f"{published.SWEEP[1] / millions:.2f}x",
+        ]
+        + [DASH] * 3
+        for size, millions in published.SWEEP.items()
+    ]
+    for graph in GRAPHS:
+        series = stored.series(f"ranks-{graph}", "network")
+        first: tuple[float, float] | None = None
+        for size in dict.fromkeys(one["macrobatch"] for one in series):
+            entries = [one for one in series if one["macrobatch"] == size]
+            millions = sum(of_ranks(entries[0], "phases", "rows_fetched")) / 1e6
+            seconds = float(np.median([max(of_ranks(one, "wall")) for one in entries]))
+            first = first or (millions, seconds)
+            gains = f"{first[0] / millions:.2f}x", f"{first[1] / seconds:.1f}x"
+            rows.append([f"{graph}, 4 ranks, B = {size_name(size)}", DASH, DASH, f"{millions:.1f}", *gains])
+    return Compared(
+        "Figure 3: the macrobatch size",
+        "Published: remote feature vectors of an epoch, in millions, 1.9 billion nodes; its seconds are "
+        "only drawn. Ours: 4 hosts on links of 1 Gbit/s, graphs of the size of arxiv and products, whose "
+        "minibatches overlap far more.",
+        ["", "published: vectors", "times fewer", "ours: vectors", "times fewer", "prepared times as fast"],
+        rows,
+    )
+
+
+def _settings(stored: Stored) -> Compared:
+    rows = []
+    for name, part, theirs, batchgnn in (
+        ("P3: 2 layers of 32, fanout 25, 10", "p3", published.P3_EPOCH, published.P3_BATCHGNN_EPOCH),
+        (
+            "DistDGLv2: 3 layers of 256, fanout 15, 10, 5",
+            "distdglv2",
+            published.DISTDGLV2_EPOCH,
+            published.DISTDGLV2_BATCHGNN_EPOCH,
+        ),
+    ):
+        one, every = (
+            Seconds.of(stored.chosen("papers", part, setting=setting)) for setting in ("B = 1", "B = all")
+        )
+        told = forecasts(64, aggregation=False)[1].epoch if part == "distdglv2" else None
+        rows.append(
+            [
+                name,
+                f"{theirs:.1f}",
+                f"{batchgnn:.1f}",
+                f"{theirs / batchgnn:.2f}x",
+                shown(told, ".1f"),
+                shown(one and one.epoch, ".2f"),
+                shown(every and every.epoch, ".2f"),
+                times(ratio(one and one.epoch, every and every.epoch)),
+            ]
+        )
+    header = ["", "published: theirs, s", "BatchGNN, s", "times as fast", "planner, s"]
+    return Compared(
+        "Tables 2 and 3: the settings of P3 and DistDGLv2",
+        "Published: papers100M, 16 ranks against 16 P100 GPUs, and 64 ranks against 64 T4 GPUs. "
+        "Planner: the planner's model of BatchGNN's cluster, with the overlap of table 5. Ours: "
+        f"{_where(stored, 'p3')}, with replacement, batch 1,000. Ours has no GPU system to compare with, "
+        "so it compares macrobatches with single minibatches.",
+        [*header, "ours: B = 1, s", "B = all, s", "times as fast"],
+        rows,
+    )
+
+
+def _where(stored: Stored, part: str) -> str:
+    found = stored.read("papers").get("parts", {}).get(part)
+    if found is None:
+        return "not measured yet"
+    return f"4 ranks on {found['network']} links, a generated graph of {found['graph']['nodes']:,} nodes"
+
+
+def _cache(stored: Stored) -> Compared:
+    rows = []
+    for graph, by_ranks in published.CACHE_SECONDS.items():
+        for ranks, seconds in by_ranks.items():
+            entries = stored.chosen(f"caching-{graph}", "initialisation", model="sage", ranks=ranks)
+            wall = float(np.median([max(of_ranks(one, "wall")) for one in entries])) if entries else None
+            cpu = stored.total(entries, "cpu")
+            here = [shown(wall, ".2f"), shown(cpu, ".2f")]
+            rows.append([f"{graph}, {ranks} rank{'s' * (ranks > 1)}", f"{seconds:.2f}", *here])
+    return Compared(
+        "Table A3: making the aggregation cache",
+        "For SAGE. Published: machines of 72 cores. Ours: one core per rank, and 4 ranks share 2 cores, "
+        "so its seconds do not fall with ranks; CPU seconds are those of all ranks.",
+        ["", "published, s", "ours, s", "ours, CPU s"],
+        rows,
+    )
+
+
+def _imbalance(stored: Stored) -> Compared:
+    rows = [
+        [
+            f"{graph}, {ranks} ranks, {name}",
+            f"{seconds:.2f}",
+            f"{apart:.2f}",
+            f"{100 * apart / seconds:.0f} %",
+        ]
+        + [DASH] * 3
+        for (graph, ranks), systems in published.IMBALANCE.items()
+        for name, (seconds, apart) in systems.items()
+    ]
+    for setting in ("B = 1", "B = all"):
+        entries = stored.chosen("papers", "distdglv2", setting=setting)
+        if entries:
+            ready = np.array([one["ready"] for one in entries[0]["of_ranks"]])
+            seconds, apart = float(ready.mean()), float(np.ptp(ready, axis=0).mean())
+            name = f"{_where(stored, 'distdglv2').split(', ')[-1]}, 4 ranks, {setting}"
+            rows.append(
+                [name, *[DASH] * 3, f"{seconds:.2f}", f"{apart:.2f}", f"{100 * apart / seconds:.0f} %"]
+            )
+    return Compared(
+        "Table A4: imbalance",
+        "Seconds of preparation and forward pass per minibatch, and the mean difference between the "
+        "fastest and the slowest rank, for SAGE. Ours: 4 ranks that share 2 cores, so the scheduler of "
+        "the machine adds to the difference.",
+        ["", "published, s", "difference", "share", "ours, s", "difference", "share"],
+        rows,
+    )
+
+
+def _apart(seconds: float, apart: float) -> list[str]:
+    """Returns seconds, a difference between ranks, and its share."""
+    return [f"{seconds:.2f}", f"{apart:.2f}", f"{100 * apart / seconds:.0f} %"]
+
+
+def panels(stored: Stored) -> Sequence[Panel]:
+    """Draws times as fast as DistDGL, times fewer vectors, and the gain of the cache."""
+    faster, cache = [], []
+    for graph in GRAPHS:
+        theirs = {
+            name: published.EPOCHS["sage", graph, RANKS, name].epoch for name in (DGL, BGNN, BGNN_CACHE)
+        }
+        base, plain = _distdgl(stored, "sage", graph), _ours(stored, "sage", graph, cached=False)
+        here = ratio(base and base.epoch, plain and plain.epoch)
+        faster.append(Bar(f"epoch, {graph}", theirs[DGL] / theirs[BGNN], here))
+    for model in MODELS:
+        theirs = {name: published.EPOCHS[model, "arxiv", RANKS, name].epoch for name in (BGNN, BGNN_CACHE)}
+        plain, kept = (_ours(stored, model, "arxiv", cached=cached) for cached in (False, True))
+        here = ratio(plain and plain.epoch, kept and kept.epoch)
+        cache.append(Bar(f"{model}, arxiv", theirs[BGNN] / theirs[BGNN_CACHE], here))
+    fewer = [
+        Bar(
+            f"{graph}, {ranks} ranks",
+            theirs[DGL] / theirs[BGNN],
+            ratio(_rows_fetched(stored, graph, 1), _rows_fetched(stored, graph, 0)),
+        )
+        for (graph, ranks), theirs in published.FETCHED.items()
+    ]
+    return [
+        Panel("an epoch of SAGE on 2 ranks", "times as fast as DistDGL", faster),
+        Panel("feature vectors of an epoch", "times fewer with B = all", fewer),
+        Panel("the aggregation cache, B = all", "times as fast with it", cache),
+    ]
+
+
+SOURCE = Source("batchgnn", "BatchGNN (Hoang et al. 2023)", tables, panels)
