@@ -14,6 +14,7 @@ Benchmarks:
     accelerate     a user's script: import, accelerate, native batches; PyG's models, 2 and 3 layers
     training       a step of SAGE, GCN, GIN and GAT: native layers, PyG's (trim_to_layer and
                    hand-written slices), DGL's; and the time that gathers and products alone need
+    typed_layers   a step of typed SAGE and GAT and of links, against PyG and DGL; its least time
     footprint      peak memory, page faults and allocations of training steps
     layers         aggregation and dense layers alone: GB/s and GFLOP/s, against torch
     memory         page faults, allocations and growth of the loader's resident memory
@@ -69,6 +70,7 @@ from benchmark.rank_accuracy import measure as rank_accuracy
 from benchmark.ranks import measure as ranks
 from benchmark.sampling import measure as sampling
 from benchmark.training import measure as training
+from benchmark.typed_layers import measure as typed_layers
 
 #: The benchmarks that take the same options, which ``all`` runs.
 WITH_COMMON_OPTIONS: dict[str, Callable[[Sequence[str] | None], None]] = {
@@ -82,6 +84,7 @@ WITH_COMMON_OPTIONS: dict[str, Callable[[Sequence[str] | None], None]] = {
 CHOICES = {
     **WITH_COMMON_OPTIONS,
     "modes": modes.main,
+    "typed_layers": typed_layers.main,
     "accelerate": accelerate.main,
     "accuracy": accuracy.main,
     "convergence": convergence.main,

@@ -47,6 +47,7 @@ from benchmark.support.cli import RESULTS
 from benchmark.support.settings import BENCHMARK
 from benchmark.support.tables import Result, paragraph
 from benchmark.training import show as training
+from benchmark.typed_layers import show as typed_layers
 
 #: The pages outside of this folder that show what each step of porting a script gains.
 GAINS_PAGES = tuple(BENCHMARK.parent / name for name in ("README.md", "docs/tutorials/port-a-pyg-script.md"))
@@ -67,6 +68,7 @@ EXPERIMENTS = {
     "loading": Shown(loading.table, loading.plot),
     "modes": Shown(modes.table, None),
     "training": Shown(training.table, training.plot),
+    "typed_layers": Shown(typed_layers.table, None),
     "footprint": Shown(footprint.table, footprint.plot),
     "layers": Shown(layers.table, None),
     "memory": Shown(memory.table, memory.plot),

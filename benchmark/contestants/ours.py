@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -84,7 +83,7 @@ def loader(
 
     The same object for every network that is trained in this process.
     """
-    return _loader(replace(options, model=""), dtype, export)
+    return _loader(options.without_model(), dtype, export)
 
 
 def loading(options: Options) -> Job:
@@ -129,12 +128,11 @@ def training(options: Options) -> Job:
     return round_
 
 
-def _choose_products(options: Options, dtype: torch.dtype) -> None:
+def choose_products(options: Options, dtype: torch.dtype, features: int, outputs: int) -> None:
     """Chooses the faster matrix product, this package's or torch's, as a training run does."""
     from pyg_batchgnn.nn import probe_products, use_products
 
-    graph = GraphFolder.open(options.graph)
-    pairs = widths(graph.num_features, options.hidden, graph.num_classes, len(options.fanouts))
+    pairs = widths(features, options.hidden, outputs, len(options.fanouts))
     choice = probe_products([(PROBED_ROWS, *pair) for pair in pairs], dtype, options.threads)
     print(choice, file=sys.stderr)
     use_products(choice)
@@ -146,12 +144,13 @@ def _native(dtype: torch.dtype) -> Callable[[Options], Job]:
     def build(options: Options) -> Job:
         from pyg_batchgnn.nn import models
 
-        _choose_products(options, dtype)
+        graph = GraphFolder.open(options.graph)
+        choose_products(options, dtype, graph.num_features, graph.num_classes)
         batches = loader(options, dtype, "native")
         torch.manual_seed(options.seed)
         network = _model(models, options)
         trainer = StepTrainer(network)
-        row_bytes = dtype.itemsize * GraphFolder.open(options.graph).num_features
+        row_bytes = dtype.itemsize * graph.num_features
 
         def round_(_: int) -> WorkDone:
             work = WorkDone()

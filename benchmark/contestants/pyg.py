@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -30,7 +29,8 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _require_sampler() -> None:
+def require_sampler() -> None:
+    """Raises ImportError where PyG's loaders cannot sample."""
     if not (torch_geometric.typing.WITH_PYG_LIB or torch_geometric.typing.WITH_TORCH_SPARSE):
         raise ImportError(
             "PyG's NeighborLoader samples only with pyg-lib or torch-sparse; neither is installed here"
@@ -98,8 +98,8 @@ def _loader(options: Options) -> Any:
 
 def loader(options: Options) -> Any:
     """PyG's NeighborLoader, in this process; the same for every network that is trained in it."""
-    _require_sampler()
-    return _loader(replace(options, model=""))
+    require_sampler()
+    return _loader(options.without_model())
 
 
 def loading(options: Options) -> Job:

@@ -53,17 +53,26 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
+def typed_graph(folder: Path | None, scale: float) -> str:
+    """Returns the folder of the typed graph, of one that is generated if none is given."""
+    found = folder or mag.generate(CACHE / "graphs" / f"mag-like-{scale:g}", scale).path
+    return str(found.resolve())
+
+
+def plain_graph(folder: Path | None, scale: float) -> str:
+    """Returns the folder of the graph without types, of one that is generated if none is given."""
+    if folder is None:
+        nodes = int(PRODUCTS_NODES * scale)
+        folder = dataset_folder(f"products-like-{scale:g}", "generated", nodes=nodes, **PRODUCTS).path
+    return str(folder.resolve())
+
+
 def chosen_options(chosen: argparse.Namespace, rows: Sequence[Row]) -> Options:
     """Returns the workload, and generates the graphs that rows need."""
-    typed, plain = chosen.typed_graph, chosen.graph
-    if typed is None and any(row.typed for row in rows):
-        typed = mag.generate(CACHE / "graphs" / f"mag-like-{chosen.scale:g}", chosen.scale).path
-    if plain is None and not all(row.typed for row in rows):
-        nodes = int(PRODUCTS_NODES * chosen.scale)
-        plain = dataset_folder(f"products-like-{chosen.scale:g}", "generated", nodes=nodes, **PRODUCTS).path
+    needs_typed, needs_plain = any(row.typed for row in rows), not all(row.typed for row in rows)
     return Options(
-        graph="" if plain is None else str(plain.resolve()),
-        typed_graph="" if typed is None else str(typed.resolve()),
+        graph=plain_graph(chosen.graph, chosen.scale) if needs_plain else "",
+        typed_graph=typed_graph(chosen.typed_graph, chosen.scale) if needs_typed else "",
         batches=chosen.batches,
         batch_size=chosen.batch_size,
         macrobatch=chosen.macrobatch,

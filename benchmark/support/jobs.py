@@ -6,7 +6,7 @@ This file imports only the standard library, so that it loads in every interpret
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 
@@ -43,6 +43,10 @@ class Options:
     def as_dict(self) -> dict[str, Any]:
         """Returns the options for JSON, which `from_dict` reads."""
         return asdict(self)
+
+    def without_model(self) -> Options:
+        """Returns the options that networks trained in one process share."""
+        return replace(self, model="")
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Options:

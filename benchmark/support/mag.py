@@ -2,8 +2,8 @@
 
 A folder holds ``num_nodes.json``, for each relation ``edges_SOURCE_NAME_TARGET.npy`` ([2, E] int64,
 sources above targets), ``x_paper.npy`` ([N, F] float32), ``y_paper.npy`` ([N] int64) and
-``train_idx.npy``. Only papers have features. This file needs NumPy and torch alone, so that every
-contestant's interpreter can read it.
+``train_idx.npy``. Only papers have features; `TypedFolder.features` draws those of other types.
+This file needs NumPy and torch alone, so that every contestant's interpreter can read it.
 """
 
 from __future__ import annotations
@@ -76,6 +76,16 @@ class TypedFolder:
     def x(self) -> Tensor:
         """[N, F] float32, the features of papers."""
         return self.read("x_paper")
+
+    @cached_property
+    def features(self) -> dict[str, Tensor]:
+        """[N, F] float32 by node type: those of papers, and random ones that are the same in every
+        process."""
+        found = {}
+        for number, (name, count) in enumerate(sorted(self.num_nodes.items())):
+            generator = torch.Generator().manual_seed(number)
+            found[name] = self.x if name == SEEDS else torch.randn(count, FEATURES, generator=generator)
+        return found
 
     @cached_property
     def y(self) -> Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,17 +24,17 @@ ITEM_BYTES = {"float32": 4, "bfloat16": 2}
 COUNTED_MINIBATCHES = 8
 
 
-def ask(order: dict[str, Any], threads: int) -> Any:
-    """One answer of ``limits_worker.py``, under this interpreter."""
+def ask(order: dict[str, Any], threads: int, module: str = "benchmark.training.limits_worker") -> Any:
+    """Returns the answer of a program of this project, under this interpreter."""
     ended = subprocess.run(
-        [sys.executable, "-m", "benchmark.training.limits_worker"],
+        [sys.executable, "-m", module],
         input=json.dumps(order),
         env=ProcessSetting(threads, MallocSetting.KEPT).environment(),
         capture_output=True,
         text=True,
     )
     if ended.returncode:
-        raise RuntimeError(f"benchmark.training.limits_worker failed:\n{ended.stderr}")
+        raise RuntimeError(f"{module} failed:\n{ended.stderr}")
     return json.loads(ended.stdout.splitlines()[-1])
 
 
@@ -82,14 +83,16 @@ class Rates:
     products: dict[tuple[str, tuple[str, int, int, int]], dict[str, float]]
 
     @classmethod
-    def measure(cls, wanted: dict[str, ModelStep], threads: int) -> Rates:
+    def measure(
+        cls, wanted: dict[str, ModelStep], threads: int, dtypes: Sequence[str] = tuple(ITEM_BYTES)
+    ) -> Rates:
         """Measures all that the steps need; takes about half a minute on one thread."""
         gathers = {gather for step in wanted.values() for gather in step.needs.gathers}
-        tables = sorted({(g.table_rows, row_bytes(g, dtype)) for g in gathers for dtype in ITEM_BYTES})
+        tables = sorted({(g.table_rows, row_bytes(g, dtype)) for g in gathers for dtype in dtypes})
         rows = row_gather_limit(threads, tables)
         singles = {product for step in wanted.values() for product in step.needs.products}
         shapes = sorted({shape(p) for p in singles} | {shape(widest(p)) for p in singles})
-        order = {"products": shapes, "dtypes": list(ITEM_BYTES), "threads": threads}
+        order = {"products": shapes, "dtypes": list(dtypes), "threads": threads}
         found = {
             (one["dtype"], (one["role"], one["m"], one["k"], one["n"])): one["rates"]
             for one in ask(order, threads)
@@ -143,13 +146,13 @@ class Rates:
         }
 
 
-def summary(step: ModelStep, rates: Rates) -> dict[str, Any]:
+def summary(step: ModelStep, rates: Rates, dtypes: Sequence[str] = tuple(ITEM_BYTES)) -> dict[str, Any]:
     """Returns what is stored of a model's limit: the work and its seconds in each dtype."""
     gathers, products = step.needs.gathers, step.needs.products
     return {
         "nodes_per_hop": step.counts.nodes_per_hop,
         "edges_per_hop": step.counts.edges_per_hop,
         "operations": sum(product.operations for product in products),
-        "gathered_bytes": {dtype: sum(g.rows * row_bytes(g, dtype) for g in gathers) for dtype in ITEM_BYTES},
-        "seconds": {dtype: rates.seconds(step, dtype) for dtype in ITEM_BYTES},
+        "gathered_bytes": {dtype: sum(g.rows * row_bytes(g, dtype) for g in gathers) for dtype in dtypes},
+        "seconds": {dtype: rates.seconds(step, dtype) for dtype in dtypes},
     }

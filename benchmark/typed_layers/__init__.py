@@ -1,0 +1,1 @@
+"""Training steps on minibatches of several node types, and of links."""
