@@ -5,6 +5,7 @@ They reuse memory, work in place where the backward pass allows it, and read fea
 
 from pyg_batchgnn.nn.activation import Dropout, ReLU
 from pyg_batchgnn.nn.aggregated import Aggregated
+from pyg_batchgnn.nn.decoders import DotProductDecoder, MLPDecoder
 from pyg_batchgnn.nn.features import features_by_type
 from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gatv2 import GATv2Conv
@@ -52,6 +53,7 @@ __all__ = [
     "SAGE",
     "Aggregated",
     "BatchNorm",
+    "DotProductDecoder",
     "Dropout",
     "GATConv",
     "GATv2Conv",
@@ -64,6 +66,7 @@ __all__ = [
     "LayerGraph",
     "LayerwiseOutput",
     "Linear",
+    "MLPDecoder",
     "ModelOutput",
     "NativeModel",
     "OwnedNodes",
