@@ -23,6 +23,7 @@ from pyg_batchgnn.data.groups import (
     Group,
     RowKind,
 )
+from pyg_batchgnn.data.hold_out import hold_out_links
 from pyg_batchgnn.data.labels import class_numbers, count_classes
 from pyg_batchgnn.data.layout import attribute_array, attribute_of, edge_array, split_array, split_of
 from pyg_batchgnn.data.links import LinkSplit
@@ -68,6 +69,7 @@ __all__ = [
     "generate_folder",
     "generate_typed",
     "generate_typed_folder",
+    "hold_out_links",
     "load_dataset",
     "make_undirected",
     "open_folder",

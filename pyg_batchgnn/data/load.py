@@ -23,14 +23,19 @@ from pyg_batchgnn.data.generator import (
 )
 from pyg_batchgnn.data.generator.typed import TYPED_GENERATOR_VERSION
 from pyg_batchgnn.data.generator.write import GENERATOR_VERSION
+from pyg_batchgnn.data.groups import RowKind
+from pyg_batchgnn.data.hold_out import hold_out_links
+from pyg_batchgnn.data.layout import group_of_folder
 from pyg_batchgnn.data.meta import read_meta
 from pyg_batchgnn.data.ogb import OGB_TABLES, read_ogb
 from pyg_batchgnn.data.ogb.read import Download, find_ogb
 from pyg_batchgnn.data.places import data_folders, say_where
+from pyg_batchgnn.data.schema import Relation
 from pyg_batchgnn.data.undirected import ParallelEdges, undirected_dataset
 
 # A larger generated graph has to be written to a folder and mapped.
 IN_MEMORY_BYTES = 4 << 30
+_HOLD_OUT = ("hold_out", "links", "reverse")
 _PREFERRED = ("amazon_photo", "coauthor_cs", "facebook_pages", "cora")
 _FALLBACK = GeneratorSpec(nodes=20_000)
 
@@ -81,7 +86,9 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
             Options may follow a name after a colon, as in "generated:nodes=100000,seed=1".
         root: folder in which to look for, or put, what has a name.
         options: as above, and for all of them `undirected`: a `ParallelEdges` (or "keep", "merge")
-            stores every edge in both directions.
+            stores every edge in both directions; `hold_out`: a share of the edges becomes links for
+            validation, and as many for test (see `hold_out_links`), those of the relation `links`
+            and its `reverse`, named as in "user__buys__item".
 
     Raises:
         TypeError: `name_or_path` is neither a text nor a path.
@@ -90,7 +97,7 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
         DatasetNotFoundError: something is not there; also a FileNotFoundError.
     """
     name, options = _parse(name_or_path, options)
-    undirected = options.pop("undirected", None)
+    undirected, held = options.pop("undirected", None), _held_out(options)
     # A permission lacking, a full disk and the like: also one line, and the error names the file.
     try:
         dataset = _reader(name, options)(name, root, options)
@@ -98,9 +105,33 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
         if isinstance(error, DatasetError):
             raise
         raise DatasetError(f"{name_or_path}: {error}; check the file and its permissions") from error
-    if undirected is None:
-        return dataset
-    return undirected_dataset(dataset, _choice(ParallelEdges, "undirected", undirected))
+    if undirected is not None:
+        dataset = undirected_dataset(dataset, _choice(ParallelEdges, "undirected", undirected))
+    return dataset if held is None else hold_out_links(dataset, **held)
+
+
+def _held_out(options: dict[str, Any]) -> dict[str, Any] | None:
+    """Takes the arguments of `hold_out_links` from the options; None without."""
+    share, links, reverse = (options.pop(name, None) for name in _HOLD_OUT)
+    if share is None:
+        if links is not None or reverse is not None:
+            raise DatasetError("options links and reverse go with hold_out; give a share, such as 0.1")
+        return None
+    relations = {"relation": links, "reverse": reverse}
+    return {
+        "share": _number(float, "hold_out", share),
+        **{name: None if one is None else _relation(name, one) for name, one in relations.items()},
+    }
+
+
+def _relation(name: str, value: Any) -> Relation:
+    """Returns a relation, given itself or as the name of its folder."""
+    group = group_of_folder(RowKind.EDGE, value) if isinstance(value, str) else None
+    if group is not None and not isinstance(group.name, str):
+        return group.name
+    if isinstance(value, tuple) and len(value) == 3:
+        return value
+    raise DatasetError(f"option {name} is {value!r}; give SOURCE__RELATION__TARGET")
 
 
 def available_datasets(root: str | Path | None = None) -> list[str]:
@@ -158,7 +189,7 @@ def _reader(name: str, options: Options) -> Callable[[str, str | Path | None, di
         known, reader = ["feature_dim", "projection_seed"], _load_bundle
     for option in options:
         if option not in known:
-            allowed = ", ".join([*known, "undirected"])
+            allowed = ", ".join([*known, "undirected", *_HOLD_OUT])
             raise DatasetError(f"{name}: no option {option!r} for this data set; it takes {allowed}")
     return reader
 
