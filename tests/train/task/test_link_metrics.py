@@ -14,14 +14,14 @@ SCORES = st.integers(-3, 3).map(float)
 
 
 def slow_rank(link: float, negatives: list[float]) -> float:
-    """The mean of the rank before and the rank behind all negatives of the same score."""
+    """Returns the mean of the rank before and the rank behind all negatives of the same score."""
     first = 1 + sum(negative > link for negative in negatives)
     last = 1 + sum(negative >= link for negative in negatives)
     return (first + last) / 2
 
 
 def hits_of_list(links: list[float], negatives: list[float], k: int) -> list[bool]:
-    """Whether each link is above the k-th highest negative of all."""
+    """Returns whether each link is above the k-th highest negative of all."""
     if len(negatives) < k:
         return [True] * len(links)
     limit = sorted(negatives, reverse=True)[k - 1]
