@@ -30,7 +30,8 @@ class SeedShare:
     """The nodes that minibatches are made of.
 
     Attributes:
-        row: [s] int64, the rows of this rank's part that are seed nodes of an epoch, of any types.
+        row: [s] int64, the rows of this rank's part that are seed nodes of an epoch, of any types. A
+            row may be there several times.
         probability: the probability that a minibatch has a given one of them among its seeds.
         trainer: [s] int64, the rank whose minibatches have the node among their seeds; None if
             those of all ranks do. Ranks need different nodes if there are trainers.
@@ -51,13 +52,12 @@ class SeedShare:
             [nodes, ranks] float32, or one column for all ranks.
         """
         if self.trainer is None:
-            begin = torch.zeros(nodes, 1)
-            begin[self.row] = self.probability
-            return begin
-        begin = torch.zeros(nodes, len(ranks))
-        here = (self.trainer >= ranks[0]) & (self.trainer <= ranks[-1])
-        begin[self.row[here], self.trainer[here] - ranks[0]] = self.probability
-        return begin
+            row, column, columns = self.row, torch.zeros_like(self.row), 1
+        else:
+            here = (self.trainer >= ranks[0]) & (self.trainer <= ranks[-1])
+            row, column, columns = self.row[here], self.trainer[here] - ranks[0], len(ranks)
+        times = torch.zeros(nodes, columns).index_put_((row, column), torch.ones(1), accumulate=True)
+        return times.mul_(self.probability).clamp_(max=1.0)
 
 
 def inclusion(

@@ -9,6 +9,7 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import LinkNeighborLoader
 from torch_geometric.loader.link_loader import LinkLoader
 
+from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.loader.arguments import is_partitioned, refuse_unknown
 from pyg_batchgnn.loader.input_links import LinkRequest
@@ -18,6 +19,7 @@ from pyg_batchgnn.loader.local_setup import LocalSetup
 from pyg_batchgnn.loader.options import (
     LoaderOptions,
     Size,
+    refuse_exclusion_beside_aggregates,
     refuse_what_does_not_go_together,
 )
 from pyg_batchgnn.loader.order import with_keyed_shuffle
@@ -57,6 +59,8 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         schedule: over ranks, "local" lets each rank train the links whose targets it owns,
             "balanced" equally many on every rank, most of them such links, "global" deals the
             minibatches of one process out to the ranks. Unset, it is "local".
+        aggregation_cache: as in `MacrobatchNeighborLoader`, but not with ``exclude_seed_edges``:
+            aggregates are over all edges.
 
     The other arguments, those of the macrobatches among them, mean what they mean in
     `MacrobatchNeighborLoader`. So do epochs, `set_epoch` and ``loader(index)``.
@@ -95,13 +99,15 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         fetch_size: Size = "auto",
         memory_budget: int | str | None = None,
         prefetch: int = 0,
-        schedule: Literal["local", "balanced", "global"] | None = None,
         seed: int | None = None,
         threads: int | None = None,
         export: Literal["pyg", "native"] = "pyg",
         features: Literal["auto", "in_place", "copy"] = "auto",
         attributes: Sequence[str] | None = None,
         embedding: Embedding | None = None,
+        schedule: Literal["local", "balanced", "global"] | None = None,
+        feature_cache: int | str | None = None,
+        aggregation_cache: AggregationCache | None = None,
         **kwargs: Any,
     ) -> None:
         arguments = locals()  # by name, so that each is listed once, in the signature
@@ -116,6 +122,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         )
         links = LinkRequest(edge_label_index, edge_label, edge_label_time, kwargs.pop("input_id", None))
         rules = setup.link_rules.joined(exclude_existing, exclude_seed_edges)
+        refuse_exclusion_beside_aggregates(self._options, rules)
         negatives = NegativeRequest(
             neg_sampling, neg_sampling_ratio, rules.exclude_existing, rules.exclude_seed_edges
         )

@@ -13,7 +13,7 @@ from pyg_batchgnn.cache import AggregationCache, number_of_bytes
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches
 from pyg_batchgnn.loader.reading import Features, Reading
-from pyg_batchgnn.sample import Direction, NeighborChoice, as_integer
+from pyg_batchgnn.sample import Direction, LinkRules, NeighborChoice, as_integer
 
 _NUMBERS = {"macrobatch_size", "fetch_size", "memory_budget", "feature_cache", "prefetch", "threads"}
 
@@ -176,6 +176,15 @@ def _refuse_beside_aggregates(choice: NeighborChoice) -> None:
                 f"an aggregation cache holds aggregates over all neighbours of a node, the same for every "
                 f"seed; it does not go with {argument}: leave one of them out"
             )
+
+
+def refuse_exclusion_beside_aggregates(options: LoaderOptions, rules: LinkRules) -> None:
+    """Raises ValueError if edges are excluded that aggregates hold."""
+    if options.aggregation_cache is not None and rules.exclude_seed_edges:
+        raise ValueError(
+            f"an aggregation cache holds aggregates over all neighbours of a node, the ends of links too; it "
+            f"does not go with exclude_seed_edges={rules.exclude_seed_edges!r}: leave one of them out"
+        )
 
 
 def _check_size(name: str, size: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
+from pyg_batchgnn import AggregationCache, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
 from tests.loader.job_ranks import BATCH, one_process, stores
 from tests.support.loader_cases import contents, equal
@@ -45,6 +45,21 @@ def epochs() -> None:
                 alone = one_process(case, aggregation_cache=AggregationCache.build(data, kind), **common)
                 for batch in loader:
                     same(batch, alone(batch.input_id.tolist()) if len(batch.input_id) else None)
+                of_links(both, data, kind, {**common, **kept})
+
+
+def of_links(both: Any, data: Any, kind: str, arguments: dict[str, Any]) -> None:
+    """Minibatches of links are those of one process with the same cache."""
+    links = {"edge_label_index": data.edge_index[:, ::9], "neg_sampling": "binary"}
+    arguments = {name: value for name, value in arguments.items() if name != "input_nodes"} | links
+    cache = AggregationCache.build(both, kind)
+    loader = MacrobatchLinkNeighborLoader(both, aggregation_cache=cache, **arguments)
+    for name in ("schedule", "feature_cache"):
+        arguments.pop(name, None)
+    cache = AggregationCache.build(data, kind)
+    alone = MacrobatchLinkNeighborLoader(data, aggregation_cache=cache, **arguments)
+    for batch in loader:
+        same(batch, alone(batch.input_id.tolist()) if len(batch.input_id) else None)
 
 
 def same(made: Any, wanted: Any) -> None:

@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 from pyg_batchgnn import (
     AggregationCache,
     CscGraph,
+    MacrobatchLinkNeighborLoader,
     MacrobatchNeighborLoader,
     Minibatch,
     PygNeighborSampler,
@@ -53,6 +54,27 @@ def _without(batch: Minibatch, name: str) -> Minibatch:
     rows = batch.attributes[NODES]
     tables = {held: table for held, table in rows.tables.items() if held != name}
     return Minibatch.of(batch, {NODES: dataclasses.replace(rows, tables=tables)})
+
+
+def test_minibatches_of_links_are_those_before_the_last_hop() -> None:
+    data = make_data()
+    cache = AggregationCache.build(data, "mean")
+    options: dict[str, Any] = {
+        "edge_label_index": data.edge_index[:, ::5],
+        "neg_sampling": "triplet",
+        "batch_size": 7,
+        "seed": 2,
+        "export": "native",
+    }
+    made = list(MacrobatchLinkNeighborLoader(data, [4, 3, 5], aggregation_cache=cache, **options))
+    for batch in made:
+        assert torch.equal(batch.attribute(cache.attribute), cache.rows[batch.node])
+    without = MacrobatchLinkNeighborLoader(data, [4, 3], **options)
+    assert_same([_without(batch, cache.attribute) for batch in made], without)
+    with pytest.raises(ValueError, match="does not go with exclude_seed_edges=True"):
+        MacrobatchLinkNeighborLoader(
+            data, [4, 3], aggregation_cache=cache, exclude_seed_edges=True, **options
+        )
 
 
 def test_features_of_stores_and_a_sampler_of_the_users() -> None:

@@ -62,6 +62,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "schedule": ("local", "balanced", "global"),
     "export": ("pyg", "native"),
     "prefetch": (0, 2),
+    "feature_cache": (None, 1000),
 }
 
 
@@ -198,6 +199,7 @@ def check(
         macrobatch_size=macrobatch,
         fetch_size=fetch,
         prefetch=setting["prefetch"],
+        feature_cache=setting["feature_cache"],
     )
     reference = MacrobatchLinkNeighborLoader(
         GRAPHS[setting["graph"]], **arguments, macrobatch_size=1, fetch_size=1
