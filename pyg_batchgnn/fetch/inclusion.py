@@ -30,8 +30,8 @@ class SeedShare:
     """The nodes that minibatches are made of.
 
     Attributes:
-        row: [s] int64, the rows of this rank's part that are seed nodes of an epoch, of any types. A
-            row may be there several times.
+        row: [s] int64, the rows of this rank's part that are seed nodes of an epoch, of any types.
+            A row may be there several times.
         probability: the probability that a minibatch has a given one of them among its seeds.
         trainer: [s] int64, the rank whose minibatches have the node among their seeds; None if
             those of all ranks do. Ranks need different nodes if there are trainers.
