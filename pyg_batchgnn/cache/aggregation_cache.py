@@ -11,12 +11,13 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn.cache.build import check_features
 from pyg_batchgnn.cache.by_relation import AggregatesByRelation
 from pyg_batchgnn.cache.bytes import check_budget
-from pyg_batchgnn.cache.contexts import features_of, source_of
+from pyg_batchgnn.cache.contexts import context_of, features_of
 from pyg_batchgnn.cache.folder import refuse_relations, save_rows
 from pyg_batchgnn.cache.folder_meta import CacheMeta
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.cache.origin import Origin, differences
 from pyg_batchgnn.cache.relation_aggregates import PassSettings, RelationAggregates
+from pyg_batchgnn.cache.relation_context import RelationContext
 from pyg_batchgnn.cache.relation_kinds import KindByRelation, kinds_by_name, kinds_of
 from pyg_batchgnn.store import DistFeatureStore, TypedGraph
 
@@ -77,16 +78,16 @@ class AggregationCache(AggregatesByRelation):
             AgreementError: ranks were given different relations or aggregations.
         """
         settings = PassSettings(check_budget(memory_budget), threads, progress)
-        source = source_of(data, threads)
-        kinds = kinds_of(kind, source.schema)
+        graph = context_of(data, threads)
+        kinds = kinds_of(kind, graph.schema)
         # Before the first relation is read: reading one is collective.
-        source.agree(kinds_by_name(kinds, source.schema))
+        graph.agree(kinds_by_name(kinds, graph.schema))
         relations = {}
         for number, wanted in kinds.items():
-            names = source.schema.relations[number]
-            named = replace(settings, of=f", {'-'.join(names)}" if source.schema.has_names else "")
-            relations[names] = RelationAggregates.build(source.context(number), wanted, named)
-        return cls(source.schema, relations, source.store, Origin.of(data))
+            names = graph.schema.relations[number]
+            named = replace(settings, of=f", {'-'.join(names)}" if graph.schema.has_names else "")
+            relations[names] = RelationAggregates.build(RelationContext(graph, number), wanted, named)
+        return cls(graph.schema, relations, graph.store, Origin.of(data))
 
     @classmethod
     def load(
@@ -115,16 +116,16 @@ class AggregationCache(AggregatesByRelation):
             NotImplementedError: the graph has several relations.
         """
         settings = PassSettings(check_budget(memory_budget), threads, progress)
-        source, path = source_of(data, threads), Path(folder).expanduser()
-        refuse_relations(source.schema)
-        context = source.context(0)
+        graph, path = context_of(data, threads), Path(folder).expanduser()
+        refuse_relations(graph.schema)
+        context = RelationContext(graph, 0)
         wanted = None if kind is None else Aggregation.parse(kind)
         check_features(context.features)
-        meta = context.run_together(lambda: CacheMeta.read(path))
-        context.agree({"aggregation cache": meta.digest})
+        meta = graph.run_together(lambda: CacheMeta.read(path))
+        graph.agree({"aggregation cache": meta.digest})
         meta.check_kind(path, wanted)
         found = RelationAggregates.load(path, context, meta, settings)
-        return cls(source.schema, {source.schema.relations[0]: found}, source.store, Origin.of(data))
+        return cls(graph.schema, {graph.schema.relations[0]: found}, graph.store, Origin.of(data))
 
     def save(self, folder: str | Path) -> Path:
         """Writes a new folder. Collective over ranks.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,44 +13,57 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.cache.build import check_features, in_degrees
 from pyg_batchgnn.cache.bytes import check_budget
 from pyg_batchgnn.cache.contexts import context_of
-from pyg_batchgnn.cache.pieces import Piece, ReadableRows, SourceColumns, SourceNumbers
+from pyg_batchgnn.cache.pieces import PassReads, Piece, ReadableRows, SourceNumbers
 from pyg_batchgnn.cache.progress import progress_bar
 from pyg_batchgnn.cache.source_values import SourceValues
 from pyg_batchgnn.comm import MessageKind
+from pyg_batchgnn.data import Relation, Schema
+from pyg_batchgnn.ops import InEdges
 
 _ROWS = "rows"
 
 
 @dataclass(frozen=True, eq=False)
-class NodePiece:
-    """Some owned nodes with all their in-edges. They are the first sources.
+class NodePieceRows:
+    """The nodes of one type that a piece reads. Those that it computes are the first ones.
 
     Attributes:
-        rows: the owned nodes.
         table: [u, F] rows of the layer before.
-        order: [s] the table row of each source; None where sources are table rows.
-        indptr: [len(rows) + 1] int64, where each node's in-edges begin.
-        indices: [e] int32 or int64, the sources.
-        ids: [s] int64, the id of each source, by which `SourceValues` finds a value; None where
-            each source is its own id.
+        order: [s] the table row of each node; None where nodes are table rows.
+        ids: [s] int64, the id of each node, by which `SourceValues` finds a value; None where each
+            node is its own id.
     """
 
-    rows: range
     table: Tensor
     order: Tensor | None
-    indptr: Tensor
-    indices: Tensor
     ids: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class NodePiece:
+    """Some owned nodes with all their in-edges, and the rows of the layer before that these read.
+
+    Attributes:
+        targets: by node type, the owned nodes that are computed; an empty range where there are
+            none.
+        nodes: by node type, the nodes that are read.
+        edges: by relation, the in-edges of the targets. Sources are numbers of ``nodes``.
+    """
+
+    targets: Mapping[str, range]
+    nodes: Mapping[str, NodePieceRows]
+    edges: Mapping[Relation, InEdges]
 
 
 class AllNodes:
     """The nodes that a process owns, in pieces, with the rows of their in-neighbours.
 
-    Every method is collective over ranks.
+    Every method is collective over ranks. A homogeneous graph has the node type "node" and the
+    relation ("node", "to", "node").
 
     Args:
-        data: a ``Data``; a pair (`CscGraph`, features); or over ranks (`DistFeatureStore`,
-            `DistGraphStore`).
+        data: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features) or (`TypedGraph`,
+            features by node type); or over ranks (`DistFeatureStore`, `DistGraphStore`).
         threads: at most this many threads; torch's own number where None.
         memory_budget: bytes (or a text like "2GiB") that a piece takes, about; see
             `AggregationCache.build`.
@@ -70,9 +83,14 @@ class AllNodes:
     ) -> None:
         budget = check_budget(memory_budget)
         self._context = context_of(data, threads)
-        check_features(self._context.features)
+        found = {name: self._context.features(number) for number, name in enumerate(self.schema.node_types)}
+        self._features = {name: rows for name, rows in found.items() if rows is not None}
+        if not self._features:
+            raise ValueError(self._context.no_features(0))
+        for rows in self._features.values():
+            check_features(rows[self.rank])
         self._budget, self._progress = budget, progress
-        self._degrees: dict[bool, SourceValues] = {}
+        self._degrees: dict[tuple[Relation, bool], SourceValues] = {}
 
     @property
     def rank(self) -> int:
@@ -80,59 +98,105 @@ class AllNodes:
         return self._context.rank
 
     @property
-    def node(self) -> Tensor:
-        """[n] int64, the original id of each owned node."""
-        return self._context.own.node
+    def schema(self) -> Schema:
+        """The node types and the relations of the graph."""
+        return self._context.schema
 
     @property
-    def features(self) -> ReadableRows:
-        """The features of the nodes of each rank whose memory this one can read."""
-        return self._context.readable
+    def node(self) -> Tensor:
+        """[n] int64, the original id of each owned node, of the only type."""
+        if self.schema.num_types > 1:
+            raise AttributeError(
+                f"the graph has the node types {list(self.schema.node_types)}; call node_of(node_type)"
+            )
+        return self._context.original_ids(0)
 
-    def pieces(self, rows: ReadableRows, result_bytes: int, title: str) -> Iterator[NodePiece]:
-        """Yields the owned nodes in pieces; as many on every rank, the last ones maybe empty.
+    def node_of(self, node_type: str) -> Tensor:
+        """Returns the original id of each owned node of a type, [n] int64, in the order of rows."""
+        return self._context.original_ids(self.schema.type_number(node_type))
+
+    @property
+    def features(self) -> Mapping[str, ReadableRows]:
+        """The features by node type and by rank, of each rank whose memory this one can read.
+
+        Types without features are left out.
+        """
+        return self._features
+
+    def pieces(
+        self,
+        rows: Mapping[str, ReadableRows],
+        relations: Sequence[Relation],
+        result_bytes: Mapping[str, int],
+        title: str,
+    ) -> Iterator[NodePiece]:
+        """Yields the owned targets of some relations in pieces.
+
+        There are as many pieces on every rank, at least one; the last ones may be empty.
 
         Args:
-            rows: [n, F] of the layer before, of each rank whose memory this one can read.
-            result_bytes: bytes that the caller takes for each node of a piece.
+            rows: [n, F] of the layer before, by node type and by rank, of each rank whose memory
+                this one can read. Rows of other types are not read.
+            relations: the relations whose edges are read.
+            result_bytes: by node type, bytes that the caller takes for each target.
             title: of the progress bar.
         """
-        columns = SourceColumns(
-            {_ROWS: rows}, SourceNumbers.TARGETS_FIRST, result_bytes, MessageKind.INFERENCE
+        number = self.schema.type_number
+        reads = PassReads(
+            sorted(map(self.schema.relation_number, relations)),
+            {number(name): {_ROWS: readable} for name, readable in rows.items()},
+            SourceNumbers.TARGETS_FIRST,
+            {number(name): size for name, size in result_bytes.items()},
+            MessageKind.INFERENCE,
         )
-        shows = self._progress and self.rank == 0
-        with progress_bar(title, self.node.numel(), shows) as advance:
-            for piece in self._context.pieces(columns, self._budget):
-                done = len(piece.rows)
-                yield self._with_edges(piece)
+        targets = {self.schema.target_types[relation] for relation in reads.relations}
+        count = sum(self._context.original_ids(one).numel() for one in targets)
+        with progress_bar(title, count, self._progress and self.rank == 0) as advance:
+            for piece in self._context.pieces(reads, self._budget):
+                done = sum(map(len, piece.targets.values()))
+                yield self._by_name(piece)
                 del piece  # its memory is free while the next one's rows are fetched
                 advance(done)
+        self.finish()
+
+    def finish(self) -> None:
+        """Waits until all ranks have written their rows, which others read after that."""
         self._context.wait_for_all()
         ops.empty_cache()  # its blocks have sizes that are not needed again
 
-    def allocate(self, columns: int, dtype: torch.dtype) -> ReadableRows:
-        """Makes a table for the owned nodes. Returns those that this rank can read, by rank."""
-        return self._context.allocate((self.node.numel(), columns), dtype)
+    def allocate(self, node_type: str, columns: int, dtype: torch.dtype) -> ReadableRows:
+        """Makes a table for the owned nodes of a type. Returns those that this rank can read, by
+        rank."""
+        return self._context.allocate((self.node_of(node_type).numel(), columns), dtype)
 
-    def degrees(self, with_loops: bool) -> SourceValues:
+    def degrees(self, relation: Relation, with_loops: bool) -> SourceValues:
         """Returns the number of in-edges in the whole graph, of owned nodes and of their sources.
 
         Args:
+            relation: within one node type.
             with_loops: True counts edges from a node to itself too.
         """
-        if with_loops not in self._degrees:
-            own = in_degrees(self._context.own, with_loops).to(torch.int32)
-            values = self._context.values_of_sources(own, MessageKind.INFERENCE)
-            self._degrees[with_loops] = values
-        return self._degrees[with_loops]
+        known = relation, with_loops
+        if known not in self._degrees:
+            number = self.schema.relation_number(relation)
+            own = in_degrees(self._context.owned_edges(number), with_loops).to(torch.int32)
+            values = self._context.values_of_sources(number, own, MessageKind.INFERENCE)
+            self._degrees[known] = values
+        return self._degrees[known]
 
-    def _with_edges(self, piece: Piece) -> NodePiece:
-        indptr = self._context.own.in_edges.indptr[piece.rows.start : piece.rows.stop + 1]
+    def _by_name(self, piece: Piece) -> NodePiece:
+        """Returns a piece by names of types and relations."""
+        names, edges = self.schema.node_types, {}
+        for relation, indices in piece.indices.items():
+            rows = piece.targets[self.schema.target_types[relation]]
+            indptr = self._context.owned_edges(relation).in_edges.indptr[rows.start : rows.stop + 1]
+            edges[self.schema.relations[relation]] = InEdges(indptr - indptr[0], indices)
         return NodePiece(
-            piece.rows,
-            piece.tables[_ROWS],
-            piece.order,
-            indptr - indptr[0],
-            piece.indices,
-            piece.ids,
+            {names[kind]: rows for kind, rows in piece.targets.items()},
+            {
+                names[kind]: NodePieceRows(one.tables[_ROWS], one.order, one.ids)
+                for kind, one in piece.nodes.items()
+                if _ROWS in one.tables
+            },
+            edges,
         )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.kinds import Aggregation
-from pyg_batchgnn.cache.pieces import Piece
+from pyg_batchgnn.cache.pieces import RelationPiece
 from pyg_batchgnn.data import FEATURES
 from pyg_batchgnn.ops import OwnedEdges
 
@@ -82,7 +82,7 @@ def row_blocks(count: int) -> Iterator[range]:
 
 def aggregator(
     kind: Aggregation, own: OwnedEdges, table: Tensor, scale: Tensor | None, threads: int | None
-) -> Callable[[Piece], Tensor]:
+) -> Callable[[RelationPiece], Tensor]:
     """Returns a function that computes the aggregates of a piece's nodes, [rows, F].
 
     Args:
@@ -94,7 +94,7 @@ def aggregator(
     """
     wide = wide_dtype(table.dtype)
 
-    def reduced(piece: Piece) -> Tensor:
+    def reduced(piece: RelationPiece) -> Tensor:
         ptr = own.in_edges.indptr[piece.rows.start : piece.rows.stop + 1]
         return ops.aggregate(
             piece.tables[FEATURES],
@@ -105,7 +105,7 @@ def aggregator(
             threads=threads,
         )
 
-    def symmetric(piece: Piece) -> Tensor:
+    def symmetric(piece: RelationPiece) -> Tensor:
         assert scale is not None
         at = slice(piece.rows.start, piece.rows.stop)
         ptr = own.in_edges.indptr[piece.rows.start : piece.rows.stop + 1]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.cache.build import row_blocks
-from pyg_batchgnn.cache.pieces import Piece
+from pyg_batchgnn.cache.pieces import RelationPiece
 from pyg_batchgnn.ops import OwnedEdges, digest_text
 
 #: Odd numbers of 64 bits.
@@ -77,7 +77,7 @@ def _type_of(name: Any) -> type:
     return {"int": int, "str": str}[str(name)]
 
 
-def digest_edges(own: OwnedEdges, piece: Piece) -> int:
+def digest_edges(own: OwnedEdges, piece: RelationPiece) -> int:
     """Adds up the digests of a piece's edges."""
     mixed = piece.original * _SOURCE
     mixed += own.node[own.in_edges.targets(piece.rows)] * _TARGET

@@ -11,7 +11,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.cache.fingerprint import GraphFingerprint, digest_edges, digest_features
 from pyg_batchgnn.cache.local_context import LocalContext
-from pyg_batchgnn.cache.pieces import SourceColumns
+from pyg_batchgnn.cache.relation_context import RelationContext
 from pyg_batchgnn.store import CscGraph, TypedGraph
 
 
@@ -58,12 +58,12 @@ class Origin:
 def differences(known: GraphFingerprint, graph: TypedGraph, relation: int, x: Any) -> list[str]:
     """Returns, in words, what a relation and the features of its sources differ in from those of a
     fingerprint. ``relation``: its number."""
-    context = LocalContext(graph, relation, x)
+    context = RelationContext(LocalContext(graph, {graph.schema.source_types[relation]: x}), relation)
     own, features = context.own, context.features
     counts = context.num_targets, own.num_edges, features.size(1), str(features.dtype).removeprefix("torch.")
     found = known.differences(GraphFingerprint(*counts, known.edges, known.features))
     if found:
         return found
-    edges = sum(digest_edges(own, piece) for piece in context.pieces(SourceColumns(), None))
+    edges = sum(digest_edges(own, piece) for piece in context.pieces({}, None))
     seen = GraphFingerprint.of(*counts, edges, digest_features(context.source_node, features))
     return known.differences(seen)

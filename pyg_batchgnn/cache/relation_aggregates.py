@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,13 +10,13 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.build import SCALE, aggregator, own_scale, result_dtype, wide_dtype
-from pyg_batchgnn.cache.contexts import BuildContext
 from pyg_batchgnn.cache.fingerprint import GraphFingerprint, digest_edges, digest_features
 from pyg_batchgnn.cache.folder import load_rows
 from pyg_batchgnn.cache.folder_meta import CacheMeta
 from pyg_batchgnn.cache.kinds import Aggregation
-from pyg_batchgnn.cache.pieces import Piece, SourceColumns
+from pyg_batchgnn.cache.pieces import ReadableRows, RelationPiece
 from pyg_batchgnn.cache.progress import progress_bar
+from pyg_batchgnn.cache.relation_context import RelationContext
 from pyg_batchgnn.data import FEATURES
 
 
@@ -56,20 +56,20 @@ class RelationAggregates:
     fingerprint: GraphFingerprint
 
     @classmethod
-    def build(cls, context: BuildContext, kind: Aggregation, settings: PassSettings) -> RelationAggregates:
+    def build(cls, context: RelationContext, kind: Aggregation, settings: PassSettings) -> RelationAggregates:
         """Aggregates the features of the sources. Collective; ranks agree on the kind."""
         own, features = context.own, context.features
         dtype = result_dtype(features)
         scale = own_scale(own, wide_dtype(dtype)) if kind is Aggregation.SYMMETRIC else None
-        readable = context.allocate((own.node.numel(), features.size(1)), dtype)
-        rows = readable[context.rank]
+        readable = context.graph.allocate((own.node.numel(), features.size(1)), dtype)
+        rows = readable[context.graph.rank]
         reduce = aggregator(kind, own, features, scale, settings.threads)
         edges = 0
         tables = {FEATURES: context.readable}
         if scale is not None:
-            tables[SCALE] = context.shared(scale)
+            tables[SCALE] = context.graph.shared(scale)
         title = f"aggregating features ({kind.value}{settings.of})"
-        for piece in _pieces(context, SourceColumns(tables), title, settings):
+        for piece in _pieces(context, tables, title, settings):
             rows[piece.rows.start : piece.rows.stop] = reduce(piece)
             edges += digest_edges(own, piece)
             del piece
@@ -78,7 +78,7 @@ class RelationAggregates:
 
     @classmethod
     def load(
-        cls, path: Path, context: BuildContext, meta: CacheMeta, settings: PassSettings
+        cls, path: Path, context: RelationContext, meta: CacheMeta, settings: PassSettings
     ) -> RelationAggregates:
         """Reads the aggregates in a folder. Collective over ranks.
 
@@ -88,25 +88,25 @@ class RelationAggregates:
         """
         edges = 0
         title = "comparing with the aggregation cache"
-        for piece in _pieces(context, SourceColumns(), title, settings):
+        for piece in _pieces(context, {}, title, settings):
             edges += digest_edges(context.own, piece)
             del piece
         fingerprint = _fingerprint(context, edges)
         meta.check_fingerprint(path, fingerprint)
         shape = context.own.node.numel(), context.features.size(1)
-        readable = context.allocate(shape, meta.dtype)
-        rows = readable[context.rank]
-        context.run_together(lambda: load_rows(path, meta, context.own.node, rows))
+        readable = context.graph.allocate(shape, meta.dtype)
+        rows = readable[context.graph.rank]
+        context.graph.run_together(lambda: load_rows(path, meta, context.own.node, rows))
         return cls(meta.kind, rows, readable, fingerprint)
 
 
 def _pieces(
-    context: BuildContext, columns: SourceColumns, title: str, settings: PassSettings
-) -> Iterator[Piece]:
+    context: RelationContext, tables: Mapping[str, ReadableRows], title: str, settings: PassSettings
+) -> Iterator[RelationPiece]:
     """Yields a context's pieces and shows a progress bar."""
-    shows = settings.progress and context.rank == 0
+    shows = settings.progress and context.graph.rank == 0
     with progress_bar(title, context.own.node.numel(), shows) as advance:
-        for piece in context.pieces(columns, settings.budget):
+        for piece in context.pieces(tables, settings.budget):
             done = len(piece.rows)
             yield piece
             del piece  # its memory is free while the next one's rows are fetched
@@ -114,9 +114,9 @@ def _pieces(
     ops.empty_cache()  # its blocks have sizes that are not needed again
 
 
-def _fingerprint(context: BuildContext, edges: int) -> GraphFingerprint:
+def _fingerprint(context: RelationContext, edges: int) -> GraphFingerprint:
     """Makes the fingerprint from the sums of all ranks. ``edges``: this rank's."""
     own, features = context.own, context.features
-    sums = context.sums([edges, digest_features(context.source_node, features)])
+    sums = context.graph.sums([edges, digest_features(context.source_node, features)])
     dtype = str(features.dtype).removeprefix("torch.")
     return GraphFingerprint.of(context.num_targets, own.num_edges, features.size(1), dtype, *sums)

@@ -28,7 +28,7 @@ from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.probe import AttributeCost, biggest_of
 from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.loader.schedule import GlobalSchedule, SeedSchedule
-from pyg_batchgnn.loader.setup import Composition, check_one_relation, rules_of, shape_of, step_shape
+from pyg_batchgnn.loader.setup import Composition, rules_of, shape_of, step_shape
 from pyg_batchgnn.loader.source import Source, SourceFetcher
 from pyg_batchgnn.loader.stats import count_distinct
 from pyg_batchgnn.loader.store_source import StoreSource
@@ -44,7 +44,7 @@ from pyg_batchgnn.sample import (
     PygNodeSampler,
     SampledMinibatch,
 )
-from pyg_batchgnn.store import CscGraph, group_name
+from pyg_batchgnn.store import attribute_by_group
 
 #: The layouts that attributes may have. Native layers read dense rows.
 _LAYOUTS = {Export.PYG: (torch.strided, torch.sparse_coo), Export.NATIVE: (torch.strided,)}
@@ -128,13 +128,8 @@ class LocalSetup:
 
     def graph(self, data: Any) -> Any:
         """Returns the sampler's graph and the features; see `Setup`."""
-        schema = self._graph.schema
-        check_one_relation(schema)
-        if isinstance(data, (Data, HeteroData)):
-            x = data.node_stores[0].get(FEATURES)
-        else:
-            x = data[0].get_tensor(group_name(schema.node_groups[0], schema), FEATURES, None)
-        return CscGraph(self._graph.relations[0]), x
+        found = attribute_by_group(data, FEATURES, self._graph)
+        return self._graph, {str(group.name): x for group, x in found.items() if group.is_node}
 
     def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> None:
         """Lets the pipeline read attributes from ``loader.data``; see `Setup`."""

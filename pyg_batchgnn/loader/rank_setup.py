@@ -34,7 +34,7 @@ from pyg_batchgnn.loader.probe import AttributeCost
 from pyg_batchgnn.loader.rank_sampling import RankSamplers, RankSampling
 from pyg_batchgnn.loader.sampling import SamplingRequest
 from pyg_batchgnn.loader.schedule import GlobalSchedule, ScheduleName, SeedSchedule
-from pyg_batchgnn.loader.setup import Composition, check_one_relation, rules_of, shape_of, step_shape
+from pyg_batchgnn.loader.setup import Composition, rules_of, shape_of, step_shape
 from pyg_batchgnn.loader.trained_seeds import TrainedSeeds
 from pyg_batchgnn.loader.world import RankWorld
 from pyg_batchgnn.ops import digest_text, minibatch_key
@@ -108,7 +108,6 @@ class RankSetup:
 
     def graph(self, data: Any) -> Any:  # noqa: ARG002
         """Returns the stores; see `Setup`."""
-        check_one_relation(self._graph.part.schema)
         return self._features, self._graph
 
     def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> NoReturn:  # noqa: ARG002

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler.base import SubgraphType
 
-from pyg_batchgnn.data import Schema
 from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT
 from pyg_batchgnn.loader.link_places import LinkPlace
 from pyg_batchgnn.loader.numbering import NumberSeeds
@@ -162,19 +161,6 @@ def shape_of(
         **rules,
         "order": order_of(loader).value,
     }
-
-
-def check_one_relation(schema: Schema) -> None:
-    """Raises NotImplementedError unless a graph has one node type and one relation.
-
-    All nodes of other graphs cannot be inferred layer by layer.
-    """
-    if not schema.is_plain:
-        raise NotImplementedError(
-            f"inference of all nodes is for graphs of one node type and one relation, but this one has the "
-            f"node types {list(schema.node_types)} and the relations {list(schema.relations)}; sample its "
-            f"nodes with num_neighbors=-1"
-        )
 
 
 def rules_of(choice: NeighborChoice, direction: Direction) -> dict[str, Any]:

@@ -230,8 +230,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
             progress: True shows a progress bar.
 
         Raises:
-            NotImplementedError: the graph has several node types or relations.
-            TypeError, ValueError: the graph has no dense features ``x``.
+            TypeError, ValueError: no node type has dense features ``x``.
         """
         return AllNodes(self._setup.graph(self.data), self._options.threads, memory_budget, progress)
 

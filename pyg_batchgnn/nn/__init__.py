@@ -24,7 +24,7 @@ from pyg_batchgnn.nn.inference import (
     nodes_of,
 )
 from pyg_batchgnn.nn.inputs import Rows
-from pyg_batchgnn.nn.layerwise import OwnedNodes
+from pyg_batchgnn.nn.layerwise import ComputeInputs, LayerStep, OwnedNodes, infer_layers
 from pyg_batchgnn.nn.linear import Linear, is_watched
 from pyg_batchgnn.nn.matmul import ProductChoice, current_products, probe_products, use_products
 from pyg_batchgnn.nn.models import (
@@ -53,6 +53,7 @@ __all__ = [
     "SAGE",
     "Aggregated",
     "BatchNorm",
+    "ComputeInputs",
     "DotProductDecoder",
     "Dropout",
     "GATConv",
@@ -64,6 +65,7 @@ __all__ = [
     "HeteroConv",
     "HeteroDictLinear",
     "LayerGraph",
+    "LayerStep",
     "LayerwiseOutput",
     "Linear",
     "MLPDecoder",
@@ -85,6 +87,7 @@ __all__ = [
     "current_products",
     "features_by_type",
     "has_halo",
+    "infer_layers",
     "infer_model",
     "is_sampled",
     "is_typed",

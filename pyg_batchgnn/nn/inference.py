@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -15,6 +16,8 @@ from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.inputs import Rows
 from pyg_batchgnn.nn.layerwise import LayerStep, OwnedNodes, infer_layers
 from pyg_batchgnn.nn.refusals import layer_name
+from pyg_batchgnn.nn.sampled import Relation
+from pyg_batchgnn.nn.typed_edges import TypedEdges
 
 #: Rows that jumping knowledge and the last linear layer compute together.
 _ROWS = 1 << 16
@@ -35,15 +38,17 @@ class HasNodes(Protocol):
     def all_nodes(self, memory_budget: int | str | None, progress: bool) -> OwnedNodes: ...
 
 
-class StackedModel(Protocol):
+class Evaluated(Protocol):
+    """A model that can be set to evaluation mode."""
+
+    def modules(self) -> Iterator[torch.nn.Module]: ...
+    def eval(self) -> Any: ...
+
+
+class StackedModel(Evaluated, Protocol):
     """A model with the attributes of PyG's `BasicGNN`; ``jk`` and ``lin`` where it has them."""
 
     convs: torch.nn.ModuleList
-    training: bool
-
-    def modules(self) -> Iterator[torch.nn.Module]: ...
-    def train(self, mode: bool = True) -> Any: ...
-    def eval(self) -> Any: ...
 
 
 #: Computes a layer: see `infer_model`.
@@ -51,7 +56,7 @@ ComputeLayer = Callable[[int, Rows, LayerGraph], Tensor]
 
 
 class LayerwiseOutput(NamedTuple):
-    """The output of a model for the nodes that a process owns.
+    """The output of a model for the nodes of one type that a process owns.
 
     Attributes:
         rows: [n, out_channels].
@@ -73,31 +78,74 @@ def infer_model(model: StackedModel, nodes: OwnedNodes, compute: ComputeLayer) -
             that follow, from the number of the layer (from 0), the rows before and the edges.
 
     Raises:
-        ValueError: the model normalises over the nodes of a call.
+        ValueError: the model normalises over the nodes of a call, or the graph has several node
+            types or relations.
+    """
+    relation = _only_relation(nodes.schema)
+    name = relation[0]
+
+    def computed(number: int, x: Mapping[str, Rows], edges: TypedEdges) -> dict[str, Tensor]:
+        graph = edges.graph(relation)
+        assert graph is not None, "a piece has the edges of its relations"
+        return {name: compute(number, x[name], graph)}
+
+    steps = [LayerStep({relation: conv}, partial(computed, n)) for n, conv in enumerate(model.convs)]
+    knowledge, last = getattr(model, "jk", None), getattr(model, "lin", None)
+    with evaluating(model):
+        kept = infer_layers(steps, nodes, keep=states_kept(len(steps), knowledge))
+        return finished([rows[name] for rows in kept], knowledge, last)
+
+
+def _only_relation(schema: Any) -> Relation:
+    """Returns the only relation of a graph of one node type."""
+    if not schema.is_plain:
+        raise ValueError(
+            f"the model is for one node type and one relation, but the graph has the node types "
+            f"{list(schema.node_types)} and the relations {list(schema.relations)}; use "
+            f"pyg_batchgnn.nn.to_hetero(model, metadata)"
+        )
+    relation: Relation = schema.relations[0]
+    return relation
+
+
+@contextlib.contextmanager
+def evaluating(model: Evaluated) -> Iterator[None]:
+    """Sets a model to evaluation mode for the duration of a block.
+
+    Raises:
+        ValueError: a module looks at all rows of a call; see `check_row_wise`.
     """
     check_row_wise(model.modules())
-    steps = [LayerStep(conv, partial(compute, number)) for number, conv in enumerate(model.convs)]
-    knowledge, last = getattr(model, "jk", None), getattr(model, "lin", None)
     were_training = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
-        kept = infer_layers(steps, nodes, keep=2 if knowledge is None else len(steps))
-        if last is None:
-            return LayerwiseOutput(kept[1], kept[0])
-        return _finish(kept if knowledge is not None else kept[1:], knowledge, last)
+        yield
     finally:
         for module, was_training in were_training:
             module.training = was_training
 
 
+def states_kept(num_layers: int, knowledge: torch.nn.Module | None) -> int:
+    """Returns the number of layers whose rows `finished` takes."""
+    return 2 if knowledge is None else num_layers
+
+
 @torch.no_grad()
-def _finish(
-    layers: Sequence[Tensor], knowledge: torch.nn.Module | None, last: torch.nn.Module
+def finished(
+    layers: Sequence[Tensor], knowledge: torch.nn.Module | None, last: torch.nn.Module | None
 ) -> LayerwiseOutput:
-    """Computes what follows the layers, some rows at a time."""
+    """Computes what follows the layers, some rows at a time.
+
+    Args:
+        layers: [n, C] after each of the last layers; see `states_kept`.
+        knowledge: the jumping knowledge over all layers, or None.
+        last: the last linear layer, or None.
+    """
+    if last is None:
+        return LayerwiseOutput(layers[-1], layers[0])
     found = []
     for rows in zip(*(layer.split(_ROWS) for layer in layers), strict=True):
-        hidden = rows[0] if knowledge is None else knowledge(list(rows))
+        hidden = rows[-1] if knowledge is None else knowledge(list(rows))
         found.append(LayerwiseOutput(last(hidden), hidden))
     if len(found) == 1:
         return found[0]

@@ -16,7 +16,7 @@ from pyg_batchgnn.nn.linear import is_watched
 from pyg_batchgnn.nn.refusals import check_called, layer_name
 from pyg_batchgnn.nn.sampled import Relation
 from pyg_batchgnn.nn.terms import Terms, total
-from pyg_batchgnn.nn.typed_edges import OfMinibatch, TypedEdges
+from pyg_batchgnn.nn.typed_edges import OfMinibatch, OfPiece, TypedEdges
 from pyg_batchgnn.nn.update import Update, update_arguments
 
 #: Values of edges by the name of the argument of a layer, and by relation.
@@ -97,7 +97,7 @@ def terms_by_type(
 
 def _rows_of(graph: LayerGraph, edges: TypedEdges, name: str) -> LayerRows:
     """Returns the rows of a type whose own rows are not known."""
-    return edges.rows(name) if isinstance(edges, OfMinibatch) else LayerRows(graph.num_targets, 0)
+    return edges.rows(name) if isinstance(edges, (OfMinibatch, OfPiece)) else LayerRows(graph.num_targets, 0)
 
 
 def _input(

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.nn.graph import LayerGraph, LayerRows
 from pyg_batchgnn.nn.inputs import Rows, check_matrix
 from pyg_batchgnn.nn.sampled import Relation, TypedBatch, is_typed, layer_graph, layer_rows
@@ -65,11 +66,38 @@ class OfWholeGraph:
         return LayerRows(self.sizes[name], self.sizes[name])
 
 
+@dataclass(frozen=True)
+class OfPiece:
+    """A layer of some nodes of a graph with all their in-edges, for inference.
+
+    Attributes:
+        targets: the nodes that are computed, by type.
+        sources: the number of nodes that are read, by type. The targets are the first ones.
+        edges: the in-edges of the targets, by relation.
+        degrees: see `LayerGraph.degree`, by relation.
+    """
+
+    targets: Mapping[str, range]
+    sources: Mapping[str, int]
+    edges: Mapping[Relation, ops.InEdges]
+    degrees: Mapping[Relation, Tensor]
+
+    def graph(self, relation: Relation) -> LayerGraph | None:
+        if relation not in self.edges:
+            return None
+        sources = self.sources.get(relation[0], 0)
+        return LayerGraph(self.edges[relation], sources, degree=self.degrees.get(relation))
+
+    def rows(self, name: str) -> LayerRows:
+        targets = self.targets.get(name, range(0))
+        return LayerRows(len(targets), self.sources.get(name, len(targets)))
+
+
 def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEdges:
     """Returns the edges of a layer in one form.
 
     Args:
-        edges: a minibatch with ``layer``, or [2, E] by relation.
+        edges: a minibatch with ``layer``, [2, E] by relation, or a piece of a whole graph.
         layer: the number of the layer in the minibatch, from 1; None without a minibatch.
         x: the rows of each type.
 
@@ -93,6 +121,8 @@ def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEd
         return OfMinibatch(edges, layer)
     if layer is not None:
         raise ValueError(f"layer={layer} belongs to a minibatch, got edges of {type(edges).__name__}")
+    if isinstance(edges, OfPiece):
+        return edges
     if not isinstance(edges, Mapping):
         raise TypeError(
             f"expected a minibatch or a dict of edges by relation, got {type(edges).__name__}; a loader with "

@@ -63,8 +63,8 @@ def test_names_of_one_type_do_not_matter_over_ranks() -> None:
         assert torch.allclose(rows, wanted[node], atol=1e-6)
 
 
-def test_several_relations_are_refused() -> None:
+def test_models_of_one_relation_refuse_several() -> None:
     data = named()
     data["user", "likes", "user"].edge_index = plain().edge_index
-    with pytest.raises(NotImplementedError, match=r"relations .*'likes'.*num_neighbors=-1"):
+    with pytest.raises(ValueError, match=r"relations .*'likes'.*to_hetero"):
         inferred(data, "user")

@@ -7,7 +7,8 @@ from pyg_batchgnn.nn.models.native import LayerEdges, NativeModel
 from pyg_batchgnn.nn.models.perceptron import Perceptron
 from pyg_batchgnn.nn.models.sage import SAGE
 from pyg_batchgnn.nn.models.stack import LayerStack, ModelOutput
-from pyg_batchgnn.nn.models.typed import TypedModel, to_hetero
+from pyg_batchgnn.nn.models.to_hetero import to_hetero
+from pyg_batchgnn.nn.models.typed import TypedModel
 
 __all__ = [
     "GAT",

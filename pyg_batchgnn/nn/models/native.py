@@ -20,7 +20,7 @@ from pyg_batchgnn.nn.layerwise import OwnedNodes
 from pyg_batchgnn.nn.linear import Linear
 from pyg_batchgnn.nn.models.after import After, fuses_relu
 from pyg_batchgnn.nn.models.norms import native_norm
-from pyg_batchgnn.nn.models.stack import LayerStack, ModelOutput
+from pyg_batchgnn.nn.models.stack import LayerStack, ModelOutput, wide
 from pyg_batchgnn.nn.rows import NormedRows
 from pyg_batchgnn.nn.sampled import SampledBatch, is_sampled, layer_graph
 from pyg_batchgnn.nn.update import Update
@@ -215,7 +215,7 @@ class NativeModel(LayerStack):
     def infer(self, nodes: OwnedNodes) -> ModelOutput:
         """Returns logits and the last hidden layer of the nodes that a process owns."""
         result, hidden = infer_model(self, nodes, self._step)
-        return ModelOutput(result.float() if result.dtype == torch.bfloat16 else result, hidden)
+        return ModelOutput(wide(result), hidden)
 
     def _step(self, index: int, x: Rows, graph: LayerGraph) -> Tensor:
         return self.compute(index, x, LayerEdges(graph, None))

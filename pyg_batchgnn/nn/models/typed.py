@@ -1,30 +1,27 @@
-"""Models of several node types and relations, made of homogeneous ones."""
+"""Models with a convolution per relation and a module of every other kind per node type."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.utils.hetero import check_add_self_loops
 
 from pyg_batchgnn.nn.features import features_by_type
-from pyg_batchgnn.nn.gcn import GCNConv
+from pyg_batchgnn.nn.inference import HasNodes, evaluating, finished, nodes_of, states_kept
 from pyg_batchgnn.nn.inputs import Rows
+from pyg_batchgnn.nn.layerwise import ComputeInputs, LayerStep, OwnedNodes, infer_layers
 from pyg_batchgnn.nn.models.after import After
 from pyg_batchgnn.nn.models.native import NativeModel
 from pyg_batchgnn.nn.models.stack import ModelOutput, values, wide
-from pyg_batchgnn.nn.refusals import layer_name
 from pyg_batchgnn.nn.sampled import Relation, TypedBatch, is_typed
 from pyg_batchgnn.nn.typed import EdgeValues, TypeTerms, terms_by_type
 from pyg_batchgnn.nn.typed_aggregates import aggregates_by_relation, is_aggregated, terms_of_aggregates
 from pyg_batchgnn.nn.typed_edges import typed_edges
 from pyg_batchgnn.nn.update import Update
-
-Metadata = tuple[Sequence[str], Sequence[Relation]]
 
 #: What joins the results of two relations, for aggregations that are no sums.
 _JOINED: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -32,37 +29,8 @@ _JOINED: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "max": torch.max,
     "mul": torch.mul,
 }
-_AGGREGATIONS = ("sum", "mean", *_JOINED)
-
-
-def to_hetero(model: NativeModel, metadata: Metadata, aggr: str = "sum") -> TypedModel:
-    """Returns the model that PyG's `to_hetero` makes of PyG's model, on native layers.
-
-    Every convolution becomes one per relation, and every other module one per node type. A
-    ``state_dict`` loads both ways. The weights are drawn anew, as in PyG, if there is more than one
-    type or relation.
-
-    Args:
-        model: `SAGE`, `GIN`, `GAT`, or `GCN` if all relations are within one type; not changed.
-        metadata: the node types and the relations, PyG's ``data.metadata()``.
-        aggr: how the results of relations into one type become one: "sum", "mean", "min", "max" or
-            "mul".
-
-    Raises:
-        TypeError: ``model`` is none of these.
-        ValueError: the aggregation is unknown, a layer cannot be used between two types, a type is
-            never updated but read again, or two names are the same for PyG.
-    """
-    if not isinstance(model, NativeModel):
-        raise TypeError(
-            f"to_hetero takes SAGE, GCN, GIN or GAT of pyg_batchgnn.nn, got {layer_name(model)}; for other "
-            f"models use torch_geometric.nn.to_hetero and pyg_batchgnn.accelerate"
-        )
-    if aggr not in _AGGREGATIONS:
-        raise ValueError(f"aggr must be one of {', '.join(_AGGREGATIONS)}, got {aggr!r}")
-    names, relations = list(metadata[0]), [tuple(one) for one in metadata[1]]
-    _check(model, names, relations)  # type: ignore[arg-type]
-    return TypedModel(model, names, relations, aggr)  # type: ignore[arg-type]
+#: The names of the aggregations.
+AGGREGATIONS = ("sum", "mean", *_JOINED)
 
 
 class TypedModel(torch.nn.Module):
@@ -80,13 +48,13 @@ class TypedModel(torch.nn.Module):
         is_followed = any(map(model.is_followed, range(model.num_layers)))
         for name, module in model.named_children():
             if name == "convs":
-                parts = [_copies(conv, map(_key, self.relations)) for conv in module.children()]
+                parts = [_copies(conv, map(module_key, self.relations)) for conv in module.children()]
                 self.convs = torch.nn.ModuleList(parts)
             elif name == "norms":
-                parts = [_copies(norm, map(_key, self.node_types)) for norm in module.children()]
+                parts = [_copies(norm, map(module_key, self.node_types)) for norm in module.children()]
                 self.norms = torch.nn.ModuleList(parts)
             elif name in ("jk", "lin") or (name in ("act", "dropout") and is_followed):
-                self.add_module(name, _copies(module, map(_key, self.node_types)))
+                self.add_module(name, _copies(module, map(module_key, self.node_types)))
         self.train(model.training)
 
     def forward(
@@ -145,6 +113,78 @@ class TypedModel(torch.nn.Module):
             states.append(rows)
         return {name: self._output(name, states) for name in self.node_types if name in rows}
 
+    def inference(
+        self,
+        loader: HasNodes,
+        *,
+        node_types: Collection[str] | None = None,
+        inputs: ComputeInputs | None = None,
+        memory_budget: int | str | None = None,
+        progress_bar: bool = False,
+    ) -> dict[str, Tensor]:
+        """Returns the logits of all nodes by node type, each from all its in-neighbours, layer by
+        layer.
+
+        This is the whole graph's forward pass in evaluation mode, with memory bounded by pieces of
+        the nodes. Collective over ranks: each rank computes the nodes that it owns, and fetches the
+        rows of its halo nodes, of all types in one exchange, once per layer and piece. Weights and
+        features of edges that the data holds are not used.
+
+        Args:
+            loader: a `MacrobatchNeighborLoader` of the graph; its fanouts and seed nodes do not
+                matter.
+            node_types: the types whose logits are wanted; all where None. Types that these do not
+                depend on are not computed.
+            inputs: computes the input of the first layer from features, each row by itself, such as
+                a `HeteroDictLinear`. It is called with rows of one type at a time. None: the
+                features ``x``. `Embedding.as_features` makes a graph whose features are learned
+                rows.
+            memory_budget: bytes (or a text like "2GiB") that a piece takes, about. None: an eighth
+                of the free memory of the host that has least, divided by its ranks.
+            progress_bar: shows a progress bar for each layer.
+
+        Returns:
+            [N, out_channels] by node type, float32, or float64 from float64 weights, by node id;
+            over ranks [n, out_channels], by ``loader.all_nodes().node_of(node_type)``.
+
+        Raises:
+            TypeError, ValueError: no loader, a type without features, or a normalisation over the
+                nodes of a call.
+        """
+        outputs = self.infer(nodes_of(loader, memory_budget, progress_bar), node_types, inputs)
+        return {name: one.logits for name, one in outputs.items()}
+
+    def infer(
+        self,
+        nodes: OwnedNodes,
+        node_types: Collection[str] | None = None,
+        inputs: ComputeInputs | None = None,
+    ) -> dict[str, ModelOutput]:
+        """Returns logits and the last hidden layer of the nodes that a process owns, by type.
+
+        The arguments are those of `inference`. If the layer before computes no rows of a
+        type, its hidden rows have no columns.
+        """
+        steps = [
+            LayerStep({one: self.conv(index, one) for one in self.relations}, partial(self._step, index))
+            for index in range(self.num_layers)
+        ]
+        with evaluating(self):
+            keep = states_kept(self.num_layers, self._modules.get("jk"))
+            kept = infer_layers(steps, nodes, keep, node_types=node_types, inputs=inputs)
+            names = kept[-1] if node_types is None else node_types
+            return {name: self._finished(name, kept) for name in names}
+
+    def _step(self, index: int, x: Mapping[str, Rows], edges: Any) -> dict[str, Tensor]:
+        return self._layer(index, x, edges, None, {})
+
+    def _finished(self, name: str, kept: Sequence[Mapping[str, Tensor]]) -> ModelOutput:
+        """Returns the output of a type from the rows of the last layers."""
+        jumps, last = (self._part(path, name) if hasattr(self, path) else None for path in ("jk", "lin"))
+        out = kept[-1][name]
+        found = finished([rows.get(name, out[:, :0]) for rows in kept], jumps, last)
+        return ModelOutput(wide(found.rows), found.hidden)
+
     def _arguments(
         self,
         source: TypedBatch | Mapping[str, Rows],
@@ -173,9 +213,9 @@ class TypedModel(torch.nn.Module):
 
     def _layer(
         self, index: int, x: Mapping[Any, Any], edges: Any, layer: int | None, values: EdgeValues
-    ) -> dict[str, Rows]:
+    ) -> dict[str, Tensor]:
         """Computes a layer with what follows it."""
-        convs = {relation: self._part(f"convs.{index}", relation) for relation in self.relations}
+        convs = {relation: self.conv(index, relation) for relation in self.relations}
         if is_aggregated(x):
             found = terms_of_aggregates(convs, x, edges)
         else:
@@ -207,7 +247,7 @@ class TypedModel(torch.nn.Module):
     def _part(self, path: str, names: str | Relation) -> Any:
         """Returns the module of a type or relation."""
         parts: Any = self.get_submodule(path)
-        return parts[_key(names)]
+        return parts[module_key(names)]
 
     def _joined(self, terms: TypeTerms, update: Update | None) -> Tensor:
         if self.aggr == "sum":
@@ -248,31 +288,7 @@ def _copies(module: torch.nn.Module, keys: Any) -> torch.nn.ModuleDict:
     return torch.nn.ModuleDict(made)
 
 
-def _key(names: str | Relation) -> str:
+def module_key(names: str | Relation) -> str:
     """Returns the name of the module of a type or relation, as PyG's `to_hetero` forms it."""
     text = names if isinstance(names, str) else "__".join(names)
     return text.replace(" ", "_").replace("-", "_").replace(":", "_")
-
-
-def _check(model: NativeModel, names: Sequence[str], relations: Sequence[Relation]) -> None:
-    for kind, keys in (("node types", names), ("relations", relations)):
-        if not keys:
-            raise ValueError(f"the metadata has no {kind}; give data.metadata()")
-        if len(set(map(_key, keys))) < len(keys):
-            raise ValueError(
-                f"two of the {kind} {list(keys)} have the same name where ' ', '-' and ':' become '_'; "
-                f"rename one"
-            )
-    for conv in model.convs:
-        check_add_self_loops(conv, list(relations))
-        between = [one for one in relations if one[0] != one[2]]
-        if isinstance(conv, GCNConv) and between:
-            raise ValueError(
-                f"GCNConv does not support relations between two node types, such as {between[0]}; take SAGE"
-            )
-    unreached = set(names) - {target for _, _, target in relations}
-    if unreached and (model.num_layers > 1 or model.jk_mode is not None):
-        raise ValueError(
-            f"no relation leads to {sorted(unreached)}, so later layers have no rows of them; add reverse "
-            f"relations (torch_geometric.transforms.ToUndirected), or leave them out"
-        )
