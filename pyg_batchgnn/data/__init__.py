@@ -30,6 +30,7 @@ from pyg_batchgnn.data.links import LinkSplit
 from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
 from pyg_batchgnn.data.ogb import read_ogb
 from pyg_batchgnn.data.pyg import as_dataset, from_pyg
+from pyg_batchgnn.data.reversed import with_reverse_relations
 from pyg_batchgnn.data.schema import HOMOGENEOUS, Relation, Schema
 from pyg_batchgnn.data.sets import EdgeSet, NodeSet
 from pyg_batchgnn.data.undirected import ParallelEdges, make_undirected
@@ -79,5 +80,6 @@ __all__ = [
     "split_array",
     "split_of",
     "verify_folder",
+    "with_reverse_relations",
     "write_folder",
 ]

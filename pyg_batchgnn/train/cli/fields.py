@@ -42,6 +42,7 @@ FIELDS: Mapping[str, str] = {
     "cache_folder": "sampling.cache_folder",
     "evaluate_with_cache": "sampling.evaluate_with_cache",
     "dataset": "run.dataset",
+    "reverse": "run.reverse_relations",
     "epochs": "run.epochs",
     "evaluate_every": "run.evaluate_every",
     "patience": "run.patience",

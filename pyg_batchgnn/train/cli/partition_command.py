@@ -40,6 +40,9 @@ def partition(
         typer.Option(help="Decides which part gets which node; see above.", callback=_checked_policy),
     ] = PolicyName.RANDOM.value,
     seed: Annotated[int, typer.Option(help="Seed of the policy's random choices.")] = 0,
+    reverse: Annotated[
+        bool, typer.Option("--reverse", help="Add the reverse of every relation, for train --reverse.")
+    ] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Picture of balance, cut and halo to write (.png, .svg, .pdf).")
     ] = None,
@@ -77,7 +80,7 @@ def partition(
       torchrun --nproc-per-node=2 -m pyg_batchgnn train cora --partition cora-2
     """
     from pyg_batchgnn.comm import Communicator
-    from pyg_batchgnn.data import load_dataset, open_folder
+    from pyg_batchgnn.data import load_dataset, open_folder, with_reverse_relations
     from pyg_batchgnn.partition import (
         partition_parts,
         plot_partition,
@@ -93,7 +96,10 @@ def partition(
         begun = time.perf_counter()
         status = console.status("reading") if console.is_terminal else contextlib.nullcontext()
         with status as shown:
-            graph = open_folder(dataset) if Path(dataset).is_dir() else load_dataset(dataset)
+            if reverse:
+                graph = with_reverse_relations(load_dataset(dataset))
+            else:
+                graph = open_folder(dataset) if Path(dataset).is_dir() else load_dataset(dataset)
             found = partition_parts(
                 graph,
                 policy,

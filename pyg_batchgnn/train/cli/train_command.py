@@ -73,6 +73,7 @@ def train(
     embed_rule: options.EmbedRule = None,
     embed_lr: options.EmbedLearningRate = None,
     node_type: options.NodeType = None,
+    reverse: options.Reverse = None,
     task: options.Task = None,
     loss: options.Loss = None,
     class_weights: options.ClassWeights = None,
@@ -128,7 +129,7 @@ def train(
 
       batchgnn train cora --cache aggregation --fanout 15,10,5 --batch-size 64
 
-      batchgnn train ogbn-mag --node-type paper --model gat --fanout 10,10
+      batchgnn train ogbn-mag --node-type paper --reverse --fanout 10,10
 
       batchgnn train ogbn-papers100M --preset p3 --run runs/p3
 

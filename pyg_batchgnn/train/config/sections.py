@@ -151,6 +151,8 @@ class RunConfig:
     Attributes:
         dataset: a name or path, as `pyg_batchgnn.data.load_dataset` takes it. None means the
             default data set.
+        reverse_relations: True if the graph gets the reverse of every relation, which only graphs
+            with named node types can get.
         epochs: passes over the training nodes.
         seed: determines initial weights, order of nodes, samples and dropout.
         threads: threads of torch and of the loader. None means one per core.
@@ -165,6 +167,7 @@ class RunConfig:
     """
 
     dataset: str | None = None
+    reverse_relations: bool = False
     epochs: int = 20
     seed: int = 0
     threads: int | None = None

@@ -48,6 +48,7 @@ class TrainingData:
         read = cls(dataset.schema, nodes, features, learned)
         if not read.inputs.is_homogeneous:
             _refuse_options(dataset, config)
+            _check_reached(dataset, config)
         return read
 
     @property
@@ -100,6 +101,17 @@ def _refuse_options(dataset: Dataset, config: TrainConfig) -> None:
         raise TrainError(
             f"{because}, which is for homogeneous graphs with features, but {dataset.name} {graph}; leave "
             "it out"
+        )
+
+
+def _check_reached(dataset: Dataset, config: TrainConfig) -> None:
+    """Checks that relations lead to every type, so that each layer has rows of it."""
+    reached = {target for _, _, target in dataset.schema.relations}
+    others = [name for name in dataset.schema.node_types if name not in reached]
+    if others and config.model.num_layers > 1:
+        raise TrainError(
+            f"{dataset.name}: no relation leads to {', '.join(others)}, so no layer but the first can read "
+            "them; add --reverse, which adds the reverse of every relation"
         )
 
 

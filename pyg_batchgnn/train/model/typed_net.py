@@ -90,4 +90,4 @@ def _joined(x: Rows, learned: Tensor | None) -> Rows:
     if learned is None:
         return x
     values = x if isinstance(x, Tensor) else x.gather()
-    return torch.cat([values.to(learned.dtype), learned], dim=1)
+    return torch.cat([values, learned.to(values.dtype)], dim=1)

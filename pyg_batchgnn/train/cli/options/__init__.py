@@ -40,7 +40,7 @@ from pyg_batchgnn.train.cli.options.sampling import (
     TestFanout,
 )
 from pyg_batchgnn.train.cli.options.saved_run import DatasetName, Exact, Run
-from pyg_batchgnn.train.cli.options.task import ClassWeights, Loss, MetricOption, NodeType, Task
+from pyg_batchgnn.train.cli.options.task import ClassWeights, Loss, MetricOption, NodeType, Reverse, Task
 
 __all__ = [
     "OF_RANKS",
@@ -86,6 +86,7 @@ __all__ = [
     "Push",
     "Remote",
     "ReplacementOption",
+    "Reverse",
     "Run",
     "ScheduleOption",
     "Seed",

@@ -15,6 +15,14 @@ NodeType = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+Reverse = Annotated[
+    bool | None,
+    typer.Option(
+        "--reverse",
+        help="Add the reverse of every relation of named types. A saved partition needs --reverse too.",
+        rich_help_panel=_PANEL,
+    ),
+]
 Task = Annotated[
     str | None,
     typer.Option(

@@ -1,0 +1,46 @@
+"""Adds to a graph the reverse of every relation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyg_batchgnn.data.dataset import Dataset
+from pyg_batchgnn.data.errors import broken
+from pyg_batchgnn.data.schema import Relation
+from pyg_batchgnn.data.sets import EdgeSet
+
+_PREFIX = "rev_"
+
+
+def with_reverse_relations(dataset: Dataset) -> Dataset:
+    """Returns the same graph with a reverse relation behind those that it has, for each of them.
+
+    The reverse of ("author", "writes", "paper") is ("paper", "rev_writes", "author"). It has the
+    same edges with the ends exchanged, in the same order, and the same attributes. Relations that
+    are the reverse of another one already get none, and neither does that one.
+
+    Raises:
+        DatasetError: the graph is homogeneous, so that its reverse edges are of the same relation.
+    """
+    if not dataset.has_names:
+        fact = "is of a homogeneous graph, whose reverse edges are no relation of their own"
+        raise broken(dataset.name, "edge_index", fact, "use ParallelEdges and make_undirected")
+    known = {edges.relation for edges in dataset.edge_sets}
+    added = [
+        EdgeSet(reverse_of(edges.relation), edges.edge_index.flip(0), dict(edges.tables))
+        for edges in dataset.edge_sets
+        if reverse_of(edges.relation) not in known and not _is_reverse(edges.relation, known)
+    ]
+    source = f"{dataset.source.rstrip('.')}; with reverse relations."
+    return replace(dataset, edge_sets=(*dataset.edge_sets, *added), source=source)
+
+
+def reverse_of(relation: Relation) -> Relation:
+    """Returns the names of the reverse of a relation."""
+    source, name, target = relation
+    return target, f"{_PREFIX}{name}", source
+
+
+def _is_reverse(relation: Relation, known: set[Relation]) -> bool:
+    source, name, target = relation
+    return name.startswith(_PREFIX) and (target, name.removeprefix(_PREFIX), source) in known

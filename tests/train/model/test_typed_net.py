@@ -1,0 +1,167 @@
+"""Typed models in the trainer: their inputs, what they freeze, and that they learn each task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet, TypedGeneratorSpec, generate_typed
+from pyg_batchgnn.train.config import (
+    EmbeddingConfig,
+    MatrixProduct,
+    ModelConfig,
+    ModelKind,
+    OptimiserConfig,
+    Precision,
+    RunConfig,
+    SamplingConfig,
+    TaskConfig,
+    TrainConfig,
+)
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.graph import TrainingData
+from pyg_batchgnn.train.loop import TrainingJob, evaluate, train_step
+from pyg_batchgnn.train.measure import PhaseClock, RunProgress
+from pyg_batchgnn.train.ranks import Ranks
+from tests.support.training_runs import job_alone
+
+
+@pytest.fixture(scope="module")
+def papers() -> Dataset:
+    """Papers of 3 classes with features, authors with 3 labels, fields and institutions."""
+    return generate_typed(TypedGeneratorSpec(papers=400, seed=2, classes=3, features=8))
+
+
+def config(node_type: str, kind: ModelKind = ModelKind.SAGE, **more: object) -> TrainConfig:
+    chosen = TrainConfig(
+        model=ModelConfig(kind=kind, num_layers=2, hidden=16, dropout=0.0),
+        sampling=SamplingConfig(fanout=(4, 3), batch_size=64),
+        task=TaskConfig(node_type=node_type),
+        optimiser=OptimiserConfig(learning_rate=0.02),
+        run=RunConfig(threads=1, seed=4, matrix_product=MatrixProduct.NATIVE),
+    )
+    return replace(chosen, **more)  # type: ignore[arg-type]
+
+
+def trained(job: TrainingJob, epochs: int) -> list[float]:
+    """Trains a job; returns the mean loss of each epoch."""
+    found = []
+    job.network.model.train()
+    for epoch in range(epochs):
+        progress = RunProgress(epoch=epoch)
+        for batch in job.train_loader:
+            figures = train_step(job, batch, PhaseClock(), progress)
+            progress.add(torch.tensor([figures], dtype=torch.float64))
+        found.append(progress.mean_loss)
+    return found
+
+
+def with_values(dataset: Dataset) -> Dataset:
+    """Returns papers with a value each: their class."""
+    nodes = dataset.nodes_of("paper")
+    y = nodes.tables["y"].float().view(-1, 1)
+    changed = replace(nodes, tables={**nodes.tables, "y": y}, num_classes=0)
+    sets = tuple(changed if one.name == "paper" else one for one in dataset.node_sets)
+    return replace(dataset, node_sets=sets)
+
+
+#: node type, model, precision, whether papers have values
+TASKS = [
+    ("paper", ModelKind.SAGE, Precision.FLOAT32, False),
+    ("paper", ModelKind.GAT, Precision.BFLOAT16, False),
+    ("author", ModelKind.GIN, Precision.FLOAT32, False),
+    ("paper", ModelKind.SAGE, Precision.BFLOAT16, True),
+]
+
+
+@pytest.mark.parametrize(("node_type", "kind", "precision", "has_values"), TASKS)
+def test_classes_labels_and_values_are_learned(
+    papers: Dataset, node_type: str, kind: ModelKind, precision: Precision, has_values: bool
+) -> None:
+    chosen = config(node_type, kind, embedding=EmbeddingConfig(learning_rate=0.05))
+    chosen = replace(chosen, run=replace(chosen.run, precision=precision))
+    job = job_alone(chosen, with_values(papers) if has_values else papers)
+    begin = evaluate(job.network, job.val_loader, job.labels, job.task, Ranks.join(chosen.ranks))
+    trained(job, 6)
+    end = evaluate(job.network, job.val_loader, job.labels, job.task, Ranks.join(chosen.ranks))
+    assert begin is not None and end is not None and end.loss < begin.loss
+    assert job.task.improves(end.scores[job.task.metric], begin.scores[job.task.metric])
+
+
+def test_what_the_predicted_nodes_depend_on_has_a_gradient_in_every_minibatch() -> None:
+    """A type without nodes, a relation without edges, and nodes of which no edge leads on.
+
+    Ranks sum the gradients of all parameters that are trained, so each must have one.
+    """
+    none = torch.empty(2, 0, dtype=torch.int64)
+    sets = (
+        NodeSet("a", 4, {"y": torch.tensor([0, 1, 0, 1])}, {"train": torch.arange(4)}, 2),
+        NodeSet("b", 3, {"x": torch.rand(3, 5)}),
+        NodeSet("c", 0, {"x": torch.rand(0, 2)}),
+    )
+    edges = (
+        EdgeSet(("b", "to", "a"), torch.tensor([[0], [1]])),
+        EdgeSet(("a", "to", "b"), none),
+        EdgeSet(("c", "to", "b"), none),
+        EdgeSet(("b", "to", "c"), none),
+    )
+    for kind in (ModelKind.SAGE, ModelKind.GAT, ModelKind.GIN):
+        chosen = config("a", kind, sampling=SamplingConfig(fanout=(2, 2), batch_size=1))
+        job = job_alone(chosen, Dataset("odd", sets, edges))
+        job.network.model.train()
+        for batch in job.train_loader:
+            job.network.model.zero_grad()
+            job.network.outputs(batch).logits.sum().backward()
+            for name, parameter in job.network.model.named_parameters():
+                assert (parameter.grad is not None) == parameter.requires_grad, (kind, name)
+        frozen = {n for n, one in job.network.model.named_parameters() if not one.requires_grad}
+        assert any("convs.1.a__to__b" in name for name in frozen)
+        assert not any("convs.0.a__to__b" in name for name in frozen)
+        assert "project.lins.c.weight" in job.network.model.state_dict()
+
+
+def test_learned_rows_stand_behind_features(papers: Dataset) -> None:
+    types = EmbeddingConfig(types=("author", "field", "institution", "paper"), columns=6)
+    job = job_alone(config("paper", embedding=types), papers)
+    embedding = job.graph.embedding
+    assert embedding is not None
+    widths = {name: part.in_channels for name, part in job.network.model.project.lins.items()}
+    assert widths == {"author": 6, "field": 6, "institution": 6, "paper": 14}
+    before = [table.weight.clone() for table in embedding.tables]
+    trained(job, 1)
+    embedding.synchronize()
+    changed = [not torch.equal(a, b.weight) for a, b in zip(before, embedding.tables, strict=True)]
+    assert all(changed)
+
+
+def test_a_homogeneous_graph_without_features_learns_rows() -> None:
+    x: Tensor = torch.arange(60) % 2
+    graph = Dataset.homogeneous(
+        "bare",
+        60,
+        torch.stack([torch.arange(58), torch.arange(2, 60)]),
+        nodes={"y": x},
+        splits={"train": torch.arange(60)},
+    )
+    found = trained(job_alone(config("node", task=TaskConfig()), graph), 8)
+    assert found[-1] < found[0] / 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task": TaskConfig()}, "name the one to predict with --node-type; those with labels 'y' are"),
+        ({"task": TaskConfig(node_type="book")}, "task.node_type is book, but .* has author, field"),
+        ({"task": TaskConfig(node_type="field")}, "'y' of type 'field' are missing"),
+        ({"embedding": EmbeddingConfig(types=("author",))}, "features 'x' of type 'field', and no learned"),
+        ({"embedding": EmbeddingConfig(types=("x",))}, "embedding.types names x, but"),
+    ],
+)
+def test_what_does_not_fit_the_types_is_named(
+    papers: Dataset, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(TrainError, match=message):
+        TrainingData.of(papers, replace(config("paper"), **changes))  # type: ignore[arg-type]

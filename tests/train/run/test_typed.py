@@ -1,0 +1,82 @@
+"""Training on graphs with named node types, with learned rows of nodes without features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyg_batchgnn.data import TypedGeneratorSpec, generate_typed_folder
+from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
+from tests.support.training_runs import batchgnn, records
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Papers of 3 classes with features, authors with 3 labels, fields and institutions."""
+    path = tmp_path_factory.mktemp("typed") / "graph"
+    return generate_typed_folder(TypedGeneratorSpec(papers=500, seed=1, classes=3, features=8), path)
+
+
+def predicted(run: Path, out: Path) -> np.ndarray:
+    """Returns what a run predicts for all nodes, in one process."""
+    assert batchgnn("predict", run, "--out", out, "--threads", 1) == 0
+    found: np.ndarray = np.load(out / "probabilities.npy", allow_pickle=False)
+    return found
+
+
+def rows(run: Path) -> dict[str, bytes]:
+    """Returns the bytes of all learned rows and of what the optimizer keeps, by file."""
+    files = (run / "embeddings").rglob("*.npy")
+    return {str(path.relative_to(run)): path.read_bytes() for path in files}
+
+
+def test_two_ranks_train_as_one_process_with_the_same_seeds(folder: Path, tmp_path: Path) -> None:
+    """With all neighbours a node's loss does not depend on who shares its minibatch."""
+    options = ["--node-type", "paper", "--schedule", "global", "--fanout", "-1,-1", "--dropout", 0]
+    options += ["--test-fanout", "-1,-1", "--last-batch", "keep", "--embed-rule", "sgd", "--embed-lr", 1]
+    found = []
+    for ranks, size in ((1, 96), (2, 48)):
+        run = tmp_path / str(ranks)
+        arguments = train(folder, run, *options, "--batch-size", size)
+        if ranks == 1:
+            assert batchgnn(*arguments) == 0
+        else:
+            assert_ended(launch(ranks, {"arguments": arguments})[0], 0)
+        found.append((records(run), predicted(run, tmp_path / f"of {ranks}")))
+    (lines, outputs), other = found
+    for line, expected in zip(other[0], lines, strict=True):
+        assert line["train"]["loss"] == pytest.approx(expected["train"]["loss"], rel=1e-4)
+        assert line["val"]["loss"] == pytest.approx(expected["val"]["loss"], rel=1e-3)
+    assert lines[-1]["train"]["loss"] < lines[0]["train"]["loss"]
+    np.testing.assert_allclose(outputs, other[1], atol=1e-4)
+
+
+#: Options of a run: learned rows of types without features; of all types, beside features.
+BARE = ["--node-type", "paper", "--prefetch", 1, "--feature-cache", "1MiB", "--model", "gin"]
+ALL = ["--node-type", "author", "--schedule", "global", "--hybrid", "--model", "gat", "--heads", 2]
+RESUMED = (BARE, [*ALL, "--embed", "all", "--embed-columns", 8, "--embed-rule", "adagrad"])
+
+
+def test_a_run_stopped_within_an_epoch_resumes_bit_for_bit(folder: Path, tmp_path: Path) -> None:
+    commands = []
+    for number, options in enumerate(RESUMED):
+        straight, broken = tmp_path / f"straight {number}", tmp_path / f"broken {number}"
+        commands += [
+            {"arguments": train(folder, straight, *options)},
+            {"arguments": train(folder, broken, *options), "fault": [1, 4, "SIGINT"]},
+            {"arguments": ["train", "--resume", str(broken), "--macrobatch", "2"]},
+        ]
+    seen = launch(2, *commands)
+    for number in range(len(RESUMED)):
+        whole, first, rest = seen[3 * number : 3 * number + 3]
+        assert_ended(whole + rest, 0)
+        assert_ended(first, 130)
+        for undisturbed, before, after in zip(whole, first, rest, strict=True):
+            assert before["seeds"] + after["seeds"] == undisturbed["seeds"]
+            assert before["losses"] + after["losses"] == undisturbed["losses"]
+        straight, broken = tmp_path / f"straight {number}", tmp_path / f"broken {number}"
+        assert_same_tensors(straight, broken)
+        assert rows(straight) == rows(broken) and rows(straight)
+        assert records(straight) == records(broken)
