@@ -10,6 +10,8 @@ import matplotlib.pyplot as plt
 from benchmark.support.tables import MIB, Result, by, of_ranks, paragraph
 from benchmark.support.tables import table as markdown
 
+#: What a rank may use beside twice its share, in MiB.
+SLACK = 256
 _LOADS = ("nodes", "edges", "train")
 
 
@@ -23,6 +25,7 @@ def table(result: Result) -> str:
                 lines += [_line(graph, parts, constraints, one, metis) for one in sides]
     header = ["graph", "parts", "balanced", "policy, ranks", "edge cut", "over METIS"]
     header += [*(f"{load}, max / mean" for load in _LOADS), "CPU seconds", "peak, MiB"]
+    header += ["allowed, MiB"]
     return "\n\n".join([markdown(header, lines), paragraph(_summary(result))])
 
 
@@ -82,4 +85,5 @@ def _line(graph: str, parts: int, constraints: str, one: Result, metis: float | 
         *(f"{told['balance'][load]:.3f}" for load in _LOADS),
         f"{sum(of_ranks(one, 'cpu')):.1f}",
         f"{peak / MIB:,.0f}" if peak else "-",
+        f"{2 * max(of_ranks(one, 'share')) / MIB + SLACK:,.0f}" if "share" in told else "-",
     ]

@@ -12,8 +12,10 @@ import torch
 from benchmark.ranks.worker import Answer, answer_with, cpu_seconds
 from benchmark.support.meters import peak_bytes, release_free_memory, reset_peak, resident_bytes
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import load_dataset
+from pyg_batchgnn.data import Dataset, load_dataset
 from pyg_batchgnn.partition import Metis, Multilevel, PolicyLike, partition_parts, report_partition
+from pyg_batchgnn.partition.multilevel.symmetrise import symmetric_graph
+from pyg_batchgnn.partition.reading import read_slice
 
 
 def cut(comm: Communicator, options: Answer) -> Answer:
@@ -33,7 +35,9 @@ def cut(comm: Communicator, options: Answer) -> Answer:
     )
     wall, cpu, peak = time.perf_counter() - begin, cpu_seconds() - used, peak_bytes() - before
     report = report_partition(parts, comm)
+    del parts
     return {
+        "share": _share(comm, dataset),
         "edges": dataset.num_edges,
         "nodes": dataset.num_nodes,
         "wall": wall,
@@ -78,6 +82,16 @@ def kaminpar(comm: Communicator, options: Answer) -> Answer:  # noqa: ARG001
         "edge_cut": float((owner[source] != owner[target]).double().mean()),
         "balance": {name: float(load.max() / load.mean()) for name, load in loads.items()},
     }
+
+
+def _share(comm: Communicator, dataset: Dataset) -> int:
+    """Returns the bytes of this rank's share of the edges as stored and as an undirected graph."""
+    part = read_slice(dataset, comm)
+    graph = symmetric_graph(comm, part, torch.ones(part.num_nodes, 1, dtype=torch.int32)).lists
+    arrays = [graph.indptr, graph.indices, graph.node_weight]
+    for edges in part.relations:
+        arrays += [edges.indptr, edges.indices, edges.explicit_edge_ids()]
+    return sum(array.nbytes for array in arrays)
 
 
 def _policy(name: str, balance: dict[str, float]) -> PolicyLike:

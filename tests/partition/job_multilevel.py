@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset, EdgeSet, GeneratorSpec, NodeSet, generate
-from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.data import Dataset, EdgeSet, GeneratorSpec, NodeSet, generate, open_folder
+from pyg_batchgnn.ops import InEdges, MergedLists
 from pyg_batchgnn.partition import (
     Multilevel,
     bounded,
@@ -20,13 +20,26 @@ from pyg_batchgnn.partition import (
     plot_partition,
     report_partition,
 )
+from pyg_batchgnn.partition.multilevel import cluster, coarse_lists
+from pyg_batchgnn.partition.multilevel import owners as owners_of_levels
 from pyg_batchgnn.partition.multilevel.cluster import find_clusters
 from pyg_batchgnn.partition.multilevel.contract import contract
 from pyg_batchgnn.partition.multilevel.gather import gather_graph
+from pyg_batchgnn.partition.multilevel.heaviest import HeaviestEdges
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
+from pyg_batchgnn.partition.multilevel.release import release_memory
 from pyg_batchgnn.partition.multilevel.symmetrise import symmetric_graph
 from pyg_batchgnn.partition.reading import read_slice
-from tests.partition.job_partition import CASES, assert_same, communities, expected, graph, owners_everywhere
+from tests.partition.job_partition import (
+    CASES,
+    Peak,
+    arrays_of,
+    assert_same,
+    communities,
+    expected,
+    graph,
+    owners_everywhere,
+)
 
 
 def everywhere_valid() -> None:
@@ -107,6 +120,46 @@ def _check_levels(comm: Communicator, dataset: Dataset, seed: int) -> None:
     assert torch.equal(comm.all_gather(level.graph.lists.node_weight).rows.long(), member.t() @ weights)
     several = member.sum(0) > 1
     assert bool(((member.t() @ weights)[several] <= 6).all())
+
+
+def memory(folder: str) -> list[int]:
+    """The share in bytes, the symmetric graph included, and the most that a rank took beside what
+    there was. Rounds and the least sizes of graphs are small, so that the share tells."""
+    bounded.ROUND_BYTES = 1 << 20
+    cluster.EDGES = coarse_lists.FEWEST = owners_of_levels.FEW = 1 << 16
+    dataset = open_folder(folder)
+    with Communicator.create("partition", timeout=60) as comm:
+        release_memory()
+        peak = Peak()
+        peak.start()
+        part = partition(dataset, "multilevel", comm=comm)
+        most = peak.bytes - peak.first
+        share = sum(array.numel() * array.element_size() for array in arrays_of(part).values())
+        return [share + (8 * dataset.num_edges + 8 * dataset.num_nodes) // comm.size, most]
+
+
+def heaviest() -> None:
+    """The edges that are left are the heaviest, the same for both ends, and few enough."""
+    draw, nodes = torch.Generator().manual_seed(2), 300
+    table = torch.randint(0, 40, (nodes, nodes), generator=draw).clamp(min=30).sub(30).int()
+    table = (table + table.t()).fill_diagonal_(0)
+    with Communicator.create("partition", timeout=60) as comm:
+        own = range(comm.rank * nodes // comm.size, (comm.rank + 1) * nodes // comm.size)
+        kept = HeaviestEdges(own.start, limit := 4000)
+        for begin in range(own.start, own.stop, 7):
+            piece = table[begin : min(begin + 7, own.stop)]
+            at = piece.nonzero()
+            indptr = torch.cat([torch.zeros(1, dtype=torch.int64), (piece > 0).sum(1).cumsum(0)])
+            ids, weight = at[:, 1].contiguous(), piece[piece > 0]
+            kept.add(MergedLists(indptr, ids, weight, 0))
+        lists = kept.finish(comm)
+        assert 0.9 * limit < comm.max(lists.ids.numel()) <= limit
+        left = torch.zeros(len(own), nodes, dtype=torch.int32)
+        left[InEdges(lists.indptr, lists.ids).targets(), lists.ids] = lists.weight
+        whole = comm.all_gather(left).rows
+        assert torch.equal(whole, whole.t())
+        assert bool(((whole == table) | (whole == 0)).all())
+        assert int(table[(whole == 0) & (table > 0)].max()) <= int(whole[whole > 0].min())
 
 
 def mistakes() -> list[str]:

@@ -22,6 +22,20 @@ def test_graphs_of_all_levels_are_the_obvious_ones(ranks: int) -> None:
     run_ranks(f"{JOBS}:levels", ranks)
 
 
+def test_memory_is_bounded_by_the_share(tmp_path: Path) -> None:
+    """At most twice the share and some small rounds, where clusters join hardly any edges."""
+    nodes, edges = 100_000, 4_000_000
+    draw = np.random.default_rng(1)
+    np.save(tmp_path / "edge_index.npy", draw.integers(0, nodes, (2, edges), dtype=np.int32))
+    for result in run_ranks(f"{JOBS}:memory", 2, {"folder": str(tmp_path)}):
+        share, most = result.value
+        assert most < 2 * share + (16 << 20), (share, most)
+
+
+def test_the_heaviest_edges_are_left_at_both_ends() -> None:
+    run_ranks(f"{JOBS}:heaviest", 2)
+
+
 @pytest.mark.parametrize(("ranks", "parts", "cut"), [(1, 4, 0.11), (2, 2, 0.11), (3, 8, 0.22)])
 def test_communities_stay_whole_and_all_loads_are_balanced(ranks: int, parts: int, cut: float) -> None:
     """One edge of ten leaves its community."""

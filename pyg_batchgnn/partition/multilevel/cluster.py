@@ -8,17 +8,21 @@ cluster has, so that no cluster outgrows its limit whatever the other ranks do.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.ops import NodeVisit, fold_key
+from pyg_batchgnn.ops import NodeVisit, WeightedGraph, fold_key
 from pyg_batchgnn.partition.move import pull, send
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 
-#: Every node is visited PASSES times. A round takes one of SHARES of a rank's nodes.
+#: Every node is visited PASSES times. A round takes one of SHARES of a rank's nodes, or less.
 PASSES, SHARES = 3, 3
+#: A round takes the nodes of one of PIECES of a rank's edges, or of EDGES edges. Each neighbour may
+#: be in a cluster of its own, so a round may take a hundred bytes for each edge.
+PIECES, EDGES = 16, 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,28 +47,59 @@ def find_clusters(graph: RankGraph, limit: Tensor, key: int) -> Clusters:
         key: the key of the random choices.
     """
     found = Clusters(graph.ids(), graph.lists.node_weight.clone())
-    rounds = PASSES * SHARES
-    for number in range(rounds):
-        visit = NodeVisit(
-            ops.to_signed(fold_key(key, number // SHARES)), graph.first, number % SHARES, SHARES
-        )
-        _move(graph, found, limit, visit, together=number >= rounds - SHARES)
+    pieces = _pieces(graph)
+    shares = -(-SHARES // len(pieces))
+    for number in range(PASSES):
+        for share in range(shares):
+            for nodes in pieces:
+                own = ops.to_signed(fold_key(key, number))
+                visit = NodeVisit(own, graph.first + nodes.start, share, shares)
+                _move(graph, found, limit, nodes, visit, together=number == PASSES - 1)
     return found
 
 
-def _move(graph: RankGraph, found: Clusters, limit: Tensor, visit: NodeVisit, *, together: bool) -> None:
-    """Visits a share of the nodes on every rank. Collective."""
-    nodes, ranks = graph.lists.num_nodes, graph.comm.size
-    names, local = ops.number_ghosts(found.label, range(0), graph.total)
+def _pieces(graph: RankGraph) -> list[range]:
+    """Cuts this rank's nodes into ranges of nearly as many edges, as many on every rank.
+    Collective."""
+    indptr, comm = graph.lists.indptr, graph.comm
+    edges = graph.lists.num_edges
+    count = comm.max(-(-edges // max(EDGES, edges // PIECES)))
+    marks = edges * torch.arange(count + 1) // max(count, 1)
+    at = torch.searchsorted(indptr, marks).tolist()
+    at[0], at[-1] = 0, graph.lists.num_nodes
+    return [range(*ends) for ends in pairwise(at)] if count else [range(graph.lists.num_nodes)]
+
+
+def _move(
+    graph: RankGraph, found: Clusters, limit: Tensor, nodes: range, visit: NodeVisit, *, together: bool
+) -> None:
+    """Visits a share of some of the nodes on every rank. Collective."""
+    lists, others = _lists_of(graph, nodes)
+    label = torch.cat([found.label[nodes.start : nodes.stop], found.label[others]])
+    names, local = ops.number_ghosts(label, range(0), graph.total)
     held = pull(graph.comm, graph.remote(found.weight), names)
-    room = torch.div(limit - held, ranks, rounding_mode="floor")
+    room = torch.div(limit - held, graph.comm.size, rounding_mode="floor")
     before = room.clone()
-    ops.cluster_nodes(graph.lists, local, room, visit, together=together)
-    found.label[:nodes] = names[local[:nodes].to(torch.int64)]
-    grown = before - room
+    ops.cluster_nodes(lists, local, room, visit, together=together)
+    found.label[nodes.start : nodes.stop] = names[local[: len(nodes)]]
+    grown = before.sub_(room)
     changed = grown.any(dim=1)
     names, grown = names[changed], grown[changed].to(torch.int32)
     grouping = graph.group(names)
     at = send(graph.comm, names, grouping).rows.to(torch.int64) - graph.first
     found.weight.index_add_(0, at, send(graph.comm, grown, grouping).rows)
     graph.refresh(found.label)
+
+
+def _lists_of(graph: RankGraph, nodes: range) -> tuple[WeightedGraph, Tensor]:
+    """Returns the lists of some of this rank's nodes, as a graph whose ghosts are all other nodes
+    in them; and the ghosts, by their numbers in ``graph``."""
+    lists = graph.lists
+    if len(nodes) == lists.num_nodes:
+        return lists, torch.arange(len(nodes), lists.num_all, dtype=torch.int32)
+    begin, end = lists.indptr[[nodes.start, nodes.stop]].tolist()
+    others, local = ops.number_ghosts(lists.indices[begin:end], nodes, lists.num_all)
+    weight = None if lists.edge_weight is None else lists.edge_weight[begin:end]
+    indptr = lists.indptr[nodes.start : nodes.stop + 1] - begin
+    own = lists.node_weight[nodes.start : nodes.stop]
+    return WeightedGraph(indptr, local, own, weight, others.numel()), others

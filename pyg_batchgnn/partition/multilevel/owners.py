@@ -15,12 +15,14 @@ from pyg_batchgnn.partition.multilevel.contract import CoarseLevel, contract
 from pyg_batchgnn.partition.multilevel.metis import cut_by_metis
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 from pyg_batchgnn.partition.multilevel.refine import refine
+from pyg_batchgnn.partition.multilevel.release import release_memory
 from pyg_batchgnn.partition.multilevel.symmetrise import symmetric_graph
 from pyg_batchgnn.partition.multilevel.unmet import warn_of_unmet
 from pyg_batchgnn.partition.reading import ReadingSlice
 
-#: A coarse graph of at most this many entries is gathered on every rank whatever a rank's share.
-_FEW = 1 << 20
+#: A coarse graph is gathered on every rank if it has at most one of _GATHERED of a rank's share of
+#: the entries of the whole graph, or FEW of them. Cutting it takes several times its memory.
+_GATHERED, FEW = 8, 1 << 20
 #: No cluster has more than one of CLUSTERS of a part's mean weight.
 _CLUSTERS = 32
 #: Coarsening ends with a level that keeps more than this share of the nodes.
@@ -31,8 +33,10 @@ def balanced_owners(
     comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: Balanced, parts: int, seed: int
 ) -> Tensor:
     """Returns the part of every node of the slice, [n] int32. Collective."""
+    release_memory()
     limits = read_limits(comm, part, dataset, policy, parts)
     graph = symmetric_graph(comm, part, limits.weight)
+    release_memory()
     if isinstance(policy, Metis):
         owner = cut_by_metis(graph, limits, parts)
     else:
@@ -65,8 +69,11 @@ def _coarsen(graph: RankGraph, limits: Limits, parts: int, key: int) -> list[Coa
     share = comm.sum(graph.lists.num_edges) // comm.size
     most = (limits.total // (_CLUSTERS * parts)).clamp(min=1)
     now, edges = graph, share * comm.size
-    while not levels or edges > max(share, _FEW):
-        level = contract(now, find_clusters(now, most, fold_key(key, len(levels))))
+    while not levels or edges > max(share // _GATHERED, FEW):
+        clusters = find_clusters(now, most, fold_key(key, len(levels)))
+        release_memory()
+        level = contract(now, clusters)
+        release_memory()
         levels.append(level)
         stalled = level.graph.total > _STALLED * now.total
         now, edges = level.graph, comm.sum(level.graph.lists.num_edges)

@@ -19,7 +19,7 @@ class Ghosts:
 
     Attributes:
         ids: [ghosts], ascending.
-        needed: [m] int64, the own nodes that other ranks have as ghosts, by rank.
+        needed: [m] int32, the own nodes that other ranks have as ghosts, by rank.
         counts: how many of these each rank has.
     """
 
@@ -31,7 +31,7 @@ class Ghosts:
     def of(cls, comm: Communicator, ids: Tensor, bounds: Tensor) -> Ghosts:
         """Tells the owners of the ghosts who needs them. Collective."""
         asked = comm.exchange(*group_by_range(ids, bounds).sorted(ids), MessageKind.PARTITION)
-        return cls(ids, asked.rows.to(torch.int64) - bounds[comm.rank], asked.counts)
+        return cls(ids, (asked.rows - bounds[comm.rank]).to(torch.int32), asked.counts)
 
     def refresh(self, comm: Communicator, values: Tensor) -> None:
         """Overwrites the ghosts' values by their owners'. Collective.

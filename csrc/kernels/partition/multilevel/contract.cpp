@@ -17,28 +17,49 @@ int64_t renumber(int64_t nodes, int32_t* label) {
   return next;
 }
 
+// Sums the edges from one cluster to each other one.
+class Neighbours {
+ public:
+  // label: [nodes + ghosts], in [0, labels).
+  Neighbours(const WeightedGraph& graph, const Members& members, const int32_t* label, int64_t labels)
+      : graph_(graph), members_(members), label_(label), sum_(static_cast<size_t>(labels)) {}
+
+  // Calls found(other, weight) for every other cluster that edges of this one lead to.
+  template <class Found>
+  void each(int64_t cluster, const Found& found) {
+    touched_.clear();
+    for (int64_t m = members_.start[cluster]; m < members_.start[cluster + 1]; ++m) {
+      const int64_t node = members_.node == nullptr ? m : members_.node[m];
+      for (int64_t e = graph_.indptr[node]; e < graph_.indptr[node + 1]; ++e) {
+        const int32_t other = label_[graph_.indices[e]];
+        if (other == cluster) continue;
+        if (sum_[other] == 0) touched_.push_back(other);
+        sum_[other] += graph_.weight_of(e);
+      }
+    }
+    for (const int32_t other : touched_) {
+      found(other, saturated(sum_[other]));
+      sum_[other] = 0;
+    }
+  }
+
+ private:
+  const WeightedGraph& graph_;
+  const Members members_;
+  const int32_t* label_;
+  std::vector<int64_t> sum_;
+  std::vector<int32_t> touched_;
+};
+
 }  // namespace
 
 void contract_clusters(const WeightedGraph& graph, const Members& members, const int32_t* label,
                        int64_t labels, int64_t begin, int64_t end, std::vector<ClusterEdge>& out) {
-  std::vector<int64_t> sum(static_cast<size_t>(labels));
-  std::vector<int32_t> touched;
-  for (int64_t cluster = begin; cluster < end; ++cluster) {
-    touched.clear();
-    for (int64_t m = members.start[cluster]; m < members.start[cluster + 1]; ++m) {
-      const int64_t node = members.node == nullptr ? m : members.node[m];
-      for (int64_t e = graph.indptr[node]; e < graph.indptr[node + 1]; ++e) {
-        const int32_t other = label[graph.indices[e]];
-        if (other == cluster) continue;
-        if (sum[other] == 0) touched.push_back(other);
-        sum[other] += graph.weight_of(e);
-      }
-    }
-    for (const int32_t other : touched) {
-      out.push_back({static_cast<int32_t>(cluster), other, saturated(sum[other])});
-      sum[other] = 0;
-    }
-  }
+  Neighbours neighbours(graph, members, label, labels);
+  for (int64_t cluster = begin; cluster < end; ++cluster)
+    neighbours.each(cluster, [&](int32_t other, int32_t weight) {
+      out.push_back({static_cast<int32_t>(cluster), other, weight});
+    });
 }
 
 OwnedGraph contract(const WeightedGraph& graph, int32_t* label) {
@@ -56,18 +77,18 @@ OwnedGraph contract(const WeightedGraph& graph, int32_t* label) {
     for (int64_t k = 0; k < constraints; ++k)
       coarse.node_weight[label[node] * constraints + k] += graph.weights_of(node)[k];
   }
-  std::vector<ClusterEdge> edges;
-  contract_clusters(graph, {start.data(), member.data()}, label, clusters, 0, clusters, edges);
-  coarse.indptr.assign(static_cast<size_t>(clusters) + 1, 0);
-  coarse.indices.reserve(edges.size());
-  coarse.edge_weight.reserve(edges.size());
-  for (const ClusterEdge& edge : edges) {
-    ++coarse.indptr[edge.cluster + 1];
-    coarse.indices.push_back(edge.neighbour);
-    coarse.edge_weight.push_back(edge.weight);
+  // The pages that are not written to cost nothing, and growing would take twice the memory.
+  coarse.indices.reserve(static_cast<size_t>(graph.edges()));
+  coarse.edge_weight.reserve(static_cast<size_t>(graph.edges()));
+  coarse.indptr.resize(static_cast<size_t>(clusters) + 1);
+  Neighbours neighbours(graph, {start.data(), member.data()}, label, clusters);
+  for (int64_t cluster = 0; cluster < clusters; ++cluster) {
+    neighbours.each(cluster, [&](int32_t other, int32_t weight) {
+      coarse.indices.push_back(other);
+      coarse.edge_weight.push_back(weight);
+    });
+    coarse.indptr[cluster + 1] = static_cast<int64_t>(coarse.indices.size());
   }
-  for (int64_t cluster = 0; cluster < clusters; ++cluster)
-    coarse.indptr[cluster + 1] += coarse.indptr[cluster];
   return coarse;
 }
 
