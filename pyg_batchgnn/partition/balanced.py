@@ -25,11 +25,17 @@ class Balanced:
             load is "nodes", "edges" (the in-edges of the nodes), the nodes of a split ("train",
             "val", "test"), or an attribute of nodes that holds one weight per node. Each counts for
             every node type apart.
+        hosts: the number of hosts that get parts, in order and as many each. The graph is cut for
+            the hosts first, then for the parts of each, so that few edges join hosts. By default
+            the hosts of the ranks if there is a part per rank, otherwise 1.
     """
 
     balance: Mapping[str, float] = field(default_factory=_usual)
+    hosts: int | None = None
 
     def __post_init__(self) -> None:
+        if self.hosts is not None and self.hosts < 1:
+            raise ValueError(f"hosts must be at least 1, not {self.hosts}")
         if not self.balance:
             raise ValueError('balance must name at least one load; {"nodes": 1.05} balances the nodes')
         for name, slack in self.balance.items():
@@ -37,7 +43,8 @@ class Balanced:
 
     def __str__(self) -> str:
         loads = ", ".join(f"{name} {slack:g}" for name, slack in self.balance.items())
-        return f"{type(self).__name__.lower()} ({loads})"
+        hosts = "" if self.hosts is None else f"; {self.hosts} hosts"
+        return f"{type(self).__name__.lower()} ({loads}{hosts})"
 
 
 @dataclass(frozen=True)

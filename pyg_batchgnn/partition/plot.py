@@ -35,7 +35,10 @@ def plot_partition(report: PartitionReport, path: Path) -> None:
     if len(report.parts) <= _NUMBERED:
         halo.set_xticks(range(len(report.parts)))
         halo.set_yticks(range(len(report.parts)))
-    figure.suptitle(f"{len(report.parts)} parts, {report.edge_cut:.1%} of the edges cut")
+    title = f"{len(report.parts)} parts, {report.edge_cut:.1%} of the edges cut"
+    if len(set(report.hosts)) > 1:
+        title += f", {report.host_cut:.1%} between hosts"
+    figure.suptitle(title)
     figure.savefig(path, dpi=110)
 
 

@@ -20,8 +20,7 @@ from pyg_batchgnn.partition import (
     plot_partition,
     report_partition,
 )
-from pyg_batchgnn.partition.multilevel import cluster, coarse_lists
-from pyg_batchgnn.partition.multilevel import owners as owners_of_levels
+from pyg_batchgnn.partition.multilevel import cluster, coarse_lists, scheme
 from pyg_batchgnn.partition.multilevel.cluster import find_clusters
 from pyg_batchgnn.partition.multilevel.contract import contract
 from pyg_batchgnn.partition.multilevel.gather import gather_graph
@@ -126,7 +125,7 @@ def memory(folder: str) -> list[int]:
     """The share in bytes, the symmetric graph included, and the most that a rank took beside what
     there was. Rounds and the least sizes of graphs are small, so that the share tells."""
     bounded.ROUND_BYTES = 1 << 20
-    cluster.EDGES = coarse_lists.FEWEST = owners_of_levels.FEW = 1 << 16
+    cluster.EDGES = coarse_lists.FEWEST = scheme.FEW = 1 << 16
     dataset = open_folder(folder)
     with Communicator.create("partition", timeout=60) as comm:
         release_memory()
@@ -160,6 +159,23 @@ def heaviest() -> None:
         assert torch.equal(whole, whole.t())
         assert bool(((whole == table) | (whole == 0)).all())
         assert int(table[(whole == 0) & (table > 0)].max()) <= int(whole[whole > 0].min())
+
+
+def two_levels(hosts: int | None) -> dict[str, float]:
+    """The cut, also between hosts, and the balance, where communities lie in two halves."""
+    draw, nodes, edges = torch.Generator().manual_seed(5), 2400, 24_000
+    here, kind = torch.randint(0, nodes, (2, edges), generator=draw)
+    half = torch.randint(0, nodes // 2, (edges,), generator=draw) * 2 + here % 2
+    same = torch.randint(0, nodes // 8, (edges,), generator=draw) * 8 + here % 8
+    anywhere = torch.randint(0, nodes, (edges,), generator=draw)
+    there = torch.where(kind % 20 == 0, anywhere, torch.where(kind % 20 < 5, half, same))
+    dataset = Dataset.homogeneous("halves", nodes, torch.stack([here, there]))
+    with Communicator.create("partition", timeout=60) as comm:
+        part = partition_parts(dataset, Multilevel(hosts=hosts), 4, comm=comm)
+        report = report_partition(part, comm, hosts)
+        assert report.cut_pairs[1][1] == 0 and sum(report.cut_pairs[1]) == report.parts[1].cut
+        loads = {of: report.balance(of) for of in ("nodes", "edges")}
+        return {"cut": report.edge_cut, "between": report.host_cut, **loads}
 
 
 def mistakes() -> list[str]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.partition.balanced import EDGES, NODES, Balanced
+from pyg_batchgnn.partition.multilevel.goal import Goal
 from pyg_batchgnn.partition.reading import ReadingSlice
 from pyg_batchgnn.partition.splits import read_split
 
@@ -24,16 +25,14 @@ class Limits:
     Attributes:
         names: what each load is, in words.
         weight: [n, k] int32, the weights of the nodes that this rank has read.
-        total: [k] int64, their sums over all ranks.
         slack: [k] float64, the largest weights of a part over the mean, as wanted.
-        limit: [k] int64, the largest weights of a part. At least the mean rounded up.
+        goal: the parts and their limits.
     """
 
     names: tuple[str, ...]
     weight: Tensor
-    total: Tensor
     slack: Tensor
-    limit: Tensor
+    goal: Goal
 
 
 def read_limits(
@@ -61,11 +60,12 @@ def read_limits(
             slacks.append(slack)
             names.append(_in_words(part, name, number))
     if not columns:
-        weight, none = torch.zeros(part.num_nodes, 1, dtype=torch.int32), torch.zeros(1, dtype=torch.int64)
-        return Limits(("nothing",), weight, none, torch.ones(1, dtype=torch.float64), none)
+        weight, any_slack = torch.zeros(part.num_nodes, 1, dtype=torch.int32), torch.ones(1).double()
+        goal = Goal.of(parts, torch.zeros(1, dtype=torch.int64), any_slack)
+        return Limits(("nothing",), weight, any_slack, goal)
     total, allowed = torch.cat(totals), torch.tensor(slacks, dtype=torch.float64)
-    limit = torch.maximum((allowed * total / parts).to(torch.int64), -(-total // parts))
-    return Limits(tuple(names), torch.stack(columns, dim=1), total, allowed, limit)
+    weight = torch.stack(columns, dim=1)
+    return Limits(tuple(names), weight, allowed, Goal.of(parts, total, allowed))
 
 
 def _in_words(part: ReadingSlice, name: str, node_type: int) -> str:

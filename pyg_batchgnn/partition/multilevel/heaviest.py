@@ -16,7 +16,7 @@ from pyg_batchgnn.partition.multilevel.release import release_memory
 #: ends gives. The two ends of an edge find the same class for it.
 _HEAVY, _SHADES = 256, 256
 #: Classes are looked up for this many edges at a time.
-_EDGES = 1 << 18
+_EDGES = 1 << 16
 #: Free memory goes back to the system after this many pieces that were thinned.
 _OFTEN = 8
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import WeightedGraph
-from pyg_batchgnn.partition.multilevel.constraints import Limits
 from pyg_batchgnn.partition.multilevel.gather import gather_graph
+from pyg_batchgnn.partition.multilevel.goal import Goal
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 
 #: The entries of METIS's array of options. What each is for differs between releases, so all keep
@@ -23,10 +23,10 @@ _OPTIONS = 40
 _OK = 1
 
 
-def cut_by_metis(graph: RankGraph, limits: Limits, parts: int) -> Tensor:
+def cut_by_metis(graph: RankGraph, goal: Goal, key: int) -> Tensor:  # noqa: ARG001
     """Returns the parts of this rank's nodes as METIS finds them, [n] int32. Collective.
 
-    Rank 0 holds the whole graph meanwhile.
+    Rank 0 holds the whole graph meanwhile. The key is not used: METIS has a seed of its own.
 
     Raises:
         CommError: on every rank, where the library is not installed or fails.
@@ -37,7 +37,7 @@ def cut_by_metis(graph: RankGraph, limits: Limits, parts: int) -> Tensor:
     def work() -> Tensor:
         if comm.rank != 0:
             return torch.empty(graph.total, dtype=torch.int32)
-        return _Library.load().part(whole, limits.slack, parts)
+        return _Library.load().part(whole, goal.slack, goal.parts)
 
     part = comm.run_together(work, catch=(ImportError, RuntimeError))
     comm.broadcast(part, 0, MessageKind.PARTITION)

@@ -8,75 +8,28 @@ from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.ops import fold_key
 from pyg_batchgnn.partition.balanced import Balanced, Metis
-from pyg_batchgnn.partition.multilevel.cluster import find_clusters
-from pyg_batchgnn.partition.multilevel.coarsest import cut_coarsest
-from pyg_batchgnn.partition.multilevel.constraints import Limits, read_limits
-from pyg_batchgnn.partition.multilevel.contract import CoarseLevel, contract
+from pyg_batchgnn.partition.multilevel.constraints import read_limits
+from pyg_batchgnn.partition.multilevel.hosts import cut_by_hosts, hosts_of_parts
 from pyg_batchgnn.partition.multilevel.metis import cut_by_metis
-from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
-from pyg_batchgnn.partition.multilevel.refine import refine
 from pyg_batchgnn.partition.multilevel.release import release_memory
+from pyg_batchgnn.partition.multilevel.scheme import cut_by_levels
 from pyg_batchgnn.partition.multilevel.symmetrise import symmetric_graph
 from pyg_batchgnn.partition.multilevel.unmet import warn_of_unmet
 from pyg_batchgnn.partition.reading import ReadingSlice
-
-#: A coarse graph is gathered on every rank if it has at most one of _GATHERED of a rank's share of
-#: the entries of the whole graph, or FEW of them. Cutting it takes several times its memory.
-_GATHERED, FEW = 8, 1 << 20
-#: No cluster has more than one of CLUSTERS of a part's mean weight.
-_CLUSTERS = 32
-#: Coarsening ends with a level that keeps more than this share of the nodes.
-_STALLED = 0.95
 
 
 def balanced_owners(
     comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: Balanced, parts: int, seed: int
 ) -> Tensor:
     """Returns the part of every node of the slice, [n] int32. Collective."""
+    hosts = hosts_of_parts(comm, parts) if policy.hosts is None else policy.hosts
+    if parts % hosts:
+        raise ValueError(f"{parts} parts cannot be spread evenly over {hosts} hosts; choose a multiple")
     release_memory()
     limits = read_limits(comm, part, dataset, policy, parts)
     graph = symmetric_graph(comm, part, limits.weight)
     release_memory()
-    if isinstance(policy, Metis):
-        owner = cut_by_metis(graph, limits, parts)
-    else:
-        owner = _cut(graph, limits, parts, fold_key(0, seed))
-    warn_of_unmet(comm, limits, owner, parts)
+    cut = cut_by_metis if isinstance(policy, Metis) else cut_by_levels
+    owner = cut_by_hosts(graph, limits.goal, hosts, fold_key(0, seed), cut)
+    warn_of_unmet(comm, limits, owner)
     return owner
-
-
-def _cut(graph: RankGraph, limits: Limits, parts: int, key: int) -> Tensor:
-    """Coarsens, cuts, and refines on the way back. Collective."""
-    levels = _coarsen(graph, limits, parts, key)
-    coarsest = levels[-1].graph if levels else graph
-    found = cut_coarsest(coarsest, parts, limits.limit, fold_key(key, -1))
-    for depth in range(len(levels) - 1, -1, -1):
-        finer = levels[depth - 1].graph if depth else graph
-        found = levels.pop().project(found)
-        found = refine(finer, found, limits.limit, parts, fold_key(key, -2 - depth))
-    return found
-
-
-def _coarsen(graph: RankGraph, limits: Limits, parts: int, key: int) -> list[CoarseLevel]:
-    """Returns coarser and coarser graphs, the last of which is small enough for every rank.
-    Collective.
-
-    The graph itself is never gathered where there are several ranks.
-    """
-    comm, levels = graph.comm, list[CoarseLevel]()
-    if comm.size == 1:
-        return levels
-    share = comm.sum(graph.lists.num_edges) // comm.size
-    most = (limits.total // (_CLUSTERS * parts)).clamp(min=1)
-    now, edges = graph, share * comm.size
-    while not levels or edges > max(share // _GATHERED, FEW):
-        clusters = find_clusters(now, most, fold_key(key, len(levels)))
-        release_memory()
-        level = contract(now, clusters)
-        release_memory()
-        levels.append(level)
-        stalled = level.graph.total > _STALLED * now.total
-        now, edges = level.graph, comm.sum(level.graph.lists.num_edges)
-        if stalled:
-            break
-    return levels

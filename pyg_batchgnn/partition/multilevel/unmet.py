@@ -11,15 +11,15 @@ from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.partition.multilevel.constraints import Limits
 
 
-def warn_of_unmet(comm: Communicator, limits: Limits, owner: Tensor, parts: int) -> None:
+def warn_of_unmet(comm: Communicator, limits: Limits, owner: Tensor) -> None:
     """Warns on rank 0 of every load that is not balanced as it should be. Collective.
 
     Args:
         comm: the communicator of all ranks.
         limits: the weights of this rank's nodes and the limits of the parts.
         owner: [n] int32, the parts of this rank's nodes.
-        parts: the number of parts.
     """
+    parts = limits.goal.parts
     load = torch.zeros(parts, len(limits.names), dtype=torch.int64)
     load.index_add_(0, owner.to(torch.int64), limits.weight.to(torch.int64))
     comm.all_reduce(load, MessageKind.PARTITION)
@@ -27,8 +27,8 @@ def warn_of_unmet(comm: Communicator, limits: Limits, owner: Tensor, parts: int)
     own = torch.cat([none, limits.weight]).amax(0, keepdim=True)
     heaviest = comm.all_gather(own, MessageKind.PARTITION).rows.amax(0)
     fullest, part = load.max(0)
-    for at in (fullest > limits.limit).nonzero().flatten().tolist():
-        mean = int(limits.total[at]) / parts
+    for at in (fullest > limits.goal.limit).nonzero().flatten().tolist():
+        mean = int(limits.goal.total[at]) / parts
         why = "no move of single nodes was found that lowers it within the other limits"
         if int(heaviest[at]) > limits.slack[at] * mean:
             why = f"one node alone has {int(heaviest[at]) / mean:.2f} times the mean"

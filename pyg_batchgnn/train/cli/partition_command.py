@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from pyg_batchgnn.train.cli.choices import PolicyName
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.partition import PolicyLike
 
 #: The most parts. Their folders are numbered with five digits.
 _MOST = 100_000
@@ -28,6 +31,22 @@ def _checked_policy(policy: str) -> str:
     return policy
 
 
+def _for_hosts(policy: str, hosts: int | None, parts: int) -> PolicyLike:
+    """Returns a policy that cuts for some hosts first, where it can.
+
+    Raises:
+        BadParameter: the parts cannot be spread evenly.
+    """
+    from pyg_batchgnn.partition import Metis, Multilevel
+
+    if hosts is None:
+        return policy
+    if parts % hosts:
+        raise typer.BadParameter(f"{parts} parts cannot be spread evenly over {hosts} hosts")
+    made = {PolicyName.MULTILEVEL.value: Multilevel, PolicyName.METIS.value: Metis}.get(policy)
+    return policy if made is None else made(hosts=hosts)
+
+
 def partition(
     dataset: Annotated[str, typer.Argument(help="Name or folder of a data set, as for train.")],
     out: Annotated[Path, typer.Option("--out", help="New folder for the partition.")],
@@ -39,6 +58,14 @@ def partition(
         str,
         typer.Option(help="Decides which part gets which node; see above.", callback=_checked_policy),
     ] = PolicyName.RANDOM.value,
+    hosts: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of hosts that will train, with as many parts each. Default: those of this "
+            "command's ranks, if there is a part per rank.",
+            min=1,
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the policy's random choices.")] = 0,
     reverse: Annotated[
         bool, typer.Option("--reverse", help="Add the reverse of every relation, for train --reverse.")
@@ -60,6 +87,9 @@ def partition(
     [bold]multilevel[/bold] cuts the fewest edges: it joins nodes into clusters, cuts the graph of
     clusters, and refines the cut. [bold]metis[/bold] is the METIS library, where it is installed;
     rank 0 holds the whole graph. A [bold].npy[/bold] file has the part of every node.
+
+    [bold]multilevel[/bold] and [bold]metis[/bold] cut the graph for the hosts first, then for the
+    ranks of each, so that few edges join hosts: --hosts, or the hosts that torchrun knows.
 
     The table at the end has one line per part: its nodes, in-edges and
     training nodes, the in-edges from other parts (cut) and the distinct nodes
@@ -100,10 +130,11 @@ def partition(
                 graph = with_reverse_relations(load_dataset(dataset))
             else:
                 graph = open_folder(dataset) if Path(dataset).is_dir() else load_dataset(dataset)
+            count = parts or comm.size
             found = partition_parts(
                 graph,
-                policy,
-                parts or comm.size,
+                _for_hosts(policy, hosts, count),
+                count,
                 comm=comm,
                 seed=seed,
                 progress=shown.update if shown is not None else None,
@@ -116,7 +147,7 @@ def partition(
                 "ranks": comm.size,
             }
             save_partition(found, out, comm, origin)
-            report = report_partition(found, comm)
+            report = report_partition(found, comm, hosts)
         console.print(report.table())
         if plot is not None and comm.rank == 0:
             plot_partition(report, plot)
