@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/parallel.h"
+#include "kernels/prefetch.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -26,12 +27,10 @@ struct Rows {
 
   const char* at(int64_t i) const { return table + static_cast<int64_t>(index[i]) * stride_bytes; }
 
-  // Prefetches a row into the second level, which can wait for more lines at a time than the first.
   void prefetch(int64_t i) const {
-    constexpr int kSecondLevel = 2;
     const char* row = at(i);
-    for (int64_t byte = 0; byte < row_bytes; byte += kLine) __builtin_prefetch(row + byte, 0, kSecondLevel);
-    __builtin_prefetch(row + row_bytes - 1, 0, kSecondLevel);
+    for (int64_t byte = 0; byte < row_bytes; byte += kLine) prefetch_line(row + byte);
+    prefetch_line(row + row_bytes - 1);
   }
 };
 
@@ -40,7 +39,7 @@ template <class Word, class Index>
 void gather_words(const Rows<Index>& rows, int64_t begin, int64_t end, const RowsOut& out) {
   constexpr int64_t kAhead = 64;
   for (int64_t i = begin; i < end; ++i) {
-    if (i + kAhead < end) __builtin_prefetch(rows.at(i + kAhead));
+    if (i + kAhead < end) prefetch_line(rows.at(i + kAhead));
     std::memcpy(out.at(i), rows.at(i), sizeof(Word));
   }
 }

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kernels/parallel.h"
+#include "kernels/prefetch.h"
 #include "kernels/relay/asked.h"
 #include "kernels/relay/induced_answer.h"
 #include "kernels/relay/sections.h"
@@ -159,8 +160,8 @@ class Owner {
       for (int64_t i = group; i < last; ++i) {
         if (i + kLists < chunk.piece.nodes) {  // what the next lists are measured by
           const int64_t ahead = asked.target(i + kLists).node;
-          __builtin_prefetch(&edges.indptr[ahead]);
-          __builtin_prefetch(&original[ahead]);
+          prefetch_line(&edges.indptr[ahead]);
+          prefetch_line(&original[ahead]);
         }
         const int64_t own = picks[static_cast<size_t>(i - begin)];
         const uint64_t node_key = asked.key(key, i, original[asked.target(i).node]);

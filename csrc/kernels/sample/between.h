@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/prefetch.h"
 #include "kernels/sample/edges.h"
 #include "kernels/sample/nodes.h"
 #include "kernels/sample/pick.h"
@@ -47,7 +48,7 @@ Edges<Local> edges_between(const Csc<Index>& edges, int64_t rows, const List& li
   for (int64_t row = 0; row < rows;) {
     const int64_t first = row;
     row = lists.fill(row, rows, list);
-    for (const int64_t at : lists.position) __builtin_prefetch(&edges.indices[at]);
+    for (const int64_t at : lists.position) prefetch_line(&edges.indices[at]);
     code.clear();
     size_t place = 0;
     for (int64_t one = first; one < row; ++one) {

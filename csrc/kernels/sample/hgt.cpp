@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/prefetch.h"
 #include "kernels/random.h"
 
 namespace pyg_batchgnn {
@@ -121,7 +122,7 @@ class HgtSampler {
   void offer_group(size_t number, const RowLists& group) {
     const Index* indices = graph_.relations[number].edges.indices;
     Candidates<Id>& nodes = sources(number);
-    for (const int64_t at : group.position) __builtin_prefetch(&indices[at]);
+    for (const int64_t at : group.position) prefetch_line(&indices[at]);
     Id node[kBlock];
     double share[kBlock];
     size_t row = 0;

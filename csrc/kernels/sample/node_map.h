@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "kernels/allocation.h"
+#include "kernels/prefetch.h"
 
 namespace pyg_batchgnn {
 
@@ -42,7 +43,7 @@ class NodeMap {
     if (count * kInverseLoad2 > 2 * capacity_) grow(count, nodes, given);
   }
 
-  void prefetch(Id id) const { __builtin_prefetch(View(*this).home(id), 1); }
+  void prefetch(Id id) const { prefetch_line(View(*this).home(id)); }
 
   // Returns the local id of a node, `fresh` if the node is new.
   uint32_t find_or_insert(Id id, uint32_t fresh) {

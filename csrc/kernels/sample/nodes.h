@@ -15,7 +15,7 @@
 namespace pyg_batchgnn {
 
 // The number of picks that are handled together. The cache misses of one step overlap, and the
-// prefetched lines still lie in the first-level cache when the next step reads them.
+// prefetched lines still lie in the second-level cache when the next step reads them.
 constexpr int64_t kBlock = 256;
 constexpr int64_t kPointerAhead = 32;  // nodes between the prefetch of a pointer and its use
 constexpr int64_t kListAhead = 8;      // nodes between the prefetch of a list and its use

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/prefetch.h"
 #include "kernels/sample/choose.h"
 #include "kernels/sample/graph.h"
 #include "kernels/sample/naming.h"
@@ -57,7 +58,7 @@ void pick(const Chooser& choose, uint64_t node_key, int64_t first, int64_t degre
   choose(node_key, first, degree, position);
   // For a long list prefetched lines would be evicted before they are read.
   if (picks > kBlock) return;
-  for (int64_t p = 0; p < picks; ++p) __builtin_prefetch(&indices[position[p]]);
+  for (int64_t p = 0; p < picks; ++p) prefetch_line(&indices[position[p]]);
 }
 
 // Converts positions to input edge ids; may work in place.
@@ -65,7 +66,7 @@ template <class EdgeId, class Out>
 void translate(const EdgeId* ids, const int64_t* position, int64_t count, Out* edge) {
   constexpr int64_t kAhead = 64;
   for (int64_t e = 0; e < count; ++e) {
-    if (e + kAhead < count) __builtin_prefetch(&ids[position[e + kAhead]]);
+    if (e + kAhead < count) prefetch_line(&ids[position[e + kAhead]]);
     edge[e] = static_cast<Out>(ids[position[e]]);
   }
 }
@@ -77,7 +78,7 @@ void settle_places(const Position* position, const Index* indices, int64_t* plac
   if (count > kBlock) return translate(position, place, count, place);
   for (int64_t p = 0; p < count; ++p) {
     place[p] = static_cast<int64_t>(position[place[p]]);
-    __builtin_prefetch(&indices[place[p]]);
+    prefetch_line(&indices[place[p]]);
   }
 }
 

@@ -45,7 +45,7 @@ class PlainRule {
     return picks_of(degree, fanout_, replacement_);
   }
 
-  void prefetch(int64_t i, uint64_t, int64_t) const { __builtin_prefetch(&edges_.indices[lists_[2 * i]]); }
+  void prefetch(int64_t i, uint64_t, int64_t) const { prefetch_line(&edges_.indices[lists_[2 * i]]); }
 
   // Writes the places of the picks and prefetches what turning them into positions reads.
   void choose(int64_t i, uint64_t node_key, int64_t picks, int64_t* position) const {
