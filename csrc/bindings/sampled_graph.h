@@ -77,7 +77,8 @@ struct RelationArrays {
     out.digest = static_cast<uint64_t>(digest[number]);
     if (!order.empty()) {
       const Tensor& position = order[2 * number + 1];
-      out.time = {data_or_null<int64_t>(order[2 * number]), position.const_data_ptr(), is_wide(position)};
+      out.time = {data_or_null<int64_t>(order[2 * number]),
+                  position.numel() == 0 ? nullptr : position.const_data_ptr(), is_wide(position)};
     }
     if (!weights.empty()) {
       out.weights = {data_or_null<double>(weights[3 * number]), data_or_null<double>(weights[3 * number + 1]),

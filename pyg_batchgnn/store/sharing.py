@@ -53,7 +53,7 @@ def shared_order(name: str, edges: InEdges, time: Tensor) -> TimeOrder:
     """Returns the time order of edges by an attribute; see `TimeOrder.of`."""
     held = _orders.setdefault(edges, weakref.WeakValueDictionary())
     order = held.get(name)
-    if order is None or not torch.equal(time[order.position], order.time):
+    if order is None or not torch.equal(order.by_place(time), order.time):
         order = held[name] = TimeOrder.of(edges, time).advise_huge_pages()
     return order
 
@@ -69,7 +69,7 @@ def shared_sums(name: str, edges: InEdges, order: TimeOrder | None, weight: Tens
     """
     held = _sums.setdefault(edges, weakref.WeakValueDictionary())
     key = name, None if order is None else id(order)
-    by_place = (weight if order is None else weight[order.position]).to(torch.float64)
+    by_place = (weight if order is None else order.by_place(weight)).to(torch.float64)
     sums = held.get(key)
     if sums is None or not torch.equal(by_place, sums.weight):
         sums = held[key] = WeightSums.of(edges, by_place).advise_huge_pages()

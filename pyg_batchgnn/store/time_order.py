@@ -16,7 +16,8 @@ class TimeOrder:
     """The edges of each adjacency list in ascending order of (time, input edge id).
 
     Attributes:
-        position: [E] int32 or int64, the place in ``indices`` of each edge in this order.
+        position: [E] int32 or int64, the place in ``indices`` of each edge in this order; empty
+            where every list lies in this order there.
         time: [E] int64, the times in this order.
     """
 
@@ -38,10 +39,16 @@ class TimeOrder:
         ops.check_vector("times", time, (torch.int64,))
         if time.numel() != edges.num_edges:
             raise ValueError(f"{time.numel()} times came for {edges.num_edges} edges; give one for each")
+        if first_fall(edges, time) is None:
+            return cls(torch.empty(0, dtype=torch.int64), time.clone())
         # Two stable sorts: by time, then by target. Ties stay in ascending input edge id.
         by_time = torch.argsort(time, stable=True)
         position = by_time[torch.argsort(edges.targets()[by_time], stable=True)]
         return cls(position.to(ops.id_dtype(edges.num_edges)), time[position])
+
+    def by_place(self, values: Tensor) -> Tensor:
+        """Returns values of edges in this order. ``values``: [E], in the order of ``indices``."""
+        return values if self.position.numel() == 0 else values[self.position]
 
     def advise_huge_pages(self) -> TimeOrder:
         """Asks for huge pages under the arrays, as sampling reads at random. Returns the object."""
@@ -53,3 +60,15 @@ class TimeOrder:
     def arrays(self) -> tuple[Tensor, Tensor]:
         """The times and the positions, as the kernel takes them."""
         return self.time, self.position
+
+
+def first_fall(edges: InEdges, time: Tensor) -> int | None:
+    """Returns the first position whose edge is older than the one before it in the same list.
+
+    ``time``: [E] int64, by position in ``edges``. The result is None if every list ascends.
+    """
+    falls = time[1:] < time[:-1]
+    starts = edges.indptr[1:-1]
+    falls[starts[(starts > 0) & (starts < time.numel())] - 1] = False  # between two lists
+    found = falls.nonzero()
+    return int(found[0]) + 1 if found.numel() else None

@@ -13,7 +13,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.data import Group, Relation
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.store.sharing import shared_order
-from pyg_batchgnn.store.time_order import TimeOrder
+from pyg_batchgnn.store.time_order import TimeOrder, first_fall
 from pyg_batchgnn.store.typed_graph import TypedGraph
 
 
@@ -133,7 +133,7 @@ def check_promise(name: str, relation: Relation, edges: InEdges, time: Tensor, *
         time: [E] int64, by position in ``edges``.
         by_target: True if the user's list of edges is sorted by target.
     """
-    at = _first_unsorted(edges, time) if by_target else None
+    at = first_fall(edges, time) if by_target else None
     if by_target and at is None:
         return
     fact = (
@@ -145,18 +145,6 @@ def check_promise(name: str, relation: Relation, edges: InEdges, time: Tensor, *
         f"is_sorted=True, but the edges of {relation} are not sorted {fact}; leave is_sorted out, and the "
         f"loader sorts them"
     )
-
-
-def _first_unsorted(edges: InEdges, time: Tensor) -> int | None:
-    """Returns the first position whose edge is older than the one before it in the same list.
-
-    ``time``: [E] int64, by position in ``edges``. The result is None if every list ascends.
-    """
-    falls = time[1:] < time[:-1]
-    starts = edges.indptr[1:-1]
-    falls[starts[(starts > 0) & (starts < time.numel())] - 1] = False  # between two lists
-    found = falls.nonzero()
-    return int(found[0]) + 1 if found.numel() else None
 
 
 def by_position(edges: InEdges, values: Tensor) -> Tensor:

@@ -61,9 +61,14 @@ void allowed() {
   for (int64_t& one : time) one = read<int64_t>();
   const auto latest = read<int64_t>(), window = read<int64_t>();
   const Places list{0, static_cast<int64_t>(time.size())};
-  const TimeSearch search(time.data(), list);
-  for (int64_t step = 0; step < TimeSearch::kSteps; ++step) search.prefetch(step, latest);
-  const Places found = allowed_by_time(time.data(), list, latest, window);
+  TimeRange range(time.data(), list, latest, window);
+  const Places found = range.places();
+  range.prefetch_ends();
+  for (const auto step : {&TimeRange::guess, &TimeRange::improve}) {
+    (range.*step)();
+    const Places again = range.places();
+    if (again.begin != found.begin || again.end != found.end) std::cout << "changed ";
+  }
   std::cout << found.begin << ' ' << found.end << ' ';
 }
 

@@ -119,7 +119,7 @@ def test_weights_within_a_window() -> None:
     """Weights lie before the window; they have no part in the draw."""
     graph = hubs(WEIGHTS.size)
     order = TimeOrder.of(graph.in_edges, torch.arange(WEIGHTS.size).repeat(HUBS))
-    sums = WeightSums.of(graph.in_edges, torch.from_numpy(np.tile(WEIGHTS, HUBS))[order.position.long()])
+    sums = WeightSums.of(graph.in_edges, order.by_place(torch.from_numpy(np.tile(WEIGHTS, HUBS))))
     plan = SamplingPlan((1,), Replacement.WITH, time_window=2)
     sampler = MacrobatchSampler(graph, plan, times=[order], weights=[sums])
     counts = np.bincount(picks(sampler, WEIGHTS.size, 4, time=4).ravel(), minlength=WEIGHTS.size)

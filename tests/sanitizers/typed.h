@@ -82,7 +82,8 @@ class TypedRound {
     out.target = lists.target;
     out.digest = random_();
     const bool empty = lists.indices.empty();
-    if (timed && !empty) out.time = {lists.time.data(), lists.position.data(), false};
+    const int32_t* position = below(2) == 0 ? lists.position.data() : nullptr;
+    if (timed && !empty) out.time = {lists.time.data(), position, false};
     if (weighted && !empty) {
       lists.zeros = lists_with_zeros(out.edges, lists.positive.data());
       const uint64_t* zeros = below(2) == 0 ? lists.zeros.data() : nullptr;

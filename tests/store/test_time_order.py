@@ -48,10 +48,21 @@ def test_in_edges_by_time_and_then_by_input_edge(case: tuple[CscGraph, int]) -> 
     graph, distinct = case
     time = torch.randint(distinct, (graph.num_edges,), generator=torch.Generator().manual_seed(1))
     order = TimeOrder.of(graph.in_edges, time)
+    position = order.by_place(torch.arange(graph.num_edges))
     for places in lists(graph):
         wanted = sorted(places, key=lambda at: (int(time[at]), at))
-        assert order.position[places.start : places.stop].tolist() == wanted
+        assert position[places.start : places.stop].tolist() == wanted
         assert order.time[places.start : places.stop].tolist() == time[wanted].tolist()
+
+
+def test_lists_in_the_order_of_time_need_no_positions() -> None:
+    graph = CscGraph.from_edge_index(torch.tensor([[0, 1, 2, 0, 1], [2, 0, 0, 0, 2]]), 3)
+    time = torch.tensor([4, 4, 9, 1, 2])
+    order = TimeOrder.of(graph.in_edges, time)
+    assert order.position.numel() == 0 and order.time.equal(time)
+    assert order.time.data_ptr() != time.data_ptr()  # the user may write to theirs
+    assert order.by_place(time).equal(time)
+    assert TimeOrder.of(graph.in_edges, time.flip(0)).position.numel() == 5
 
 
 @given(graphs())
@@ -168,7 +179,7 @@ def test_a_promise_of_sorted_edges_is_checked() -> None:
         times.orders(graph, Sortedness.PROMISED)
     data.edge_time = torch.tensor([2, 4, 1])
     (order,) = times_of(data, "edge_time").orders(graph, Sortedness.PROMISED)
-    assert order is not None and order.position.tolist() == [0, 1, 2]
+    assert order is not None and order.position.numel() == 0 and order.time.tolist() == [2, 4, 1]
     data.edge_index = data.edge_index.flip(1)
     with pytest.raises(ValueError, match="not sorted by destination"):
         times.orders(typed_graph_from_pyg(data), Sortedness.PROMISED)

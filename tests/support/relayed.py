@@ -116,6 +116,6 @@ def _side(case: TypedCase, part: Part, plan: SamplingPlan, layout: Layout, exclu
         time, weight = case.time.get(relation), case.weight.get(relation)
         order = None if time is None else TimeOrder.of(edges, time[ids])
         times.append(order)
-        by_place = ids if order is None else ids[order.position]
+        by_place = ids if order is None else order.by_place(ids)
         weights.append(None if weight is None else WeightSums.of(edges, weight[by_place]))
     return RelayPart(part, plan, layout, times, weights, excluding=excluding)

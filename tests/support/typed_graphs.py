@@ -77,7 +77,7 @@ class TypedCase:
             time, weight = self.time.get(relation), self.weight.get(relation)
             order = None if time is None else TimeOrder.of(edges, time[ids])
             times.append(order)
-            by_place = ids if order is None else ids[order.position]
+            by_place = ids if order is None else order.by_place(ids)
             weights.append(None if weight is None else WeightSums.of(edges, weight[by_place]))
         return MacrobatchSampler(graph, plan, seed, threads, layout, times=times, weights=weights)
 

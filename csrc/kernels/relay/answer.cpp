@@ -91,12 +91,9 @@ class Owner {
   template <class Rule, class Body>
   void measure(Rule& rule, const AskedNodes<Index> nodes, const int64_t* indptr, int64_t begin, int64_t end,
                int64_t all, const Body& body) const {
-    const auto target = [&](int64_t i) { return nodes.target(i); };
-    rule.begin(end - begin);
-    for (int64_t i = begin; i < end; ++i) {
-      look_ahead(rule, indptr, i, all, target);
-      body(i, rule.measure(i - begin, target(i)));
-    }
+    const auto target = [&](int64_t i) { return nodes.target(begin + i); };
+    measure_lists(rule, indptr, end - begin, all - begin, target,
+                  [&](int64_t i, int64_t picks) { body(begin + i, picks); });
   }
 
   // Another rank names the nodes. They may be any numbers if that rank is wrong.

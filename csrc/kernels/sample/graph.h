@@ -22,11 +22,14 @@ struct Csc {
 
 // The edges of each adjacency list in ascending order of (time, input edge id).
 struct TimeOrder {
-  const int64_t* time = nullptr;   // [num_edges] ascending in each list; null: no times
-  const void* position = nullptr;  // [num_edges] int32 or int64, the position of each edge in `indices`
-  bool wide = false;               // positions are int64
+  const int64_t* time = nullptr;  // [num_edges] ascending in each list; null: no times
+  // [num_edges] int32 or int64, the position of each edge in `indices`; null: the order is the same
+  const void* position = nullptr;
+  bool wide = false;  // positions are int64
 
+  bool has_positions() const { return position != nullptr; }
   int64_t operator[](int64_t place) const {
+    if (!has_positions()) return place;
     return wide ? static_cast<const int64_t*>(position)[place] : static_cast<const int32_t*>(position)[place];
   }
   void prefetch(int64_t place) const {

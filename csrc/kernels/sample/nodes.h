@@ -18,7 +18,7 @@ namespace pyg_batchgnn {
 // prefetched lines still lie in the second-level cache when the next step reads them.
 constexpr int64_t kBlock = 256;
 constexpr int64_t kPointerAhead = 32;  // nodes between the prefetch of a pointer and its use
-constexpr int64_t kListAhead = 8;      // nodes between the prefetch of a list and its use
+constexpr int64_t kTargets = 64;       // nodes whose lists are looked up together
 
 // The type of node ids in a map of local ids.
 template <class Index>

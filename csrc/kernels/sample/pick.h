@@ -1,6 +1,7 @@
 // Picks from adjacency lists, in groups with overlapping cache misses.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -39,7 +40,8 @@ struct Scratch {
   Buffer<int64_t> first;         // the begin of the adjacency of each target of a hop
   Buffer<int64_t> position;      // the positions of the picks of a hop in `indices`
   std::vector<RuledList> lists;  // of the targets of a hop
-  std::vector<int64_t> listed;   // allowed places where some are excluded
+  std::array<TimeRange, kTargets> searches;
+  std::vector<int64_t> listed;  // allowed places where some are excluded
   WeightedScratch weighted;
   std::vector<int64_t> latest;  // the time of each example's seed
   Buffer<uint64_t> offset;      // in disjoint sampling, the code of node 0 in the example of each pick

@@ -5,6 +5,8 @@
 // what it does not do.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -32,9 +34,9 @@ class PlainRule {
 
   void begin(int64_t count) { lists_ = first_.reserve(2 * count); }
 
-  // The steps in which what measuring a target reads behind its indptr is prefetched.
-  int64_t steps() const { return 0; }
-  void ahead(int64_t, Target) const {}
+  // Looks up what measuring the targets `first` to `last` - 1 reads behind their indptr.
+  template <class TargetOf>
+  void look_up(int64_t, int64_t, const TargetOf&) const {}
 
   // Returns the number of picks of the i-th node of the frontier.
   int64_t measure(int64_t i, Target target) {
@@ -45,7 +47,12 @@ class PlainRule {
     return picks_of(degree, fanout_, replacement_);
   }
 
-  void prefetch(int64_t i, uint64_t, int64_t) const { prefetch_line(&edges_.indices[lists_[2 * i]]); }
+  // Touches what the i-th list of a group lies on, for `picks` picks.
+  void touch(int64_t i, int64_t) const { prefetch_line(&edges_.indices[lists_[2 * i]]); }
+
+  // Prefetches what choosing reads, after all lists of the group were touched.
+  static constexpr bool prefetches() { return false; }
+  void prefetch(int64_t, uint64_t, int64_t) const {}
 
   // Writes the places of the picks and prefetches what turning them into positions reads.
   void choose(int64_t i, uint64_t node_key, int64_t picks, int64_t* position) const {
@@ -75,13 +82,23 @@ class AllowedEdges {
   void clear() { listed_.clear(); }
   const int64_t* listed() const { return listed_.data(); }
 
+  // Returns a search for the places that a target's time allows.
+  TimeRange search(Target target) const {
+    return {relation_.time.time, list(target), latest_[target.example], window_};
+  }
+
   Allowed of(Target target) {
+    if (relation_.time.time == nullptr) return of(target, list(target));
+    TimeRange range = search(target);
+    range.guess();
+    range.improve();
+    return of(target, range.places());
+  }
+
+  // The same where it is known what the time allows.
+  Allowed of(Target target, Places places) {
     const Csc<Index>& edges = relation_.edges;
     const int64_t list = edges.indptr[target.node];
-    Places places{list, edges.indptr[target.node + 1]};
-    if (relation_.time.time != nullptr) {
-      places = allowed_by_time(relation_.time.time, places, latest_[target.example], window_);
-    }
     if (excluded_.empty()) return {list, places, false};
     const auto own = excluded_.of(target.example, target.node), any = excluded_.of(kAnyExample, target.node);
     if (own.empty() && any.empty()) return {list, places, false};
@@ -93,18 +110,15 @@ class AllowedEdges {
     return {list, {first, static_cast<int64_t>(listed_.size())}, true};
   }
 
-  // Prefetches what finding the places of a target reads, in the steps of TimeSearch.
-  void prefetch(int64_t step, Target target) const {
-    const int64_t* ends = relation_.edges.indptr + target.node;
-    TimeSearch(relation_.time.time, {ends[0], ends[1]}).prefetch(step, latest_[target.example]);
-  }
-
   // Returns the position in `indices` of a place.
-  int64_t position(int64_t place) const {
-    return relation_.time.time == nullptr ? place : relation_.time[place];
-  }
+  int64_t position(int64_t place) const { return relation_.time[place]; }
 
  private:
+  Places list(Target target) const {
+    const int64_t* ends = relation_.edges.indptr + target.node;
+    return {ends[0], ends[1]};
+  }
+
   const Relation<Index>& relation_;
   const int64_t window_;
   const int64_t* latest_;  // by example
@@ -125,21 +139,29 @@ class FullRule {
         allowed_(relation, plan.window, latest, excluded, scratch.listed),
         weighted_(relation.weights, scratch.weighted),
         picked_(&scratch.picked),
-        lists_(scratch.lists) {}
+        lists_(scratch.lists),
+        searches_(scratch.searches) {}
 
   void begin(int64_t count) {
     allowed_.clear();
     lists_.resize(static_cast<size_t>(count));
   }
 
-  int64_t steps() const { return timed() ? TimeSearch::kSteps : 0; }
-
-  // Each step reads what the step before has prefetched.
-  void ahead(int64_t step, Target target) const { allowed_.prefetch(step, target); }
+  // See PlainRule. Each step reads what the step before has prefetched for all targets.
+  template <class TargetOf>
+  void look_up(int64_t first, int64_t last, const TargetOf& target) {
+    if (!timed()) return;
+    for (int64_t i = first; i < last; ++i) {
+      search(i) = allowed_.search(target(i));
+      search(i).prefetch_ends();
+    }
+    for (int64_t i = first; i < last; ++i) search(i).guess();
+    for (int64_t i = first; i < last; ++i) search(i).improve();
+  }
 
   int64_t measure(int64_t i, Target target) {
     RuledList& list = lists_[static_cast<size_t>(i)];
-    list.allowed = allowed_.of(target);
+    list.allowed = timed() ? allowed_.of(target, search(i).places()) : allowed_.of(target);
     Places& places = list.allowed.places;
     const int64_t fanout = fanout_.of(places.count());
     list.all = fanout == kAllNeighbours;
@@ -152,13 +174,21 @@ class FullRule {
     return picks_of(list.positives, fanout, replacement_);
   }
 
-  // Prefetches what choosing from a list reads.
-  void prefetch(int64_t i, uint64_t node_key, int64_t picks) const {
+  // See PlainRule.
+  void touch(int64_t i, int64_t picks) const {
     const RuledList& list = lists_[static_cast<size_t>(i)];
     if (list.allowed.listed || picks == 0) return;
     const Places places = list.allowed.places;
-    if (draws(list, picks)) weighted_.prefetch(node_key, list.allowed.list, places, picks);
-    if (!timed()) prefetch_line(&relation_.edges.indices[places.begin]);
+    if (draws(list, picks)) weighted_.touch(list.allowed.list, places);
+    if (relation_.time.has_positions()) relation_.time.prefetch(places.begin);
+    prefetch_line(&relation_.edges.indices[places.begin]);
+  }
+
+  bool prefetches() const { return weighted(); }
+  void prefetch(int64_t i, uint64_t node_key, int64_t picks) const {
+    const RuledList& list = lists_[static_cast<size_t>(i)];
+    if (list.allowed.listed || picks == 0 || !draws(list, picks)) return;
+    weighted_.prefetch(node_key, list.allowed.places, picks);
   }
 
   // See PlainRule.
@@ -171,18 +201,21 @@ class FullRule {
       choose_uniform(list, node_key, picks, place);
     }
     if (picks > kBlock) return;
-    for (int64_t p = 0; p < picks; ++p) {
-      timed() ? relation_.time.prefetch(place[p]) : prefetch_line(&relation_.edges.indices[place[p]]);
+    if (relation_.time.has_positions()) {
+      for (int64_t p = 0; p < picks; ++p) relation_.time.prefetch(place[p]);
+    } else {
+      for (int64_t p = 0; p < picks; ++p) prefetch_line(&relation_.edges.indices[place[p]]);
     }
   }
 
   void settle(int64_t* place, int64_t count) const {
-    if (timed()) settle_places(relation_.time, relation_.edges.indices, place, count);
+    if (relation_.time.has_positions()) settle_places(relation_.time, relation_.edges.indices, place, count);
   }
 
  private:
   bool timed() const { return relation_.time.time != nullptr; }
   bool weighted() const { return relation_.weights.sum != nullptr; }
+  TimeRange& search(int64_t i) { return searches_[static_cast<size_t>(i % kTargets)]; }
 
   // Returns whether picks are drawn by weight: not where everything is picked that may be.
   bool draws(const RuledList& list, int64_t picks) const {
@@ -227,17 +260,24 @@ class FullRule {
   WeightedChooser weighted_;
   NodeMap<uint64_t>* picked_;
   std::vector<RuledList>& lists_;
+  std::array<TimeRange, kTargets>& searches_;
 };
 
-// Prefetches what measuring the targets behind the i-th reads. target(i) returns the i-th target of
-// `count`.
-template <class Rule, class TargetOf>
-void look_ahead(const Rule& rule, const int64_t* indptr, int64_t i, int64_t count, const TargetOf& target) {
-  if (i + kPointerAhead < count) prefetch_line(&indptr[target(i + kPointerAhead).node]);
-  const int64_t steps = rule.steps();
-  for (int64_t step = 0; step < steps; ++step) {
-    const int64_t ahead = i + (steps - step) * kListAhead;
-    if (ahead < count) rule.ahead(step, target(ahead));
+// Measures the lists of `count` targets by a rule, which then chooses from them, and calls
+// body(i, picks) for each. target(i) returns the i-th target, up to `known` of them.
+template <class Rule, class TargetOf, class Body>
+void measure_lists(Rule& rule, const int64_t* indptr, int64_t count, int64_t known, const TargetOf& target,
+                   const Body& body) {
+  const auto prefetch_pointers = [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < std::min(last, known); ++i) prefetch_line(&indptr[target(i).node]);
+  };
+  rule.begin(count);
+  prefetch_pointers(0, kTargets);
+  for (int64_t first = 0; first < count; first += kTargets) {
+    const int64_t last = std::min(first + kTargets, count);
+    prefetch_pointers(first + kTargets, first + 2 * kTargets);
+    rule.look_up(first, last, target);
+    for (int64_t i = first; i < last; ++i) body(i, rule.measure(i, target(i)));
   }
 }
 

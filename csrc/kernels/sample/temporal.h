@@ -16,32 +16,14 @@ struct Places {
   int64_t count() const { return end - begin; }
 };
 
-// A search in the times of one list, which ascend. Times are often spread evenly. So the place of a
-// time is guessed from the first and the last time, then from the time that lies there. Each step
-// reads what the step before has prefetched.
+// A search for the last time of one list that is at most `latest`. Times ascend, and are often
+// spread evenly. So the place is guessed from the first and the last time, then from the time that
+// lies there. The steps of many searches are taken together: each prefetches what the next reads.
 class TimeSearch {
  public:
-  TimeSearch(const int64_t* time, Places list) : time_(time + list.begin), count_(list.count()) {}
-
-  static constexpr int64_t kSteps = 3;
-
-  void prefetch(int64_t step, int64_t latest) const {
-    if (step == 0) return prefetch_ends();
-    if (count_ <= kShortList || !is_between(latest)) return;
-    const int64_t guess = first_guess(latest);
-    prefetch_near(time_, step == 1 ? guess : second_guess(latest, guess));
-  }
-
-  // Returns the number of times that are at most `latest`.
-  int64_t count_until(int64_t latest) const {
-    if (count_ == 0 || latest < time_[0]) return 0;
-    if (latest >= time_[count_ - 1]) return count_;
-    if (count_ <= kShortList) return first_above(time_, 0, count_, latest);
-    return first_above_near(time_, count_, latest, second_guess(latest, first_guess(latest)));
-  }
-
- private:
-  static constexpr int64_t kShortList = 16;  // of two cache lines or three
+  TimeSearch() = default;
+  TimeSearch(const int64_t* time, Places list, int64_t latest)
+      : time_(time + list.begin), count_(list.count()), latest_(latest) {}
 
   void prefetch_ends() const {
     if (count_ == 0) return;
@@ -50,39 +32,77 @@ class TimeSearch {
     if (count_ <= kShortList) prefetch_line(time_ + count_ / 2);
   }
 
-  bool is_between(int64_t latest) const { return time_[0] <= latest && latest < time_[count_ - 1]; }
+  void guess() {
+    if (count_ <= kShortList || latest_ < time_[0] || latest_ >= time_[count_ - 1]) return;
+    places_per_time_ = static_cast<double>(count_) / difference(time_[count_ - 1], time_[0]);
+    guess_ = std::min(static_cast<int64_t>(difference(latest_, time_[0]) * places_per_time_), count_ - 1);
+    prefetch_near(time_, guess_);
+  }
+
+  void improve() {
+    if (places_per_time_ == 0.0) return;
+    const int64_t found = time_[guess_];
+    const double ahead = found <= latest_ ? difference(latest_, found) : -difference(found, latest_);
+    const auto places = static_cast<int64_t>(ahead * places_per_time_);
+    guess_ = std::clamp<int64_t>(guess_ + places, 0, count_ - 1);
+    prefetch_near(time_, guess_);
+  }
+
+  // Returns the number of times that are at most `latest`.
+  int64_t count() const {
+    if (count_ == 0 || latest_ < time_[0]) return 0;
+    if (latest_ >= time_[count_ - 1]) return count_;
+    if (count_ <= kShortList) return first_above(time_, 0, count_, latest_);
+    return first_above_near(time_, count_, latest_, guess_);
+  }
+
+ private:
+  static constexpr int64_t kShortList = 16;  // of two cache lines or three
 
   // Differences of times may exceed 2^63.
   static double difference(int64_t later, int64_t earlier) {
     return static_cast<double>(static_cast<uint64_t>(later) - static_cast<uint64_t>(earlier));
   }
 
-  double places_per_time() const {
-    return static_cast<double>(count_) / difference(time_[count_ - 1], time_[0]);
-  }
-
-  int64_t first_guess(int64_t latest) const {
-    return std::min(static_cast<int64_t>(difference(latest, time_[0]) * places_per_time()), count_ - 1);
-  }
-
-  int64_t second_guess(int64_t latest, int64_t guess) const {
-    const int64_t found = time_[guess];
-    const double ahead = found <= latest ? difference(latest, found) : -difference(found, latest);
-    return std::clamp<int64_t>(guess + static_cast<int64_t>(ahead * places_per_time()), 0, count_ - 1);
-  }
-
-  const int64_t* time_;
-  int64_t count_;
+  const int64_t* time_ = nullptr;
+  int64_t count_ = 0, latest_ = 0, guess_ = 0;
+  double places_per_time_ = 0.0;  // 0: nothing is guessed
 };
 
-// Returns the places of a list whose times are at most `latest` and, with a window of w >= 0, at
-// least latest - w. `time` ascends within the list.
+// The times that a seed at `latest` allows: at most `latest` and, with a window of w >= 0, at least
+// latest - w. The calls are those of TimeSearch.
+class TimeRange {
+ public:
+  TimeRange() = default;
+  TimeRange(const int64_t* time, Places list, int64_t latest, int64_t window)
+      : list_(list), end_(time, list, latest) {
+    constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
+    if (window >= 0 && latest > kLowest + window) begin_ = TimeSearch(time, list, latest - window - 1);
+  }
+
+  void prefetch_ends() const { end_.prefetch_ends(); }
+  void guess() {
+    end_.guess();
+    begin_.guess();
+  }
+  void improve() {
+    end_.improve();
+    begin_.improve();
+  }
+  // Returns the places of the list that are allowed.
+  Places places() const { return {list_.begin + begin_.count(), list_.begin + end_.count()}; }
+
+ private:
+  Places list_{0, 0};
+  TimeSearch end_, begin_;  // nothing is searched for without a window
+};
+
+// Returns the places of a list that are allowed; see TimeRange. `time` ascends within the list.
 inline Places allowed_by_time(const int64_t* time, Places list, int64_t latest, int64_t window) {
-  const TimeSearch search(time, list);
-  const int64_t end = list.begin + search.count_until(latest);
-  constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
-  if (window < 0 || latest <= kLowest + window) return {list.begin, end};
-  return {list.begin + search.count_until(latest - window - 1), end};
+  TimeRange range(time, list, latest, window);
+  range.guess();
+  range.improve();
+  return range.places();
 }
 
 }  // namespace pyg_batchgnn

@@ -47,15 +47,14 @@ class Expansion {
   void count_picks(Rule& rule) {
     const int64_t first = frontier_.first(), last = frontier_.last();
     const int64_t* code = frontier_.code();
-    rule.begin(last - first);
     int64_t* indptr = out_.open_hop(first, last);
     int64_t total = indptr[first];
-    const auto target = [&](int64_t i) { return targets_.target(code[i]); };
-    for (int64_t i = first; i < last; ++i) {
-      look_ahead(rule, relation_.edges.indptr, i, last, target);
-      total += rule.measure(i - first, target(i));
-      indptr[i + 1] = total;
-    }
+    const int64_t count = last - first;
+    const auto target = [&](int64_t i) { return targets_.target(code[first + i]); };
+    measure_lists(rule, relation_.edges.indptr, count, count, target, [&](int64_t i, int64_t picks) {
+      total += picks;
+      indptr[first + i + 1] = total;
+    });
   }
 
   // Handles targets in groups of about kBlock picks: chooses, then looks up. One long adjacency
@@ -83,8 +82,11 @@ class Expansion {
     const int64_t base = indptr[group], first = frontier_.first();
     // Lists lie on different pages, and a prefetch waits for the translation of its page. So all
     // lists are touched first, and their picks are then prefetched without waiting.
-    for (int64_t i = group; i < end; ++i) {
-      rule.prefetch(i - first, targets_.key(key, code[i]), indptr[i + 1] - indptr[i]);
+    for (int64_t i = group; i < end; ++i) rule.touch(i - first, indptr[i + 1] - indptr[i]);
+    if (rule.prefetches()) {
+      for (int64_t i = group; i < end; ++i) {
+        rule.prefetch(i - first, targets_.key(key, code[i]), indptr[i + 1] - indptr[i]);
+      }
     }
     for (int64_t i = group; i < end; ++i) {
       rule.choose(i - first, targets_.key(key, code[i]), indptr[i + 1] - indptr[i],

@@ -33,9 +33,8 @@ class WeightSums {
     return first_above_near(sum_, count_, x, guess(u));
   }
 
-  // Prefetches what the first `draws` draws with these words read.
+  // Prefetches what the first `draws` draws with these words read, but for the total.
   void prefetch(WordStream words, int64_t draws) const {
-    prefetch_line(&sum_[count_ - 1]);
     if (count_ <= kShortList) {
       prefetch_line(&sum_[0]);
       prefetch_line(&sum_[count_ / 2]);
@@ -149,9 +148,14 @@ class WeightedChooser {
     if (got < picks) finish(words, count, [&](int64_t i) { return place[i]; }, got, picks, out);
   }
 
-  // Prefetches what `picks` draws from a range of a list read, if none of them is skipped.
-  void prefetch(uint64_t key, int64_t list, Places places, int64_t picks) const {
+  // Prefetches what every draw from a range of a list that begins at `list` reads.
+  void touch(int64_t list, Places places) const {
     if (places.begin != list) prefetch_line(&weights_.sum[places.begin - 1]);
+    prefetch_line(&weights_.sum[places.end - 1]);
+  }
+
+  // Prefetches what else `picks` draws from the range read, if none of them is skipped.
+  void prefetch(uint64_t key, Places places, int64_t picks) const {
     WeightSums(weights_.sum + places.begin, places.count(), 0.0).prefetch(WordStream(key), picks);
   }
 
