@@ -21,6 +21,7 @@ Benchmarks:
     accuracy       the sampler against a reference and PyG's; native layers against PyG's; bfloat16
     rank_accuracy  the main job on 2 and 4 ranks, against one process at the same global batch
     historical     historical embeddings on 2 and 4 ranks, against one process; hit rates
+    historical_epochs  epochs and bytes with them on a slow network, against the exact mode (root)
     convergence    time to accuracy of the main job: native layers against PyG's
     caching        the aggregation cache: making it; preparation, epochs, bytes and accuracy
     inference      all nodes layer by layer, against PyG's inference and against sampling
@@ -56,6 +57,7 @@ from benchmark.convergence import measure as convergence
 from benchmark.embeddings import measure as embeddings
 from benchmark.footprint import measure as footprint
 from benchmark.growth import measure as growth
+from benchmark.historical import epochs as historical_epochs
 from benchmark.historical import measure as historical
 from benchmark.inference import measure as inference
 from benchmark.layers import measure as layers
@@ -90,6 +92,7 @@ CHOICES = {
     "convergence": convergence.main,
     "rank_accuracy": rank_accuracy.main,
     "historical": historical.main,
+    "historical_epochs": historical_epochs.main,
     "ranks": ranks.main,
     "caching": caching.main,
     "communication": communication.main,

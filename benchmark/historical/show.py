@@ -3,18 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import mean, median
 from typing import Any
 
 import matplotlib.pyplot as plt
 
+from benchmark.historical.epochs import EPOCHS
 from benchmark.historical.measure import PAPER, VARIED
 from benchmark.support.plots import OURS_COLOUR, PEER_COLOUR
-from benchmark.support.tables import Result
+from benchmark.support.tables import Result, by, of_ranks
 from benchmark.support.tables import table as markdown
 
 
 def table(result: Result) -> str:
-    """Returns mean test accuracies and paired differences, with hit rates and megabytes."""
+    """Returns the table of accuracies, or that of epochs."""
+    return _epochs(result["parts"]["epochs"]) if "parts" in result else _accuracies(result)
+
+
+def _epochs(part: Result) -> str:
+    found = {setting: _epoch(entries) for setting, entries in by(part["series"], "setting")}
+    first = found["B = 1"]["seconds"]
+    lines = [
+        [
+            setting,
+            f"{one['seconds']:.2f}",
+            f"{first / one['seconds']:.1f}x",
+            *(f"{one[phase]:.2f}" for phase in ("prepare", "forward", "backward")),
+            *(
+                "-" if one[what] is None else f"{one[what]:,.1f}"
+                for what in ("topology", "features", "pushed")
+            ),
+            "-" if one["waited"] is None else f"{one['waited']:.2f}",
+        ]
+        for setting, one in found.items()
+    ]
+    header = [f"an epoch of SAGE, 4 hosts, {part['network']} links", "seconds", "times as fast as B = 1"]
+    header += [
+        "preparing",
+        "forward",
+        "backward and update",
+        "topology MB per rank",
+        "feature MB",
+        "pushed MB",
+    ]
+    return markdown([*header, "seconds waited for pushes"], lines)
+
+
+def _epoch(entries: list[Result]) -> dict[str, Any]:
+    """Returns the medians of an epoch, and what a rank received in it."""
+    one = entries[0]["of_ranks"][0]
+    theirs = "remote_rows" in one
+    before = ("sample", "features") if theirs else ("prepare",)
+
+    def phase(*names: str) -> float:
+        return median(sum(mean(of_ranks(entry, "phases", name)) for name in names) for entry in entries)
+
+    def megabytes(*path: str) -> float:
+        return mean(of_ranks(entries[0], *path)) / 1e6
+
+    figures: dict[str, Any] = {
+        "seconds": median(max(of_ranks(entry, "wall")) for entry in entries),
+        **{"prepare": phase(*before), "forward": phase("forward"), "backward": phase("backward")},
+        **dict.fromkeys(("topology", "features", "pushed", "waited")),
+    }
+    if theirs:
+        rows = mean(of_ranks(entries[0], "remote_rows"))
+        return figures | {"features": rows * one["row_bytes"] / 1e6}
+    figures |= {"topology": megabytes("topology", "bytes"), "features": megabytes("features", "bytes")}
+    if "pushed" in one:
+        figures["pushed"] = megabytes("pushed", "bytes") / EPOCHS
+        figures["waited"] = mean(of_ranks(entries[0], "historical", "waited_seconds")) / EPOCHS
+    return figures
+
+
+def _accuracies(result: Result) -> str:
     lines = [
         [
             f"{dataset}, {one['ranks']} ranks, {one['variant']}",
@@ -33,7 +95,29 @@ def table(result: Result) -> str:
 
 
 def plot(result: Result) -> Any:
-    """Draws the accuracy against each setting, the others being the paper's."""
+    """Draws the accuracy against each setting, the others being the paper's; or epochs."""
+    return _plot_epochs(result["parts"]["epochs"]) if "parts" in result else _plot_accuracies(result)
+
+
+def _plot_epochs(part: Result) -> Any:
+    found = {setting: _epoch(entries) for setting, entries in by(part["series"], "setting")}
+    figure, (seconds, size) = plt.subplots(1, 2, figsize=(9, 3), sharey=True)
+    names = list(found)[::-1]
+    bars = seconds.barh(names, [found[name]["seconds"] for name in names], color=OURS_COLOUR)
+    seconds.bar_label(bars, fmt="%.1f", padding=3, fontsize=8)
+    seconds.set_xlabel("seconds per epoch")
+    left = [0.0] * len(names)
+    for kind, colour in (("topology", "#9ecae1"), ("features", OURS_COLOUR), ("pushed", PEER_COLOUR)):
+        widths = [found[name][kind] or 0.0 for name in names]
+        size.barh(names, widths, left=left, color=colour, label=kind)
+        left = [one + width for one, width in zip(left, widths, strict=True)]
+    size.set_xlabel("MB received per rank and epoch")
+    size.legend(fontsize=7)
+    seconds.margins(x=0.15)
+    return figure
+
+
+def _plot_accuracies(result: Result) -> Any:
     figure, panels = plt.subplots(1, len(VARIED), figsize=(9, 3), sharey=True)
     for axes, (name, values) in zip(panels, VARIED.items(), strict=True):
         for dataset, found in result["datasets"].items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -150,13 +150,18 @@ def _lines(table: str) -> Iterator[tuple[str, int, str, list[float | None]]]:
         yield graph, ranks, _SYSTEMS[first], [None if one == "-" else float(one) for one in figures]
 
 
+def _numbers(figures: Sequence[float | None]) -> tuple[float, float, float]:
+    forward, backward, epoch = (one or 0.0 for one in figures)
+    return forward, backward, epoch
+
+
 def _epochs() -> Iterator[tuple[_Key, Epoch]]:
     for graph, ranks, system, (topology, features, export, prepared, *rest) in _lines(_TABLE_A1):
         parts = (topology or 0.0, features or 0.0, export)
-        yield ("sage", graph, ranks, system), Epoch(*(one or 0.0 for one in rest), prepared, parts)
+        yield ("sage", graph, ranks, system), Epoch(*_numbers(rest), prepared, parts)
     for graph, ranks, system, figures in _lines(_TABLE_A2):
         for model, at in (("gcn", 0), ("gin", 3)):
-            yield (model, graph, ranks, system), Epoch(*(one or 0.0 for one in figures[at : at + 3]))
+            yield (model, graph, ranks, system), Epoch(*_numbers(figures[at : at + 3]))
 
 
 #: By model, graph, ranks and system.

@@ -13,6 +13,7 @@ import dataclasses
 
 from benchmark.support.tables import table
 from pyg_batchgnn.cache import Aggregation
+from pyg_batchgnn.history import HistoricalSettings
 from pyg_batchgnn.planner import (
     Degrees,
     MinibatchMeans,
@@ -26,6 +27,7 @@ from pyg_batchgnn.planner import (
     TypeRows,
     Workload,
     predict,
+    predict_historical,
     probe_degrees,
 )
 
@@ -75,6 +77,16 @@ PUBLISHED = {
 #: Table 5: rows fetched on 32 ranks with B = 1 (DistDGL) and with B = all, 36 minibatches per rank;
 #: with aggregates kept own rows and aggregates are counted apart.
 FETCHED_ONE, FETCHED_ALL, FETCHED_KEPT = 463.6e6, 183.6e6, 127.4e6 / 2
+
+
+#: Table 5: rows fetched on 32 ranks by DistDGL on METIS's parts.
+FETCHED_METIS = 249.2e6
+#: The workload of DistGNN-MB, section 4: SAGE of 3 layers and 256 columns with 172 classes.
+DISTGNN = dataclasses.replace(
+    PAPERS, batch_size=1000, drop_last=False, parameters=2 * (128 * 256 + 256 * 256 + 256 * 172) + 684
+)
+#: DistGNN-MB, section 4.4: seconds per epoch on 64 ranks, and the speedup over 4.
+DISTGNN_RANKS, DISTGNN_EPOCH, DISTGNN_SPEEDUP = (4, 8, 16, 32, 64), 2.0, 10.0
 
 
 def degrees(workload: Workload) -> Degrees:
@@ -194,5 +206,41 @@ def terabyte() -> str:
     return table([*header, "GB received a rank", "memory, GB", "preparation, s", "epoch, s"], lines)
 
 
+def distgnn(ranks: int) -> tuple[float, float]:
+    """Predicts an epoch of DistGNN-MB's cluster: with historical embeddings, and exact at B = 1.
+
+    A rank is a socket, half of a host of BatchGNN's cluster, which has the same processors. It has
+    half of a link of 200 Gbit/s, at the planner's share for exchanges between all ranks. The share
+    of remote nodes is that of METIS's parts in table 5.
+    """
+    machine, network = calibrated()[0], PlannerNetwork(12.5e9, 1e-5)
+    probe = probe_degrees(DISTGNN, degrees(DISTGNN), ranks)
+    machine = scaled(machine, probe).on(0.5, 0.0)
+    share = FETCHED_METIS / FETCHED_ONE * (1 - 1 / ranks)
+    away = PowerOverlap(
+        share * (probe.full.nodes - DISTGNN.batch_size), share * FETCHED_ALL / 32, 36, DISTGNN.nodes * share
+    )
+    full = dataclasses.replace(probe.full, remote=Overlaps((away,)))
+    cut = dataclasses.replace(probe, full=full)
+    found = predict_historical(DISTGNN, cut, machine, network, HistoricalSettings(), hidden=256)
+    exact = predict(DISTGNN, cut, machine, network, PlannerSetting(1))
+    return found.epoch, exact.epoch
+
+
+def historical() -> str:
+    """The table of historical embeddings on up to 64 ranks."""
+    first, lines = distgnn(DISTGNN_RANKS[0])[0], []
+    for ranks in DISTGNN_RANKS:
+        epoch, exact = distgnn(ranks)
+        told = ["-", "-"]
+        if ranks == DISTGNN_RANKS[0]:
+            told = [f"{DISTGNN_EPOCH * DISTGNN_SPEEDUP:.0f} (from the speedup)", "1.0x"]
+        if ranks == DISTGNN_RANKS[-1]:
+            told = [f"{DISTGNN_EPOCH:.1f}", f"{DISTGNN_SPEEDUP:.1f}x"]
+        lines.append([f"{ranks} ranks", *told, f"{epoch:.2f}", f"{first / epoch:.1f}x", f"{exact:.2f}"])
+    header = ["papers100M, SAGE", "published, s", "speedup", "historical, s", "speedup"]
+    return table([*header, "exact, B = 1, s"], lines)
+
+
 if __name__ == "__main__":
-    print(compared(), terabyte(), sep="\n\n")
+    print(compared(), terabyte(), historical(), sep="\n\n")

@@ -3,6 +3,7 @@
 They reuse memory, work in place where the backward pass allows it, and read features in place.
 """
 
+from pyg_batchgnn.nn.activated_gat import ActivatedGATConv
 from pyg_batchgnn.nn.activation import Dropout, ReLU
 from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.decoders import DotProductDecoder, MLPDecoder
@@ -32,6 +33,7 @@ from pyg_batchgnn.nn.models import (
     GCN,
     GIN,
     SAGE,
+    ActivatedGAT,
     ModelOutput,
     NativeModel,
     TypedModel,
@@ -51,6 +53,8 @@ __all__ = [
     "GCN",
     "GIN",
     "SAGE",
+    "ActivatedGAT",
+    "ActivatedGATConv",
     "Aggregated",
     "BatchNorm",
     "ComputeInputs",

@@ -1,6 +1,7 @@
 """Predictions of what training on several machines takes, before it starts."""
 
 from pyg_batchgnn.planner.degrees import Degrees, PowerOverlap, probe_degrees
+from pyg_batchgnn.planner.historical import HistoricalPrediction, predict_historical
 from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
 from pyg_batchgnn.planner.make import plan, workload_of
 from pyg_batchgnn.planner.measure import measure_machine
@@ -16,6 +17,7 @@ __all__ = [
     "SAMPLES",
     "Choices",
     "Degrees",
+    "HistoricalPrediction",
     "MinibatchMeans",
     "Overlaps",
     "Plan",
@@ -31,6 +33,7 @@ __all__ = [
     "owners_of",
     "plan",
     "predict",
+    "predict_historical",
     "probe_degrees",
     "probe_graph",
     "search",

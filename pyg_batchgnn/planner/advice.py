@@ -1,12 +1,13 @@
-"""Sentences that say whether the aggregation cache pays off."""
+"""Sentences that say whether the aggregation cache and historical embeddings pay off."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.filesize import decimal
 
+from pyg_batchgnn.planner.historical import HistoricalPrediction
 from pyg_batchgnn.planner.setting import Prediction
 from pyg_batchgnn.planner.wording import apart
 
@@ -35,6 +36,29 @@ def aggregation_advice(predictions: Sequence[Prediction], chosen: Prediction) ->
     plain = [chosen] if least.setting == setting else [chosen, least]
     pairs = [(one, with_aggregates(predictions, one)) for one in plain]
     return [_verdict(one, kept) for one, kept in pairs if kept is not None]
+
+
+def historical_advice(by_policy: Mapping[str, HistoricalPrediction], chosen: Prediction) -> list[str]:
+    """Returns the verdict on historical embeddings beside the recommended setting.
+
+    Only the fastest policy is compared. They change what is trained, so they must be faster by far.
+    """
+    if not by_policy:
+        return []
+    policy = min(by_policy, key=lambda name: by_policy[name].epoch)
+    found = by_policy[policy]
+    gain = chosen.epoch / max(found.epoch, 1e-9)
+    words = "Historical embeddings are not worth it"
+    if gain > _WORTH:
+        words = "Historical embeddings, which are not exact, are worth a try"
+    each = found.pushed_bytes / max(found.minibatches, 1)
+    return [
+        f"{words} (--remote historical --partition {policy}): an epoch takes "
+        f"{_instead(found.epoch, chosen.epoch, _seconds)}; a rank pushes {decimal(int(each))} per step in "
+        f"one round, {decimal(int(found.pushed_bytes))} per epoch, of which training hides "
+        f"{found.hidden_seconds:.2f} s and waits for {found.seconds['push']:.2f} s; it fetches features of "
+        f"{decimal(int(found.feature_bytes))} once."
+    ]
 
 
 def _but_for_sizes(prediction: Prediction) -> object:

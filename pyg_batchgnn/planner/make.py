@@ -11,6 +11,8 @@ from torch import Tensor
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import FEATURES, LABELS, Dataset, NodeSet
+from pyg_batchgnn.history import HistoricalSettings
+from pyg_batchgnn.planner.historical import predict_historical
 from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
 from pyg_batchgnn.planner.measure import measure_machine
 from pyg_batchgnn.planner.owners import owners_of
@@ -126,7 +128,14 @@ def plan(
             )
     machine = machine.on(cores, memory)
     found = search(workload, probes, machine, network, choices)
-    return Plan(workload, ranks, machine, network, probes, found)
+    historical = {}
+    if hidden and own_seeds and ranks > 1 and kind is not Aggregation.SYMMETRIC:
+        settings = HistoricalSettings()
+        historical = {
+            policy: predict_historical(workload, probe, machine, network, settings, hidden)
+            for policy, probe in probes.items()
+        }
+    return Plan(workload, ranks, machine, network, probes, found, historical)
 
 
 def workload_of(

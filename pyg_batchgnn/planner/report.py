@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from rich.box import SIMPLE
 from rich.filesize import decimal
 from rich.table import Table
 
-from pyg_batchgnn.planner.advice import aggregation_advice
+from pyg_batchgnn.planner.advice import aggregation_advice, historical_advice
+from pyg_batchgnn.planner.historical import HistoricalPrediction
 from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
 from pyg_batchgnn.planner.search import best
 from pyg_batchgnn.planner.setting import Prediction
@@ -35,6 +36,8 @@ class Plan:
         network: the network between hosts.
         probes: what was found out about minibatches, by policy.
         predictions: the fastest first.
+        historical: an epoch with historical embeddings at their default settings, by policy; empty
+            where they are not possible.
     """
 
     workload: Workload
@@ -43,6 +46,7 @@ class Plan:
     network: PlannerNetwork
     probes: dict[str, PlannerProbe]
     predictions: list[Prediction]
+    historical: dict[str, HistoricalPrediction] = field(default_factory=dict)
 
     @property
     def best(self) -> Prediction | None:
@@ -71,7 +75,8 @@ class Plan:
             f"{found.preparation:.2f} s prepare minibatches; {decimal(int(found.memory))} per rank.",
             *(f"  {line}" for line in chosen),
         ]
-        return lines + aggregation_advice(self.predictions, found)
+        lines += aggregation_advice(self.predictions, found)
+        return lines + historical_advice(self.historical, found)
 
     def table(self, lines: int = _LINES) -> Table:
         """Returns a table of the fastest settings."""
@@ -113,6 +118,7 @@ class Plan:
             "minibatches": {policy: minibatch_figures(probe) for policy, probe in self.probes.items()},
             "recommended": None if recommended is None else recommended.as_dict(),
             "predictions": [one.as_dict() for one in self.predictions],
+            "historical": {policy: one.as_dict() for policy, one in self.historical.items()},
         }
 
     def write(self, folder: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.history import HistoricalCaches, HistoricalSettings
-from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, HaloPass
+from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, ActivatedGAT, HaloPass
 from pyg_batchgnn.nn.models import LayerEdges, NativeModel
 from pyg_batchgnn.sample import SamplingPlan
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
@@ -26,6 +26,7 @@ MODELS: dict[str, Callable[[int], NativeModel]] = {
     "SAGE of sums": lambda layers: SAGE(5, 8, layers, 7, aggr="sum", jk="cat"),
     "GIN": lambda layers: GIN(5, 8, layers, 7, norm="batch_norm"),
     "GAT": lambda layers: GAT(5, 8, layers, 7, heads=2),
+    "GAT of the paper": lambda layers: ActivatedGAT(5, 8, layers, 7, heads=2),
 }
 
 

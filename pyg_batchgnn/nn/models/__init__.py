@@ -1,6 +1,6 @@
 """The models SAGE, GCN, GIN and GAT of their papers, built from native layers."""
 
-from pyg_batchgnn.nn.models.gat import GAT, GATStack
+from pyg_batchgnn.nn.models.gat import GAT, ActivatedGAT, GATStack
 from pyg_batchgnn.nn.models.gcn import GCN
 from pyg_batchgnn.nn.models.gin import GIN, GINStack
 from pyg_batchgnn.nn.models.native import LayerEdges, NativeModel
@@ -15,6 +15,7 @@ __all__ = [
     "GCN",
     "GIN",
     "SAGE",
+    "ActivatedGAT",
     "GATStack",
     "GINStack",
     "LayerEdges",

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from torch_geometric.nn.conv import MessagePassing
 
+from pyg_batchgnn.nn.activated_gat import ActivatedGATConv
 from pyg_batchgnn.nn.arguments import positive, probability
 from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gatv2 import GATv2Conv
@@ -76,3 +77,21 @@ class GAT(GATStack, NativeModel):
 
     conv = GATConv
     conv_v2 = GATv2Conv
+
+
+class ActivatedGAT(GAT):
+    """The GAT of DistGNN-MB (section 2): bias and ReLU come before the attention.
+
+    Its arguments are those of `GAT`, without ``v2`` and features of edges.
+    """
+
+    conv = ActivatedGATConv
+    supports_edge_attr = False
+
+    def init_conv(
+        self, in_channels: int, out_channels: int, *, v2: bool = False, **kwargs: Any
+    ) -> MessagePassing:
+        """Returns a new convolution."""
+        if v2:
+            raise ValueError("ActivatedGAT is a form of GAT, not of GATv2; leave v2 out, or take GAT")
+        return super().init_conv(in_channels, out_channels, **kwargs)

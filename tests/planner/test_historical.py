@@ -1,0 +1,80 @@
+"""Predictions of epochs with historical embeddings."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from pyg_batchgnn.history import HistoricalSettings
+from pyg_batchgnn.planner import (
+    Degrees,
+    HistoricalPrediction,
+    PlannerMachine,
+    PlannerNetwork,
+    PlannerSetting,
+    TypeRows,
+    Workload,
+    predict,
+    predict_historical,
+    probe_degrees,
+)
+from pyg_batchgnn.planner.advice import historical_advice
+
+WORK = Workload(
+    "graph", (TypeRows("node", 400_000, 400, 8),), 8_000_000, 80_000, (15, 10, 5), parameters=10**5
+)
+MACHINE = PlannerMachine(forward=0.2, backward=0.2)
+SLOW = PlannerNetwork(1.25e8, 1e-4)
+
+
+def predicted(
+    ranks: int = 4,
+    settings: HistoricalSettings | None = None,
+    workload: Workload = WORK,
+    network: PlannerNetwork = SLOW,
+) -> HistoricalPrediction:
+    probe = probe_degrees(workload, Degrees.lognormal(workload.nodes, workload.edges, 1.0), ranks)
+    settings = settings or HistoricalSettings()
+    return predict_historical(workload, probe, MACHINE, network, settings, hidden=256)
+
+
+def test_one_rank_pushes_nothing_and_samples_as_in_the_exact_mode() -> None:
+    found = predicted(1)
+    assert found.pushed_bytes == found.feature_bytes == found.seconds["push"] == found.hidden_seconds == 0
+    probe = probe_degrees(WORK, Degrees.lognormal(WORK.nodes, WORK.edges, 1.0), 1)
+    assert found.edges == pytest.approx(probe.full.edges)
+
+
+def test_pushes_are_bounded_per_step_layer_and_peer() -> None:
+    bounded, free = predicted(), predicted(settings=HistoricalSettings(push=None))
+    assert bounded.minibatches == WORK.minibatches([WORK.training // 4] * 4)
+    assert bounded.pushed_rows <= bounded.minibatches * 3 * 2 * 2000 < free.pushed_rows
+    assert bounded.pushed_bytes == pytest.approx(bounded.pushed_rows * (8 + 4 * 256))
+
+
+def test_minibatches_that_stop_at_the_border_are_smaller() -> None:
+    edges = [predicted(ranks).edges for ranks in (1, 2, 4, 16)]
+    assert edges == sorted(edges, reverse=True) and edges[-1] < 0.5 * edges[0]
+
+
+def test_pushes_that_take_longer_than_training_are_waited_for() -> None:
+    quick, slow = predicted(network=PlannerNetwork(1e10, 1e-5)), predicted(network=PlannerNetwork(1e6, 1e-3))
+    assert quick.seconds["push"] == 0 < quick.hidden_seconds < slow.hidden_seconds
+    assert slow.seconds["push"] > 0
+
+
+def test_features_are_fetched_for_as_many_halo_nodes_as_there_are_lines() -> None:
+    few = predicted(settings=HistoricalSettings(lines=1000))
+    assert few.feature_bytes == 1000 * (400 + 8) < predicted().feature_bytes
+
+
+def test_advice_compares_with_the_exact_mode() -> None:
+    probe = probe_degrees(WORK, Degrees.lognormal(WORK.nodes, WORK.edges, 1.0), 4)
+    for network, words in ((SLOW, "worth a try"), (PlannerNetwork(1e12, 0.0), "once.")):
+        exact = predict(WORK, probe, MACHINE, network, PlannerSetting(macrobatch=1))
+        (line,) = historical_advice({"ldg": predicted(network=network)}, exact)
+        assert words in line and "--remote historical --partition ldg" in line and "instead of" in line
+    assert historical_advice({}, exact) == []
+    fast = dataclasses.replace(exact, seconds={"forward": 1e-3})
+    assert "not worth it" in historical_advice({"ldg": predicted()}, fast)[0]
