@@ -1,6 +1,6 @@
 """An epoch with historical embeddings (DistGNN-MB), as functions of numbers.
 
-A minibatch stops at the border of the part. In every step a rank pushes hidden rows to its peers,
+A minibatch stops at the border of the part. A rank pushes hidden rows to its peers in every step,
 beside which it trains on.
 """
 
