@@ -147,9 +147,7 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *values: Tensor) -> Tensor:
         first, second, *rest = values
-        block = ops.empty(first.shape, first.dtype)
-        # No view of the block, so that what follows may overwrite it.
-        out = first.new_empty(0).set_(block.untyped_storage(), 0, block.shape, block.stride())
+        out = ops.empty(first.shape, first.dtype)
         torch.add(first, second, out=out)
         for one in rest:
             out += one

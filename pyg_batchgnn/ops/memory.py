@@ -27,7 +27,10 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     fresh memory."""
     if any(size < 0 for size in shape):
         raise ValueError(f"sizes must not be negative, got {list(shape)}")
-    return kernels.empty_bytes(math.prod(shape) * dtype.itemsize).view(dtype).view(tuple(shape))
+    view = kernels.empty_bytes(math.prod(shape) * dtype.itemsize).view(dtype).view(tuple(shape))
+    # Autograd adds to a gradient in place only if no other tensor shares its memory, not even the
+    # one that a view is of. Torch's storages in Python would share it as well.
+    return torch.empty(0, dtype=dtype).set_(view)
 
 
 @dataclass(frozen=True)

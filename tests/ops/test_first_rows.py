@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -17,6 +20,22 @@ def test_first_rows_are_a_view_with_a_gradient(rows: int) -> None:
     weights = torch.randn(rows, 3, dtype=torch.float64)
     (grad,) = torch.autograd.grad((found * weights).sum(), [x])
     assert torch.equal(grad[:rows], weights) and not grad[rows:].any()
+
+
+def test_a_gradient_of_first_rows_is_added_to_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks: list[int] = []
+
+    def recorded(*arguments: Any) -> Tensor:
+        out = ops.empty(*arguments)
+        blocks.append(out.data_ptr())
+        return out
+
+    monkeypatch.setattr(sys.modules[ops.first_rows.__module__], "empty", recorded)
+    leaf = torch.randn(5, 3, requires_grad=True)
+    x, sums = leaf * 1, []
+    x.register_hook(lambda grad: sums.append(grad.data_ptr()))
+    (x.exp().sum() + ops.first_rows(x, 2).sum()).backward()
+    assert sums == blocks and len(blocks) == 1
 
 
 def edges(seed: int, count: int, targets: int = 4, sources: int = 9) -> ops.InEdges:
