@@ -9,7 +9,7 @@ import numpy as np
 from benchmark.papers import published
 from benchmark.papers.published import BGNN, BGNN_CACHE, DGL, DGL_METIS
 from benchmark.papers.section import Bar, Compared, Panel, Source
-from benchmark.papers.stored import DASH, Seconds, Stored, ratio, shown, times
+from benchmark.papers.stored import DASH, Seconds, Stored, part, quiet, ratio, shown, times
 from benchmark.planning.published import forecasts
 from benchmark.support.tables import of_ranks, size_name
 
@@ -91,7 +91,8 @@ def _breakdown(stored: Stored) -> Compared:
         for system in (DGL, DGL_METIS, BGNN, BGNN_CACHE):
             one = published.EPOCHS.get(("sage", graph, ranks, system))
             if one is not None and one.parts is not None:
-                figures = (*one.parts, one.preparation, one.forward, one.backward, one.epoch)
+                known = one.preparation, one.forward, one.backward, one.epoch
+                figures: list[float | None] = [*one.parts, *known]
                 name = f"{graph}, {ranks} ranks, {system}"
                 rows.append([name, *(shown(figure, ".2f") for figure in figures)])
     for system, seconds in (
@@ -100,8 +101,8 @@ def _breakdown(stored: Stored) -> Compared:
         ("ours, B = all, aggregation cache", _ours(stored, "sage", "arxiv", cached=True)),
     ):
         if seconds is not None:
-            parts = (seconds.sample, seconds.fetch, None, seconds.preparation)
-            figures = (*parts, seconds.forward, seconds.backward, seconds.epoch)
+            figures = [seconds.sample, seconds.fetch, None, seconds.preparation]
+            figures += [seconds.forward, seconds.backward, seconds.epoch]
             rows.append([f"arxiv, 2 ranks, {system}, here", *(shown(figure, ".2f") for figure in figures)])
     return Compared(
         "Table 4: the parts of an epoch of SAGE",
@@ -208,7 +209,7 @@ def _sweep(stored: Stored) -> Compared:
 
 def _settings(stored: Stored) -> Compared:
     rows = []
-    for name, part, theirs, batchgnn in (
+    for name, run, theirs, batchgnn in (
         ("P3: 2 layers of 32, fanout 25, 10", "p3", published.P3_EPOCH, published.P3_BATCHGNN_EPOCH),
         (
             "DistDGLv2: 3 layers of 256, fanout 15, 10, 5",
@@ -218,9 +219,9 @@ def _settings(stored: Stored) -> Compared:
         ),
     ):
         one, every = (
-            Seconds.of(stored.chosen("papers", part, setting=setting)) for setting in ("B = 1", "B = all")
+            Seconds.of(stored.chosen("papers", run, setting=setting)) for setting in ("B = 1", "B = all")
         )
-        told = forecasts(64, aggregation=False)[1].epoch if part == "distdglv2" else None
+        told = forecasts(64, aggregation=False)[1].epoch if run == "distdglv2" else None
         rows.append(
             [
                 name,
@@ -228,9 +229,9 @@ def _settings(stored: Stored) -> Compared:
                 f"{batchgnn:.1f}",
                 f"{theirs / batchgnn:.2f}x",
                 shown(told, ".1f"),
-                shown(one and one.epoch, ".2f"),
-                shown(every and every.epoch, ".2f"),
-                times(ratio(one and one.epoch, every and every.epoch)),
+                shown(part(one, "epoch"), ".2f"),
+                shown(part(every, "epoch"), ".2f"),
+                times(ratio(part(one, "epoch"), part(every, "epoch"))),
             ]
         )
     header = ["", "published: theirs, s", "BatchGNN, s", "times as fast", "planner, s"]
@@ -283,7 +284,7 @@ def _imbalance(stored: Stored) -> Compared:
         for name, (seconds, apart) in systems.items()
     ]
     for setting in ("B = 1", "B = all"):
-        entries = stored.chosen("papers", "distdglv2", setting=setting)
+        entries = quiet(stored.chosen("papers", "distdglv2", setting=setting))
         if entries:
             ready = np.array([one["ready"] for one in entries[0]["of_ranks"]])
             seconds, apart = float(ready.mean()), float(np.ptp(ready, axis=0).mean())
@@ -314,12 +315,12 @@ def panels(stored: Stored) -> Sequence[Panel]:
             name: published.EPOCHS["sage", graph, RANKS, name].epoch for name in (DGL, BGNN, BGNN_CACHE)
         }
         base, plain = _distdgl(stored, "sage", graph), _ours(stored, "sage", graph, cached=False)
-        here = ratio(base and base.epoch, plain and plain.epoch)
+        here = ratio(part(base, "epoch"), part(plain, "epoch"))
         faster.append(Bar(f"epoch, {graph}", theirs[DGL] / theirs[BGNN], here))
     for model in MODELS:
         theirs = {name: published.EPOCHS[model, "arxiv", RANKS, name].epoch for name in (BGNN, BGNN_CACHE)}
         plain, kept = (_ours(stored, model, "arxiv", cached=cached) for cached in (False, True))
-        here = ratio(plain and plain.epoch, kept and kept.epoch)
+        here = ratio(part(plain, "epoch"), part(kept, "epoch"))
         cache.append(Bar(f"{model}, arxiv", theirs[BGNN] / theirs[BGNN_CACHE], here))
     fewer = [
         Bar(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from benchmark.papers import published
 from benchmark.papers.section import Bar, Compared, Panel, Source
-from benchmark.papers.stored import DASH, Seconds, Stored, ratio, shown, times
+from benchmark.papers.stored import DASH, Seconds, Stored, part, ratio, shown, times
 
 _CUT = {("multilevel", 4), ("METIS", 1), ("ldg", 4)}  # sides and ranks
 POLICIES = {"random": "random", "ldg": "ldg, one pass", "multilevel": "multilevel, as METIS"}
@@ -24,8 +24,8 @@ def _gains(stored: Stored) -> dict[str, float | None]:
         for setting in ("DistDGL", "B = all")
     )
     return {
-        "an epoch": ratio(theirs and theirs.epoch, ours and ours.epoch),
-        "preparing minibatches": ratio(theirs and theirs.preparation, ours and ours.preparation),
+        "an epoch": ratio(part(theirs, "epoch"), part(ours, "epoch")),
+        "preparing minibatches": ratio(part(theirs, "preparation"), part(ours, "preparation")),
     }
 
 
@@ -73,7 +73,7 @@ def _of_policy(stored: Stored, policy: str) -> tuple[float | None, float | None]
     """Returns the seconds and the fetched rows of an epoch on a partition."""
     entries = stored.chosen("papers", "partitions", setting=policy)
     seconds = Seconds.of(entries)
-    return (seconds and seconds.epoch), stored.total(entries, "features", "rows")
+    return part(seconds, "epoch"), stored.total(entries, "features", "rows")
 
 
 def _ablation(stored: Stored) -> Compared:

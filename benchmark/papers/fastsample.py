@@ -7,7 +7,7 @@ from statistics import median
 
 from benchmark.papers import published
 from benchmark.papers.section import Bar, Compared, Panel, Source
-from benchmark.papers.stored import DASH, Stored, ratio, shown, times
+from benchmark.papers.stored import DASH, Stored, quiet, ratio, shown, times
 from benchmark.support.tables import of_ranks
 
 
@@ -50,7 +50,7 @@ def _kernel(stored: Stored) -> Compared:
 
 
 def _seconds(stored: Stored, setting: str) -> float | None:
-    entries = stored.chosen("papers", "hybrid", setting=setting)
+    entries = quiet(stored.chosen("papers", "hybrid", setting=setting))
     return median(max(of_ranks(one, "wall")) for one in entries) if entries else None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from benchmark.papers import published
 from benchmark.papers.section import Bar, Compared, Panel, Source
-from benchmark.papers.stored import DASH, Seconds, Stored, ratio, shown, times
+from benchmark.papers.stored import DASH, Seconds, Stored, part, ratio, shown, times
 
 MODELS = ("sage", "gcn", "gin", "gat")
 
@@ -22,10 +22,10 @@ def _gains(stored: Stored) -> dict[str, float | None]:
         for setting in ("DistDGL", "B = all")
     )
     return {
-        "epoch": ratio(theirs and theirs.epoch, ours and ours.epoch),
-        "preparation": ratio(theirs and theirs.preparation, ours and ours.preparation),
-        "forward": ratio(theirs and theirs.forward, ours and ours.forward),
-        "backward": ratio(theirs and theirs.backward, ours and ours.backward),
+        "epoch": ratio(part(theirs, "epoch"), part(ours, "epoch")),
+        "preparation": ratio(part(theirs, "preparation"), part(ours, "preparation")),
+        "forward": ratio(part(theirs, "forward"), part(ours, "forward")),
+        "backward": ratio(part(theirs, "backward"), part(ours, "backward")),
     }
 
 

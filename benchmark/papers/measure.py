@@ -95,6 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_workload_options(parser.add_argument)
+    busy = "the machine does other work: counts are shown, seconds are not"
+    parser.add_argument("--busy", action="store_true", help=busy)
     parser.add_argument("--parts", nargs="+", choices=list(MEASURED), default=list(MEASURED))
     options = parser.parse_args(arguments)
     bench = RankWorkload.parse(options)
@@ -103,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for part in options.parts:
         print(part, flush=True)
         content["parts"][part] = {
-            "series": MEASURED[part](bench, options.network),
+            "series": [{**one, "busy": options.busy} for one in MEASURED[part](bench, options.network)],
             "network": options.network,
             "graph": bench.graph.describe(),
             "rounds": bench.rounds,

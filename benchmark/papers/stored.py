@@ -50,7 +50,8 @@ class Seconds:
 
     @classmethod
     def of(cls, entries: Sequence[Result]) -> Seconds | None:
-        """Returns the medians over rounds, None without any."""
+        """Returns the medians over rounds, None without any that the quiet machine measured."""
+        entries = quiet(entries)
         if not entries:
             return None
         theirs = "sample" in entries[0]["of_ranks"][0]["phases"]
@@ -70,6 +71,16 @@ class Seconds:
             ]
             parts = both[0], both[1]
         return cls(phase(*before), phase("forward"), phase("backward"), whole, *parts)
+
+
+def part(seconds: Seconds | None, name: str) -> float | None:
+    """Returns a part of the seconds, None where they are not known."""
+    return None if seconds is None else getattr(seconds, name)
+
+
+def quiet(entries: Sequence[Result]) -> list[Result]:
+    """Returns the entries whose seconds mean something: nothing else ran on the machine."""
+    return [one for one in entries if not one.get("busy")]
 
 
 class Stored:
