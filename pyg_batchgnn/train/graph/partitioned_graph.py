@@ -106,8 +106,8 @@ class PartitionedGraph(RunGraph):
         """The nodes of the predicted type."""
         return Group(RowKind.NODE, self.inputs.node_type)
 
-    def _whole_data(self) -> tuple[DistFeatureStore, DistGraphStore]:
-        return self.features, self.topology
+    def _whole_data(self) -> Any:
+        return self._with_learned_rows((self.features, self.topology))
 
     def _data(self) -> tuple[DistFeatureStore, DistGraphStore]:
         return self.features, self.topology

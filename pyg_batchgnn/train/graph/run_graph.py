@@ -92,6 +92,13 @@ class RunGraph(ABC):
         config = self.config
         return AllNodes(self._whole_data(), config.run.threads, config.sampling.memory_budget)
 
+    def _with_learned_rows(self, data: Any) -> Any:
+        """Returns a graph whose features have the present learned rows behind them; collective."""
+        for name in self.inputs.learned:
+            assert self.embedding is not None, "there are learned rows"
+            data = self.embedding.as_features(data, node_type=name)
+        return data
+
     @abstractmethod
     def owned_labels(self) -> Tensor:
         """Returns [n, ...], the rows of the labels "y" of the nodes of `all_nodes`."""

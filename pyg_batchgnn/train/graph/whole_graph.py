@@ -72,7 +72,10 @@ class WholeGraph(RunGraph):
         return self.label
 
     def _whole_data(self) -> tuple[CscGraph | TypedGraph, Any]:
-        return self.topology, _x(self.data)
+        data = self._with_learned_rows(self.data)
+        if not self.inputs.schema.has_names:
+            return self.topology, _x(data)
+        return self.topology, {name: data[name].x for name in data.node_types if FEATURES in data[name]}
 
     def _data(self) -> Data | HeteroData:
         return self.data

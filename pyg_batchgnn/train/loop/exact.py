@@ -96,4 +96,4 @@ def infer_all(network: GraphNetwork, graph: RunGraph) -> NodeOutputs:
     """
     nodes = graph.all_nodes()
     output: NetworkOutput = network.infer(nodes)
-    return NodeOutputs(nodes.node, output.logits, output.hidden)
+    return NodeOutputs(nodes.node_of(graph.inputs.node_type), output.logits, output.hidden)

@@ -183,8 +183,9 @@ class TypedNetwork(NativeNetwork):
         """Takes part in the exchange of learned rows, of which an empty minibatch reads none."""
         self._learned(batch)
 
-    def infer(self, nodes: OwnedNodes) -> NetworkOutput:  # noqa: ARG002
-        raise TrainError("graphs with named node types are evaluated by sampling; leave --exact out")
+    def infer(self, nodes: OwnedNodes) -> NetworkOutput:
+        with self._autocast():
+            return self.model.infer(nodes, [self.node_type])[self.node_type]
 
     def _learned(self, batch: Any) -> dict[str, Tensor]:
         """Returns the learned rows of a minibatch's nodes; collective."""

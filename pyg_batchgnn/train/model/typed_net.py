@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from pyg_batchgnn.nn import (
     HeteroDictLinear,
     ModelOutput,
     NativeModel,
+    OwnedNodes,
     Rows,
     TypedModel,
     features_by_type,
@@ -59,6 +60,15 @@ class TypedNet(nn.Module):
             learned: [N_t, F_t] by node type, the learned rows of its nodes.
         """
         return self.layers.outputs(batch, x=self.inputs(features_by_type(batch), learned))
+
+    def infer(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, ModelOutput]:
+        """Returns the outputs of the nodes of some types that a process owns; collective.
+
+        Args:
+            nodes: all nodes, whose features have the learned rows behind them.
+            node_types: the types that are wanted.
+        """
+        return self.layers.infer(nodes, node_types, lambda rows: {**rows, **self.project(rows)})
 
     def inputs(self, features: Mapping[str, Rows], learned: Mapping[str, Tensor]) -> dict[str, Rows]:
         """Returns the input of the first layer, [N_t, hidden] by node type.

@@ -16,12 +16,12 @@ from tests.support.training_runs import batchgnn, records
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Papers of 3 classes with features, authors with 3 labels, fields and institutions."""
     path = tmp_path_factory.mktemp("typed") / "graph"
-    return generate_typed_folder(TypedGeneratorSpec(papers=500, seed=1, classes=3, features=8), path)
+    return generate_typed_folder(TypedGeneratorSpec(papers=300, seed=1, classes=3, features=8), path)
 
 
-def predicted(run: Path, out: Path) -> np.ndarray:
+def predicted(run: Path, out: Path, *options: str) -> np.ndarray:
     """Returns what a run predicts for all nodes, in one process."""
-    assert batchgnn("predict", run, "--out", out, "--threads", 1) == 0
+    assert batchgnn("predict", run, "--out", out, "--threads", 1, *options) == 0
     found: np.ndarray = np.load(out / "probabilities.npy", allow_pickle=False)
     return found
 
@@ -37,7 +37,7 @@ def test_two_ranks_train_as_one_process_with_the_same_seeds(folder: Path, tmp_pa
     options = ["--node-type", "paper", "--schedule", "global", "--fanout", "-1,-1", "--dropout", 0]
     options += ["--test-fanout", "-1,-1", "--last-batch", "keep", "--embed-rule", "sgd", "--embed-lr", 1]
     found = []
-    for ranks, size in ((1, 96), (2, 48)):
+    for ranks, size in ((1, 48), (2, 24)):
         run = tmp_path / str(ranks)
         arguments = train(folder, run, *options, "--batch-size", size)
         if ranks == 1:
@@ -51,12 +51,18 @@ def test_two_ranks_train_as_one_process_with_the_same_seeds(folder: Path, tmp_pa
         assert line["val"]["loss"] == pytest.approx(expected["val"]["loss"], rel=1e-3)
     assert lines[-1]["train"]["loss"] < lines[0]["train"]["loss"]
     np.testing.assert_allclose(outputs, other[1], atol=1e-4)
+    exact = predicted(tmp_path / "2", tmp_path / "exact", "--exact", "--embeddings")
+    np.testing.assert_allclose(exact, other[1], atol=1e-5)
+    assert np.load(tmp_path / "exact" / "embeddings.npy").shape == (300, 16)
 
 
 #: Options of a run: learned rows of types without features; of all types, beside features.
 BARE = ["--node-type", "paper", "--prefetch", 1, "--feature-cache", "1MiB", "--model", "gin"]
 ALL = ["--node-type", "author", "--schedule", "global", "--hybrid", "--model", "gat", "--heads", 2]
-RESUMED = (BARE, [*ALL, "--embed", "all", "--embed-columns", 8, "--embed-rule", "adagrad"])
+RESUMED = (
+    BARE,
+    [*ALL, "--embed", "all", "--embed-columns", 8, "--embed-rule", "adagrad", "--evaluation", "exact"],
+)
 
 
 def test_a_run_stopped_within_an_epoch_resumes_bit_for_bit(folder: Path, tmp_path: Path) -> None:
@@ -64,8 +70,8 @@ def test_a_run_stopped_within_an_epoch_resumes_bit_for_bit(folder: Path, tmp_pat
     for number, options in enumerate(RESUMED):
         straight, broken = tmp_path / f"straight {number}", tmp_path / f"broken {number}"
         commands += [
-            {"arguments": train(folder, straight, *options)},
-            {"arguments": train(folder, broken, *options), "fault": [1, 4, "SIGINT"]},
+            {"arguments": train(folder, straight, *options, "--batch-size", 16)},
+            {"arguments": train(folder, broken, *options, "--batch-size", 16), "fault": [1, 7, "SIGINT"]},
             {"arguments": ["train", "--resume", str(broken), "--macrobatch", "2"]},
         ]
     seen = launch(2, *commands)
