@@ -31,6 +31,7 @@ Benchmarks:
     ranks          rows fetched, preparation on a slow network (root), CPU seconds, partitioning
     pyg_scripts    PyG's own benchmark scripts and examples, with one changed import
     partitioning   edge cut and balance by policy, against METIS and KaMinPar
+    partition_traffic  rows, bytes and seconds of an epoch by policy, and balanced training sets
     papers         the settings of publications that no other benchmark has (needs root)
     growth         partitioning graphs of 1, 4 and 16 million nodes, against METIS
 
@@ -65,6 +66,7 @@ from benchmark.loading import measure as loading
 from benchmark.memory import measure as memory
 from benchmark.modes import measure as modes
 from benchmark.papers import measure as papers
+from benchmark.partition_traffic import measure as partition_traffic
 from benchmark.partitioning import measure as partitioning
 from benchmark.planning import measure as planning
 from benchmark.pyg_scripts import measure as pyg_scripts
@@ -99,6 +101,7 @@ CHOICES = {
     "embeddings": embeddings.main,
     "inference": inference.main,
     "partitioning": partitioning.main,
+    "partition_traffic": partition_traffic.main,
     "growth": growth.main,
     "planning": planning.main,
     "pyg_scripts": pyg_scripts.main,

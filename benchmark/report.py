@@ -37,6 +37,7 @@ from benchmark.loading import show as loading
 from benchmark.memory import show as memory
 from benchmark.modes import show as modes
 from benchmark.papers import page as papers
+from benchmark.partition_traffic import show as partition_traffic
 from benchmark.partitioning import show as partitioning
 from benchmark.planning import show as planning
 from benchmark.pyg_scripts import show as pyg_scripts
@@ -76,6 +77,7 @@ EXPERIMENTS = {
     "convergence": Shown(convergence.table, convergence.plot),
     "ranks": Shown(ranks.table, ranks.plot),
     "partitioning": Shown(partitioning.table, partitioning.plot),
+    "partition_traffic": Shown(partition_traffic.table, partition_traffic.plot),
     "growth": Shown(growth.table, growth.plot),
     "rank_accuracy": Shown(rank_accuracy.table, rank_accuracy.plot),
     "historical": Shown(historical.table, historical.plot),

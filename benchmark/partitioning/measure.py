@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.growth.measure import graph_folder
-from benchmark.support.cli import RESULTS, write_json
+from benchmark.support.cli import RESULTS, read_json, write_json
 from benchmark.support.machine import describe
 from benchmark.support.world import RankError, World
 
@@ -48,42 +48,50 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures every graph, number of parts and policy once."""
-    options, series = parser().parse_args(arguments), []
+    """Measures every graph, number of parts and policy once. Figures of other graphs stay."""
+    options = parser().parse_args(arguments)
+    file = options.results / "partitioning.json"
+    cases = [(parts, constraints) for parts in options.parts for constraints in options.constraints]
     for graph in options.graphs:
         dataset = str(graph_folder(int(graph))) if graph.isdigit() else graph
-        for parts in options.parts:
-            for constraints in options.constraints:
-                for name, policy, ranks in contestants(options.ranks):
-                    if (one := _measure(dataset, policy, ranks, parts, constraints)) is not None:
-                        series.append({"graph": graph, "side": name, **one})
-    content = {
-        "benchmark": "partitioning",
-        "partitioning": series,
-        "machine": describe(),
-        "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-    }
-    write_json(options.results / "partitioning.json", content)
+        name = graph if graph.isdigit() else Path(graph).name
+        series = []
+        for side, policy, ranks in contestants(options.ranks):
+            for one in _measure(dataset, policy, ranks, cases):
+                series.append({"graph": name, "side": side, "ranks": ranks, **one})
+        others = [one for one in read_json(file).get("partitioning", []) if one["graph"] != name]
+        content = {
+            "benchmark": "partitioning",
+            "partitioning": [*others, *series],
+            "machine": describe(),
+            "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+        }
+        write_json(file, content)
 
 
-def _measure(dataset: str, policy: str, ranks: int, parts: int, constraints: str) -> dict[str, Any] | None:
-    """Returns the answers of all ranks, None where the side is not installed."""
+def _measure(dataset: str, policy: str, ranks: int, cases: list[tuple[int, str]]) -> list[dict[str, Any]]:
+    """Returns the answers of all ranks for each number of parts and constraints, which the same
+    processes measure in turn; nothing where the side is not installed."""
     job = "kaminpar" if policy == "kaminpar" else "cut"
-    given = {"dataset": dataset, "policy": policy, "parts": parts, "balance": CONSTRAINTS[constraints]}
+    wanted = [{"parts": parts, "balance": CONSTRAINTS[constraints]} for parts, constraints in cases]
     try:
-        answers = World(ranks, worker=WORKER).run(job, given)
+        answers = World(ranks, worker=WORKER).run(
+            job, {"dataset": dataset, "policy": policy, "cases": wanted}
+        )
     except RankError as error:
         if "needs the METIS library" not in str(error):
             raise
         print(f"  {policy}: not installed", flush=True)
-        return None
-    first = answers[0]
-    print(
-        f"  {Path(dataset).name}, {parts} parts, {constraints}: {policy} on {ranks}: cut "
-        f"{first['edge_cut']:.4f}, {max(one['wall'] for one in answers):.1f} s",
-        flush=True,
-    )
-    return {"ranks": ranks, "parts": parts, "constraints": constraints, "of_ranks": answers}
+        return []
+    found = []
+    for (parts, constraints), of_ranks in zip(cases, zip(*answers, strict=True), strict=True):
+        print(
+            f"  {Path(dataset).name}, {parts} parts, {constraints}: {policy} on {ranks}: cut "
+            f"{of_ranks[0]['edge_cut']:.4f}, {max(one['wall'] for one in of_ranks):.1f} s",
+            flush=True,
+        )
+        found.append({"parts": parts, "constraints": constraints, "of_ranks": of_ranks})
+    return found
 
 
 if __name__ == "__main__":

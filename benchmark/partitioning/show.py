@@ -7,11 +7,10 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
+from benchmark.ranks.show import SLACK
 from benchmark.support.tables import MIB, Result, by, of_ranks, paragraph
 from benchmark.support.tables import table as markdown
 
-#: What a rank may use beside twice its share, in MiB.
-SLACK = 256
 _LOADS = ("nodes", "edges", "train")
 
 
@@ -85,5 +84,5 @@ def _line(graph: str, parts: int, constraints: str, one: Result, metis: float | 
         *(f"{told['balance'][load]:.3f}" for load in _LOADS),
         f"{sum(of_ranks(one, 'cpu')):.1f}",
         f"{peak / MIB:,.0f}" if peak else "-",
-        f"{2 * max(of_ranks(one, 'share')) / MIB + SLACK:,.0f}" if "share" in told else "-",
+        f"{(2 * max(of_ranks(one, 'share')) + SLACK) / MIB:,.0f}" if "share" in told else "-",
     ]

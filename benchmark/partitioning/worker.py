@@ -13,31 +13,33 @@ from benchmark.ranks.worker import Answer, answer_with, cpu_seconds
 from benchmark.support.meters import peak_bytes, release_free_memory, reset_peak, resident_bytes
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, load_dataset
+from pyg_batchgnn.ops import empty_cache
 from pyg_batchgnn.partition import Metis, Multilevel, PolicyLike, partition_parts, report_partition
 from pyg_batchgnn.partition.multilevel.symmetrise import symmetric_graph
 from pyg_batchgnn.partition.reading import read_slice
 
 
-def cut(comm: Communicator, options: Answer) -> Answer:
-    """Cuts a graph into parts; its attributes are left where they are."""
+def cut(comm: Communicator, options: Answer) -> list[Answer]:
+    """Cuts a graph for each case; its attributes are left where they are."""
     dataset = load_dataset(options["dataset"]).without_attributes()
-    policy = _policy(options["policy"], options["balance"])
+    share = _share(comm, dataset)
+    return [
+        {"share": share, **_cut(comm, dataset, _policy(options["policy"], case["balance"]), case["parts"])}
+        for case in options["cases"]
+    ]
+
+
+def _cut(comm: Communicator, dataset: Dataset, policy: PolicyLike, count: int) -> Answer:
+    empty_cache()
     release_free_memory()
     before = resident_bytes()
     reset_peak()
     comm.barrier()
     begin, used = time.perf_counter(), cpu_seconds()
-    parts = partition_parts(
-        dataset,
-        policy,
-        options["parts"],
-        comm=comm,
-    )
+    parts = partition_parts(dataset, policy, count, comm=comm)
     wall, cpu, peak = time.perf_counter() - begin, cpu_seconds() - used, peak_bytes() - before
     report = report_partition(parts, comm)
-    del parts
     return {
-        "share": _share(comm, dataset),
         "edges": dataset.num_edges,
         "nodes": dataset.num_nodes,
         "wall": wall,
@@ -48,8 +50,8 @@ def cut(comm: Communicator, options: Answer) -> Answer:
     }
 
 
-def kaminpar(comm: Communicator, options: Answer) -> Answer:  # noqa: ARG001
-    """Cuts a graph with KaMinPar, which balances nodes alone."""
+def kaminpar(comm: Communicator, options: Answer) -> list[Answer]:  # noqa: ARG001
+    """Cuts a graph with KaMinPar, which balances nodes alone, whatever is wanted."""
     import kaminpar as library
 
     dataset = load_dataset(options["dataset"])
@@ -63,9 +65,18 @@ def kaminpar(comm: Communicator, options: Answer) -> Answer:  # noqa: ARG001
         file.writelines(" ".join(map(str, others.tolist())) + "\n" for others in lists)
         file.flush()
         graph = library.load_graph(file.name, library.GraphFileFormat.METIS)
+    answers = {
+        count: _cut_by_kaminpar(library, graph, dataset, count)
+        for count in {case["parts"] for case in options["cases"]}
+    }
+    return [answers[case["parts"]] for case in options["cases"]]
+
+
+def _cut_by_kaminpar(library: Any, graph: Any, dataset: Dataset, count: int) -> Answer:
+    source, target = (ends.to(torch.int64) for ends in dataset.edge_index)
     solver = library.KaMinPar(num_threads=2, ctx=library.default_context())
     begin, used = time.perf_counter(), cpu_seconds()
-    owner = torch.tensor(solver.compute_partition(graph, k=options["parts"], eps=0.05))
+    owner = torch.tensor(solver.compute_partition(graph, k=count, eps=0.05))
     wall, cpu = time.perf_counter() - begin, cpu_seconds() - used
     weights = {
         "nodes": torch.ones(dataset.num_nodes),

@@ -1,0 +1,1 @@
+"""The rows and bytes that an epoch fetches, by policy and training set."""

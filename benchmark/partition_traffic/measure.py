@@ -1,0 +1,91 @@
+"""Rows, bytes and seconds of an epoch's preparation on parts of every policy.
+
+The training nodes are a tenth of all: spread evenly, or nodes of the lowest classes, which lie
+together. With `--network 1gbit` every rank is a host of its own (needs root). Rows and bytes are
+the same on every network. METIS takes part where its library is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmark.growth.measure import graph_folder
+from benchmark.support.cli import RESULTS, write_json
+from benchmark.support.machine import describe
+from benchmark.support.world import LOOPBACK, RankError, World
+
+WORKER = "benchmark.partition_traffic.worker"
+NODES = {"nodes": 1.05}
+SEVERAL = {"nodes": 1.05, "edges": 1.05, "train": 1.05}
+#: Name, policy and what is balanced.
+SIDES = (
+    ("random", "random", SEVERAL),
+    ("ldg", "ldg", SEVERAL),
+    ("METIS, nodes", "metis", NODES),
+    ("METIS, several", "metis", SEVERAL),
+    ("multilevel, nodes", "multilevel", NODES),
+    ("multilevel, several", "multilevel", SEVERAL),
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = result.add_argument
+    add("--graph", default="100000", help="number of nodes of a generated graph, or a data set")
+    add("--ranks", type=int, default=4)
+    add("--fanouts", type=int, nargs="+", default=[10, 5])
+    add("--batch-size", type=int, default=256, help="seed nodes per minibatch")
+    add("--network", default=LOOPBACK, help="rate of the links between hosts, as tc writes it")
+    add("--results", type=Path, default=RESULTS, help="folder for the JSON file")
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measures every policy on both training sets once."""
+    options, series = parser().parse_args(arguments), []
+    dataset = str(graph_folder(int(options.graph))) if options.graph.isdigit() else options.graph
+    with World(options.ranks, options.network, worker=WORKER).standing() as world:
+        for unbalanced in (False, True):
+            for name, policy, balance in SIDES:
+                given = {
+                    **{"dataset": dataset, "unbalanced": unbalanced, "policy": policy, "balance": balance},
+                    **{"schedules": ["local", "balanced"], "macrobatches": [1, 0]},
+                    **{"fanouts": options.fanouts, "batch_size": options.batch_size},
+                }
+                if (of_ranks := _run(world, given)) is not None:
+                    series.append({"side": name, "unbalanced": unbalanced, "of_ranks": of_ranks})
+    content = {
+        "benchmark": "partition_traffic",
+        "partition_traffic": series,
+        "setting": {
+            **{"graph": options.graph, "ranks": options.ranks, "network": options.network},
+            **{"fanouts": options.fanouts, "batch_size": options.batch_size},
+        },
+        "machine": describe(),
+        "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+    }
+    write_json(options.results / "partition_traffic.json", content)
+
+
+def _run(world: World, given: dict[str, Any]) -> list[Any] | None:
+    """Returns the answers of all ranks, None where the side is not installed."""
+    try:
+        answers = world.run("traffic", given)
+    except RankError as error:
+        if "needs the METIS library" not in str(error):
+            raise
+        print("  METIS: not installed", flush=True)
+        return None
+    rows = [sum(one["epochs"][at]["rows_fetched"] for one in answers) for at in range(4)]
+    print(f"  {given['policy']}, unbalanced {given['unbalanced']}: rows {rows}", flush=True)
+    return answers
+
+
+if __name__ == "__main__":
+    main()
