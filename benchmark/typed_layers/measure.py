@@ -21,7 +21,7 @@ from benchmark.support.jobs import Options
 from benchmark.support.machine import describe
 from benchmark.support.settings import MallocSetting, ProcessSetting
 from benchmark.typed_layers.limits import limits
-from benchmark.typed_layers.rows import OURS, ROWS, Row
+from benchmark.typed_layers.rows import OURS, ROWS, Row, Table
 
 #: Slow contestants do this many minibatches of a round.
 FEW = 1
@@ -39,8 +39,8 @@ def parser() -> argparse.ArgumentParser:
     add("--typed-graph", type=Path, help="folder as benchmark/support/mag.py describes it")
     add("--threads", type=int, nargs="+", default=[1, 2], help="thread counts, one after another")
     add("--malloc", choices=allocators, nargs="+", default=["kept"], help="allocator settings to measure")
-    add("--rounds", type=int, default=3, help="rounds measured, after one unmeasured")
-    add("--batches", type=int, default=4, help="minibatches of ours per round; peers do the first")
+    add("--rounds", type=int, default=2, help="rounds measured, after one unmeasured")
+    add("--batches", type=int, default=2, help="minibatches of ours per round; peers do the first")
     add("--batch-size", type=int, default=1024, help="seed nodes or links per minibatch")
     add("--hidden", type=int, default=256, help="width of hidden layers")
     add("--seed", type=int, default=0, help="seed that chooses the seed nodes")
@@ -64,10 +64,23 @@ def chosen_options(chosen: argparse.Namespace, rows: Sequence[Row]) -> Options:
     )
 
 
-def contestants(row: Row, peers: Peers) -> list[Contestant]:
-    """Returns the sides of a row."""
+def tables(rows: Sequence[Row]) -> list[tuple[Table, list[Row]]]:
+    """Returns the tables of contestants, each with the rows that it is measured at."""
+    found: list[tuple[Table, list[Row]]] = []
+    for row in rows:
+        for table in row.tables:
+            known = [some for one, some in found if one is table]
+            if known:
+                known[0].append(row)
+            else:
+                found.append((table, [row]))
+    return found
+
+
+def contestants(table: Table, peers: Peers) -> list[Contestant]:
+    """Returns the sides that take turns."""
     found = []
-    for name, (side, job) in row.contestants.items():
+    for name, (side, job) in table.items():
         python = peers.python(side.removeprefix("typed_"))
         found.append(Contestant(name, side, job, python, 0 if name == OURS else FEW))
     return found
@@ -76,12 +89,9 @@ def contestants(row: Row, peers: Peers) -> list[Contestant]:
 def series(
     rows: Sequence[Row], options: Options, setting: ProcessSetting, peers: Peers, rounds: int
 ) -> Iterator[dict[str, Any]]:
-    """Yields the series of each row; typed rows share their processes."""
-    for typed in (True, False):
-        some = [row for row in rows if row.typed is typed]
-        if not some:
-            continue
-        with Players(contestants(some[0], peers), setting) as players:
+    """Yields the series of each table and row; rows of the same table share its processes."""
+    for table, some in tables(rows):
+        with Players(contestants(table, peers), setting) as players:
             for row in some:
                 print(f"{row.name}, {setting.threads} thread(s), malloc {setting.malloc.value}", flush=True)
                 work = replace(options, model=row.model, fanouts=row.fanouts)
