@@ -9,6 +9,7 @@
 #include "kernels/relay/induced_answer.h"
 #include "kernels/relay/sections.h"
 #include "kernels/sample/rules.h"
+#include "kernels/sample/steps.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -153,19 +154,17 @@ class Owner {
         held += picks[static_cast<size_t>(last++ - begin)];
       } while (last < end && held + picks[static_cast<size_t>(last - begin)] <= kBlock);
       int64_t* position = scratch.position.reserve(held + 1);
-      int64_t* next = position;
-      for (int64_t i = group; i < last; ++i) {
-        if (i + kLists < chunk.piece.nodes) {  // what the next lists are measured by
-          const int64_t ahead = asked.target(i + kLists).node;
-          prefetch_line(&edges.indptr[ahead]);
-          prefetch_line(&original[ahead]);
-        }
-        const int64_t own = picks[static_cast<size_t>(i - begin)];
-        const uint64_t node_key = asked.key(key, i, original[asked.target(i).node]);
-        rule.choose(i - begin, node_key, own, next);
-        next += own;
+      for (int64_t i = group + kLists; i < std::min(last + kLists, chunk.piece.nodes); ++i) {
+        const int64_t ahead = asked.target(i).node;  // what the next lists are measured by
+        prefetch_line(&edges.indptr[ahead]);
+        prefetch_line(&original[ahead]);
       }
-      rule.settle(position, held);
+      const auto node_key = [&](int64_t i) {
+        return asked.key(key, begin + i, original[asked.target(begin + i).node]);
+      };
+      choose_lists(
+          rule, group - begin, last - begin, node_key,
+          [&](int64_t i) { return picks[static_cast<size_t>(i)]; }, position);
       read(edges, position, held, shape, place);
       group = last;
     }

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/sample/allowed_edges.h"
 #include "kernels/sample/between.h"
-#include "kernels/sample/rules.h"
 
 namespace pyg_batchgnn {
 

@@ -5,12 +5,12 @@
 // what it does not do.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
 
 #include "kernels/prefetch.h"
+#include "kernels/sample/allowed_edges.h"
 #include "kernels/sample/choose.h"
 #include "kernels/sample/exclusion.h"
 #include "kernels/sample/naming.h"
@@ -50,9 +50,10 @@ class PlainRule {
   // Touches what the i-th list of a group lies on, for `picks` picks.
   void touch(int64_t i, int64_t) const { prefetch_line(&edges_.indices[lists_[2 * i]]); }
 
-  // Prefetches what choosing reads, after all lists of the group were touched.
-  static constexpr bool prefetches() { return false; }
-  void prefetch(int64_t, uint64_t, int64_t) const {}
+  // Guesses where picks fall and improves the guesses, after all lists of the group were touched.
+  static constexpr bool guesses() { return false; }
+  void guess(int64_t, uint64_t, int64_t, int64_t*) const {}
+  void improve(int64_t, uint64_t, int64_t, int64_t*) const {}
 
   // Writes the places of the picks and prefetches what turning them into positions reads.
   void choose(int64_t i, uint64_t node_key, int64_t picks, int64_t* position) const {
@@ -69,61 +70,6 @@ class PlainRule {
   const Chooser choose_;
   Buffer<int64_t>& first_;
   int64_t* lists_ = nullptr;
-};
-
-// Finds what is allowed: by time, then without the excluded pairs.
-template <class Index>
-class AllowedEdges {
- public:
-  AllowedEdges(const Relation<Index>& relation, int64_t window, const int64_t* latest, ExcludedPairs excluded,
-               std::vector<int64_t>& listed)
-      : relation_(relation), window_(window), latest_(latest), excluded_(excluded), listed_(listed) {}
-
-  void clear() { listed_.clear(); }
-  const int64_t* listed() const { return listed_.data(); }
-
-  // Returns a search for the places that a target's time allows.
-  TimeRange search(Target target) const {
-    return {relation_.time.time, list(target), latest_[target.example], window_};
-  }
-
-  Allowed of(Target target) {
-    if (relation_.time.time == nullptr) return of(target, list(target));
-    TimeRange range = search(target);
-    range.guess();
-    range.improve();
-    return of(target, range.places());
-  }
-
-  // The same where it is known what the time allows.
-  Allowed of(Target target, Places places) {
-    const Csc<Index>& edges = relation_.edges;
-    const int64_t list = edges.indptr[target.node];
-    if (excluded_.empty()) return {list, places, false};
-    const auto own = excluded_.of(target.example, target.node), any = excluded_.of(kAnyExample, target.node);
-    if (own.empty() && any.empty()) return {list, places, false};
-    const auto first = static_cast<int64_t>(listed_.size());
-    for (int64_t place = places.begin; place < places.end; ++place) {
-      const auto source = static_cast<int64_t>(edges.indices[position(place)]);
-      if (!own.contains(source) && !any.contains(source)) listed_.push_back(place);
-    }
-    return {list, {first, static_cast<int64_t>(listed_.size())}, true};
-  }
-
-  // Returns the position in `indices` of a place.
-  int64_t position(int64_t place) const { return relation_.time[place]; }
-
- private:
-  Places list(Target target) const {
-    const int64_t* ends = relation_.edges.indptr + target.node;
-    return {ends[0], ends[1]};
-  }
-
-  const Relation<Index>& relation_;
-  const int64_t window_;
-  const int64_t* latest_;  // by example
-  const ExcludedPairs excluded_;
-  std::vector<int64_t>& listed_;
 };
 
 // Any rule. What a node's list needs is decided for the node, never for an edge.
@@ -184,11 +130,16 @@ class FullRule {
     prefetch_line(&relation_.edges.indices[places.begin]);
   }
 
-  bool prefetches() const { return weighted(); }
-  void prefetch(int64_t i, uint64_t node_key, int64_t picks) const {
+  bool guesses() const { return weighted(); }
+  void guess(int64_t i, uint64_t node_key, int64_t picks, int64_t* place) const {
     const RuledList& list = lists_[static_cast<size_t>(i)];
     if (list.allowed.listed || picks == 0 || !draws(list, picks)) return;
-    weighted_.prefetch(node_key, list.allowed.places, picks);
+    weighted_.guess(node_key, list.allowed.places, picks, place);
+  }
+  void improve(int64_t i, uint64_t node_key, int64_t picks, int64_t* place) const {
+    const RuledList& list = lists_[static_cast<size_t>(i)];
+    if (list.allowed.listed || picks == 0 || !draws(list, picks)) return;
+    weighted_.improve(node_key, list.allowed.list, list.allowed.places, picks, place);
   }
 
   // See PlainRule.
@@ -262,24 +213,6 @@ class FullRule {
   std::vector<RuledList>& lists_;
   std::array<TimeRange, kTargets>& searches_;
 };
-
-// Measures the lists of `count` targets by a rule, which then chooses from them, and calls
-// body(i, picks) for each. target(i) returns the i-th target, up to `known` of them.
-template <class Rule, class TargetOf, class Body>
-void measure_lists(Rule& rule, const int64_t* indptr, int64_t count, int64_t known, const TargetOf& target,
-                   const Body& body) {
-  const auto prefetch_pointers = [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < std::min(last, known); ++i) prefetch_line(&indptr[target(i).node]);
-  };
-  rule.begin(count);
-  prefetch_pointers(0, kTargets);
-  for (int64_t first = 0; first < count; first += kTargets) {
-    const int64_t last = std::min(first + kTargets, count);
-    prefetch_pointers(first + kTargets, first + 2 * kTargets);
-    rule.look_up(first, last, target);
-    for (int64_t i = first; i < last; ++i) body(i, rule.measure(i, target(i)));
-  }
-}
 
 // Calls body with the rule of a relation in a hop. `latest` holds the time of each example's seed;
 // it is read only where edges have times.

@@ -10,6 +10,7 @@
 #include "kernels/sample/naming.h"
 #include "kernels/sample/nodes.h"
 #include "kernels/sample/rules.h"
+#include "kernels/sample/steps.h"
 
 namespace pyg_batchgnn {
 
@@ -80,19 +81,9 @@ class Expansion {
     const int64_t* code = frontier_.code();
     const int64_t* indptr = out_.indptr();
     const int64_t base = indptr[group], first = frontier_.first();
-    // Lists lie on different pages, and a prefetch waits for the translation of its page. So all
-    // lists are touched first, and their picks are then prefetched without waiting.
-    for (int64_t i = group; i < end; ++i) rule.touch(i - first, indptr[i + 1] - indptr[i]);
-    if (rule.prefetches()) {
-      for (int64_t i = group; i < end; ++i) {
-        rule.prefetch(i - first, targets_.key(key, code[i]), indptr[i + 1] - indptr[i]);
-      }
-    }
-    for (int64_t i = group; i < end; ++i) {
-      rule.choose(i - first, targets_.key(key, code[i]), indptr[i + 1] - indptr[i],
-                  position + (indptr[i] - base));
-    }
-    rule.settle(position, indptr[end] - base);
+    choose_lists(
+        rule, group - first, end - first, [&](int64_t i) { return targets_.key(key, code[first + i]); },
+        [&](int64_t i) { return indptr[first + i + 1] - indptr[first + i]; }, position);
     if constexpr (Naming::kDisjoint) {
       uint64_t* offset = scratch_.offset.reserve(indptr[end] - base);
       for (int64_t i = group; i < end; ++i) {

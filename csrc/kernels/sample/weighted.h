@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <vector>
@@ -11,53 +10,10 @@
 #include "kernels/random.h"
 #include "kernels/sample/choose.h"
 #include "kernels/sample/graph.h"
-#include "kernels/sample/search.h"
 #include "kernels/sample/temporal.h"
+#include "kernels/sample/weight_sums.h"
 
 namespace pyg_batchgnn {
-
-// Inclusive sums of weights, and the sum that lies before them.
-class WeightSums {
- public:
-  WeightSums(const double* sum, int64_t count, double before) : sum_(sum), count_(count), before_(before) {}
-
-  // Draws an entry with one word: the first whose sum exceeds before + u * (total - before).
-  int64_t draw(WordStream& words) const {
-    const double u = uniform(words);
-    const double total = sum_[count_ - 1];
-    // One rounding, on every processor.
-    double x = before_ == 0.0 ? u * total : std::fma(u, total - before_, before_);
-    if (x >= total) x = std::nextafter(total, 0.0);  // rounding may reach the total, which no sum exceeds
-    if (count_ <= kShortList) return first_above(sum_, 0, count_, x);
-    // Most sums lie near the straight line to the total, so few cache lines are read from there on.
-    return first_above_near(sum_, count_, x, guess(u));
-  }
-
-  // Prefetches what the first `draws` draws with these words read, but for the total.
-  void prefetch(WordStream words, int64_t draws) const {
-    if (count_ <= kShortList) {
-      prefetch_line(&sum_[0]);
-      prefetch_line(&sum_[count_ / 2]);
-      return;
-    }
-    for (int64_t i = 0; i < draws; ++i) prefetch_near(sum_, guess(uniform(words)));
-  }
-
- private:
-  static constexpr int64_t kShortList = 16;  // of two cache lines or three
-
-  // Uniform on [0, 1).
-  static double uniform(WordStream& words) { return static_cast<double>(words.next() >> 11) * 0x1p-53; }
-
-  // The entry that a draw would give if all weights were equal.
-  int64_t guess(double u) const {
-    return std::min(static_cast<int64_t>(u * static_cast<double>(count_)), count_ - 1);
-  }
-
-  const double* sum_;
-  int64_t count_;
-  double before_;
-};
 
 // The places that are picked already, of `picks` in all. A long list of picks has a table.
 class TakenPlaces {
@@ -120,7 +76,7 @@ class WeightedChooser {
   void with_replacement(uint64_t key, int64_t list, Places places, int64_t picks, int64_t* out) {
     WordStream words(key);
     const WeightSums sums = sums_of(list, places);
-    for (int64_t i = 0; i < picks; ++i) out[i] = places.begin + sums.draw(words);
+    for (int64_t i = 0; i < picks; ++i) out[i] = places.begin + sums.draw_near(words, out[i]);
   }
 
   void with_replacement(uint64_t key, const int64_t* place, int64_t count, int64_t picks, int64_t* out) {
@@ -135,7 +91,7 @@ class WeightedChooser {
     WordStream words(key);
     const WeightSums sums = sums_of(list, places);
     taken_.begin(picks);
-    const int64_t got = draw_new(words, sums, [&](int64_t i) { return places.begin + i; }, 0, picks, out);
+    const int64_t got = draw_near(words, sums, places.begin, picks, out);
     if (got < picks)
       finish(words, places.count(), [&](int64_t i) { return places.begin + i; }, got, picks, out);
   }
@@ -154,9 +110,15 @@ class WeightedChooser {
     prefetch_line(&weights_.sum[places.end - 1]);
   }
 
-  // Prefetches what else `picks` draws from the range read, if none of them is skipped.
-  void prefetch(uint64_t key, Places places, int64_t picks) const {
-    WeightSums(weights_.sum + places.begin, places.count(), 0.0).prefetch(WordStream(key), picks);
+  // Guesses where `picks` draws from the range fall, if none of them is skipped.
+  void guess(uint64_t key, Places places, int64_t picks, int64_t* out) const {
+    WeightSums(weights_.sum + places.begin, places.count(), 0.0).guess(WordStream(key), picks, out);
+  }
+
+  // Improves these guesses; `list` is the begin of the range's list.
+  void improve(uint64_t key, int64_t list, Places places, int64_t picks, int64_t* out) const {
+    WeightSums(weights_.sum + places.begin, places.count(), before(list, places))
+        .improve(WordStream(key), picks, out);
   }
 
   // Writes all places of positive weight, in order. There are `positives` of them.
@@ -175,10 +137,13 @@ class WeightedChooser {
   // Differences of stored sums keep at least 32 of 53 bits, else the range is summed anew.
   static constexpr double kLeastShare = 0x1p-20;
 
+  double before(int64_t list, Places places) const {
+    return places.begin == list ? 0.0 : weights_.sum[places.begin - 1];
+  }
+
   WeightSums sums_of(int64_t list, Places places) {
-    const double before = places.begin == list ? 0.0 : weights_.sum[places.begin - 1];
-    const double total = weights_.sum[places.end - 1];
-    if (total - before > total * kLeastShare) return {weights_.sum + places.begin, places.count(), before};
+    const double lower = before(list, places), total = weights_.sum[places.end - 1];
+    if (total - lower > total * kLeastShare) return {weights_.sum + places.begin, places.count(), lower};
     return fresh_sums(places.count(), [&](int64_t i) { return places.begin + i; });
   }
 
@@ -190,16 +155,31 @@ class WeightedChooser {
     return {fresh_.data(), count, 0.0};
   }
 
+  // Makes the first draws of draw_new near the guesses in `out`. Each is read before a pick is
+  // written there. Then goes on as draw_new does.
+  int64_t draw_near(WordStream& words, const WeightSums& sums, int64_t begin, int64_t picks, int64_t* out) {
+    int64_t got = 0;
+    for (int64_t i = 0; i < picks; ++i) got = take(begin + sums.draw_near(words, out[i]), got, out);
+    for (int64_t left = 3 * picks + 16; left > 0 && got < picks; --left) {
+      got = take(begin + sums.draw(words), got, out);
+    }
+    return got;
+  }
+
+  // Returns the number of picks with `place`, which is skipped if it is taken already.
+  int64_t take(int64_t place, int64_t got, int64_t* out) {
+    const bool taken = taken_.contains(out, got, place);
+    out[got] = place;
+    return got + (taken ? 0 : 1);
+  }
+
   // Draws with replacement and skips what is taken already, at most 4 k + 16 times for the k picks
   // that are missing. Returns the number of picks so far.
   template <class PlaceOf>
   int64_t draw_new(WordStream& words, const WeightSums& sums, const PlaceOf& place_of, int64_t got,
                    int64_t picks, int64_t* out) {
     for (int64_t left = 4 * (picks - got) + 16; left > 0 && got < picks; --left) {
-      const int64_t place = place_of(sums.draw(words));
-      const bool taken = taken_.contains(out, got, place);
-      out[got] = place;
-      got += taken ? 0 : 1;
+      got = take(place_of(sums.draw(words)), got, out);
     }
     return got;
   }
