@@ -46,9 +46,9 @@ constexpr Operator kOperators[] = {
              "(Tensor edges, int first, Tensor(a!) cursor, Tensor(b!) indices, Tensor(c!) edge_ids) -> "
              "bool"),
     OPERATOR(assign_nodes_,
-             "(Tensor indptr, Tensor indices, int first, Tensor train, Tensor(a!) owner, Tensor found, int "
-             "begin, int end, Tensor(b!) load, Tensor limit, bool fennel, float alpha, int step, int key) "
-             "-> ()"),
+             "(Tensor indptr, Tensor indices, int first, Tensor weight, Tensor(a!) owner, Tensor found, int "
+             "begin, int end, Tensor(b!) load, Tensor limit, bool fennel, bool mend, float alpha, int step, "
+             "int key) -> ()"),
     // Multilevel partitioning
     OPERATOR(append_neighbours_,
              "(Tensor rows, int first, Tensor(a!) cursor, Tensor(b!) ids, Tensor(c!)? weights) -> bool"),

@@ -34,9 +34,9 @@ std::tuple<Tensor, Tensor> group_by_range(const Tensor& values, const Tensor& bo
 bool count_values_(const Tensor& values, int64_t first, const Tensor& counts);
 bool place_edges_(const Tensor& edges, int64_t first, const Tensor& cursor, const Tensor& indices,
                   const Tensor& edge_ids);
-void assign_nodes_(const Tensor& indptr, const Tensor& indices, int64_t first, const Tensor& train,
+void assign_nodes_(const Tensor& indptr, const Tensor& indices, int64_t first, const Tensor& weight,
                    const Tensor& owner, const Tensor& found, int64_t begin, int64_t end, const Tensor& load,
-                   const Tensor& limit, bool fennel, double alpha, int64_t step, int64_t key);
+                   const Tensor& limit, bool fennel, bool mend, double alpha, int64_t step, int64_t key);
 
 // multilevel_ops.cpp
 bool append_neighbours_(const Tensor& rows, int64_t first, const Tensor& cursor, const Tensor& ids,

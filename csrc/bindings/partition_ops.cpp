@@ -66,13 +66,14 @@ bool place_edges_(const Tensor& edges, int64_t first, const Tensor& cursor, cons
   return place<int64_t, int64_t, int64_t>(edges, first, cursor, indices, edge_ids);
 }
 
-void assign_nodes_(const Tensor& indptr, const Tensor& indices, int64_t first, const Tensor& train,
+void assign_nodes_(const Tensor& indptr, const Tensor& indices, int64_t first, const Tensor& weight,
                    const Tensor& owner, const Tensor& found, int64_t begin, int64_t end, const Tensor& load,
-                   const Tensor& limit, bool fennel, double alpha, int64_t step, int64_t key) {
-  const auto* limits = data<double>(limit);
+                   const Tensor& limit, bool fennel, bool mend, double alpha, int64_t step, int64_t key) {
   const StreamRules rules{fennel ? Score::kFennel : Score::kLdg,
+                          mend ? StreamPass::kMend : StreamPass::kAssign,
                           load.size(1),
-                          {limits[0], limits[1], limits[2]},
+                          load.size(0),
+                          data<double>(limit),
                           alpha,
                           static_cast<double>(step),
                           static_cast<uint64_t>(key)};
@@ -82,7 +83,7 @@ void assign_nodes_(const Tensor& indptr, const Tensor& indices, int64_t first, c
                                    owner.numel(),
                                    data<int64_t>(indptr),
                                    data<Index>(indices),
-                                   data<uint8_t>(train),
+                                   data<int32_t>(weight),
                                    writable<int32_t>(owner)};
     pyg_batchgnn::assign_nodes(slice, begin, end, data<int32_t>(found), rules, writable<double>(load));
     return 0;

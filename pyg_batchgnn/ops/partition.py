@@ -103,12 +103,13 @@ class StreamRules:
     """The rules of a streaming policy for the choice of a part.
 
     Attributes:
-        limit: [3] float64, the largest numbers of nodes, in-edges and training nodes of a part.
+        limit: [k] float64, the largest load of a part of each kind.
         fennel: chooses the score of Fennel (neighbours minus a price) instead of that of LDG
             (neighbours times free room).
         alpha: the price of a full part in Fennel.
         step: the weight of a node in the estimate of the load.
         key: signed 64 bits, decides between equally good parts.
+        mend: moves only nodes of parts with more than a limit, to parts with room.
     """
 
     limit: Tensor
@@ -116,13 +117,14 @@ class StreamRules:
     alpha: float
     step: int
     key: int
+    mend: bool = False
 
 
 def assign_nodes(
     indptr: Tensor,
     indices: Tensor,
     first: int,
-    train: Tensor,
+    weight: Tensor,
     owner: Tensor,
     found: Tensor,
     rows: range,
@@ -135,36 +137,40 @@ def assign_nodes(
         indptr: [n + 1] int64, of the in-edges of the nodes [first, first + n) by original id.
         indices: [e] int32 or int64, the original ids of their sources.
         first: the original id of the first node.
-        train: [n] bool, whether each node is a training node.
+        weight: [n, k] int32, what each node adds to the loads of its part.
         owner: [n] int32, the part of every node or `UNASSIGNED`; written to.
         found: int32, the owners of the sources of ``rows`` outside the slice, in order.
         rows: the rows of the slice to assign.
-        load: [3, parts] float64, the estimated nodes, in-edges and training nodes of every part;
-            written to.
+        load: [k, parts] float64, the estimated loads of every part; written to.
         rules: the rules of the choice.
     """
     check_vector("indices", indices)
     check_indptr("indptr", indptr, indices.numel())
-    check_vector("train", train, (torch.bool,))
     check_vector("owner", owner, (torch.int32,))
     check_vector("found", found, (torch.int32,))
-    if not (owner.numel() == train.numel() == indptr.numel() - 1):
-        raise ValueError("indptr, train and owner must be of the same nodes")
+    if owner.numel() != indptr.numel() - 1:
+        raise ValueError(f"indptr is of {indptr.numel() - 1} nodes, but owner of {owner.numel()}")
+    loads = rules.limit.numel()
+    if weight.shape != (owner.numel(), loads) or weight.dtype != torch.int32 or not weight.is_contiguous():
+        raise ValueError(
+            f"weight must be contiguous int32 of shape {[owner.numel(), loads]}, got {weight.dtype} "
+            f"{[*weight.shape]}"
+        )
     if not 0 <= rows.start <= rows.stop <= owner.numel():
         raise IndexError(f"rows {rows} are not all among the {owner.numel()} nodes")
-    if load.dim() != 2 or load.size(0) != 3 or load.dtype != torch.float64 or not load.is_contiguous():
-        raise ValueError(f"load must be contiguous float64 of shape [3, parts], got {[*load.shape]}")
+    if load.dim() != 2 or load.size(0) != loads or load.dtype != torch.float64 or not load.is_contiguous():
+        raise ValueError(f"load must be contiguous float64 of shape [{loads}, parts], got {[*load.shape]}")
     check_vector("limit", rules.limit, (torch.float64,))
-    if rules.limit.numel() != 3:
-        raise ValueError(f"limit must have 3 entries, got {rules.limit.numel()}")
     source = indices[int(indptr[rows.start]) : int(indptr[rows.stop])]
     outside = int(((source < first) | (source >= first + owner.numel())).sum())
     if found.numel() != outside:
         raise ValueError(f"found has {found.numel()} owners for {outside} sources outside the slice")
     for name, owners in (("found", found), ("owner", owner)):
         check_range(name, owners + 1, load.size(1) + 1, "parts, from UNASSIGNED on,")
+    if rules.mend and bool((owner[rows.start : rows.stop] == UNASSIGNED).any()):
+        raise ValueError("a node has no part yet, so there is nothing to mend")
     increment_version((owner, load))
     kernels.assign_nodes_(
-        *(indptr, indices, first, train.view(torch.uint8), owner, found, rows.start, rows.stop, load),
-        *(rules.limit, rules.fennel, rules.alpha, rules.step, rules.key),
+        *(indptr, indices, first, weight, owner, found, rows.start, rows.stop, load),
+        *(rules.limit, rules.fennel, rules.mend, rules.alpha, rules.step, rules.key),
     )

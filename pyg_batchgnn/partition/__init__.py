@@ -1,6 +1,6 @@
 """Partitions a graph: policies, the partition book, and parts in memory and on disk."""
 
-from pyg_batchgnn.partition.balanced import Metis, Multilevel
+from pyg_batchgnn.partition.balanced import Balanced, Metis, Multilevel, Score, Streaming, TwoLevel
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.bounded import own_rounds
 from pyg_batchgnn.partition.bounded_moves import node_values, send_rows
@@ -17,9 +17,8 @@ from pyg_batchgnn.partition.policy import (
     Neighbours,
     Policy,
     PolicyLike,
-    Score,
-    Streaming,
     StreamState,
+    as_policy,
 )
 from pyg_batchgnn.partition.report import PartCounts, PartitionReport, report_partition
 from pyg_batchgnn.partition.save import refuse_existing, save_partition
@@ -27,6 +26,7 @@ from pyg_batchgnn.partition.shared import ArraySpec, allocate_on_host, share_arr
 
 __all__ = [
     "ArraySpec",
+    "Balanced",
     "Direct",
     "Given",
     "Metis",
@@ -41,7 +41,9 @@ __all__ = [
     "Score",
     "StreamState",
     "Streaming",
+    "TwoLevel",
     "allocate_on_host",
+    "as_policy",
     "directory_slice",
     "directory_slices",
     "is_partition",

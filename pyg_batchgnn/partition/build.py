@@ -10,7 +10,7 @@ from torch import Tensor
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, Group, as_dataset
 from pyg_batchgnn.partition.attributes import deliver_rows, deliver_split
-from pyg_batchgnn.partition.balanced import Balanced
+from pyg_batchgnn.partition.balanced import Streaming, TwoLevel
 from pyg_batchgnn.partition.checks import check_comm, check_splits
 from pyg_batchgnn.partition.cut import cut_run
 from pyg_batchgnn.partition.deliver import OwnNodes, Runs, deliver_lists, translate_sources
@@ -19,7 +19,7 @@ from pyg_batchgnn.partition.multilevel import balanced_owners
 from pyg_batchgnn.partition.numbering import make_directory, number_nodes
 from pyg_batchgnn.partition.owners import contiguous_owners, random_owners
 from pyg_batchgnn.partition.part import Part
-from pyg_batchgnn.partition.policy import BuiltIn, Direct, Policy, PolicyLike, Streaming, as_policy, name_of
+from pyg_batchgnn.partition.policy import BuiltIn, Direct, Policy, PolicyLike, as_policy, name_of
 from pyg_batchgnn.partition.reading import ReadingSlice, read_slice
 from pyg_batchgnn.partition.stream import OwnerStream
 
@@ -162,14 +162,13 @@ def _owners(
         return contiguous_owners(comm, part, parts)
     if isinstance(policy, Given):
         return given_owners(comm, part, dataset, policy, parts)
-    if isinstance(policy, Balanced):
+    if isinstance(policy, TwoLevel):
         return balanced_owners(comm, part, dataset, policy, parts, seed)
     stream = OwnerStream(comm, part, dataset, parts, seed)
     if isinstance(policy, Streaming):
-        stream.by_score(policy)
-    elif callable(policy):
-        stream.by_function(policy)
-    return stream.owner
+        return stream.by_score(policy)
+    assert callable(policy)
+    return stream.by_function(policy)
 
 
 def _attributes(dataset: Dataset, comm: Communicator, nodes: OwnNodes) -> dict[Group, dict[str, Tensor]]:

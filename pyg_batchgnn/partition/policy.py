@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -10,7 +9,7 @@ from typing import NamedTuple, Protocol
 from torch import Tensor
 
 from pyg_batchgnn.data import Schema
-from pyg_batchgnn.partition.balanced import Balanced, Metis, Multilevel, check_slack
+from pyg_batchgnn.partition.balanced import Balanced, Metis, Multilevel, Score, Streaming
 from pyg_batchgnn.partition.given import Given
 
 
@@ -65,37 +64,6 @@ class Policy(Protocol):
     def __call__(self, node: Tensor, neighbours: Neighbours, state: StreamState) -> Tensor: ...
 
 
-class Score(Enum):
-    """The score by which a stream chooses."""
-
-    LDG = "ldg"
-    FENNEL = "fennel"
-
-
-@dataclass(frozen=True)
-class Streaming:
-    """The policy LDG (Stanton and Kliot 2012) or Fennel (Tsourakakis et al. 2014), over nodes,
-    edges and training nodes.
-
-    Attributes:
-        score: LDG takes the part with the most neighbours, weighted by its room; Fennel subtracts
-            the price of a fuller part.
-        passes: the number of times that the nodes are streamed. In a later pass all neighbours have
-            owners, from this pass or the one before it (restreaming, Nishimura and Ugander 2013).
-        slack: a part gets at most this many times the mean of nodes, of in-edges and of training
-            nodes, of every node type.
-    """
-
-    score: Score
-    passes: int = 3
-    slack: float = 1.05
-
-    def __post_init__(self) -> None:
-        if self.passes < 1:
-            raise ValueError(f"passes must be at least 1, not {self.passes}")
-        check_slack(self.slack)
-
-
 class Direct(Enum):
     """The policies that look at no neighbours."""
 
@@ -104,7 +72,7 @@ class Direct(Enum):
 
 
 #: The policies that are not functions.
-BuiltIn = Direct | Streaming | Balanced | Given
+BuiltIn = Direct | Balanced | Given
 PolicyLike = str | BuiltIn | Policy
 
 
@@ -114,7 +82,7 @@ def as_policy(policy: PolicyLike) -> BuiltIn | Policy:
         return policy
     if isinstance(policy, str):
         named: dict[str, BuiltIn] = {direct.value: direct for direct in Direct}
-        named |= {score.value: Streaming(score) for score in Score}
+        named |= {score.value: Streaming(score=score) for score in Score}
         named |= {"multilevel": Multilevel(), "metis": Metis()}
         if policy.endswith(".npy"):
             return Given(Path(policy).expanduser())
@@ -133,8 +101,6 @@ def name_of(policy: BuiltIn | Policy) -> str:
     """Returns the name of a policy, for messages, reports and agreement between ranks."""
     if isinstance(policy, Direct):
         return policy.value
-    if isinstance(policy, Streaming):
-        return f"{policy.score.value} ({policy.passes} passes, slack {policy.slack:g})"
     if isinstance(policy, (Balanced, Given)):
         return str(policy)
     return getattr(policy, "__qualname__", type(policy).__qualname__)

@@ -69,7 +69,7 @@ def chosen(
         torch.tensor([0, len(neighbours)]),
         torch.arange(1, len(neighbours) + 1),
         0,
-        torch.tensor([False]),
+        torch.tensor([[1, len(neighbours), 0]], dtype=torch.int32),
         owner,
         torch.tensor(neighbours, dtype=torch.int32),
         range(1),
@@ -97,7 +97,7 @@ def _assign(**wrong: Any) -> None:
         "indptr": torch.tensor([0, 1, 2]),
         "indices": torch.tensor([0, 7]),
         "first": 0,
-        "train": torch.zeros(2, dtype=torch.bool),
+        "weight": torch.ones(2, 3, dtype=torch.int32),
         "owner": torch.full((2,), -1, dtype=torch.int32),
         "found": torch.tensor([0], dtype=torch.int32),
         "rows": range(2),
@@ -107,6 +107,7 @@ def _assign(**wrong: Any) -> None:
     ops.assign_nodes(**{**given, **wrong})
 
 
+RULES = ops.StreamRules(torch.ones(3, dtype=torch.float64), False, 0.0, 1, 0, mend=True)
 ONE = torch.zeros(1, dtype=torch.int64)
 WRONG: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: ops.group_by_owner(torch.tensor([0, 3]), 3), IndexError, "holds 3"),
@@ -123,6 +124,8 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: _assign(rows=range(3)), IndexError, "rows"),
     (lambda: _assign(indices=torch.tensor([0])), ValueError, "number of indices"),
     (lambda: _assign(load=torch.zeros(2, 2).double()), ValueError, "load"),
+    (lambda: _assign(weight=torch.ones(2, 2).int()), ValueError, "weight must be contiguous int32 of shape"),
+    (lambda: _assign(rules=RULES), ValueError, "nothing to mend"),
 ]
 
 
@@ -150,7 +153,7 @@ def test_opcheck() -> None:
     check(kernels.count_values_, node, 0, torch.zeros(6).long())
     edges = torch.tensor([[1, 5, 0], [0, 3, 1]])
     check(kernels.place_edges_, edges, 0, torch.tensor([0, 1]), torch.zeros(2).long(), torch.zeros(2).long())
-    slices = (torch.tensor([0, 1, 2]), torch.tensor([1, 9]), 0, torch.zeros(2, dtype=torch.uint8))
+    slices = (torch.tensor([0, 1, 2]), torch.tensor([1, 9]), 0, torch.ones(2, 3, dtype=torch.int32))
     owner, found = torch.full((2,), ops.UNASSIGNED).int(), torch.zeros(1).int()
-    rules = (torch.full((3,), 9.0).double(), False, 0.5, 1, 7)
+    rules = (torch.full((3,), 9.0).double(), False, False, 0.5, 1, 7)
     check(kernels.assign_nodes_, *slices, owner, found, 0, 2, torch.zeros(3, 2).double(), *rules)

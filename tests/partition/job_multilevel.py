@@ -182,7 +182,11 @@ def mistakes() -> list[str]:
     """Errors that all ranks get."""
     dataset, said = communities(), []
     with Communicator.create("partition", timeout=60) as comm:
-        for policy in (Multilevel({"colour": 1.05}), Multilevel({"targets": 1.05}), "owners.npy"):
+        for policy in (
+            Multilevel({"colour": 1.05}),
+            Multilevel({"targets": 1.05}),
+            "owners.npy",
+        ):
             try:
                 partition(dataset, policy, comm=comm)
             except Exception as error:

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -171,7 +172,7 @@ def streams() -> None:
     with Communicator.create("partition", timeout=20) as comm:
         for seed, nodes, edges, skew in CASES:
             dataset = graph(seed, nodes, edges, skew=skew)
-            for policy in ("ldg", Streaming(Score.FENNEL, passes=1), by_remainder):
+            for policy in ("ldg", Streaming(score=Score.FENNEL, passes=1), by_remainder):
                 part = partition(dataset, policy, comm=comm, seed=seed)
                 owner = owners_everywhere(part, comm)
                 assert_same(part, expected(dataset, owner, comm.size, comm.rank))
@@ -214,6 +215,50 @@ def compare_policies() -> dict[str, dict[str, float]]:
             found[policy] = {name: report.balance(name) for name in ("nodes", "edges", "train")}
             found[policy]["cut"] = report.edge_cut
     return found
+
+
+def several_limits() -> list[list[Any]]:
+    """The worst balance of each load and the warnings: communities, hubs, and one part."""
+    found = []
+    with Communicator.create("partition", timeout=20) as comm:
+        for dataset, parts in ((communities(), 2 * comm.size), (_with_a_hub(), 3), (communities(), 1)):
+            val = torch.arange(dataset.num_nodes // 4)  # the first quarter of the nodes
+            price = (torch.arange(dataset.num_nodes) % 5).float() / 7
+            whole = with_splits(dataset, {**dataset.splits, "val": val})
+            tables = {**whole.nodes.tables, "price": price}
+            whole = replace(whole, node_sets=(replace(whole.nodes, tables=tables),))
+            for score in Score:
+                limits = {"nodes": 1.05, "edges": 1.05, "val": 1.1, "price": 1.05}
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    made = partition_parts(whole, Streaming(limits, score), parts, comm=comm)
+                said = [str(one.message) for one in caught if "times the mean" in str(one.message)]
+                found.append([_worst(made, comm, price, val), said])
+    return found
+
+
+def _with_a_hub() -> Dataset:
+    """A graph in which one node has half of all in-edges."""
+    ends = torch.arange(3000)
+    other = torch.where(ends % 2 == 0, 7, (ends * 37) % 600)
+    whole = graph(1, 600, 0)
+    return replace(whole, edge_sets=(EdgeSet(whole.edges.relation, torch.stack([ends % 600, other])),))
+
+
+def _worst(parts: list[Part], comm: Communicator, price: Tensor, val: Tensor) -> dict[str, float]:
+    """The largest load of a part over the mean, counted in the obvious way."""
+    own = [
+        [
+            part.num_nodes,
+            part.in_edges.num_edges,
+            float(torch.isin(part.node, val).sum()),
+            float(price[part.node].sum()),
+        ]
+        for part in parts
+    ]
+    load = torch.tensor([row for rows in comm.all_gather_json(own) for row in rows], dtype=torch.float64)
+    worst = (load.amax(0) / load.mean(0)).tolist()
+    return dict(zip(("nodes", "edges", "val", "price"), worst, strict=True))
 
 
 # Memory ###########################################################################################

@@ -93,7 +93,7 @@ def streams() -> None:
     with Communicator.create("partition", timeout=20) as comm:
         for case in CASES:
             dataset = typed_dataset(*case)
-            for policy in ("ldg", Streaming(Score.FENNEL, passes=1), by_remainder):
+            for policy in ("ldg", Streaming(score=Score.FENNEL, passes=1), by_remainder):
                 part = partition(dataset, policy, comm=comm, seed=case[0])
                 owners = owners_everywhere([part], comm)
                 assert_same(part, split_dataset(dataset, owners, comm.size, comm.rank))

@@ -36,6 +36,16 @@ def test_streaming_cuts_fewer_edges_and_balances_all_loads(ranks: int) -> None:
     assert found["contiguous"]["edges"] < 1.02, found
 
 
+@pytest.mark.parametrize("ranks", [2])
+def test_streaming_keeps_all_limits_or_says_why_not(ranks: int) -> None:
+    found = run_ranks(f"{JOBS}:several_limits", ranks)[0].value
+    for worst, said in [*found[:2], *found[4:]]:  # communities
+        assert said == [] and worst.pop("val") <= 1.1 and max(worst.values()) <= 1.05, (worst, said)
+    for worst, said in found[2:4]:  # the hub
+        assert [one for one in said if "in-edges, more than 1.05: one node alone" in one], said
+        assert worst["nodes"] <= 1.05, worst
+
+
 def test_memory_is_bounded_by_the_share(tmp_path: Path) -> None:
     """At most twice the share and some rounds of 1 MiB: less than the graph and the share."""
     nodes, edges = 200_000, 8_000_000

@@ -83,13 +83,17 @@ void stream(int64_t nodes, int64_t edges, int64_t parts, Score score) {
     std::vector<int32_t> owner(size(each), kUnassigned), found(size(outside), kUnassigned);
     for (size_t i = 0; i < found.size(); i += 2)
       found[i] = static_cast<int32_t>(i) % static_cast<int32_t>(parts);
-    std::vector<uint8_t> train(size(each));
-    for (size_t v = 0; v < train.size(); v += 3) train[v] = 1;
+    constexpr int64_t kLoads = 2;
+    std::vector<int32_t> weight(size(each * kLoads), 1);
+    for (size_t v = 0; v < weight.size(); v += 3) weight[v] = 0;
     std::vector<double> load(size(kLoads * parts));
     const auto share = static_cast<double>(each) / static_cast<double>(parts);
-    const StreamRules rules{score, parts, {share, share * 4, share / 2}, 0.5, kRanks, 11};
-    const StreamSlice<Index> slice{first,          each,         indptr[size(rank)].data(),
-                                   sources.data(), train.data(), owner.data()};
+    const std::vector<double> limit{share, share / 2};
+    StreamRules rules{score, StreamPass::kAssign, parts, kLoads, limit.data(), 0.5, kRanks, 11};
+    const StreamSlice<Index> slice{first,          each,          indptr[size(rank)].data(),
+                                   sources.data(), weight.data(), owner.data()};
+    assign_nodes(slice, 0, each, found.data(), rules, load.data());
+    rules.pass = StreamPass::kMend;
     assign_nodes(slice, 0, each, found.data(), rules, load.data());
     for (const int32_t part : owner) expect(part >= 0 && part < parts);
   });

@@ -9,11 +9,6 @@
 namespace pyg_batchgnn {
 namespace {
 
-// The load of one node.
-struct Weight {
-  double of[kLoads];
-};
-
 // The fullness of a part without and with the node: the largest over the loads that the node adds
 // to.
 struct Fill {
@@ -21,13 +16,13 @@ struct Fill {
   double then;
 };
 
-Fill fill_of(const StreamRules& rules, const double* load, int64_t part, const Weight& weight) {
+Fill fill_of(const StreamRules& rules, const double* load, int64_t part, const int32_t* weight) {
   Fill fill{0, 0};
-  for (int64_t k = 0; k < kLoads; ++k) {
-    if (weight.of[k] == 0) continue;
+  for (int64_t k = 0; k < rules.loads; ++k) {
+    if (weight[k] == 0) continue;
     const double has = load[k * rules.parts + part];
     fill.now = std::max(fill.now, has / rules.limit[k]);
-    fill.then = std::max(fill.then, (has + weight.of[k]) / rules.limit[k]);
+    fill.then = std::max(fill.then, (has + weight[k]) / rules.limit[k]);
   }
   return fill;
 }
@@ -37,10 +32,15 @@ double score_of(const StreamRules& rules, double neighbours, double fill) {
   return neighbours - rules.alpha * std::sqrt(fill);
 }
 
-// Returns the best part with room, or the least full part if none has room. Among equals it takes
-// the emptier one, then the first one from a start that depends on the node.
-int64_t choose_part(const StreamRules& rules, const double* load, const double* neighbours,
-                    const Weight& weight, int64_t start) {
+// The parts that a node can be given to.
+struct Choice {
+  int64_t best;      // the best part with room; -1 if none has room
+  int64_t emptiest;  // the least full part
+};
+
+// Among equals it takes the emptier one, then the first one from a start that depends on the node.
+Choice choose_part(const StreamRules& rules, const double* load, const double* neighbours,
+                   const int32_t* weight, int64_t start) {
   int64_t best = -1, emptiest = -1;
   double best_score = 0, best_fill = 0, least = 0;
   for (int64_t i = 0; i < rules.parts; ++i) {
@@ -58,7 +58,11 @@ int64_t choose_part(const StreamRules& rules, const double* load, const double* 
       best_fill = fill.now;
     }
   }
-  return best < 0 ? emptiest : best;
+  return {best, emptiest};
+}
+
+void add(const StreamRules& rules, const int32_t* weight, int64_t part, double step, double* load) {
+  for (int64_t k = 0; k < rules.loads; ++k) load[k * rules.parts + part] += step * weight[k];
 }
 
 }  // namespace
@@ -76,13 +80,18 @@ void assign_nodes(const StreamSlice<Index>& slice, int64_t begin, int64_t end, c
       const int32_t owner = here ? slice.owner[at] : *found++;
       if (owner != kUnassigned && at != row) neighbours[owner] += 1;
     }
-    const auto degree = static_cast<double>(slice.indptr[row + 1] - slice.indptr[row]);
-    const Weight weight{{1, degree, slice.train[row] ? 1.0 : 0.0}};
+    const int32_t* const weight = slice.weight + row * rules.loads;
+    const int32_t before = slice.owner[row];
+    const bool mends = rules.pass == StreamPass::kMend;
+    if (mends && fill_of(rules, load, before, weight).now <= 1) continue;
     const uint64_t word = fold(rules.key, static_cast<uint64_t>(slice.first + row));
     const auto start = static_cast<int64_t>(multiply_high(word, static_cast<uint64_t>(rules.parts)));
-    const int64_t part = choose_part(rules, load, neighbours, weight, start);
+    const Choice choice = choose_part(rules, load, neighbours, weight, start);
+    if (mends && choice.best < 0) continue;
+    const int64_t part = choice.best < 0 ? choice.emptiest : choice.best;
     slice.owner[row] = static_cast<int32_t>(part);
-    for (int64_t k = 0; k < kLoads; ++k) load[k * rules.parts + part] += rules.step * weight.of[k];
+    add(rules, weight, part, rules.step, load);
+    if (mends) add(rules, weight, before, -rules.step, load);
   }
 }
 

@@ -6,19 +6,24 @@
 
 namespace pyg_batchgnn {
 
-// The loads of a part: nodes, their in-edges and training nodes.
-constexpr int64_t kLoads = 3;
 constexpr int32_t kUnassigned = -1;
 
 enum class Score { kLdg, kFennel };
 
+enum class StreamPass {
+  kAssign,  // every node gets a part
+  kMend,    // nodes leave parts that have more than a limit for parts that have room, if there are any
+};
+
 struct StreamRules {
   Score score;
+  StreamPass pass;
   int64_t parts;
-  double limit[kLoads];  // the largest load of each kind; 0 if the graph has none of it
-  double alpha;          // the price of a full part in Fennel
-  double step;           // the weight of a node in the estimate: the number of ranks that stream
-  uint64_t key;          // decides between equally good parts
+  int64_t loads;        // the kinds of loads
+  const double* limit;  // [loads], the largest load of each kind
+  double alpha;         // the price of a full part in Fennel
+  double step;          // the weight of a node in the estimate: the number of ranks that stream
+  uint64_t key;         // decides between equally good parts
 };
 
 // The nodes [first, first + nodes) by original id.
@@ -27,14 +32,14 @@ struct StreamSlice {
   int64_t first;
   int64_t nodes;
   const int64_t* indptr;
-  const Index* indices;  // original ids
-  const uint8_t* train;  // [nodes]
-  int32_t* owner;        // [nodes]; kUnassigned if not known yet
+  const Index* indices;   // original ids
+  const int32_t* weight;  // [nodes, loads], what each node adds to its part
+  int32_t* owner;         // [nodes]; kUnassigned if not known yet
 };
 
 // Assigns the rows [begin, end) of the slice, one after the other.
 //   found: the owners of their neighbours outside the slice, in order.
-//   load: [kLoads, parts], an estimate that grows with every node.
+//   load: [loads, parts], an estimate that changes with every node.
 template <class Index>
 void assign_nodes(const StreamSlice<Index>& slice, int64_t begin, int64_t end, const int32_t* found,
                   const StreamRules& rules, double* load);

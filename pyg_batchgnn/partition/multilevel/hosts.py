@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.ops import MergedLists, WeightedGraph, fold_key
-from pyg_batchgnn.partition.multilevel.goal import Goal
+from pyg_batchgnn.partition.goal import Goal
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 from pyg_batchgnn.partition.multilevel.release import release_memory
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import WeightedGraph
+from pyg_batchgnn.partition.goal import Goal
 from pyg_batchgnn.partition.multilevel.gather import gather_graph
-from pyg_batchgnn.partition.multilevel.goal import Goal
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 
 #: The entries of METIS's array of options. What each is for differs between releases, so all keep

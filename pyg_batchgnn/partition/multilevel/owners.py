@@ -7,19 +7,19 @@ from torch import Tensor
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.ops import fold_key
-from pyg_batchgnn.partition.balanced import Balanced, Metis
-from pyg_batchgnn.partition.multilevel.constraints import read_limits
+from pyg_batchgnn.partition.balanced import Metis, TwoLevel
+from pyg_batchgnn.partition.limits import read_limits
 from pyg_batchgnn.partition.multilevel.hosts import cut_by_hosts, hosts_of_parts
 from pyg_batchgnn.partition.multilevel.metis import cut_by_metis
 from pyg_batchgnn.partition.multilevel.release import release_memory
 from pyg_batchgnn.partition.multilevel.scheme import cut_by_levels
 from pyg_batchgnn.partition.multilevel.symmetrise import symmetric_graph
-from pyg_batchgnn.partition.multilevel.unmet import warn_of_unmet
 from pyg_batchgnn.partition.reading import ReadingSlice
+from pyg_batchgnn.partition.unmet import warn_of_unmet
 
 
 def balanced_owners(
-    comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: Balanced, parts: int, seed: int
+    comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: TwoLevel, parts: int, seed: int
 ) -> Tensor:
     """Returns the part of every node of the slice, [n] int32. Collective."""
     hosts = hosts_of_parts(comm, parts) if policy.hosts is None else policy.hosts

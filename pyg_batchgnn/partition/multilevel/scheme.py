@@ -5,10 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from pyg_batchgnn.ops import fold_key
+from pyg_batchgnn.partition.goal import Goal
 from pyg_batchgnn.partition.multilevel.cluster import find_clusters
 from pyg_batchgnn.partition.multilevel.coarsest import cut_coarsest
 from pyg_batchgnn.partition.multilevel.contract import CoarseLevel, contract
-from pyg_batchgnn.partition.multilevel.goal import Goal
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 from pyg_batchgnn.partition.multilevel.refine import refine
 from pyg_batchgnn.partition.multilevel.release import release_memory

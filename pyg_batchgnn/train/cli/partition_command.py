@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,12 +13,15 @@ import typer
 from rich.console import Console
 
 from pyg_batchgnn.train.cli.choices import PolicyName
+from pyg_batchgnn.train.errors import TrainError, as_train_error
 
 if TYPE_CHECKING:
     from pyg_batchgnn.partition import PolicyLike
 
 #: The most parts. Their folders are numbered with five digits.
 _MOST = 100_000
+#: A part gets at most this many times the mean of a load, where the user gives no number.
+_SLACK = 1.05
 
 
 def _checked_policy(policy: str) -> str:
@@ -31,20 +36,37 @@ def _checked_policy(policy: str) -> str:
     return policy
 
 
-def _for_hosts(policy: str, hosts: int | None, parts: int) -> PolicyLike:
-    """Returns a policy that cuts for some hosts first, where it can.
+def _chosen(policy: str, loads: Sequence[str], hosts: int | None, parts: int) -> PolicyLike:
+    """Returns a policy that balances some loads, and cuts for some hosts first, where it can.
 
     Raises:
         BadParameter: the parts cannot be spread evenly.
+        TrainError: the policy balances nothing, or a load is written in another form.
     """
-    from pyg_batchgnn.partition import Metis, Multilevel
+    from pyg_batchgnn.partition import Balanced, TwoLevel, as_policy
 
-    if hosts is None:
-        return policy
-    if parts % hosts:
+    chosen = as_policy(policy)
+    if hosts is not None and parts % hosts:
         raise typer.BadParameter(f"{parts} parts cannot be spread evenly over {hosts} hosts")
-    made = {PolicyName.MULTILEVEL.value: Multilevel, PolicyName.METIS.value: Metis}.get(policy)
-    return policy if made is None else made(hosts=hosts)
+    if hosts is not None and isinstance(chosen, TwoLevel):
+        chosen = dataclasses.replace(chosen, hosts=hosts)
+    if not loads:
+        return chosen
+    if not isinstance(chosen, Balanced):
+        raise TrainError(
+            f"--balance does not go with --policy {policy}, which balances no loads; choose ldg, fennel, "
+            f"multilevel or metis"
+        )
+    with as_train_error(ValueError):
+        return dataclasses.replace(chosen, balance=dict(map(_load_and_slack, loads)))
+
+
+def _load_and_slack(text: str) -> tuple[str, float]:
+    name, equals, slack = text.partition("=")
+    try:
+        return name, float(slack) if equals else _SLACK
+    except ValueError:
+        raise TrainError(f"--balance is {text!r}; write a load and a number, as in train=1.1") from None
 
 
 def partition(
@@ -64,6 +86,14 @@ def partition(
             help="Number of hosts that will train, with as many parts each. Default: those of this "
             "command's ranks, if there is a part per rank.",
             min=1,
+        ),
+    ] = None,
+    balance: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Load that ldg, fennel, multilevel or metis balance, as in train or train=1.1: nodes, "
+            "edges, train, val, test, or a node attribute with one weight per node, and how many times the "
+            "mean a part may have. May be repeated. Default: nodes, edges and train, 1.05 each."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the policy's random choices.")] = 0,
@@ -105,6 +135,9 @@ def partition(
       torchrun --nproc-per-node=4 -m pyg_batchgnn partition graphs/large --policy fennel --out
       large-4
 
+      batchgnn partition cora --parts 2 --policy multilevel --balance nodes --balance val=1.1 --out
+      cora-2
+
       batchgnn verify cora-2
 
       torchrun --nproc-per-node=2 -m pyg_batchgnn train cora --partition cora-2
@@ -133,7 +166,7 @@ def partition(
             count = parts or comm.size
             found = partition_parts(
                 graph,
-                _for_hosts(policy, hosts, count),
+                _chosen(policy, balance or (), hosts, count),
                 count,
                 comm=comm,
                 seed=seed,
@@ -143,6 +176,7 @@ def partition(
                 "dataset": dataset,
                 "fingerprint": fingerprint_dataset(graph).to_dict(),
                 "policy": policy,
+                "balance": balance,
                 "seed": seed,
                 "ranks": comm.size,
             }

@@ -244,7 +244,12 @@ def test_commands_for_typed_graphs(tmp_path: Path, capsys: pytest.CaptureFixture
     assert batchgnn("generate", folder, "--typed", "--nodes", 300, "--classes", 3, "--features", 5) == 0
     assert batchgnn("verify", folder) == 0
     assert batchgnn("datasets", folder) == 0
-    assert batchgnn("partition", folder, "--parts", 2, "--policy", "ldg", "--out", parts) == 0
+    cut = ["partition", folder, "--parts", 2, "--out", parts]
+    for loads, said in ((["nodes"], "random, which balances no loads"), (["nodes=a"], "write a load and a")):
+        policy = ["--policy", "ldg"] if "=" in loads[0] else []
+        assert batchgnn(*cut, *policy, "--balance", *loads) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
+    assert batchgnn(*cut, "--policy", "ldg", "--balance", "nodes", "--balance", "train=1.2") == 0
     assert batchgnn("verify", parts) == 0
     out = capsys.readouterr().out
     assert "paper: 300 nodes, 3 classes, " in out and "author-writes-paper: " in out

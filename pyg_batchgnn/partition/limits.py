@@ -10,7 +10,7 @@ from torch import Tensor
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.partition.balanced import EDGES, NODES, Balanced
-from pyg_batchgnn.partition.multilevel.goal import Goal
+from pyg_batchgnn.partition.goal import Goal
 from pyg_batchgnn.partition.reading import ReadingSlice
 from pyg_batchgnn.partition.splits import read_split
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.partition.multilevel.constraints import Limits
+from pyg_batchgnn.partition.limits import Limits
 
 
 def warn_of_unmet(comm: Communicator, limits: Limits, owner: Tensor) -> None:
