@@ -245,10 +245,6 @@ def test_commands_for_typed_graphs(tmp_path: Path, capsys: pytest.CaptureFixture
     assert batchgnn("verify", folder) == 0
     assert batchgnn("datasets", folder) == 0
     cut = ["partition", folder, "--parts", 2, "--out", parts]
-    for loads, said in ((["nodes"], "random, which balances no loads"), (["nodes=a"], "write a load and a")):
-        policy = ["--policy", "ldg"] if "=" in loads[0] else []
-        assert batchgnn(*cut, *policy, "--balance", *loads) == 2
-        assert said in " ".join(capsys.readouterr().err.split())
     assert batchgnn(*cut, "--policy", "ldg", "--balance", "nodes", "--balance", "train=1.2") == 0
     assert batchgnn("verify", parts) == 0
     out = capsys.readouterr().out
@@ -266,6 +262,10 @@ def test_commands_for_typed_graphs(tmp_path: Path, capsys: pytest.CaptureFixture
     assert re.search(
         r"MacrobatchNeighborLoader\((stores, )?\.\.\., macrobatch_size=", capsys.readouterr().out
     )
+    for loads, said in ((["nodes"], "random, which balances no loads"), (["nodes=a"], "write a load and a")):
+        policy = ["--policy", "ldg"] if "=" in loads[0] else []
+        assert batchgnn(*cut[:-1], tmp_path / "other", *policy, "--balance", *loads) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
     assert batchgnn("generate", tmp_path / "half", "--typed", "--half") == 2
     assert "do not go with --typed" in capsys.readouterr().err
 
