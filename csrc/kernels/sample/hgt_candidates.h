@@ -22,7 +22,10 @@ class BudgetDraw {
     std::partial_sum(weight_.begin(), weight_.end(), sum_.begin());
     picks_.resize(static_cast<size_t>(wanted));
     WeightedChooser choose({sum_.data(), weight_.data(), nullptr}, scratch_);
-    choose.without_replacement(key, 0, {0, static_cast<int64_t>(budget.size())}, wanted, picks_.data());
+    const Places all{0, static_cast<int64_t>(budget.size())};
+    choose.guess(key, all, wanted, picks_.data());  // draws from a range begin at guesses
+    choose.improve(key, 0, all, wanted, picks_.data());
+    choose.without_replacement(key, 0, all, wanted, picks_.data());
     return picks_;
   }
 
