@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pyg_batchgnn.data import TypedGeneratorSpec, generate_typed_folder
-from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
+from tests.support.launched_runs import RUN, assert_ended, assert_same_tensors, launch, train
+from tests.support.ranks import run_ranks
 from tests.support.training_runs import batchgnn, records
 
 
@@ -86,3 +89,21 @@ def test_a_run_stopped_within_an_epoch_resumes_bit_for_bit(folder: Path, tmp_pat
         assert_same_tensors(straight, broken)
         assert rows(straight) == rows(broken) and rows(straight)
         assert records(straight) == records(broken)
+
+
+def test_a_killed_rank_is_named_and_the_run_ends_with_the_same_weights(folder: Path, tmp_path: Path) -> None:
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    options = ["--node-type", "paper", "--batch-size", 16, "--timeout", 20]
+    commands = [
+        {"arguments": train(folder, straight, *options)},
+        {"arguments": train(folder, broken, *options), "fault": [1, 7, "SIGKILL"]},
+    ]
+    first, second = run_ranks(RUN, 2, {"commands": commands}, timeout=100.0, check=False, whole_end=True)
+    assert second.code == -signal.SIGKILL and first.code == 0, first.stderr
+    whole, stopped = first.value
+    assert whole["status"] == 0 and stopped["status"] == 3
+    assert re.search(r"rank 1 .*no longer exists", stopped["err"]), stopped["err"]
+    (seen,) = launch(2, {"arguments": ["train", "--resume", str(broken)]})
+    assert_ended(seen, 0)
+    assert_same_tensors(straight, broken)
+    assert rows(straight) == rows(broken) and rows(straight)
