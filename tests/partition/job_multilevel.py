@@ -203,15 +203,10 @@ def given_owners(file: str) -> None:
         assert torch.equal(owner, torch.arange(dataset.num_nodes) * 7 % comm.size)
 
 
-def metis(expect: bool) -> dict[str, float] | str:
-    """The cut by METIS, or the error where it is not installed."""
-    dataset = communities()
+def metis() -> dict[str, float]:
+    """The cut and the balance by METIS."""
     with Communicator.create("partition", timeout=60) as comm:
-        try:
-            report = report_partition(partition(dataset, "metis", comm=comm), comm)
-        except Exception as error:
-            assert not expect
-            return f"{type(error).__name__}: {error}"
+        report = report_partition(partition(communities(), "metis", comm=comm), comm)
         return {"cut": report.edge_cut} | {of: report.balance(of) for of in ("nodes", "edges", "train")}
 
 
