@@ -32,7 +32,8 @@ def gradient_hook(
 
     The sum runs on the thread of the backward pass, so that a failure ends that pass with the
     communicator's error. Give DistributedDataParallel ``process_group=communicator.group`` and
-    ``broadcast_buffers=False``, and make it inside `Communicator.guard`.
+    ``broadcast_buffers=False``, and make it inside `Communicator.guard`. It is never freed if
+    ``weight`` or ``header`` refers to it.
 
     Args:
         communicator: a communicator that nothing else uses at the same time.

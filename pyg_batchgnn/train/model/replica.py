@@ -3,6 +3,7 @@ minibatches."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,6 +13,18 @@ from torch.nn.parallel import DistributedDataParallel
 from pyg_batchgnn.comm import Header, MessageKind, gradient_hook
 from pyg_batchgnn.train.model.network import GraphNetwork
 from pyg_batchgnn.train.ranks import Ranks
+
+
+@dataclass
+class _Step:
+    """The values that the hook of gradients reads: the weight of this rank in a step, and the step.
+
+    The hook must not reach the replica. DistributedDataParallel holds the hook where Python's
+    garbage collector does not look, so neither it nor its process group would ever be freed.
+    """
+
+    weight: float = 0.0
+    header: Header = field(default_factory=lambda: Header(MessageKind.GRADIENTS))
 
 
 class Replica:
@@ -29,8 +42,7 @@ class Replica:
 
     def __init__(self, network: GraphNetwork, ranks: Ranks) -> None:
         self._network = network
-        self._weight = 0.0
-        self._header = Header(MessageKind.GRADIENTS)
+        self._step = _Step()
         self._comm = ranks.training
         self._forward: nn.Module = _Logits(network)
         if not ranks.is_alone:
@@ -47,8 +59,8 @@ class Replica:
             epoch: of the step.
             step: of the epoch.
         """
-        self._weight = weight
-        self._header = Header(MessageKind.GRADIENTS, epoch, step)
+        self._step.weight = weight
+        self._step.header = Header(MessageKind.GRADIENTS, epoch, step)
         result: Tensor = self._forward(batch)
         return result
 
@@ -61,7 +73,8 @@ class Replica:
             wrapped = DistributedDataParallel(
                 module, process_group=self._comm.group, forward_sync_buffers=False
             )
-        hook = gradient_hook(self._comm, lambda: self._weight, lambda: self._header)
+        now = self._step
+        hook = gradient_hook(self._comm, lambda: now.weight, lambda: now.header)
         wrapped.register_comm_hook(None, hook)
         return wrapped
 

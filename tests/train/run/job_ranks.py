@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import signal
@@ -19,6 +20,7 @@ from pyg_batchgnn.train.loop import (
     train_step,
     trainer,
 )
+from pyg_batchgnn.train.model import Replica
 
 
 @dataclass
@@ -51,7 +53,11 @@ def run(commands: list[dict[str, Any]]) -> list[dict[str, Any]]:
     counted from 0.
     """
     rank = int(os.environ["RANK"])
-    return [asdict(_run_one(command, rank)) for command in commands]
+    seen = [asdict(_run_one(command, rank)) for command in commands]
+    gc.collect()
+    if not any("fault" in command for command in commands):
+        assert not any(type(one) is Replica for one in gc.get_objects()), "a replica is never freed"
+    return seen
 
 
 def _run_one(command: dict[str, Any], rank: int) -> Seen:
