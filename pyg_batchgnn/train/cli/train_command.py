@@ -78,6 +78,10 @@ def train(
     loss: options.Loss = None,
     class_weights: options.ClassWeights = None,
     metric: options.MetricOption = None,
+    edge_type: options.EdgeType = None,
+    reverse_edge_type: options.ReverseEdgeType = None,
+    decoder: options.Decoder = None,
+    negatives: options.Negatives = None,
     fanout: options.Fanout = None,
     test_fanout: options.TestFanout = None,
     evaluation: options.Evaluation = None,
@@ -130,6 +134,8 @@ def train(
       batchgnn train cora --cache aggregation --fanout 15,10,5 --batch-size 64
 
       batchgnn train ogbn-mag --node-type paper --reverse --fanout 10,10
+
+      batchgnn train ogbl-collab --task link --metric hits@50 --fanout 15,10
 
       batchgnn train ogbn-papers100M --preset p3 --run runs/p3
 

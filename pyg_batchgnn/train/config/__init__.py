@@ -3,6 +3,7 @@
 from pyg_batchgnn.train.config.choices import (
     POLICIES,
     CacheKind,
+    Decoder,
     EmbeddingRule,
     EvaluationKind,
     LastMinibatch,
@@ -15,7 +16,7 @@ from pyg_batchgnn.train.config.choices import (
     RemoteKind,
     ScheduleKind,
     TaskKind,
-    ValueLoss,
+    TaskLoss,
 )
 from pyg_batchgnn.train.config.json_values import (
     assign,
@@ -47,6 +48,7 @@ __all__ = [
     "POLICIES",
     "PRESETS",
     "CacheKind",
+    "Decoder",
     "EmbeddingConfig",
     "EmbeddingRule",
     "EvaluationKind",
@@ -66,8 +68,8 @@ __all__ = [
     "ScheduleKind",
     "TaskConfig",
     "TaskKind",
+    "TaskLoss",
     "TrainConfig",
-    "ValueLoss",
     "agreed_fields",
     "assign",
     "config_from_dict",

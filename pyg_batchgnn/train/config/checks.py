@@ -170,6 +170,39 @@ def check_task(task: TaskConfig) -> None:
             raise TrainError(f"task.class_weights must be positive numbers, got {weight}")
 
 
+def check_links(task: TaskConfig, model: ModelConfig, sampling: SamplingConfig, ranks: RanksConfig) -> None:
+    """Checks the options of links, and those that do not go with them.
+
+    Raises:
+        TrainError: an option is given for nodes, or does not go with links.
+    """
+    if task.kind is not TaskKind.LINKS:
+        given = {"edge_type": task.edge_type, "reverse_edge_type": task.reverse_edge_type}
+        for name, value in given.items():
+            if value is not None:
+                raise TrainError(
+                    f"task.{name} is {','.join(value)}, but no links are predicted; add --task link"
+                )
+        return
+    because = None
+    if task.negatives < 1:
+        because = f"task.negatives is {task.negatives}; links are told from at least 1 other pair each"
+    elif task.node_type is not None:
+        because = f"task.node_type is {task.node_type}; name a relation with --edge-type"
+    elif task.class_weights is not None:
+        because = "task.class_weights is given; links have no classes"
+    elif model.layers is LayerSource.PYG:
+        because = "model.layers is pyg; choose --layers native"
+    elif sampling.cache is not CacheKind.OFF:
+        because = "aggregates hold the edges that a minibatch must not see; leave --cache out"
+    elif ranks.remote is not RemoteKind.EXACT:
+        because = "historical embeddings are for nodes; leave --remote out"
+    elif ranks.feature_cache is not None:
+        because = "feature caches are for nodes; leave --feature-cache out"
+    if because is not None:
+        raise TrainError(f"task.kind is link, which is not possible: {because}")
+
+
 def check_cache(model: ModelConfig, sampling: SamplingConfig) -> None:
     """Checks that the model can use the cache, and that its options are given only with a cache.
 

@@ -41,19 +41,29 @@ class MatrixProduct(str, Enum):
 
 
 class TaskKind(str, Enum):
-    """The kind of prediction for each node."""
+    """The kind of prediction, for each node or for pairs of nodes."""
 
     AUTO = "auto"  # integers [N] are classes, integers or booleans [N, C] labels, floats values
     CLASSES = "classes"  # one of C classes
     LABELS = "labels"  # any number of C labels, each 0 or 1
     VALUES = "values"  # one or several numbers
+    LINKS = "link"  # the links of a relation, told from other pairs
 
 
-class ValueLoss(str, Enum):
-    """The loss of a task that predicts values."""
+class TaskLoss(str, Enum):
+    """The loss of a task that predicts values or links. Other tasks have a loss of their own."""
 
     MSE = "mse"  # the mean of squared errors
     MAE = "mae"  # the mean of absolute errors
+    BCE = "bce"  # of links: binary cross entropy
+    BPR = "bpr"  # of links: Bayesian personalised ranking, each link against its negatives
+
+
+class Decoder(str, Enum):
+    """The score of a pair of nodes."""
+
+    DOT = "dot"  # the dot product of their rows
+    MLP = "mlp"  # a perceptron on the product of their rows
 
 
 class Metric(str, Enum):
@@ -66,6 +76,13 @@ class Metric(str, Enum):
     AVERAGE_PRECISION = "average_precision"
     MAE = "mae"
     RMSE = "rmse"
+    MRR = "mrr"
+    HITS_1 = "hits@1"
+    HITS_3 = "hits@3"
+    HITS_10 = "hits@10"
+    HITS_20 = "hits@20"
+    HITS_50 = "hits@50"
+    HITS_100 = "hits@100"
 
     @property
     def is_error(self) -> bool:
@@ -86,6 +103,13 @@ _METRIC_LABELS = {
     Metric.AVERAGE_PRECISION: "average precision",
     Metric.MAE: "MAE",
     Metric.RMSE: "RMSE",
+    Metric.MRR: "MRR",
+    Metric.HITS_1: "Hits@1",
+    Metric.HITS_3: "Hits@3",
+    Metric.HITS_10: "Hits@10",
+    Metric.HITS_20: "Hits@20",
+    Metric.HITS_50: "Hits@50",
+    Metric.HITS_100: "Hits@100",
 }
 
 

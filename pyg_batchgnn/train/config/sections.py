@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.config.choices import (
     CacheKind,
+    Decoder,
     EmbeddingRule,
     EvaluationKind,
     LastMinibatch,
@@ -20,7 +21,7 @@ from pyg_batchgnn.train.config.choices import (
     RemoteKind,
     ScheduleKind,
     TaskKind,
-    ValueLoss,
+    TaskLoss,
 )
 
 Size: TypeAlias = int | Literal["auto", "all"]
@@ -98,19 +99,32 @@ class TaskConfig:
     Attributes:
         node_type: the node type whose nodes are predicted. None stands for the only one.
         kind: "auto" takes it from the type and shape of the labels "y".
-        loss: of a task that predicts values, the mean squared error if None. Refused for others.
+        loss: of a task that predicts values or links. None means the mean squared error for values
+            and binary cross entropy for links. Refused for others.
         class_weights: weights of the classes in the loss, or of the positive nodes of each label:
             one number each. "balanced" computes them from the training nodes. None means that all
             weigh the same.
         metric: decides on validation nodes which epoch is the best. None means accuracy for
-            classes, ROC-AUC for labels, and the metric of the loss for values.
+            classes, ROC-AUC for labels, the metric of the loss for values, and MRR for links.
+        edge_type: the relation whose links are predicted: its source type, name and target type.
+            None stands for the only one. This and the next three fields are for links.
+        reverse_edge_type: the relation that holds the same edges the other way. None stands for the
+            same relation in a homogeneous graph, and else for that of the same name with "rev_" in
+            front, if there is one. A minibatch does not see the edges of its own links, in either.
+        decoder: the score of a pair.
+        negatives: other pairs per link in training. For binary cross entropy both ends are drawn,
+            for BPR the target.
     """
 
     node_type: str | None = None
     kind: TaskKind = TaskKind.AUTO
-    loss: ValueLoss | None = None
+    loss: TaskLoss | None = None
     class_weights: Literal["balanced"] | tuple[float, ...] | None = None
     metric: Metric | None = None
+    edge_type: tuple[str, ...] | None = None
+    reverse_edge_type: tuple[str, ...] | None = None
+    decoder: Decoder = Decoder.DOT
+    negatives: int = 1
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pyg_batchgnn.train.config.checks import (
     check_cache,
     check_evaluation,
     check_fanout,
+    check_links,
     check_model,
     check_ranges,
     check_remote,
@@ -50,6 +51,7 @@ class TrainConfig:
         check_remote(self.model, self.sampling, self.ranks)
         check_evaluation(self.model, self.sampling)
         check_task(self.task)
+        check_links(self.task, self.model, self.sampling, self.ranks)
 
     @property
     def test_fanout(self) -> tuple[int, ...]:

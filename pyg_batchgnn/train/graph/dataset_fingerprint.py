@@ -45,7 +45,8 @@ def fingerprint_dataset(dataset: Dataset) -> DatasetFingerprint:
 
 
 def _arrays(dataset: Dataset) -> Iterator[Tensor]:
-    """Yields the edges of every relation, and features, labels and splits of every node type."""
+    """Yields the edges of every relation, features, labels and splits of every node type, and the
+    links of every relation."""
     for edges in dataset.edge_sets:
         yield from edges.edge_index
     for nodes in dataset.node_sets:
@@ -53,6 +54,9 @@ def _arrays(dataset: Dataset) -> Iterator[Tensor]:
             yield nodes.tables[FEATURES]
         yield nodes.tables.get(LABELS, torch.tensor(-1).expand(nodes.num_nodes))
         yield from (dataset.split(name, nodes.name) for name in SPLITS)
+    for edges in dataset.edge_sets:
+        for _, links in sorted(edges.links.items()):
+            yield from (array for _, array in sorted(links.arrays().items()))
 
 
 def _evenly_spaced(array: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from pyg_batchgnn.train.config import POLICIES, LayerSource, ModelKind, RemoteKi
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph.aggregation import aggregates_exist, aggregation_cache
 from pyg_batchgnn.train.graph.dataset_fingerprint import fingerprint_dataset
+from pyg_batchgnn.train.graph.embedded_rows import EmbeddedRows, RowsOverRanks
 from pyg_batchgnn.train.graph.features import feature_type
 from pyg_batchgnn.train.graph.minibatch_settings import MinibatchSettings
 from pyg_batchgnn.train.graph.run_graph import RunGraph
@@ -98,6 +100,9 @@ class PartitionedGraph(RunGraph):
         """Returns the labels that came with the features."""
         return network.fetched(batch, LABELS)
 
+    def embedded(self, rows: Mapping[str, Tensor]) -> EmbeddedRows:
+        return RowsOverRanks.beside(self.features, rows)
+
     def owned_labels(self) -> Tensor:
         return self.features.own.attributes[self._predicted][LABELS]
 
@@ -120,9 +125,11 @@ class PartitionedGraph(RunGraph):
             "threads": run.threads,
             "attributes": self._attributes(settings),
             "schedule": settings.schedule.value,
-            "feature_cache": settings.feature_cache,
-            "history": self.history if settings.historical else None,
         }
+
+    def _node_arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
+        history = self.history if settings.historical else None
+        return {"feature_cache": settings.feature_cache, "history": history}
 
     def _attributes(self, settings: MinibatchSettings) -> list[str] | None:
         """Returns the attributes that travel, or None for all, as PyG's layers need them.
@@ -132,6 +139,8 @@ class PartitionedGraph(RunGraph):
         model = self.config.model
         if model.layers is LayerSource.PYG:
             return None
+        if self.inputs.link is not None:
+            return [FEATURES]
         is_label_enough = settings.cached and model.kind is ModelKind.GCN
         return [LABELS] if is_label_enough else [FEATURES, LABELS]
 
@@ -172,7 +181,7 @@ def _training_part(part: Part, read: TrainingData, config: TrainConfig) -> Part:
             dtype = _store_type(read.features[name], config)
             if dtype is not None:
                 tables[FEATURES] = torch.as_tensor(tables[FEATURES]).to(dtype)
-        if name != read.nodes.node_type:
+        if name not in read.labels:
             tables.pop(LABELS, None)
         found[group] = tables
     return replace(part, attributes=found)
@@ -203,7 +212,7 @@ def _part(dataset: Dataset, read: TrainingData, config: TrainConfig, comm: Commu
 def _check_attributes(source: str, part: Part, dataset: Dataset, read: TrainingData) -> None:
     """Raises TrainError unless a saved part has the features and labels of a data set."""
     wanted = {(name, FEATURES): x for name, x in read.features.items()}
-    wanted[read.nodes.node_type, LABELS] = read.nodes.labels
+    wanted |= {(name, LABELS): y for name, y in read.labels.items()}
     for (node_type, name), whole in wanted.items():
         tables = part.attributes.get(Group(RowKind.NODE, node_type), {})
         if name not in tables:

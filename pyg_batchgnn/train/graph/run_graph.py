@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import torch
@@ -11,11 +12,13 @@ from torch import Tensor
 from pyg_batchgnn.cache import AggregationCache, AllNodes
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches
-from pyg_batchgnn.loader import MacrobatchNeighborLoader
-from pyg_batchgnn.train.config import LastMinibatch, LayerSource, TrainConfig
+from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
+from pyg_batchgnn.train.config import LastMinibatch, LayerSource, TaskLoss, TrainConfig
 from pyg_batchgnn.train.errors import as_train_error
+from pyg_batchgnn.train.graph.embedded_rows import EmbeddedRows
 from pyg_batchgnn.train.graph.minibatch_settings import MinibatchSettings
 from pyg_batchgnn.train.model import GraphNetwork, ModelInputs
+from pyg_batchgnn.train.task import PredictedLinks
 
 
 class LabelSource(Protocol):
@@ -63,25 +66,62 @@ class RunGraph(ABC):
         Raises:
             TrainError: the loader refuses an option.
         """
-        sampling, nodes = self.config.sampling, nodes.to(torch.int64)
+        nodes = nodes.to(torch.int64)
         is_named = self.inputs.schema.has_names
         with as_train_error(ValueError, NotImplementedError):
             return MacrobatchNeighborLoader(
                 self._data(),
-                num_neighbors=list(settings.fanout),
                 input_nodes=(self.inputs.node_type, nodes) if is_named else nodes,
-                batch_size=settings.size,
-                shuffle=settings.shuffle,
-                drop_last=settings.last is LastMinibatch.DROP,
-                macrobatch_size=sampling.macrobatch_size,
-                fetch_size=sampling.fetch_size,
-                memory_budget=sampling.memory_budget,
-                prefetch=sampling.prefetch,
-                embedding=self.embedding,
                 aggregation_cache=self.cache if settings.cached else None,
-                export="native" if self.config.model.layers is LayerSource.NATIVE else "pyg",
-                **self._arguments(settings),
+                **self._loader_arguments(settings),
+                **self._node_arguments(settings),
             )
+
+    def link_loader(self, links: PredictedLinks, settings: MinibatchSettings) -> MacrobatchLinkNeighborLoader:
+        """Makes a loader of minibatches of the training links; collective.
+
+        A minibatch does not see the edges of its own links, nor their reverses.
+
+        Args:
+            links: those that the run predicts.
+            settings: of the minibatches.
+
+        Raises:
+            TrainError: the loader refuses an option.
+        """
+        task, index = self.config.task, links.split("train").index.to(torch.int64)
+        mode = "triplet" if task.loss is TaskLoss.BPR else "binary"
+        excluded = True if links.reverse is None else {links.relation: links.reverse}
+        is_named = self.inputs.schema.has_names
+        with as_train_error(ValueError, NotImplementedError):
+            return MacrobatchLinkNeighborLoader(
+                self._data(),
+                edge_label_index=(links.relation, index) if is_named else index,
+                neg_sampling=(mode, task.negatives),
+                exclude_seed_edges=excluded if is_named else "reverse",
+                **self._loader_arguments(settings),
+            )
+
+    def _loader_arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
+        """Returns the arguments that loaders of nodes and of links share."""
+        sampling = self.config.sampling
+        return {
+            "num_neighbors": list(settings.fanout),
+            "batch_size": settings.size,
+            "shuffle": settings.shuffle,
+            "drop_last": settings.last is LastMinibatch.DROP,
+            "macrobatch_size": sampling.macrobatch_size,
+            "fetch_size": sampling.fetch_size,
+            "memory_budget": sampling.memory_budget,
+            "prefetch": sampling.prefetch,
+            "embedding": self.embedding,
+            "export": "native" if self.config.model.layers is LayerSource.NATIVE else "pyg",
+            **self._arguments(settings),
+        }
+
+    def _node_arguments(self, settings: MinibatchSettings) -> dict[str, Any]:  # noqa: ARG002
+        """Returns the arguments that only a loader of nodes has."""
+        return {}
 
     @abstractmethod
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
@@ -102,6 +142,11 @@ class RunGraph(ABC):
     @abstractmethod
     def owned_labels(self) -> Tensor:
         """Returns [n, ...], the rows of the labels "y" of the nodes of `all_nodes`."""
+
+    @abstractmethod
+    def embedded(self, rows: Mapping[str, Tensor]) -> EmbeddedRows:
+        """Returns rows that were computed for the nodes of `all_nodes`, by node type, for reading
+        by original id; collective."""
 
     @abstractmethod
     def _whole_data(self) -> Any:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pyg_batchgnn.data import FEATURES, Dataset, NodeSet, Schema
-from pyg_batchgnn.train.config import CacheKind, LayerSource, RemoteKind, TrainConfig
+from pyg_batchgnn.data import FEATURES, Dataset, NodeSet, Relation, Schema
+from pyg_batchgnn.train.config import CacheKind, LayerSource, RemoteKind, TaskKind, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.model import ModelInputs
-from pyg_batchgnn.train.task import PredictedNodes
+from pyg_batchgnn.train.task import PredictedLinks, PredictedNodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,13 +20,17 @@ class TrainingData:
 
     Attributes:
         schema: the node types and the relations.
-        nodes: the nodes that are predicted.
+        node_type: the node type that is predicted; for links that of their targets.
+        link: the relation whose links are predicted, or None if nodes are.
+        labels: [N_t, ...], the labels of the predicted nodes by their type; none for links.
         features: [N_t, F_t] of a floating-point type, by node type; types without are absent.
         learned: the number of columns of the learned rows of each node type that has them.
     """
 
     schema: Schema
-    nodes: PredictedNodes
+    node_type: str
+    link: Relation | None
+    labels: Mapping[str, Tensor]
     features: Mapping[str, Tensor]
     learned: Mapping[str, int]
 
@@ -39,13 +43,19 @@ class TrainingData:
                 missing, a type has neither features nor learned rows, or an option is not for this
                 graph.
         """
-        nodes = PredictedNodes.of(dataset, config.task)
+        link, labels = None, dict[str, Tensor]()
+        if config.task.kind is TaskKind.LINKS:
+            link = PredictedLinks.of(dataset, config.task).relation
+            node_type = link[2]
+        else:
+            nodes = PredictedNodes.of(dataset, config.task)
+            node_type, labels = nodes.node_type, {nodes.node_type: nodes.labels}
         features = {one.name: one.tables[FEATURES] for one in dataset.node_sets if FEATURES in one.tables}
         for one in dataset.node_sets:
             _check_features(dataset, one)
         names = _learned_types(dataset, config, features)
         learned = dict.fromkeys(names, config.embedding.columns or config.model.hidden)
-        read = cls(dataset.schema, nodes, features, learned)
+        read = cls(dataset.schema, node_type, link, labels, features, learned)
         if not read.inputs.is_homogeneous:
             _refuse_options(dataset, config)
             _check_reached(dataset, config)
@@ -55,7 +65,7 @@ class TrainingData:
     def inputs(self) -> ModelInputs:
         """The inputs of the model."""
         columns = {name: int(x.shape[1]) for name, x in self.features.items()}
-        return ModelInputs(self.schema, self.nodes.node_type, columns, self.learned)
+        return ModelInputs(self.schema, self.node_type, columns, self.learned, self.link)
 
 
 def _check_features(dataset: Dataset, nodes: NodeSet) -> None:

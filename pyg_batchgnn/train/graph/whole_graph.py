@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from pyg_batchgnn.sample import PygNeighborSampler, Replacement
 from pyg_batchgnn.store import CscGraph, TypedGraph
 from pyg_batchgnn.train.config import LayerSource, TrainConfig
 from pyg_batchgnn.train.graph.aggregation import aggregates_exist, aggregation_cache
+from pyg_batchgnn.train.graph.embedded_rows import EmbeddedRows, RowsHere
 from pyg_batchgnn.train.graph.features import feature_table
 from pyg_batchgnn.train.graph.minibatch_settings import MinibatchSettings
 from pyg_batchgnn.train.graph.run_graph import RunGraph
@@ -30,7 +32,7 @@ class WholeGraph(RunGraph):
         inputs: what the model reads of the nodes of each type.
         data: the features, and the edges if the loader makes PyG minibatches.
         topology: the in-edges of each node, for the samplers.
-        label: [N, ...], the labels of each node of the predicted type.
+        label: [N, ...], the labels of each node of the predicted type; None if links are predicted.
         cache: aggregates of the features, or None in a run without a cache.
         notes: lines about the cache that the user should read.
         embedding: the learned rows, or None in a run without them.
@@ -42,7 +44,7 @@ class WholeGraph(RunGraph):
         inputs: ModelInputs,
         data: Data | HeteroData,
         topology: CscGraph | TypedGraph,
-        label: Tensor,
+        label: Tensor | None,
         cache: AggregationCache | None,
         notes: list[str],
         embedding: Embedding | None,
@@ -63,13 +65,26 @@ class WholeGraph(RunGraph):
         topology, data = _topology(dataset), _data(dataset, read, config)
         cache, notes = aggregation_cache(config, (topology, _x(data)), aggregates_exist(config))
         embedding = Embedding(data, read.learned, seed=config.run.seed) if read.learned else None
-        return cls(config, read.inputs, data, topology, read.nodes.labels, cache, notes, embedding)
+        return cls(
+            config,
+            read.inputs,
+            data,
+            topology,
+            read.labels.get(read.inputs.node_type),
+            cache,
+            notes,
+            embedding,
+        )
 
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
-        return self.label[network.seeds(batch)]
+        return self.owned_labels()[network.seeds(batch)]
 
     def owned_labels(self) -> Tensor:
+        assert self.label is not None, "runs that predict links read no labels"
         return self.label
+
+    def embedded(self, rows: Mapping[str, Tensor]) -> EmbeddedRows:
+        return RowsHere(rows)
 
     def _whole_data(self) -> tuple[CscGraph | TypedGraph, Any]:
         data = self._with_learned_rows(self.data)

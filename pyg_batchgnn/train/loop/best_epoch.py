@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.measure import RunProgress
-from pyg_batchgnn.train.task import Evaluation, NodeTask
+from pyg_batchgnn.train.task import Evaluation, Task
 
 
-def note_validation(progress: RunProgress, val: Evaluation | None, task: NodeTask) -> bool:
+def note_validation(progress: RunProgress, val: Evaluation | None, task: Task) -> bool:
     """Notes the validation of the current epoch, or that there was none.
 
     Until the first validation the last epoch is the best.

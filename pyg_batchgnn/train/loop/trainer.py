@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from pyg_batchgnn.train.graph import DatasetFingerprint
 from pyg_batchgnn.train.loop.best_epoch import note_validation
-from pyg_batchgnn.train.loop.evaluate_nodes import evaluate_nodes
 from pyg_batchgnn.train.loop.histories import history_figures
 from pyg_batchgnn.train.loop.job import TrainingJob
 from pyg_batchgnn.train.loop.observer import RunObserver, RunOutcome
@@ -115,7 +114,7 @@ class Trainer:
         model.load_state_dict(self._state.best)
         self._load_rows(self._state.best_rows)
         with clock.measure(Phase.EVALUATION):
-            test = evaluate_nodes(job, job.test, job.test_loader, self._ranks, self._stop)
+            test = job.test.evaluate(self._ranks, self._stop)
         model.load_state_dict(last)
         self._load_rows(self._saved_rows)
         if self._stop.seen:
@@ -203,7 +202,7 @@ class Trainer:
         if epoch % run.evaluate_every and epoch != run.epochs:
             return None
         with self._state.clock.measure(Phase.EVALUATION):
-            return evaluate_nodes(job, job.val, job.val_loader, self._ranks, self._stop)
+            return job.val.evaluate(self._ranks, self._stop)
 
     def _finish_epoch(self, val: Evaluation | None) -> None:
         progress, task = self._state.progress, self._job.task

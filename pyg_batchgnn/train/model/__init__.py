@@ -3,6 +3,7 @@
 from pyg_batchgnn.train.model.batch_norm_statistics import BatchNormStatistics
 from pyg_batchgnn.train.model.build import build_network
 from pyg_batchgnn.train.model.inputs import ModelInputs
+from pyg_batchgnn.train.model.link_network import LinkNetwork
 from pyg_batchgnn.train.model.matrix_product import (
     apply_product,
     choose_product,
@@ -16,6 +17,7 @@ from pyg_batchgnn.train.model.row_optimizer import row_optimizer
 __all__ = [
     "BatchNormStatistics",
     "GraphNetwork",
+    "LinkNetwork",
     "ModelInputs",
     "NetworkOutput",
     "Replica",

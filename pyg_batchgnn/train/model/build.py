@@ -10,6 +10,7 @@ from pyg_batchgnn.nn import models as native
 from pyg_batchgnn.train.config import LayerSource, ModelConfig, ModelKind, TrainConfig
 from pyg_batchgnn.train.model import pyg_layers as pyg
 from pyg_batchgnn.train.model.inputs import ModelInputs
+from pyg_batchgnn.train.model.link_network import LinkNetwork, build_decoder
 from pyg_batchgnn.train.model.network import GraphNetwork, NativeNetwork, PygNetwork, TypedNetwork
 from pyg_batchgnn.train.model.pyg_temporary_files import pyg_files_removed
 from pyg_batchgnn.train.model.typed_net import TypedNet
@@ -52,8 +53,12 @@ def build_network(
             return PygNetwork(_PYG[model.kind](*shape, **options))
         native_model = _NATIVE[model.kind](*shape, **options)
         if inputs.is_homogeneous:
-            return NativeNetwork(native_model, precision, inputs.node_type)
-        return TypedNetwork(TypedNet(inputs, native_model), precision, inputs.node_type, embedding)
+            network = NativeNetwork(native_model, precision, inputs.node_type)
+        else:
+            network = TypedNetwork(TypedNet(inputs, native_model), precision, inputs.node_type, embedding)
+        if inputs.link is None:
+            return network
+        return LinkNetwork(network, build_decoder(config.task.decoder, columns), inputs.link)
 
 
 def _options(model: ModelConfig) -> dict[str, Any]:

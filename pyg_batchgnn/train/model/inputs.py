@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyg_batchgnn.data import Schema
+from pyg_batchgnn.data import Relation, Schema
 
 
 @dataclass(frozen=True)
@@ -14,15 +14,22 @@ class ModelInputs:
 
     Attributes:
         schema: the node types and the relations.
-        node_type: the type that is predicted.
+        node_type: the type that is predicted; for links that of their targets.
         features: the number of columns of the features, by type; types without are absent.
         learned: the number of columns of the learned rows, likewise.
+        link: the relation whose links are predicted, or None if nodes are.
     """
 
     schema: Schema
     node_type: str
     features: Mapping[str, int]
     learned: Mapping[str, int]
+    link: Relation | None = None
+
+    @property
+    def output_types(self) -> set[str]:
+        """The types whose rows the model computes: the predicted one, or those of a link's ends."""
+        return {self.node_type} if self.link is None else {self.link[0], self.link[2]}
 
     @property
     def is_homogeneous(self) -> bool:

@@ -135,9 +135,17 @@ class NativeNetwork(GraphNetwork):
         with self._autocast():
             return self.model.outputs(batch)
 
+    def rows(self, batch: Any) -> dict[str, Tensor]:
+        """Returns the output for the seed nodes of a minibatch, by node type."""
+        return {self.node_type: self.outputs(batch).logits}
+
     def infer(self, nodes: OwnedNodes) -> NetworkOutput:
         with self._autocast():
             return self.model.infer(nodes)
+
+    def infer_rows(self, nodes: OwnedNodes) -> dict[str, Tensor]:
+        """Returns the output of all nodes that this rank owns, by node type; collective."""
+        return {self.node_type: self.infer(nodes).logits}
 
     def _autocast(self) -> torch.autocast:
         half = self.precision is Precision.BFLOAT16
@@ -178,6 +186,11 @@ class TypedNetwork(NativeNetwork):
         learned = self._learned(batch)
         with self._autocast():
             return self.model.outputs(batch, learned)[self.node_type]
+
+    def rows(self, batch: Any) -> dict[str, Tensor]:
+        learned = self._learned(batch)
+        with self._autocast():
+            return {name: one.logits for name, one in self.model.outputs(batch, learned).items()}
 
     def leave_out(self, batch: Any) -> None:
         """Takes part in the exchange of learned rows, of which an empty minibatch reads none."""

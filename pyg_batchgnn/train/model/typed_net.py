@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from typing import Any
 
 import torch
@@ -50,7 +50,7 @@ class TypedNet(nn.Module):
         self.project = HeteroDictLinear(inputs.projected(hidden), hidden)
         with as_train_error(ValueError):
             self.layers: TypedModel = to_hetero(model, (schema.node_types, schema.relations))
-        self._freeze_unread(inputs.node_type)
+        self._freeze_unread(inputs.output_types)
 
     def outputs(self, batch: Any, learned: Mapping[str, Tensor]) -> dict[str, ModelOutput]:
         """Returns the outputs of the seed nodes of a minibatch, by node type.
@@ -81,9 +81,9 @@ class TypedNet(nn.Module):
         rows |= {name: x for name, x in learned.items() if name not in features}
         return {**rows, **self.project(rows)}
 
-    def _freeze_unread(self, node_type: str) -> None:
-        """Freezes the parameters that the rows of a type do not depend on."""
-        read = {node_type}
+    def _freeze_unread(self, types: Set[str]) -> None:
+        """Freezes the parameters that the rows of some types do not depend on."""
+        read = set(types)
         for index in reversed(range(self.layers.num_layers)):
             for relation in self.layers.relations:
                 self.layers.conv(index, relation).requires_grad_(relation[2] in read)

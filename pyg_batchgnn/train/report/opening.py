@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.filesize import decimal
 
 from pyg_batchgnn.comm import describe_backend
-from pyg_batchgnn.data import SPLITS, Dataset
+from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config import (
     CacheKind,
     EvaluationKind,
     ModelKind,
     RanksConfig,
     RemoteKind,
+    TaskKind,
     TrainConfig,
 )
 from pyg_batchgnn.train.model import ModelInputs
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import RunFolder
-from pyg_batchgnn.train.task import NodeTask
+from pyg_batchgnn.train.task import Task
 
 
 def opening_lines(
     config: TrainConfig,
     dataset: Dataset,
     inputs: ModelInputs,
-    task: NodeTask,
+    task: Task,
+    sizes: Mapping[str, int],
     folder: RunFolder,
     ranks: Ranks,
 ) -> list[str]:
@@ -32,7 +36,7 @@ def opening_lines(
     model, sampling, threads = config.model, config.sampling, config.run.threads or 1
     heads = f", {model.heads} heads" if model.kind is ModelKind.GAT else ""
     lines = [
-        *_data_lines(dataset, inputs, task),
+        *_data_lines(dataset, inputs, task, sizes),
         f"        {dataset.source}",
         f"model   {model.kind.value}, {model.num_layers} {model.layers.value} layers, "
         f"hidden {model.hidden}{heads}, {config.run.precision.value}",
@@ -45,10 +49,11 @@ def opening_lines(
     return lines if ranks.is_alone else [*lines, _ranks_line(config.ranks, ranks)]
 
 
-def _data_lines(dataset: Dataset, inputs: ModelInputs, task: NodeTask) -> list[str]:
+def _data_lines(dataset: Dataset, inputs: ModelInputs, task: Task, sizes: Mapping[str, int]) -> list[str]:
     """Returns the lines about the graph, its features, and what is predicted."""
-    sizes = "/".join(f"{len(dataset.split(name, inputs.node_type)):,}" for name in SPLITS)
-    predicted = f"{task.described}, {sizes} train/val/test nodes"
+    counts = "/".join(f"{count:,}" for count in sizes.values())
+    predicted = f"{task.described}, {counts} {'/'.join(sizes)} {task.unit}"
+    what = inputs.node_type if inputs.link is None else "-".join(inputs.link)
     features = [f"{count:,} of {name}" for name, count in inputs.features.items()]
     if not dataset.has_names:
         columns = inputs.features.get(inputs.node_type, 0)
@@ -60,7 +65,7 @@ def _data_lines(dataset: Dataset, inputs: ModelInputs, task: NodeTask) -> list[s
     return [
         f"data    {dataset.name}: {dataset.num_nodes:,} nodes of {_count(schema.num_types, 'type')}, "
         f"{dataset.num_edges:,} edges of {_count(schema.num_relations, 'relation')}",
-        f"        features: {', '.join(features) or 'none'}; predicts {inputs.node_type}: {predicted}",
+        f"        features: {', '.join(features) or 'none'}; predicts {what}: {predicted}",
     ]
 
 
@@ -78,8 +83,8 @@ def _count(number: int, what: str) -> str:
 
 
 def _evaluation(config: TrainConfig) -> str:
-    """Returns how nodes are evaluated."""
-    if config.sampling.evaluation is EvaluationKind.EXACT:
+    """Returns how nodes or links are evaluated."""
+    if config.sampling.evaluation is EvaluationKind.EXACT or config.task.kind is TaskKind.LINKS:
         return "evaluation from all neighbours"
     return f"evaluation fanout {_commas(config.test_fanout)}"
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from pyg_batchgnn.train.config import Metric
 from pyg_batchgnn.train.measure import PHASE_LABELS, Phase
 from pyg_batchgnn.train.run_folder import EpochRecord, replacing
-from pyg_batchgnn.train.task import NodeTask
+from pyg_batchgnn.train.task import Task
 
 #: With more epochs than this, curves have no markers.
 _MARKED = 60
@@ -38,7 +38,7 @@ _ROWS = (
 
 
 def plot_learning(
-    records: Sequence[EpochRecord], task: NodeTask, title: str, best_epoch: int, path: Path
+    records: Sequence[EpochRecord], task: Task, title: str, best_epoch: int, path: Path
 ) -> None:
     """Plots the loss and the metrics of the task, by epoch above and over wall time below.
 

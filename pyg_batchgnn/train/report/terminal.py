@@ -8,13 +8,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pyg_batchgnn.train.run_folder import EpochRecord
-from pyg_batchgnn.train.task import NodeTask
+from pyg_batchgnn.train.task import Task
 
 
 class TerminalReport:
     """A `RunObserver` that prints. The bar shows only on a terminal, and disappears at the end."""
 
-    def __init__(self, console: Console, epochs: int, task: NodeTask) -> None:
+    def __init__(self, console: Console, epochs: int, task: Task) -> None:
         self._console = console
         self._task = task
         self._epochs = epochs

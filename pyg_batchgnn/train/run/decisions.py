@@ -41,7 +41,8 @@ def decide_fields(
     )
     torch.set_num_threads(config.run.threads or 1)
     columns = TrainingData.of(dataset, config).inputs.first_columns(config.model.hidden)
-    config, choice = choose_product(config, columns, task_of(dataset, config.task).columns, ranks)
+    task = task_of(dataset, config.task, config.model.hidden)
+    config, choice = choose_product(config, columns, task.columns, ranks)
     return _with_own_threads(config, own_threads, ranks), choice
 
 

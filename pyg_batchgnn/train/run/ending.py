@@ -8,11 +8,11 @@ from rich.console import Console
 
 from pyg_batchgnn.train.report import final_table, plot_learning, plot_phases
 from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, read_records, write_json
-from pyg_batchgnn.train.task import NodeTask
+from pyg_batchgnn.train.task import Task
 
 
 def write_ending(
-    folder: RunFolder, result: RunResult | None, task: NodeTask, dataset: str, console: Console
+    folder: RunFolder, result: RunResult | None, task: Task, dataset: str, console: Console
 ) -> None:
     """Writes the result and the plots to the run folder, and prints the table of results.
 
@@ -35,7 +35,7 @@ def write_ending(
     console.print(f"{ending} {folder.path}", highlight=False, soft_wrap=True)
 
 
-def _best_epoch(records: list[EpochRecord], task: NodeTask) -> int:
+def _best_epoch(records: list[EpochRecord], task: Task) -> int:
     """Returns the epoch with the best validation; the last one if there was none."""
     name, best, epoch = task.metric.value, None, records[-1].epoch
     for record in records:

@@ -15,7 +15,7 @@ from pyg_batchgnn.train.model import GraphNetwork, apply_product, build_network
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run.dataset import open_on_all_ranks
 from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder
-from pyg_batchgnn.train.task import NodeTask, PredictedNodes, task_of
+from pyg_batchgnn.train.task import NodeTask, PredictedNodes, node_task_of
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def restore_run(request: RestoreRequest, ranks: Ranks) -> RestoredRun:
     dataset, fingerprint = open_on_all_ranks(config, ranks)
     with ranks.one_error():
         checkpoint.check_dataset(path, fingerprint)
-        task = task_of(dataset, config.task)
+        task = node_task_of(dataset, config.task)
     graph: RunGraph
     graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartitionedGraph.of(dataset, config, ranks)
     network = build_network(config, graph.inputs, task.columns, graph.embedding)

@@ -185,7 +185,7 @@ def _print_opening(
     choice: ProductChoice | None,
     ranks: Ranks,
 ) -> None:
-    lines = opening_lines(job.config, dataset, job.graph.inputs, job.task, folder, ranks)
+    lines = opening_lines(job.config, dataset, job.graph.inputs, job.task, job.sizes, folder, ranks)
     if (products := product_line(job.config, choice)) is not None:
         lines.append(f"        {products}")
     for line in [*lines, *(f"note    {note}" for note in job.notes)]:

@@ -5,18 +5,39 @@ from __future__ import annotations
 from torch import Tensor
 
 from pyg_batchgnn.data import Dataset, class_numbers
-from pyg_batchgnn.train.config import Metric, TaskConfig, TaskKind, ValueLoss
+from pyg_batchgnn.train.config import Metric, TaskConfig, TaskKind, TaskLoss
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.task.class_task import ClassTask
 from pyg_batchgnn.train.task.class_weights import class_weights, label_weights
 from pyg_batchgnn.train.task.label_task import LabelTask
 from pyg_batchgnn.train.task.labels_check import check_binary, check_labelled
+from pyg_batchgnn.train.task.link_task import LinkTask
 from pyg_batchgnn.train.task.node_task import NodeTask
 from pyg_batchgnn.train.task.predicted import PredictedNodes
+from pyg_batchgnn.train.task.task import Task
 from pyg_batchgnn.train.task.value_task import ValueTask
 
 
-def task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
+def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
+    """Returns the task of a run.
+
+    Args:
+        dataset: of the run.
+        config: of the task.
+        hidden: columns of a node's row, from which links are scored.
+
+    Raises:
+        TrainError: as `node_task_of`, and for a loss or a metric that links do not have.
+    """
+    if config.kind is not TaskKind.LINKS:
+        return node_task_of(dataset, config)
+    loss = config.loss or TaskLoss.BCE
+    if loss not in (TaskLoss.BCE, TaskLoss.BPR):
+        raise TrainError(f"task.loss is {loss.value}, but a task that predicts links has bce and bpr")
+    return LinkTask(hidden, _metric(config, LinkTask.metrics, Metric.MRR, "links"), loss)
+
+
+def node_task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
     """Returns the task of learning the labels "y" of a data set's nodes.
 
     Raises:
@@ -25,6 +46,8 @@ def task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
     """
     nodes = PredictedNodes.of(dataset, config)
     y = nodes.labels
+    if config.kind is TaskKind.LINKS:
+        raise TrainError("task.kind is link, but this is for a run that predicts nodes")
     kind = _kind(nodes, y) if config.kind is TaskKind.AUTO else config.kind
     make = {
         TaskKind.CLASSES: _class_task,
@@ -64,8 +87,10 @@ def _value_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTas
         raise _unfit(nodes, y, "values are numbers [N] or [N, C]")
     if config.class_weights is not None:
         raise TrainError(f"task.class_weights is given, but {nodes.dataset} has values, not classes, in 'y'")
-    loss = config.loss or ValueLoss.MSE
-    default = Metric.RMSE if loss is ValueLoss.MSE else Metric.MAE
+    loss = config.loss or TaskLoss.MSE
+    if loss not in (TaskLoss.MSE, TaskLoss.MAE):
+        raise TrainError(f"task.loss is {loss.value}, but a task that predicts values has mse and mae")
+    default = Metric.RMSE if loss is TaskLoss.MSE else Metric.MAE
     return ValueTask(tuple(y.shape[1:]), _metric(config, ValueTask.metrics, default, "values"), loss)
 
 

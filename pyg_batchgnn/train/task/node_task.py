@@ -1,4 +1,4 @@
-"""The interface of a task: its loss, its metrics, and the form of its predictions."""
+"""The interface of a task on nodes: its metrics, and the form of its predictions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pyg_batchgnn.train.config import Metric
 from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.task.task import Task
 
 
 class Tally(ABC):
@@ -23,56 +24,14 @@ class Tally(ABC):
         """Returns the metrics of the nodes of all ranks; collective. There is at least one node."""
 
 
-class NodeTask(ABC):
-    """A prediction for each node.
+class NodeTask(Task):
+    """A prediction for each node. The labels of its minibatches are rows of the labels "y"."""
 
-    Attributes:
-        metrics: all that an evaluation measures, the default metric first.
-        metric: decides which epoch is the best.
-        columns: the number of columns of the model's output.
-        loss_label: the name of the loss and its unit, for plots.
-    """
-
-    metrics: ClassVar[tuple[Metric, ...]]
-    train_metric: ClassVar[Metric]
-    metric: Metric
-    columns: int
-    loss_label: str
-
-    @property
-    @abstractmethod
-    def described(self) -> str:
-        """The task for people, as in "16 classes"."""
-
-    @abstractmethod
-    def targets(self, labels: Tensor) -> Tensor:
-        """Returns the targets of nodes, as `loss` takes them.
-
-        Args:
-            labels: [S, ...], the nodes' rows of the labels "y".
-        """
+    unit: ClassVar[str] = "nodes"
 
     @abstractmethod
     def labelled(self, labels: Tensor) -> Tensor:
         """Returns [S] bool, whether each node has a label. Arguments are those of `targets`."""
-
-    @abstractmethod
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Returns the mean loss of at least one node.
-
-        Args:
-            outputs: [S, columns] float32, of the model.
-            targets: of the same nodes.
-        """
-
-    def weight(self, targets: Tensor) -> float:
-        """Returns the weight that these nodes have together in the mean loss of more nodes."""
-        return float(len(targets))
-
-    @abstractmethod
-    def train_score(self, outputs: Tensor, targets: Tensor) -> tuple[float, float]:
-        """Returns a numerator and a denominator of `train_metric`. Sums over minibatches may be
-        divided."""
 
     @abstractmethod
     def tally(self) -> Tally:
@@ -81,9 +40,3 @@ class NodeTask(ABC):
     @abstractmethod
     def predictions(self, outputs: Tensor) -> dict[str, Tensor]:
         """Returns the arrays of a prediction: one row per node of `outputs` [S, columns]."""
-
-    def improves(self, score: float, best: float | None) -> bool:
-        """Returns whether a score of `metric` is better than the best one before, if any."""
-        if best is None:
-            return True
-        return score < best if self.metric.is_error else score > best

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pyg_batchgnn.train.config import Metric, ValueLoss
+from pyg_batchgnn.train.config import Metric, TaskLoss
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.task.node_task import NodeTask, Tally
 
@@ -26,12 +26,12 @@ class ValueTask(NodeTask):
     metrics: ClassVar[tuple[Metric, ...]] = (Metric.MAE, Metric.RMSE)
     train_metric: ClassVar[Metric] = Metric.MAE
 
-    def __init__(self, shape: tuple[int, ...], metric: Metric, loss: ValueLoss) -> None:
+    def __init__(self, shape: tuple[int, ...], metric: Metric, loss: TaskLoss) -> None:
         self.columns = math.prod(shape)
         self.metric = metric
-        self.loss_label = "mean squared error" if loss is ValueLoss.MSE else "mean absolute error"
+        self.loss_label = "mean squared error" if loss is TaskLoss.MSE else "mean absolute error"
         self._shape = shape
-        self._loss = F.mse_loss if loss is ValueLoss.MSE else F.l1_loss
+        self._loss = F.mse_loss if loss is TaskLoss.MSE else F.l1_loss
 
     @property
     def described(self) -> str:

@@ -24,9 +24,7 @@ def test_any_floats_are_taken(dtype: torch.dtype) -> None:
     labels = torch.tensor([1, -1, 0])
     read = TrainingData.of(dataset(x=torch.ones(3, 4, dtype=dtype), y=labels), TrainConfig())
     assert read.features["node"].dtype is dtype and read.features["node"].shape == (3, 4)
-    assert read.nodes.labels is labels and read.inputs.is_homogeneous
-    assert read.nodes.split("train").tolist() == [2, 0]
-    assert len(read.nodes.split("val")) == len(read.nodes.split("test")) == 0
+    assert read.labels["node"] is labels and read.inputs.is_homogeneous
 
 
 @pytest.mark.parametrize(

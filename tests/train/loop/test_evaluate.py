@@ -28,13 +28,13 @@ def _config(layers: LayerSource = LayerSource.NATIVE, **sampling: object) -> Tra
 
 def _evaluation(job: TrainingJob, stop: bool = False) -> Evaluation | None:
     ranks = Ranks.join(job.config.ranks)
-    return evaluate(job.network, job.val_loader, job.labels, job.task, ranks, lambda: stop)
+    return evaluate(job.network, job.val.loader, job.labels, job.task, ranks, lambda: stop)
 
 
 @both
 def test_each_node_once_in_order(small_graph: Dataset, layers: LayerSource) -> None:
     job = job_alone(_config(layers), small_graph)
-    seen = [job.network.seeds(batch) for batch, _ in infer(job.network, job.val_loader)]
+    seen = [job.network.seeds(batch) for batch, _ in infer(job.network, job.val.loader)]
     assert torch.equal(torch.cat(seen), small_graph.split("val"))
 
 
@@ -52,7 +52,7 @@ def test_full_fanout_equals_the_whole_graph(small_graph: Dataset, layers: LayerS
     job = job_alone(_config(layers, test_fanout=(-1, -1)), small_graph)
     data = small_graph.to_pyg()
     whole = job.network.model.eval()(data.x, data.edge_index)
-    sampled = torch.cat([output.logits for _, output in infer(job.network, job.test_loader)])
+    sampled = torch.cat([output.logits for _, output in infer(job.network, job.test.loader)])
     torch.testing.assert_close(sampled, whole[small_graph.split("test")], atol=1e-5, rtol=1e-4)
 
 

@@ -105,12 +105,12 @@ def test_bfloat16_follows_float32(kind: ModelKind, small_graph: Dataset) -> None
     found = losses(half)
     assert found == pytest.approx(losses(job_alone(full, small_graph)), rel=0.05)
     assert all(parameter.dtype is torch.float32 for parameter in half.network.model.parameters())
-    assert half.network.outputs(next(iter(half.val_loader))).logits.dtype is torch.float32
+    assert half.network.outputs(next(iter(half.val.loader))).logits.dtype is torch.float32
 
 
 def test_native_minibatches_carry_nothing_that_is_not_read(small_graph: Dataset) -> None:
     job = job_alone(config(ModelKind.SAGE), small_graph)
-    for loader in (job.train_loader, job.val_loader, job.test_loader):
+    for loader in (job.train_loader, job.val.loader, job.test.loader):
         batch = next(iter(loader))
         assert batch.edge is None and batch.coo is None
         assert batch.block.keys() == {"x"} and batch.row is batch.node

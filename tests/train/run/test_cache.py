@@ -56,7 +56,7 @@ def test_what_is_evaluated_with(small_graph: Dataset) -> None:
         base = ["sampling.cache=aggregation", "model.num_layers=2", "sampling.fanout=4,3", "run.threads=1"]
         config = assign(TrainConfig(), [*base, f"model.kind={kind}", "sampling.batch_size=64", *options])
         job = job_alone(config, small_graph)
-        batches = (next(iter(job.train_loader)), next(iter(job.val_loader)))
+        batches = (next(iter(job.train_loader)), next(iter(job.val.loader)))
         assert tuple(len(batch.edges_per_hop) for batch in batches) == hops
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.config import Metric, RanksConfig, TaskConfig, TaskKind, ValueLoss
+from pyg_batchgnn.train.config import Metric, RanksConfig, TaskConfig, TaskKind, TaskLoss
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.task import (
@@ -19,7 +19,7 @@ from pyg_batchgnn.train.task import (
     NodeTask,
     Scoring,
     ValueTask,
-    task_of,
+    node_task_of,
 )
 
 NODES = 6
@@ -57,14 +57,14 @@ def scores(task: NodeTask, outputs: Tensor, labels: Tensor) -> dict[Metric, floa
     ],
 )
 def test_labels_tell_the_task(y: Tensor, task: type, columns: int, metric: Metric) -> None:
-    found = task_of(dataset(y, 0, 1), TaskConfig())
+    found = node_task_of(dataset(y, 0, 1), TaskConfig())
     assert type(found) is task and (found.columns, found.metric) == (columns, metric)
 
 
 def test_the_task_can_be_named() -> None:
     floats, integers = torch.ones(NODES, 2), torch.arange(NODES)
-    assert isinstance(task_of(dataset(floats, 0), TaskConfig(kind=TaskKind.LABELS)), LabelTask)
-    found = task_of(dataset(integers, 0), TaskConfig(kind=TaskKind.VALUES, loss=ValueLoss.MAE))
+    assert isinstance(node_task_of(dataset(floats, 0), TaskConfig(kind=TaskKind.LABELS)), LabelTask)
+    found = node_task_of(dataset(integers, 0), TaskConfig(kind=TaskKind.VALUES, loss=TaskLoss.MAE))
     assert isinstance(found, ValueTask) and found.metric is Metric.MAE
 
 
@@ -99,19 +99,19 @@ def test_the_task_can_be_named() -> None:
         (torch.arange(NODES), {"class_weights": (1.0, 2.0)}, "has 2 numbers, but there are 6 classes"),
         (torch.ones(NODES, 3).long(), {"class_weights": (1.0,)}, "has 1 numbers, but there are 3 labels"),
         (torch.ones(NODES), {"class_weights": "balanced"}, "six has values, not classes"),
-        (torch.arange(NODES), {"loss": ValueLoss.MSE}, "task.loss is mse, but a task that predicts classes"),
-        (torch.ones(NODES, 2).long(), {"loss": ValueLoss.MAE}, "loss is mae, .* predicts labels"),
+        (torch.arange(NODES), {"loss": TaskLoss.MSE}, "task.loss is mse, but a task that predicts classes"),
+        (torch.ones(NODES, 2).long(), {"loss": TaskLoss.MAE}, "loss is mae, .* predicts labels"),
     ],
 )
 def test_what_does_not_fit_is_refused(y: Tensor, options: dict[str, Any], message: str) -> None:
     with pytest.raises(TrainError, match=message):
-        task_of(dataset(y, 0, 1, 2), TaskConfig(**options))
+        node_task_of(dataset(y, 0, 1, 2), TaskConfig(**options))
 
 
 def test_nodes_outside_of_the_splits_need_no_label() -> None:
     found = dataset(torch.tensor([0, 1, -1, 0, 1, 1]), 0)
     found.splits["val"] = torch.tensor([3])
-    assert task_of(found, TaskConfig()).labelled(torch.tensor([1, -1])).tolist() == [True, False]
+    assert node_task_of(found, TaskConfig()).labelled(torch.tensor([1, -1])).tolist() == [True, False]
 
 
 def test_classes() -> None:
@@ -150,8 +150,8 @@ def test_a_label_that_all_nodes_have_counts_for_no_ranking() -> None:
     assert Metric.ROC_AUC not in scores(LabelTask(1, Metric.ROC_AUC), OUTPUTS[:, :1], labels[:, :1])
 
 
-@pytest.mark.parametrize(("loss", "by_hand"), [(ValueLoss.MSE, F.mse_loss), (ValueLoss.MAE, F.l1_loss)])
-def test_values(loss: ValueLoss, by_hand: Any) -> None:
+@pytest.mark.parametrize(("loss", "by_hand"), [(TaskLoss.MSE, F.mse_loss), (TaskLoss.MAE, F.l1_loss)])
+def test_values(loss: TaskLoss, by_hand: Any) -> None:
     task = ValueTask((3,), Metric.MAE, loss)
     errors = (OUTPUTS - LABELS).double()
     expected = {Metric.MAE: errors.abs().mean().item(), Metric.RMSE: errors.square().mean().sqrt().item()}
@@ -163,18 +163,18 @@ def test_values(loss: ValueLoss, by_hand: Any) -> None:
 
 def test_class_weights() -> None:
     y = torch.tensor([0, 0, 0, 1, 2, 2])
-    balanced = task_of(dataset(y, *range(NODES)), TaskConfig(class_weights="balanced"))
+    balanced = node_task_of(dataset(y, *range(NODES)), TaskConfig(class_weights="balanced"))
     outputs, weights = torch.randn(NODES, 3), torch.tensor([2 / 3, 2.0, 1.0])  # scikit-learn's
     losses = F.cross_entropy(outputs, y, reduction="none")
     torch.testing.assert_close(balanced.loss(outputs, y), (losses * weights[y]).sum() / weights[y].sum())
     assert balanced.weight(y) == pytest.approx(float(weights[y].sum()))
-    given = task_of(dataset(y, 0), TaskConfig(class_weights=(1.0, 2.0, 3.0)))
+    given = node_task_of(dataset(y, 0), TaskConfig(class_weights=(1.0, 2.0, 3.0)))
     assert given.weight(y) == 3 + 2 + 6
 
 
 def test_weights_of_labels() -> None:
     y = torch.cat([LABELS, torch.zeros(1, 3).long()])
-    task = task_of(dataset(y, *range(NODES)), TaskConfig(class_weights="balanced"))
+    task = node_task_of(dataset(y, *range(NODES)), TaskConfig(class_weights="balanced"))
     outputs, targets = torch.randn(NODES, 3), y.bool()
     positive = torch.tensor([3.0, 2, 2])
     losses = F.binary_cross_entropy_with_logits(outputs, y.float(), reduction="none")

@@ -40,7 +40,18 @@ from pyg_batchgnn.train.cli.options.sampling import (
     TestFanout,
 )
 from pyg_batchgnn.train.cli.options.saved_run import DatasetName, Exact, Run
-from pyg_batchgnn.train.cli.options.task import ClassWeights, Loss, MetricOption, NodeType, Reverse, Task
+from pyg_batchgnn.train.cli.options.task import (
+    ClassWeights,
+    Decoder,
+    EdgeType,
+    Loss,
+    MetricOption,
+    Negatives,
+    NodeType,
+    Reverse,
+    ReverseEdgeType,
+    Task,
+)
 
 __all__ = [
     "OF_RANKS",
@@ -51,8 +62,10 @@ __all__ = [
     "CacheLines",
     "ClassWeights",
     "DatasetName",
+    "Decoder",
     "Delay",
     "Dropout",
+    "EdgeType",
     "Embed",
     "EmbedColumns",
     "EmbedLearningRate",
@@ -77,6 +90,7 @@ __all__ = [
     "MemoryBudget",
     "MetricOption",
     "Model",
+    "Negatives",
     "NodeType",
     "NumLayers",
     "Partition",
@@ -87,6 +101,7 @@ __all__ = [
     "Remote",
     "ReplacementOption",
     "Reverse",
+    "ReverseEdgeType",
     "Run",
     "ScheduleOption",
     "Seed",

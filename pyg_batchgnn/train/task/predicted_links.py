@@ -1,0 +1,99 @@
+"""The links that a run learns to predict: those of one relation."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from pyg_batchgnn.data import Dataset, LinkSplit, Relation
+from pyg_batchgnn.train.config import TaskConfig
+from pyg_batchgnn.train.errors import TrainError
+
+#: The targets that each link of a split without negatives is ranked among.
+_DRAWN = 100
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedLinks:
+    """The links of the relation that a run predicts.
+
+    Attributes:
+        dataset: the name of their data set, for messages.
+        relation: the names of the relation.
+        reverse: the relation that holds the same edges the other way, or None.
+        num_targets: the number of nodes of the target type.
+        splits: the links of each split.
+    """
+
+    dataset: str
+    relation: Relation
+    reverse: Relation | None
+    num_targets: int
+    splits: Mapping[str, LinkSplit]
+
+    @classmethod
+    def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedLinks:
+        """Returns the links that a configuration names.
+
+        Raises:
+            TrainError: it names no relation and the data set has several, or the data set has no
+                such relation.
+        """
+        relation = _relation(dataset, config.edge_type, "task.edge_type")
+        targets = dataset.nodes_of(relation[2]).num_nodes
+        reverse = _reverse(dataset, relation, config)
+        return cls(dataset.name, relation, reverse, targets, dataset.edges_of(relation).links)
+
+    def split(self, name: str) -> LinkSplit:
+        """Returns the links of a split; none where there is no such split."""
+        return self.splits.get(name, LinkSplit(torch.empty(2, 0, dtype=torch.int64)))
+
+    def measured(self, name: str) -> LinkSplit:
+        """Returns the links of a split with negatives.
+
+        Links that come without are ranked among 100 other targets each, drawn at random. They are
+        the same in every run and on every rank.
+        """
+        links = self.split(name)
+        if links.negatives is not None or links.negative_targets is not None:
+            return links
+        if self.num_targets < 2:
+            raise TrainError(f"{self.dataset}: there are no other targets to rank the links of {name} among")
+        draw = torch.Generator().manual_seed(zlib.crc32(f"{'/'.join(self.relation)}/{name}".encode()))
+        steps = torch.randint(1, self.num_targets, (len(links), _DRAWN), generator=draw)
+        others = (links.index[1].to(torch.int64).unsqueeze(1) + steps) % self.num_targets
+        return replace(links, negative_targets=others)
+
+
+def _relation(dataset: Dataset, wanted: tuple[str, ...] | None, field: str) -> Relation:
+    """Returns the relation that is predicted."""
+    known = dataset.schema.relations
+    names = "; ".join(",".join(one) for one in known)
+    if wanted is None:
+        if len(known) == 1:
+            return known[0]
+        raise TrainError(f"{dataset.name} has several relations: name one with --edge-type; it has {names}")
+    if not dataset.has_names:
+        raise TrainError(f"{field} is given, but {dataset.name} is a homogeneous graph; leave it out")
+    if wanted not in known:
+        raise TrainError(f"{field} is {','.join(wanted)}, but {dataset.name} has {names}")
+    return wanted[0], wanted[1], wanted[2]
+
+
+def _reverse(dataset: Dataset, relation: Relation, config: TaskConfig) -> Relation | None:
+    """Returns the named relation; without a name the same one in a homogeneous graph, else that of
+    the same name with "rev_" in front, if there is one."""
+    source, name, target = relation
+    if config.reverse_edge_type is not None:
+        found = _relation(dataset, config.reverse_edge_type, "task.reverse_edge_type")
+        if (found[0], found[2]) != (target, source):
+            raise TrainError(
+                f"task.reverse_edge_type is {','.join(found)}, but the reverse of {','.join(relation)} leads "
+                f"from {target} to {source}"
+            )
+        return found
+    usual = relation if not dataset.has_names else (target, f"rev_{name}", source)
+    return usual if usual in dataset.schema.relations else None

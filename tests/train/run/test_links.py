@@ -1,0 +1,153 @@
+"""Training on links: its metrics beside slow ones, over ranks as in one process, and resumed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.data import (
+    Dataset,
+    GeneratorSpec,
+    LinkSplit,
+    generate,
+    hold_out_links,
+    load_dataset,
+    write_folder,
+)
+from pyg_batchgnn.train.config import TrainConfig, assign, read_config
+from pyg_batchgnn.train.graph import WholeGraph
+from pyg_batchgnn.train.model import LinkNetwork, build_network
+from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder
+from pyg_batchgnn.train.task import PredictedLinks
+from tests.support.launched_runs import assert_ended, assert_same_tensors, launch
+from tests.support.training_runs import SMALL, batchgnn, records
+
+NODES = 120
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph whose test links have shared negatives; those of validation are drawn."""
+    whole = hold_out_links(generate(GeneratorSpec(NODES, degree=8.0, features=12)), 0.1)
+    links = whole.edges.links
+    links["test"] = LinkSplit(links["test"].index, {}, torch.randint(NODES, (2, 30)))
+    return write_folder(whole, tmp_path_factory.mktemp("links") / "g")
+
+
+def arguments(folder: Path, run: Path, *more: object) -> list[str]:
+    """Returns a command that trains on links."""
+    fixed = ["train", folder, "--task", "link", *SMALL, "--batch-size", 64, "--dropout", 0, "--run", run]
+    return [str(one) for one in (*fixed, "--set", "run.matrix_product=native", *more)]
+
+
+def slow_metrics(scores: Tensor, negatives: Tensor, is_shared: bool) -> dict[str, float]:
+    """Returns MRR and Hits@10 by counting, link by link."""
+    reciprocal, hits = 0.0, 0
+    for link, others in zip(scores.tolist(), negatives.tolist(), strict=True):
+        above, equal = sum(o > link for o in others), sum(o == link for o in others)
+        rank = 1 + above + equal / 2
+        reciprocal += 1 / rank
+        hits += above + equal < 10 if is_shared else rank <= 10
+    return {"mrr": reciprocal / len(scores), "hits@10": hits / len(scores)}
+
+
+def best_scores(run: Path, dataset: Dataset, split: str) -> dict[str, float]:
+    """Returns the metrics of the best weights, from one forward pass on the whole graph."""
+    checkpoint = Checkpoint.load(RunFolder(run).checkpoint)
+    graph = WholeGraph.of(dataset, checkpoint.config)
+    network = build_network(checkpoint.config, graph.inputs, checkpoint.config.model.hidden)
+    assert isinstance(network, LinkNetwork)
+    network.model.load_state_dict(checkpoint.best)
+    network.model.eval()
+    with torch.no_grad():
+        rows = network.encoder.model(dataset.nodes.tables["x"], dataset.edge_index.long())
+        links = PredictedLinks.of(dataset, checkpoint.config.task).measured(split)
+        source, target = links.index.long()
+        scores = network.decoder(rows[source], rows[target])
+        if links.negatives is not None:
+            shared = network.decoder(*rows[links.negatives.long()])
+            return slow_metrics(scores, shared.expand(len(scores), -1), is_shared=True)
+        assert links.negative_targets is not None
+        others = network.decoder(rows[source].unsqueeze(1), rows[links.negative_targets.long()])
+        return slow_metrics(scores, others, is_shared=False)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--model", "sage"],
+        ["--model", "gin", "--loss", "bpr", "--negatives", 3, "--decoder", "mlp", "--metric", "hits@10"],
+    ],
+)
+def test_metrics_are_those_of_the_whole_graph(folder: Path, tmp_path: Path, options: list[object]) -> None:
+    run = tmp_path / "run"
+    assert batchgnn(*arguments(folder, run, "--epochs", 2, *options)) == 0
+    result, dataset = json.loads((run / "result.json").read_text()), load_dataset(folder)
+    for split in ("val", "test"):
+        for name, score in best_scores(run, dataset, split).items():
+            assert result[split][name] == pytest.approx(score, abs=1e-9)
+    assert {"hits@1", "hits@100", "loss"} <= result["test"].keys()
+    losses = [one["train"]["loss"] for one in records(run)]
+    assert losses[1] < losses[0]
+
+
+def test_links_that_cannot_be_trained_are_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = write_folder(generate(GeneratorSpec(64)), tmp_path / "plain")
+    for data, options, fact in (
+        (plain, [], "has no training links; give its data links"),
+        (folder, ["--layers", "pyg"], "choose --layers native"),
+        (folder, ["--metric", "accuracy"], "a task that predicts links has mrr"),
+        (folder, ["--loss", "mse"], "predicts links has bce and bpr"),
+        (folder, ["--edge-type", "a,b,c"], "is a homogeneous graph"),
+        (folder, ["--negatives", 0], "at least 1 other pair"),
+        (folder, ["--cache", "aggregation"], "leave --cache out"),
+        (folder, ["--class-weights", "balanced"], "links have no classes"),
+    ):
+        assert batchgnn(*arguments(data, tmp_path / "run", *options)) != 0
+        assert fact in " ".join(capsys.readouterr().err.split())
+    assert batchgnn("train", folder, *SMALL, "--edge-type", "a,b,c") != 0
+    assert "add --task link" in " ".join(capsys.readouterr().err.split())
+
+
+def test_drawn_negatives_are_other_targets_and_always_the_same(folder: Path) -> None:
+    dataset, config = load_dataset(folder), assign(TrainConfig(), ["task.kind=link"]).task
+    first, again = (PredictedLinks.of(dataset, config).measured("val").negative_targets for _ in range(2))
+    assert first is not None and again is not None and torch.equal(first, again)
+    assert first.shape == (len(dataset.edges.links["val"]), 100)
+    assert not (first == dataset.edges.links["val"].index[1].unsqueeze(1)).any()
+
+
+def test_two_ranks_are_as_one_process_and_resume_bit_for_bit(folder: Path, tmp_path: Path) -> None:
+    frozen, straight, broken = tmp_path / "frozen", tmp_path / "straight", tmp_path / "broken"
+    # With a learning rate of 0 each minibatch has the same loss in any order of steps.
+    options: list[Any] = ["--epochs", 2, "--lr", 0, "--schedule", "global", "--last-batch", "keep"]
+    local: list[Any] = ["--epochs", 2, "--loss", "bpr", "--negatives", 2, "--model", "gin", "--prefetch", 1]
+    spread, whole, first, rest = launch(
+        2,
+        {"arguments": arguments(folder, frozen, *options)},
+        {"arguments": arguments(folder, straight, *local)},
+        {"arguments": arguments(folder, broken, *local), "fault": [1, 3, "SIGINT"]},
+        {"arguments": ["train", "--resume", str(broken)]},
+    )
+    assert_ended(spread + whole + rest, 0)
+    assert_ended(first, 130)
+    alone = tmp_path / "alone"
+    assert batchgnn(*arguments(folder, alone, *options[:4], *options[6:])) == 0
+    for one, other in zip(records(alone), records(frozen), strict=True):
+        for part in ("train", "val"):
+            assert one[part] == pytest.approx(other[part], rel=1e-5)
+    results = [json.loads((run / "result.json").read_text())["test"] for run in (alone, frozen)]
+    assert results[0] == pytest.approx(results[1], rel=1e-5)
+    assert read_config(frozen / "config.json").task.kind.value == "link"
+    for undisturbed, before, after in zip(whole, first, rest, strict=True):
+        assert before["seeds"] + after["seeds"] == undisturbed["seeds"]
+        assert before["losses"] + after["losses"] == undisturbed["losses"]
+    assert_same_tensors(straight, broken)
+    assert records(straight) == records(broken)
