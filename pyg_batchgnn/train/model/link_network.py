@@ -88,8 +88,9 @@ class LinkNetwork(GraphNetwork):
         return self.encoder.infer(nodes)
 
     def infer_rows(self, nodes: OwnedNodes) -> dict[str, Tensor]:
-        """Returns the rows of all nodes that this rank owns, by node type; collective."""
-        return self.encoder.infer_rows(nodes)
+        """Returns the rows of this rank's own nodes of the types of a link's ends; collective."""
+        ends = dict.fromkeys((self.relation[0], self.relation[2]))  # in the same order on all ranks
+        return self.encoder.infer_rows(nodes, list(ends))
 
     def seeds(self, batch: Any) -> Tensor:
         """Returns the positions of the links in the loader's input."""

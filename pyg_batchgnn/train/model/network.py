@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import Any, ClassVar, Literal, Protocol
 
 import torch
@@ -143,9 +144,9 @@ class NativeNetwork(GraphNetwork):
         with self._autocast():
             return self.model.infer(nodes)
 
-    def infer_rows(self, nodes: OwnedNodes) -> dict[str, Tensor]:
-        """Returns the output of all nodes that this rank owns, by node type; collective."""
-        return {self.node_type: self.infer(nodes).logits}
+    def infer_rows(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+        """Returns the output of the nodes of some types that this rank owns; collective."""
+        return {name: self.infer(nodes).logits for name in node_types}
 
     def _autocast(self) -> torch.autocast:
         half = self.precision is Precision.BFLOAT16
@@ -199,6 +200,10 @@ class TypedNetwork(NativeNetwork):
     def infer(self, nodes: OwnedNodes) -> NetworkOutput:
         with self._autocast():
             return self.model.infer(nodes, [self.node_type])[self.node_type]
+
+    def infer_rows(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+        with self._autocast():
+            return {name: one.logits for name, one in self.model.infer(nodes, node_types).items()}
 
     def _learned(self, batch: Any) -> dict[str, Tensor]:
         """Returns the learned rows of a minibatch's nodes; collective."""

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from pyg_batchgnn.data import (
     Dataset,
+    EdgeSet,
     GeneratorSpec,
     LinkSplit,
+    NodeSet,
     generate,
     hold_out_links,
     load_dataset,
@@ -94,6 +96,23 @@ def test_metrics_are_those_of_the_whole_graph(folder: Path, tmp_path: Path, opti
     assert {"hits@1", "hits@100", "loss"} <= result["test"].keys()
     losses = [one["train"]["loss"] for one in records(run)]
     assert losses[1] < losses[0]
+
+
+def test_links_of_named_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    buys = torch.stack([torch.randint(size, (200,), generator=generator) for size in (30, 20)])
+    users = NodeSet("user", 30, {"x": torch.randn(30, 6, generator=generator)})
+    relations = ("user", "buys", "item"), ("item", "rev_buys", "user")
+    edges = EdgeSet(relations[0], buys), EdgeSet(relations[1], buys.flip(0).contiguous())
+    shop = hold_out_links(Dataset("shop", (users, NodeSet("item", 20)), edges), 0.1, *relations)
+    folder, run = write_folder(shop, tmp_path / "shop"), tmp_path / "run"
+    given = ["--edge-type", "user,buys,item", "--epochs", 2, "--loss", "bpr"]
+    assert batchgnn(*arguments(folder, run, *given)) == 0
+    assert "predicts user-buys-item" in capsys.readouterr().out
+    result = json.loads((run / "result.json").read_text())
+    assert 0 < result["test"]["mrr"] <= 1 and 0 < result["val"]["mrr"] <= 1
+    assert batchgnn(*arguments(folder, tmp_path / "other")) != 0
+    assert "name one with --edge-type" in " ".join(capsys.readouterr().err.split())
 
 
 def test_links_that_cannot_be_trained_are_refused(
