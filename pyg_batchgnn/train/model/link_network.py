@@ -112,5 +112,5 @@ class LinkNetwork(GraphNetwork):
 
 
 def build_decoder(kind: Decoder, columns: int) -> nn.Module:
-    """Returns a decoder of rows with so many columns, with new weights."""
+    """Returns a decoder with new weights. ``columns``: of the rows that it reads."""
     return DotProductDecoder() if kind is Decoder.DOT else MLPDecoder(columns)
