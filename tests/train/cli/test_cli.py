@@ -294,6 +294,14 @@ def test_partition_and_verify(graph_folder: Path, tmp_path: Path, capsys: pytest
     assert "exists already" in capsys.readouterr().err
 
 
+def test_partition_for_hosts(graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--parts", 4, "--policy", "multilevel", "--hosts"]
+    assert batchgnn("partition", graph_folder, *options, 2, "--out", tmp_path / "parts") == 0
+    assert "between hosts" in capsys.readouterr().out
+    assert batchgnn("partition", graph_folder, *options, 3, "--out", tmp_path / "others") == 2
+    assert "4 parts cannot be spread evenly over 3 hosts" in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
