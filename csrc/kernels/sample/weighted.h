@@ -73,6 +73,7 @@ class WeightedChooser {
 
   // Draws `picks` places with replacement from a range of a list that begins at `list`, or from
   // places that are listed. There is a positive weight among them.
+  // Draws from a range begin at the guesses in `out`; see `guess`.
   void with_replacement(uint64_t key, int64_t list, Places places, int64_t picks, int64_t* out) {
     WordStream words(key);
     const WeightSums sums = sums_of(list, places);
