@@ -31,6 +31,8 @@ class ActivatedGATConv(GATConv):
         ValueError: features of edges, a residual, or inputs of two types.
     """
 
+    bias: torch.nn.Parameter | None
+
     def __init__(
         self, in_channels: int, out_channels: int, heads: int = 1, concat: bool = True, **kwargs: Any
     ) -> None:

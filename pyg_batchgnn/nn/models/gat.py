@@ -75,7 +75,7 @@ def head_channels(columns: int, heads: int) -> int:
 class GAT(GATStack, NativeModel):
     """PyG's `GAT` on native layers: the same arguments (`GATStack`) and ``state_dict``."""
 
-    conv = GATConv
+    conv: ClassVar[Callable[..., MessagePassing]] = GATConv
     conv_v2 = GATv2Conv
 
 
