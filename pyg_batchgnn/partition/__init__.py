@@ -1,5 +1,6 @@
 """Partitions a graph: policies, the partition book, and parts in memory and on disk."""
 
+from pyg_batchgnn.partition.advice import advise
 from pyg_batchgnn.partition.balanced import Balanced, Metis, Multilevel, Score, Streaming, TwoLevel
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.bounded import own_rounds
@@ -42,6 +43,7 @@ __all__ = [
     "StreamState",
     "Streaming",
     "TwoLevel",
+    "advise",
     "allocate_on_host",
     "as_policy",
     "directory_slice",

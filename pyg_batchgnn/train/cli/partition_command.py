@@ -123,7 +123,8 @@ def partition(
 
     The table at the end has one line per part: its nodes, in-edges and
     training nodes, the in-edges from other parts (cut) and the distinct nodes
-    that these come from (halo).
+    that these come from (halo). Below it is advice: another policy or
+    schedule where edges or loads call for one.
 
     Run it alone, or under torchrun: then several ranks read, cut and write together, to one file
     system.
@@ -145,6 +146,7 @@ def partition(
     from pyg_batchgnn.comm import Communicator
     from pyg_batchgnn.data import load_dataset, open_folder, with_reverse_relations
     from pyg_batchgnn.partition import (
+        advise,
         partition_parts,
         plot_partition,
         refuse_existing,
@@ -183,6 +185,8 @@ def partition(
             save_partition(found, out, comm, origin)
             report = report_partition(found, comm, hosts)
         console.print(report.table())
+        for sentence in advise(report, policy):
+            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
         if plot is not None and comm.rank == 0:
             plot_partition(report, plot)
         console.print(f"wrote {out} in {time.perf_counter() - begun:.1f} s")

@@ -1,0 +1,33 @@
+"""The advice about a partition fits what its report counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyg_batchgnn.partition import PartCounts, PartitionReport, advise
+
+
+def report(*parts: tuple[int, int, int, int]) -> PartitionReport:
+    """Returns a report of parts with these nodes, in-edges, training nodes and cut edges."""
+    counts = tuple(PartCounts(*part, 0) for part in parts)
+    pairs = ((0,) * len(parts),) * len(parts)
+    return PartitionReport({"node": counts}, pairs, pairs, (0,) * len(parts))
+
+
+@pytest.mark.parametrize(
+    ("parts", "policy", "says"),
+    [
+        ([(10, 50, 4, 5)] * 2, "ldg", ["good as they are: 10%"]),
+        ([(10, 50, 4, 20)] * 2, "random", ["40% of the edges join parts; by chance it would be 50%"]),
+        ([(10, 50, 4, 20)] * 2, "multilevel", ["good as they are: 40%"]),
+        ([(10, 50, 6, 5), (10, 50, 2, 5)], "ldg", ["1.50 times the mean of training nodes"]),
+        ([(10, 90, 4, 5), (10, 10, 4, 5)], "ldg", ["1.80 times the mean of in-edges"]),
+        ([(15, 50, 4, 5), (5, 50, 4, 5)], "contiguous", ["1.50 times the mean of nodes"]),
+        ([(10, 90, 4, 5), (10, 10, 4, 5)], "metis", ["good as they are"]),  # a warning told of it
+        ([(10, 50, 4, 0)], "random", []),
+    ],
+)
+def test_advice(parts: list[tuple[int, int, int, int]], policy: str, says: list[str]) -> None:
+    found = advise(report(*parts), policy)
+    assert len(found) == len(says), found
+    assert all(text in sentence for text, sentence in zip(says, found, strict=True)), found
