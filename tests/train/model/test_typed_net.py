@@ -128,8 +128,9 @@ def test_learned_rows_stand_behind_features(papers: Dataset) -> None:
     job = job_alone(config("paper", embedding=types), papers)
     embedding = job.graph.embedding
     assert embedding is not None
-    widths = {name: part.in_channels for name, part in job.network.model.project.lins.items()}
-    assert widths == {"author": 6, "field": 6, "institution": 6, "paper": 14}
+    weights = job.network.model.state_dict()
+    for name, columns in {"author": 6, "field": 6, "institution": 6, "paper": 14}.items():
+        assert weights[f"project.lins.{name}.weight"].shape == (16, columns)
     before = [table.weight.clone() for table in embedding.tables]
     trained(job, 1)
     embedding.synchronize()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,7 +70,7 @@ RESUMED = (
 
 
 def test_a_run_stopped_within_an_epoch_resumes_bit_for_bit(folder: Path, tmp_path: Path) -> None:
-    commands = []
+    commands: list[dict[str, Any]] = []
     for number, options in enumerate(RESUMED):
         straight, broken = tmp_path / f"straight {number}", tmp_path / f"broken {number}"
         commands += [
