@@ -40,7 +40,8 @@ class EmbeddingOptimizer:
         Args:
             weight: of this rank's gradients, which count weight / (the sum of all ranks' weights).
                 With 1 on every rank that is the mean over ranks, as DistributedDataParallel takes
-                it. A rank of weight 0 is left out.
+                it, a rank whose minibatch has no gradients included. A rank of weight 0 is left
+                out.
 
         Raises:
             RuntimeError: no rows were read since the last step.

@@ -60,13 +60,12 @@ def update_rows(
     Args:
         tables: all tables.
         plan: of the step.
-        gradients: by table, [N, F] of the nodes of the minibatch; None if there are none.
+        gradients: by table, [N, F] of the nodes of the minibatch; None if there are none, which
+            counts as zeros.
         weight: of this rank's gradients. They count weight / (the sum of all ranks' weights).
         step: the numbers of the optimizer's step.
         comm: of all ranks.
     """
-    if not any(gradient is not None for gradient in gradients):
-        weight = 0.0
     sends = [gradient if weight else None for gradient in gradients]
     received = _exchange_gradients(tables, plan, sends, weight, comm)
     prefix = _prefix(tables)

@@ -249,20 +249,23 @@ def continues(folder: str) -> None:
 
 
 def weights() -> None:
-    """Gradients of ranks are weighed, and a rank without seeds adds nothing."""
+    """Gradients of ranks are weighed. A rank without gradients adds nothing, and its weight
+    counts."""
     case = CASES[0]
     with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
         training = Training(graph, comm, case, rule=SGD(lr=1.0), shuffle=False)
-        before = training.all_rows()
-        batch = next(iter(training.loader))
-        rows = training.embedding(batch)["node"]
-        rows.sum().backward()
-        training.optimizer.step(weight=float(comm.rank))
-        change = torch.zeros(case.nodes)
-        total = sum(range(comm.size))
-        for rank, nodes in enumerate(graph.all_gather_json(batch.node.tolist())):
-            change.index_add_(0, torch.tensor(nodes), torch.full((len(nodes),), rank / total))
-        assert torch.allclose(before - training.all_rows(), change[:, None].expand(-1, F), atol=1e-6)
+        for weights, silent in (([0.0, 1.0, 2.0], -1), ([1.0, 1.0, 2.0], 1)):
+            before = training.all_rows()
+            batch = next(iter(training.loader))
+            rows = training.embedding(batch)["node"]
+            if comm.rank != silent:
+                rows.sum().backward()
+            training.optimizer.step(weight=weights[comm.rank])
+            change = torch.zeros(case.nodes)
+            for rank, nodes in enumerate(graph.all_gather_json(batch.node.tolist())):
+                share = 0.0 if rank == silent else weights[rank] / sum(weights)
+                change.index_add_(0, torch.tensor(nodes), torch.full((len(nodes),), share))
+            assert torch.allclose(before - training.all_rows(), change[:, None].expand(-1, F), atol=1e-6)
 
 
 def inference() -> None:
