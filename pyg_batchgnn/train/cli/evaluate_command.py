@@ -32,7 +32,8 @@ def evaluate(
 ) -> None:
     """Computes the metrics of a run's best weights on its splits.
 
-    Prints the loss and the metrics of each split.
+    Prints the loss and the metrics of each split. A run that predicts links
+    computes every node from all its neighbours, as its training does.
 
     [bold]Examples[/bold]
 
@@ -54,7 +55,7 @@ def evaluate(
         found = evaluate_run(EvaluateRequest(restore, names, out), ranks)
     if ranks.is_first:
         typer.echo(f"weights of epoch {found.epoch}")
-        for name in found.nodes:
+        for name in found.sizes:
             typer.echo(_line(name, found))
 
 
@@ -62,9 +63,9 @@ def _line(split: str, found: EvaluateSummary) -> str:
     """Returns the line of a split."""
     from pyg_batchgnn.train.config import Metric
 
-    nodes, scores = found.nodes[split], found.scores[split]
+    scores = found.scores[split]
     if scores is None:
-        return f"{split}: no nodes"
+        return f"{split}: no {found.unit}"
     shown = [f"{metric.label} {scores[metric.value]:.4f}" for metric in Metric if metric.value in scores]
     shown.append(f"loss {scores['loss']:.4f}")
-    return f"{split}: {', '.join(shown)} on {nodes:,} nodes"
+    return f"{split}: {', '.join(shown)} on {found.sizes[split]:,} {found.unit}"

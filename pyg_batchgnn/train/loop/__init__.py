@@ -3,6 +3,7 @@
 from pyg_batchgnn.train.loop.evaluate import evaluate, infer
 from pyg_batchgnn.train.loop.exact import NodeOutputs, evaluate_exactly, infer_all, score_nodes
 from pyg_batchgnn.train.loop.job import TrainingJob, build_job
+from pyg_batchgnn.train.loop.link_evaluation import PairScorer, embed_all, rank_links, shares
 from pyg_batchgnn.train.loop.observer import RunObserver, RunOutcome
 from pyg_batchgnn.train.loop.step import train_step
 from pyg_batchgnn.train.loop.stop import StopRequest
@@ -10,16 +11,20 @@ from pyg_batchgnn.train.loop.trainer import Trainer
 
 __all__ = [
     "NodeOutputs",
+    "PairScorer",
     "RunObserver",
     "RunOutcome",
     "StopRequest",
     "Trainer",
     "TrainingJob",
     "build_job",
+    "embed_all",
     "evaluate",
     "evaluate_exactly",
     "infer",
     "infer_all",
+    "rank_links",
     "score_nodes",
+    "shares",
     "train_step",
 ]

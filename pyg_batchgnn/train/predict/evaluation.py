@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import Tensor
-
 from pyg_batchgnn.data import SPLITS
+from pyg_batchgnn.train.config import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import evaluation_loader
-from pyg_batchgnn.train.loop import NodeOutputs, evaluate, infer_all, score_nodes
+from pyg_batchgnn.train.loop import embed_all, evaluate, infer_all, rank_links, score_nodes
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run import RestoredRun, RestoreRequest, restore_run
+from pyg_batchgnn.train.run import (
+    RestoredLinkRun,
+    RestoredNodeRun,
+    RestoredRun,
+    RestoreRequest,
+    restore_run,
+)
 from pyg_batchgnn.train.run_folder import write_json
 from pyg_batchgnn.train.task import Evaluation
 
@@ -38,12 +43,14 @@ class EvaluateSummary:
 
     Attributes:
         epoch: of the weights, counted from 1.
-        nodes: the number of nodes of each split.
-        scores: the loss and the metrics of each split; None if it has no nodes.
+        unit: what the run predicts: "nodes" or "links".
+        sizes: the number of nodes or links of each split.
+        scores: the loss and the metrics of each split; None if it is empty.
     """
 
     epoch: int
-    nodes: dict[str, int]
+    unit: str
+    sizes: dict[str, int]
     scores: dict[str, dict[str, float] | None]
 
 
@@ -62,11 +69,13 @@ def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
     if (out := request.out) is not None:
         ranks.from_first(lambda: _check_out(out))
     run = restore_run(request.restore, ranks)
-    nodes = {name: run.nodes.split(name) for name in request.splits}
-    outputs = infer_all(run.network, run.graph) if run.is_exact else None
-    found = {name: _evaluation(run, outputs, ids, ranks) for name, ids in nodes.items()}
-    scores = {name: None if one is None else one.to_dict() for name, one in found.items()}
-    summary = EvaluateSummary(run.epoch, {name: len(ids) for name, ids in nodes.items()}, scores)
+    if isinstance(run, RestoredLinkRun):
+        measured = _links(run, request.splits, ranks)
+    else:
+        measured = _nodes(run, request.splits, ranks)
+    sizes = {name: one.size for name, one in measured.items()}
+    scores = {name: one.scores for name, one in measured.items()}
+    summary = EvaluateSummary(run.epoch, run.task.unit, sizes, scores)
     if out is not None:
         ranks.from_first(lambda: write_json(out, _content(run, summary)))
     return summary
@@ -86,21 +95,55 @@ def _check_out(out: Path) -> None:
         raise TrainError(f"--out {out}: there is no folder {out.parent}; make it, or give another file")
 
 
-def _evaluation(
-    run: RestoredRun, outputs: NodeOutputs | None, ids: Tensor, ranks: Ranks
-) -> Evaluation | None:
-    """Evaluates some nodes. ``outputs``: of all nodes; None takes sampled minibatches."""
-    if outputs is not None:
-        return score_nodes(outputs, run.graph, ids, run.task, ranks)
-    loader = evaluation_loader(run.config, run.graph, ids)
-    return evaluate(run.network, loader, run.graph.labels, run.task, ranks)
+@dataclass(frozen=True)
+class _Measured:
+    """The metrics of a split.
+
+    Attributes:
+        size: the number of its nodes or links.
+        scores: the loss and the metrics; None if it is empty.
+    """
+
+    size: int
+    scores: dict[str, float] | None
+
+    @classmethod
+    def of(cls, size: int, found: Evaluation | None) -> _Measured:
+        return cls(size, None if found is None else found.to_dict())
+
+
+def _nodes(run: RestoredNodeRun, splits: tuple[str, ...], ranks: Ranks) -> dict[str, _Measured]:
+    """Measures nodes; collective."""
+    outputs, measured = infer_all(run.network, run.graph) if run.is_exact else None, {}
+    for name in splits:
+        ids = run.nodes.split(name)
+        if outputs is not None:
+            found = score_nodes(outputs, run.graph, ids, run.task, ranks)
+        else:
+            loader = evaluation_loader(run.config, run.graph, ids)
+            found = evaluate(run.network, loader, run.graph.labels, run.task, ranks)
+        measured[name] = _Measured.of(len(ids), found)
+    return measured
+
+
+def _links(run: RestoredLinkRun, splits: tuple[str, ...], ranks: Ranks) -> dict[str, _Measured]:
+    """Measures links, from rows of nodes that are computed once; collective."""
+    with ranks.one_error():
+        links = {name: run.links.measured(name) for name in splits}
+    rows = embed_all(run.network, run.graph)
+    return {
+        name: _Measured.of(
+            len(one), rank_links(run.network, rows, one, run.task, ranks) if len(one) else None
+        )
+        for name, one in links.items()
+    }
 
 
 def _content(run: RestoredRun, summary: EvaluateSummary) -> dict[str, object]:
     return {
         "epoch": summary.epoch,
-        "evaluation": run.config.sampling.evaluation.value,
+        "evaluation": (EvaluationKind.EXACT if run.is_exact else EvaluationKind.SAMPLED).value,
         "fanout": None if run.is_exact else list(run.config.test_fanout),
-        "nodes": summary.nodes,
+        summary.unit: summary.sizes,
         "scores": summary.scores,
     }

@@ -11,13 +11,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import evaluation_loader
 from pyg_batchgnn.train.loop import infer, infer_all
 from pyg_batchgnn.train.predict.arrays import PredictionArrays
 from pyg_batchgnn.train.predict.new_folder import appearing_whole, refuse_existing
 from pyg_batchgnn.train.predict.node_ids import node_ids
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run import RestoredRun, RestoreRequest, restore_run
+from pyg_batchgnn.train.run import RestoredLinkRun, RestoredNodeRun, RestoreRequest, restore_run
 from pyg_batchgnn.train.run_folder import write_json
 from pyg_batchgnn.train.task import Scoring
 
@@ -87,6 +88,10 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
     ranks.agree({"command": f"predict {request.restore.run}", **given})
     ranks.from_first(lambda: refuse_existing(request.out))
     run = restore_run(request.restore, ranks)
+    if isinstance(run, RestoredLinkRun):
+        raise TrainError(
+            f"{request.restore.run}: this run predicts links, not nodes; batchgnn evaluate measures them"
+        )
     with ranks.one_error():
         ids = node_ids(request.nodes, run.nodes)
     ranks.agree({f"nodes of {request.nodes}": zlib.crc32(ids.numpy().tobytes())})
@@ -105,7 +110,7 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
     return PredictSummary(len(ids), run.epoch, scores)
 
 
-def _sampled(run: RestoredRun, ids: Tensor, ranks: Ranks) -> Iterator[PredictedRows]:
+def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[PredictedRows]:
     """Yields the nodes of this rank's minibatches. Rank g mod R has minibatch g of the list."""
     loader, size = evaluation_loader(run.config, run.graph, ids), run.config.test_batch_size
     for step, (batch, output) in enumerate(infer(run.network, loader)):
@@ -116,7 +121,7 @@ def _sampled(run: RestoredRun, ids: Tensor, ranks: Ranks) -> Iterator[PredictedR
         yield PredictedRows(positions, output.logits, output.hidden, run.graph.labels(run.network, batch))
 
 
-def _exact(run: RestoredRun, ids: Tensor) -> Iterator[PredictedRows]:
+def _exact(run: RestoredNodeRun, ids: Tensor) -> Iterator[PredictedRows]:
     """Yields the nodes that this rank owns, each computed from all its neighbours."""
     outputs, labels = infer_all(run.network, run.graph), run.graph.owned_labels()
     found = outputs.find(ids)
@@ -125,7 +130,7 @@ def _exact(run: RestoredRun, ids: Tensor) -> Iterator[PredictedRows]:
 
 
 def _meta(
-    request: PredictRequest, run: RestoredRun, scores: dict[str, float] | None, arrays: PredictionArrays
+    request: PredictRequest, run: RestoredNodeRun, scores: dict[str, float] | None, arrays: PredictionArrays
 ) -> dict[str, object]:
     """Returns the contents of META.json."""
     return {

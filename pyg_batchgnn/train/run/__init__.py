@@ -1,11 +1,19 @@
 """The start, the resumption and the end of a run."""
 
 from pyg_batchgnn.train.run.dataset import open_dataset
-from pyg_batchgnn.train.run.restored import RestoredRun, RestoreRequest, restore_run
+from pyg_batchgnn.train.run.restored import (
+    RestoredLinkRun,
+    RestoredNodeRun,
+    RestoredRun,
+    RestoreRequest,
+    restore_run,
+)
 from pyg_batchgnn.train.run.start import resume_run, start_or_resume_run, start_run
 
 __all__ = [
     "RestoreRequest",
+    "RestoredLinkRun",
+    "RestoredNodeRun",
     "RestoredRun",
     "open_dataset",
     "restore_run",

@@ -11,11 +11,11 @@ from pyg_batchgnn.train.config import EvaluationKind, RanksConfig, TrainConfig, 
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import PartitionedGraph, RunGraph, WholeGraph
 from pyg_batchgnn.train.malloc import configure_malloc
-from pyg_batchgnn.train.model import GraphNetwork, apply_product, build_network
+from pyg_batchgnn.train.model import GraphNetwork, LinkNetwork, apply_product, build_network
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run.dataset import open_on_all_ranks
 from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder
-from pyg_batchgnn.train.task import NodeTask, PredictedNodes, node_task_of
+from pyg_batchgnn.train.task import LinkTask, NodeTask, PredictedLinks, PredictedNodes, task_of
 
 
 @dataclass(frozen=True)
@@ -83,16 +83,12 @@ class RestoredRun:
     Attributes:
         config: of the run, with the changes of the request.
         checkpoint: of the run.
-        nodes: the nodes that it predicts.
-        task: of the model.
         network: the model with the weights of the best epoch.
         graph: the graph, or this rank's part.
     """
 
     config: TrainConfig
     checkpoint: Checkpoint
-    nodes: PredictedNodes
-    task: NodeTask
     network: GraphNetwork
     graph: RunGraph
 
@@ -107,7 +103,39 @@ class RestoredRun:
         return self.config.sampling.evaluation is EvaluationKind.EXACT
 
 
-def restore_run(request: RestoreRequest, ranks: Ranks) -> RestoredRun:
+@dataclass(frozen=True)
+class RestoredNodeRun(RestoredRun):
+    """A run that predicts nodes.
+
+    Attributes:
+        nodes: the nodes that it predicts.
+        task: of the model.
+    """
+
+    nodes: PredictedNodes
+    task: NodeTask
+
+
+@dataclass(frozen=True)
+class RestoredLinkRun(RestoredRun):
+    """A run that predicts links. Its nodes are computed from all their neighbours.
+
+    Attributes:
+        network: the model, which scores pairs.
+        links: the links that it predicts.
+        task: of the model.
+    """
+
+    network: LinkNetwork
+    links: PredictedLinks
+    task: LinkTask
+
+    @property
+    def is_exact(self) -> bool:
+        return True
+
+
+def restore_run(request: RestoreRequest, ranks: Ranks) -> RestoredNodeRun | RestoredLinkRun:
     """Restores a run; collective.
 
     Raises:
@@ -125,7 +153,7 @@ def restore_run(request: RestoreRequest, ranks: Ranks) -> RestoredRun:
     dataset, fingerprint = open_on_all_ranks(config, ranks)
     with ranks.one_error():
         checkpoint.check_dataset(path, fingerprint)
-        task = node_task_of(dataset, config.task)
+        task = task_of(dataset, config.task, config.model.hidden)
     graph: RunGraph
     graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartitionedGraph.of(dataset, config, ranks)
     network = build_network(config, graph.inputs, task.columns, graph.embedding)
@@ -133,7 +161,13 @@ def restore_run(request: RestoreRequest, ranks: Ranks) -> RestoredRun:
         checkpoint.restore_model(path, network.model, checkpoint.best)
     if graph.embedding is not None:
         RunFolder(request.run).rows.load(graph.embedding, checkpoint.best_rows)
-    return RestoredRun(config, checkpoint, PredictedNodes.of(dataset, config.task), task, network, graph)
+    if isinstance(network, LinkNetwork):
+        assert isinstance(task, LinkTask), "links have a task of their own"
+        links = PredictedLinks.of(dataset, config.task)
+        return RestoredLinkRun(config, checkpoint, network, graph, links, task)
+    assert isinstance(task, NodeTask), "tasks are on nodes or on links"
+    nodes = PredictedNodes.of(dataset, config.task)
+    return RestoredNodeRun(config, checkpoint, network, graph, nodes, task)
 
 
 def _checkpoint(run: Path, ranks: Ranks) -> Checkpoint:

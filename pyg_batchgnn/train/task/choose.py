@@ -46,11 +46,6 @@ def node_task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
     """
     nodes = PredictedNodes.of(dataset, config)
     y = nodes.labels
-    if config.kind is TaskKind.LINKS:
-        raise TrainError(
-            "task.kind is link: predict and evaluate are for runs that predict nodes; result.json of the run "
-            "folder has the metrics of its links"
-        )
     kind = _kind(nodes, y) if config.kind is TaskKind.AUTO else config.kind
     make = {
         TaskKind.CLASSES: _class_task,

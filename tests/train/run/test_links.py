@@ -79,16 +79,22 @@ def best_scores(run: Path, dataset: Dataset, split: str) -> dict[str, float]:
         return slow_metrics(scores, others, is_shared=False)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+@pytest.fixture(
+    scope="module",
+    params=[
         ["--model", "sage"],
         ["--model", "gin", "--loss", "bpr", "--negatives", 3, "--decoder", "mlp", "--metric", "hits@10"],
     ],
+    ids=["dot", "mlp"],
 )
-def test_metrics_are_those_of_the_whole_graph(folder: Path, tmp_path: Path, options: list[object]) -> None:
-    run = tmp_path / "run"
-    assert batchgnn(*arguments(folder, run, "--epochs", 2, *options)) == 0
+def run(folder: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """A run on links."""
+    run = tmp_path_factory.mktemp("trained") / "run"
+    assert batchgnn(*arguments(folder, run, "--epochs", 2, *request.param)) == 0
+    return run
+
+
+def test_metrics_are_those_of_the_whole_graph(folder: Path, run: Path) -> None:
     result, dataset = json.loads((run / "result.json").read_text()), load_dataset(folder)
     for split in ("val", "test"):
         for name, score in best_scores(run, dataset, split).items():
@@ -96,6 +102,20 @@ def test_metrics_are_those_of_the_whole_graph(folder: Path, tmp_path: Path, opti
     assert {"hits@1", "hits@100", "loss"} <= result["test"].keys()
     losses = [one["train"]["loss"] for one in records(run)]
     assert losses[1] < losses[0]
+
+
+def test_evaluate_finds_the_metrics_of_training(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result, out = json.loads((run / "result.json").read_text()), tmp_path / "metrics.json"
+    assert batchgnn("evaluate", run, "--splits", "val,test,train", "--out", out) == 0
+    found, shown = json.loads(out.read_text()), capsys.readouterr().out
+    assert found["evaluation"] == "exact" and found["epoch"] == result["best_epoch"]
+    for split in ("val", "test"):
+        assert found["scores"][split] == pytest.approx(result[split], abs=1e-9)
+        assert f"{split}: MRR {result[split]['mrr']:.4f}" in shown
+        assert f"on {found['links'][split]} links" in shown
+    assert 0 < found["scores"]["train"]["mrr"] <= 1
 
 
 def test_links_of_named_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,20 +168,24 @@ def test_two_ranks_are_as_one_process_and_resume_bit_for_bit(folder: Path, tmp_p
     # With a learning rate of 0 each minibatch has the same loss in any order of steps.
     options: list[Any] = ["--epochs", 2, "--lr", 0, "--schedule", "global", "--last-batch", "keep"]
     local: list[Any] = ["--epochs", 2, "--loss", "bpr", "--negatives", 2, "--model", "gin", "--prefetch", 1]
-    spread, whole, first, rest = launch(
+    measured = tmp_path / "measured.json"
+    spread, whole, first, rest, evaluated = launch(
         2,
         {"arguments": arguments(folder, frozen, *options)},
         {"arguments": arguments(folder, straight, *local)},
         {"arguments": arguments(folder, broken, *local), "fault": [1, 3, "SIGINT"]},
         {"arguments": ["train", "--resume", str(broken)]},
+        {"arguments": ["evaluate", str(broken), "--out", str(measured)]},
     )
-    assert_ended(spread + whole + rest, 0)
+    assert_ended(spread + whole + rest + evaluated, 0)
     assert_ended(first, 130)
     alone = tmp_path / "alone"
     assert batchgnn(*arguments(folder, alone, *options[:4], *options[6:])) == 0
     for one, other in zip(records(alone), records(frozen), strict=True):
         for part in ("train", "val"):
             assert one[part] == pytest.approx(other[part], rel=1e-5)
+    tested = json.loads((broken / "result.json").read_text())["test"]
+    assert json.loads(measured.read_text())["scores"]["test"] == pytest.approx(tested, abs=1e-9)
     results = [json.loads((run / "result.json").read_text())["test"] for run in (alone, frozen)]
     assert results[0] == pytest.approx(results[1], rel=1e-5)
     assert read_config(frozen / "config.json").task.kind.value == "link"
