@@ -34,7 +34,8 @@ def test_a_budget_may_be_a_text() -> None:
     wanted = AggregationCache.build(DATA, "mean")
     assert torch.equal(AggregationCache.build(DATA, "mean", memory_budget="1KiB").rows, wanted.rows)
     pieces = AllNodes(DATA, memory_budget="50 B")
-    found = [len(piece.rows) for piece in pieces.pieces(pieces.features, 8, "pieces")]
+    every = pieces.pieces(pieces.features, pieces.schema.relations, {"node": 8}, "pieces")
+    found = [len(piece.targets["node"]) for piece in every]
     assert sum(found) == 4 and len(found) > 1
 
 
