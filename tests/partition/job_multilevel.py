@@ -142,23 +142,34 @@ def heaviest() -> None:
     draw, nodes = torch.Generator().manual_seed(2), 300
     table = torch.randint(0, 40, (nodes, nodes), generator=draw).clamp(min=30).sub(30).int()
     table = (table + table.t()).fill_diagonal_(0)
+    lighter_end = table.clone()
+    for few in (range(140, 150), range(290, 300)):
+        lighter_end[few] = lighter_end[few].clamp(max=1)
+        lighter_end[:, few] = lighter_end[:, few].clamp(max=1)
     with Communicator.create("partition", timeout=60) as comm:
-        own = range(comm.rank * nodes // comm.size, (comm.rank + 1) * nodes // comm.size)
-        kept = HeaviestEdges(own.start, limit := 4000)
-        for begin in range(own.start, own.stop, 7):
-            piece = table[begin : min(begin + 7, own.stop)]
-            at = piece.nonzero()
-            indptr = torch.cat([torch.zeros(1, dtype=torch.int64), (piece > 0).sum(1).cumsum(0)])
-            ids, weight = at[:, 1].contiguous(), piece[piece > 0]
-            kept.add(MergedLists(indptr, ids, weight, 0))
-        lists = kept.finish(comm)
-        assert 0.9 * limit < comm.max(lists.ids.numel()) <= limit
-        left = torch.zeros(len(own), nodes, dtype=torch.int32)
-        left[InEdges(lists.indptr, lists.ids).targets(), lists.ids] = lists.weight
-        whole = comm.all_gather(left).rows
-        assert torch.equal(whole, whole.t())
-        assert bool(((whole == table) | (whole == 0)).all())
-        assert int(table[(whole == 0) & (table > 0)].max()) <= int(whole[whole > 0].min())
+        for rows in (7, 75, 150):  # the last piece and the only one drop edges, too
+            _check_heaviest(comm, table, 4000, rows)
+        _check_heaviest(comm, lighter_end, 4000, 35)  # the last piece has what others lost
+
+
+def _check_heaviest(comm: Communicator, table: Tensor, limit: int, rows: int) -> None:
+    nodes = len(table)
+    own = range(comm.rank * nodes // comm.size, (comm.rank + 1) * nodes // comm.size)
+    kept = HeaviestEdges(own.start, limit)
+    for begin in range(own.start, own.stop, rows):
+        piece = table[begin : min(begin + rows, own.stop)]
+        at = piece.nonzero()
+        indptr = torch.cat([torch.zeros(1, dtype=torch.int64), (piece > 0).sum(1).cumsum(0)])
+        ids, weight = at[:, 1].contiguous(), piece[piece > 0]
+        kept.add(MergedLists(indptr, ids, weight, 0))
+    lists = kept.finish(comm)
+    assert 0.9 * limit < comm.max(lists.ids.numel()) <= limit
+    left = torch.zeros(len(own), nodes, dtype=torch.int32)
+    left[InEdges(lists.indptr, lists.ids).targets(), lists.ids] = lists.weight
+    whole = comm.all_gather(left).rows
+    assert torch.equal(whole, whole.t())
+    assert bool(((whole == table) | (whole == 0)).all())
+    assert int(table[(whole == 0) & (table > 0)].max()) <= int(whole[whole > 0].min())
 
 
 def two_levels(hosts: int | None) -> dict[str, float]:

@@ -29,7 +29,7 @@ class HeaviestEdges:
 
     Attributes:
         limit: the number of entries that are kept at most.
-        least: the lowest class that is kept so far.
+        least: the lowest class that is kept so far. All pieces lack the classes below it.
     """
 
     def __init__(self, first: int, limit: int) -> None:
@@ -43,6 +43,8 @@ class HeaviestEdges:
         if lists.uniform:
             lists = lists._replace(weight=torch.full_like(lists.ids, lists.uniform, dtype=torch.int32))
         first, self._next = self._next, self._next + lists.indptr.numel() - 1
+        if self.least > 0:
+            lists = _from_class(lists, first, self.least)
         for edges in _pieces_of(lists):
             self._counts += torch.bincount(_classes(lists, first, edges), minlength=self._counts.numel())
         self._firsts.append(first)
@@ -52,9 +54,7 @@ class HeaviestEdges:
 
     def finish(self, comm: Communicator) -> MergedLists:
         """Returns all lists, without the edges that any rank had to drop. Collective."""
-        least = comm.max(self._needed())
-        if least > 0:
-            self._drop(least)
+        self._drop(comm.max(max(self.least, self._needed())))
         pieces, self._pieces = self._pieces, []
         degrees = [piece.indptr.diff() for piece in pieces]
         indptr = torch.cat([torch.zeros(1, dtype=torch.int64), *degrees]).cumsum(0)
