@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -114,6 +115,10 @@ class Metis(TwoLevel):
 
 
 def _check_slack(slack: float, name: str) -> None:
-    """Raises ValueError unless a slack is at least 1."""
+    """Raises ValueError unless a slack is a finite number of at least 1."""
     if not slack >= 1:
         raise ValueError(f"{name} must be at least 1, not {slack}; 1.05 allows parts 5 % above the mean")
+    if math.isinf(slack):
+        raise ValueError(
+            f"{name} must be finite, not {slack}; leave out a load that parts may have any amount of"
+        )

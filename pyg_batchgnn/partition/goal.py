@@ -24,8 +24,9 @@ class Goal:
 
     @classmethod
     def of(cls, parts: int, total: Tensor, slack: Tensor) -> Goal:
-        """Allows parts ``slack`` [k] times the mean."""
-        return cls.within(parts, total, (slack * total / parts).to(torch.int64))
+        """Allows parts ``slack`` [k] times the mean, or all that there is where that is less."""
+        wanted = torch.minimum(slack * total / parts, total.to(slack.dtype))
+        return cls.within(parts, total, wanted.to(torch.int64))
 
     @classmethod
     def within(cls, parts: int, total: Tensor, limit: Tensor) -> Goal:
