@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pyg_batchgnn.partition import PartCounts, PartitionReport, advise
+from pyg_batchgnn.partition import Multilevel, PartCounts, PartitionReport, PolicyLike, Streaming, advise
+
+#: Two parts, one of which has 1.8 times the mean of in-edges.
+UNEVEN = [(10, 90, 4, 5), (10, 10, 4, 5)]
 
 
 def report(*parts: tuple[int, int, int, int]) -> PartitionReport:
@@ -21,9 +24,10 @@ def report(*parts: tuple[int, int, int, int]) -> PartitionReport:
         ([(10, 50, 4, 20)] * 2, "random", ["40% of the edges join parts; by chance it would be 50%"]),
         ([(10, 50, 4, 20)] * 2, "multilevel", ["good as they are: 40%"]),
         ([(10, 50, 6, 5), (10, 50, 2, 5)], "ldg", ["1.50 times the mean of training nodes"]),
-        ([(10, 90, 4, 5), (10, 10, 4, 5)], "ldg", ["1.80 times the mean of in-edges"]),
+        (UNEVEN, "ldg", ["1.80 times the mean of in-edges"]),
         ([(15, 50, 4, 5), (5, 50, 4, 5)], "contiguous", ["1.50 times the mean of nodes"]),
-        ([(10, 90, 4, 5), (10, 10, 4, 5)], "metis", ["good as they are"]),  # a warning told of it
+        ([(2, 50, 1, 5), (1, 50, 0, 5)], "metis", ["good as they are"]),  # nodes cannot be halved
+        ([(15, 50, 4, 5), (5, 50, 4, 5)], "metis", ["1.50 times the mean of nodes"]),
         ([(10, 50, 4, 0)], "random", []),
     ],
 )
@@ -31,3 +35,19 @@ def test_advice(parts: list[tuple[int, int, int, int]], policy: str, says: list[
     found = advise(report(*parts), policy)
     assert len(found) == len(says), found
     assert all(text in sentence for text, sentence in zip(says, found, strict=True)), found
+
+
+@pytest.mark.parametrize(
+    ("policy", "remedy"),
+    [
+        ("contiguous", "--policy multilevel keeps to 1.05"),
+        ("ldg", "--policy multilevel keeps to 1.05"),
+        ("multilevel", "The limit of 1.05 could not be kept: a single node is too heavy, or"),
+        (Multilevel({"nodes": 1.05}), "No limit was set for it; add --balance edges"),
+        (Streaming({"train": 1.05}), "No limit was set for it; add --balance edges"),
+        (Multilevel({"edges": 2.0}), "--balance edges=2 allows that; a smaller number"),
+    ],
+)
+def test_an_uneven_load_has_a_remedy_for_every_policy(policy: PolicyLike, remedy: str) -> None:
+    (sentence,) = advise(report(*UNEVEN), policy)
+    assert "1.80 times the mean of in-edges" in sentence and remedy in sentence, sentence

@@ -166,14 +166,10 @@ def partition(
             else:
                 graph = open_folder(dataset) if Path(dataset).is_dir() else load_dataset(dataset)
             count = parts or comm.size
-            found = partition_parts(
-                graph,
-                _chosen(policy, balance or (), hosts, count),
-                count,
-                comm=comm,
-                seed=seed,
-                progress=shown.update if shown is not None else None,
-            )
+            chosen = _chosen(policy, balance or (), hosts, count)
+            progress = shown.update if shown is not None else None
+            with as_train_error(ValueError):
+                found = partition_parts(graph, chosen, count, comm=comm, seed=seed, progress=progress)
             origin = {
                 "dataset": dataset,
                 "fingerprint": fingerprint_dataset(graph).to_dict(),
@@ -185,7 +181,7 @@ def partition(
             save_partition(found, out, comm, origin)
             report = report_partition(found, comm, hosts)
         console.print(report.table())
-        for sentence in advise(report, policy):
+        for sentence in advise(report, chosen):
             console.print(sentence, highlight=False, markup=False, soft_wrap=True)
         if plot is not None and comm.rank == 0:
             plot_partition(report, plot)

@@ -262,10 +262,16 @@ def test_commands_for_typed_graphs(tmp_path: Path, capsys: pytest.CaptureFixture
     assert re.search(
         r"MacrobatchNeighborLoader\((stores, )?\.\.\., macrobatch_size=", capsys.readouterr().out
     )
-    for loads, said in ((["nodes"], "random, which balances no loads"), (["nodes=a"], "write a load and a")):
-        policy = ["--policy", "ldg"] if "=" in loads[0] else []
-        assert batchgnn(*cut[:-1], tmp_path / "other", *policy, "--balance", *loads) == 2
-        assert said in " ".join(capsys.readouterr().err.split())
+    for policy, load, said in (
+        ("random", "nodes", "random, which balances no loads"),
+        ("ldg", "nodes=a", "write a load and a"),
+        ("ldg", "train=inf", "the slack of 'train' must be finite"),
+        ("ldg", "colour", "cannot balance 'colour': it is no split and no node attribute"),
+        ("ldg", "x", "cannot balance 'x': it has shape"),
+    ):
+        assert batchgnn(*cut[:-1], tmp_path / "other", "--policy", policy, "--balance", load) == 2
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1, error
     assert batchgnn("generate", tmp_path / "half", "--typed", "--half") == 2
     assert "do not go with --typed" in capsys.readouterr().err
 
