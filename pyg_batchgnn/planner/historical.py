@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 from pyg_batchgnn.history import HistoricalSettings
-from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
+from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork, exchange_seconds
 from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
 
 #: The bytes of a row's original id, and of a number of a hidden row.
@@ -98,10 +98,6 @@ def predict_historical(
     gradients = 2 * 4.0 * workload.parameters * peers / probe.ranks * steps
     whole = machine.speedup(machine.cores)
 
-    def exchanged(moved: float, number: int) -> float:
-        moving = max(moved / network.rate, 2 * moved * machine.wire / whole)
-        return moving + number * (2 * network.latency + machine.exchange / min(machine.cores, 1))
-
     less = local.edges / means.edges if means.edges else 1.0
     copied = (sum(local.own) + local.halo) * workload.features
     seconds = {
@@ -110,9 +106,11 @@ def predict_historical(
         "forward": full * machine.forward * less / whole,
         "backward": full * machine.backward * less / whole,
     }
-    pushing = exchanged(size, steps) if peers and len(workload.fanouts) > 1 else 0.0
+    pushing = exchange_seconds(network, machine, size, steps) if peers and len(workload.fanouts) > 1 else 0.0
     working = sum(seconds.values())
-    seconds["gradients"] = exchanged(gradients, 2 * steps if peers and gradients else 0)
+    seconds["gradients"] = exchange_seconds(
+        network, machine, gradients, 2 * steps if peers and gradients else 0
+    )
     seconds["push"] = max(0.0, pushing - working)
     return HistoricalPrediction(
         steps,

@@ -82,3 +82,12 @@ class PlannerMachine:
     def on(self, cores: float, memory: float) -> PlannerMachine:
         """Returns a machine with the same speeds and other cores and memory."""
         return dataclasses.replace(self, cores=cores, memory=memory)
+
+
+def exchange_seconds(network: PlannerNetwork, machine: PlannerMachine, size: float, number: int) -> float:
+    """Returns the seconds of ``number`` exchanges in which a rank receives ``size`` bytes together.
+
+    They take the link or the cores that copy the bytes, whichever is slower.
+    """
+    moving = max(size / network.rate, 2 * size * machine.wire / machine.speedup(machine.cores))
+    return moving + number * (2 * network.latency + machine.exchange / min(machine.cores, 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
+from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork, exchange_seconds
 from pyg_batchgnn.planner.setting import PlannerSetting, Rounds
 from pyg_batchgnn.planner.workload import MinibatchMeans, PlannerProbe, Workload
 
@@ -53,8 +53,7 @@ def seconds_of(
 ) -> dict[str, float]:
     """Returns the seconds by phase.
 
-    Sampling and gathering take cores, which ranks may share. What crosses the wire takes the link
-    or the cores that copy it, whichever is slower.
+    Sampling and gathering take cores, which ranks may share.
     """
     steps = workload.minibatches(probe.seeds)
     together = min(setting.macrobatch or steps, steps)
@@ -65,18 +64,18 @@ def seconds_of(
     gathering = (block - received) * machine.gather + received * (machine.gather + machine.copy)
     gathering += minibatches * means.nodes * (machine.node + traffic.row_bytes * machine.export)
 
-    def exchanged(size: float, number: int) -> float:
-        moving = max(size / network.rate, 2 * size * machine.wire / whole)
-        return moving + number * (2 * network.latency + machine.exchange / min(machine.cores, 1))
-
     less = 0.0 if setting.aggregation is None else machine.first_layer
     return {
         "sample": minibatches * means.edges * edge / sampling
         + made * machine.macrobatch / min(machine.cores, 1),
-        "relay": exchanged(traffic.topology, exchanges.topology + exchanges.lookup),
+        "relay": exchange_seconds(network, machine, traffic.topology, exchanges.topology + exchanges.lookup),
         "gather": max(gathering / whole, (block + received) / machine.memory_rate),
-        "fetch": exchanged(traffic.features, exchanges.features if probe.hosts > 1 else 0),
+        "fetch": exchange_seconds(
+            network, machine, traffic.features, exchanges.features if probe.hosts > 1 else 0
+        ),
         "forward": minibatches * machine.forward * (1 - less) / whole,
         "backward": minibatches * machine.backward * (1 - less) / whole,
-        "gradients": exchanged(gradients, 2 * steps if probe.ranks > 1 and gradients else 0),
+        "gradients": exchange_seconds(
+            network, machine, gradients, 2 * steps if probe.ranks > 1 and gradients else 0
+        ),
     }
