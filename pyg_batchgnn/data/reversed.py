@@ -17,7 +17,9 @@ def with_reverse_relations(dataset: Dataset) -> Dataset:
 
     The reverse of ("author", "writes", "paper") is ("paper", "rev_writes", "author"). It has the
     same edges with the ends exchanged, in the same order, and the same attributes. Relations that
-    are the reverse of another one already get none, and neither does that one.
+    are the reverse of another one already get none, and neither does that one. The reverse edges
+    are copies in memory, also where the others are mapped from files. For a large graph, write the
+    result with `write_folder` and partition that folder.
 
     Raises:
         DatasetError: the graph is homogeneous, so that its reverse edges are of the same relation.

@@ -98,7 +98,12 @@ def partition(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the policy's random choices.")] = 0,
     reverse: Annotated[
-        bool, typer.Option("--reverse", help="Add the reverse of every relation, for train --reverse.")
+        bool,
+        typer.Option(
+            "--reverse",
+            help="Add the reverse of every relation, for train --reverse. Every process copies all edges; "
+            "write the folder of a large graph with its reverse relations instead.",
+        ),
     ] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Picture of balance, cut and halo to write (.png, .svg, .pdf).")

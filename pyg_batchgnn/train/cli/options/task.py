@@ -19,7 +19,8 @@ Reverse = Annotated[
     bool | None,
     typer.Option(
         "--reverse",
-        help="Add the reverse of every relation of named types. A saved partition needs --reverse too.",
+        help="Add the reverse of every relation of named types. A saved partition needs --reverse too. Every "
+        "process copies all edges; write the folder of a large graph with its reverse relations instead.",
         rich_help_panel=_PANEL,
     ),
 ]
