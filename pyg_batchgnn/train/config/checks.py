@@ -39,6 +39,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "sampling.fetch_size": (1, _COUNT),
     "sampling.memory_budget": (1, 2**63 - 1),
     "sampling.prefetch": (0, _COUNT),
+    "task.negatives": (1, _COUNT),
     "embedding.columns": (1, _COUNT),
     "embedding.learning_rate": (0, math.inf),
     "optimiser.learning_rate": (0, math.inf),
@@ -177,17 +178,10 @@ def check_links(task: TaskConfig, model: ModelConfig, sampling: SamplingConfig, 
         TrainError: an option is given for nodes, or does not go with links.
     """
     if task.kind is not TaskKind.LINKS:
-        given = {"edge_type": task.edge_type, "reverse_edge_type": task.reverse_edge_type}
-        for name, value in given.items():
-            if value is not None:
-                raise TrainError(
-                    f"task.{name} is {','.join(value)}, but no links are predicted; add --task link"
-                )
+        _refuse_link_options(task)
         return
     because = None
-    if task.negatives < 1:
-        because = f"task.negatives is {task.negatives}; links are told from at least 1 other pair each"
-    elif task.node_type is not None:
+    if task.node_type is not None:
         because = f"task.node_type is {task.node_type}; name a relation with --edge-type"
     elif task.class_weights is not None:
         because = "task.class_weights is given; links have no classes"
@@ -197,10 +191,20 @@ def check_links(task: TaskConfig, model: ModelConfig, sampling: SamplingConfig, 
         because = "aggregates hold the edges that a minibatch must not see; leave --cache out"
     elif ranks.remote is not RemoteKind.EXACT:
         because = "historical embeddings are for nodes; leave --remote out"
-    elif ranks.feature_cache is not None:
-        because = "feature caches are for nodes; leave --feature-cache out"
     if because is not None:
         raise TrainError(f"task.kind is link, which is not possible: {because}")
+
+
+def _refuse_link_options(task: TaskConfig) -> None:
+    options = {
+        "edge_type": ",".join(task.edge_type or ()),
+        "reverse_edge_type": ",".join(task.reverse_edge_type or ()),
+        "decoder": "" if task.decoder is TaskConfig.decoder else task.decoder.value,
+        "negatives": "" if task.negatives == TaskConfig.negatives else task.negatives,
+    }
+    for name, value in options.items():
+        if value != "":
+            raise TrainError(f"task.{name} is {value}, but no links are predicted; add --task link")
 
 
 def check_cache(model: ModelConfig, sampling: SamplingConfig) -> None:

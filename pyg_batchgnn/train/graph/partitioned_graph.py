@@ -124,12 +124,12 @@ class PartitionedGraph(RunGraph):
             "seed": run.seed,
             "threads": run.threads,
             "attributes": self._attributes(settings),
+            "feature_cache": settings.feature_cache,
             "schedule": settings.schedule.value,
         }
 
     def _node_arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
-        history = self.history if settings.historical else None
-        return {"feature_cache": settings.feature_cache, "history": history}
+        return {"history": self.history if settings.historical else None}
 
     def _attributes(self, settings: MinibatchSettings) -> list[str] | None:
         """Returns the attributes that travel, or None for all, as PyG's layers need them.
@@ -139,10 +139,9 @@ class PartitionedGraph(RunGraph):
         model = self.config.model
         if model.layers is LayerSource.PYG:
             return None
-        if self.inputs.link is not None:
-            return [FEATURES]
-        is_label_enough = settings.cached and model.kind is ModelKind.GCN
-        return [LABELS] if is_label_enough else [FEATURES, LABELS]
+        are_features_cached = settings.cached and model.kind is ModelKind.GCN
+        features = [FEATURES] if self.inputs.features and not are_features_cached else []
+        return features if self.inputs.link is not None else [*features, LABELS]
 
 
 def check_partition(source: str) -> None:

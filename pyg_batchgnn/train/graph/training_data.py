@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from pyg_batchgnn.data import FEATURES, Dataset, NodeSet, Relation, Schema
-from pyg_batchgnn.train.config import CacheKind, LayerSource, RemoteKind, TaskKind, TrainConfig
+from pyg_batchgnn.train.config import (
+    CacheKind,
+    EmbeddingConfig,
+    LayerSource,
+    RemoteKind,
+    TaskKind,
+    TrainConfig,
+)
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.model import ModelInputs
 from pyg_batchgnn.train.task import PredictedLinks, PredictedNodes
@@ -54,11 +61,13 @@ class TrainingData:
         for one in dataset.node_sets:
             _check_features(dataset, one)
         names = _learned_types(dataset, config, features)
+        if not names:
+            _refuse_options_of_rows(dataset, config.embedding)
         learned = dict.fromkeys(names, config.embedding.columns or config.model.hidden)
         read = cls(dataset.schema, node_type, link, labels, features, learned)
         if not read.inputs.is_homogeneous:
             _refuse_options(dataset, config)
-            _check_reached(dataset, config)
+            _check_reached(dataset, config, read.inputs)
         return read
 
     @property
@@ -97,6 +106,22 @@ def _learned_types(dataset: Dataset, config: TrainConfig, features: Mapping[str,
     return [name for name in types if name in named]
 
 
+def _refuse_options_of_rows(dataset: Dataset, embedding: EmbeddingConfig) -> None:
+    """Refuses options of learned rows in a run without them."""
+    is_default = embedding.rule is EmbeddingConfig.rule
+    options = {
+        "columns": embedding.columns,
+        "rule": None if is_default else embedding.rule.value,
+        "learning_rate": embedding.learning_rate,
+    }
+    for name, value in options.items():
+        if value is not None:
+            raise TrainError(
+                f"embedding.{name} is {value}, but no nodes of {dataset.name} have learned rows; name their "
+                "types with --embed, or leave it out"
+            )
+
+
 def _refuse_options(dataset: Dataset, config: TrainConfig) -> None:
     """Refuses options of homogeneous graphs with features."""
     because = None
@@ -114,14 +139,21 @@ def _refuse_options(dataset: Dataset, config: TrainConfig) -> None:
         )
 
 
-def _check_reached(dataset: Dataset, config: TrainConfig) -> None:
-    """Checks that relations lead to every type, so that each layer has rows of it."""
+def _check_reached(dataset: Dataset, config: TrainConfig, inputs: ModelInputs) -> None:
+    """Checks that relations lead to every type that a layer computes rows of.
+
+    The last layer computes rows of the predicted types, the other layers of every type.
+    """
     reached = {target for _, _, target in dataset.schema.relations}
     others = [name for name in dataset.schema.node_types if name not in reached]
-    if others and config.model.num_layers > 1:
+    because = "no layer but the first can read them"
+    if config.model.num_layers == 1:
+        others = [name for name in others if name in inputs.output_types]
+        because = "the layer computes no rows of them"
+    if others:
         raise TrainError(
-            f"{dataset.name}: no relation leads to {', '.join(others)}, so no layer but the first can read "
-            "them; add --reverse, which adds the reverse of every relation"
+            f"{dataset.name}: no relation leads to {', '.join(others)}, so {because}; add --reverse, which "
+            "adds the reverse of every relation"
         )
 
 

@@ -26,6 +26,7 @@ from pyg_batchgnn.train.graph import WholeGraph
 from pyg_batchgnn.train.model import LinkNetwork, build_network
 from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder
 from pyg_batchgnn.train.task import PredictedLinks
+from tests.support.bare_graphs import without_features
 from tests.support.launched_runs import assert_ended, assert_same_tensors, launch
 from tests.support.training_runs import SMALL, batchgnn, records
 
@@ -145,14 +146,15 @@ def test_links_that_cannot_be_trained_are_refused(
         (folder, ["--metric", "accuracy"], "a task that predicts links has mrr"),
         (folder, ["--loss", "mse"], "predicts links has bce and bpr"),
         (folder, ["--edge-type", "a,b,c"], "is a homogeneous graph"),
-        (folder, ["--negatives", 0], "at least 1 other pair"),
+        (folder, ["--negatives", 0], "task.negatives must be at least 1"),
         (folder, ["--cache", "aggregation"], "leave --cache out"),
         (folder, ["--class-weights", "balanced"], "links have no classes"),
     ):
         assert batchgnn(*arguments(data, tmp_path / "run", *options)) != 0
         assert fact in " ".join(capsys.readouterr().err.split())
-    assert batchgnn("train", folder, *SMALL, "--edge-type", "a,b,c") != 0
-    assert "add --task link" in " ".join(capsys.readouterr().err.split())
+    for option, value in (("--edge-type", "a,b,c"), ("--decoder", "mlp"), ("--negatives", 5)):
+        assert batchgnn("train", folder, *SMALL, option, value) != 0
+        assert f"{value}, but no links are predicted" in " ".join(capsys.readouterr().err.split())
 
 
 def test_drawn_negatives_are_other_targets_and_always_the_same(folder: Path) -> None:
@@ -169,25 +171,30 @@ def test_two_ranks_are_as_one_process_and_resume_bit_for_bit(folder: Path, tmp_p
     options: list[Any] = ["--epochs", 2, "--lr", 0, "--schedule", "global", "--last-batch", "keep"]
     local: list[Any] = ["--epochs", 2, "--loss", "bpr", "--negatives", 2, "--model", "gin", "--prefetch", 1]
     measured = tmp_path / "measured.json"
-    spread, whole, first, rest, evaluated = launch(
+    bare = write_folder(without_features(load_dataset(folder)), tmp_path / "bare")
+    spread, rows, whole, first, rest, evaluated = launch(
         2,
         {"arguments": arguments(folder, frozen, *options)},
-        {"arguments": arguments(folder, straight, *local)},
+        {"arguments": arguments(bare, tmp_path / "rows", *options)},
+        {"arguments": arguments(folder, straight, *local, "--feature-cache", "4kB")},
         {"arguments": arguments(folder, broken, *local), "fault": [1, 3, "SIGINT"]},
         {"arguments": ["train", "--resume", str(broken)]},
         {"arguments": ["evaluate", str(broken), "--out", str(measured)]},
+        hosts=[0, 1],
     )
-    assert_ended(spread + whole + rest + evaluated, 0)
+    assert_ended(spread + rows + whole + rest + evaluated, 0)
     assert_ended(first, 130)
-    alone = tmp_path / "alone"
-    assert batchgnn(*arguments(folder, alone, *options[:4], *options[6:])) == 0
-    for one, other in zip(records(alone), records(frozen), strict=True):
-        for part in ("train", "val"):
-            assert one[part] == pytest.approx(other[part], rel=1e-5)
+    for data, run in ((folder, frozen), (bare, tmp_path / "rows")):
+        alone = tmp_path / f"{run.name} alone"
+        assert batchgnn(*arguments(data, alone, *options[:4], *options[6:])) == 0
+        for one, other in zip(records(alone), records(run), strict=True):
+            for part in ("train", "val"):
+                assert one[part] == pytest.approx(other[part], rel=1e-5)
+        results = [json.loads((made / "result.json").read_text())["test"] for made in (alone, run)]
+        assert results[0] == pytest.approx(results[1], rel=1e-5)
+    assert "4.0 kB of remote rows kept" in whole[0]["out"]
     tested = json.loads((broken / "result.json").read_text())["test"]
     assert json.loads(measured.read_text())["scores"]["test"] == pytest.approx(tested, abs=1e-9)
-    results = [json.loads((run / "result.json").read_text())["test"] for run in (alone, frozen)]
-    assert results[0] == pytest.approx(results[1], rel=1e-5)
     assert read_config(frozen / "config.json").task.kind.value == "link"
     for undisturbed, before, after in zip(whole, first, rest, strict=True):
         assert before["seeds"] + after["seeds"] == undisturbed["seeds"]

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyg_batchgnn.data import TypedGeneratorSpec, generate_typed_folder
+from pyg_batchgnn.data import TypedGeneratorSpec, generate_typed_folder, load_dataset, write_folder
+from tests.support.bare_graphs import without_features
 from tests.support.launched_runs import RUN, assert_ended, assert_same_tensors, launch, train
 from tests.support.ranks import run_ranks
 from tests.support.training_runs import batchgnn, records
@@ -40,24 +41,28 @@ def test_two_ranks_train_as_one_process_with_the_same_seeds(folder: Path, tmp_pa
     """With all neighbours a node's loss does not depend on who shares its minibatch."""
     options = ["--node-type", "paper", "--schedule", "global", "--fanout", "-1,-1", "--dropout", 0]
     options += ["--test-fanout", "-1,-1", "--last-batch", "keep", "--embed-rule", "sgd", "--embed-lr", 1]
-    found = []
-    for ranks, size in ((1, 48), (2, 24)):
-        run = tmp_path / str(ranks)
-        arguments = train(folder, run, *options, "--batch-size", size)
-        if ranks == 1:
-            assert batchgnn(*arguments) == 0
-        else:
-            assert_ended(launch(ranks, {"arguments": arguments})[0], 0)
-        found.append((records(run), predicted(run, tmp_path / f"of {ranks}")))
-    (lines, outputs), other = found
-    for line, expected in zip(other[0], lines, strict=True):
-        assert line["train"]["loss"] == pytest.approx(expected["train"]["loss"], rel=1e-4)
-        assert line["val"]["loss"] == pytest.approx(expected["val"]["loss"], rel=1e-3)
-    assert lines[-1]["train"]["loss"] < lines[0]["train"]["loss"]
-    np.testing.assert_allclose(outputs, other[1], atol=1e-4)
-    exact = predicted(tmp_path / "2", tmp_path / "exact", "--exact", "--embeddings")
-    np.testing.assert_allclose(exact, other[1], atol=1e-5)
-    assert np.load(tmp_path / "exact" / "embeddings.npy").shape == (300, 16)
+    bare = write_folder(without_features(load_dataset(folder)), tmp_path / "bare graph")
+    graphs = {"with": folder, "without": bare}
+
+    def arguments(features: str, ranks: int) -> list[str]:
+        run = tmp_path / features / str(ranks)
+        return train(graphs[features], run, *options, "--batch-size", 48 // ranks)
+
+    for seen in launch(2, *({"arguments": arguments(features, 2)} for features in graphs)):
+        assert_ended(seen, 0)
+    for features in graphs:
+        assert batchgnn(*arguments(features, 1)) == 0
+        one, two = (tmp_path / features / str(ranks) for ranks in (1, 2))
+        lines = records(one)
+        for line, expected in zip(records(two), lines, strict=True):
+            assert line["train"]["loss"] == pytest.approx(expected["train"]["loss"], rel=1e-4)
+            assert line["val"]["loss"] == pytest.approx(expected["val"]["loss"], rel=1e-3)
+        assert lines[-1]["train"]["loss"] < lines[0]["train"]["loss"]
+        outputs = [predicted(run, run / "outputs") for run in (one, two)]
+        np.testing.assert_allclose(*outputs, atol=1e-4)
+        exact = predicted(two, two / "exact", "--exact", "--embeddings")
+        np.testing.assert_allclose(exact, outputs[1], atol=1e-5)
+        assert np.load(two / "exact" / "embeddings.npy").shape == (300, 16)
 
 
 #: Options of a run: learned rows of types without features; of all types, beside features.
