@@ -23,7 +23,7 @@ from pyg_batchgnn.train.config import (
 )
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import TrainingData
-from pyg_batchgnn.train.loop import TrainingJob, evaluate, train_step
+from pyg_batchgnn.train.loop import TrainingJob, train_step
 from pyg_batchgnn.train.measure import PhaseClock, RunProgress
 from pyg_batchgnn.train.ranks import Ranks
 from tests.support.training_runs import job_alone
@@ -84,9 +84,10 @@ def test_classes_labels_and_values_are_learned(
     chosen = config(node_type, kind, embedding=EmbeddingConfig(learning_rate=0.05))
     chosen = replace(chosen, run=replace(chosen.run, precision=precision))
     job = job_alone(chosen, with_values(papers) if has_values else papers)
-    begin = evaluate(job.network, job.val_loader, job.labels, job.task, Ranks.join(chosen.ranks))
+    ranks = Ranks.join(chosen.ranks)
+    begin = job.val.evaluate(ranks, lambda: False)
     trained(job, 6)
-    end = evaluate(job.network, job.val_loader, job.labels, job.task, Ranks.join(chosen.ranks))
+    end = job.val.evaluate(ranks, lambda: False)
     assert begin is not None and end is not None and end.loss < begin.loss
     assert job.task.improves(end.scores[job.task.metric], begin.scores[job.task.metric])
 
