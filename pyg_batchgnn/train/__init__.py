@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from pyg_batchgnn.train.predict import (
         EvaluateRequest,
         EvaluateSummary,
+        LinkPredictRequest,
+        LinkPredictSummary,
         PredictRequest,
         PredictSummary,
         evaluate_run,
+        predict_links,
         predict_nodes,
     )
     from pyg_batchgnn.train.run import RestoreRequest, resume_run, start_or_resume_run, start_run
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = [
     "EvaluateRequest",
     "EvaluateSummary",
+    "LinkPredictRequest",
+    "LinkPredictSummary",
     "PredictRequest",
     "PredictSummary",
     "RestoreRequest",
@@ -37,6 +42,7 @@ __all__ = [
     "average_precision",
     "evaluate_run",
     "f1_score",
+    "predict_links",
     "predict_nodes",
     "preset",
     "read_config",
@@ -49,6 +55,8 @@ __all__ = [
 _PARTS = {
     "EvaluateRequest": "predict",
     "EvaluateSummary": "predict",
+    "LinkPredictRequest": "predict",
+    "LinkPredictSummary": "predict",
     "PredictRequest": "predict",
     "PredictSummary": "predict",
     "RestoreRequest": "run",
@@ -59,6 +67,7 @@ _PARTS = {
     "average_precision": "task",
     "evaluate_run": "predict",
     "f1_score": "task",
+    "predict_links": "predict",
     "predict_nodes": "predict",
     "preset": "config",
     "read_config": "config",

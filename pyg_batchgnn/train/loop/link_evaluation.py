@@ -117,6 +117,19 @@ class PairScorer:
         found: Tensor = self.network.decoder(left, right)
         return found
 
+    @torch.no_grad()
+    def all_scores(self, sources: Tensor, targets: Tensor) -> Tensor:
+        """Returns [n, m], the score of each source with each target; collective over ranks.
+
+        Args:
+            sources: [n] int64 original ids.
+            targets: [m] int64 original ids.
+        """
+        source_type, _, target_type = self.network.relation
+        left, right = self.rows.of(source_type, sources), self.rows.of(target_type, targets)
+        found: Tensor = self.network.decoder(left.unsqueeze(1), right.unsqueeze(0))
+        return found
+
     def of_all_ranks(self, pairs: Tensor, ranks: Ranks) -> Tensor:
         """Returns [m], the scores of pairs [2, m] that all ranks score together; collective."""
         pieces = shares(pairs.size(1), ranks, self.pairs_at_a_time)

@@ -18,12 +18,13 @@ class PredictionArrays:
 
     Args:
         folder: receives the ``<name>.npy`` files. All ranks see it.
-        ids: [n] int64 node ids, n > 0; row i of every array belongs to node ``ids[i]``.
+        name: of the array of the ids.
+        ids: [n, ...] int64 node ids, n > 0; row i of every array belongs to ``ids[i]``.
         ranks: of the run.
     """
 
-    def __init__(self, folder: Path, ids: Tensor, ranks: Ranks) -> None:
-        self._folder, self._ids, self._ranks = folder, ids, ranks
+    def __init__(self, folder: Path, name: str, ids: Tensor, ranks: Ranks) -> None:
+        self._folder, self._name, self._ids, self._ranks = folder, name, ids, ranks
         self._arrays: dict[str, np.memmap] = {}
 
     def add(self, positions: Tensor, rows: Mapping[str, Tensor]) -> None:
@@ -50,7 +51,7 @@ class PredictionArrays:
 
     def _open(self, rows: Mapping[str, Tensor]) -> None:
         """Makes the files for such rows, and opens them."""
-        like = {"node_ids": self._ids, **rows}
+        like = {self._name: self._ids, **rows}
 
         def make() -> None:
             for name, values in like.items():
@@ -58,7 +59,7 @@ class PredictionArrays:
                 with writing(path):
                     array = np.lib.format.open_memmap(path, "w+", values.numpy().dtype, shape)
                     _take_room(path)
-                    if name == "node_ids":
+                    if name == self._name:
                         array[:] = values.numpy()
                     array.flush()
 

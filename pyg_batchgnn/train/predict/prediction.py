@@ -90,14 +90,14 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
     run = restore_run(request.restore, ranks)
     if isinstance(run, RestoredLinkRun):
         raise TrainError(
-            f"{request.restore.run}: this run predicts links, not nodes; batchgnn evaluate measures them"
+            f"{request.restore.run}: this run predicts links; give --pairs, or --top with --nodes FILE.npy"
         )
     with ranks.one_error():
         ids = node_ids(request.nodes, run.nodes)
     ranks.agree({f"nodes of {request.nodes}": zlib.crc32(ids.numpy().tobytes())})
     score = Scoring(run.task)
     with appearing_whole(request.out, ranks) as temporary:
-        arrays = PredictionArrays(temporary, ids, ranks)
+        arrays = PredictionArrays(temporary, "node_ids", ids, ranks)
         for found in _exact(run, ids) if run.is_exact else _sampled(run, ids, ranks):
             embeddings = {"embeddings": found.hidden.float()} if request.embeddings else {}
             arrays.add(found.positions, {**run.task.predictions(found.logits), **embeddings})

@@ -24,6 +24,7 @@ class PredictedLinks:
         dataset: the name of their data set, for messages.
         relation: the names of the relation.
         reverse: the relation that holds the same edges the other way, or None.
+        num_sources: the number of nodes of the source type.
         num_targets: the number of nodes of the target type.
         splits: the links of each split.
     """
@@ -31,6 +32,7 @@ class PredictedLinks:
     dataset: str
     relation: Relation
     reverse: Relation | None
+    num_sources: int
     num_targets: int
     splits: Mapping[str, LinkSplit]
 
@@ -43,9 +45,9 @@ class PredictedLinks:
                 such relation.
         """
         relation = _relation(dataset, config.edge_type, "task.edge_type")
-        targets = dataset.nodes_of(relation[2]).num_nodes
+        sources, targets = (dataset.nodes_of(relation[end]).num_nodes for end in (0, 2))
         reverse = _reverse(dataset, relation, config)
-        return cls(dataset.name, relation, reverse, targets, dataset.edges_of(relation).links)
+        return cls(dataset.name, relation, reverse, sources, targets, dataset.edges_of(relation).links)
 
     def split(self, name: str) -> LinkSplit:
         """Returns the links of a split; none where there is no such split."""

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -59,8 +60,8 @@ def slow_metrics(scores: Tensor, negatives: Tensor, is_shared: bool) -> dict[str
     return {"mrr": reciprocal / len(scores), "hits@10": hits / len(scores)}
 
 
-def best_scores(run: Path, dataset: Dataset, split: str) -> dict[str, float]:
-    """Returns the metrics of the best weights, from one forward pass on the whole graph."""
+def best_rows(run: Path, dataset: Dataset) -> tuple[LinkNetwork, Tensor]:
+    """Returns the best model, and the rows of one forward pass on the whole graph."""
     checkpoint = Checkpoint.load(RunFolder(run).checkpoint)
     graph = WholeGraph.of(dataset, checkpoint.config)
     network = build_network(checkpoint.config, graph.inputs, checkpoint.config.model.hidden)
@@ -68,8 +69,14 @@ def best_scores(run: Path, dataset: Dataset, split: str) -> dict[str, float]:
     network.model.load_state_dict(checkpoint.best)
     network.model.eval()
     with torch.no_grad():
-        rows = network.encoder.model(dataset.nodes.tables["x"], dataset.edge_index.long())
-        links = PredictedLinks.of(dataset, checkpoint.config.task).measured(split)
+        return network, network.encoder.model(dataset.nodes.tables["x"], dataset.edge_index.long())
+
+
+def best_scores(run: Path, dataset: Dataset, split: str) -> dict[str, float]:
+    """Returns the metrics of the best weights, from one forward pass on the whole graph."""
+    network, rows = best_rows(run, dataset)
+    with torch.no_grad():
+        links = PredictedLinks.of(dataset, read_config(run / "config.json").task).measured(split)
         source, target = links.index.long()
         scores = network.decoder(rows[source], rows[target])
         if links.negatives is not None:
@@ -117,6 +124,52 @@ def test_evaluate_finds_the_metrics_of_training(
         assert f"{split}: MRR {result[split]['mrr']:.4f}" in shown
         assert f"on {found['links'][split]} links" in shown
     assert 0 < found["scores"]["train"]["mrr"] <= 1
+
+
+def test_pairs_and_partners_have_the_scores_of_the_whole_graph(
+    folder: Path, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, rows = best_rows(run, load_dataset(folder))
+    with torch.no_grad():
+        expected = network.decoder(rows.unsqueeze(1), rows.unsqueeze(0))
+    monkeypatch.setattr("pyg_batchgnn.train.loop.link_evaluation._NUMBERS", 16 * 50)  # many pieces
+    pairs, nodes = torch.randint(NODES, (130, 2)), torch.tensor([7, 3, 7, 119, *range(20)])
+    np.save(tmp_path / "pairs.npy", pairs.numpy().astype(np.int32))
+    np.save(tmp_path / "nodes.npy", nodes.numpy())
+    assert batchgnn("predict", run, "--pairs", tmp_path / "pairs.npy", "--out", tmp_path / "scored") == 0
+    given = ["--top", 5, "--nodes", tmp_path / "nodes.npy", "--out", tmp_path / "best"]
+    assert batchgnn("predict", run, *given) == 0
+    scored, best = (
+        {path.stem: torch.from_numpy(np.load(path)) for path in (tmp_path / name).glob("*.npy")}
+        for name in ("scored", "best")
+    )
+    assert torch.equal(scored["pairs"], pairs) and scored["scores"].dtype == torch.float32
+    torch.testing.assert_close(scored["scores"], expected[pairs[:, 0], pairs[:, 1]], atol=1e-5, rtol=1e-4)
+    expected.fill_diagonal_(-torch.inf)
+    assert torch.equal(best["node_ids"], nodes) and not (best["partners"] == nodes.unsqueeze(1)).any()
+    torch.testing.assert_close(best["scores"], expected[nodes].topk(5).values, atol=1e-5, rtol=1e-4)
+    found = expected[nodes].gather(1, best["partners"])
+    torch.testing.assert_close(best["scores"], found, atol=1e-5, rtol=1e-4)
+
+
+def test_predictions_of_links_that_cannot_be_made_are_refused(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ids.npy"
+    for ids, options, fact in (
+        ([[0, NODES]], ["--pairs", file], f"node {NODES} is not in 0..{NODES - 1}"),
+        ([[-1, 0]], ["--pairs", file], "node -1 is not in"),
+        ([[0, 1, 2]], ["--pairs", file], "[1, 3], but pairs of ids are [P, 2]"),
+        ([0.5], ["--top", 3, "--nodes", file], "must hold integers"),
+        ([0], ["--top", NODES, "--nodes", file], f"give 1..{NODES - 1}"),
+        ([0], ["--top", 3], "give --nodes a .npy file"),
+        ([0], ["--top", 3, "--pairs", file], "give one of them"),
+        ([0], [], "give --pairs, or --top"),
+    ):
+        np.save(file, np.array(ids))
+        assert batchgnn("predict", run, *options, "--out", tmp_path / "out") == 2
+        assert fact in " ".join(capsys.readouterr().err.split())
+        assert not (tmp_path / "out").exists()
 
 
 def test_links_of_named_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
