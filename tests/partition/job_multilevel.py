@@ -139,6 +139,7 @@ def memory(folder: str) -> list[int]:
 
 def heaviest() -> None:
     """The edges that are left are the heaviest, the same for both ends, and few enough."""
+    torch.set_num_threads(1)  # pieces are small, and threads of two ranks would wait for each other
     draw, nodes = torch.Generator().manual_seed(2), 300
     table = torch.randint(0, 40, (nodes, nodes), generator=draw).clamp(min=30).sub(30).int()
     table = (table + table.t()).fill_diagonal_(0)
