@@ -30,7 +30,7 @@ from pyg_batchgnn.data.links import LinkSplit
 from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
 from pyg_batchgnn.data.ogb import read_ogb
 from pyg_batchgnn.data.pyg import as_dataset, from_pyg
-from pyg_batchgnn.data.reversed import with_reverse_relations
+from pyg_batchgnn.data.reversed import reverse_of, stored_reverse, with_reverse_relations
 from pyg_batchgnn.data.schema import HOMOGENEOUS, Relation, Schema
 from pyg_batchgnn.data.sets import EdgeSet, NodeSet
 from pyg_batchgnn.data.undirected import ParallelEdges, make_undirected
@@ -77,8 +77,10 @@ __all__ = [
     "read_bundle",
     "read_folder",
     "read_ogb",
+    "reverse_of",
     "split_array",
     "split_of",
+    "stored_reverse",
     "verify_folder",
     "with_reverse_relations",
     "write_folder",

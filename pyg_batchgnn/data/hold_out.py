@@ -11,6 +11,7 @@ from torch import Tensor
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.data.links import LinkSplit
+from pyg_batchgnn.data.reversed import stored_reverse
 from pyg_batchgnn.data.schema import Relation
 from pyg_batchgnn.data.sets import EdgeSet
 
@@ -32,7 +33,8 @@ def hold_out_links(
         dataset: any data set.
         share: of the pairs, for each of the two splits; above 0 and below 0.5.
         relation: the relation; not needed if there is only one.
-        reverse: a relation that holds the same edges the other way, if there is one.
+        reverse: the relation that holds the same edges the other way. None: that of the same name
+            with "rev_" in front, or without it, if there is one. `relation` itself: none does.
 
     Raises:
         DatasetError: the share is out of bounds, the relation is not said or unknown, or it has
@@ -61,6 +63,7 @@ def hold_out_links(
         "test": LinkSplit(edges.edge_index[:, test]),
     }
     changed = {edges.relation: replace(kept, links=links)}
+    reverse = stored_reverse(dataset.schema, edges.relation) if reverse is None else reverse
     if reverse is not None and reverse != edges.relation:
         back = _edges(dataset, reverse)
         if (back.relation[2], back.relation[0]) != (edges.relation[0], edges.relation[2]):

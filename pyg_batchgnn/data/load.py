@@ -88,7 +88,8 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
         options: as above, and for all of them `undirected`: a `ParallelEdges` (or "keep", "merge")
             stores every edge in both directions; `hold_out`: a share of the edges becomes links for
             validation, and as many for test (see `hold_out_links`), those of the relation `links`
-            and its `reverse`, named as in "user__buys__item".
+            and its `reverse`, named as in "user__buys__item" (default: the relation of the same
+            name with "rev_" in front, or without it).
 
     Raises:
         TypeError: `name_or_path` is neither a text nor a path.

@@ -1,4 +1,4 @@
-"""Adds to a graph the reverse of every relation."""
+"""The reverses of relations: their names, and a graph to which they are added."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.data.schema import Relation
+from pyg_batchgnn.data.schema import Relation, Schema
 from pyg_batchgnn.data.sets import EdgeSet
 
 _PREFIX = "rev_"
@@ -27,11 +27,10 @@ def with_reverse_relations(dataset: Dataset) -> Dataset:
     if not dataset.has_names:
         fact = "is of a homogeneous graph, whose reverse edges are no relation of their own"
         raise broken(dataset.name, "edge_index", fact, "use ParallelEdges and make_undirected")
-    known = {edges.relation for edges in dataset.edge_sets}
     added = [
         EdgeSet(reverse_of(edges.relation), edges.edge_index.flip(0), dict(edges.tables))
         for edges in dataset.edge_sets
-        if reverse_of(edges.relation) not in known and not _is_reverse(edges.relation, known)
+        if stored_reverse(dataset.schema, edges.relation) is None
     ]
     source = f"{dataset.source.rstrip('.')}; with reverse relations."
     return replace(dataset, edge_sets=(*dataset.edge_sets, *added), source=source)
@@ -43,6 +42,14 @@ def reverse_of(relation: Relation) -> Relation:
     return target, f"{_PREFIX}{name}", source
 
 
-def _is_reverse(relation: Relation, known: set[Relation]) -> bool:
+def stored_reverse(schema: Schema, relation: Relation) -> Relation | None:
+    """Returns the relation of a graph that by its names is the reverse of another one.
+
+    It leads the other way. One of the two has the name of the other with "rev_" in front. None if
+    the graph has no such relation.
+    """
     source, name, target = relation
-    return name.startswith(_PREFIX) and (target, name.removeprefix(_PREFIX), source) in known
+    names = [reverse_of(relation)]
+    if name.startswith(_PREFIX):
+        names.insert(0, (target, name.removeprefix(_PREFIX), source))
+    return next((one for one in names if one in schema.relations), None)

@@ -51,7 +51,15 @@ class HaloFeatures:
         """Fetches the rows in bounded pieces, unless they are here as the store has them.
 
         It is collective.
+
+        Raises:
+            ValueError: the rows came from another store before.
         """
+        if self._store is not None and store is not self._store:
+            raise ValueError(
+                "history: these caches have the features of halo nodes from another feature store; give "
+                "all loaders that share caches the same feature store, or make other HistoricalCaches"
+            )
         if store is self._store and store.version == self._version:
             return
         self._store, self._version = store, store.version

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import Relation, Schema
+from pyg_batchgnn.data import Relation, Schema, reverse_of, stored_reverse
 from pyg_batchgnn.sample.links import Links
 from pyg_batchgnn.sample.seeds import ExcludedPairs
 
@@ -130,18 +130,17 @@ def _known(schema: Schema, relation: Relation) -> tuple[Relation, ...]:
 
 
 def _reverse(schema: Schema, relation: Relation, given: Mapping[Relation, Relation] | None) -> Relation:
-    source, name, target = relation
+    source, _, target = relation
     if given is None and schema.is_plain:
         return schema.relations[0]
     if given is None:
-        other = name.removeprefix("rev_") if name.startswith("rev_") else f"rev_{name}"
-        found = target, other, source
-        if found not in schema.relations:
+        stored = stored_reverse(schema, relation)
+        if stored is None:
             raise ValueError(
-                f"exclude_seed_edges='reverse' finds no relation {found} that reverses {relation}; "
-                f"{_instead(schema, relation)}"
+                f"exclude_seed_edges='reverse' finds no relation {reverse_of(relation)} that reverses "
+                f"{relation}; {_instead(schema, relation)}"
             )
-        return found
+        return stored
     if relation not in given:
         raise ValueError(f"exclude_seed_edges names no reverse of {relation}; it has {list(given)}")
     found = given[relation]

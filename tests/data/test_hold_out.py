@@ -60,6 +60,11 @@ def test_the_reverse_relation_loses_the_same_pairs() -> None:
     assert out and out.isdisjoint(as_pairs(left.edge_index))
     assert torch.equal(held.edges_of(BACK).edge_index, left.edge_index.flip(0))
     assert held.edges_of(other.relation) is other
+    for relation, reverse in ((BUYS, BACK), (BACK, BUYS)):  # by their names
+        found = hold_out_links(whole, 0.2, relation)
+        there, back = (found.edges_of(one).edge_index for one in (relation, reverse))
+        assert there.size(1) < buys.edge_index.size(1) and torch.equal(back, there.flip(0))
+    assert hold_out_links(whole, 0.2, BUYS, BUYS).edges_of(BACK) is whole.edge_sets[1]
     with pytest.raises(DatasetError, match=r"relation: is not given; name one of user__buys__item"):
         hold_out_links(whole, 0.2)
     with pytest.raises(DatasetError, match="does not lead from item to user"):

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pyg_batchgnn.data import Dataset, DatasetError, EdgeSet, NodeSet, with_reverse_relations
+from pyg_batchgnn.data import (
+    Dataset,
+    DatasetError,
+    EdgeSet,
+    NodeSet,
+    Schema,
+    stored_reverse,
+    with_reverse_relations,
+)
 
 
 def test_every_relation_without_a_reverse_gets_one() -> None:
@@ -28,3 +36,12 @@ def test_every_relation_without_a_reverse_gets_one() -> None:
     assert with_reverse_relations(found).schema == found.schema
     with pytest.raises(DatasetError, match="homogeneous"):
         with_reverse_relations(Dataset.homogeneous("plain", 3, edges))
+
+
+def test_a_stored_reverse_is_found_from_both_sides() -> None:
+    there, back = ("a", "to", "b"), ("b", "rev_to", "a")
+    alone, elsewhere = ("a", "rev_of", "b"), ("a", "rev_to", "b")
+    schema = Schema(("a", "b"), (there, back, alone, elsewhere))
+    assert [stored_reverse(schema, one) for one in schema.relations] == [back, there, None, None]
+    odd = Schema(("a", "b"), (alone, ("b", "rev_rev_of", "a")))
+    assert [stored_reverse(odd, one) for one in odd.relations] == [*reversed(odd.relations)]

@@ -280,6 +280,9 @@ def refusals() -> list[str]:
             texts.append(str(failure.value))
         loader = MacrobatchNeighborLoader(stores, [2], "train", batch_size=2, history=caches, **native)
         minibatch = next(iter(loader))
+        with pytest.raises(ValueError, match="from another feature store"):
+            second = DistFeatureStore(part, comm), stores[1]
+            MacrobatchNeighborLoader(second, [2], "train", history=caches, **native)
         for layer in (
             lambda: model_of("SAGE", 1).convs[0].float()(minibatch.x, minibatch, 1),
             lambda: HaloPass(7),

@@ -110,7 +110,8 @@ class TaskConfig:
             None stands for the only one. This and the next three fields are for links.
         reverse_edge_type: the relation that holds the same edges the other way. None stands for the
             same relation in a homogeneous graph, and else for that of the same name with "rev_" in
-            front, if there is one. A minibatch does not see the edges of its own links, in either.
+            front, or without it, if there is one. A minibatch does not see the edges of its own
+            links, in either.
         decoder: the score of a pair.
         negatives: other pairs per link in training. For binary cross entropy both ends are drawn,
             for BPR the target.

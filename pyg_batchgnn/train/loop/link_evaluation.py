@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import LinkSplit
 from pyg_batchgnn.train.graph import EmbeddedRows, RunGraph
 from pyg_batchgnn.train.model import LinkNetwork
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.task import Evaluation, LinkTask
+from pyg_batchgnn.train.task import Evaluation, LinkTask, RankedLinks
 
 #: Numbers that the rows of a piece of pairs take together.
 _NUMBERS = 1 << 24
@@ -32,7 +31,7 @@ class MeasuredLinks:
     network: LinkNetwork
     graph: RunGraph
     task: LinkTask
-    links: LinkSplit
+    links: RankedLinks
 
     def __len__(self) -> int:
         return len(self.links)
@@ -56,7 +55,7 @@ def embed_all(network: LinkNetwork, graph: RunGraph) -> EmbeddedRows:
 
 @torch.no_grad()
 def rank_links(
-    network: LinkNetwork, rows: EmbeddedRows, links: LinkSplit, task: LinkTask, ranks: Ranks
+    network: LinkNetwork, rows: EmbeddedRows, links: RankedLinks, task: LinkTask, ranks: Ranks
 ) -> Evaluation | None:
     """Ranks links among their negatives; collective. Each rank takes an equal share of them.
 
@@ -69,15 +68,14 @@ def rank_links(
     """
     ranking, index = task.ranking(), links.index.to(torch.int64)
     scorer = PairScorer(network, rows, task.columns)
-    if links.negative_targets is not None:
-        others = links.negative_targets
-        for piece in shares(len(links), ranks, scorer.pairs_at_a_time // (1 + others.size(1))):
-            targets = torch.cat([index[1, piece, None], others[piece].to(torch.int64)], dim=1)
+    others = links.negatives
+    if not isinstance(others, Tensor):
+        for piece in shares(len(links), ranks, scorer.pairs_at_a_time // (1 + others.per_link)):
+            targets = torch.cat([index[1, piece, None], others.of(piece)], dim=1)
             scores = scorer.scores(index[0, piece], targets)
             ranking.add_with_own(scores[:, 0], scores[:, 1:])
         return ranking.result(ranks)
-    assert links.negatives is not None, "measured links have negatives"
-    negatives = scorer.of_all_ranks(links.negatives.to(torch.int64), ranks)
+    negatives = scorer.of_all_ranks(others.to(torch.int64), ranks)
     for piece in shares(len(links), ranks, scorer.pairs_at_a_time):
         scores = scorer.scores(index[0, piece], index[1, piece, None])
         ranking.add_with_shared(scores[:, 0], negatives, piece.start)
@@ -113,7 +111,8 @@ class PairScorer:
         """
         source_type, _, target_type = self.network.relation
         left = self.rows.of(source_type, sources).unsqueeze(1)
-        right = self.rows.of(target_type, targets.reshape(-1)).view(*targets.shape, -1)
+        rows = self.rows.of(target_type, targets.reshape(-1))
+        right = rows.view(*targets.shape, rows.size(-1))
         found: Tensor = self.network.decoder(left, right)
         return found
 

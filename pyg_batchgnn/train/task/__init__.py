@@ -9,6 +9,7 @@ from pyg_batchgnn.train.task.metrics import average_precision, f1_score, roc_auc
 from pyg_batchgnn.train.task.node_task import NodeTask, Tally
 from pyg_batchgnn.train.task.predicted import PredictedNodes
 from pyg_batchgnn.train.task.predicted_links import PredictedLinks
+from pyg_batchgnn.train.task.ranked_links import RankedLinks
 from pyg_batchgnn.train.task.scoring import Evaluation, Scoring
 from pyg_batchgnn.train.task.task import Task
 from pyg_batchgnn.train.task.value_task import ValueTask
@@ -23,6 +24,7 @@ __all__ = [
     "PredictedLinks",
     "PredictedNodes",
     "RankCounts",
+    "RankedLinks",
     "Scoring",
     "Tally",
     "Task",

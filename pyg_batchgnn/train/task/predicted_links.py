@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
-from pyg_batchgnn.data import Dataset, LinkSplit, Relation
+from pyg_batchgnn.data import Dataset, LinkSplit, Relation, stored_reverse
 from pyg_batchgnn.train.config import TaskConfig
 from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.task.ranked_links import DrawnTargets, GivenTargets, RankedLinks
 
 #: The targets that each link of a split without negatives is ranked among.
 _DRAWN = 100
@@ -53,21 +53,23 @@ class PredictedLinks:
         """Returns the links of a split; none where there is no such split."""
         return self.splits.get(name, LinkSplit(torch.empty(2, 0, dtype=torch.int64)))
 
-    def measured(self, name: str) -> LinkSplit:
+    def measured(self, name: str) -> RankedLinks:
         """Returns the links of a split with negatives.
 
         Links that come without are ranked among 100 other targets each, drawn at random. They are
         the same in every run and on every rank.
         """
         links = self.split(name)
-        if links.negatives is not None or links.negative_targets is not None:
-            return links
+        if links.negative_targets is not None:
+            return RankedLinks(links.index, GivenTargets(links.negative_targets))
+        if links.negatives is not None:
+            return RankedLinks(links.index, links.negatives)
+        if len(links) == 0:
+            return RankedLinks(links.index, torch.empty(2, 0, dtype=torch.int64))
         if self.num_targets < 2:
             raise TrainError(f"{self.dataset}: there are no other targets to rank the links of {name} among")
-        draw = torch.Generator().manual_seed(zlib.crc32(f"{'/'.join(self.relation)}/{name}".encode()))
-        steps = torch.randint(1, self.num_targets, (len(links), _DRAWN), generator=draw)
-        others = (links.index[1].to(torch.int64).unsqueeze(1) + steps) % self.num_targets
-        return replace(links, negative_targets=others)
+        split = f"{'/'.join(self.relation)}/{name}"
+        return RankedLinks(links.index, DrawnTargets(split, links.index[1], self.num_targets, _DRAWN))
 
 
 def _relation(dataset: Dataset, wanted: tuple[str, ...] | None, field: str) -> Relation:
@@ -87,8 +89,8 @@ def _relation(dataset: Dataset, wanted: tuple[str, ...] | None, field: str) -> R
 
 def _reverse(dataset: Dataset, relation: Relation, config: TaskConfig) -> Relation | None:
     """Returns the named relation; without a name the same one in a homogeneous graph, else that of
-    the same name with "rev_" in front, if there is one."""
-    source, name, target = relation
+    the same name with "rev_" in front, or without it, if there is one."""
+    source, _, target = relation
     if config.reverse_edge_type is not None:
         found = _relation(dataset, config.reverse_edge_type, "task.reverse_edge_type")
         if (found[0], found[2]) != (target, source):
@@ -97,5 +99,4 @@ def _reverse(dataset: Dataset, relation: Relation, config: TaskConfig) -> Relati
                 f"from {target} to {source}"
             )
         return found
-    usual = relation if not dataset.has_names else (target, f"rev_{name}", source)
-    return usual if usual in dataset.schema.relations else None
+    return stored_reverse(dataset.schema, relation) if dataset.has_names else relation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from pyg_batchgnn.data import (
     write_folder,
 )
 from pyg_batchgnn.train.config import TrainConfig, assign, read_config
+from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import WholeGraph
 from pyg_batchgnn.train.model import LinkNetwork, build_network
 from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder
@@ -39,8 +41,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph whose test links have shared negatives; those of validation are drawn."""
     whole = hold_out_links(generate(GeneratorSpec(NODES, degree=8.0, features=12)), 0.1)
     links = whole.edges.links
-    links["test"] = LinkSplit(links["test"].index, {}, torch.randint(NODES, (2, 30)))
+    shared = torch.randint(NODES, (2, 30), generator=torch.Generator().manual_seed(0))
+    links["test"] = LinkSplit(links["test"].index, {}, shared)
     return write_folder(whole, tmp_path_factory.mktemp("links") / "g")
+
+
+def few_links(folder: Path, path: Path) -> Path:
+    """Writes the same graph with fewer measured links than ranks, and without negatives for one."""
+    few = load_dataset(folder)
+    links, none = few.edges.links, torch.zeros(2, 0, dtype=torch.int64)
+    links["val"] = LinkSplit(links["val"].index[:, :1])
+    links["test"] = LinkSplit(links["test"].index[:, :1], {}, none)
+    return write_folder(few, path)
 
 
 def arguments(folder: Path, run: Path, *more: object) -> list[str]:
@@ -79,11 +91,10 @@ def best_scores(run: Path, dataset: Dataset, split: str) -> dict[str, float]:
         links = PredictedLinks.of(dataset, read_config(run / "config.json").task).measured(split)
         source, target = links.index.long()
         scores = network.decoder(rows[source], rows[target])
-        if links.negatives is not None:
+        if isinstance(links.negatives, Tensor):
             shared = network.decoder(*rows[links.negatives.long()])
             return slow_metrics(scores, shared.expand(len(scores), -1), is_shared=True)
-        assert links.negative_targets is not None
-        others = network.decoder(rows[source].unsqueeze(1), rows[links.negative_targets.long()])
+        others = network.decoder(rows[source].unsqueeze(1), rows[links.negatives.of(slice(0, len(links)))])
         return slow_metrics(scores, others, is_shared=False)
 
 
@@ -212,10 +223,39 @@ def test_links_that_cannot_be_trained_are_refused(
 
 def test_drawn_negatives_are_other_targets_and_always_the_same(folder: Path) -> None:
     dataset, config = load_dataset(folder), assign(TrainConfig(), ["task.kind=link"]).task
-    first, again = (PredictedLinks.of(dataset, config).measured("val").negative_targets for _ in range(2))
-    assert first is not None and again is not None and torch.equal(first, again)
-    assert first.shape == (len(dataset.edges.links["val"]), 100)
-    assert not (first == dataset.edges.links["val"].index[1].unsqueeze(1)).any()
+    index = dataset.edges.links["val"].index
+    first, again = (PredictedLinks.of(dataset, config).measured("val").negatives for _ in range(2))
+    assert not isinstance(first, Tensor) and not isinstance(again, Tensor)
+    drawn = first.of(slice(0, index.size(1)))
+    assert drawn.shape == (index.size(1), 100) and not (drawn == index[1].unsqueeze(1)).any()
+    assert torch.equal(drawn.unique(), torch.arange(NODES))
+    # No piece holds more than its own links, and all pieces together are the whole.
+    pieces = [again.of(piece) for piece in (slice(0, 0), slice(0, 5), slice(5, 6), slice(6, index.size(1)))]
+    assert [len(piece) for piece in pieces] == [0, 5, 1, index.size(1) - 6]
+    assert torch.equal(torch.cat(pieces), drawn)
+    renamed = replace(first, split="other").of(slice(0, 5))
+    assert not torch.equal(renamed, drawn[:5])
+
+
+def test_a_split_without_links_needs_no_other_targets() -> None:
+    one = NodeSet("user", 4), NodeSet("shop", 1)
+    visits = EdgeSet(("user", "visits", "shop"), torch.tensor([[0, 1], [0, 0]]))
+    links = {"train": LinkSplit(visits.edge_index), "val": LinkSplit(visits.edge_index[:, :1])}
+    config = assign(TrainConfig(), ["task.kind=link"]).task
+    found = PredictedLinks.of(Dataset("mall", one, (replace(visits, links=links),)), config)
+    assert len(found.measured("test")) == 0
+    with pytest.raises(TrainError, match="no other targets to rank the links of val"):
+        found.measured("val")
+
+
+@pytest.mark.parametrize("prefix", ["", "rev_"])
+def test_the_reverse_of_a_predicted_relation_is_found_by_name(prefix: str) -> None:
+    relations = ("user", "buys", "item"), ("item", "rev_buys", "user")
+    edges = tuple(EdgeSet(one, torch.zeros(2, 1, dtype=torch.int64)) for one in relations)
+    shop = Dataset("shop", (NodeSet("user", 2), NodeSet("item", 2)), edges)
+    wanted, reverse = relations if not prefix else relations[::-1]
+    config = assign(TrainConfig(), ["task.kind=link", f"task.edge_type={json.dumps(wanted)}"]).task
+    assert PredictedLinks.of(shop, config).reverse == reverse
 
 
 def test_two_ranks_are_as_one_process_and_resume_bit_for_bit(folder: Path, tmp_path: Path) -> None:
@@ -223,9 +263,10 @@ def test_two_ranks_are_as_one_process_and_resume_bit_for_bit(folder: Path, tmp_p
     # With a learning rate of 0 each minibatch has the same loss in any order of steps.
     options: list[Any] = ["--epochs", 2, "--lr", 0, "--schedule", "global", "--last-batch", "keep"]
     local: list[Any] = ["--epochs", 2, "--loss", "bpr", "--negatives", 2, "--model", "gin", "--prefetch", 1]
+    few, fewest = few_links(folder, tmp_path / "few"), tmp_path / "fewest"
     measured = tmp_path / "measured.json"
     bare = write_folder(without_features(load_dataset(folder)), tmp_path / "bare")
-    spread, rows, whole, first, rest, evaluated = launch(
+    spread, rows, whole, first, rest, evaluated, last = launch(
         2,
         {"arguments": arguments(folder, frozen, *options)},
         {"arguments": arguments(bare, tmp_path / "rows", *options)},
@@ -233,9 +274,11 @@ def test_two_ranks_are_as_one_process_and_resume_bit_for_bit(folder: Path, tmp_p
         {"arguments": arguments(folder, broken, *local), "fault": [1, 3, "SIGINT"]},
         {"arguments": ["train", "--resume", str(broken)]},
         {"arguments": ["evaluate", str(broken), "--out", str(measured)]},
+        {"arguments": arguments(few, fewest, "--epochs", 1, "--decoder", "mlp")},
         hosts=[0, 1],
     )
-    assert_ended(spread + rows + whole + rest + evaluated, 0)
+    assert_ended(spread + rows + whole + rest + evaluated + last, 0)
+    assert json.loads((fewest / "result.json").read_text())["test"]["mrr"] == 1.0  # of no negatives
     assert_ended(first, 130)
     for data, run in ((folder, frozen), (bare, tmp_path / "rows")):
         alone = tmp_path / f"{run.name} alone"

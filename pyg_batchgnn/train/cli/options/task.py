@@ -69,7 +69,7 @@ ReverseEdgeType = Annotated[
     typer.Option(
         help="Relation that holds the same edges the other way, as in item,sold_to,user. A minibatch sees "
         "the edges of its own links in neither. Default: the relation itself in a homogeneous graph; else "
-        "that of the same name with rev_ in front, if there is one.",
+        "that of the same name with rev_ in front, or without it, if there is one.",
         rich_help_panel=_PANEL,
     ),
 ]
