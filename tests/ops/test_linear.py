@@ -36,7 +36,8 @@ def test_equals_torch(dtype: torch.dtype, shape: dict[str, Any], relu: bool, thr
     wanted = torch.where(y > 0, wanted, 0 * wanted) if relu else wanted
     assert y.dtype is dtype and distance(y, wanted) < TOLERANCE[dtype]
     for found, expected in zip(gradients(y, case.leaves()), gradients(wanted, case.leaves()), strict=True):
-        assert found.dtype is dtype and distance(found, expected) < TOLERANCE[dtype]
+        least = shape["rows"] ** 0.5  # of a sum over rows
+        assert found.dtype is dtype and distance(found, expected, least) < TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("level", [torch.float16, torch.bfloat16, torch.float32])
@@ -67,7 +68,9 @@ def test_bfloat16(master: torch.dtype, shape: dict[str, Any]) -> None:
     y = case.run(out_dtype=torch.bfloat16)
     rounded = make_case(dtype=torch.bfloat16, **shape)
     wanted = rounded.reference()
-    assert y.dtype is torch.bfloat16 and distance(y, wanted) < 2**-8
+    # The reference rounds the bias, which the layer adds as it is.
+    least = 1e-30 if case.bias is None else float(case.bias.detach().abs().max())
+    assert y.dtype is torch.bfloat16 and distance(y, wanted, least) < 2**-8
     expected = gradients(wanted.to(torch.bfloat16), rounded.leaves())
     for found, one, leaf in zip(gradients(y, case.leaves()), expected, case.leaves(), strict=True):
         assert found.dtype is leaf.dtype and distance(found, one) < TOLERANCE[torch.bfloat16]
