@@ -68,9 +68,9 @@ def test_bfloat16(master: torch.dtype, shape: dict[str, Any]) -> None:
     y = case.run(out_dtype=torch.bfloat16)
     rounded = make_case(dtype=torch.bfloat16, **shape)
     wanted = rounded.reference()
-    # The reference rounds the bias, which the layer adds as it is.
+    # The reference rounds the bias, which the layer adds as it is before it rounds the sum.
     least = 1e-30 if case.bias is None else float(case.bias.detach().abs().max())
-    assert y.dtype is torch.bfloat16 and distance(y, wanted, least) < 2**-8
+    assert y.dtype is torch.bfloat16 and distance(y, wanted, least) < 2**-7
     expected = gradients(wanted.to(torch.bfloat16), rounded.leaves())
     for found, one, leaf in zip(gradients(y, case.leaves()), expected, case.leaves(), strict=True):
         assert found.dtype is leaf.dtype and distance(found, one) < TOLERANCE[torch.bfloat16]
