@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from pyg_batchgnn.train.config import EvaluationKind, RanksConfig, TrainConfig, assign
+from pyg_batchgnn.train.config import EvaluationKind, RanksConfig, TaskKind, TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import PartitionedGraph, RunGraph, WholeGraph
 from pyg_batchgnn.train.malloc import configure_malloc
@@ -54,6 +54,11 @@ class RestoreRequest:
         Raises:
             TrainError: a change is not possible.
         """
+        if self.evaluation is EvaluationKind.SAMPLED and written.task.kind is TaskKind.LINKS:
+            raise TrainError(
+                f"{self.run}: a run that predicts links computes every node from all its neighbours; leave "
+                f"--sampled out"
+            )
         evaluation = self.evaluation or written.sampling.evaluation
         layers = self.layers
         if layers is None and evaluation is EvaluationKind.EXACT:

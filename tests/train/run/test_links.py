@@ -176,6 +176,7 @@ def test_predictions_of_links_that_cannot_be_made_are_refused(
         ([0], ["--top", 3], "give --nodes a .npy file"),
         ([0], ["--top", 3, "--pairs", file], "give one of them"),
         ([0], [], "give --pairs, or --top"),
+        ([[0, 1]], ["--pairs", file, "--sampled"], "leave --sampled out"),
     ):
         np.save(file, np.array(ids))
         assert batchgnn("predict", run, *options, "--out", tmp_path / "out") == 2
