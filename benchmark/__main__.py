@@ -26,7 +26,7 @@ Benchmarks:
     caching        the aggregation cache: making it; preparation, epochs, bytes and accuracy
     inference      all nodes layer by layer, against PyG's inference and against sampling
     planning       the planner's predictions, against 4 ranks on a slow network (needs root)
-    embeddings     learned rows over ranks, against torch's under DistributedDataParallel
+    embeddings     learned rows over ranks, against torch's and DistDGL's (root)
     communication  all-to-all and all-reduce over gloo and ccl, 1 KiB to 64 MiB
     ranks          rows fetched, preparation on a slow network (root), CPU seconds, partitioning
     pyg_scripts    PyG's own benchmark scripts and examples, with one changed import

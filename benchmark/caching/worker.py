@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from benchmark.ranks.worker import Answer, Meter, RankGraph, answer_with, train_epochs
+from benchmark.ranks.rank_graph import Answer, RankGraph
+from benchmark.ranks.worker import Meter, answer_with, train_epochs
 from benchmark.support.meters import peak_bytes, release_free_memory, reset_peak, resident_bytes
 from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator

@@ -1,4 +1,5 @@
-"""Learned embeddings over ranks, against torch's modules under DistributedDataParallel.
+"""Learned embeddings over ranks, against torch's modules under DistributedDataParallel, and against
+DistDGL's.
 
 It times the embedding part of a training step: reading the rows of a minibatch's nodes, and the
 update by their gradients. The minibatches are those of GraphSAGE, sampled in advance. Then it
@@ -8,10 +9,6 @@ trains with rows that may be stale, in one process.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -19,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.embeddings.staleness import accuracies
-from benchmark.support.cli import RESULTS, write_json
+from benchmark.support.cli import RESULTS, add_peer_option, write_json
+from benchmark.support.dist_dgl import DistDgl
 from benchmark.support.machine import describe
-from benchmark.support.settings import BENCHMARK, MallocSetting, ProcessSetting
+from benchmark.support.world import LOOPBACK, World
 
 WORKER = "benchmark.embeddings.worker"
 LIMIT = 3000.0
@@ -40,6 +38,8 @@ def parser() -> argparse.ArgumentParser:
     add("--rounds", type=int, default=5, help="rounds that count")
     add("--policy", default="ldg", help="partitioning policy")
     add("--sides", nargs="*", default=["sparse", "dense"], help="torch's sides: sparse, dense")
+    add("--network", default=LOOPBACK, help="rate of the links between hosts, or unlimited; needs root")
+    add_peer_option(result)
     add("--stale-steps", type=int, nargs="*", default=[0, 1, 2, 4, 8], help="how stale rows may be")
     add("--seeds", type=int, default=5, help="seeds of the runs with stale rows")
     add("--epochs", type=int, default=5, help="epochs of the runs with stale rows")
@@ -50,9 +50,12 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures all sides in turns and writes ``embeddings.json``."""
     parsed = parser().parse_args(arguments)
-    apart = ("results", "stale_steps", "seeds", "epochs")
+    apart = ("results", "stale_steps", "seeds", "epochs", "peer")
     options = {name: value for name, value in vars(parsed).items() if name not in apart}
-    found = run(options)
+    python = dict(parsed.peer).get("dgl", "")
+    if python and parsed.network == LOOPBACK:
+        raise SystemExit("DistDGL needs hosts of its own: --network unlimited, or a rate")
+    found = run(options, python, parsed.network)
     if parsed.stale_steps:
         found["staleness"] = accuracies(parsed.stale_steps, parsed.seeds, parsed.epochs)
     when = time.strftime("%Y-%m-%d")
@@ -66,27 +69,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_json(parsed.results / "embeddings.json", result)
 
 
-def run(options: dict[str, Any]) -> dict[str, Any]:
-    """Returns what the first rank found.
+def run(options: dict[str, Any], python: str, network: str) -> dict[str, Any]:
+    """Returns what the first rank found, with the seconds of DistDGL where it takes part.
 
-    Raises:
-        subprocess.CalledProcessError, subprocess.TimeoutExpired: a rank failed or did not end.
+    Args:
+        options: the workload.
+        python: of an environment that has DGL; empty where DistDGL takes no part.
+        network: the rate of the links between hosts, or loopback.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "found.json"
-        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        launch += [f"--nproc-per-node={options['ranks']}", "--log-dir", folder, "-m", WORKER]
-        setting = ProcessSetting(threads=options["threads"], malloc=MallocSetting.KEPT)
-        subprocess.run(
-            [*launch, json.dumps(options), str(file)],
-            env={
-                **os.environ,
-                **setting.environment(),
-                "PYTHONPATH": str(BENCHMARK.parent),
-                "GLOO_SOCKET_IFNAME": "lo",
-            },
-            check=True,
-            timeout=LIMIT,
-        )
-        result: dict[str, Any] = json.loads(file.read_text())
-        return result
+    world = World(options["ranks"], network, LIMIT, WORKER, options["threads"])
+    with tempfile.TemporaryDirectory() as folder, world.standing():
+        options = {**options, "nodes": str(Path(folder) / "{rank}.npz")}
+        found: dict[str, Any] = world.run("steps", options)[0]
+        if python:
+            found["seconds"]["dgl"] = dist_dgl(options, python, found["num_nodes"])
+        return found
+
+
+def dist_dgl(options: dict[str, Any], python: str, num_nodes: int) -> list[float]:
+    """Returns DistDGL's seconds per step of each round, the slowest rank's.
+
+    Its rows are those of a graph with the same nodes and other owners, at random.
+    """
+    peer = DistDgl(python, options["ranks"], options["threads"])
+    parts = peer.parts(f"ring-{num_nodes}", {"nodes": num_nodes})
+    of_ranks = peer.run("embedding", parts, options)
+    return [max(of_round) for of_round in zip(*(one["seconds"] for one in of_ranks), strict=True)]

@@ -12,6 +12,7 @@ NAMES = {
     "ours": "`Embedding` with `SparseAdam`",
     "sparse": "`nn.Embedding(sparse=True)` with `SparseAdam`, DistributedDataParallel",
     "dense": "`nn.Embedding` with `Adam`, DistributedDataParallel",
+    "dgl": "`DistEmbedding` with `SparseAdam` of DistDGL, random owners",
     "limit": "both exchanges, a gathering and a random update alone",
 }
 
@@ -22,7 +23,8 @@ def table(result: Result) -> str:
     seconds = {name: statistics.median(times) for name, times in result["seconds"].items()}
     lines = [
         f"`{options['dataset']}`, {options['ranks']} ranks of {options['threads']} threads, "
-        f"{options['columns']} columns,",
+        f"owners by {options['policy']},",
+        f"{options['network']} links, {options['columns']} columns,",
         f"batch {options['batch_size']:,}, fanout {', '.join(map(str, options['fanouts']))}: a rank's "
         f"minibatch reads {counts['nodes']:,.0f} rows,",
         f"{counts['remote']:,.0f} of them from other ranks, and {counts['changed']:,.0f} of its own rows",

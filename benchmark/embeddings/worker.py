@@ -1,25 +1,22 @@
-"""One rank, started by torchrun: times the embedding part of training steps, side by side.
+"""One rank, started by `World`: times the embedding part of training steps, side by side.
 
-    torchrun --standalone --nproc-per-node=2 -m benchmark.embeddings.worker OPTIONS FILE
-
-OPTIONS is JSON. The first rank writes what was found to FILE. All sides work on the same nodes: the
-minibatches of a loader over ranks, sampled in advance.
+All sides work on the same nodes: the minibatches of a loader over ranks, sampled in advance.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from benchmark.ranks.worker import answer_with
 from pyg_batchgnn import MacrobatchNeighborLoader, ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.data import load_dataset
@@ -88,10 +85,14 @@ class Torchs:
         self.optimizer.step()
 
 
-def main(options: dict[str, Any], file: Path) -> None:
-    """Measures all sides in turns."""
+def steps(comm: Communicator, options: dict[str, Any]) -> dict[str, Any]:
+    """Measures this package's side and torch's in turns.
+
+    The nodes of each minibatch are written to the file ``options["nodes"]``, where another
+    package's side finds them.
+    """
     torch.set_num_threads(options["threads"])
-    with Communicator.create("graph") as graph, Communicator.create("measure") as comm:
+    with Communicator.create("graph") as graph:
         dataset = load_dataset(options["dataset"])
         part = partition(dataset, options["policy"], comm=graph, seed=0)
         data = DistFeatureStore(part, graph), DistGraphStore(part, graph)
@@ -107,6 +108,7 @@ def main(options: dict[str, Any], file: Path) -> None:
         }
         ours = Ours(data, options["columns"], options["steps"], loading)
         nodes = [batch.node for batch in ours.batches]
+        np.savez(options["nodes"].format(rank=comm.rank), *(node.numpy() for node in nodes))
         gradients = [torch.rand(len(node), options["columns"]) for node in nodes]
         sides: dict[str, MakeStep] = {
             "ours": lambda number: ours.step(number, gradients[number]),
@@ -127,8 +129,12 @@ def main(options: dict[str, Any], file: Path) -> None:
             "remote": statistics.mean(sum(plan.asked) for plan in plans),
             "changed": statistics.mean(len(plan.changes.row) for plan in plans),
         }
-        if comm.rank == 0:
-            file.write_text(json.dumps({"seconds": seconds, "counts": counts, "steps": len(nodes)}))
+        return {
+            "seconds": seconds,
+            "counts": counts,
+            "steps": len(nodes),
+            "num_nodes": dataset.num_nodes,
+        }
 
 
 def torchs_step(
@@ -150,4 +156,4 @@ def timed(step: MakeStep, comm: Communicator, steps: int) -> float:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), Path(sys.argv[2]))
+    answer_with({"steps": steps}, *sys.argv[1:])

@@ -16,13 +16,11 @@ from dataclasses import replace
 from typing import Any
 
 from benchmark.historical.measure import PAPER
-from benchmark.ranks.dist_dgl import DistDgl
+from benchmark.ranks.peer import DistDglWorkload
 from benchmark.ranks.workload import RankWorkload, add_workload_options
 from benchmark.support import namespaces
 from benchmark.support.cli import add_peer_option, write_json
 from benchmark.support.machine import describe
-from benchmark.support.mag import TypedFolder
-from benchmark.support.native import CACHE
 from benchmark.support.world import LOOPBACK, World
 
 WORKER = "benchmark.historical.worker"
@@ -57,18 +55,8 @@ def measure(bench: RankWorkload, network: str) -> list[dict[str, Any]]:
 
 
 def _dist_dgl(bench: RankWorkload, network: str) -> list[dict[str, Any]]:
-    if isinstance(bench.graph, TypedFolder):
-        raise SystemExit("historical_epochs trains SAGE, which is for graphs of one node type")
-    peer, parts = DistDgl(bench.dgl, RANKS), CACHE / "dist_dgl" / f"{bench.graph.path.name}-{RANKS}"
-    options = {
-        **{"graph": str(bench.graph.path), "fanouts": bench.fanouts, "batch_size": bench.batch_size},
-        **{"hidden": bench.hidden, "seeds": bench.seeds, "classes": bench.graph.num_classes},
-        "epochs": EPOCHS,
-    }
-    peer.partition(parts, options)
     rate = namespaces.UNLIMITED if network == LOOPBACK else network
-    with namespaces.hosts(RANKS, rate):
-        of_ranks = peer.train(parts, options)
+    of_ranks = DistDglWorkload(bench, RANKS).run("training", rate)
     print(f"  DistDGL: {max(one['wall'] for one in of_ranks):.2f} s", flush=True)
     return of_ranks
 

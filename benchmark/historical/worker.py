@@ -6,29 +6,23 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-import torch
-
-from benchmark.ranks.worker import JOBS, RankGraph, answer_with, traffic, train_epochs
+from benchmark.ranks.rank_graph import RankGraph
+from benchmark.ranks.worker import JOBS, answer_with, traffic, train_epochs
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import NODES
 from pyg_batchgnn.history import HistoricalCaches, HistoricalSettings
-from pyg_batchgnn.nn.models import SAGE
 from pyg_batchgnn.store import DistGraphStore
 
 Answer = dict[str, Any]
 
 
 def historical(comm: Communicator, options: Answer) -> Answer:
-    """Trains SAGE of three layers; pushes are those of all epochs."""
+    """Trains SAGE; pushes are those of all epochs."""
     graph = RankGraph(comm, options)
     with Communicator.create("pushes", timeout=900) as pushes:
         settings = HistoricalSettings(**options["historical"])
         caches = HistoricalCaches(DistGraphStore(graph.part, comm), pushes, settings)
         loader = graph.loader(1, history=caches, attributes=["x", "y"])
-        torch.manual_seed(0)
-        columns = graph.part.attributes[NODES]["x"].shape[1]
-        model = SAGE(columns, options["hidden"], 3, graph.classes(), dropout=0.5)
-        found = train_epochs(graph, options, loader, model)
+        found = train_epochs(graph, options, loader, graph.sage())
         found["pushed"] = traffic(pushes.counters.snapshot())["push"]
         found["historical"] = asdict(caches.stats())
     return found

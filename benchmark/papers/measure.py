@@ -59,10 +59,11 @@ def hybrid(bench: RankWorkload, network: str) -> list[Entry]:
     for number in range(bench.rounds):
         with World(RANKS, network, worker=WORKER).standing() as world:
             for setting, whole in (("vanilla", False), ("hybrid", True)):
-                options = {"macrobatch": 1, "macrobatches": [1], "hybrid": whole, "epochs": 2}
-                prepared = [one[0] for one in bench.job(world, "preparation", **options)]
-                found.append(_entry(number, f"{setting}, sampling and features", prepared))
-                found.append(_entry(number, f"{setting}, training", bench.job(world, "epoch", **options)))
+                prepared = bench.job(world, "preparation", macrobatches=[1], hybrid=whole)
+                alone = [one[0] for one in prepared]
+                found.append(_entry(number, f"{setting}, sampling and features", alone))
+                trained = bench.job(world, "epoch", macrobatch=1, hybrid=whole, epochs=2)
+                found.append(_entry(number, f"{setting}, training", trained))
     return found
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from benchmark.ranks.worker import Answer, Meter, answer_with
+from benchmark.ranks.rank_graph import Answer
+from benchmark.ranks.worker import Meter, answer_with
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, load_dataset

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from benchmark.ranks.worker import Answer, answer_with, cpu_seconds
+from benchmark.ranks.rank_graph import Answer
+from benchmark.ranks.worker import answer_with, cpu_seconds
 from benchmark.support.meters import peak_bytes, release_free_memory, reset_peak, resident_bytes
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, load_dataset

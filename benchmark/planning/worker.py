@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from benchmark.ranks.worker import Answer, Meter, RankGraph, answer_with
+from benchmark.ranks.rank_graph import Answer, RankGraph
+from benchmark.ranks.worker import Meter, answer_with
 from benchmark.support.meters import peak_bytes, release_free_memory, reset_peak, resident_bytes
 from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader, ops
 from pyg_batchgnn.comm import Communicator

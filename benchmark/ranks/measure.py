@@ -10,6 +10,9 @@ rate, each in a network namespace of its own (needs root; see namespaces.py). Pa
     scaling       CPU seconds of an epoch on 1, 2 and 4 ranks
     partitioning  seconds, memory, edge cut and balance by policy
     dist_dgl      an epoch of SAGE on 2 hosts against DistDGL (needs --peer dgl=... and root)
+    dist_dgl_preparation  preparing an epoch's minibatches against DistDGL, likewise
+
+The graph may have several node types. SAGE then has a convolution per relation.
 """
 
 from __future__ import annotations
@@ -21,16 +24,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmark.ranks.dist_dgl import DistDgl
+from benchmark.ranks.peer import dist_dgl, dist_dgl_preparation
 from benchmark.ranks.workload import RankWorkload, add_workload_options, as_dataset
-from benchmark.support import namespaces
 from benchmark.support.cli import add_peer_option, write_json
 from benchmark.support.machine import describe
-from benchmark.support.mag import TypedFolder
-from benchmark.support.native import CACHE
 from benchmark.support.world import LOOPBACK, World
 
-PARTS = ("rows", "network", "training", "scaling", "partitioning", "dist_dgl")
+PARTS = ("rows", "network", "training", "scaling", "partitioning")
+PEER_PARTS = ("dist_dgl", "dist_dgl_preparation")
 POLICIES = ("random", "contiguous", "ldg", "fennel")
 
 
@@ -108,34 +109,10 @@ def partitioning(bench: RankWorkload, network: str) -> list[dict[str, Any]]:  # 
     return found
 
 
-def dist_dgl(bench: RankWorkload, network: str) -> list[dict[str, Any]]:  # noqa: ARG001
-    """The second epoch of ours at B = 8 and all, and of DistDGL's, in turn; owners at random."""
-    ranks, peer = 2, DistDgl(bench.dgl, 2)
-    if isinstance(bench.graph, TypedFolder):
-        raise SystemExit(
-            "dist_dgl trains SAGE, which is for graphs of one node type; leave it out of --parts"
-        )
-    options = {
-        **{"graph": str(bench.graph.path), "fanouts": bench.fanouts, "batch_size": bench.batch_size},
-        **{"hidden": bench.hidden, "seeds": bench.seeds, "classes": bench.graph.num_classes, "epochs": 2},
-    }
-    parts = CACHE / "dist_dgl" / f"{bench.graph.path.name}-{ranks}"
-    peer.partition(parts, options)
-    bench.partition(ranks)
-    found = []
-    for number in range(bench.rounds):
-        with namespaces.hosts(ranks, namespaces.UNLIMITED):
-            answers = {"DistDGL": peer.train(parts, options)}
-        with World(ranks, namespaces.UNLIMITED).standing() as world:
-            for size in (8, 0):
-                answers[f"B = {size or 'all'}"] = bench.job(world, "training", macrobatch=size)
-        for setting, of_ranks in answers.items():
-            found.append({"round": number, "setting": setting, "of_ranks": of_ranks})
-            print(f"  {setting}: {max(one['wall'] for one in of_ranks):.2f} s", flush=True)
-    return found
-
-
-MEASURED = {one.__name__: one for one in (rows, network, training, scaling, partitioning, dist_dgl)}
+MEASURED = {
+    one.__name__: one
+    for one in (rows, network, training, scaling, partitioning, dist_dgl, dist_dgl_preparation)
+}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -147,9 +124,9 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--parts",
         nargs="+",
-        choices=PARTS,
-        default=PARTS[:5],
-        help="what to measure (default: all but dist_dgl)",
+        choices=[*PARTS, *PEER_PARTS],
+        default=PARTS,
+        help="what to measure (default: all but those against DistDGL)",
     )
     add_peer_option(result)
     return result
@@ -160,8 +137,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     bench = replace(RankWorkload.parse(options), dgl=dict(options.peer).get("dgl", ""))
     graph = bench.graph
-    if "dist_dgl" in options.parts and not bench.dgl:
-        raise SystemExit("dist_dgl needs an environment that has DGL: --peer dgl=/envs/dgl/bin/python")
+    for part in PEER_PARTS:
+        if part in options.parts and not bench.dgl:
+            raise SystemExit(f"{part} needs an environment that has DGL: --peer dgl=/envs/dgl/bin/python")
     path = options.results / f"ranks-{graph.describe()['name']}.json"
     content = json.loads(path.read_text()) if path.is_file() else {"parts": {}}
     for part in options.parts:

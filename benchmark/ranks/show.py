@@ -8,11 +8,11 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
+from benchmark.ranks import show_peer
 from benchmark.support.plots import OURS_COLOUR
 from benchmark.support.tables import MIB, Result, by, of_ranks, size_name
 from benchmark.support.tables import table as markdown
 
-EPOCHS = 2  # that a training job runs; a loader's statistics are of all of them
 SLACK = 256 * MIB  # what a rank may use beside twice its share
 
 
@@ -105,39 +105,6 @@ def _training(part: Result) -> str:
     return markdown([*header, "CPU s, all ranks", "gradient MB per rank"], lines)
 
 
-def _dist_dgl(part: Result) -> str:
-    found = {}
-    for setting, entries in by(part["series"], "setting"):
-        theirs = "remote_rows" in entries[0]["of_ranks"][0]
-        before = ("sample", "features") if theirs else ("prepare",)
-        found[setting] = {
-            "seconds": median(max(of_ranks(one, "wall")) for one in entries),
-            "preparing": median(
-                sum(mean(of_ranks(one, "phases", name)) for name in before) for one in entries
-            ),
-            **{
-                name: median(mean(of_ranks(one, "phases", name)) for one in entries)
-                for name in ("forward", "backward")
-            },
-            "rows": mean(of_ranks(entries[0], "remote_rows"))
-            if theirs
-            else mean(of_ranks(entries[0], "stats", "rows_fetched")) / EPOCHS,
-        }
-    peer = found["DistDGL"]
-    lines = [
-        [
-            f"{setting}",
-            *(f"{one[name]:.2f}" for name in ("seconds", "preparing", "forward", "backward")),
-            f"{one['rows']:,.0f}",
-            *(f"{peer[name] / one[name]:.1f}x" for name in ("seconds", "preparing", "rows")),
-        ]
-        for setting, one in found.items()
-    ]
-    header = ["against DistDGL, 2 hosts", "seconds per epoch", "preparing", "forward", "backward and update"]
-    header += ["remote rows per rank", "times as fast", "preparing", "times fewer rows"]
-    return markdown(header, lines)
-
-
 def _scaling(part: Result) -> str:
     lines, first = [], None
     for ranks, entries in by(part["series"], "ranks"):
@@ -182,7 +149,8 @@ WRITERS = {
     "training": _training,
     "scaling": _scaling,
     "partitioning": _partitioning,
-    "dist_dgl": _dist_dgl,
+    "dist_dgl": show_peer.training,
+    "dist_dgl_preparation": show_peer.preparation,
 }
 
 

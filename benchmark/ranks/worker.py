@@ -16,16 +16,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from benchmark.ranks.rank_graph import Answer, RankGraph
 from benchmark.support.meters import peak_bytes, release_free_memory, reset_peak, resident_bytes
-from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
+from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator, Counts, Header, MessageKind, gradient_hook
 from pyg_batchgnn.data import NODES, load_dataset
-from pyg_batchgnn.nn.models import SAGE
-from pyg_batchgnn.ops import InEdges
-from pyg_batchgnn.partition import Part, load_partition, partition, report_partition, save_partition
-from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
-
-Answer = dict[str, Any]
+from pyg_batchgnn.partition import Part, partition, report_partition, save_partition
 
 
 class Meter:
@@ -105,111 +101,50 @@ def _tensors(value: Any) -> Iterator[Tensor]:
         yield from _tensors(one)
 
 
-def in_memory(part: Part) -> Part:
-    """A part whose arrays are mapped from files, copied."""
-    copied: Part = _copied(part)
-    return copied
-
-
-def _copied(value: Any) -> Any:
-    """Returns a value of dataclasses and dicts with copies of its tensors."""
-    if isinstance(value, Tensor):
-        return value.clone()
-    if isinstance(value, dict):
-        return {name: _copied(one) for name, one in value.items()}
-    if isinstance(value, tuple):
-        return tuple(map(_copied, value))
-    if isinstance(value, (Part, InEdges)):
-        fields = {one.name: _copied(getattr(value, one.name)) for one in dataclasses.fields(value)}
-        return dataclasses.replace(value, **fields)
-    return value
-
-
 # Minibatches ######################################################################################
 
 
-class RankGraph:
-    """A partition in memory, with stores for both kinds of topology."""
-
-    def __init__(self, comm: Communicator, options: Answer) -> None:
-        self.comm, self.options = comm, options
-        self.part = in_memory(load_partition(options["partition"], comm))
-        self.features = DistFeatureStore(self.part, comm)
-        self.topology = replicate_topology(self.part, comm) if options.get("hybrid") else None
-
-    def classes(self) -> int:
-        """Returns the number of all ranks' together."""
-        return int(self.comm.max(int(self.part.attributes[NODES]["y"].max()))) + 1
-
-    def seeds(self) -> tuple[str, Tensor]:
-        """The type that has training nodes, and these, every n-th where fewer are asked for."""
-        part, schema = self.part, self.part.schema
-        group = next(group for group in schema.node_groups if "train" in part.splits.get(group, {}))
-        own = part.original_ids(schema.type_number(str(group.name)))[part.splits[group]["train"]]
-        rows = self.comm.all_gather(own).rows.sort().values
-        wanted = min(self.options.get("seeds") or rows.numel(), rows.numel())
-        return str(group.name), rows[torch.arange(wanted) * rows.numel() // wanted]
-
-    def loader(self, macrobatch: int, **arguments: Any) -> MacrobatchNeighborLoader:
-        """Returns a loader of native minibatches, ``macrobatch`` of them made together (0: all)."""
-        options = self.options
-        size = macrobatch or 1 << 20
-        node_type, seeds = self.seeds()
-        return MacrobatchNeighborLoader(
-            (self.features, DistGraphStore(self.part, self.comm, self.topology)),
-            options["fanouts"],
-            (node_type, seeds) if self.part.schema.has_names else seeds,
-            batch_size=options["batch_size"],
-            shuffle=True,
-            seed=0,
-            threads=1,
-            export="native",
-            macrobatch_size=size,
-            schedule="local",
-            **{"fetch_size": size, **arguments},
-        )
-
-    def aggregates(self, kind: str, memory_budget: int | None = None) -> AggregationCache:
-        """Makes an aggregation cache; collective."""
-        stores = self.features, DistGraphStore(self.part, self.comm)
-        return AggregationCache.build(stores, kind, memory_budget=memory_budget, threads=1)
-
-
 def preparation(comm: Communicator, options: Answer) -> list[Answer]:
-    """Prepares an epoch's minibatches, features and all, for every macrobatch size."""
+    """Prepares an epoch's minibatches, features and all, for every macrobatch size.
+
+    The figures are those of the last one of ``options["epochs"]``, by default of the only one.
+    """
     graph = RankGraph(comm, options)
     found = []
     for macrobatch in options["macrobatches"]:
         loader = graph.loader(macrobatch)
-        loader.set_epoch(0)
-        types = range(graph.part.schema.num_types)
-        seen = [torch.zeros(graph.part.book.num_nodes_of(at), dtype=torch.bool) for at in types]
-        meter, edges, batches = Meter(comm), 0, 0
-        for minibatch in loader:
-            edges += minibatch.num_edges
-            batches += 1
-            if options.get("count_distinct"):
-                for at, nodes in minibatch.reached_nodes.items():
-                    seen[at][nodes.node] = True
-        figures = meter.stop()
-        for at in types:
-            seen[at][graph.part.original_ids(at)] = False
-        found.append(
-            {
-                **figures,
-                "macrobatch": macrobatch,
-                "minibatches": batches,
-                "edges": edges,
-                "rows_fetched": loader.stats().total.rows_fetched,
-                "distinct": sum(
-                    int(of_type.sum()) for of_type in seen
-                ),  # remote ones of the epoch: the least that can be fetched
-                "row_bytes": row_bytes(graph.part),
-                "phases": dataclasses.asdict(loader.stats().total),
-            }
-        )
+        for epoch in range(options.get("epochs", 1)):  # the first one fills memory that is kept
+            figures = prepared_epoch(graph, loader, epoch)
+        found.append({**figures, "macrobatch": macrobatch, "row_bytes": row_bytes(graph.part)})
         del loader
     return found
+
+
+def prepared_epoch(graph: RankGraph, loader: MacrobatchNeighborLoader, epoch: int) -> Answer:
+    """Returns the figures of an epoch whose minibatches are prepared and let go."""
+    loader.set_epoch(epoch)
+    before = loader.stats().total.rows_fetched
+    types = range(graph.part.schema.num_types)
+    seen = [torch.zeros(graph.part.book.num_nodes_of(at), dtype=torch.bool) for at in types]
+    meter, edges, batches = Meter(graph.comm), 0, 0
+    for minibatch in loader:
+        edges += minibatch.num_edges
+        batches += 1
+        if graph.options.get("count_distinct"):
+            for at, nodes in minibatch.reached_nodes.items():
+                seen[at][nodes.node] = True
+    figures = meter.stop()
+    for at in types:
+        seen[at][graph.part.original_ids(at)] = False
+    return {
+        **figures,
+        "minibatches": batches,
+        "edges": edges,
+        "rows_fetched": loader.stats().total.rows_fetched - before,
+        # Remote ones of the epoch: the least that can be fetched.
+        "distinct": sum(int(of_type.sum()) for of_type in seen),
+        "phases": dataclasses.asdict(loader.stats().total),
+    }
 
 
 def row_bytes(part: Part) -> int | None:
@@ -223,11 +158,7 @@ def training(comm: Communicator, options: Answer) -> Answer:
     """Trains an epoch of SAGE on native layers: preparing, forward, backward, exchange, Adam."""
     graph = RankGraph(comm, options)
     loader = graph.loader(options["macrobatch"], prefetch=options.get("prefetch", 0))
-    torch.manual_seed(0)
-    model = SAGE(
-        graph.part.attributes[NODES]["x"].shape[1], options["hidden"], 3, graph.classes(), dropout=0.5
-    )
-    return train_epochs(graph, options, loader, model)
+    return train_epochs(graph, options, loader, graph.sage())
 
 
 def train_epochs(
@@ -238,7 +169,13 @@ def train_epochs(
     gradients = Communicator.create("gradients")
     state = {"seeds": 0, "step": 0}
     with gradients.guard(MessageKind.CONTROL):
-        wrapped = DistributedDataParallel(model, process_group=gradients.group, broadcast_buffers=False)
+        wrapped = DistributedDataParallel(
+            model,
+            process_group=gradients.group,
+            broadcast_buffers=False,
+            # The last layer has relations that lead to no seed node.
+            find_unused_parameters=graph.part.schema.has_names,
+        )
     wrapped.register_comm_hook(
         None,
         gradient_hook(
@@ -254,7 +191,8 @@ def train_epochs(
         for step, minibatch in enumerate(loader):
             begun, last = last, lap(phases, "prepare", last)
             state.update(seeds=minibatch.batch_size, step=step)
-            loss = F.cross_entropy(wrapped(minibatch), minibatch.attribute("y", minibatch.batch_size).long())
+            y = minibatch.attributes_of(graph.seed_type).gather("y", minibatch.batch_size)
+            loss = F.cross_entropy(wrapped(minibatch), y.long())
             last = lap(phases, "forward", last)
             ready.append(last - begun)
             optimiser.zero_grad()

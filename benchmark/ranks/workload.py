@@ -49,9 +49,14 @@ class RankWorkload:
         sizes = (options.fanouts, options.batch_size, options.hidden, options.seeds, options.rounds)
         return cls(graph, *sizes)
 
+    @property
+    def name(self) -> str:
+        """The name of the graph in the names of folders that are made of it."""
+        return _name(self.graph)
+
     def partition(self, ranks: int, policy: str = "random") -> str:
         """Returns the folder of a partition for some ranks, made on first use."""
-        folder = CACHE / "partitions" / f"{self.graph.path.name}-{policy}-{ranks}"
+        folder = CACHE / "partitions" / f"{self.name}-{policy}-{ranks}"
         if not folder.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
             options = {"dataset": str(as_dataset(self.graph)), "policy": policy, "out": str(folder)}
@@ -72,7 +77,7 @@ class RankWorkload:
 
 def as_dataset(graph: GraphFolder | TypedFolder) -> Path:
     """Returns the graph as a folder that `pyg_batchgnn.data.load_dataset` reads; writes it once."""
-    folder = CACHE / "datasets" / graph.path.name
+    folder = CACHE / "datasets" / _name(graph)
     if isinstance(graph, TypedFolder):
         if not folder.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -94,12 +99,19 @@ def as_dataset(graph: GraphFolder | TypedFolder) -> Path:
     return folder
 
 
+def _name(graph: GraphFolder | TypedFolder) -> str:
+    """Returns a graph's name; that of a typed one says that all types have features."""
+    return f"{graph.path.name}-features" if isinstance(graph, TypedFolder) else graph.path.name
+
+
 def _typed_dataset(graph: TypedFolder) -> Dataset:
-    """Returns a typed graph with the features, labels and training nodes of papers."""
-    tables, splits = {"x": graph.x, "y": graph.y}, {"train": graph.read("train_idx")}
+    """Returns a typed graph with features of all types, and labels and training nodes of papers."""
+    splits = {"train": graph.read("train_idx")}
     nodes = [
-        NodeSet(name, count, tables, splits, CLASSES) if name == SEEDS else NodeSet(name, count)
-        for name, count in graph.num_nodes.items()
+        NodeSet(name, len(x), {"x": x, "y": graph.y}, splits, CLASSES)
+        if name == SEEDS
+        else NodeSet(name, len(x), {"x": x})
+        for name, x in graph.features.items()
     ]
     edges = [EdgeSet(relation, edge_index) for relation, edge_index in graph.edges.items()]
     return Dataset(graph.path.name, tuple(nodes), tuple(edges))

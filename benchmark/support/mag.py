@@ -92,6 +92,11 @@ class TypedFolder:
         """[N] int64, the labels of papers."""
         return self.read("y_paper")
 
+    @property
+    def num_classes(self) -> int:
+        """The number of labels of papers."""
+        return CLASSES
+
     def seeds(self, count: int, seed: int) -> Tensor:
         """Returns ``count`` training papers in an order that depends on ``seed`` alone."""
         order = np.random.default_rng(seed).permutation(self.read("train_idx").numpy())

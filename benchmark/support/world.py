@@ -39,12 +39,14 @@ class World:
             root.
         timeout: seconds for a whole job.
         worker: the module that every rank runs.
+        threads: threads of each rank, where the job does not set them.
     """
 
     ranks: int
     network: str = LOOPBACK
     timeout: float = 1800.0
     worker: str = WORKER
+    threads: int = 1
 
     @contextlib.contextmanager
     def standing(self) -> Iterator[World]:
@@ -76,7 +78,7 @@ class World:
     ) -> subprocess.Popen[bytes]:
         apart = self.network != LOOPBACK
         environment = {
-            **ProcessSetting(threads=1, malloc=MallocSetting.KEPT).environment(),
+            **ProcessSetting(threads=self.threads, malloc=MallocSetting.KEPT).environment(),
             **{"RANK": str(rank), "WORLD_SIZE": str(self.ranks), "GROUP_RANK": str(rank)},
             **{"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"},
             **{"MASTER_ADDR": namespaces.address(0) if apart else "127.0.0.1", "MASTER_PORT": str(port)},

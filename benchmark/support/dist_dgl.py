@@ -1,5 +1,4 @@
-"""DistDGL on hosts of its own: a server and a trainer each, in network namespaces whose links have
-no limit.
+"""DistDGL on hosts of its own: a server and a trainer each, in network namespaces.
 
 Needs root for the namespaces: DGL finds out by addresses on which host each process runs, so that
 two hosts on one loopback would read each other's features in shared memory. /dev/shm is each host's
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.support import namespaces
+from benchmark.support.native import CACHE
 from benchmark.support.settings import MallocSetting, ProcessSetting
 
 WORKER = "benchmark.contestants.dist_dgl"
@@ -30,25 +30,35 @@ class DistDgl:
 
     Attributes:
         python: of an environment that has DGL.
-        ranks: hosts, each with one server and one trainer of one thread.
+        ranks: hosts, each with one server and one trainer.
+        threads: threads of each process.
         timeout: seconds for a whole run.
     """
 
     python: str
     ranks: int
+    threads: int = 1
     timeout: float = 900.0
 
-    def partition(self, folder: Path, options: dict[str, Any]) -> None:
-        """Writes the parts of ``options["graph"]`` to ``folder`` where they are not yet there."""
-        if not (folder / "graph.json").is_file():
-            whole = {**options, "ranks": self.ranks, "partition": str(folder)}
-            environment = ProcessSetting(threads=2, malloc=MallocSetting.KEPT).environment()
-            subprocess.run(
-                [self.python, "-m", WORKER, "partition", json.dumps(whole)], env=environment, check=True
-            )
+    def parts(self, name: str, graph: dict[str, Any]) -> Path:
+        """Returns the folder of the parts of a graph with owners at random; makes them once.
 
-    def train(self, parts: Path, options: dict[str, Any]) -> list[dict[str, Any]]:
-        """Epochs of SAGE; what every trainer saw of the last one. Inside `namespaces.hosts`.
+        Args:
+            name: of the graph; folders have it in their names.
+            graph: "graph", the folder of a graph, or "nodes", the number of nodes of a ring.
+        """
+        folder = CACHE / "dist_dgl" / f"{name}-{self.ranks}"
+        if not (folder / "graph.json").is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            options = json.dumps({**graph, "ranks": self.ranks, "partition": str(folder)})
+            environment = ProcessSetting(threads=2, malloc=MallocSetting.KEPT).environment()
+            with (folder / "partition.log").open("wb") as log:
+                command = [self.python, "-m", WORKER, "partition", options]
+                subprocess.run(command, env=environment, stdout=log, stderr=log, check=True)
+        return folder
+
+    def run(self, job: str, parts: Path, options: dict[str, Any]) -> list[dict[str, Any]]:
+        """Returns every trainer's answer to a job; call it inside `namespaces.hosts`.
 
         Raises:
             RuntimeError: a process failed or did not end in time; the others are killed.
@@ -59,9 +69,10 @@ class DistDgl:
             addresses.write_text(
                 "".join(f"{namespaces.address(host)} {PORT}\n" for host in range(self.ranks))
             )
-            wanted = json.dumps({**options, "answer": str(folder / "{rank}.json")})
+            answer = {"answer": str(folder / "{rank}.json")}
+            command = [self.python, "-m", WORKER, job, json.dumps({**options, **answer})]
             started = [
-                self._start(host, role, wanted, parts, addresses, folder, Path(shared))
+                self._start(host, role, command, parts, addresses, Path(shared))
                 for role in ("server", "client")
                 for host in range(self.ranks)
             ]
@@ -74,10 +85,10 @@ class DistDgl:
             return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(self.ranks)]
 
     def _start(
-        self, host: int, role: str, options: str, parts: Path, addresses: Path, folder: Path, shared: Path
+        self, host: int, role: str, command: list[str], parts: Path, addresses: Path, shared: Path
     ) -> subprocess.Popen[bytes]:
         environment = {
-            **ProcessSetting(threads=1, malloc=MallocSetting.KEPT).environment(),
+            **ProcessSetting(threads=self.threads, malloc=MallocSetting.KEPT).environment(),
             **{"DGL_DIST_MODE": "distributed", "DGL_ROLE": role, "DGL_SERVER_ID": str(host)},
             **{"DGL_NUM_SERVER": "1", "DGL_NUM_CLIENT": str(self.ranks), "DGL_NUM_SAMPLER": "0"},
             **{"DGL_CONF_PATH": str(parts / "graph.json"), "DGL_IP_CONFIG": str(addresses)},
@@ -89,11 +100,10 @@ class DistDgl:
         own = shared / str(host)
         own.mkdir(exist_ok=True)
         script = f'mount --bind "{own}" {SHARED_MEMORY} && exec "$@"'
-        command = ["unshare", "--mount", "sh", "-c", script, "sh", self.python, "-m", WORKER, "rank", options]
         return subprocess.Popen(
-            namespaces.command_on(host, command),
+            namespaces.command_on(host, ["unshare", "--mount", "sh", "-c", script, "sh", *command]),
             env=environment,
-            stdout=(folder / f"{role}{host}.log").open("wb"),
+            stdout=(addresses.parent / f"{role}{host}.log").open("wb"),
             stderr=subprocess.STDOUT,
         )
 
@@ -103,10 +113,12 @@ class DistDgl:
         trainers = started[self.ranks :]
         while any(process.poll() is None for process in trainers):
             if any(process.poll() for process in started) or time.monotonic() > end:
-                time.sleep(1.0)
-                said = "\n".join(
-                    f"{log.name}: {log.read_text(errors='replace')[-2000:]}"
-                    for log in sorted(folder.glob("*.log"))
-                )
-                raise RuntimeError(f"DistDGL failed or had not ended after {self.timeout:.0f} s:\n{said}")
+                break
             time.sleep(0.1)
+        if any(process.poll() != 0 for process in trainers):
+            time.sleep(1.0)
+            said = "\n".join(
+                f"{log.name}: {log.read_text(errors='replace')[-2000:]}"
+                for log in sorted(folder.glob("*.log"))
+            )
+            raise RuntimeError(f"DistDGL failed or had not ended after {self.timeout:.0f} s:\n{said}")
