@@ -3,7 +3,9 @@
 from pyg_batchgnn.loader.hgt_loader import MacrobatchHGTLoader
 from pyg_batchgnn.loader.link_neighbor_loader import MacrobatchLinkNeighborLoader
 from pyg_batchgnn.loader.neighbor_loader import MacrobatchNeighborLoader
+from pyg_batchgnn.loader.schedule import ScheduleName
 from pyg_batchgnn.loader.stats import LoaderCounters, LoaderStats
+from pyg_batchgnn.loader.trained_seeds import balanced_trainers
 
 __all__ = [
     "LoaderCounters",
@@ -11,4 +13,6 @@ __all__ = [
     "MacrobatchHGTLoader",
     "MacrobatchLinkNeighborLoader",
     "MacrobatchNeighborLoader",
+    "ScheduleName",
+    "balanced_trainers",
 ]

@@ -19,7 +19,7 @@ from pyg_batchgnn.loader.order import Order, Remainder
 from pyg_batchgnn.loader.position import Run
 
 
-class ScheduleName(enum.Enum):
+class ScheduleName(str, enum.Enum):
     """The rule by which ranks share the seeds of an epoch."""
 
     LOCAL = "local"  # a rank trains those that it owns

@@ -36,20 +36,31 @@ class TrainedSeeds:
 
     @classmethod
     def balanced(cls, own: OwnSeeds, comm: Communicator) -> TrainedSeeds:
-        """Returns equally many seeds on every rank, most of them the rank's own. Collective.
-
-        Ranks with too many give some to ranks with too few, to those of the same host first. It is
-        a keyed choice, so those that are given away are of all types and from everywhere. It does
-        not depend on the loader's seed.
-        """
+        """Returns equally many seeds on every rank, most of them the rank's own. Collective."""
         counts = comm.all_gather_json(own.positions.numel())
-        given = torch.tensor(moved_seeds(counts, comm.hosts)[comm.rank])
-        trainer = torch.full_like(own.positions, comm.rank)
-        away = keyed_permutation(trainer.numel(), 0, comm.rank)[: int(given.sum())]
-        trainer[away] = torch.repeat_interleave(torch.arange(comm.size), given)
+        trainer = balanced_trainers(counts, comm.hosts, comm.rank)
         rows = send_rows(comm, torch.stack([own.positions, own.internal], dim=1), trainer)
         rows = rows[torch.argsort(rows[:, 0])]
         return cls(OwnSeeds(rows[:, 0].contiguous(), rows[:, 1].contiguous()), own, trainer)
+
+
+def balanced_trainers(counts: Sequence[int], hosts: Sequence[int], rank: int) -> Tensor:
+    """Returns the rank that trains each of a rank's own seeds, [S_r] int64.
+
+    Ranks with too many give some to ranks with too few, to those of the same host first. It is a
+    keyed choice, so those that are given away are of all types and from everywhere. It does not
+    depend on the loader's seed.
+
+    Args:
+        counts: the number of seeds that each rank owns.
+        hosts: the host of each rank.
+        rank: the owner.
+    """
+    given = torch.tensor(moved_seeds(counts, hosts)[rank])
+    trainer = torch.full((counts[rank],), rank)
+    away = keyed_permutation(counts[rank], 0, rank)[: int(given.sum())]
+    trainer[away] = torch.repeat_interleave(torch.arange(len(counts)), given)
+    return trainer
 
 
 def moved_seeds(counts: Sequence[int], hosts: Sequence[int]) -> list[list[int]]:

@@ -7,11 +7,13 @@ neighbours.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner.workload import MinibatchMeans, Numbers, Overlaps, PlannerProbe, Workload
 from pyg_batchgnn.sample import Replacement, taken_probability
 
@@ -170,7 +172,10 @@ def probe_degrees(
     ranks_per_host: int = 1,
     replacement: Replacement = Replacement.WITH,
 ) -> PlannerProbe:
-    """Returns the sizes of minibatches under the policy "random", from degrees alone."""
+    """Returns the sizes of minibatches under the policy "random", from degrees alone.
+
+    Every rank owns equally many seed nodes then, so it trains its own with the balanced schedule.
+    """
     hosts = -(-ranks // ranks_per_host)
     seeds = [
         workload.training * (rank + 1) // ranks - workload.training * rank // ranks for rank in range(ranks)
@@ -198,14 +203,17 @@ def _means(
         picks = most if replacement is Replacement.WITH else np.minimum(most, degrees.degree)
         edges.append(float((part * degrees.nodes * picks).sum()))
     count, links, expanded = sum(nodes), sum(edges), sum(nodes[:-1])
+    own = workload.schedule is not ScheduleName.GLOBAL
+    theirs = [0.0 if own and hop == 0 else away for hop in range(hops)]
+    asked = tuple(map(operator.mul, theirs, nodes[:-1]))
     return MinibatchMeans(
         count,
         links,
-        tuple(away * part for part in nodes[:-1]),
-        tuple(away * part for part in nodes[:-1]),
-        tuple(away * part for part in edges),
+        asked,
+        asked,
+        tuple(map(operator.mul, theirs, edges)),
         expanded,
         min(expanded + edges[-1], float(workload.nodes)),
         Overlaps((DegreeOverlap(work, degrees, replacement),)),
-        Overlaps((DegreeOverlap(work, degrees, replacement, remote, workload.own_seeds),)),
+        Overlaps((DegreeOverlap(work, degrees, replacement, remote, own),)),
     )

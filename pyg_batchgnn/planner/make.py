@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from torch import Tensor
 
@@ -12,6 +13,7 @@ from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import FEATURES, LABELS, Dataset, NodeSet
 from pyg_batchgnn.history import HistoricalSettings
+from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner.historical import predict_historical
 from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
 from pyg_batchgnn.planner.measure import measure_machine
@@ -41,7 +43,7 @@ def plan(
     batch_size: int = 1024,
     replacement: Replacement = Replacement.WITH,
     drop_last: bool = True,
-    own_seeds: bool = True,
+    schedule: Literal["local", "balanced", "global"] = "local",
     node_type: str | None = None,
     hidden: int = 256,
     policies: Sequence[str] = ("random",),
@@ -68,7 +70,7 @@ def plan(
         replacement: whether sampling is with replacement.
         drop_last: whether a last, smaller minibatch is left out. As in training, smaller ones are
             kept where the training nodes do not fill one minibatch per rank.
-        own_seeds: whether ranks train the nodes that they own (the local schedule).
+        schedule: the rule by which ranks share the training nodes, as the loader has it.
         node_type: the type of the training nodes; not needed if one type has some.
         hidden: the width of the layers whose training is timed. 0 predicts only the preparation of
             minibatches.
@@ -84,6 +86,7 @@ def plan(
     """
     tell = progress or (lambda _: None)
     _check(ranks, ranks_per_host, cores, batch_size)
+    rule = ScheduleName.of(schedule) or ScheduleName.LOCAL
     _seed_type(dataset, node_type)
     if not fanouts:
         raise ValueError("there is nothing to plan without hops: give a fanout for each, such as (15, 10, 5)")
@@ -99,7 +102,7 @@ def plan(
         *(dataset, tuple(fanouts), batch_size, hidden),
         ranks=ranks,
         drop_last=drop_last,
-        own_seeds=own_seeds,
+        schedule=rule,
         kind=kind,
         node_type=node_type,
     )
@@ -129,7 +132,7 @@ def plan(
     machine = machine.on(cores, memory)
     found = search(workload, probes, machine, network, choices)
     historical = {}
-    if hidden and own_seeds and ranks > 1 and kind is not Aggregation.SYMMETRIC:
+    if hidden and rule is ScheduleName.LOCAL and ranks > 1 and kind is not Aggregation.SYMMETRIC:
         settings = HistoricalSettings()
         historical = {
             policy: predict_historical(workload, probe, machine, network, settings, hidden)
@@ -146,7 +149,7 @@ def workload_of(
     *,
     ranks: int = 1,
     drop_last: bool = True,
-    own_seeds: bool = True,
+    schedule: ScheduleName = ScheduleName.LOCAL,
     kind: Aggregation = Aggregation.MEAN,
     node_type: str | None = None,
 ) -> Workload:
@@ -166,7 +169,7 @@ def workload_of(
         fanouts=fanouts,
         batch_size=batch_size,
         drop_last=drop_last and training >= batch_size * ranks,
-        own_seeds=own_seeds,
+        schedule=schedule,
         parameters=parameters,
         seed_type=seed_type,
         has_names=dataset.schema.has_names,

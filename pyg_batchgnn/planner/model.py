@@ -91,7 +91,7 @@ def _topology_bytes(
     """Returns the bytes of questions and answers, with the fixed bytes of their messages."""
     if setting.hybrid or probe.ranks == 1:
         return 0.0
-    first = int(workload.own_seeds)
+    first = workload.first_relay
     asked, answered = sum(means.asked[first:]), sum(means.answered[first:])
     counts = sum(map(operator.mul, means.sections[first:], workload.count_bytes[first:]))
     hops = len(means.asked) - first

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Schema
+from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner.growth import growth_of
+from pyg_batchgnn.planner.seeds import busiest_rank, seed_trainers
 from pyg_batchgnn.planner.workload import MinibatchMeans, Overlaps, PlannerProbe, Workload
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan, Seeds
 from pyg_batchgnn.store import TypedGraph
@@ -30,7 +32,7 @@ def probe_graph(
     samples: int = SAMPLES,
     threads: int | None = None,
 ) -> PlannerProbe:
-    """Samples minibatches of the rank that has the most training nodes.
+    """Samples minibatches of the rank that has the most work.
 
     Args:
         workload: what is trained.
@@ -44,10 +46,11 @@ def probe_graph(
         samples: the most minibatches that are sampled.
         threads: the most threads that sample.
     """
+    hosts = [rank // ranks_per_host for rank in range(ranks)]
     seed_owner = owner[workload.seed_type][training]
-    seeds = torch.bincount(seed_owner, minlength=ranks)
-    busiest = int(seeds.argmax())
-    own = training[seed_owner == busiest] if workload.own_seeds else training
+    trainer = seed_trainers(workload.schedule, seed_owner, hosts)
+    seeds, busiest = torch.bincount(trainer, minlength=ranks), busiest_rank(seed_owner, trainer, hosts)
+    own = training if workload.schedule is ScheduleName.GLOBAL else training[trainer == busiest]
     sampler = MacrobatchSampler(graph, SamplingPlan(workload.fanouts, replacement), 0, threads, Layout.CSC)
     lists = _seed_lists(own, workload.batch_size, samples)
     sampled = sampler.sample(seeds_of_type(graph.schema, workload.seed_type, lists), 0)
@@ -62,7 +65,7 @@ def probe_graph(
     return PlannerProbe(
         policy,
         ranks,
-        -(-ranks // ranks_per_host),
+        hosts[-1] + 1,
         tuple(seeds.tolist()),
         int(torch.as_tensor(nodes).max()),
         int(edges.max()),

@@ -69,7 +69,7 @@ class Plan:
             ]
         chosen = [shlex.join([*command, *options(found.setting, self.ranks)])]
         if self.workload.has_names:
-            chosen = script(found.setting, self.ranks)
+            chosen = script(found.setting, self.ranks, self.workload.schedule)
         lines = [
             f"Recommended: {describe(found.setting)}: {found.epoch:.2f} s per epoch, of which "
             f"{found.preparation:.2f} s prepare minibatches; {decimal(int(found.memory))} per rank.",

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyg_batchgnn.cache import Aggregation
+from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner.workload import PlannerProbe, Workload
 
 
@@ -96,9 +97,9 @@ def rounds(workload: Workload, probe: PlannerProbe, setting: PlannerSetting, min
     """
     made = sizes(minibatches, setting.macrobatch, setting.fetch)
     hops = len(workload.fanouts) - int(setting.aggregation is not None)
-    relays = max(hops - int(workload.own_seeds), 0)
+    relays = max(hops - workload.first_relay, 0)
     alone = probe.ranks == 1 or setting.hybrid
-    lookup = 0 if workload.own_seeds or alone else 2
+    lookup = 2 if workload.schedule is ScheduleName.GLOBAL and not alone else 0
     return Rounds(0 if alone else 2 * relays * len(made), 2 * sum(map(len, made)), lookup)
 
 

@@ -78,7 +78,7 @@ class _MemorySimulation:
         """
         messages: list[Block] = []
         if not self._setting.hybrid and self._probe.ranks > 1:
-            for hop in range(int(self._workload.own_seeds), len(self._means.asked)):
+            for hop in range(self._workload.first_relay, len(self._means.asked)):
                 self.blocks.give(*messages)
                 messages = self._relay(sum(shares), hop)
         sizes = (8 * self._means.room, 8 * (self._means.expanded + 1), 4 * self._means.edges)

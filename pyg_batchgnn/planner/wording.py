@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.filesize import decimal
 
+from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner.setting import PlannerSetting
 
 #: The least and the greatest number of digits of numbers that are compared.
@@ -58,8 +59,8 @@ def options(setting: PlannerSetting, ranks: int) -> Sequence[str]:
     return words
 
 
-def script(setting: PlannerSetting, ranks: int) -> list[str]:
-    """Returns the lines of a script that choose a setting on a number of ranks.
+def script(setting: PlannerSetting, ranks: int, schedule: ScheduleName) -> list[str]:
+    """Returns the lines of a script that choose a setting and a schedule on a number of ranks.
 
     In the script ``data`` is the graph and ``comm`` the communicator.
     """
@@ -67,6 +68,7 @@ def script(setting: PlannerSetting, ranks: int) -> list[str]:
     if ranks == 1:
         return [_loader("data", words)]
     words += [f"feature_cache={setting.feature_cache}"] if setting.feature_cache else []
+    words += [f"schedule={schedule.value!r}"]
     saved = Path(setting.policy).is_dir()
     made = "load_partition({!r}, comm)" if saved else "partition(data, {!r}, comm=comm)"
     topology = ", replicate_topology(part, comm)" if setting.hybrid else ""

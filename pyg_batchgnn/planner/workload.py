@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.loader import ScheduleName
 
 Numbers = NDArray[np.float64]
 
@@ -115,7 +116,7 @@ class Workload:
         fanouts: neighbours per hop, nearest to the seeds first.
         batch_size: seed nodes per minibatch.
         drop_last: whether a last, smaller minibatch is left out.
-        own_seeds: whether ranks train the nodes that they own (the local schedule).
+        schedule: the rule by which ranks share the training nodes.
         parameters: the number of the model's parameters, whose gradients are exchanged.
         seed_type: the number of the type of the training nodes.
         has_names: whether the user named the node types and relations (`Schema.has_names`).
@@ -128,7 +129,7 @@ class Workload:
     fanouts: tuple[int, ...]
     batch_size: int = 1024
     drop_last: bool = False
-    own_seeds: bool = True
+    schedule: ScheduleName = ScheduleName.LOCAL
     parameters: int = 0
     seed_type: int = 0
     has_names: bool = False
@@ -163,21 +164,27 @@ class Workload:
         """Bytes of a node's number of picks in the answers of each hop."""
         return tuple(_count_bytes(fanout, self.edges) for fanout in self.fanouts)
 
+    @property
+    def first_relay(self) -> int:
+        """The first hop that other ranks are asked for. With local seeds a rank samples hop 0."""
+        return int(self.schedule is ScheduleName.LOCAL)
+
     def minibatches(self, counts: Sequence[int]) -> int:
         """Returns the number of minibatches of every rank in an epoch.
 
         Args:
-            counts: the number of seed nodes of each rank.
+            counts: the number of seed nodes that each rank trains, or all of them in any shares
+                with the global schedule.
         """
         cut = math.floor if self.drop_last else math.ceil
-        if self.own_seeds:
-            return max((cut(count / self.batch_size) for count in counts), default=0)
-        return cut(cut(sum(counts) / self.batch_size) / len(counts))
+        if self.schedule is ScheduleName.GLOBAL:
+            return cut(cut(sum(counts) / self.batch_size) / len(counts))
+        return max((cut(count / self.batch_size) for count in counts), default=0)
 
     def seeds_of(self, counts: Sequence[int]) -> list[list[int]]:
         """Returns the seed nodes per minibatch of each rank, as the schedules deal them."""
         steps, size = self.minibatches(counts), self.batch_size
-        if not self.own_seeds:
+        if self.schedule is ScheduleName.GLOBAL:
             every = sum(counts)
             sizes = [min(size, max(every - at * size, 0)) for at in range(steps * len(counts))]
             return [sizes[rank :: len(counts)] for rank in range(len(counts))]
@@ -234,7 +241,8 @@ class PlannerProbe:
     Attributes:
         policy: the partitioning policy, or the folder of a saved partition.
         ranks, hosts: the number of ranks and of hosts.
-        seeds: the number of seed nodes of each rank.
+        seeds: the number of seed nodes that each rank trains; with the global schedule, that it
+            owns.
         part_nodes, part_edges: nodes and edges of the largest part.
         full: minibatches of all hops.
         inner: minibatches without the last hop, as the aggregation cache needs them.

@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import torch
 
 from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.data import load_dataset
+from pyg_batchgnn.data import Dataset, load_dataset
 from pyg_batchgnn.partition import partition
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
 
 
-def prepare(dataset: str, settings: list[dict[str, Any]], arguments: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rounds, rows and bytes of every setting."""
+def first_trained(dataset: Dataset, first: int) -> Dataset:
+    """Returns a data set whose training nodes are the first nodes of the type that has some."""
+    nodes = [
+        replace(one, splits={**one.splits, "train": torch.arange(min(first, one.num_nodes))})
+        if "train" in one.splits
+        else one
+        for one in dataset.node_sets
+    ]
+    return replace(dataset, node_sets=tuple(nodes))
+
+
+def prepare_all(cases: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """What `prepare` returns for each case."""
+    return [prepare(**case) for case in cases]
+
+
+def prepare(
+    dataset: str,
+    settings: list[dict[str, Any]],
+    arguments: dict[str, Any],
+    policy: str = "random",
+    first: int = 0,
+) -> list[dict[str, Any]]:
+    """Rounds, rows and bytes of every setting. With ``first``, the first nodes are trained."""
     found = []
     with Communicator.create("planned", timeout=60) as comm:
         graph = load_dataset(dataset)
-        part = partition(graph, "random", comm=comm)
+        graph = first_trained(graph, first) if first else graph
+        part = partition(graph, policy, comm=comm)
         seeds = "train" if graph.schema.is_plain else ("paper", graph.split("train", "paper"))
         features, whole = DistFeatureStore(part, comm), replicate_topology(part, comm)
         for setting in settings:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner import (
     Choices,
     Degrees,
@@ -52,20 +53,21 @@ def test_every_minibatch_is_in_one_fetch_group(minibatches: int, macrobatch: int
 
 
 @pytest.mark.parametrize(
-    ("own", "hybrid", "aggregation", "relays"),
+    ("schedule", "hybrid", "aggregation", "relays"),
     [
-        (True, False, None, 4),
-        (False, False, None, 6),
-        (True, True, None, 0),
-        (True, False, Aggregation.MEAN, 2),
-        (False, False, Aggregation.SYMMETRIC, 4),
+        (ScheduleName.LOCAL, False, None, 4),
+        (ScheduleName.GLOBAL, False, None, 6),
+        (ScheduleName.BALANCED, False, None, 6),
+        (ScheduleName.LOCAL, True, None, 0),
+        (ScheduleName.LOCAL, False, Aggregation.MEAN, 2),
+        (ScheduleName.GLOBAL, False, Aggregation.SYMMETRIC, 4),
     ],
 )
-def test_rounds(own: bool, hybrid: bool, aggregation: Aggregation | None, relays: int) -> None:
-    work = dataclasses.replace(WORK, own_seeds=own)
+def test_rounds(schedule: ScheduleName, hybrid: bool, aggregation: Aggregation | None, relays: int) -> None:
+    work = dataclasses.replace(WORK, schedule=schedule)
     expected = rounds(work, probe(work), PlannerSetting(3, 2, hybrid=hybrid, aggregation=aggregation), 8)
     assert (expected.topology, expected.features) == (relays * 3, 2 * (2 + 2 + 1))
-    assert expected.lookup == (0 if own or hybrid else 2)
+    assert expected.lookup == (2 if schedule is ScheduleName.GLOBAL and not hybrid else 0)
 
 
 @settings(max_examples=20)

@@ -14,7 +14,8 @@ import pyg_batchgnn
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import load_dataset
+from pyg_batchgnn.data import Dataset, load_dataset
+from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.partition import load_partition, partition
 from pyg_batchgnn.planner import Choices, Plan, PlannerMachine, PlannerNetwork, PlannerSetting, predict
 from pyg_batchgnn.planner.make import workload_of
@@ -22,6 +23,7 @@ from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
 from pyg_batchgnn.train.cli.quantities import parse_rate
 from pyg_batchgnn.train.errors import TrainError
+from tests.planner.job_planned import first_trained
 from tests.support.ranks import run_ranks
 from tests.support.training_runs import batchgnn
 from tests.support.typed_datasets import CASES as TYPED_CASES
@@ -62,13 +64,14 @@ SCRIPT_NAMES = {
 
 def planned(
     ranks: int,
-    own_seeds: bool = True,
+    schedule: ScheduleName = ScheduleName.LOCAL,
     replacement: Replacement = Replacement.WITH,
-    graph: str = GRAPH,
+    graph: str | Dataset = GRAPH,
     node_type: str | None = None,
+    policy: str = "random",
 ) -> Plan:
     return pyg_batchgnn.plan(
-        load_dataset(graph),
+        load_dataset(graph) if isinstance(graph, str) else graph,
         ranks=ranks,
         network=PlannerNetwork(1e8),
         machine=PlannerMachine(),
@@ -76,27 +79,29 @@ def planned(
         batch_size=64,
         replacement=replacement,
         drop_last=False,
-        own_seeds=own_seeds,
+        schedule=schedule.value,
         node_type=node_type,
         hidden=0,
+        policies=(policy,),
         choices=Choices(macrobatches=(1, 0)),
         samples=6,
     )
 
 
 @pytest.mark.parametrize(
-    ("own_seeds", "replacement"), [(True, Replacement.WITH), (False, Replacement.WITHOUT)]
+    ("schedule", "replacement"),
+    [(ScheduleName.LOCAL, Replacement.WITH), (ScheduleName.GLOBAL, Replacement.WITHOUT)],
 )
 @pytest.mark.parametrize("graph", [GRAPH, TYPED], ids=["one type", "several types"])
-def test_ranks_count_what_was_predicted(graph: str, own_seeds: bool, replacement: Replacement) -> None:
+def test_ranks_count_what_was_predicted(graph: str, schedule: ScheduleName, replacement: Replacement) -> None:
     tried = SETTINGS if graph == GRAPH else TYPED_SETTINGS
-    found = planned(4, own_seeds, replacement, graph, None if graph == GRAPH else "paper")
+    found = planned(4, schedule, replacement, graph, None if graph == GRAPH else "paper")
     probe = found.probes["random"]
     arguments = {
         "num_neighbors": [5, 4, 3],
         "batch_size": 64,
         "replace": replacement is Replacement.WITH,
-        "schedule": "local" if own_seeds else "global",
+        "schedule": schedule.value,
     }
     settings = [vars(setting) for setting in tried]
     given = {"dataset": graph, "settings": settings, "arguments": arguments}
@@ -112,15 +117,46 @@ def test_ranks_count_what_was_predicted(graph: str, own_seeds: bool, replacement
         assert [predicted.topology_bytes, predicted.feature_bytes] == pytest.approx(received, rel=0.1)
 
 
-@pytest.mark.parametrize("own_seeds", [True, False])
-def test_one_rank_makes_the_rounds_that_were_predicted(own_seeds: bool) -> None:
+def test_ranks_count_what_was_predicted_of_seeds_that_they_do_not_own() -> None:
+    """The balanced schedule where the first ranks own all training nodes. Rows are those of the
+    rank that fetches the most.
+    """
+    tried = [PlannerSetting(1), PlannerSetting(4, 2), PlannerSetting(0), PlannerSetting(2, hybrid=True)]
+    graphs = ((GRAPH, None, 1800), (TYPED, "paper", 1200))
+    arguments = {"num_neighbors": [5, 4, 3], "batch_size": 64, "replace": True, "schedule": "balanced"}
+    cases = [
+        {
+            **{"dataset": graph, "settings": [vars(one) for one in tried], "arguments": arguments},
+            **{"policy": "contiguous", "first": first},
+        }
+        for graph, _, first in graphs
+    ]
+    results = run_ranks("tests.planner.job_planned:prepare_all", 4, {"cases": cases}, hosts=[0, 1, 2, 3])
+    for case, (graph, node_type, first) in enumerate(graphs):
+        dataset = first_trained(load_dataset(graph), first)
+        found = planned(4, ScheduleName.BALANCED, graph=dataset, node_type=node_type, policy="contiguous")
+        probe = found.probes["contiguous"]
+        assert probe.seeds == (first // 4,) * 4
+        for at, setting in enumerate(tried):
+            predicted = predict(found.workload, probe, found.machine, found.network, setting)
+            seen = [result.value[case][at] for result in results]
+            rounds = predicted.rounds
+            relays = 0 if setting.hybrid else 6
+            assert rounds.topology == relays * -(-predicted.minibatches // (setting.macrobatch or 1000))
+            assert {one["minibatches"] for one in seen} == {predicted.minibatches}
+            assert all(one["rounds"] == [rounds.topology, rounds.features, rounds.lookup] for one in seen)
+            assert predicted.rows == pytest.approx(max(one["rows"] for one in seen), rel=0.1)
+
+
+@pytest.mark.parametrize("schedule", [ScheduleName.LOCAL, ScheduleName.GLOBAL])
+def test_one_rank_makes_the_rounds_that_were_predicted(schedule: ScheduleName) -> None:
     tried = [PlannerSetting(1), PlannerSetting(4, 2), PlannerSetting(0, hybrid=True)]
-    found = planned(1, own_seeds)
+    found = planned(1, schedule)
     arguments = {
         "num_neighbors": [5, 4, 3],
         "batch_size": 64,
         "replace": True,
-        "schedule": "local" if own_seeds else "global",
+        "schedule": schedule.value,
     }
     given = {"dataset": GRAPH, "settings": [vars(one) for one in tried], "arguments": arguments}
     (result,) = run_ranks("tests.planner.job_planned:prepare", 1, given)
@@ -138,14 +174,13 @@ def test_the_type_of_the_training_nodes_must_be_said() -> None:
         planned(2, graph=TYPED, node_type="field")
 
 
-@pytest.mark.parametrize("own_seeds", [True, False])
-def test_ranks_without_a_whole_minibatch_keep_smaller_ones(own_seeds: bool) -> None:
+@pytest.mark.parametrize("schedule", list(ScheduleName))
+def test_ranks_without_a_whole_minibatch_keep_smaller_ones(schedule: ScheduleName) -> None:
     """The training nodes fill one minibatch, but not one per rank. Training keeps smaller ones."""
     data = load_dataset(GRAPH)
     size = len(data.split("train")) - 1
-    usual = {"batch_size": size, "own_seeds": own_seeds}
-    assert workload_of(data, (3, 2), ranks=1, **usual).drop_last
-    workload = workload_of(data, (3, 2), ranks=2, **usual)
+    assert workload_of(data, (3, 2), size, ranks=1, schedule=schedule).drop_last
+    workload = workload_of(data, (3, 2), size, ranks=2, schedule=schedule)
     counts = [size // 2 + 1, size - size // 2]
     assert workload.minibatches(counts) == 1
     found = pyg_batchgnn.plan(
@@ -156,7 +191,8 @@ def test_ranks_without_a_whole_minibatch_keep_smaller_ones(own_seeds: bool) -> N
         fanouts=(3, 2),
         hidden=0,
         choices=Choices(macrobatches=(1,)),
-        **usual,
+        batch_size=size,
+        schedule=schedule.value,
     )
     assert all(one.minibatches == 1 and one.rows > 0 and one.memory > 0 for one in found.predictions)
 

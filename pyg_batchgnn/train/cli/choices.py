@@ -30,6 +30,14 @@ class ReplacementName(str, Enum):
     WITH = "with"
 
 
+class ScheduleOption(str, Enum):
+    """The rules by which ranks share training nodes."""
+
+    LOCAL = "local"
+    BALANCED = "balanced"
+    GLOBAL = "global"
+
+
 class ModelName(str, Enum):
     """The kinds of models."""
 

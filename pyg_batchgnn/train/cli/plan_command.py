@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from pyg_batchgnn.train.cli import plan_options as options
-from pyg_batchgnn.train.cli.choices import ModelName, ReplacementName
+from pyg_batchgnn.train.cli.choices import ModelName, ReplacementName, ScheduleOption
 from pyg_batchgnn.train.cli.quantities import parse_fanout, parse_macrobatch, parse_rate, parse_size
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 
@@ -34,7 +34,7 @@ def plan_command(
     replacement: options.Replacement = ReplacementName.WITH,
     model: options.Model = ModelName.SAGE,
     hidden: options.Hidden = 256,
-    global_schedule: options.GlobalSchedule = False,
+    schedule: options.Schedule = ScheduleOption.LOCAL,
     node_type: options.NodeType = None,
     partition: options.Partitions = None,
     macrobatch: options.Macrobatches = None,
@@ -84,7 +84,7 @@ def plan_command(
             fanouts=fanouts,
             batch_size=batch_size,
             replacement=Replacement(replacement.value),
-            own_seeds=not global_schedule,
+            schedule=schedule.value,
             node_type=node_type,
             hidden=hidden,
             policies=partition or ("random",),
@@ -97,7 +97,7 @@ def plan_command(
     command += ["--fanout", fanout, "--replacement", replacement.value, "--batch-size", str(batch_size)]
     command += ["--hidden", str(hidden)] if hidden else []
     command += ["--threads", str(int(cores))] if cores >= 1 else []
-    command += ["--schedule", "global" if global_schedule else "local"] if ranks > 1 else []
+    command += ["--schedule", schedule.value] if ranks > 1 else []
     for line in found.advice(command):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if out is not None:

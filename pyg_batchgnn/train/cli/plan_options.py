@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pyg_batchgnn.train.cli.choices import ModelName, ReplacementName
+from pyg_batchgnn.train.cli.choices import ModelName, ReplacementName, ScheduleOption
 
 _CLUSTER, _TRAINING, _TRIED = "The cluster", "The training", "The settings to compare"
 
@@ -64,9 +64,9 @@ Hidden = Annotated[
         rich_help_panel=_TRAINING,
     ),
 ]
-GlobalSchedule = Annotated[
-    bool,
-    typer.Option("--global", help="Plan for train --schedule global.", rich_help_panel=_TRAINING),
+Schedule = Annotated[
+    ScheduleOption,
+    typer.Option(help="Rule by which ranks share training nodes, as for train.", rich_help_panel=_TRAINING),
 ]
 NodeType = Annotated[
     str | None,

@@ -13,10 +13,17 @@ import pytest
 
 import pyg_batchgnn
 from pyg_batchgnn.data import GeneratorSpec
+from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner import SAMPLES
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.cli import main
-from pyg_batchgnn.train.cli.choices import PRESET_NAMES, ModelName, PolicyName, ReplacementName
+from pyg_batchgnn.train.cli.choices import (
+    PRESET_NAMES,
+    ModelName,
+    PolicyName,
+    ReplacementName,
+    ScheduleOption,
+)
 from pyg_batchgnn.train.cli.data_commands import generate
 from pyg_batchgnn.train.cli.fields import FIELDS
 from pyg_batchgnn.train.cli.plan_command import plan_command
@@ -201,7 +208,8 @@ def test_help_and_version_do_not_wait_for_torch(arguments: list[str]) -> None:
 def test_choices_and_defaults_are_those_of_the_rooms() -> None:
     """Help repeats them, since it does not import the rooms."""
     assert tuple(PRESETS) == PRESET_NAMES and PRESET_NAMES[0] == DEFAULT_PRESET
-    for mine, theirs in ((ReplacementName, Replacement), (ModelName, ModelKind)):
+    pairs = ((ReplacementName, Replacement), (ModelName, ModelKind), (ScheduleOption, ScheduleName))
+    for mine, theirs in pairs:
         assert [member.value for member in mine] == [member.value for member in theirs]
     assert tuple(policy.value for policy in PolicyName) == POLICIES
     defaults = {name: parameter.default for name, parameter in inspect.signature(generate).parameters.items()}
