@@ -42,6 +42,8 @@ def parser() -> argparse.ArgumentParser:
     add("--fanouts", type=int, nargs="+", default=[10, 5])
     add("--batch-size", type=int, default=256, help="seed nodes per minibatch")
     add("--network", default=LOOPBACK, help="rate of the links between hosts, as tc writes it")
+    busy = "the machine does other work: rows and bytes are shown, seconds are not"
+    add("--busy", action="store_true", help=busy)
     add("--results", type=Path, default=RESULTS, help="folder for the JSON file")
     return result
 
@@ -65,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "partition_traffic": series,
         "setting": {
             **{"graph": options.graph, "ranks": options.ranks, "network": options.network},
-            **{"fanouts": options.fanouts, "batch_size": options.batch_size},
+            **{"fanouts": options.fanouts, "batch_size": options.batch_size, "busy": options.busy},
         },
         "machine": describe(),
         "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),

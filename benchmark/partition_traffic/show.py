@@ -21,7 +21,8 @@ def table(result: Result) -> str:
                 first["schedule"],
                 size_name(first["macrobatch"]),
             ]
-            lines += [[*where, *_line(one, at, metis)] for one in sides]
+            busy = result["setting"]["busy"]
+            lines += [[*where, *_line(one, at, metis, busy=busy)] for one in sides]
     header = ["training nodes", "schedule", "B", "policy", "edge cut", "train, max / mean"]
     header += ["seeds of a rank, max / mean", "rows fetched", "over METIS, several", "MiB received"]
     header += ["most of a rank, MiB", "seconds"]
@@ -57,7 +58,7 @@ def _rows(one: Result, epoch: int) -> int:
     return sum(rank["epochs"][epoch]["rows_fetched"] for rank in one["of_ranks"])
 
 
-def _line(one: Result, epoch: int, metis: int | None) -> list[str]:
+def _line(one: Result, epoch: int, metis: int | None, *, busy: bool) -> list[str]:
     epochs, told = [rank["epochs"][epoch] for rank in one["of_ranks"]], one["of_ranks"][0]
     rows, seeds = _rows(one, epoch), [rank["seeds"] for rank in epochs]
     received = [sum(kind["bytes"] for kind in rank.values() if isinstance(kind, dict)) for rank in epochs]
@@ -70,5 +71,5 @@ def _line(one: Result, epoch: int, metis: int | None) -> list[str]:
         f"{rows / metis:.3f}" if metis else "-",
         f"{sum(received) / MIB:,.1f}",
         f"{max(received) / MIB:,.1f}",
-        f"{max(rank['wall'] for rank in epochs):.2f}",
+        "-" if busy else f"{max(rank['wall'] for rank in epochs):.2f}",
     ]

@@ -1,8 +1,8 @@
 """Edge cut, balance, seconds and memory by policy, against METIS and KaMinPar where installed.
 
-Graphs of the package's generator (a number of nodes), folders of data sets, or names of data sets.
-METIS gets the same symmetric graph and the same constraints as "multilevel". KaMinPar balances
-nodes alone.
+Graphs of the package's generator (a number of nodes), folders of data sets or of benchmark graphs,
+names of data sets, or mag-like-SCALE, a graph of several types like ogbn-mag. METIS gets the same
+symmetric graph and the same constraints as "multilevel". KaMinPar balances nodes alone.
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.growth.measure import graph_folder
+from benchmark.ranks.workload import as_dataset
+from benchmark.support import mag
 from benchmark.support.cli import RESULTS, read_json, write_json
+from benchmark.support.graphs import GraphFolder
 from benchmark.support.machine import describe
+from benchmark.support.native import CACHE
 from benchmark.support.world import RankError, World
 
+_MAG_LIKE = "mag-like-"
 WORKER = "benchmark.partitioning.worker"
 #: By name: what is balanced, and how many times the mean a part gets at most.
 CONSTRAINTS = {
@@ -43,30 +48,52 @@ def parser() -> argparse.ArgumentParser:
     add("--parts", type=int, nargs="+", default=[2, 4, 8, 16])
     add("--ranks", type=int, default=4, help="ranks of the policies over ranks")
     add("--constraints", nargs="+", choices=CONSTRAINTS, default=list(CONSTRAINTS))
+    busy = "the machine does other work: cuts, balance and memory are shown, seconds are not"
+    add("--busy", action="store_true", help=busy)
     add("--results", type=Path, default=RESULTS, help="folder for the JSON file")
     return result
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures every graph, number of parts and policy once. Figures of other graphs stay."""
+    """Measures every graph, number of parts and policy once. Figures of other cases stay."""
     options = parser().parse_args(arguments)
     file = options.results / "partitioning.json"
     cases = [(parts, constraints) for parts in options.parts for constraints in options.constraints]
     for graph in options.graphs:
-        dataset = str(graph_folder(int(graph))) if graph.isdigit() else graph
-        name = graph if graph.isdigit() else Path(graph).name
-        series = []
+        dataset = _data_name(graph)
+        common = {"graph": graph if graph.isdigit() else Path(graph).name, "busy": options.busy}
         for side, policy, ranks in contestants(options.ranks):
-            for one in _measure(dataset, policy, ranks, cases):
-                series.append({"graph": name, "side": side, "ranks": ranks, **one})
-        others = [one for one in read_json(file).get("partitioning", []) if one["graph"] != name]
-        content = {
-            "benchmark": "partitioning",
-            "partitioning": [*others, *series],
-            "machine": describe(),
-            "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-        }
-        write_json(file, content)
+            found = _measure(dataset, policy, ranks, cases)
+            _store(file, [{**common, "side": side, "ranks": ranks, **one} for one in found])
+
+
+def _data_name(graph: str) -> str:
+    """Returns the name or the folder by which `load_dataset` knows a graph, which is made first."""
+    if graph.isdigit():
+        return str(graph_folder(int(graph)))
+    if graph.startswith(_MAG_LIKE):
+        made = mag.generate(CACHE / "graphs" / graph, float(graph.removeprefix(_MAG_LIKE)))
+        return str(as_dataset(made))
+    if (Path(graph) / "colptr.npy").is_file():
+        return str(as_dataset(GraphFolder.open(Path(graph))))
+    return graph
+
+
+def _store(file: Path, series: list[dict[str, Any]]) -> None:
+    """Adds figures to the stored ones, in the places of those of the same cases."""
+    measured = {_case(one) for one in series}
+    stored = read_json(file).get("partitioning", [])
+    content = {
+        "benchmark": "partitioning",
+        "partitioning": [*(one for one in stored if _case(one) not in measured), *series],
+        "machine": describe(),
+        "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+    }
+    write_json(file, content)
+
+
+def _case(one: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(one[name] for name in ("graph", "parts", "constraints", "side", "ranks"))
 
 
 def _measure(dataset: str, policy: str, ranks: int, cases: list[tuple[int, str]]) -> list[dict[str, Any]]:

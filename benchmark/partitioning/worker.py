@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from benchmark.ranks.rank_graph import Answer
@@ -15,7 +17,15 @@ from benchmark.support.meters import peak_bytes, release_free_memory, reset_peak
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, load_dataset
 from pyg_batchgnn.ops import empty_cache
-from pyg_batchgnn.partition import Metis, Multilevel, PolicyLike, partition_parts, report_partition
+from pyg_batchgnn.partition import (
+    Given,
+    Metis,
+    Multilevel,
+    Part,
+    PolicyLike,
+    partition_parts,
+    report_partition,
+)
 from pyg_batchgnn.partition.multilevel.symmetrise import symmetric_graph
 from pyg_batchgnn.partition.reading import read_slice
 
@@ -39,60 +49,52 @@ def _cut(comm: Communicator, dataset: Dataset, policy: PolicyLike, count: int) -
     begin, used = time.perf_counter(), cpu_seconds()
     parts = partition_parts(dataset, policy, count, comm=comm)
     wall, cpu, peak = time.perf_counter() - begin, cpu_seconds() - used, peak_bytes() - before
-    report = report_partition(parts, comm)
-    return {
-        "edges": dataset.num_edges,
-        "nodes": dataset.num_nodes,
-        "wall": wall,
-        "cpu": cpu,
-        "peak": peak,
-        "edge_cut": report.edge_cut,
-        "balance": {name: report.balance(name) for name in ("nodes", "edges", "train")},
-    }
+    return {"wall": wall, "cpu": cpu, "peak": peak, **_quality(comm, dataset, parts)}
 
 
-def kaminpar(comm: Communicator, options: Answer) -> list[Answer]:  # noqa: ARG001
+def kaminpar(comm: Communicator, options: Answer) -> list[Answer]:
     """Cuts a graph with KaMinPar, which balances nodes alone, whatever is wanted."""
     import kaminpar as library
 
-    dataset = load_dataset(options["dataset"])
-    source, target = (ends.to(torch.int64) for ends in dataset.edge_index)
-    key = torch.cat([source * dataset.num_nodes + target, target * dataset.num_nodes + source])
-    key = key[torch.cat([source != target] * 2)].unique()
-    degree = torch.bincount(key // dataset.num_nodes, minlength=dataset.num_nodes)
-    lists = (key % dataset.num_nodes + 1).split(degree.tolist())
-    with tempfile.NamedTemporaryFile("w", suffix=".metis") as file:
-        file.write(f"{dataset.num_nodes} {key.numel() // 2}\n")
-        file.writelines(" ".join(map(str, others.tolist())) + "\n" for others in lists)
-        file.flush()
-        graph = library.load_graph(file.name, library.GraphFileFormat.METIS)
-    answers = {
-        count: _cut_by_kaminpar(library, graph, dataset, count)
-        for count in {case["parts"] for case in options["cases"]}
-    }
+    dataset = load_dataset(options["dataset"]).without_attributes()
+    answers = {}
+    with tempfile.TemporaryDirectory() as folder:
+        _write_graph(comm, dataset, Path(folder) / "graph.metis")
+        graph = library.load_graph(str(Path(folder) / "graph.metis"), library.GraphFileFormat.METIS)
+        for count in {case["parts"] for case in options["cases"]}:
+            solver = library.KaMinPar(num_threads=2, ctx=library.default_context())
+            begin, used = time.perf_counter(), cpu_seconds()
+            owner = solver.compute_partition(graph, k=count, eps=0.05)
+            wall, cpu = time.perf_counter() - begin, cpu_seconds() - used
+            np.save(Path(folder) / "owner.npy", np.asarray(owner, dtype=np.int64))
+            parts = partition_parts(dataset, Given(Path(folder) / "owner.npy"), count, comm=comm)
+            answers[count] = {"wall": wall, "cpu": cpu, "peak": 0, **_quality(comm, dataset, parts)}
     return [answers[case["parts"]] for case in options["cases"]]
 
 
-def _cut_by_kaminpar(library: Any, graph: Any, dataset: Dataset, count: int) -> Answer:
-    source, target = (ends.to(torch.int64) for ends in dataset.edge_index)
-    solver = library.KaMinPar(num_threads=2, ctx=library.default_context())
-    begin, used = time.perf_counter(), cpu_seconds()
-    owner = torch.tensor(solver.compute_partition(graph, k=count, eps=0.05))
-    wall, cpu = time.perf_counter() - begin, cpu_seconds() - used
-    weights = {
-        "nodes": torch.ones(dataset.num_nodes),
-        "edges": torch.bincount(target, minlength=dataset.num_nodes),
-        "train": torch.zeros(dataset.num_nodes).index_fill(0, dataset.split("train"), 1),
-    }
-    loads = {name: torch.bincount(owner, weight.double()) for name, weight in weights.items()}
+def _write_graph(comm: Communicator, dataset: Dataset, path: Path) -> None:
+    """Writes the undirected graph that the other sides cut, as a text that KaMinPar reads."""
+    part = read_slice(dataset, comm)
+    whole = symmetric_graph(comm, part, torch.ones(part.num_nodes, 1, dtype=torch.int32)).lists
+    weight = torch.ones_like(whole.indices) if whole.edge_weight is None else whole.edge_weight
+    pairs = torch.stack([whole.indices + 1, weight.to(whole.indices.dtype)], dim=1)
+    with path.open("w") as file:
+        file.write(f"{dataset.num_nodes} {len(pairs) // 2} 001\n")
+        for own in pairs.split(whole.indptr.diff().tolist()):
+            file.write(" ".join(map(str, own.flatten().tolist())) + "\n")
+
+
+def _quality(comm: Communicator, dataset: Dataset, parts: list[Part]) -> Answer:
+    """Returns the sizes of the graph, the edge cut, and the balance of each load's worst type."""
+    report, worst = report_partition(parts, comm), dict[str, float]()
+    for load in report.loads:
+        worst[load.name] = max(worst.get(load.name, 1.0), 1.0 if load.is_even else load.balance)
     return {
         "edges": dataset.num_edges,
         "nodes": dataset.num_nodes,
-        "wall": wall,
-        "cpu": cpu,
-        "peak": 0,
-        "edge_cut": float((owner[source] != owner[target]).double().mean()),
-        "balance": {name: float(load.max() / load.mean()) for name, load in loads.items()},
+        "types": dataset.schema.num_types,
+        "edge_cut": report.edge_cut,
+        "balance": worst,
     }
 
 

@@ -7,10 +7,12 @@ from pyg_batchgnn.partition.bounded import own_rounds
 from pyg_batchgnn.partition.bounded_moves import node_values, send_rows
 from pyg_batchgnn.partition.build import partition, partition_parts
 from pyg_batchgnn.partition.checks import with_files
+from pyg_batchgnn.partition.counting import report_partition
 from pyg_batchgnn.partition.folder_meta import is_partition, read_partition_meta
 from pyg_batchgnn.partition.given import Given
 from pyg_batchgnn.partition.hashing import random_owner
 from pyg_batchgnn.partition.load import load_partition, verify_partition
+from pyg_batchgnn.partition.loads import Load
 from pyg_batchgnn.partition.part import Part, directory_slice, directory_slices, slice_size
 from pyg_batchgnn.partition.plot import plot_partition
 from pyg_batchgnn.partition.policy import (
@@ -21,7 +23,7 @@ from pyg_batchgnn.partition.policy import (
     StreamState,
     as_policy,
 )
-from pyg_batchgnn.partition.report import PartCounts, PartitionReport, report_partition
+from pyg_batchgnn.partition.report import PartCounts, PartitionReport
 from pyg_batchgnn.partition.save import refuse_existing, save_partition
 from pyg_batchgnn.partition.shared import ArraySpec, allocate_on_host, share_arrays, share_attributes
 
@@ -30,6 +32,7 @@ __all__ = [
     "Balanced",
     "Direct",
     "Given",
+    "Load",
     "Metis",
     "Multilevel",
     "Neighbours",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from math import ceil
+from collections.abc import Sequence
 
-from pyg_batchgnn.partition.balanced import Balanced, TwoLevel
-from pyg_batchgnn.partition.policy import PolicyLike, as_policy
+from pyg_batchgnn.partition.balanced import EDGES, NODES, Balanced, TwoLevel
+from pyg_batchgnn.partition.loads import Load
+from pyg_batchgnn.partition.policy import BuiltIn, Policy, PolicyLike, as_policy
 from pyg_batchgnn.partition.report import PartitionReport
 
 #: A cut of more than this share of a random partition's is worth another policy.
@@ -13,14 +14,21 @@ _CUT = 0.5
 #: A load of more than this many times the mean makes ranks wait.
 _FULL = 1.1
 
+#: By load, its name in a sentence and what follows from too much of it.
+_WORDS = {
+    NODES: ("nodes", "and its rank needs more memory"),
+    EDGES: ("in-edges", "and its rank needs more memory"),
+    "train": ("training nodes", "and the others wait for its rank"),
+}
 _MULTILEVEL = "--policy multilevel keeps to 1.05 where single nodes are not too heavy."
+_BALANCED = "batchgnn train --schedule balanced lets every rank train equally many."
 
 
 def advise(report: PartitionReport, policy: PolicyLike) -> list[str]:
     """Returns what to change, in sentences, or that the partition is good as it is.
 
     Args:
-        report: the counts of the parts.
+        report: the counts of the parts, made with the policy.
         policy: the policy that made them, or its name.
     """
     parts = len(report.parts)
@@ -32,44 +40,48 @@ def advise(report: PartitionReport, policy: PolicyLike) -> list[str]:
             f"multilevel cuts the fewest edges within the memory bound. It takes longer to make, which pays "
             f"if several runs use the parts."
         )
-    if (train := _worst(report, "train")) > _FULL:
-        found.append(
-            f"A part has {train:.2f} times the mean of training nodes, and the others wait for its rank. "
-            f"batchgnn train --schedule balanced lets every rank train equally many."
-        )
-    for of, words in (("nodes", "nodes"), ("edges", "in-edges")):
-        if (most := _worst(report, of)) > _FULL:
-            remedy = _remedy(made_by, of, most) if isinstance(made_by, Balanced) else _MULTILEVEL
-            found.append(
-                f"A part has {most:.2f} times the mean of {words}, and its rank needs more memory. {remedy}"
-            )
+    found += [_about(load, made_by) for load in _uneven(report.loads)]
     if found or parts == 1:
         return found
     return [f"These parts are good as they are: {report.edge_cut:.0%} of the edges join them."]
 
 
-def _worst(report: PartitionReport, of: str) -> float:
-    """Returns the largest count over the mean, of the worst node type.
+def _uneven(loads: Sequence[Load]) -> list[Load]:
+    """Returns the loads to speak of, each of its worst type.
 
-    A type is as even as can be, and counts 1, if no part has more than the mean rounded up.
+    They are those whose limit was not kept, and those that every run needs memory or waits for.
     """
-    worst = 1.0
-    for node_type, parts in report.types.items():
-        counts = [getattr(part, of) for part in parts]
-        if max(counts) > ceil(sum(counts) / len(counts)):
-            worst = max(worst, report.balance(of, node_type))
-    return worst
+    found = dict[str, Load]()
+    for load in loads:
+        full = load.name in _WORDS and load.balance > _FULL and not load.is_even
+        worst = found.get(load.name)
+        if (full or not load.is_met) and (worst is None or load.balance > worst.balance):
+            found[load.name] = load
+    return list(found.values())
 
 
-def _remedy(policy: Balanced, of: str, most: float) -> str:
-    """Returns what evens out a load, of which a part has ``most`` times the mean."""
-    if of not in policy.balance:
-        return f"No limit was set for it; add --balance {of} to the loads."
-    if most <= (slack := policy.balance[of]):
-        return f"--balance {of}={slack:g} allows that; a smaller number spreads it more evenly."
+def _about(load: Load, policy: BuiltIn | Policy) -> str:
+    """Returns a sentence on a load that is uneven, and one that says what evens it out."""
+    words, follows = _WORDS.get(
+        load.name, (repr(load.name), f"more than the {load.slack} that was asked for")
+    )
+    remedy = _BALANCED if load.name == "train" else _MULTILEVEL
+    if isinstance(policy, Balanced):
+        remedy = _remedy(policy, load)
+    return f"Part {load.fullest} has {load.balance:.2f} times the mean of {words}, {follows}. {remedy}"
+
+
+def _remedy(policy: Balanced, load: Load) -> str:
+    """Returns what evens out a load after a policy that balances loads."""
+    more = f" Or {_BALANCED}" if load.name == "train" else ""
+    if load.name not in policy.balance:
+        return f"No limit was set for it; add --balance {load.name} to the loads.{more}"
+    slack = policy.balance[load.name]
+    if load.is_met:
+        return f"--balance {load.name}={slack:g} allows that; a smaller number spreads it more evenly.{more}"
     if not isinstance(policy, TwoLevel):
-        return _MULTILEVEL
+        return f"{_MULTILEVEL}{more}"
     return (
-        f"The limit of {slack:g} could not be kept: a single node is too heavy, or other limits stand in "
-        f"the way; the warning says which. Fewer parts or fewer limits make it possible."
+        f"The limit of {slack:g} could not be kept: {load.reason}. Fewer parts or fewer limits make it "
+        f"possible.{more}"
     )

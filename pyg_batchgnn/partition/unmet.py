@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.partition.limits import Limits
+from pyg_batchgnn.partition.loads import unmet_reason
 
 
 def warn_of_unmet(comm: Communicator, limits: Limits, owner: Tensor) -> None:
@@ -29,9 +30,7 @@ def warn_of_unmet(comm: Communicator, limits: Limits, owner: Tensor) -> None:
     fullest, part = load.max(0)
     for at in (fullest > limits.goal.limit).nonzero().flatten().tolist():
         mean = int(limits.goal.total[at]) / parts
-        why = "no move of single nodes was found that lowers it within the other limits"
-        if int(heaviest[at]) > limits.slack[at] * mean:
-            why = f"one node alone has {int(heaviest[at]) / mean:.2f} times the mean"
+        why = unmet_reason(int(heaviest[at]) / mean, float(limits.slack[at]))
         if comm.rank == 0:
             warnings.warn(
                 f"part {int(part[at])} has {int(fullest[at]) / mean:.3f} times the mean of "

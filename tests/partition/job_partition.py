@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -228,12 +229,18 @@ def several_limits() -> list[list[Any]]:
             tables = {**whole.nodes.tables, "price": price}
             whole = replace(whole, node_sets=(replace(whole.nodes, tables=tables),))
             for score in Score:
-                limits = {"nodes": 1.05, "edges": 1.05, "val": 1.1, "price": 1.05}
+                policy = Streaming({"nodes": 1.05, "edges": 1.05, "val": 1.1, "price": 1.05}, score)
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")
-                    made = partition_parts(whole, Streaming(limits, score), parts, comm=comm)
+                    made = partition_parts(whole, policy, parts, comm=comm)
                 said = [str(one.message) for one in caught if "times the mean" in str(one.message)]
-                found.append([_worst(made, comm, price, val), said])
+                worst = _worst(made, comm, price, val)
+                loads = report_partition(made, comm, policy=policy).loads
+                told = {load.name: load.balance for load in loads if load.slack is not None}
+                assert all(math.isclose(told[name], worst[name], rel_tol=1e-5) for name in worst), told
+                reasons = sorted(load.reason for load in loads if not load.is_met)
+                assert comm.rank or sorted(one.partition(": ")[2] for one in said) == reasons, reasons
+                found.append([worst, said])
     return found
 
 

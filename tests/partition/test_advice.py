@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import pytest
 
-from pyg_batchgnn.partition import Multilevel, PartCounts, PartitionReport, PolicyLike, Streaming, advise
+from pyg_batchgnn.partition import (
+    Balanced,
+    Load,
+    Metis,
+    Multilevel,
+    PartCounts,
+    PartitionReport,
+    PolicyLike,
+    Streaming,
+    advise,
+    as_policy,
+)
 
 #: Two parts, one of which has 1.8 times the mean of in-edges.
 UNEVEN = [(10, 90, 4, 5), (10, 10, 4, 5)]
 
 
-def report(*parts: tuple[int, int, int, int]) -> PartitionReport:
+def report(*parts: tuple[int, int, int, int], policy: PolicyLike) -> PartitionReport:
     """Returns a report of parts with these nodes, in-edges, training nodes and cut edges."""
     counts = tuple(PartCounts(*part, 0) for part in parts)
     pairs = ((0,) * len(parts),) * len(parts)
-    return PartitionReport({"node": counts}, pairs, pairs, (0,) * len(parts))
+    made_by = as_policy(policy)
+    slack = made_by.balance if isinstance(made_by, Balanced) else {}
+    sums = zip(*parts, strict=True)
+    loads = tuple(
+        Load(name, "node", tuple(every), 1, slack.get(name))
+        for name, every in zip(("nodes", "edges", "train"), sums, strict=False)
+    )
+    return PartitionReport({"node": counts}, pairs, pairs, (0,) * len(parts), loads)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +50,7 @@ def report(*parts: tuple[int, int, int, int]) -> PartitionReport:
     ],
 )
 def test_advice(parts: list[tuple[int, int, int, int]], policy: str, says: list[str]) -> None:
-    found = advise(report(*parts), policy)
+    found = advise(report(*parts, policy=policy), policy)
     assert len(found) == len(says), found
     assert all(text in sentence for text, sentence in zip(says, found, strict=True)), found
 
@@ -42,12 +60,32 @@ def test_advice(parts: list[tuple[int, int, int, int]], policy: str, says: list[
     [
         ("contiguous", "--policy multilevel keeps to 1.05"),
         ("ldg", "--policy multilevel keeps to 1.05"),
-        ("multilevel", "The limit of 1.05 could not be kept: a single node is too heavy, or"),
+        ("multilevel", "The limit of 1.05 could not be kept: no move of single nodes was found"),
         (Multilevel({"nodes": 1.05}), "No limit was set for it; add --balance edges"),
         (Streaming({"train": 1.05}), "No limit was set for it; add --balance edges"),
         (Multilevel({"edges": 2.0}), "--balance edges=2 allows that; a smaller number"),
     ],
 )
 def test_an_uneven_load_has_a_remedy_for_every_policy(policy: PolicyLike, remedy: str) -> None:
-    (sentence,) = advise(report(*UNEVEN), policy)
+    (sentence,) = advise(report(*UNEVEN, policy=policy), policy)
     assert "1.80 times the mean of in-edges" in sentence and remedy in sentence, sentence
+
+
+def test_limits_of_other_loads_and_types() -> None:
+    """Test nodes of the second type are worst, a weight is met, one node is half of another."""
+    policy = Metis({"test": 1.05, "price": 1.05, "heavy": 1.05})
+    loads = (
+        Load("test", "author", (5, 4), 1, 1.05),  # the mean rounded up
+        Load("test", "paper", (8, 4), 1, 1.05),
+        Load("val", "paper", (9, 0), 1),  # nobody asked for it
+        Load("price", "paper", (0.5000001, 0.4999999), 0.1, 1.0),
+        Load("heavy", "paper", (9, 3), 9, 1.05),
+    )
+    counts = (PartCounts(10, 50, 0, 5, 0),) * 2
+    pairs = ((0, 5), (5, 0))
+    found = PartitionReport({"author": counts, "paper": counts}, pairs, pairs, (0, 0), loads)
+    test, heavy = advise(found, policy)
+    assert "Part 0 has 1.33 times the mean of 'test', more than the 1.05" in test
+    assert "no move of single nodes was found" in test
+    assert "1.50 times the mean of 'heavy'" in heavy and "one node alone has 1.50 times the mean" in heavy
+    assert [load.is_met for load in loads] == [True, False, True, True, False]

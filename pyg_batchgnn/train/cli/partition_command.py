@@ -126,10 +126,11 @@ def partition(
     [bold]multilevel[/bold] and [bold]metis[/bold] cut the graph for the hosts first, then for the
     ranks of each, so that few edges join hosts: --hosts, or the hosts that torchrun knows.
 
-    The table at the end has one line per part: its nodes, in-edges and
-    training nodes, the in-edges from other parts (cut) and the distinct nodes
-    that these come from (halo). Below it is advice: another policy or
-    schedule where edges or loads call for one.
+    The first table at the end has one line per part: its nodes, in-edges,
+    training, validation and test nodes and weights, the in-edges from other
+    parts (cut) and the distinct nodes that these come from (halo). The second
+    says how even each load is, and what was allowed. Below is advice: another
+    policy or schedule where edges or loads call for one.
 
     Run it alone, or under torchrun: then several ranks read, cut and write together, to one file
     system.
@@ -184,8 +185,9 @@ def partition(
                 "ranks": comm.size,
             }
             save_partition(found, out, comm, origin)
-            report = report_partition(found, comm, hosts)
+            report = report_partition(found, comm, hosts, chosen)
         console.print(report.table())
+        console.print(report.balance_table())
         for sentence in advise(report, chosen):
             console.print(sentence, highlight=False, markup=False, soft_wrap=True)
         if plot is not None and comm.rank == 0:
