@@ -166,7 +166,7 @@ class Workload:
 
     @property
     def first_relay(self) -> int:
-        """The first hop that other ranks are asked for. With local seeds a rank samples hop 0."""
+        """The first hop that other ranks are asked for. No rank asks for local seeds, hop 0."""
         return int(self.schedule is ScheduleName.LOCAL)
 
     def minibatches(self, counts: Sequence[int]) -> int:

@@ -26,7 +26,7 @@ def first_trained(dataset: Dataset, first: int) -> Dataset:
 
 
 def prepare_all(cases: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """What `prepare` returns for each case."""
+    """Prepares each case; see `prepare`."""
     return [prepare(**case) for case in cases]
 
 
