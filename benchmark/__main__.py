@@ -18,7 +18,8 @@ Benchmarks:
     footprint      peak memory, page faults and allocations of training steps
     layers         aggregation and dense layers alone: GB/s and GFLOP/s, against torch
     memory         page faults, allocations and growth of the loader's resident memory
-    accuracy       the sampler against a reference and PyG's; native layers against PyG's; bfloat16
+    accuracy       the sampler against a reference and PyG's; native layers against PyG's, also by
+                   type and for links; bfloat16
     rank_accuracy  the main job on 2 and 4 ranks, against one process at the same global batch
     historical     historical embeddings on 2 and 4 ranks, against one process; hit rates
     historical_epochs  epochs and bytes with them on a slow network, against the exact mode (root)

@@ -1,10 +1,11 @@
-"""Test accuracy of one model trained in several ways, 20 paired seeds each.
+"""Test accuracy of one model trained in several ways, and MRR of links; paired seeds.
 
-PyG's layers are trained on our minibatches, on a reference sampler's and on PyG's; native layers on
-our minibatches, in float32 and in bfloat16. A pair shares initial weights and the order of the
-training nodes, and where the sampler is the same, the neighbours. Evaluation uses all neighbours,
-in the precision of training. A run that is stopped goes on where it was: every seed done is a line
-in ``results/accuracy/DATASET-SIDE.jsonl``, ignored where the task has changed.
+On homogeneous graphs PyG's layers are trained on our minibatches, on a reference sampler's and on
+PyG's; native layers on our minibatches, in float32 and in bfloat16. On typed graphs and on links
+PyG's layers and native ones are trained on our minibatches. A pair shares initial weights and the
+order of the training nodes, and where the sampler is the same, the neighbours. Evaluation uses all
+neighbours, in the precision of training. A run that is stopped goes on where it was: every seed
+done is a line in ``results/accuracy/TASK-SIDE.jsonl``, ignored where the task has changed.
 """
 
 from __future__ import annotations
@@ -15,49 +16,29 @@ import math
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmark.accuracy.tasks import PAIRS, SIDES, TASKS, PlainTask
 from benchmark.support.cli import RESULTS, Peers, add_peer_option, pieces_folder, write_datasets
-from benchmark.support.graphs import GraphFolder
 from benchmark.support.prepare import dataset_folder
 from benchmark.support.settings import MallocSetting, ProcessSetting
 
-SIDES = ("reference", "ours", "pyg", "native", "native-bfloat16")
-#: What is compared: the first side's accuracy minus the second's.
-PAIRS = (("ours", "reference"), ("ours", "pyg"), ("native", "ours"), ("native-bfloat16", "native"))
 PEERS = ("pyg",)
 
 
-@dataclass(frozen=True)
-class AccuracyTask:
-    """The training task of a data set, the same for every side."""
+def graph_folder(name: str) -> str:
+    """Returns the folder of a homogeneous graph with features projected to the width of its task.
 
-    epochs: int
-    batch_size: int
-    allowed_loss: float
-    """Accuracy points by which the lower bound may lie below zero."""
-    fanouts: tuple[int, ...] = (15, 10, 5)
-    hidden: int = 64
-    features: int = 256
-    replace: bool = False
-
-
-TASKS = {
-    "cora": AccuracyTask(epochs=40, batch_size=64, allowed_loss=1.0),
-    "amazon_photo": AccuracyTask(epochs=15, batch_size=512, allowed_loss=0.5),
-    "coauthor_physics": AccuracyTask(epochs=6, batch_size=1024, allowed_loss=0.5, fanouts=(15, 10)),
-    "oewn": AccuracyTask(epochs=5, batch_size=1024, allowed_loss=0.5, fanouts=(15, 10)),
-}
-
-
-def projected(dataset: str) -> GraphFolder:
-    """Returns the data set with features projected to the width of its task; writes it once."""
-    width = TASKS[dataset].features
-    return dataset_folder(f"{dataset}-{width}", dataset, feature_dim=width)
+    It is written once. Other graphs are loaded where they are used, and need none.
+    """
+    task = TASKS[name]
+    if not isinstance(task, PlainTask):
+        return ""
+    return str(dataset_folder(f"{name}-{task.features}", name, feature_dim=task.features).path)
 
 
 def done(path: Path, task: dict[str, Any]) -> dict[int, dict[str, Any]]:
@@ -68,18 +49,20 @@ def done(path: Path, task: dict[str, Any]) -> dict[int, dict[str, Any]]:
     return {record["seed"]: record for record in records if record["task"] == task}
 
 
-def train_missing(dataset: str, side: str, seeds: int, peers: Peers, results: Path) -> str | None:
+def train_missing(name: str, side: str, seeds: int, peers: Peers, results: Path) -> str | None:
     """Trains what is missing under the side's interpreter; returns why a side is absent."""
-    task = json.loads(json.dumps(asdict(TASKS[dataset])))
-    output = pieces_folder(results, "accuracy") / f"{dataset}-{side}.jsonl"
+    task = json.loads(json.dumps(asdict(TASKS[name])))
+    output = pieces_folder(results, "accuracy") / f"{name}-{side}.jsonl"
     missing = sorted(set(range(seeds)) - set(done(output, task)))
     if not missing:
         return None
-    graph = projected(dataset)
-    order = {"side": side, "graph": str(graph.path), "task": task, "seeds": missing, "output": str(output)}
+    order = {
+        **{"task": name, "side": side, "graph": graph_folder(name)},
+        **{"seeds": missing, "output": str(output)},
+    }
     python = peers.python(side if side in PEERS else "ours")
     command = [python, "-m", "benchmark.accuracy.worker", json.dumps(order)]
-    print(f"{dataset}, {side}: {len(missing)} seeds to train", flush=True)
+    print(f"{name}, {side}: {len(missing)} seeds to train", flush=True)
     ended = subprocess.run(
         command, env=ProcessSetting(malloc=MallocSetting.KEPT).environment(), capture_output=True, text=True
     )
@@ -104,16 +87,18 @@ def compare(ours: np.ndarray, other: np.ndarray) -> dict[str, float]:
     return {"mean_difference": float(difference.mean()), "standard_error": error, "lower_95": bound}
 
 
-def summary(dataset: str, seeds: int, results: Path) -> dict[str, Any]:
+def summary(name: str, seeds: int, results: Path) -> dict[str, Any]:
     """Means of every side that has all seeds, and the comparisons of ``PAIRS``."""
-    task = json.loads(json.dumps(asdict(TASKS[dataset])))
+    chosen = TASKS[name]
+    task = json.loads(json.dumps(asdict(chosen)))
     tests: dict[str, np.ndarray] = {}
-    for side in SIDES:
-        records = done(pieces_folder(results, "accuracy") / f"{dataset}-{side}.jsonl", task)
+    for side in chosen.sides:
+        records = done(pieces_folder(results, "accuracy") / f"{name}-{side}.jsonl", task)
         if set(range(seeds)) <= set(records):
             tests[side] = np.array([records[seed]["test"] for seed in range(seeds)])
     return {
         "task": task,
+        "metric": chosen.metric,
         "seeds": seeds,
         "tests": {side: values.tolist() for side, values in tests.items()},
         "mean": {side: 100 * float(values.mean()) for side, values in tests.items()},
@@ -130,25 +115,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--datasets", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES), help="sides to train")
-    parser.add_argument("--seeds", type=int, default=20, help="paired seeds, at least 2")
+    parser.add_argument("--seeds", type=int, help="paired seeds, at least 2; None: those of each task")
     add_peer_option(parser)
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time, of one thread each")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parsed = parser.parse_args(arguments)
     peers = Peers(dict(parsed.peer))
-    for dataset in parsed.datasets:  # written here once, before processes look for them
-        projected(dataset)
-    pairs = [(dataset, side) for dataset in parsed.datasets for side in parsed.sides]
+    seeds = {name: parsed.seeds or TASKS[name].seeds for name in parsed.tasks}
+    for name in parsed.tasks:  # written here once, before processes look for them
+        graph_folder(name)
+    pairs = [(name, side) for name in parsed.tasks for side in TASKS[name].sides if side in parsed.sides]
     with ThreadPoolExecutor(parsed.jobs) as pool:
-        reasons = pool.map(
-            lambda pair: train_missing(pair[0], pair[1], parsed.seeds, peers, parsed.results), pairs
-        )
+        reasons = pool.map(lambda pair: train_missing(*pair, seeds[pair[0]], peers, parsed.results), pairs)
         absent = {" ".join(pair): why for pair, why in zip(pairs, reasons, strict=True) if why}
     for what, why in absent.items():
         print(f"without {what}: {why}", flush=True)
-    found = {dataset: summary(dataset, parsed.seeds, parsed.results) for dataset in parsed.datasets}
+    found = {name: summary(name, seeds[name], parsed.results) for name in parsed.tasks}
     write_datasets(parsed.results / "accuracy.json", found, absent=absent)
 
 

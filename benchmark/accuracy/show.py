@@ -20,14 +20,15 @@ SIDE_NAMES = {
 
 
 def table(result: Result) -> str:
-    """Returns the mean test accuracies and the paired differences with their lower bounds."""
+    """Returns the mean test results and the paired differences with their lower bounds."""
     rows = []
-    for dataset, found in result["datasets"].items():
+    for task, found in result["datasets"].items():
+        metric = found.get("metric", "accuracy")
         for figures in found["pairs"]:
             side, other = figures["side"], figures["against"]
             rows.append(
                 [
-                    dataset,
+                    task if metric == "accuracy" else f"{task} ({metric})",
                     str(found["seeds"]),
                     SIDE_NAMES[side],
                     SIDE_NAMES[other],
@@ -43,18 +44,22 @@ def table(result: Result) -> str:
 
 
 def plot(result: Result) -> Any:
-    """Draws our sampler against the reference, and bfloat16 against float32."""
-    pairs = [("ours", "reference"), ("native-bfloat16", "native")]
-    measured = [set(found["tests"]) for found in result["datasets"].values()]
-    pairs = [pair for pair in pairs if any(set(pair) <= tests for tests in measured)]
-    figure, axes = plt.subplots(1, len(pairs), figsize=(6.5 * len(pairs), 3.2), squeeze=False)
-    for one, pair in zip(axes.flat, pairs, strict=True):
+    """Draws our sampler against the reference, native layers against PyG's, and bfloat16 against
+    float32."""
+    pairs = [("ours", "reference"), ("native", "ours"), ("native-bfloat16", "native")]
+    counts = [
+        sum(set(pair) <= set(found["tests"]) for found in result["datasets"].values()) for pair in pairs
+    ]
+    shown = {pair: count for pair, count in zip(pairs, counts, strict=True) if count}
+    widths = [2 + count for count in shown.values()]
+    figure, axes = plt.subplots(1, len(shown), figsize=(sum(widths), 4), squeeze=False, width_ratios=widths)
+    for one, pair in zip(axes.flat, shown, strict=True):
         _differences(one, result, *pair)
     return figure
 
 
 def _differences(axes: Any, result: Result, side: str, other: str) -> None:
-    """Draws paired differences of test accuracy, one dot per seed, with mean and bound."""
+    """Draws paired differences of test results, one dot per seed, with mean and bound."""
     datasets = result["datasets"].items()
     shown = {name: found for name, found in datasets if {side, other} <= set(found["tests"])}
     for place, found in enumerate(shown.values()):
@@ -68,6 +73,6 @@ def _differences(axes: Any, result: Result, side: str, other: str) -> None:
             place, against["mean_difference"], yerr=[[spread], [0]], fmt="D", color=OURS_COLOUR, capsize=6
         )
     axes.axhline(0, color="black", linewidth=0.5)
-    axes.set_xticks(range(len(shown)), list(shown))
-    axes.set_title(f"{SIDE_NAMES[side]} minus {SIDE_NAMES[other]}", fontsize=10)
-    axes.set_ylabel("accuracy points")
+    axes.set_xticks(range(len(shown)), list(shown), rotation=30, ha="right", fontsize=8)
+    axes.set_title(f"{SIDE_NAMES[side]}\nminus {SIDE_NAMES[other]}", fontsize=9)
+    axes.set_ylabel("points")

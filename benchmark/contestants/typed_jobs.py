@@ -9,13 +9,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from benchmark.contestants.loader_jobs import data_of, typed_data
-from benchmark.networks.recipe import LEARNING_RATE
 from benchmark.support.edge_values import links
 from benchmark.support.graphs import GraphFolder
 from benchmark.support.jobs import Options
@@ -55,18 +51,3 @@ def link_loader(loader: Callable[..., Any], options: Options, **arguments: Any) 
         is_sorted=True,
         **arguments,
     )
-
-
-class LinkTrainer:
-    """One optimiser step on links: forward, dot products, cross entropy, backward, Adam."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self.model = model.train()
-        self.optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
-
-    def step(self, rows: Tensor, index: Tensor, label: Tensor) -> None:
-        """Finishes the step whose forward pass gave ``rows`` for the pairs ``index`` [2, P]."""
-        scores = (rows[index[0]] * rows[index[1]]).sum(dim=-1)
-        self.optimizer.zero_grad(set_to_none=True)
-        F.binary_cross_entropy_with_logits(scores, label.float()).backward()
-        self.optimizer.step()

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from benchmark.contestants.ours import choose_products, versions
-from benchmark.contestants.typed_jobs import LinkTrainer, featured_data, link_loader, typed_loader
-from benchmark.networks.recipe import DROPOUT, HEADS, StepTrainer
+from benchmark.contestants.typed_jobs import featured_data, link_loader, typed_loader
+from benchmark.networks.recipe import DROPOUT, HEADS, LinkTrainer, StepTrainer
 from benchmark.support.graphs import GraphFolder
 from benchmark.support.jobs import Job, Options, WorkDone
 from benchmark.support.mag import CLASSES, FEATURES, SEEDS, TypedFolder
@@ -75,7 +75,8 @@ def _links(options: Options) -> Job:
         work = WorkDone()
         for batch in batches:
             (links,) = batch.links
-            trainer.step(model(batch), links.index, links.label)
+            rows = model(batch)
+            trainer.step(rows[links.index[0]], rows[links.index[1]], links.label)
             work.add(batch.num_nodes, batch.num_edges)
         return work
 

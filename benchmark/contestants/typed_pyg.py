@@ -10,9 +10,9 @@ import torch
 from torch_geometric.loader import LinkNeighborLoader, NeighborLoader
 
 from benchmark.contestants.pyg import require_sampler, versions
-from benchmark.contestants.typed_jobs import LinkTrainer, featured_data, link_loader, typed_loader
+from benchmark.contestants.typed_jobs import featured_data, link_loader, typed_loader
 from benchmark.networks.basic import basic_model
-from benchmark.networks.recipe import StepTrainer
+from benchmark.networks.recipe import LinkTrainer, StepTrainer
 from benchmark.networks.typed_pyg import Prefixes, Trimmed
 from benchmark.support.graphs import GraphFolder
 from benchmark.support.jobs import Job, Options, WorkDone
@@ -62,7 +62,8 @@ def _links(options: Options) -> Job:
         work = WorkDone()
         for batch in batches:
             rows = model(batch.x, batch.edge_index)
-            trainer.step(rows, batch.edge_label_index, batch.edge_label)
+            source, target = batch.edge_label_index
+            trainer.step(rows[source], rows[target], batch.edge_label)
             work.add(batch.num_nodes, batch.num_edges)
         return work
 

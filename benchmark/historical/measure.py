@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmark.accuracy.measure import compare, done
-from benchmark.rank_accuracy.measure import RankAccuracyTask, projected
+from benchmark.rank_accuracy.measure import RankAccuracyTask, dataset_folder
 from benchmark.rank_accuracy.measure import settings as settings_of_ranks
 from benchmark.support.cli import RESULTS, pieces_folder, write_datasets
 
@@ -38,9 +38,10 @@ VARIED: dict[str, tuple[int | None, ...]] = {
     "delay": (1, 2, 5),
     "push": (20, 100, 2000, None),
 }
-#: Three layers, as in the paper; minibatches of an epoch are some tens.
+#: Three layers, as in the paper, or two; minibatches of an epoch are some tens.
 TASKS = {
     "amazon_photo": RankAccuracyTask(epochs=15, global_batch=256),
+    "generated": RankAccuracyTask(epochs=6, global_batch=256, fanout=(10, 10, 5), features=64),
     "facebook_pages": RankAccuracyTask(epochs=6, global_batch=512, fanout=(15, 10)),
 }
 
@@ -101,7 +102,7 @@ def train_missing(dataset: str, ranks: int, seeds: int, wanted: Sequence[str] | 
         runs += [(variant, seed, str(output)) for seed in missing]
     if not runs:
         return
-    projected(dataset)
+    dataset_folder(dataset, TASKS[dataset])
     print(f"{dataset}, {ranks} rank(s): {len(runs)} runs", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         order = {"dataset": dataset, "ranks": ranks, "task": task, "runs": runs, "folder": folder}

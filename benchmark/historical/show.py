@@ -9,10 +9,13 @@ from typing import Any
 import matplotlib.pyplot as plt
 
 from benchmark.historical.epochs import EPOCHS
-from benchmark.historical.measure import PAPER, VARIED
+from benchmark.historical.measure import ALLOWED_LOSS, PAPER, RANKS, VARIED
 from benchmark.support.plots import OURS_COLOUR, PEER_COLOUR
 from benchmark.support.tables import Result, by, of_ranks
 from benchmark.support.tables import table as markdown
+
+#: The labels below the panels of the picture of accuracies.
+_AXES = ("ranks", "life span ls, steps; 2 ranks", "delay d, steps; 2 ranks", "rows pushed nc; 2 ranks")
 
 
 def table(result: Result) -> str:
@@ -118,22 +121,32 @@ def _plot_epochs(part: Result) -> Any:
 
 
 def _plot_accuracies(result: Result) -> Any:
-    figure, panels = plt.subplots(1, len(VARIED), figsize=(9, 3), sharey=True)
-    for axes, (name, values) in zip(panels, VARIED.items(), strict=True):
-        for dataset, found in result["datasets"].items():
-            by_variant = {one["variant"]: one for one in found["variants"] if one["ranks"] == 2}
-            points = [
-                by_variant.get("paper" if value == PAPER[name] else f"{name}={value}") for value in values
-            ]
-            known = [at for at, one in enumerate(points) if one is not None]
-            axes.plot(known, [one["mean_difference"] for one in points if one], marker="o", label=dataset)
+    figure, panels = plt.subplots(1, 1 + len(VARIED), figsize=(13, 3.4), sharey=True)
+    ranks = [(count, variant) for count in RANKS for variant in ("exact", "paper")]
+    for dataset, found in result["datasets"].items():
+        figures = {(one["ranks"], one["variant"]): one for one in found["variants"]}
+        _draw(panels[0], dataset, [figures.get(one) for one in ranks], "none")
+        for axes, (name, values) in zip(panels[1:], VARIED.items(), strict=True):
+            names = ["paper" if value == PAPER[name] else f"{name}={value}" for value in values]
+            _draw(axes, dataset, [figures.get((2, one)) for one in names], "-")
+    texts = [[f"{count}, {variant}" for count, variant in ranks]]
+    texts += [[str(value).lower() for value in values] for values in VARIED.values()]
+    for axes, ticks, label in zip(panels, texts, _AXES, strict=True):
         axes.axhline(0, color="black", linewidth=0.5)
-        axes.axhline(-1, color=PEER_COLOUR, linewidth=0.5, linestyle="--")
-        axes.set_xticks(range(len(values)), [str(value) for value in values], fontsize=8)
-        axes.set_xlabel(name)
-    panels[0].set_ylabel("points against one process", color=OURS_COLOUR)
+        axes.axhline(-ALLOWED_LOSS, color=PEER_COLOUR, linewidth=0.5, linestyle="--")
+        axes.set_xticks(range(len(ticks)), ticks, fontsize=8)
+        axes.set_xlabel(label, fontsize=9)
+    panels[0].set_ylabel("points against one process")
     panels[-1].legend(fontsize=7)
     return figure
+
+
+def _draw(axes: Any, dataset: str, points: Sequence[Result | None], line: str) -> None:
+    """Draws mean differences and their standard errors; points that are not measured are absent."""
+    known = [(at, one["mean_difference"], one["standard_error"]) for at, one in enumerate(points) if one]
+    if known:
+        places, means, errors = zip(*known, strict=True)
+        axes.errorbar(places, means, yerr=errors, marker="o", linestyle=line, capsize=3, label=dataset)
 
 
 def _percent(shares: Sequence[float]) -> str:

@@ -67,15 +67,37 @@ class Stack(nn.Module):
         return self.afters[layer](x) if layer < len(self.afters) else x
 
 
-class StepTrainer:
-    """One optimiser step: forward, cross entropy on the seeds, backward, Adam."""
+class Trainer:
+    """Minimises the loss of a model with Adam."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model.train()
         self.optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
 
+    def update(self, loss: Tensor) -> None:
+        """Finishes a step: backward and Adam."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+
+
+class StepTrainer(Trainer):
+    """One optimiser step: forward, cross entropy on the seeds, backward, Adam."""
+
     def step(self, logits: Tensor, labels: Tensor) -> None:
         """Finishes the step whose forward pass gave ``logits`` [S, classes] for ``labels`` [S]."""
-        self.optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(logits.float(), labels).backward()
-        self.optimizer.step()
+        self.update(F.cross_entropy(logits.float(), labels))
+
+
+class LinkTrainer(Trainer):
+    """One optimiser step on links: forward, dot products, cross entropy, backward, Adam."""
+
+    def step(self, source: Tensor, target: Tensor, label: Tensor) -> None:
+        """Finishes the step whose forward pass gave the rows of the ends of pairs.
+
+        Args:
+            source, target: [P, H].
+            label: [P], 1 for links and 0 for other pairs.
+        """
+        scores = (source * target).sum(dim=-1)
+        self.update(F.binary_cross_entropy_with_logits(scores, label.float()))
