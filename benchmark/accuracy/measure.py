@@ -128,7 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         graph_folder(name)
     pairs = [(name, side) for name in parsed.tasks for side in TASKS[name].sides if side in parsed.sides]
     with ThreadPoolExecutor(parsed.jobs) as pool:
-        reasons = pool.map(lambda pair: train_missing(*pair, seeds[pair[0]], peers, parsed.results), pairs)
+        reasons = pool.map(
+            lambda pair: train_missing(pair[0], pair[1], seeds[pair[0]], peers, parsed.results), pairs
+        )
         absent = {" ".join(pair): why for pair, why in zip(pairs, reasons, strict=True) if why}
     for what, why in absent.items():
         print(f"without {what}: {why}", flush=True)

@@ -61,7 +61,7 @@ def batches(
     if side == "reference":
         return ReferenceLoader(graph, train, order, fanouts=fanouts, replace=replace, seed=seed)
     data = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y)
-    common = {
+    common: dict[str, Any] = {
         "num_neighbors": list(fanouts),
         "input_nodes": train,
         "replace": replace,

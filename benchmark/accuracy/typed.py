@@ -77,7 +77,7 @@ class TypedSide:
         if not self._is_native:
             self.model = pyg.to_hetero(KINDS[task.model](*shape, **options), metadata)
             self.model.load_state_dict(native.state_dict())
-        self.loading = {
+        self.loading: dict[str, Any] = {
             "num_neighbors": list(task.fanouts),
             "replace": task.replace,
             "batch_size": task.batch_size,

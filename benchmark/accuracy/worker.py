@@ -21,15 +21,15 @@ from benchmark.support.graphs import GraphFolder
 
 
 class Training(Protocol):
-    """The training of a task on one side, from the initial weights of a seed.
+    """The training of a task on one side, from the initial weights of a seed."""
 
-    Attributes:
-        model: what is trained.
-        minibatches: an epoch per iteration.
-    """
+    @property
+    def model(self) -> torch.nn.Module:
+        """The model that is trained."""
 
-    model: torch.nn.Module
-    minibatches: Iterable[Any]
+    @property
+    def minibatches(self) -> Iterable[Any]:
+        """The minibatches; an epoch per iteration."""
 
     def step(self, batch: Any) -> None:
         """Trains on a minibatch."""
@@ -52,13 +52,15 @@ def begin(name: str, side: str, graph: str, seed: int) -> Training:
     return TypedTraining(side, task, seed)
 
 
-def train_once(training: Training, epochs: int) -> dict[str, Any]:
-    """Trains, and tests the epoch with the best validation."""
+def train_once(training: Training, epochs: int, unmeasured: int) -> dict[str, Any]:
+    """Trains, and tests the epoch with the best validation among those that are measured."""
     started, best, best_epoch = time.perf_counter(), (-1.0, -1.0), 0
     for epoch in range(epochs):
         training.model.train()
         for batch in training.minibatches:
             training.step(batch)
+        if epoch < unmeasured:
+            continue
         training.model.eval()
         with torch.no_grad():
             now = training.measure()
@@ -75,7 +77,8 @@ def main() -> None:
     task, output = TASKS[order["task"]], Path(order["output"])
     for seed in order["seeds"]:
         training = begin(order["task"], order["side"], order["graph"], seed)
-        record = {"seed": seed, **train_once(training, task.epochs), "task": asdict(task)}
+        found = train_once(training, task.epochs, task.unmeasured)
+        record = {"seed": seed, **found, "task": asdict(task)}
         with output.open("a") as lines:
             lines.write(json.dumps(record) + "\n")
 

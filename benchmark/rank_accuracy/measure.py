@@ -42,8 +42,8 @@ class RankAccuracyTask:
     features: int = 256
 
 
-#: Generated graphs by the names of their tasks; features and labels alone leave much to neighbours.
-GENERATED = {"generated": "generated:nodes=12000,degree=12,classes=8,signal=0.75"}
+#: Generated graphs by the names of their tasks; the number of features follows.
+GENERATED = {"generated": "generated:nodes=12000,degree=12,classes=8,signal=0.75,features="}
 #: Graphs whose test nodes are so many that twenty seeds tell half a point.
 TASKS = {
     "amazon_photo": RankAccuracyTask(epochs=15, global_batch=512),
@@ -58,8 +58,8 @@ def dataset_folder(dataset: str, task: RankAccuracyTask) -> Path:
     folder = CACHE / "ranks" / f"{dataset}-{task.features}"
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        width = {"features" if dataset in GENERATED else "feature_dim": task.features}
-        write_folder(load_dataset(GENERATED.get(dataset, dataset), **width), folder)
+        source = GENERATED.get(dataset, f"{dataset}:feature_dim=")
+        write_folder(load_dataset(f"{source}{task.features}"), folder)
     return folder
 
 
