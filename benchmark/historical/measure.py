@@ -41,7 +41,7 @@ VARIED: dict[str, tuple[int | None, ...]] = {
 #: Three layers, as in the paper, or two; minibatches of an epoch are some tens.
 TASKS = {
     "amazon_photo": RankAccuracyTask(epochs=15, global_batch=256),
-    "generated": RankAccuracyTask(epochs=6, global_batch=256, fanout=(10, 10, 5), features=64),
+    "generated": RankAccuracyTask(epochs=6, global_batch=128, fanout=(10, 10, 5), features=64),
     "facebook_pages": RankAccuracyTask(epochs=6, global_batch=512, fanout=(15, 10)),
 }
 

@@ -93,7 +93,7 @@ def _accuracy(stored: Stored) -> Compared:
         "Table 3: accuracy with historical embeddings",
         "Test accuracy of one process in per cent, and the points by which ranks differ. Published: up to "
         "64 ranks, more epochs on ranks than alone. Ours: real graphs of 7,650 (amazon_photo) and 22,470 "
-        "nodes (facebook_pages), a generated one of 12,000, the same epochs everywhere, 5 paired seeds.",
+        "nodes (facebook_pages), the same epochs everywhere, 5 paired seeds.",
         ["", "one process, %", "ranks"],
         rows,
     )

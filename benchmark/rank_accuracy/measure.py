@@ -43,7 +43,7 @@ class RankAccuracyTask:
 
 
 #: Generated graphs by the names of their tasks; the number of features follows.
-GENERATED = {"generated": "generated:nodes=12000,degree=12,classes=8,signal=0.75,features="}
+GENERATED = {"generated": "generated:nodes=8000,degree=12,classes=8,signal=0.75,features="}
 #: Graphs whose test nodes are so many that twenty seeds tell half a point.
 TASKS = {
     "amazon_photo": RankAccuracyTask(epochs=15, global_batch=512),
