@@ -17,7 +17,7 @@ PAIRS = (("ours", "reference"), ("ours", "pyg"), ("native", "ours"), ("native-bf
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyTask:
-    """What the sides of a comparison train, the same for all of them.
+    """The training that the sides of a comparison have in common.
 
     Attributes:
         allowed_loss: the points by which the lower bound may lie below zero.
