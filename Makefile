@@ -4,6 +4,7 @@
 #   make train RANKS=2                                   several processes on this machine
 #   make test TESTS="tests/sample -k statistics" JOBS=1  some of the tests, in JOBS processes (2)
 #   make test-all                                        every test, the loaders over ranks in all settings (hours)
+#   make test-all SLICE=3/8 TESTS=tests/loader           the third of eight slices of these settings
 #   make install TORCH_INDEX=<another wheel index>       where the CPU build of torch comes from
 #   make install CCL=1                                   with the ccl backend; other commands remember it
 #   make docs                                            builds the documentation site in site/
@@ -17,6 +18,7 @@ ARGS ?=
 RANKS ?= 1
 TESTS ?= tests
 JOBS ?= 2
+SLICE ?= 1
 
 BIN := $(VENV)/bin
 CCL ?= $(if $(wildcard $(BIN)/.installed-ccl),1)
@@ -31,7 +33,7 @@ SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h')
 .PHONY: help install train test test-all lint format docs bench wheel clean
 
 help:
-	@sed -n '3,10p' Makefile | cut -c3-
+	@sed -n '3,11p' Makefile | cut -c3-
 	@echo "targets: install train test test-all lint format docs bench wheel clean"
 
 # $(call install_torch,FOLDER) installs PyTorch in the environment whose programs lie in FOLDER.
@@ -62,7 +64,7 @@ test: install
 	PYG_BATCHGNN_CCL=$(WITH_CCL) $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 # `make test` covers every pair of the options over ranks. This covers all combinations of them.
-test-all: export PYG_BATCHGNN_TEST_ALL = 1
+test-all: export PYG_BATCHGNN_TEST_ALL = $(SLICE)
 test-all: test
 
 lint: install

@@ -4,10 +4,11 @@ process.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import random
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -16,16 +17,14 @@ from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, Minibatch
-from pyg_batchgnn.comm import AgreementError, Communicator, Counts, MessageKind
+from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
 from pyg_batchgnn.partition import slice_size
 from pyg_batchgnn.sample import Subgraph, TripletLinks
-from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
 from tests.support.hetero_cases import CITES, COUNTS, REV_WRITES, WRITES
-from tests.support.loader_cases import equal
-from tests.support.pairwise import pairwise, product
-from tests.support.rank_graphs import GRAPHS, POLICIES, assert_shared, owners, owners_in, stores_of
-
-from .job_rank_options import assert_same as assert_same_batches
+from tests.support.pairwise import drawn, product
+from tests.support.rank_coverings import Covering, run_settings, settings_of
+from tests.support.rank_epochs import OneProcess, RankEpoch, some_positions
+from tests.support.rank_graphs import GRAPHS, SpreadGraphs, owners, owners_in, policies, stores_of
 
 NODES = GRAPHS["plain"].num_nodes
 RULES: dict[str, dict[str, Any]] = {
@@ -48,22 +47,31 @@ NEGATIVES: dict[str, tuple[str, float] | None] = {
     "weighted binary": ("binary", 1.5),
     "weighted triplet": ("triplet", 2),
 }
-FACTORS: dict[str, tuple[Any, ...]] = {
-    "rule": tuple(RULES),
-    "negatives": tuple(NEGATIVES),
-    "existing": (False, True),
-    "exclude": (False, True, "reverse"),
-    "graph": ("typed", "plain"),
-    "policy": POLICIES,
-    "hybrid": (False, True),
-    "links": ("one", "several", "all"),
-    "labels": (False, True),
-    "sizes": ((1, 1), (3, 2), ("all", 1), ("auto", "auto")),
-    "schedule": ("local", "balanced", "global"),
-    "export": ("pyg", "native"),
-    "prefetch": (0, 2),
-    "feature_cache": (None, 1000),
-}
+#: The factors of which a full run has the whole product, each with every schedule. Values of the
+#: others are drawn: their product has three million settings.
+MAIN = ("graph", "rule", "negatives", "existing", "exclude")
+#: The factors that one process knows too.
+IN_ONE_PROCESS = ("graph", "rule", "negatives", "existing", "exclude", "links", "labels", "export")
+
+
+def factors(ranks: int) -> dict[str, tuple[Any, ...]]:
+    """Returns the values of each factor."""
+    return {
+        "rule": tuple(RULES),
+        "negatives": tuple(NEGATIVES),
+        "existing": (False, True),
+        "exclude": (False, True, "reverse"),
+        "graph": ("typed", "plain"),
+        "policy": policies(ranks),
+        "hybrid": (False, True),
+        "links": ("one", "several", "all"),
+        "labels": (False, True),
+        "sizes": ((1, 1), (3, 2), ("all", 1), ("auto", "auto")),
+        "schedule": ("local", "balanced", "global"),
+        "export": ("pyg", "native"),
+        "prefetch": (0, 2),
+        "feature_cache": (None, 1000),
+    }
 
 
 def allowed(setting: Mapping[str, Any]) -> bool:
@@ -84,17 +92,17 @@ def allowed(setting: Mapping[str, Any]) -> bool:
     return not any(forbidden)
 
 
-#: The factors of which a full run has the whole product. The others take turns.
-MAIN = ("rule", "negatives", "existing", "exclude", "graph", "schedule")
-
-
-def settings(full: bool) -> list[dict[str, Any]]:
+def settings(full: bool, ranks: int) -> list[dict[str, Any]]:
+    """Returns the settings that are checked, those with one reference in a row."""
+    every = factors(ranks)
     if not full:
-        return pairwise(FACTORS, allowed)
-    main = product({name: FACTORS[name] for name in MAIN}, allowed)
-    others = product({name: values for name, values in FACTORS.items() if name not in MAIN}, allowed)
-    turns = itertools.cycle(others[:: len(others) // 97])
-    return [row for row in ({**one, **next(turns)} for one in main) if allowed(row)]
+        return settings_of(every, allowed, IN_ONE_PROCESS, full)
+    rows, draw = [], random.Random(0)
+    known = {name: every[name] for name in IN_ONE_PROCESS}
+    for main in product({name: every[name] for name in MAIN}, allowed):
+        one = drawn(main, known, allowed, draw)
+        rows += [drawn({**one, "schedule": name}, every, allowed, draw) for name in every["schedule"]]
+    return rows
 
 
 def links_of(graph: str, links: str) -> Any:
@@ -165,64 +173,45 @@ def arguments_of(setting: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def epochs(backend: str = "gloo", full: bool = False, every: int = 1) -> int:
+def epochs(backend: str, patience: float, covering: Mapping[str, Any]) -> int:
     """Minibatches are those of one process, in the rounds and rows of the formulas.
 
-    ``every``: takes one setting of this many.
+    Args: as in job_rank_options.py.
     """
     warnings.simplefilter("ignore")  # of labels that move up
-    chosen = settings(full)[::every]
-    with Communicator.create("loader", timeout=30, backend=backend) as comm:
-        both = {
-            (graph, policy): stores_of(comm, GRAPHS[graph], policy)
-            for graph, policy in itertools.product(FACTORS["graph"], FACTORS["policy"])
-        }
-        for setting in chosen:
-            features, graph = both[setting["graph"], setting["policy"]]
-            topology = replicate_topology(graph.part, comm) if setting["hybrid"] else None
-            try:
-                check(comm, (features, DistGraphStore(graph.part, comm, topology)), setting)
-            except Exception as error:
-                raise AssertionError(f"{setting}: {error}") from error
-    return len(chosen)
+    share = Covering(**covering)
+    with Communicator.create("loader", timeout=patience, backend=backend) as comm:
+        check = functools.partial(_check, SpreadGraphs(comm))
+        chosen = share.take(settings(share.full, comm.size))
+        return run_settings(chosen, IN_ONE_PROCESS, _in_one_process, check)
 
 
-def check(
-    comm: Communicator, both: tuple[DistFeatureStore, DistGraphStore], setting: Mapping[str, Any]
-) -> None:
-    """Compares an epoch with that of one process."""
-    arguments, (macrobatch, fetch) = arguments_of(setting), setting["sizes"]
+def _in_one_process(setting: Mapping[str, Any]) -> OneProcess:
     loader = MacrobatchLinkNeighborLoader(
-        both,
-        **arguments,
+        GRAPHS[setting["graph"]], **arguments_of(setting), macrobatch_size=1, fetch_size=1
+    )
+    links = links_of(setting["graph"], setting["links"])
+    return OneProcess(loader, functools.partial(positions, links=links))
+
+
+def _check(graphs: SpreadGraphs, reference: OneProcess, setting: Mapping[str, Any]) -> None:
+    """Compares an epoch with that of one process."""
+    comm, (macrobatch, fetch) = graphs.comm, setting["sizes"]
+    loader = MacrobatchLinkNeighborLoader(
+        graphs.stores(setting["graph"], setting["policy"], setting["hybrid"]),
+        **arguments_of(setting),
         schedule=setting["schedule"],
         macrobatch_size=macrobatch,
         fetch_size=fetch,
         prefetch=setting["prefetch"],
         feature_cache=setting["feature_cache"],
     )
-    reference = MacrobatchLinkNeighborLoader(
-        GRAPHS[setting["graph"]], **arguments, macrobatch_size=1, fetch_size=1
-    )
-    loader.set_epoch(2)
-    reference.set_epoch(2)
-    links, made, weights = links_of(setting["graph"], setting["links"]), [], []
-    before = comm.counters.snapshot()
-    for batch in loader:
-        made.append(batch)
-        weights.append(loader.loss_weight)
-    after = comm.counters.snapshot() - before
-    assert len(made) == len(loader)
-    places = [positions(batch, links) for batch in made]
-    for batch, place in zip(made, places, strict=True):
-        assert_same(batch, reference(place))
-    _check_schedule(comm, reference, links, places, setting)
-    _check_weights(comm, places, weights)
-    own = (torch.arange(4) * 5 + comm.rank) % len(loader.dataset)
-    if setting["links"] == "all":
-        own = torch.cat([place[:2] for place in places])
-    assert_same(loader(own), reference(own))
-    _check_counts(comm, loader, setting, made, after)
+    epoch = RankEpoch.of(comm, loader, reference.positions)
+    own = some_positions(loader, comm.rank)
+    if setting["links"] == "all":  # each rank has links of its own
+        own = torch.cat([place[:2] for place in epoch.places])
+    epoch.check(reference, setting["schedule"], _owner_of_links(setting, comm.size), own)
+    _check_counts(epoch, setting)
 
 
 def positions(batch: Any, links: Any) -> Tensor:
@@ -238,50 +227,21 @@ def positions(batch: Any, links: Any) -> Tensor:
     return torch.cat([own + begin for own, begin in zip(ids, begins, strict=False)])
 
 
-def assert_same(batch: Any, right: Any) -> None:
-    """Asserts that two batches have the same bits, links included."""
-    if isinstance(batch, Minibatch):
-        for mine, theirs in zip(batch.links, right.links, strict=True):
-            assert type(mine) is type(theirs)
-            assert all(equal(getattr(mine, one.name), getattr(theirs, one.name)) for one in fields(mine))
-    assert_same_batches(batch, right)
-
-
-def _check_schedule(
-    comm: Communicator, reference: Any, links: Any, places: Sequence[Tensor], setting: Mapping[str, Any]
-) -> None:
-    """Every link is trained once: by lists of ranks, or in turn as in one process."""
-    everyones = comm.all_gather_json([place.tolist() for place in places])
-    assert len({len(steps) for steps in everyones}) == 1
-    if setting["schedule"] == "global":
-        reference.set_epoch(2)
-        wanted = [positions(batch, links).tolist() for batch in reference]
-        dealt = [step for steps in zip(*everyones, strict=True) for step in steps]
-        assert dealt[: len(wanted)] == wanted and not any(dealt[len(wanted) :])
-        return
-    own, schema = owners_in(setting, comm.size)
+def _owner_of_links(setting: Mapping[str, Any], ranks: int) -> list[int]:
+    own, schema = owners_in(setting["graph"], setting["policy"], ranks)
+    links = links_of(setting["graph"], setting["links"])
     by_relation = links if isinstance(links, Mapping) else dict([links] if isinstance(links, tuple) else [])
     by_relation = by_relation or {schema.relations[0]: links}
-    owner = torch.cat(
-        [own[schema.type_number(relation[2])][index[1]] for relation, index in by_relation.items()]
-    )
-    mine = [list(itertools.chain.from_iterable(steps)) for steps in everyones]
-    assert_shared(owner.tolist(), mine, setting["schedule"])
+    owner: list[int] = []
+    for relation, index in by_relation.items():
+        owner += own[schema.type_number(relation[2])][index[1]].tolist()
+    return owner
 
 
-def _check_weights(comm: Communicator, places: Sequence[Tensor], weights: Sequence[float]) -> None:
-    """Every link of a step weighs the same, negatives do not count."""
-    everyones = comm.all_gather_json([place.numel() for place in places])
-    steps = [sum(step) for step in zip(*everyones, strict=True)]
-    assert list(weights) == [comm.size / max(links, 1) for links in steps]
-
-
-def _check_counts(
-    comm: Communicator, loader: Any, setting: Mapping[str, Any], made: list[Any], counts: Counts
-) -> None:
+def _check_counts(epoch: RankEpoch, setting: Mapping[str, Any]) -> None:
     """Checks rounds, and the rows of lookups."""
-    plan, sizes = loader._setup.plan, loader.sizes
-    macrobatches = -(-len(made) // sizes.macrobatch)
+    comm, counts, plan = epoch.comm, epoch.counts, epoch.loader._setup.plan
+    macrobatches = -(-len(epoch.batches) // epoch.loader.sizes.macrobatch)
     assert counts[MessageKind.PARTITION].rounds == 0
     if comm.size == 1 or setting["hybrid"]:
         assert counts[MessageKind.LOOKUP].rounds == counts[MessageKind.TOPOLOGY].rounds == 0
@@ -289,12 +249,12 @@ def _check_counts(
     relays = plan.num_hops + (plan.subgraph is Subgraph.INDUCED)
     assert counts[MessageKind.TOPOLOGY].rounds == 2 * relays * macrobatches
     assert counts[MessageKind.LOOKUP].rounds == (4 if setting["existing"] else 2) * macrobatches
-    rows = comm.sum(counts[MessageKind.LOOKUP].rows_sent)
     is_plain = not setting["existing"] and "time_attr" not in RULES[setting["rule"]]
     if setting["export"] == "native" and is_plain:
-        own, schema = owners_in(setting, comm.size)
-        asked = sum(_asked(comm, own, schema, batch) for batch in made)
-        assert comm.sum(2 * asked) == rows
+        own, schema = owners_in(setting["graph"], setting["policy"], comm.size)
+        asked = sum(_asked(comm, own, schema, batch) for batch in epoch.batches)
+        everyones = comm.all_gather_json([2 * asked, counts[MessageKind.LOOKUP].rows_sent])
+        assert sum(one for one, _ in everyones) == sum(other for _, other in everyones)
 
 
 def _asked(comm: Communicator, own: Sequence[Tensor], schema: Any, batch: Minibatch) -> int:

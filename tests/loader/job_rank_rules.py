@@ -17,6 +17,7 @@ from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.partition import bounded
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.support import loader_cases
+from tests.support.rank_epochs import assert_same
 from tests.support.rank_graphs import (
     GRAPHS,
     arguments_of,
@@ -26,7 +27,7 @@ from tests.support.reference_partition import split_dataset
 from tests.support.typed_datasets import typed_dataset
 from tests.support.typed_graphs import SCHEMAS
 
-from .job_rank_options import assert_same, positions
+from .job_rank_options import positions
 
 
 def splits_and_refusals() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -38,6 +39,20 @@ def product(
     """Returns all allowed settings."""
     rows = (dict(zip(factors, values, strict=True)) for values in itertools.product(*factors.values()))
     return [row for row in rows if allowed(row)]
+
+
+def drawn(
+    row: Mapping[str, Any],
+    factors: Mapping[str, Sequence[Any]],
+    allowed: Callable[[Mapping[str, Any]], bool],
+    draw: random.Random,
+) -> dict[str, Any]:
+    """Returns an allowed setting with the values of ``row``, which some setting has, and others."""
+    others = {name: values for name, values in factors.items() if name not in row}
+    while True:
+        setting = {**row, **{name: draw.choice(values) for name, values in others.items()}}
+        if allowed(setting):
+            return setting
 
 
 def _pairs(

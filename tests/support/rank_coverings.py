@@ -1,17 +1,73 @@
-"""Runs of jobs that go through the combinations of options of loaders over ranks."""
+"""Runs of jobs that go through the combinations of options of loaders over ranks.
+
+``PYG_BATCHGNN_TEST_ALL`` says which: ``1`` all of them, ``3/8`` the third of eight slices of all,
+nothing a few that have every pair of values.
+"""
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 import pytest
 
+from tests.support.pairwise import pairwise, product
 from tests.support.ranks import run_ranks
 
-#: True in ``make test-all``: all combinations, and not some that have every pair.
-FULL = bool(os.environ.get("PYG_BATCHGNN_TEST_ALL"))
-TIMEOUT = 7200.0 if FULL else 120.0
+VARIABLE = "PYG_BATCHGNN_TEST_ALL"
+Setting = dict[str, Any]
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Covering:
+    """The share of all settings that a run goes through.
+
+    Attributes:
+        full: whether settings are all that are allowed, or some that have every pair of values.
+        every: every n-th of them is run.
+        piece, pieces: they are cut into ``pieces`` slices, and slice number ``piece``, from 1, is
+            run.
+    """
+
+    full: bool = False
+    every: int = 1
+    piece: int = 1
+    pieces: int = 1
+
+    @classmethod
+    def parse(cls, text: str, every: int) -> Covering:
+        """Returns what a value of the environment variable asks for.
+
+        Args:
+            text: the value; empty if the variable is not set.
+            every: every n-th of the settings is run unless all of them are asked for.
+
+        Raises:
+            ValueError: the text is neither empty nor 1 nor a slice.
+        """
+        if not text:
+            return cls(every=every)
+        found = re.fullmatch(r"(\d+)/(\d+)", "1/1" if text == "1" else text)
+        piece, pieces = map(int, found.groups()) if found else (0, 0)
+        if not 1 <= piece <= pieces:
+            raise ValueError(f"{VARIABLE} must be 1 for all settings or a slice like 3/8, not {text!r}")
+        return cls(True, 1, piece, pieces)
+
+    def take(self, settings: Sequence[Setting]) -> Sequence[Setting]:
+        """Returns the settings that are run. They keep their order."""
+        begin, end = (len(settings) * one // self.pieces for one in (self.piece - 1, self.piece))
+        return settings[begin : end : self.every]
+
+
+FULL = bool(os.environ.get(VARIABLE))
+TIMEOUT = 4 * 3600.0 if FULL else 120.0
+#: Seconds for which a rank waits for its peers. A full run may share the machine.
+PATIENCE = 600.0 if FULL else 30.0
 
 #: Marks a test with the numbers of ranks, their hosts, and the share of combinations that they run:
 #: every n-th.
@@ -22,7 +78,45 @@ over_ranks = pytest.mark.parametrize(
 )
 
 
-def run_covering(job: str, ranks: int, hosts: Sequence[int], every: int, **arguments: str) -> None:
-    """Runs every n-th combination of a job, or all of them in ``make test-all``."""
-    arguments_of_job = {"full": FULL, "every": 1 if FULL else every, **arguments}
-    run_ranks(job, ranks, arguments_of_job, hosts=hosts, timeout=TIMEOUT)
+def run_covering(job: str, ranks: int, hosts: Sequence[int], every: int, backend: str = "gloo") -> None:
+    """Runs every n-th combination of a job, or those that the environment asks for."""
+    covering = Covering.parse(os.environ.get(VARIABLE, ""), every)
+    arguments = {"backend": backend, "patience": PATIENCE, "covering": asdict(covering)}
+    results = run_ranks(job, ranks, arguments, hosts=hosts, timeout=TIMEOUT)
+    print(f"{results[0].value} settings over {ranks} ranks and {backend} are as in one process")
+
+
+def settings_of(
+    factors: Mapping[str, Sequence[Any]],
+    allowed: Callable[[Mapping[str, Any]], bool],
+    first: Sequence[str],
+    full: bool,
+) -> list[Setting]:
+    """Returns the settings of some factors, those with equal values of the ``first`` in a row."""
+    rows = (product if full else pairwise)(factors, allowed)
+    return sorted(rows, key=lambda row: [factors[name].index(row[name]) for name in first])
+
+
+def run_settings(
+    settings: Sequence[Setting],
+    first: Sequence[str],
+    begin: Callable[[Setting], R],
+    check: Callable[[R, Setting], None],
+) -> int:
+    """Checks settings and returns their number.
+
+    Args:
+        settings: in a row where they have equal values of the ``first`` factors.
+        first: the factors that one process knows too.
+        begin: makes what settings with equal values of these factors share.
+        check: checks a setting.
+    """
+    for _, group in itertools.groupby(settings, lambda one: [one[name] for name in first]):
+        alike = list(group)
+        shared = begin(alike[0])
+        for setting in alike:
+            try:
+                check(shared, setting)
+            except Exception as error:
+                raise AssertionError(f"{setting}: {error}") from error
+    return len(settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,6 +21,11 @@ from tests.support.reference_partition import typed_part
 
 #: Ways to spread the nodes of every type.
 POLICIES = ("random", "contiguous", "types apart", "hole")
+
+
+def policies(ranks: int) -> tuple[str, ...]:
+    """Returns the policies that differ: one rank owns all nodes under each of them."""
+    return POLICIES[: 1 if ranks == 1 else None]
 
 
 def typed() -> HeteroData:
@@ -55,10 +61,11 @@ def owners(counts: tuple[int, ...], policy: str, ranks: int) -> list[Tensor]:
     return [torch.randint(low, ranks, (count,), generator=draw) for count in counts]
 
 
-def owners_in(setting: Mapping[str, Any], ranks: int) -> tuple[list[Tensor], Schema]:
-    """Returns by type the rank that owns each node of a setting's graph, and the graph's schema."""
-    graph = typed_graph_from_pyg(GRAPHS[setting["graph"]])
-    return owners(graph.num_nodes, setting["policy"], ranks), graph.schema
+@functools.cache
+def owners_in(graph: str, policy: str, ranks: int) -> tuple[list[Tensor], Schema]:
+    """Returns by type the rank that owns each node of one of `GRAPHS`, and the graph's schema."""
+    typed = typed_graph_from_pyg(GRAPHS[graph])
+    return owners(typed.num_nodes, policy, ranks), typed.schema
 
 
 def tables_of(data: Any) -> dict[Group, dict[str, Tensor]]:
@@ -91,6 +98,28 @@ def stores_of(
     part = part_of(data, policy, comm.size, comm.rank)
     topology = replicate_topology(part, comm) if hybrid else None
     return DistFeatureStore(part, comm), DistGraphStore(part, comm, topology)
+
+
+class SpreadGraphs:
+    """A rank's stores of all `GRAPHS`. They are made when they are first asked for, together."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self.comm = comm
+        self._made: dict[tuple[str, str, bool], tuple[DistFeatureStore, DistGraphStore]] = {}
+
+    def stores(self, graph: str, policy: str, hybrid: bool) -> tuple[DistFeatureStore, DistGraphStore]:
+        """Returns the stores of a graph."""
+        key = graph, policy, hybrid
+        if key not in self._made:
+            self._made[key] = self._make(*key)
+        return self._made[key]
+
+    def _make(self, graph: str, policy: str, hybrid: bool) -> tuple[DistFeatureStore, DistGraphStore]:
+        if not hybrid:
+            return stores_of(self.comm, GRAPHS[graph], policy)
+        features, whole = self.stores(graph, policy, False)
+        topology = replicate_topology(whole.part, self.comm)
+        return features, DistGraphStore(whole.part, self.comm, topology)
 
 
 def assert_shared(owner: Sequence[int], seeds: Sequence[Sequence[int]], schedule: str) -> None:

@@ -1,0 +1,141 @@
+"""Epochs of loaders over ranks, and the minibatches of one process that theirs must be."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import Minibatch
+from pyg_batchgnn.comm import Communicator, Counts
+from tests.support import hetero_cases, loader_cases
+from tests.support.rank_graphs import assert_shared
+
+EPOCH = 2
+#: Returns the positions of a batch's seeds in the input of its loader.
+Positions = Callable[[Any], Tensor]
+
+
+def contents_of(batch: Any) -> dict[Any, Any]:
+    """Returns all that two batches must have in common, by name."""
+    found: dict[Any, Any] = {}
+    if isinstance(batch, Minibatch):
+        found = {name: getattr(batch, name) for name in ("key", "seed", "epoch", "seed_types")}
+        found["attributes"] = set(batch.attributes)
+        for number, edges in enumerate(batch.edges):
+            found |= {("indptr", number): edges.indptr, ("dtype", number): edges.indices.dtype}
+        for number, links in enumerate(batch.links):
+            found["links", number] = type(links)
+            found |= {("links", number, one.name): getattr(links, one.name) for one in fields(links)}
+        batch = batch.to_data()
+    found["type"] = type(batch)
+    cases = hetero_cases if hasattr(batch, "node_types") else loader_cases
+    held = cases.contents(batch).items()
+    return found | {("data", name): value for name, value in held if "num_nodes" not in (name, name[-1])}
+
+
+def assert_same(batch: Any, right: Any) -> None:
+    """Asserts that two batches have the same bits and attributes, links included."""
+    assert_equal(contents_of(batch), contents_of(right))
+
+
+def assert_equal(left: dict[Any, Any], right: dict[Any, Any]) -> None:
+    """Asserts that the contents of two batches are the same."""
+    names = left.keys() | right.keys()
+    different = [name for name in names if not loader_cases.equal(left.get(name), right.get(name))]
+    assert not different, (different, [(left.get(name), right.get(name)) for name in different])
+
+
+class OneProcess:
+    """The minibatches of a loader in one process. Each is made once, however often it is asked for.
+
+    Args:
+        loader: the loader, with macrobatches of one minibatch.
+        positions: returns the positions of a batch's seeds.
+    """
+
+    def __init__(self, loader: Any, positions: Positions) -> None:
+        self._loader, self.positions = loader, positions
+        self._made: dict[tuple[int, ...], dict[Any, Any]] = {}
+        self._order: list[list[int]] = []
+
+    def minibatch(self, positions: Tensor) -> dict[Any, Any]:
+        """Returns the contents of the minibatch of the seeds at some positions."""
+        key = tuple(positions.tolist())
+        if key not in self._made:
+            self._loader.set_epoch(EPOCH)
+            self._made[key] = contents_of(self._loader(positions))
+        return self._made[key]
+
+    def order(self) -> list[list[int]]:
+        """Returns the positions of the seeds of each minibatch of the epoch."""
+        if not self._order:
+            self._loader.set_epoch(EPOCH)
+            self._order = [self.positions(batch).tolist() for batch in self._loader]
+        return self._order
+
+
+@dataclass(frozen=True, eq=False)
+class RankEpoch:
+    """An epoch of a loader on one rank.
+
+    Attributes:
+        comm: the communicator of the ranks.
+        loader: the loader.
+        batches: the batches that it handed out.
+        places: by batch, the positions of its seeds.
+        weights: by batch, the loader's ``loss_weight``.
+        counts: what was exchanged meanwhile.
+    """
+
+    comm: Communicator
+    loader: Any
+    batches: Sequence[Any]
+    places: Sequence[Tensor]
+    weights: Sequence[float]
+    counts: Counts
+
+    @classmethod
+    def of(cls, comm: Communicator, loader: Any, positions: Positions) -> RankEpoch:
+        """Takes an epoch. Collective."""
+        loader.set_epoch(EPOCH)
+        before, batches, weights = comm.counters.snapshot(), [], []
+        for batch in loader:
+            batches.append(batch)
+            weights.append(loader.loss_weight)
+        counts = comm.counters.snapshot() - before
+        return cls(comm, loader, batches, [positions(batch) for batch in batches], weights, counts)
+
+    def check(self, reference: OneProcess, schedule: str, owner: Sequence[int], own: Tensor) -> None:
+        """Asserts that minibatches are those of one process, and that each seed is trained once.
+
+        Args:
+            reference: the loader of one process.
+            schedule: the schedule.
+            owner: the rank that owns each seed of the loader's input.
+            own: positions of seeds whose minibatch is asked for beside the epoch. Collective.
+        """
+        assert len(self.batches) == len(self.loader)
+        for batch, place in zip(self.batches, self.places, strict=True):
+            assert_equal(contents_of(batch), reference.minibatch(place))
+        assert_equal(contents_of(self.loader(own)), reference.minibatch(own))
+        everyones = self.comm.all_gather_json([place.tolist() for place in self.places])
+        assert len({len(steps) for steps in everyones}) == 1
+        by_step = [*zip(*everyones, strict=True)]
+        seeds = [sum(map(len, step)) for step in by_step]
+        # Every seed of a step weighs the same.
+        assert self.weights == [self.comm.size / max(count, 1) for count in seeds]
+        if schedule == "global":
+            wanted, dealt = reference.order(), [*itertools.chain.from_iterable(by_step)]
+            assert dealt[: len(wanted)] == wanted and not any(dealt[len(wanted) :])
+        else:
+            assert_shared(owner, [[*itertools.chain.from_iterable(own)] for own in everyones], schedule)
+
+
+def some_positions(loader: Any, rank: int) -> Tensor:
+    """Returns four positions in the input of a loader, others on each rank."""
+    return (torch.arange(4) * 5 + rank) % len(loader.dataset)
