@@ -94,12 +94,12 @@ def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None, threads: i
             f"rows of {table.dtype} {list(table.shape[1:])} cannot be put into {out.dtype} "
             f"{list(out.shape[1:])}"
         )
-    rows = len(table) if index is None else len(index)
-    if len(out) > rows or (index is not None and len(out) != rows):
-        raise ValueError(f"{rows} rows do not fill {len(out)}")
+    rows = table.size(0) if index is None else len(index)
+    if out.size(0) > rows or (index is not None and out.size(0) != rows):
+        raise ValueError(f"{rows} rows do not fill {out.size(0)}")
     if index is not None:
         check_ids("index", index, table.size(0), "rows of the table")
-    if not len(out) or not out[0].numel():
+    if not out.numel():
         return
     for name, tensor in (("out", out), ("table", table)):
         if not tensor[0].is_contiguous():

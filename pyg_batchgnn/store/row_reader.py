@@ -154,10 +154,11 @@ class RowReader:
         self, asked: Sequence[_Requests], away: Sequence[_Requests], header: Header
     ) -> list[Tensor]:
         """Answers the other ranks. Returns the bytes that came from each rank."""
-        counts = [sum(self._bytes(requests)) for requests in asked]
+        sizes = [self._bytes(requests) for requests in asked]
+        counts = list(map(sum, sizes))
         packed = ops.empty((sum(counts),), torch.uint8)
-        for requests, out in zip(asked, packed.split(counts), strict=True):
-            self._pack(requests, out)
+        for requests, out, each in zip(asked, packed.split(counts), sizes, strict=True):
+            self._pack(requests, out.split(each))
         items = [sum(map(len, requests)) for requests in asked]
         received = self.comm.exchange(packed, counts, header, ops.empty, items)
         return list(received.rows.split([sum(self._bytes(requests)) for requests in away]))
@@ -166,28 +167,30 @@ class RowReader:
         """Returns the bytes of the rows that answer each request."""
         return [form.wire_bytes * len(request) for form, request in zip(self._formats, requests, strict=True)]
 
-    def _pack(self, requests: _Requests, out: Tensor) -> None:
-        """Writes this rank's rows that another rank asked for, group by group."""
+    def _pack(self, requests: _Requests, pieces: Sequence[Tensor]) -> None:
+        """Writes this rank's rows that another rank asked for, those of each group to its piece."""
         shard, tables = self._shards[self.comm.rank], self._tables[self.comm.rank]
-        pieces = out.split(self._bytes(requests))
         for at, (request, piece) in enumerate(zip(requests, pieces, strict=True)):
-            self._formats[at].pack(tables[at], shard.find(self._groups[at], request), piece)
+            if len(request):
+                self._formats[at].pack(tables[at], shard.find(self._groups[at], request), piece)
 
     def _fill(
         self, blocks: Sequence[RowBlock], requests: Sequence[_Requests], answers: Sequence[Tensor]
     ) -> None:
         """Copies rows that can be read here from their tables, and the others from the answers."""
-        for at, (group, block) in enumerate(zip(self._groups, blocks, strict=True)):
-            begin = 0
-            for rank, asked in enumerate(requests):
-                end = begin + len(asked[at])
-                out = block.rows(begin, end)
-                if rank in self._shards:
-                    row = self._shards[rank].find(group, asked[at])
-                    self._formats[at].gather(out, self._tables[rank][at], row)
+        ends = [0] * len(self._groups)
+        for rank, (asked, answer) in enumerate(zip(requests, answers, strict=True)):
+            shard = self._shards.get(rank)
+            pieces = answer.split(self._bytes(asked)) if shard is None else ()
+            for at, (group, request) in enumerate(zip(self._groups, asked, strict=True)):
+                if not len(request):
+                    continue
+                begin, ends[at] = ends[at], ends[at] + len(request)
+                out = blocks[at].rows(begin, ends[at])
+                if shard is None:
+                    self._formats[at].unpack(pieces[at], out)
                 else:
-                    self._formats[at].unpack(answers[rank].split(self._bytes(asked))[at], out)
-                begin = end
+                    self._formats[at].gather(out, self._tables[rank][at], shard.find(group, request))
 
 
 def _nothing(group: Group) -> RowRequest:

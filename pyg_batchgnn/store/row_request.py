@@ -29,7 +29,7 @@ class RowRequest:
 
     def __len__(self) -> int:
         """The number of rows."""
-        return len(self.node)
+        return self.node.numel()
 
     @property
     def columns(self) -> list[Tensor]:
