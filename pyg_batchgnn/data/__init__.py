@@ -25,7 +25,14 @@ from pyg_batchgnn.data.groups import (
 )
 from pyg_batchgnn.data.hold_out import hold_out_links
 from pyg_batchgnn.data.labels import class_numbers, count_classes
-from pyg_batchgnn.data.layout import attribute_array, attribute_of, edge_array, split_array, split_of
+from pyg_batchgnn.data.layout import (
+    attribute_array,
+    attribute_of,
+    edge_array,
+    group_folder,
+    split_array,
+    split_of,
+)
 from pyg_batchgnn.data.links import LinkSplit
 from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
 from pyg_batchgnn.data.ogb import read_ogb
@@ -70,6 +77,7 @@ __all__ = [
     "generate_folder",
     "generate_typed",
     "generate_typed_folder",
+    "group_folder",
     "hold_out_links",
     "load_dataset",
     "make_undirected",

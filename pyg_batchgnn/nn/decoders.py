@@ -5,7 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.nn.linear import Linear
+
+#: Numbers that the products of the rows of a block of pairs take together.
+_NUMBERS = 1 << 22
 
 
 class DotProductDecoder(torch.nn.Module):
@@ -19,6 +23,17 @@ class DotProductDecoder(torch.nn.Module):
             target: [..., H], the rows of the targets, of a shape that fits by broadcasting.
         """
         return (source * target).sum(dim=-1)
+
+    def all_pairs(self, source: Tensor, target: Tensor) -> Tensor:
+        """Returns [n, m], the score of each source with each target, from one matrix product.
+
+        With the package's own products, targets with equal rows have equal scores.
+
+        Args:
+            source: [n, H], the rows of the sources.
+            target: [m, H], the rows of the targets, of the same dtype.
+        """
+        return ops.linear([source], [target], out_dtype=target.dtype)
 
 
 class MLPDecoder(torch.nn.Module):
@@ -39,3 +54,13 @@ class MLPDecoder(torch.nn.Module):
         rows = self.hidden(product.reshape(-1, product.size(-1))).relu()
         scores: Tensor = self.score(rows)
         return scores.view(product.shape[:-1])
+
+    def all_pairs(self, source: Tensor, target: Tensor) -> Tensor:
+        """Returns [n, m], the score of each source with each target; see `DotProductDecoder`.
+
+        They are computed in blocks of sources, so that memory is bounded by the scores, the rows of
+        the targets and one block.
+        """
+        size = max(1, _NUMBERS // max(1, target.numel()))
+        blocks = [self(rows.unsqueeze(1), target.unsqueeze(0)) for rows in source.split(size)]
+        return torch.cat(blocks)

@@ -11,7 +11,7 @@ from pyg_batchgnn.store.graph import CscGraph
 from pyg_batchgnn.store.hybrid import HybridTopology, replicate_topology
 from pyg_batchgnn.store.hybrid_attributes import replicate_attribute
 from pyg_batchgnn.store.node_order import NodeOrder
-from pyg_batchgnn.store.own_rows import OwnRowFinder, OwnRows
+from pyg_batchgnn.store.own_rows import OwnRowFinder, OwnRows, SortedNodes
 from pyg_batchgnn.store.part_times import PartTimes, SeedTimes
 from pyg_batchgnn.store.part_weights import own_sums
 from pyg_batchgnn.store.pyg import graph_from_pyg, is_typed, typed_graph_from_pyg
@@ -51,6 +51,7 @@ __all__ = [
     "SeedTimes",
     "SlicedTables",
     "Slices",
+    "SortedNodes",
     "Sortedness",
     "TimeLevel",
     "TimeOrder",

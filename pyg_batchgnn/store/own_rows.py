@@ -37,7 +37,7 @@ class OwnRowFinder:
 
     def __init__(self, part: Part) -> None:
         self._part = part
-        self._sorted: dict[int, _Ascending] = {}
+        self._sorted: dict[int, SortedNodes] = {}
 
     def find(self, node_type: int, nodes: Tensor) -> OwnRows:
         """Finds those nodes of a list that the rank owns.
@@ -47,12 +47,12 @@ class OwnRowFinder:
             nodes: [n] int64 original ids, in any order.
         """
         if node_type not in self._sorted:
-            self._sorted[node_type] = _Ascending.of(self._part.original_ids(node_type))
+            self._sorted[node_type] = SortedNodes.of(self._part.original_ids(node_type))
         return self._sorted[node_type].find(nodes)
 
 
 @dataclass(frozen=True, eq=False)
-class _Ascending:
+class SortedNodes:
     """A rank's nodes of one type in ascending order.
 
     Attributes:
@@ -65,7 +65,7 @@ class _Ascending:
     order: Tensor | None
 
     @classmethod
-    def of(cls, node: Tensor) -> _Ascending:
+    def of(cls, node: Tensor) -> SortedNodes:
         """Sorts nodes, [n] int64 original ids."""
         if ops.is_ascending(node):
             return cls(node, None)
@@ -73,7 +73,7 @@ class _Ascending:
         return cls(ascending, order)
 
     def find(self, nodes: Tensor) -> OwnRows:
-        """Finds nodes; see `OwnRowFinder.find`."""
+        """Finds those nodes of a list, [n] int64 original ids in any order, that the rank owns."""
         if not self.node.numel():
             return OwnRows(self.node, self.node, torch.arange(nodes.numel()))
         row = torch.searchsorted(self.node, nodes).clamp(max=self.node.numel() - 1)

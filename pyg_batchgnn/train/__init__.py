@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from pyg_batchgnn.train.errors import TrainError
     from pyg_batchgnn.train.loop import RunOutcome
     from pyg_batchgnn.train.predict import (
+        EmbedRequest,
+        EmbedSummary,
         EvaluateRequest,
         EvaluateSummary,
         LinkPredictRequest,
         LinkPredictSummary,
         PredictRequest,
         PredictSummary,
+        embed_nodes,
         evaluate_run,
         predict_links,
         predict_nodes,
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from pyg_batchgnn.train.task import average_precision, f1_score, roc_auc
 
 __all__ = [
+    "EmbedRequest",
+    "EmbedSummary",
     "EvaluateRequest",
     "EvaluateSummary",
     "LinkPredictRequest",
@@ -40,6 +45,7 @@ __all__ = [
     "TrainError",
     "assign",
     "average_precision",
+    "embed_nodes",
     "evaluate_run",
     "f1_score",
     "predict_links",
@@ -53,6 +59,8 @@ __all__ = [
 ]
 
 _PARTS = {
+    "EmbedRequest": "predict",
+    "EmbedSummary": "predict",
     "EvaluateRequest": "predict",
     "EvaluateSummary": "predict",
     "LinkPredictRequest": "predict",
@@ -65,6 +73,7 @@ _PARTS = {
     "TrainError": "errors",
     "assign": "config",
     "average_precision": "task",
+    "embed_nodes": "predict",
     "evaluate_run": "predict",
     "f1_score": "task",
     "predict_links": "predict",

@@ -28,5 +28,23 @@ def test_scores_and_gradients(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -
         assert torch.allclose(one, other, atol=1e-4)
 
 
+@pytest.mark.parametrize("decoder", [DotProductDecoder(), MLPDecoder(24)], ids=["dot", "mlp"])
+def test_all_pairs_have_the_scores_of_each_pair(
+    decoder: DotProductDecoder | MLPDecoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyg_batchgnn.nn.decoders._NUMBERS", 24 * 70 * 2)  # two sources per block
+    source, target = torch.randn(37, 24), torch.randn(70, 24)
+    target[66] = target[3]
+    with torch.no_grad():
+        found = decoder.all_pairs(source, target)
+        torch.testing.assert_close(
+            found, decoder(source.unsqueeze(1), target.unsqueeze(0)), atol=1e-5, rtol=1e-5
+        )
+        assert torch.equal(found[:, 66], found[:, 3]), "equal rows have equal scores"
+        part = decoder.all_pairs(source[5:9], target[30:67])
+        assert torch.equal(part, found[5:9, 30:67]), "a score does not depend on the pieces"
+        assert decoder.all_pairs(source[:0], target).shape == (0, 70)
+
+
 def test_a_dot_product_has_no_parameters() -> None:
     assert not DotProductDecoder().state_dict()

@@ -99,6 +99,13 @@ def test_inference_is_the_forward_pass_of_pygs_model(name: str, budget: int | No
     assert ours.training and all(one.training for one in ours.modules())
     outputs = ours.infer(loader_of(data).all_nodes(budget), ["venue"])
     assert_close({"venue": outputs["venue"].logits}, {"venue": wanted["venue"]})
+    if hasattr(ours, "jk"):
+        with pytest.raises(ValueError, match="hidden rows by infer"):
+            ours.infer_hidden(loader_of(data).all_nodes(budget), ["venue"])
+        return
+    hidden = ours.infer_hidden(loader_of(data).all_nodes(budget), ["venue"])
+    assert torch.equal(hidden["venue"], outputs["venue"].hidden)
+    assert set(hidden) == {one[0] for one in ours.relations if one[2] == "venue"} | {"venue"}
 
 
 @torch.no_grad()

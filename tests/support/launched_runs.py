@@ -23,7 +23,7 @@ def launch(
     return [list(seen) for seen in zip(*(result.value for result in results), strict=True)]
 
 
-def train(folder: Path, run: Path, *options: object) -> list[str]:
+def train(folder: Path | str, run: Path, *options: object) -> list[str]:
     """Returns the arguments of a training run on a small graph."""
     return ["train", str(folder), "--run", str(run), *BASE, *map(str, options)]
 

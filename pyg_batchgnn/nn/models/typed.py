@@ -165,15 +165,44 @@ class TypedModel(torch.nn.Module):
         The arguments are those of `inference`. If the layer before computes no rows of a
         type, its hidden rows have no columns.
         """
+        keep = states_kept(self.num_layers, self._modules.get("jk"))
+        with evaluating(self):
+            kept = self._infer_layers(nodes, keep, node_types, inputs)
+            names = kept[-1] if node_types is None else node_types
+            return {name: self._finished(name, kept) for name in names}
+
+    def infer_hidden(
+        self,
+        nodes: OwnedNodes,
+        node_types: Collection[str] | None = None,
+        inputs: ComputeInputs | None = None,
+    ) -> dict[str, Tensor]:
+        """Returns the input of the last layer of the nodes that a process owns, by type.
+
+        There are rows of all types that the last layer reads for ``node_types``. The arguments are
+        those of `inference`.
+
+        Raises:
+            ValueError: the model has jumping knowledge, behind which there is another last layer.
+        """
+        if hasattr(self, "jk"):
+            raise ValueError("a model with jumping knowledge has hidden rows by infer(nodes) alone")
+        with evaluating(self):
+            return self._infer_layers(nodes, 2, node_types, inputs)[0]
+
+    def _infer_layers(
+        self,
+        nodes: OwnedNodes,
+        keep: int,
+        node_types: Collection[str] | None,
+        inputs: ComputeInputs | None,
+    ) -> list[dict[str, Tensor]]:
+        """Returns the rows after each of the last layers; see `infer_layers`."""
         steps = [
             LayerStep({one: self.conv(index, one) for one in self.relations}, partial(self._step, index))
             for index in range(self.num_layers)
         ]
-        with evaluating(self):
-            keep = states_kept(self.num_layers, self._modules.get("jk"))
-            kept = infer_layers(steps, nodes, keep, node_types=node_types, inputs=inputs)
-            names = kept[-1] if node_types is None else node_types
-            return {name: self._finished(name, kept) for name in names}
+        return infer_layers(steps, nodes, keep, node_types=node_types, inputs=inputs)
 
     def _step(self, index: int, x: Mapping[str, Rows], edges: Any) -> dict[str, Tensor]:
         return self._layer(index, x, edges, None, {})

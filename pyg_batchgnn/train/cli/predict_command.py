@@ -11,7 +11,7 @@ from pyg_batchgnn.train.cli import options
 from pyg_batchgnn.train.cli.restoring import restore_request
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.train.predict import LinkPredictRequest
+    from pyg_batchgnn.train.predict import EmbedRequest, LinkPredictRequest
     from pyg_batchgnn.train.run import RestoreRequest
 
 
@@ -34,6 +34,13 @@ def predict(
         int | None,
         typer.Option(help="Links: number of best partners to find for each node of --nodes FILE.npy."),
     ] = None,
+    embeddings_of: Annotated[
+        str | None,
+        typer.Option(
+            help="Write the embeddings of all nodes of these types instead, separated by commas; all stands "
+            "for every type that the model has embeddings of."
+        ),
+    ] = None,
     exact: options.Exact = None,
     dataset: options.DatasetName = None,
     threads: options.Threads = None,
@@ -49,9 +56,14 @@ def predict(
     array belongs to node node_ids[i].
 
     A run that predicts links scores pairs of nodes (--pairs), or finds the
-    partners with the highest scores (--top), in one process. It writes pairs.npy
-    and scores.npy, or node_ids.npy, partners.npy and scores.npy. A node is no
-    partner of itself; partners that it has already are not left out.
+    partners with the highest scores (--top). It writes pairs.npy and scores.npy,
+    or node_ids.npy, partners.npy and scores.npy. A node is no partner of itself;
+    partners that it has already are not left out.
+
+    With --embeddings-of, any run writes the embeddings of all nodes of some types,
+    each node from all its neighbours: one file per type, TYPE.npy, in the order of
+    ids. They are the rows that the last layer reads, or in a run that predicts
+    links those that the decoder reads. A homogeneous graph has the type node.
 
     [bold]Examples[/bold]
 
@@ -67,22 +79,32 @@ def predict(
 
       batchgnn predict runs/links --top 10 --nodes ids.npy --out partners
 
+      batchgnn predict runs/papers --embeddings-of paper,author --out embeddings
+
     Several ranks predict together under torchrun, each its share of the nodes.
 
       torchrun --nproc-per-node=4 -m pyg_batchgnn predict runs/cora-gcn-1
         --exact --out predictions
     """
-    from pyg_batchgnn.train.predict import PredictRequest, predict_links, predict_nodes
+    from pyg_batchgnn.train.predict import PredictRequest, embed_nodes, predict_links, predict_nodes
 
     restore = restore_request(run, exact, dataset, threads, layers, partition, backend, timeout)
+    if embeddings_of is not None:
+        predicts = nodes != "all" or embeddings or pairs is not None or top is not None
+        wanted = _of_types(restore, out, embeddings_of, predicts)
+        with restore.join() as ranks:
+            made = embed_nodes(wanted, ranks)
+        if ranks.is_first:
+            counts = ", ".join(f"{count:,} of {name}" for name, count in made.nodes.items())
+            typer.echo(f"embeddings: {counts}, weights of epoch {made.epoch}; written to {out}")
+        return
     if pairs is not None or top is not None:
         request = _of_links(restore, out, nodes, embeddings, pairs, top)
         with restore.join() as ranks:
             scored = predict_links(request, ranks)
-        typer.echo(
-            f"{scored.rows:,} {'pairs' if top is None else 'nodes'}, weights of epoch {scored.epoch}; "
-            f"written to {out}"
-        )
+        if ranks.is_first:
+            unit = "pairs" if top is None else "nodes"
+            typer.echo(f"{scored.rows:,} {unit}, weights of epoch {scored.epoch}; written to {out}")
         return
     with restore.join() as ranks:
         done = predict_nodes(PredictRequest(restore, out, nodes, embeddings), ranks)
@@ -90,6 +112,21 @@ def predict(
         typer.echo(
             f"{done.nodes:,} nodes, weights of epoch {done.epoch}, {_shown(done.scores)}; written to {out}"
         )
+
+
+def _of_types(restore: RestoreRequest, out: Path, types: str, predicts: bool) -> EmbedRequest:
+    """Returns the request for embeddings that the options make. ``predicts``: options of
+    predictions are given too."""
+    from pyg_batchgnn.train.errors import TrainError
+    from pyg_batchgnn.train.predict import EmbedRequest
+
+    if predicts:
+        raise TrainError(
+            f"--embeddings-of {types} writes no predictions; leave --nodes, --embeddings, --pairs and "
+            f"--top out"
+        )
+    names = tuple(name.strip() for name in types.split(",") if name.strip())
+    return EmbedRequest(restore, out, None if names == ("all",) else names)
 
 
 def _of_links(

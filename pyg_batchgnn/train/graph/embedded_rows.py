@@ -1,8 +1,8 @@
-"""Rows that a model computed for all nodes, read by original id."""
+"""Rows that a model computed for all nodes, read by original id or piece by piece."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -10,10 +10,36 @@ import torch
 from torch import Tensor
 from torch_geometric.data import TensorAttr
 
+from pyg_batchgnn.comm import MessageKind, RowLayout
 from pyg_batchgnn.data import Group, RowKind
-from pyg_batchgnn.store import DistFeatureStore
+from pyg_batchgnn.store import DistFeatureStore, OwnRows, SortedNodes
 
 _NAME = "rows"
+
+
+@dataclass(frozen=True, eq=False)
+class NodeRows:
+    """The rows of some nodes of one type.
+
+    Attributes:
+        node: [n] int64, original ids.
+        rows: [n, columns].
+    """
+
+    node: Tensor
+    rows: Tensor
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+    def find(self, ids: Tensor) -> OwnRows:
+        """Finds the nodes of a list, [m] int64 original ids, that are among these."""
+        return SortedNodes.of(self.node).find(ids)
+
+    def ascending(self) -> NodeRows:
+        """Returns the nodes in ascending order."""
+        order = self.node.argsort()
+        return NodeRows(self.node[order], self.rows[order])
 
 
 class EmbeddedRows(Protocol):
@@ -25,6 +51,19 @@ class EmbeddedRows(Protocol):
         Args:
             node_type: the type.
             ids: [n] int64, original ids. Each rank gives some of its own choice, possibly none.
+        """
+
+    def own(self, node_type: str) -> NodeRows:
+        """Returns the rows of the nodes of a type that this rank owns."""
+
+    def pieces(self, node_type: str, size: int) -> Iterator[NodeRows]:
+        """Yields the rows of all nodes of a type to every rank, a piece at a time; collective.
+
+        Each node is in one piece. Pieces are the same on every rank, with ascending ids in each.
+
+        Args:
+            node_type: the type.
+            size: the most nodes of a piece, but at least one of each rank.
         """
 
 
@@ -40,6 +79,15 @@ class RowsHere:
 
     def of(self, node_type: str, ids: Tensor) -> Tensor:
         return self.rows[node_type][ids]
+
+    def own(self, node_type: str) -> NodeRows:
+        rows = self.rows[node_type]
+        return NodeRows(torch.arange(len(rows)), rows)
+
+    def pieces(self, node_type: str, size: int) -> Iterator[NodeRows]:
+        own = self.own(node_type)
+        for node, rows in zip(own.node.split(size), own.rows.split(size), strict=True):
+            yield NodeRows(node, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,3 +120,18 @@ class RowsOverRanks:
         name = node_type if self.store.part.schema.has_names else None
         rows = self.store.get_tensor(TensorAttr(name, _NAME, index=ids))
         return torch.as_tensor(rows)
+
+    def own(self, node_type: str) -> NodeRows:
+        part = self.store.part
+        rows = self.store.own.attributes[Group(RowKind.NODE, node_type)][_NAME]
+        return NodeRows(part.original_ids(part.schema.type_number(node_type)), rows)
+
+    def pieces(self, node_type: str, size: int) -> Iterator[NodeRows]:
+        own, comm = self.own(node_type), self.store.comm
+        each = max(1, size // comm.size)
+        layout = RowLayout.of({"node": own.node, "rows": own.rows})
+        for begin in range(0, max(1, comm.max(len(own))), each):
+            part = slice(begin, begin + each)
+            packed = layout.pack({"node": own.node[part], "rows": own.rows[part]})
+            found = layout.unpack(comm.all_gather(packed, MessageKind.INFERENCE).rows)
+            yield NodeRows(found["node"], found["rows"]).ascending()

@@ -5,26 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
+from pyg_batchgnn.store import OwnRows, SortedNodes
 from pyg_batchgnn.train.graph import RunGraph
 from pyg_batchgnn.train.model import GraphNetwork, NetworkOutput
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.task import Evaluation, NodeTask, Scoring
-
-
-@dataclass(frozen=True, eq=False)
-class FoundNodes:
-    """The nodes of a list that a rank owns.
-
-    Attributes:
-        positions: [k] int64, their positions in the list, ascending.
-        rows: [k] int64, their rows in the tables of the rank.
-    """
-
-    positions: Tensor
-    rows: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +28,9 @@ class NodeOutputs:
     logits: Tensor
     hidden: Tensor
 
-    def find(self, ids: Tensor) -> FoundNodes:
+    def find(self, ids: Tensor) -> OwnRows:
         """Finds the nodes of a list, [m] int64 original ids, that the rank owns."""
-        node, order = self.node.sort()
-        if not len(node):
-            return FoundNodes(node, node)
-        place = torch.searchsorted(node, ids).clamp(max=len(node) - 1)
-        positions = (node[place] == ids).nonzero().view(-1)
-        return FoundNodes(positions, order[place[positions]])
+        return SortedNodes.of(self.node).find(ids)
 
 
 def evaluate_exactly(
@@ -83,7 +65,7 @@ def score_nodes(
 ) -> Evaluation | None:
     """Returns loss and metrics of some nodes; collective. The arguments are those of
     `evaluate_exactly`."""
-    scoring, rows = Scoring(task), outputs.find(nodes).rows
+    scoring, rows = Scoring(task), outputs.find(nodes).row
     scoring.add(outputs.logits[rows], graph.owned_labels()[rows])
     return scoring.result(ranks)
 

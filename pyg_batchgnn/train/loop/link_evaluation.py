@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.train.graph import EmbeddedRows, RunGraph
+from pyg_batchgnn.train.loop.pair_scorer import PairScorer
 from pyg_batchgnn.train.model import LinkNetwork
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.task import Evaluation, LinkTask, RankedLinks
 
-#: Numbers that the rows of a piece of pairs take together.
-_NUMBERS = 1 << 24
+#: Pairs that are scored together.
+_PAIRS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +50,9 @@ class MeasuredLinks:
 
 
 def embed_all(network: LinkNetwork, graph: RunGraph) -> EmbeddedRows:
-    """Computes the rows of all nodes with the model in evaluation mode; collective."""
-    return graph.embedded(network.infer_rows(graph.all_nodes()))
+    """Computes the rows of all nodes of the types that links join, with the model in evaluation
+    mode; collective."""
+    return graph.embedded(network.infer_embeddings(graph.all_nodes(), network.embedded_types))
 
 
 @torch.no_grad()
@@ -67,74 +69,40 @@ def rank_links(
         ranks: of the run.
     """
     ranking, index = task.ranking(), links.index.to(torch.int64)
-    scorer = PairScorer(network, rows, task.columns)
+    scorer = PairScorer(network, rows, task.columns, ranks)
     others = links.negatives
     if not isinstance(others, Tensor):
-        for piece in shares(len(links), ranks, scorer.pairs_at_a_time // (1 + others.per_link)):
+        size = min(scorer.rows_at_a_time, _PAIRS // (1 + others.per_link))
+        for piece in shares(len(links), ranks, size):
             targets = torch.cat([index[1, piece, None], others.of(piece)], dim=1)
-            scores = scorer.scores(index[0, piece], targets)
+            scores = _scores(scorer, index[0, piece], targets)
             ranking.add_with_own(scores[:, 0], scores[:, 1:])
         return ranking.result(ranks)
-    negatives = scorer.of_all_ranks(others.to(torch.int64), ranks)
-    for piece in shares(len(links), ranks, scorer.pairs_at_a_time):
-        scores = scorer.scores(index[0, piece], index[1, piece, None])
+    negatives = _of_all_ranks(scorer, others.to(torch.int64))
+    for piece in shares(len(links), ranks, scorer.rows_at_a_time):
+        scores = _scores(scorer, index[0, piece], index[1, piece, None])
         ranking.add_with_shared(scores[:, 0], negatives, piece.start)
     return ranking.result(ranks)
 
 
-@dataclass(frozen=True, eq=False)
-class PairScorer:
-    """Scores pairs of nodes.
+def _scores(scorer: PairScorer, sources: Tensor, targets: Tensor) -> Tensor:
+    """Returns [n, k], the scores of pairs; collective.
 
-    Attributes:
-        network: gives the decoder.
-        rows: of all nodes.
-        columns: of a row.
+    Args:
+        scorer: of the run.
+        sources: [n] int64 original ids.
+        targets: [n, k] int64 original ids, k for each source.
     """
+    source = torch.arange(len(sources)).repeat_interleave(targets.size(1))
+    return scorer.scores(scorer.fetch_sources(sources), source, targets.reshape(-1)).view_as(targets)
 
-    network: LinkNetwork
-    rows: EmbeddedRows
-    columns: int
 
-    @property
-    def pairs_at_a_time(self) -> int:
-        """The number of pairs whose rows are held together."""
-        return max(1, _NUMBERS // self.columns)
-
-    @torch.no_grad()
-    def scores(self, sources: Tensor, targets: Tensor) -> Tensor:
-        """Returns [n, k], the scores of pairs; collective over ranks.
-
-        Args:
-            sources: [n] int64 original ids.
-            targets: [n, k] int64 original ids, k for each source.
-        """
-        source_type, _, target_type = self.network.relation
-        left = self.rows.of(source_type, sources).unsqueeze(1)
-        rows = self.rows.of(target_type, targets.reshape(-1))
-        right = rows.view(*targets.shape, rows.size(-1))
-        found: Tensor = self.network.decoder(left, right)
-        return found
-
-    @torch.no_grad()
-    def all_scores(self, sources: Tensor, targets: Tensor) -> Tensor:
-        """Returns [n, m], the score of each source with each target; collective over ranks.
-
-        Args:
-            sources: [n] int64 original ids.
-            targets: [m] int64 original ids.
-        """
-        source_type, _, target_type = self.network.relation
-        left, right = self.rows.of(source_type, sources), self.rows.of(target_type, targets)
-        found: Tensor = self.network.decoder(left.unsqueeze(1), right.unsqueeze(0))
-        return found
-
-    def of_all_ranks(self, pairs: Tensor, ranks: Ranks) -> Tensor:
-        """Returns [m], the scores of pairs [2, m] that all ranks score together; collective."""
-        pieces = shares(pairs.size(1), ranks, self.pairs_at_a_time)
-        own = [self.scores(pairs[0, piece], pairs[1, piece, None])[:, 0] for piece in pieces]
-        scores = torch.cat(own)
-        return scores if ranks.is_alone else ranks.training.all_gather(scores).rows
+def _of_all_ranks(scorer: PairScorer, pairs: Tensor) -> Tensor:
+    """Returns [m], the scores of pairs [2, m] that all ranks score together; collective."""
+    ranks = scorer.ranks
+    pieces = shares(pairs.size(1), ranks, scorer.rows_at_a_time)
+    scores = torch.cat([_scores(scorer, pairs[0, piece], pairs[1, piece, None])[:, 0] for piece in pieces])
+    return scores if ranks.is_alone else ranks.training.all_gather(scores).rows
 
 
 def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -13,6 +14,8 @@ from pyg_batchgnn.data import Relation
 from pyg_batchgnn.nn import DotProductDecoder, MLPDecoder, OwnedNodes
 from pyg_batchgnn.train.config import Decoder
 from pyg_batchgnn.train.model.network import GraphNetwork, NativeNetwork, NetworkOutput
+
+PairDecoder = DotProductDecoder | MLPDecoder
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +74,7 @@ class LinkNetwork(GraphNetwork):
 
     export: ClassVar[Literal["pyg", "native"]] = "native"
 
-    def __init__(self, encoder: NativeNetwork, decoder: nn.Module, relation: Relation) -> None:
+    def __init__(self, encoder: NativeNetwork, decoder: PairDecoder, relation: Relation) -> None:
         super().__init__(nn.ModuleDict({"encoder": encoder.model, "decoder": decoder}))
         self.encoder = encoder
         self.decoder = decoder
@@ -87,10 +90,12 @@ class LinkNetwork(GraphNetwork):
     def infer(self, nodes: OwnedNodes) -> NetworkOutput:
         return self.encoder.infer(nodes)
 
-    def infer_rows(self, nodes: OwnedNodes) -> dict[str, Tensor]:
-        """Returns the rows of this rank's own nodes of the types of a link's ends; collective."""
-        ends = dict.fromkeys((self.relation[0], self.relation[2]))  # in the same order on all ranks
-        return self.encoder.infer_rows(nodes, list(ends))
+    @property
+    def embedded_types(self) -> list[str]:
+        return list(dict.fromkeys((self.relation[0], self.relation[2])))
+
+    def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+        return self.encoder.infer_rows(nodes, node_types)
 
     def seeds(self, batch: Any) -> Tensor:
         """Returns the positions of the links in the loader's input."""
@@ -111,6 +116,6 @@ class LinkNetwork(GraphNetwork):
         self.encoder.leave_out(batch)
 
 
-def build_decoder(kind: Decoder, columns: int) -> nn.Module:
+def build_decoder(kind: Decoder, columns: int) -> PairDecoder:
     """Returns a decoder with new weights. ``columns``: of the rows that it reads."""
     return DotProductDecoder() if kind is Decoder.DOT else MLPDecoder(columns)

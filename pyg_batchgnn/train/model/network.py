@@ -61,6 +61,23 @@ class GraphNetwork(ABC):
             TrainError: these layers cannot compute it.
         """
 
+    @property
+    @abstractmethod
+    def embedded_types(self) -> list[str]:
+        """The node types that the model has embeddings of."""
+
+    @abstractmethod
+    def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+        """Returns the embeddings, [n, columns] by type, of all nodes of some types that this rank
+        owns; collective.
+
+        They are the input of the last layer. Those of a network that scores pairs are its output,
+        which the decoder reads.
+
+        Raises:
+            TrainError: these layers cannot compute them.
+        """
+
     @abstractmethod
     def seeds(self, batch: Any) -> Tensor:
         """Returns [S] int64, the ids of the seed nodes. Row i of the output belongs to seed node
@@ -94,9 +111,18 @@ class PygNetwork(GraphNetwork):
         return self.model.outputs(batch.x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
 
     def infer(self, nodes: OwnedNodes) -> NetworkOutput:  # noqa: ARG002
-        raise TrainError(
-            "PyG's layers compute sampled minibatches only; choose native layers, which read the same weights"
-        )
+        raise _sampled_only()
+
+    @property
+    def embedded_types(self) -> list[str]:
+        return []
+
+    def infer_embeddings(
+        self,
+        nodes: OwnedNodes,  # noqa: ARG002
+        node_types: Collection[str],  # noqa: ARG002
+    ) -> dict[str, Tensor]:
+        raise _sampled_only()
 
     def seeds(self, batch: Any) -> Tensor:
         seeds: Tensor = batch.n_id[: batch.batch_size]
@@ -113,6 +139,12 @@ class PygNetwork(GraphNetwork):
         """Seeds torch's default generator, which these layers draw dropout from."""
         digest = hashlib.blake2b(f"{seed}/{epoch}/{step}/{rank}".encode(), digest_size=8).digest()
         torch.manual_seed(int.from_bytes(digest, "little"))
+
+
+def _sampled_only() -> TrainError:
+    return TrainError(
+        "PyG's layers compute sampled minibatches only; choose native layers, which read the same weights"
+    )
 
 
 class NativeNetwork(GraphNetwork):
@@ -147,6 +179,13 @@ class NativeNetwork(GraphNetwork):
     def infer_rows(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
         """Returns the output of the nodes of some types that this rank owns; collective."""
         return {name: self.infer(nodes).logits for name in node_types}
+
+    @property
+    def embedded_types(self) -> list[str]:
+        return [self.node_type]
+
+    def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+        return {name: self.infer(nodes).hidden for name in node_types}
 
     def _autocast(self) -> torch.autocast:
         half = self.precision is Precision.BFLOAT16
@@ -204,6 +243,15 @@ class TypedNetwork(NativeNetwork):
     def infer_rows(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
         with self._autocast():
             return {name: one.logits for name, one in self.model.infer(nodes, node_types).items()}
+
+    @property
+    def embedded_types(self) -> list[str]:
+        return sorted(self.model.read_by_last_layer(self.node_type))
+
+    def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+        with self._autocast():
+            found = self.model.infer_hidden(nodes, [self.node_type])
+        return {name: found[name] for name in node_types}
 
     def _learned(self, batch: Any) -> dict[str, Tensor]:
         """Returns the learned rows of a minibatch's nodes; collective."""

@@ -68,7 +68,23 @@ class TypedNet(nn.Module):
             nodes: all nodes, whose features have the learned rows behind them.
             node_types: the types that are wanted.
         """
-        return self.layers.infer(nodes, node_types, lambda rows: {**rows, **self.project(rows)})
+        return self.layers.infer(nodes, node_types, self._projected)
+
+    def infer_hidden(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+        """Returns the input of the last layer, by type, of the nodes that a process owns;
+        collective.
+
+        The arguments are those of `infer`. There are rows of all types that the last layer reads.
+        """
+        return self.layers.infer_hidden(nodes, node_types, self._projected)
+
+    def read_by_last_layer(self, node_type: str) -> set[str]:
+        """Returns the node types whose rows the last layer reads for the nodes of a type."""
+        return {source for source, _, target in self.layers.relations if target == node_type} | {node_type}
+
+    def _projected(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Returns the input of the first layer."""
+        return {**rows, **self.project(rows)}
 
     def inputs(self, features: Mapping[str, Rows], learned: Mapping[str, Tensor]) -> dict[str, Rows]:
         """Returns the input of the first layer, [N_t, hidden] by node type.

@@ -14,24 +14,28 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class PredictionArrays:
-    """The arrays, which all ranks fill. The first rank makes the files.
+    """Arrays of as many rows, which all ranks fill. The first rank makes the files.
 
     Args:
         folder: receives the ``<name>.npy`` files. All ranks see it.
-        name: of the array of the ids.
-        ids: [n, ...] int64 node ids, n > 0; row i of every array belongs to ``ids[i]``.
+        num_rows: of each array.
         ranks: of the run.
+        given: [num_rows, ...] by name, arrays that are known whole, the same on every rank.
     """
 
-    def __init__(self, folder: Path, name: str, ids: Tensor, ranks: Ranks) -> None:
-        self._folder, self._name, self._ids, self._ranks = folder, name, ids, ranks
+    def __init__(
+        self, folder: Path, num_rows: int, ranks: Ranks, given: Mapping[str, Tensor] | None = None
+    ) -> None:
+        self.num_rows = num_rows
+        self._folder, self._ranks = folder, ranks
+        self._given = given or {}
         self._arrays: dict[str, np.memmap] = {}
 
     def add(self, positions: Tensor, rows: Mapping[str, Tensor]) -> None:
         """Fills some rows. The first call is collective.
 
         Args:
-            positions: [S] int64, the positions of the rows in the list of nodes.
+            positions: [S] int64, the positions of the rows in the arrays.
             rows: [S, ...] by the name of the array, the same names in every call.
         """
         if not self._arrays:
@@ -51,15 +55,15 @@ class PredictionArrays:
 
     def _open(self, rows: Mapping[str, Tensor]) -> None:
         """Makes the files for such rows, and opens them."""
-        like = {self._name: self._ids, **rows}
+        like = {**self._given, **rows}
 
         def make() -> None:
             for name, values in like.items():
-                shape, path = (len(self._ids), *values.shape[1:]), self._path(name)
+                shape, path = (self.num_rows, *values.shape[1:]), self._path(name)
                 with writing(path):
                     array = np.lib.format.open_memmap(path, "w+", values.numpy().dtype, shape)
                     _take_room(path)
-                    if name == self._name:
+                    if name in self._given:
                         array[:] = values.numpy()
                     array.flush()
 

@@ -18,7 +18,7 @@ from pyg_batchgnn.train.predict.arrays import PredictionArrays
 from pyg_batchgnn.train.predict.new_folder import appearing_whole, refuse_existing
 from pyg_batchgnn.train.predict.node_ids import node_ids
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run import RestoredLinkRun, RestoredNodeRun, RestoreRequest, restore_run
+from pyg_batchgnn.train.run import RestoredNodeRun, RestoredRun, RestoreRequest, restore_run
 from pyg_batchgnn.train.run_folder import write_json
 from pyg_batchgnn.train.task import Scoring
 
@@ -87,17 +87,14 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
     given = {"nodes": request.nodes, "out": str(request.out), "embeddings": request.embeddings}
     ranks.agree({"command": f"predict {request.restore.run}", **given})
     ranks.from_first(lambda: refuse_existing(request.out))
-    run = restore_run(request.restore, ranks)
-    if isinstance(run, RestoredLinkRun):
-        raise TrainError(
-            f"{request.restore.run}: this run predicts links; give --pairs, or --top with --nodes FILE.npy"
-        )
+    restored = restore_run(request.restore, ranks)
     with ranks.one_error():
+        run = _checked(restored, request)
         ids = node_ids(request.nodes, run.nodes)
     ranks.agree({f"nodes of {request.nodes}": zlib.crc32(ids.numpy().tobytes())})
     score = Scoring(run.task)
     with appearing_whole(request.out, ranks) as temporary:
-        arrays = PredictionArrays(temporary, "node_ids", ids, ranks)
+        arrays = PredictionArrays(temporary, len(ids), ranks, {"node_ids": ids})
         for found in _exact(run, ids) if run.is_exact else _sampled(run, ids, ranks):
             embeddings = {"embeddings": found.hidden.float()} if request.embeddings else {}
             arrays.add(found.positions, {**run.task.predictions(found.logits), **embeddings})
@@ -108,6 +105,15 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
         if ranks.is_first:
             write_json(temporary / "META.json", _meta(request, run, scores, arrays))
     return PredictSummary(len(ids), run.epoch, scores)
+
+
+def _checked(run: RestoredRun, request: PredictRequest) -> RestoredNodeRun:
+    """Returns the run if it predicts nodes."""
+    if not isinstance(run, RestoredNodeRun):
+        raise TrainError(
+            f"{request.restore.run}: this run predicts links; give --pairs, or --top with --nodes FILE.npy"
+        )
+    return run
 
 
 def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[PredictedRows]:
@@ -125,7 +131,7 @@ def _exact(run: RestoredNodeRun, ids: Tensor) -> Iterator[PredictedRows]:
     """Yields the nodes that this rank owns, each computed from all its neighbours."""
     outputs, labels = infer_all(run.network, run.graph), run.graph.owned_labels()
     found = outputs.find(ids)
-    for positions, rows in zip(found.positions.split(_ROWS), found.rows.split(_ROWS), strict=True):
+    for positions, rows in zip(found.position.split(_ROWS), found.row.split(_ROWS), strict=True):
         yield PredictedRows(positions, outputs.logits[rows], outputs.hidden[rows], labels[rows])
 
 

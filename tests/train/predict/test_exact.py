@@ -58,6 +58,9 @@ def test_exact_predictions_are_the_whole_graphs(trained: Path, small_graph: Data
     np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
     assert found["embeddings"].shape == (small_graph.num_nodes, 16)
     assert meta(tmp_path / "out")["evaluation"] == "exact" and meta(tmp_path / "out")["fanout"] is None
+    assert batchgnn("predict", trained, "--embeddings-of", "node", "--out", tmp_path / "rows") == 0
+    (name, rows), *others = arrays(tmp_path / "rows").items()
+    assert name == "node" and not others and np.array_equal(rows, found["embeddings"])
 
 
 def test_training_evaluates_exactly(trained: Path, small_graph: Dataset) -> None:
@@ -88,6 +91,16 @@ def test_mistakes(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["evaluate", trained, "--out", tmp_path], "this is a folder; give a JSON file"),
         (["evaluate", trained, "--out", tmp_path / "none" / "m.json"], "there is no folder"),
         (["predict", trained, "--exact", "--layers", "pyg", "--out", tmp_path / "o"], "sampling.evaluation"),
+        (["predict", trained, "--embeddings-of", "author", "--out", tmp_path / "o"], "it has those of node"),
+        (["predict", trained, "--embeddings-of", ",", "--out", tmp_path / "o"], "embeddings of no type"),
+        (
+            ["predict", trained, "--embeddings-of", "all", "--sampled", "--out", tmp_path / "o"],
+            "leave --sampled out",
+        ),
+        (
+            ["predict", trained, "--embeddings-of", "all", "--nodes", "test", "--out", tmp_path / "o"],
+            "leave --nodes, --embeddings, --pairs and --top out",
+        ),
     ]
     for arguments, message in cases:
         assert batchgnn(*arguments) == 2

@@ -48,7 +48,13 @@ def test_two_ranks_train_as_one_process_with_the_same_seeds(folder: Path, tmp_pa
         run = tmp_path / features / str(ranks)
         return train(graphs[features], run, *options, "--batch-size", 48 // ranks)
 
-    for seen in launch(2, *({"arguments": arguments(features, 2)} for features in graphs)):
+    def embedding(features: str, out: str) -> list[str]:
+        run = tmp_path / features / "2"
+        return ["predict", str(run), "--embeddings-of", "all", "--out", str(run / out), "--threads", "1"]
+
+    commands = [arguments(features, 2) for features in graphs]
+    commands += [embedding(features, "rows of ranks") for features in graphs]
+    for seen in launch(2, *({"arguments": one} for one in commands)):
         assert_ended(seen, 0)
     for features in graphs:
         assert batchgnn(*arguments(features, 1)) == 0
@@ -62,7 +68,17 @@ def test_two_ranks_train_as_one_process_with_the_same_seeds(folder: Path, tmp_pa
         np.testing.assert_allclose(*outputs, atol=1e-4)
         exact = predicted(two, two / "exact", "--exact", "--embeddings")
         np.testing.assert_allclose(exact, outputs[1], atol=1e-5)
-        assert np.load(two / "exact" / "embeddings.npy").shape == (300, 16)
+        papers = np.load(two / "exact" / "embeddings.npy")
+        assert papers.shape == (300, 16)
+        assert batchgnn(*embedding(features, "rows")) == 0
+        found, expected = (
+            {path.name: np.load(path) for path in (two / name).glob("*.npy")}
+            for name in ("rows of ranks", "rows")
+        )
+        assert expected.keys() == {"author.npy", "field.npy", "paper.npy"}, "papers read no institutions"
+        assert np.array_equal(expected["paper.npy"], papers)
+        for name, array in expected.items():
+            np.testing.assert_allclose(found[name], array, atol=1e-5)
 
 
 #: Options of a run: learned rows of types without features; of all types, beside features.
@@ -97,19 +113,34 @@ def test_a_run_stopped_within_an_epoch_resumes_bit_for_bit(folder: Path, tmp_pat
         assert records(straight) == records(broken)
 
 
+#: Options of a run on nodes and of one on links.
+NODES, LINKS = (
+    ["--node-type", "paper", "--batch-size", 16, "--timeout", 20],
+    ["--task", "link", "--edge-type", "author,writes,paper", "--batch-size", 80, "--timeout", 20],
+)
+
+
 def test_a_killed_rank_is_named_and_the_run_ends_with_the_same_weights(folder: Path, tmp_path: Path) -> None:
-    straight, broken = tmp_path / "straight", tmp_path / "broken"
-    options = ["--node-type", "paper", "--batch-size", 16, "--timeout", 20]
-    commands = [
-        {"arguments": train(folder, straight, *options)},
-        {"arguments": train(folder, broken, *options), "fault": [1, 7, "SIGKILL"]},
-    ]
-    first, second = run_ranks(RUN, 2, {"commands": commands}, timeout=100.0, check=False, whole_end=True)
-    assert second.code == -signal.SIGKILL and first.code == 0, first.stderr
-    whole, stopped = first.value
-    assert whole["status"] == 0 and stopped["status"] == 3
-    assert re.search(r"rank 1 .*no longer exists", stopped["err"]), stopped["err"]
-    (seen,) = launch(2, {"arguments": ["train", "--resume", str(broken)]})
-    assert_ended(seen, 0)
-    assert_same_tensors(straight, broken)
-    assert rows(straight) == rows(broken) and rows(straight)
+    held = f"{folder}:hold_out=0.1,links=author__writes__paper"
+    cases: dict[str, list[Any]] = {"nodes": [folder, *NODES], "links": [held, *LINKS]}
+
+    def arguments(name: str, kind: str) -> list[str]:
+        data, *options = cases[name]
+        return train(data, tmp_path / kind / name, *options)
+
+    for seen in launch(2, *({"arguments": arguments(name, "straight")} for name in cases)):
+        assert_ended(seen, 0)
+    for name in cases:
+        command = {"arguments": arguments(name, "broken"), "fault": [1, 7, "SIGKILL"]}
+        first, second = run_ranks(RUN, 2, {"commands": [command]}, timeout=100.0, check=False, whole_end=True)
+        assert second.code == -signal.SIGKILL and first.code == 0, first.stderr
+        (stopped,) = first.value
+        assert stopped["status"] == 3
+        assert re.search(r"rank 1 .*no longer exists", stopped["err"]), stopped["err"]
+    resumed = [["train", "--resume", str(tmp_path / "broken" / name)] for name in cases]
+    for seen in launch(2, *({"arguments": one} for one in resumed)):
+        assert_ended(seen, 0)
+    for name in cases:
+        whole, broken = tmp_path / "straight" / name, tmp_path / "broken" / name
+        assert_same_tensors(whole, broken)
+        assert rows(whole) == rows(broken) and rows(whole)
