@@ -124,7 +124,7 @@ def test_metrics_are_those_of_the_whole_graph(folder: Path, run: Path) -> None:
 
 
 def test_evaluate_finds_the_metrics_of_training(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result, out = json.loads((run / "result.json").read_text()), tmp_path / "metrics.json"
     assert batchgnn("evaluate", run, "--splits", "val,test,train", "--out", out) == 0
@@ -135,6 +135,11 @@ def test_evaluate_finds_the_metrics_of_training(
         assert f"{split}: MRR {result[split]['mrr']:.4f}" in shown
         assert f"on {found['links'][split]} links" in shown
     assert 0 < found["scores"]["train"]["mrr"] <= 1
+    monkeypatch.setattr("pyg_batchgnn.train.loop.link_evaluation._PAIRS", 1000)  # many pieces
+    monkeypatch.setattr("pyg_batchgnn.train.loop.pair_scorer._NUMBERS", 16 * 30)
+    assert batchgnn("evaluate", run, "--out", out) == 0
+    for split, scores in json.loads(out.read_text())["scores"].items():
+        assert scores == pytest.approx(result[split], rel=1e-6)
 
 
 def test_pairs_and_partners_have_the_scores_of_the_whole_graph(
@@ -147,7 +152,6 @@ def test_pairs_and_partners_have_the_scores_of_the_whole_graph(
         ("predict.partners._TARGETS", 50),
         ("predict.partners._SCORES", 300),
         ("loop.pair_scorer._NUMBERS", 99),
-        ("loop.link_evaluation._PAIRS", 500),
     ):
         monkeypatch.setattr(f"pyg_batchgnn.train.{name}", value)  # many pieces
     pairs, nodes = torch.randint(NODES, (130, 2)), torch.tensor([7, 3, 7, 119, *range(20)])
