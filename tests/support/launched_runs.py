@@ -16,10 +16,10 @@ BASE = [*SMALL, "--batch-size", "48", "--epochs", "2", "--seed", "5", "--set", "
 
 
 def launch(
-    ranks: int, *commands: dict[str, Any], hosts: Sequence[int] | None = None
+    ranks: int, *commands: dict[str, Any], hosts: Sequence[int] | None = None, timeout: float = 100.0
 ) -> list[list[dict[str, Any]]]:
     """Runs commands on several ranks; returns what each rank saw, by command, then by rank."""
-    results = run_ranks(RUN, ranks, {"commands": list(commands)}, hosts=hosts, timeout=100.0)
+    results = run_ranks(RUN, ranks, {"commands": list(commands)}, hosts=hosts, timeout=timeout)
     return [list(seen) for seen in zip(*(result.value for result in results), strict=True)]
 
 

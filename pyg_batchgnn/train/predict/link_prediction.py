@@ -99,9 +99,10 @@ def _fill(arrays: PredictionArrays, run: RestoredLinkRun, ids: Tensor, top: int 
     rows = embed_all(run.network, run.graph)
     own = rows.own(run.links.relation[0])
     if top is None:
-        found = own.find(ids[:, 0])
+        source, target = ids.t().contiguous()
+        found = own.find(source)
         scorer = PairScorer(run.network, rows, run.task.columns, ranks)
-        arrays.add(found.position, {"scores": scorer.scores(own.rows, found.row, ids[found.position, 1])})
+        arrays.add(found.position, {"scores": scorer.scores(own.rows, found.row, target[found.position])})
         return
     nodes = own.find(ids)
     best = find_partners(run.network, rows, nodes.row, top)

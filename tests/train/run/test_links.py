@@ -342,7 +342,7 @@ def launched(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Launched
             made[f"{run} {name}"] = predicting(path, run, name, path / f"{run} {name}")
     commands: list[dict[str, Any]] = [{"arguments": one} for one in made.values()]
     commands[list(made).index("broken")]["fault"] = [1, 3, "SIGINT"]
-    seen = dict(zip(made, launch(2, *commands, hosts=[0, 1]), strict=True))
+    seen = dict(zip(made, launch(2, *commands, hosts=[0, 1], timeout=240.0), strict=True))
     for name, one in seen.items():
         assert_ended(one, 130 if name == "broken" else 0)
     return Launched(path, shop, seen)
