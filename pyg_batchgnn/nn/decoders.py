@@ -59,8 +59,16 @@ class MLPDecoder(torch.nn.Module):
         """Returns [n, m], the score of each source with each target; see `DotProductDecoder`.
 
         They are computed in blocks of sources, so that memory is bounded by the scores, the rows of
-        the targets and one block.
+        the targets and one block. Scores do not depend on the blocks.
         """
         size = max(1, _NUMBERS // max(1, target.numel()))
-        blocks = [self(rows.unsqueeze(1), target.unsqueeze(0)) for rows in source.split(size)]
-        return torch.cat(blocks)
+        return torch.cat([self._block(rows, target) for rows in source.split(size)])
+
+    def _block(self, source: Tensor, target: Tensor) -> Tensor:
+        """Returns the scores of a block of sources.
+
+        The product with one output would add in another order in blocks of many rows.
+        """
+        product = (source.unsqueeze(1) * target).view(-1, source.size(-1))
+        rows = self.hidden.with_relu(product) * self.score.weight[0]
+        return (rows.sum(dim=-1) + self.score.bias).view(len(source), len(target))

@@ -28,11 +28,12 @@ def test_scores_and_gradients(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -
         assert torch.allclose(one, other, atol=1e-4)
 
 
+@pytest.mark.parametrize("per_block", [2, 30])
 @pytest.mark.parametrize("decoder", [DotProductDecoder(), MLPDecoder(24)], ids=["dot", "mlp"])
 def test_all_pairs_have_the_scores_of_each_pair(
-    decoder: DotProductDecoder | MLPDecoder, monkeypatch: pytest.MonkeyPatch
+    decoder: DotProductDecoder | MLPDecoder, per_block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyg_batchgnn.nn.decoders._NUMBERS", 24 * 70 * 2)  # two sources per block
+    monkeypatch.setattr("pyg_batchgnn.nn.decoders._NUMBERS", 24 * 70 * per_block)
     source, target = torch.randn(37, 24), torch.randn(70, 24)
     target[66] = target[3]
     with torch.no_grad():

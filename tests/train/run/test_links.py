@@ -402,7 +402,7 @@ def test_typed_training_over_ranks_adds_the_gradients_of_a_step(launched: Launch
         job.train_loader.set_epoch(epoch)
         minibatches = list(job.train_loader)
         for step in zip(minibatches[::2], [*minibatches[1::2], None], strict=False):
-            targets = [job.task.targets(job.network.labels(one)) for one in step if one is not None]
+            targets = [job.task.targets(job.labels(job.network, one)) for one in step if one is not None]
             job.optimiser.zero_grad()
             for one, wanted in zip(step, targets, strict=False):
                 loss = job.task.loss(job.network.outputs(one).logits, wanted)
