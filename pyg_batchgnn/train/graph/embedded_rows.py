@@ -18,7 +18,7 @@ _NAME = "rows"
 
 
 @dataclass(frozen=True, eq=False)
-class NodeRows:
+class EmbeddedNodes:
     """The rows of some nodes of one type.
 
     Attributes:
@@ -36,10 +36,10 @@ class NodeRows:
         """Finds the nodes of a list, [m] int64 original ids, that are among these."""
         return SortedNodes.of(self.node).find(ids)
 
-    def ascending(self) -> NodeRows:
+    def ascending(self) -> EmbeddedNodes:
         """Returns the nodes in ascending order."""
         order = self.node.argsort()
-        return NodeRows(self.node[order], self.rows[order])
+        return EmbeddedNodes(self.node[order], self.rows[order])
 
 
 class EmbeddedRows(Protocol):
@@ -53,10 +53,10 @@ class EmbeddedRows(Protocol):
             ids: [n] int64, original ids. Each rank gives some of its own choice, possibly none.
         """
 
-    def own(self, node_type: str) -> NodeRows:
+    def own(self, node_type: str) -> EmbeddedNodes:
         """Returns the rows of the nodes of a type that this rank owns."""
 
-    def pieces(self, node_type: str, size: int) -> Iterator[NodeRows]:
+    def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
         """Yields the rows of all nodes of a type to every rank, a piece at a time; collective.
 
         Each node is in one piece. Pieces are the same on every rank, with ascending ids in each.
@@ -80,14 +80,14 @@ class RowsHere:
     def of(self, node_type: str, ids: Tensor) -> Tensor:
         return self.rows[node_type][ids]
 
-    def own(self, node_type: str) -> NodeRows:
+    def own(self, node_type: str) -> EmbeddedNodes:
         rows = self.rows[node_type]
-        return NodeRows(torch.arange(len(rows)), rows)
+        return EmbeddedNodes(torch.arange(len(rows)), rows)
 
-    def pieces(self, node_type: str, size: int) -> Iterator[NodeRows]:
+    def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
         own = self.own(node_type)
         for node, rows in zip(own.node.split(size), own.rows.split(size), strict=True):
-            yield NodeRows(node, rows)
+            yield EmbeddedNodes(node, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,12 +121,12 @@ class RowsOverRanks:
         rows = self.store.get_tensor(TensorAttr(name, _NAME, index=ids))
         return torch.as_tensor(rows)
 
-    def own(self, node_type: str) -> NodeRows:
+    def own(self, node_type: str) -> EmbeddedNodes:
         part = self.store.part
         rows = self.store.own.attributes[Group(RowKind.NODE, node_type)][_NAME]
-        return NodeRows(part.original_ids(part.schema.type_number(node_type)), rows)
+        return EmbeddedNodes(part.original_ids(part.schema.type_number(node_type)), rows)
 
-    def pieces(self, node_type: str, size: int) -> Iterator[NodeRows]:
+    def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
         own, comm = self.own(node_type), self.store.comm
         each = max(1, size // comm.size)
         layout = RowLayout.of({"node": own.node, "rows": own.rows})
@@ -134,4 +134,4 @@ class RowsOverRanks:
             part = slice(begin, begin + each)
             packed = layout.pack({"node": own.node[part], "rows": own.rows[part]})
             found = layout.unpack(comm.all_gather(packed, MessageKind.INFERENCE).rows)
-            yield NodeRows(found["node"], found["rows"]).ascending()
+            yield EmbeddedNodes(found["node"], found["rows"]).ascending()

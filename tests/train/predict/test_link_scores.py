@@ -18,7 +18,7 @@ from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet
 from pyg_batchgnn.nn import DotProductDecoder, MLPDecoder
 from pyg_batchgnn.partition import partition
 from pyg_batchgnn.store import DistFeatureStore
-from pyg_batchgnn.train.graph.embedded_rows import EmbeddedRows, NodeRows, RowsHere, RowsOverRanks
+from pyg_batchgnn.train.graph.embedded_rows import EmbeddedRows, EmbeddedNodes, RowsHere, RowsOverRanks
 from pyg_batchgnn.train.loop import PairScorer
 from pyg_batchgnn.train.predict.partners import BestPartners, best_columns, find_partners
 from pyg_batchgnn.train.ranks import Ranks
@@ -69,7 +69,7 @@ class Watched:
         self.asked.append(ids)
         return self.rows.of(node_type, ids)
 
-    def own(self, node_type: str) -> NodeRows:
+    def own(self, node_type: str) -> EmbeddedNodes:
         return self.rows.own(node_type)
 
     def pieces(self, node_type: str, size: int) -> Any:
