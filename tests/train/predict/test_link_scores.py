@@ -18,7 +18,7 @@ from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet
 from pyg_batchgnn.nn import DotProductDecoder, MLPDecoder
 from pyg_batchgnn.partition import partition
 from pyg_batchgnn.store import DistFeatureStore
-from pyg_batchgnn.train.graph.embedded_rows import EmbeddedRows, EmbeddedNodes, RowsHere, RowsOverRanks
+from pyg_batchgnn.train.graph.embedded_rows import EmbeddedNodes, EmbeddedRows, RowsHere, RowsOverRanks
 from pyg_batchgnn.train.loop import PairScorer
 from pyg_batchgnn.train.predict.partners import BestPartners, best_columns, find_partners
 from pyg_batchgnn.train.ranks import Ranks
