@@ -11,12 +11,12 @@ import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmark.growth.measure import graph_folder
 from benchmark.support.cli import RESULTS, write_json
 from benchmark.support.machine import describe
-from benchmark.support.world import LOOPBACK, RankError, World
+from benchmark.support.world import LOOPBACK, World
+from pyg_batchgnn.partition import has_metis
 
 WORKER = "benchmark.partition_traffic.worker"
 NODES = {"nodes": 1.05}
@@ -49,19 +49,25 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures every policy on both training sets once."""
-    options, series = parser().parse_args(arguments), []
-    dataset = str(graph_folder(int(options.graph))) if options.graph.isdigit() else options.graph
+    """Measures every policy on both training sets once, in the same processes."""
+    options = parser().parse_args(arguments)
+    sides = [side for side in SIDES if side[1] != "metis" or has_metis()]
+    cases = [(unbalanced, *side) for unbalanced in (False, True) for side in sides]
+    given = {
+        "dataset": str(graph_folder(int(options.graph))) if options.graph.isdigit() else options.graph,
+        "cases": [
+            {"unbalanced": unbalanced, "policy": policy, "balance": balance}
+            for unbalanced, _, policy, balance in cases
+        ],
+        **{"schedules": ["local", "balanced"], "macrobatches": [1, 0]},
+        **{"fanouts": options.fanouts, "batch_size": options.batch_size},
+    }
     with World(options.ranks, options.network, worker=WORKER).standing() as world:
-        for unbalanced in (False, True):
-            for name, policy, balance in SIDES:
-                given = {
-                    **{"dataset": dataset, "unbalanced": unbalanced, "policy": policy, "balance": balance},
-                    **{"schedules": ["local", "balanced"], "macrobatches": [1, 0]},
-                    **{"fanouts": options.fanouts, "batch_size": options.batch_size},
-                }
-                if (of_ranks := _run(world, given)) is not None:
-                    series.append({"side": name, "unbalanced": unbalanced, "of_ranks": of_ranks})
+        answers = zip(*world.run("traffic", given), strict=True)
+    series = [
+        {"side": name, "unbalanced": unbalanced, "of_ranks": of_ranks}
+        for (unbalanced, name, _, _), of_ranks in zip(cases, answers, strict=True)
+    ]
     content = {
         "benchmark": "partition_traffic",
         "partition_traffic": series,
@@ -73,20 +79,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
     }
     write_json(options.results / "partition_traffic.json", content)
-
-
-def _run(world: World, given: dict[str, Any]) -> list[Any] | None:
-    """Returns the answers of all ranks, None where the side is not installed."""
-    try:
-        answers = world.run("traffic", given)
-    except RankError as error:
-        if "needs the METIS library" not in str(error):
-            raise
-        print("  METIS: not installed", flush=True)
-        return None
-    rows = [sum(one["epochs"][at]["rows_fetched"] for one in answers) for at in range(4)]
-    print(f"  {given['policy']}, unbalanced {given['unbalanced']}: rows {rows}", flush=True)
-    return answers
 
 
 if __name__ == "__main__":

@@ -17,10 +17,14 @@ from pyg_batchgnn.partition import Metis, Multilevel, PolicyLike, partition, rep
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 
 
-def traffic(comm: Communicator, options: Answer) -> Answer:
-    """Cuts a graph, and prepares an epoch for every schedule and macrobatch size."""
-    dataset = _with_training_nodes(load_dataset(options["dataset"]), unbalanced=options["unbalanced"])
-    part = partition(dataset, _policy(options["policy"], options["balance"]), comm=comm)
+def traffic(comm: Communicator, options: Answer) -> list[Answer]:
+    """Cuts a graph for each case, and prepares an epoch for every schedule and macrobatch size."""
+    return [_traffic(comm, options, case) for case in options["cases"]]
+
+
+def _traffic(comm: Communicator, options: Answer, case: Answer) -> Answer:
+    dataset = _with_training_nodes(load_dataset(options["dataset"]), unbalanced=case["unbalanced"])
+    part = partition(dataset, _policy(case["policy"], case["balance"]), comm=comm)
     report = report_partition(part, comm)
     stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)
     epochs = []

@@ -1,6 +1,6 @@
 """Partitions a graph: policies, the partition book, and parts in memory and on disk."""
 
-from pyg_batchgnn.partition.advice import advise
+from pyg_batchgnn.partition.advice import MetisLibrary, advise
 from pyg_batchgnn.partition.balanced import Balanced, Metis, Multilevel, Score, Streaming, TwoLevel
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.bounded import own_rounds
@@ -13,6 +13,7 @@ from pyg_batchgnn.partition.given import Given
 from pyg_batchgnn.partition.hashing import random_owner
 from pyg_batchgnn.partition.load import load_partition, verify_partition
 from pyg_batchgnn.partition.loads import Load
+from pyg_batchgnn.partition.multilevel import has_metis
 from pyg_batchgnn.partition.part import Part, directory_slice, directory_slices, slice_size
 from pyg_batchgnn.partition.plot import plot_partition
 from pyg_batchgnn.partition.policy import (
@@ -34,6 +35,7 @@ __all__ = [
     "Given",
     "Load",
     "Metis",
+    "MetisLibrary",
     "Multilevel",
     "Neighbours",
     "Part",
@@ -51,6 +53,7 @@ __all__ = [
     "as_policy",
     "directory_slice",
     "directory_slices",
+    "has_metis",
     "is_partition",
     "load_partition",
     "node_values",

@@ -8,6 +8,7 @@ from pyg_batchgnn.partition import (
     Balanced,
     Load,
     Metis,
+    MetisLibrary,
     Multilevel,
     PartCounts,
     PartitionReport,
@@ -41,6 +42,8 @@ def report(*parts: tuple[int, int, int, int], policy: PolicyLike) -> PartitionRe
         ([(10, 50, 4, 5)] * 2, "ldg", ["good as they are: 10%"]),
         ([(10, 50, 4, 20)] * 2, "random", ["40% of the edges join parts; by chance it would be 50%"]),
         ([(10, 50, 4, 20)] * 2, "multilevel", ["good as they are: 40%"]),
+        ([(10, 50, 4, 6)] * 2, "ldg", ["12% of the edges join parts; by chance it would be 50%"]),
+        ([(10, 50, 4, 6)] * 2, "contiguous", ["good as they are: 12%"]),
         ([(10, 50, 6, 5), (10, 50, 2, 5)], "ldg", ["1.50 times the mean of training nodes"]),
         (UNEVEN, "ldg", ["1.80 times the mean of in-edges"]),
         ([(15, 50, 4, 5), (5, 50, 4, 5)], "contiguous", ["1.50 times the mean of nodes"]),
@@ -89,3 +92,21 @@ def test_limits_of_other_loads_and_types() -> None:
     assert "no move of single nodes was found" in test
     assert "1.50 times the mean of 'heavy'" in heavy and "one node alone has 1.50 times the mean" in heavy
     assert [load.is_met for load in loads] == [True, False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("edges", "policy", "metis", "says", "not_said"),
+    [
+        (1_000, "random", MetisLibrary.ABSENT, "where ldg cut", "--policy metis"),
+        (1_000, "random", MetisLibrary.INSTALLED, "--policy metis, which is installed", "holds"),
+        (1_000, "ldg", MetisLibrary.INSTALLED, "on rank 0", "where ldg cut"),
+        (10**9, "ldg", MetisLibrary.INSTALLED, "times as many as ldg", "--policy metis"),
+        (10**9, "metis", MetisLibrary.INSTALLED, "GB on rank 0, which holds the whole graph", "join parts"),
+        (1_000, "metis", MetisLibrary.INSTALLED, "good as they are", "--policy"),
+    ],
+)
+def test_the_policy_to_take_depends_on_the_size_and_on_metis(
+    edges: int, policy: str, metis: MetisLibrary, says: str, not_said: str
+) -> None:
+    found = advise(report(*[(10, edges, 4, edges // 2)] * 4, policy=policy), policy, metis)
+    assert says in " ".join(found) and not_said not in " ".join(found), found

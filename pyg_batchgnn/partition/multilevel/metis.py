@@ -44,6 +44,15 @@ def cut_by_metis(graph: RankGraph, goal: Goal, key: int) -> Tensor:  # noqa: ARG
     return part[graph.first : graph.first + graph.lists.num_nodes].clone()
 
 
+def has_metis() -> bool:
+    """Returns whether the METIS library is installed."""
+    try:
+        _Library.load()
+    except ImportError:
+        return False
+    return True
+
+
 class _Library:
     """The shared library of METIS 5.
 

@@ -152,6 +152,7 @@ def partition(
     from pyg_batchgnn.comm import Communicator
     from pyg_batchgnn.data import load_dataset, open_folder, with_reverse_relations
     from pyg_batchgnn.partition import (
+        MetisLibrary,
         advise,
         partition_parts,
         plot_partition,
@@ -188,7 +189,7 @@ def partition(
             report = report_partition(found, comm, hosts, chosen)
         console.print(report.table())
         console.print(report.balance_table())
-        for sentence in advise(report, chosen):
+        for sentence in advise(report, chosen, MetisLibrary.here()):
             console.print(sentence, highlight=False, markup=False, soft_wrap=True)
         if plot is not None and comm.rank == 0:
             plot_partition(report, plot)
