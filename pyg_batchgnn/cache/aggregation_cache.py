@@ -12,13 +12,13 @@ from pyg_batchgnn.cache.build import check_features
 from pyg_batchgnn.cache.by_relation import AggregatesByRelation
 from pyg_batchgnn.cache.bytes import check_budget
 from pyg_batchgnn.cache.contexts import context_of, features_of
-from pyg_batchgnn.cache.folder import refuse_relations, save_rows
-from pyg_batchgnn.cache.folder_meta import CacheMeta
-from pyg_batchgnn.cache.kinds import Aggregation
+from pyg_batchgnn.cache.folder import SavedRows, save_rows
+from pyg_batchgnn.cache.folder_meta import CacheMeta, aggregates_array, check_kinds
 from pyg_batchgnn.cache.origin import Origin, differences
 from pyg_batchgnn.cache.relation_aggregates import PassSettings, RelationAggregates
 from pyg_batchgnn.cache.relation_context import RelationContext
 from pyg_batchgnn.cache.relation_kinds import KindByRelation, kinds_by_name, kinds_of
+from pyg_batchgnn.data import Relation, Schema
 from pyg_batchgnn.store import DistFeatureStore, TypedGraph
 
 
@@ -85,7 +85,7 @@ class AggregationCache(AggregatesByRelation):
         relations = {}
         for number, wanted in kinds.items():
             names = graph.schema.relations[number]
-            named = replace(settings, of=f", {'-'.join(names)}" if graph.schema.has_names else "")
+            named = _of_relation(settings, graph.schema, names)
             relations[names] = RelationAggregates.build(RelationContext(graph, number), wanted, named)
         return cls(graph.schema, relations, graph.store, Origin.of(data))
 
@@ -95,7 +95,7 @@ class AggregationCache(AggregatesByRelation):
         folder: str | Path,
         data: Any,
         *,
-        kind: str | Aggregation | None = None,
+        kind: KindByRelation | None = None,
         memory_budget: int | str | None = None,
         threads: int | None = None,
         progress: bool = False,
@@ -107,25 +107,30 @@ class AggregationCache(AggregatesByRelation):
         Args:
             folder: the same on every rank.
             data: the graph and the features that the cache was made of; see `build`.
-            kind: the aggregation that is expected; None: any.
+            kind: the aggregations that are expected, as in `build`; None: any.
             memory_budget, threads, progress: see `build`; the edges are compared in pieces.
 
         Raises:
             DatasetError: on every rank, where the folder is of another graph, of other features or
                 of another aggregation, or where a file is damaged or missing on any rank.
-            NotImplementedError: the graph has several relations.
+            AgreementError: ranks were given different folders or aggregations.
         """
         settings = PassSettings(check_budget(memory_budget), threads, progress)
         graph, path = context_of(data, threads), Path(folder).expanduser()
-        refuse_relations(graph.schema)
-        context = RelationContext(graph, 0)
-        wanted = None if kind is None else Aggregation.parse(kind)
-        check_features(context.features)
+        schema = graph.schema
+        wanted = None if kind is None else kinds_of(kind, schema)
         meta = graph.run_together(lambda: CacheMeta.read(path))
-        graph.agree({"aggregation cache": meta.digest})
-        meta.check_kind(path, wanted)
-        found = RelationAggregates.load(path, context, meta, settings)
-        return cls(graph.schema, {graph.schema.relations[0]: found}, graph.store, Origin.of(data))
+        expected = None if wanted is None else kinds_by_name(wanted, schema)
+        graph.agree({"aggregation cache": meta.digest, "kind": expected})
+        found = meta.by_number(path, schema)
+        check_kinds(path, found, wanted, schema)
+        relations = {}
+        for number, one in found.items():
+            names, context = schema.relations[number], RelationContext(graph, number)
+            check_features(context.features)
+            named = _of_relation(settings, schema, names)
+            relations[names] = RelationAggregates.load(path, context, one, named)
+        return cls(schema, relations, graph.store, Origin.of(data))
 
     def save(self, folder: str | Path) -> Path:
         """Writes a new folder. Collective over ranks.
@@ -135,12 +140,18 @@ class AggregationCache(AggregatesByRelation):
 
         Raises:
             DatasetError: on every rank, if the folder exists or a rank cannot write.
-            NotImplementedError: the graph has several relations.
         """
-        refuse_relations(self.schema)
-        node = None if self.store is None else self.store.part.node
         comm = None if self.store is None else self.store.comm
-        return save_rows(Path(folder).expanduser(), self.kind, self.fingerprint, node, self.rows, comm)
+        return save_rows(Path(folder).expanduser(), [self._saved(one) for one in self.relations], comm)
+
+    def _saved(self, relation: Relation) -> SavedRows:
+        schema, one = self.schema, self.relations[relation]
+        number = schema.relation_number(relation)
+        target = schema.target_types[number]
+        node = None if self.store is None else self.store.part.original_ids(target)
+        names = None if schema.is_plain else relation
+        array = aggregates_array(schema, number)
+        return SavedRows(names, array, one.kind, one.fingerprint, node, one.rows)
 
     def add_to(self, features: DistFeatureStore) -> DistFeatureStore:
         """Returns the features' store with the aggregates as further attributes of nodes."""
@@ -172,3 +183,8 @@ class AggregationCache(AggregatesByRelation):
                     f"{f' in {relation}' if graph.schema.has_names else ''}; make one of this data: "
                     f"AggregationCache.build(data, {one.kind.value!r})"
                 )
+
+
+def _of_relation(settings: PassSettings, schema: Schema, relation: Relation) -> PassSettings:
+    """Returns the settings of a pass whose progress bar names the relation."""
+    return replace(settings, of=f", {'-'.join(relation)}" if schema.has_names else "")

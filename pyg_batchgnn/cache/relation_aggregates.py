@@ -12,7 +12,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.cache.build import SCALE, aggregator, own_scale, result_dtype, wide_dtype
 from pyg_batchgnn.cache.fingerprint import GraphFingerprint, digest_edges, digest_features
 from pyg_batchgnn.cache.folder import load_rows
-from pyg_batchgnn.cache.folder_meta import CacheMeta
+from pyg_batchgnn.cache.folder_meta import RelationMeta
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.cache.pieces import ReadableRows, RelationPiece
 from pyg_batchgnn.cache.progress import progress_bar
@@ -78,7 +78,7 @@ class RelationAggregates:
 
     @classmethod
     def load(
-        cls, path: Path, context: RelationContext, meta: CacheMeta, settings: PassSettings
+        cls, path: Path, context: RelationContext, meta: RelationMeta, settings: PassSettings
     ) -> RelationAggregates:
         """Reads the aggregates in a folder. Collective over ranks.
 
@@ -87,7 +87,7 @@ class RelationAggregates:
                 or where its file is damaged or missing on any rank.
         """
         edges = 0
-        title = "comparing with the aggregation cache"
+        title = f"comparing with the aggregation cache{settings.of}"
         for piece in _pieces(context, {}, title, settings):
             edges += digest_edges(context.own, piece)
             del piece

@@ -97,6 +97,8 @@ def loaded(folder: str) -> None:
         built = AggregationCache.build(both, "sum")
         cache = AggregationCache.load(folder, both, kind="sum", memory_budget=6000)
         assert torch.equal(cache.rows, built.rows) and cache.fingerprint == built.fingerprint
+        with pytest.raises(AgreementError, match="kind"):
+            AggregationCache.load(folder, both, kind="sum" if comm.rank else None)
         if comm.rank == comm.size - 1:
             both[0].own.attributes[NODES]["x"][0, 0] += 1
         comm.barrier()

@@ -54,7 +54,7 @@ def test_ranks_and_partitions_may_be_others(tmp_path: Path) -> None:
 def _edit(key: str, value: object) -> Callable[[Path], object]:
     def edit(folder: Path) -> object:
         content = json.loads((folder / "META.json").read_text())
-        content[key] = value
+        (content if key in content else content["relations"][0])[key] = value
         return (folder / "META.json").write_text(json.dumps(content))
 
     return edit
@@ -75,7 +75,8 @@ def _truncate(folder: Path) -> object:
     ("spoil", "text"),
     [
         (_edit("format", "pyg_batchgnn.partition"), "META.json: format: is 'pyg_batchgnn.partition'"),
-        (_edit("version", 2), "version: is 2"),
+        (_edit("version", 1), "version: is 1"),
+        (_edit("relation", ["a", "b"]), "damaged"),
         (_edit("made_of", {}), "damaged"),
         (_edit("aggregation", "max"), "damaged"),
         (_edit("arrays", {"aggregates": {"dtype": "int8", "shape": [3, 4], "sha256": ""}}), "shape is"),

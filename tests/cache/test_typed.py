@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch_geometric.data import HeteroData
+from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
+from pyg_batchgnn.cache import verify_aggregation_cache
 from pyg_batchgnn.comm import AgreementError, Communicator
-from pyg_batchgnn.data import Relation
+from pyg_batchgnn.data import DatasetError, Relation
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.cache.typed_cases import CACHED, CITED, CITES, WRITES, wanted
 from tests.store.job_typed import owners
@@ -32,9 +34,63 @@ def test_aggregates_are_those_of_pyg(dataset: Any, kinds: dict[Relation, str]) -
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-@pytest.mark.parametrize("job", ["values", "loaders"])
-def test_over_ranks_they_are_those_of_one_process(job: str, ranks: int) -> None:
-    run_ranks(f"tests.cache.job_typed:{job}", ranks, hosts=list(range(ranks)))
+def test_over_ranks_they_are_those_of_one_process(ranks: int, tmp_path: Path) -> None:
+    for number, (dataset, kinds) in enumerate(CACHED):
+        AggregationCache.build(dataset.to_pyg(), kinds).save(tmp_path / f"alone {number}")
+    folder = {"folder": str(tmp_path)}
+    run_ranks("tests.cache.job_typed:values", ranks, folder, hosts=list(range(ranks)))
+    for number, (dataset, kinds) in enumerate(CACHED):
+        found = AggregationCache.load(tmp_path / f"ranks {number}", dataset.to_pyg(), kind=kinds)
+        same_aggregates(found, AggregationCache.build(dataset.to_pyg(), kinds))
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_minibatches_over_ranks_carry_those_of_one_process(ranks: int) -> None:
+    run_ranks("tests.cache.job_typed:loaders", ranks, hosts=list(range(ranks)))
+
+
+def same_aggregates(found: AggregationCache, wanted: AggregationCache) -> None:
+    assert list(found.relations) == list(wanted.relations)
+    for one, other in zip(found.relations.values(), wanted.relations.values(), strict=True):
+        assert torch.equal(one.rows, other.rows) and one.rows.dtype == other.rows.dtype
+        assert (one.kind, one.fingerprint) == (other.kind, other.fingerprint)
+
+
+def test_what_is_loaded_is_what_was_saved(tmp_path: Path) -> None:
+    for number, (dataset, kinds) in enumerate(CACHED):
+        data = dataset.to_pyg()
+        built = AggregationCache.build(data, kinds)
+        folder = built.save(tmp_path / str(number))
+        verify_aggregation_cache(folder)
+        files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.npy"))
+        assert files == sorted(f"aggregates/{'__'.join(relation)}.npy" for relation in kinds)
+        same_aggregates(AggregationCache.load(folder, data, kind=kinds), built)
+        same_aggregates(AggregationCache.load(folder, data), built)
+
+
+def test_a_saved_cache_of_something_else_is_refused(tmp_path: Path) -> None:
+    data = CACHED[2][0].to_pyg().clone()
+    folder = AggregationCache.build(data, CACHED[2][1]).save(tmp_path / "cache")
+    of_cites = r"of the relation \('paper', 'cites', 'paper'\), but"
+    for kind, said in (
+        ("mean", f"aggregates by symmetric {of_cites} mean is wanted"),
+        ({CITED: "mean"}, f"aggregates by symmetric {of_cites} none is wanted"),
+    ):
+        with pytest.raises(DatasetError, match=said):
+            AggregationCache.load(folder, data, kind=kind)
+    fewer = AggregationCache.build(data, {CITED: "mean"}).save(tmp_path / "fewer")
+    with pytest.raises(DatasetError, match=f"no aggregates {of_cites} mean is wanted"):
+        AggregationCache.load(fewer, data, kind="mean")
+    with pytest.raises(DatasetError, match=r"of \('paper', 'rev_cites', 'paper'\), but the graph has"):
+        AggregationCache.load(folder, CACHED[0][0].to_pyg())
+    plain = Data(x=data["paper"].x, edge_index=data[CITES].edge_index)
+    with pytest.raises(DatasetError, match="but the graph has the relations"):
+        AggregationCache.load(folder, plain)
+    with pytest.raises(DatasetError, match="of a graph of one node type and one relation, but"):
+        AggregationCache.load(AggregationCache.build(plain, "mean").save(tmp_path / "plain"), data)
+    data[CITES].edge_index[:, 0] = 1
+    with pytest.raises(DatasetError, match=r"has other edges in the relation \('paper', 'cites'"):
+        AggregationCache.load(folder, data)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +175,6 @@ def test_what_cannot_be_aggregated() -> None:
     with pytest.raises(ValueError, match="the graph has the relations"):
         AggregationCache.build(data, {CITED: "mean"})
     cache = AggregationCache.build(data, {WRITES: "mean"})
-    with pytest.raises(NotImplementedError, match="saved and loaded for graphs of one node type"):
-        cache.save("aggregates")
     other = CACHED[2][0].to_pyg()
     with pytest.raises(ValueError, match="cache is of a graph with the relations"):
         loader(other, cache)
