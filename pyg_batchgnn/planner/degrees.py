@@ -213,7 +213,7 @@ def _means(
         asked,
         tuple(map(operator.mul, theirs, edges)),
         expanded,
-        min(expanded + edges[-1], float(workload.nodes)),
+        min(expanded + sum(edges[-1:]), float(workload.nodes)),
         Overlaps((DegreeOverlap(work, degrees, replacement),)),
         Overlaps((DegreeOverlap(work, degrees, replacement, remote, own),)),
     )

@@ -134,7 +134,7 @@ def _sizes(one: SampledMinibatch, hops: int, population: int) -> Tensor:
     nodes = sum(sum(of_type.nodes_per_hop[: hops + 1]) for of_type in one.nodes)
     edges = sum(sum(edges.edges_per_hop[:hops]) for edges in one.edges)
     expanded = sum(sum(of_type.nodes_per_hop[:hops]) for of_type in one.nodes)
-    last = sum(edges.edges_per_hop[hops - 1] for edges in one.edges)
+    last = sum(sum(edges.edges_per_hop[:hops][-1:]) for edges in one.edges)
     return torch.tensor([nodes, edges, expanded, min(expanded + last, population)], dtype=torch.float64)
 
 

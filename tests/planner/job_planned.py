@@ -1,4 +1,4 @@
-"""The jobs of ranks in test_plan.py: prepare an epoch with the settings of a plan."""
+"""The jobs of ranks in test_plan.py and test_historical.py: epochs with the settings of a plan."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import torch
 from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import Dataset, load_dataset
+from pyg_batchgnn.history import HistoricalCaches, HistoricalSettings
+from pyg_batchgnn.nn import SAGE
 from pyg_batchgnn.partition import partition
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
 
@@ -74,4 +76,45 @@ def prepare(
                     "bytes": [counts[kind].bytes_received for kind in moved],
                 }
             )
+    return found
+
+
+def push(
+    dataset: str, settings: list[dict[str, Any]], arguments: dict[str, Any], hidden: int
+) -> list[dict[str, Any]]:
+    """Minibatches, rounds, rows and bytes of an epoch with each of some historical settings."""
+    found = []
+    with Communicator.create("planned", timeout=60) as comm:
+        graph = load_dataset(dataset)
+        part = partition(graph, "random", comm=comm)
+        features, topology = DistFeatureStore(part, comm), DistGraphStore(part, comm)
+        layers = len(arguments["num_neighbors"])
+        model = SAGE(graph.num_features, hidden, layers, graph.num_classes)
+        for setting in settings:
+            with Communicator.create("pushes", timeout=60) as pushes, torch.no_grad():
+                caches = HistoricalCaches(topology, pushes, HistoricalSettings(**setting))
+                loader = MacrobatchNeighborLoader(
+                    (features, topology),
+                    input_nodes="train",
+                    shuffle=True,
+                    seed=0,
+                    export="native",
+                    history=caches,
+                    **arguments,
+                )
+                edges = 0
+                for minibatch in loader:
+                    edges += sum(minibatch.edges_per_hop)
+                    model(minibatch)
+                counts, stats = pushes.counters.snapshot()[MessageKind.PUSH], caches.stats()
+                found.append(
+                    {
+                        "steps": stats.steps,
+                        "rounds": counts.rounds,
+                        "edges": edges / stats.steps,
+                        "rows": sum(one.pushed for one in stats.layers),
+                        "bytes": sum(one.pushed_bytes for one in stats.layers),
+                        "feature_bytes": stats.feature_bytes,
+                    }
+                )
     return found

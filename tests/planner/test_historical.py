@@ -6,8 +6,11 @@ import dataclasses
 
 import pytest
 
+import pyg_batchgnn
+from pyg_batchgnn.data import load_dataset
 from pyg_batchgnn.history import HistoricalSettings
 from pyg_batchgnn.planner import (
+    Choices,
     Degrees,
     HistoricalPrediction,
     PlannerMachine,
@@ -20,6 +23,7 @@ from pyg_batchgnn.planner import (
     probe_degrees,
 )
 from pyg_batchgnn.planner.advice import historical_advice
+from tests.support.ranks import run_ranks
 
 WORK = Workload(
     "graph", (TypeRows("node", 400_000, 400, 8),), 8_000_000, 80_000, (15, 10, 5), parameters=10**5
@@ -37,6 +41,46 @@ def predicted(
     probe = probe_degrees(workload, Degrees.lognormal(workload.nodes, workload.edges, 1.0), ranks)
     settings = settings or HistoricalSettings()
     return predict_historical(workload, probe, MACHINE, network, settings, hidden=256)
+
+
+def test_ranks_count_what_was_predicted() -> None:
+    graph, fanouts, hidden = "generated:nodes=6000,features=32,classes=4,seed=3", (4, 3, 2), 16
+    plan = pyg_batchgnn.plan(
+        load_dataset(graph),
+        ranks=2,
+        network=SLOW,
+        machine=MACHINE,
+        fanouts=fanouts,
+        batch_size=16,
+        drop_last=False,
+        hidden=0,
+        choices=Choices(macrobatches=(1,)),
+        samples=6,
+    )
+    tried = [HistoricalSettings(push=None), HistoricalSettings(lines=500, push=40, delay=2)]
+    arguments = {"num_neighbors": list(fanouts), "batch_size": 16, "replace": True}
+    given = {"dataset": graph, "settings": [vars(one) for one in tried], "arguments": arguments}
+    results = run_ranks("tests.planner.job_planned:push", 2, {**given, "hidden": hidden}, hosts=[0, 1])
+    for at, settings in enumerate(tried):
+        found = predict_historical(
+            plan.workload, plan.probes["random"], plan.machine, plan.network, settings, hidden
+        )
+        seen = [result.value[at] for result in results]
+        assert {one["steps"] for one in seen} == {one["rounds"] for one in seen} == {found.minibatches}
+        for name, predicted in (
+            ("edges", found.edges),
+            ("rows", found.pushed_rows),
+            ("bytes", found.pushed_bytes),
+            ("feature_bytes", found.feature_bytes),
+        ):
+            measured = sum(one[name] for one in seen) / len(seen)
+            assert predicted == pytest.approx(measured, rel=0.1), name
+
+
+def test_one_hop_pushes_nothing() -> None:
+    found = predicted(workload=dataclasses.replace(WORK, fanouts=(10,)))
+    assert found.pushed_rows == found.pushed_bytes == found.seconds["push"] == 0
+    assert found.minibatches > 0 < found.feature_bytes
 
 
 def test_one_rank_pushes_nothing_and_samples_as_in_the_exact_mode() -> None:
