@@ -61,7 +61,7 @@ class PartTimes:
 
         Args:
             sortedness: the user's word about the order of edges. A rank checks it for its own
-                in-edges.
+                in-edges, which hold all neighbours of its nodes. Nothing else depends on it.
 
         Raises:
             ValueError: edges are promised to be sorted, and are not; on all ranks if on one.
