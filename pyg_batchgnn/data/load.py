@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyg_batchgnn import ops
 from pyg_batchgnn.data.bundle import bundled_names, find_bundle, read_bundle
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
@@ -23,23 +22,18 @@ from pyg_batchgnn.data.generator import (
 )
 from pyg_batchgnn.data.generator.typed import TYPED_GENERATOR_VERSION
 from pyg_batchgnn.data.generator.write import GENERATOR_VERSION
-from pyg_batchgnn.data.groups import RowKind
 from pyg_batchgnn.data.hold_out import hold_out_links
-from pyg_batchgnn.data.layout import group_of_folder
+from pyg_batchgnn.data.load_options import HOLD_OUT, Options, split_name, take_hold_out, to_member, to_number
 from pyg_batchgnn.data.meta import read_meta
 from pyg_batchgnn.data.ogb import OGB_TABLES, read_ogb
 from pyg_batchgnn.data.ogb.read import Download, find_ogb
 from pyg_batchgnn.data.places import data_folders, say_where
-from pyg_batchgnn.data.schema import Relation
 from pyg_batchgnn.data.undirected import ParallelEdges, undirected_dataset
 
 # A larger generated graph has to be written to a folder and mapped.
 IN_MEMORY_BYTES = 4 << 30
-_HOLD_OUT = ("hold_out", "links", "reverse")
 _PREFERRED = ("amazon_photo", "coauthor_cs", "facebook_pages", "cora")
 _FALLBACK = GeneratorSpec(nodes=20_000)
-
-Options = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,8 +91,8 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
             line.
         DatasetNotFoundError: something is not there; also a FileNotFoundError.
     """
-    name, options = _parse(name_or_path, options)
-    undirected, held = options.pop("undirected", None), _held_out(options)
+    name, options = split_name(name_or_path, options)
+    undirected, held = options.pop("undirected", None), take_hold_out(options)
     # A permission lacking, a full disk and the like: also one line, and the error names the file.
     try:
         dataset = _reader(name, options)(name, root, options)
@@ -107,32 +101,8 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
             raise
         raise DatasetError(f"{name_or_path}: {error}; check the file and its permissions") from error
     if undirected is not None:
-        dataset = undirected_dataset(dataset, _choice(ParallelEdges, "undirected", undirected))
+        dataset = undirected_dataset(dataset, to_member(ParallelEdges, "undirected", undirected))
     return dataset if held is None else hold_out_links(dataset, **held)
-
-
-def _held_out(options: dict[str, Any]) -> dict[str, Any] | None:
-    """Takes the arguments of `hold_out_links` from the options; None without."""
-    share, links, reverse = (options.pop(name, None) for name in _HOLD_OUT)
-    if share is None:
-        if links is not None or reverse is not None:
-            raise DatasetError("options links and reverse go with hold_out; give a share, such as 0.1")
-        return None
-    relations = {"relation": links, "reverse": reverse}
-    return {
-        "share": _number(float, "hold_out", share),
-        **{name: None if one is None else _relation(name, one) for name, one in relations.items()},
-    }
-
-
-def _relation(name: str, value: Any) -> Relation:
-    """Returns a relation, given itself or as the name of its folder."""
-    group = group_of_folder(RowKind.EDGE, value) if isinstance(value, str) else None
-    if group is not None and not isinstance(group.name, str):
-        return group.name
-    if isinstance(value, tuple) and len(value) == 3:
-        return value
-    raise DatasetError(f"option {name} is {value!r}; give SOURCE__RELATION__TARGET")
 
 
 def available_datasets(root: str | Path | None = None) -> list[str]:
@@ -158,25 +128,6 @@ def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
     return dataclasses.replace(dataset, source=reason)
 
 
-def _parse(name_or_path: str | Path, options: Options) -> tuple[str, dict[str, Any]]:
-    """Splits "name:key=value,key=value" and adds the options; an existing path is never split."""
-    remedy = "give a name such as 'cora', or the path of a folder"
-    ops.check_type("name_or_path", name_or_path, (str, os.PathLike), remedy)
-    text = os.fspath(name_or_path)
-    merged = dict(options)
-    head, colon, tail = text.partition(":")
-    if not colon or Path(text).expanduser().exists():
-        return text, merged
-    for part in filter(None, tail.split(",")):
-        key, equals, value = part.partition("=")
-        if not equals:
-            raise DatasetError(f"{text}: option {part!r} has no value; write name:key=value,key=value")
-        if key in merged:
-            raise DatasetError(f"{text}: option {key!r} is given twice; give it once")
-        merged[key.strip()] = value.strip()
-    return head, merged
-
-
 def _reader(name: str, options: Options) -> Callable[[str, str | Path | None, dict[str, Any]], Dataset]:
     """Returns the function that reads what a name stands for, after checking its options."""
     if name in _GENERATORS:
@@ -190,7 +141,7 @@ def _reader(name: str, options: Options) -> Callable[[str, str | Path | None, di
         known, reader = ["feature_dim", "projection_seed"], _load_bundle
     for option in options:
         if option not in known:
-            allowed = ", ".join([*known, "undirected", *_HOLD_OUT])
+            allowed = ", ".join([*known, "undirected", *HOLD_OUT])
             raise DatasetError(f"{name}: no option {option!r} for this data set; it takes {allowed}")
     return reader
 
@@ -206,13 +157,13 @@ def _load_bundle(name: str, root: str | Path | None, options: dict[str, Any]) ->
     return read_bundle(
         name,
         root,
-        feature_dim=None if dim is None else _number(int, "feature_dim", dim),
-        projection_seed=_number(int, "projection_seed", options.get("projection_seed", 0)),
+        feature_dim=None if dim is None else to_number(int, "feature_dim", dim),
+        projection_seed=to_number(int, "projection_seed", options.get("projection_seed", 0)),
     )
 
 
 def _load_ogb(name: str, root: str | Path | None, options: dict[str, Any]) -> Dataset:
-    download = _choice(Download, "download", options.get("download", Download.IF_MISSING))
+    download = to_member(Download, "download", options.get("download", Download.IF_MISSING))
     return read_ogb(name, root, download=download, converted=options.get("converted"))
 
 
@@ -223,7 +174,7 @@ def _load_folder(name: str, root: str | Path | None, _options: dict[str, Any]) -
 def _load_generated(name: str, root: str | Path | None, options: dict[str, Any]) -> Dataset:
     maker = _GENERATORS[name]
     types = {field.name: int if field.type == "int" else float for field in dataclasses.fields(maker.spec)}
-    spec = maker.spec(**{key: _number(types[key], key, value) for key, value in options.items()})
+    spec = maker.spec(**{key: to_number(types[key], key, value) for key, value in options.items()})
     if root is not None:
         return _load_generated_folder(maker, spec, Path(root).expanduser())
     if spec.estimated_bytes > IN_MEMORY_BYTES:
@@ -246,23 +197,3 @@ def _load_generated_folder(maker: _Generator, spec: Any, root: Path) -> Dataset:
             f"{folder}: holds something else than {spec.name}; remove it or choose another root"
         )
     return read_folder(folder)
-
-
-def _number(kind: type[int] | type[float], name: str, value: Any) -> Any:
-    """Returns a number from text, or the value unchanged; the receiver checks its range."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return kind(value)
-    except ValueError as error:
-        word = "whole number" if kind is int else "number"
-        raise DatasetError(f"option {name} is {value!r}; give a {word}") from error
-
-
-def _choice(kind: Any, name: str, value: Any) -> Any:
-    """Returns an enum member, given itself or its value."""
-    try:
-        return kind(value)
-    except ValueError as error:
-        names = ", ".join(member.value for member in kind)
-        raise DatasetError(f"option {name} is {value!r}; choose among {names}") from error

@@ -25,7 +25,7 @@ from pyg_batchgnn.nn.inference import (
     nodes_of,
 )
 from pyg_batchgnn.nn.inputs import Rows
-from pyg_batchgnn.nn.layerwise import ComputeInputs, LayerStep, OwnedNodes, infer_layers
+from pyg_batchgnn.nn.layerwise import ComputeInputs, LayerStep, infer_layers
 from pyg_batchgnn.nn.linear import Linear, is_watched
 from pyg_batchgnn.nn.matmul import ProductChoice, current_products, probe_products, use_products
 from pyg_batchgnn.nn.models import (
@@ -40,6 +40,7 @@ from pyg_batchgnn.nn.models import (
     to_hetero,
 )
 from pyg_batchgnn.nn.norm import BatchNorm
+from pyg_batchgnn.nn.owned_nodes import OwnedNodes
 from pyg_batchgnn.nn.refusals import layer_name, waits_for_messages
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.sage import SAGEConv

@@ -14,7 +14,8 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.inputs import Rows
-from pyg_batchgnn.nn.layerwise import LayerStep, OwnedNodes, infer_layers
+from pyg_batchgnn.nn.layerwise import LayerStep, infer_layers
+from pyg_batchgnn.nn.owned_nodes import OwnedNodes
 from pyg_batchgnn.nn.refusals import layer_name
 from pyg_batchgnn.nn.sampled import Relation
 from pyg_batchgnn.nn.typed_edges import TypedEdges

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn import ops
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.inputs import Rows
 from pyg_batchgnn.nn.lazy import widest
+from pyg_batchgnn.nn.owned_nodes import NodePieceLike, NodeValues, OwnedNodes, ReadableRows
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.sampled import Relation
 from pyg_batchgnn.nn.typed_edges import OfPiece, TypedEdges
@@ -22,60 +21,8 @@ _ARRAYS = 4
 #: Rows that are computed together where every row is computed by itself.
 _CHUNK = 1 << 16
 
-#: Rows of the nodes of each rank whose memory this one can read, by rank.
-ReadableRows = Mapping[int, Tensor]
 #: Computes the input of the first layer from features by node type, each row by itself.
 ComputeInputs = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
-
-
-class NodeValues(Protocol):
-    """A value for each node that a process owns and for each of their sources."""
-
-    def of(self, ids: Tensor | None) -> Tensor: ...
-
-
-class NodePieceRowsLike(Protocol):
-    """The nodes of one type that a piece reads; `pyg_batchgnn.cache.AllNodes` says what is what."""
-
-    @property
-    def table(self) -> Tensor: ...
-    @property
-    def order(self) -> Tensor | None: ...
-    @property
-    def ids(self) -> Tensor | None: ...
-
-
-class NodePieceLike(Protocol):
-    """Some nodes with all their in-edges; `pyg_batchgnn.cache.AllNodes` says what is what."""
-
-    @property
-    def targets(self) -> Mapping[str, range]: ...
-    @property
-    def nodes(self) -> Mapping[str, NodePieceRowsLike]: ...
-    @property
-    def edges(self) -> Mapping[Relation, ops.InEdges]: ...
-
-
-class OwnedNodes(Protocol):
-    """The nodes that a process owns. `pyg_batchgnn.cache.AllNodes` has these attributes."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def schema(self) -> Any: ...
-    @property
-    def features(self) -> Mapping[str, ReadableRows]: ...
-
-    def pieces(
-        self,
-        rows: Mapping[str, ReadableRows],
-        relations: Sequence[Relation],
-        result_bytes: Mapping[str, int],
-        title: str,
-    ) -> Iterator[NodePieceLike]: ...
-    def finish(self) -> None: ...
-    def allocate(self, node_type: str, columns: int, dtype: torch.dtype) -> ReadableRows: ...
-    def degrees(self, relation: Relation, with_loops: bool) -> NodeValues: ...
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,11 @@ was found is remembered until torch writes to the array, and arrays that kernels
 """
 
 from pyg_batchgnn.ops.activation import activate, check_drop, dropout_scale, mask_grad
-from pyg_batchgnn.ops.aggregate import (
-    BySource,
-    LoopFree,
-    aggregate,
-    degree_scale,
-    drop_self_loops,
-    transpose,
-)
+from pyg_batchgnn.ops.aggregate import aggregate
 from pyg_batchgnn.ops.aggregate_normed import aggregate_normed
 from pyg_batchgnn.ops.aggregate_with_targets import WithTargets, aggregate_with_targets
 from pyg_batchgnn.ops.attention import Attention, attention, attention_key, attention_weights
+from pyg_batchgnn.ops.by_source import BySource, transpose
 from pyg_batchgnn.ops.checks import (
     INTEGERS,
     check_dense,
@@ -94,18 +88,20 @@ from pyg_batchgnn.ops.memory import (
     reset_peak,
 )
 from pyg_batchgnn.ops.multilevel import (
-    MergedLists,
     NodeVisit,
     SolvedPartition,
     WeightedGraph,
-    append_neighbours,
     balance_parts,
     cluster_nodes,
     contract_clusters,
-    merge_neighbours,
     move_greedily,
-    number_ghosts,
     solve_partition,
+)
+from pyg_batchgnn.ops.neighbour_lists import (
+    MergedLists,
+    append_neighbours,
+    merge_neighbours,
+    number_ghosts,
 )
 from pyg_batchgnn.ops.norm import BatchNormResult, batch_norm
 from pyg_batchgnn.ops.partition import (
@@ -130,6 +126,7 @@ from pyg_batchgnn.ops.relay import (
 )
 from pyg_batchgnn.ops.relay_graph import OwnedGraph, RelayBook
 from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules, sample
+from pyg_batchgnn.ops.self_loops import LoopFree, degree_scale, drop_self_loops
 from pyg_batchgnn.ops.transforms import is_transforming
 from pyg_batchgnn.ops.types import check_type, with_article
 from pyg_batchgnn.ops.words import WordStreams

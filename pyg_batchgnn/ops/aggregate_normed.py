@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.aggregate import check_by_source, check_graph, transpose
 from pyg_batchgnn.ops.aggregate_autograd import source_gradient
+from pyg_batchgnn.ops.aggregate_checks import check_graph
+from pyg_batchgnn.ops.by_source import check_by_source, transpose
 from pyg_batchgnn.ops.checks import check_dense
 from pyg_batchgnn.ops.first_order import first_order
 from pyg_batchgnn.ops.gradient_sums import GradientSums

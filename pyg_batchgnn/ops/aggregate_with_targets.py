@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.aggregate import aggregate, check_by_source, transpose
+from pyg_batchgnn.ops.aggregate import aggregate
 from pyg_batchgnn.ops.aggregate_autograd import source_gradient
+from pyg_batchgnn.ops.by_source import check_by_source, transpose
 from pyg_batchgnn.ops.first_order import first_order
 from pyg_batchgnn.ops.first_rows import padded
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn.ops import attention_autograd as attention_autograd  # registers
 from pyg_batchgnn.ops.activation import check_drop, dropout_scale
-from pyg_batchgnn.ops.aggregate import check_by_source
+from pyg_batchgnn.ops.by_source import check_by_source
 from pyg_batchgnn.ops.checks import check_dense, check_ids, check_indptr, check_vector
 from pyg_batchgnn.ops.keys import part_key
 from pyg_batchgnn.ops.library import kernels

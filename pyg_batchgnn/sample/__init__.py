@@ -32,7 +32,8 @@ from pyg_batchgnn.sample.pyg_parts import PygParts
 from pyg_batchgnn.sample.rank_finder import RankFinder
 from pyg_batchgnn.sample.rank_plan import RankPlan, RankPlanner
 from pyg_batchgnn.sample.relay_part import RelayPart
-from pyg_batchgnn.sample.sampled import Layout, SampledEdges, SampledMinibatch, SampledNodes
+from pyg_batchgnn.sample.sampled import SampledMinibatch
+from pyg_batchgnn.sample.sampled_parts import Layout, SampledEdges, SampledNodes
 from pyg_batchgnn.sample.sampler import MacrobatchSeeds, MinibatchPlan, Sampler
 from pyg_batchgnn.sample.seed_edges import SeedEdges, named_relation
 from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, seeds_key

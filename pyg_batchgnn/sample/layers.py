@@ -10,7 +10,8 @@ from torch import Tensor
 
 from pyg_batchgnn.data import EDGE_FEATURES, FEATURES, Group, Relation
 from pyg_batchgnn.sample.attribute_rows import AttributeRows
-from pyg_batchgnn.sample.sampled import SampledEdges, SampledMinibatch
+from pyg_batchgnn.sample.sampled import SampledMinibatch
+from pyg_batchgnn.sample.sampled_parts import SampledEdges
 
 #: Rows of all types, or of the only type that is meant.
 TypedRows = Tensor | Mapping[str, Tensor]

@@ -11,7 +11,8 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.sample.gather_seeds import checked_seeds, gather_seeds
 from pyg_batchgnn.sample.kernel_graph import kernel_graph, typed_of
 from pyg_batchgnn.sample.plan import SamplingPlan
-from pyg_batchgnn.sample.sampled import Layout, SampledMinibatch
+from pyg_batchgnn.sample.sampled import SampledMinibatch
+from pyg_batchgnn.sample.sampled_parts import Layout
 from pyg_batchgnn.sample.sampler import MacrobatchSeeds
 from pyg_batchgnn.sample.seeds import Seeds
 from pyg_batchgnn.sample.unpack import Unpacker

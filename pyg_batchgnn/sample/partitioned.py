@@ -15,7 +15,8 @@ from pyg_batchgnn.partition import Part
 from pyg_batchgnn.sample.internal_seeds import internal_seeds, named_seeds
 from pyg_batchgnn.sample.plan import SamplingPlan
 from pyg_batchgnn.sample.relay_part import RelayPart
-from pyg_batchgnn.sample.sampled import Layout, SampledMinibatch
+from pyg_batchgnn.sample.sampled import SampledMinibatch
+from pyg_batchgnn.sample.sampled_parts import Layout
 from pyg_batchgnn.sample.sampler import MacrobatchSeeds
 from pyg_batchgnn.sample.seeds import Seeds
 from pyg_batchgnn.store import TimeOrder, WeightSums

@@ -13,7 +13,8 @@ from torch_geometric.sampler import HeteroSamplerOutput, NumNeighbors, SamplerOu
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.data import Relation
-from pyg_batchgnn.sample.sampled import SampledEdges, SampledMinibatch
+from pyg_batchgnn.sample.sampled import SampledMinibatch
+from pyg_batchgnn.sample.sampled_parts import SampledEdges
 from pyg_batchgnn.store import reversed_relation
 
 PygOutput: TypeAlias = SamplerOutput | HeteroSamplerOutput

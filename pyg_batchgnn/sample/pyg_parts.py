@@ -13,7 +13,7 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn.sample.choice import NeighborChoice
 from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
 from pyg_batchgnn.sample.pyg_output import Direction, Names, PygForm
-from pyg_batchgnn.sample.sampled import Layout
+from pyg_batchgnn.sample.sampled_parts import Layout
 from pyg_batchgnn.store import (
     CscGraph,
     TimeOrder,

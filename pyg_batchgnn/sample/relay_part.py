@@ -21,7 +21,8 @@ from pyg_batchgnn.partition import Part
 from pyg_batchgnn.sample.gather_seeds import gather_seeds
 from pyg_batchgnn.sample.kernel_graph import kernel_arrays
 from pyg_batchgnn.sample.plan import SamplingPlan, Subgraph
-from pyg_batchgnn.sample.sampled import Layout, SampledMinibatch
+from pyg_batchgnn.sample.sampled import SampledMinibatch
+from pyg_batchgnn.sample.sampled_parts import Layout
 from pyg_batchgnn.sample.seeds import Seeds
 from pyg_batchgnn.sample.unpack import Unpacker
 from pyg_batchgnn.store import TimeOrder, WeightSums

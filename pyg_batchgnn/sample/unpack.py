@@ -11,7 +11,8 @@ from torch import Tensor
 from pyg_batchgnn.data import Schema
 from pyg_batchgnn.sample.parts import Parts
 from pyg_batchgnn.sample.plan import Subgraph
-from pyg_batchgnn.sample.sampled import Layout, SampledEdges, SampledMinibatch, SampledNodes
+from pyg_batchgnn.sample.sampled import SampledMinibatch
+from pyg_batchgnn.sample.sampled_parts import Layout, SampledEdges, SampledNodes
 from pyg_batchgnn.sample.sampler import MinibatchPlan
 from pyg_batchgnn.sample.seeds import Seeds
 

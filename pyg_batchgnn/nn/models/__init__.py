@@ -3,7 +3,8 @@
 from pyg_batchgnn.nn.models.gat import GAT, ActivatedGAT, GATStack
 from pyg_batchgnn.nn.models.gcn import GCN
 from pyg_batchgnn.nn.models.gin import GIN, GINStack
-from pyg_batchgnn.nn.models.native import LayerEdges, NativeModel
+from pyg_batchgnn.nn.models.layer_edges import LayerEdges
+from pyg_batchgnn.nn.models.native import NativeModel
 from pyg_batchgnn.nn.models.perceptron import Perceptron
 from pyg_batchgnn.nn.models.sage import SAGE
 from pyg_batchgnn.nn.models.stack import LayerStack, ModelOutput

@@ -15,7 +15,8 @@ from pyg_batchgnn.nn.arguments import positive
 from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.inputs import Rows
 from pyg_batchgnn.nn.linear import is_watched
-from pyg_batchgnn.nn.models.native import LayerEdges, NativeModel
+from pyg_batchgnn.nn.models.layer_edges import LayerEdges
+from pyg_batchgnn.nn.models.native import NativeModel
 from pyg_batchgnn.nn.models.norms import fused_norm
 from pyg_batchgnn.nn.models.perceptron import NativePerceptron, Perceptron
 from pyg_batchgnn.nn.models.stack import LayerStack

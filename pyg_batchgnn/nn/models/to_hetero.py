@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from torch_geometric.utils.hetero import check_add_self_loops
 
 from pyg_batchgnn.nn.gcn import GCNConv
+from pyg_batchgnn.nn.models.joined import AGGREGATIONS
 from pyg_batchgnn.nn.models.native import NativeModel
-from pyg_batchgnn.nn.models.typed import AGGREGATIONS, TypedModel, module_key
+from pyg_batchgnn.nn.models.typed import TypedModel
+from pyg_batchgnn.nn.models.typed_modules import module_key
 from pyg_batchgnn.nn.refusals import layer_name
 from pyg_batchgnn.nn.sampled import Relation
 

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.nn.features import features_by_type
 from pyg_batchgnn.nn.inference import HasNodes, evaluating, finished, nodes_of, states_kept
 from pyg_batchgnn.nn.inputs import Rows
-from pyg_batchgnn.nn.layerwise import ComputeInputs, LayerStep, OwnedNodes, infer_layers
+from pyg_batchgnn.nn.layerwise import ComputeInputs, LayerStep, infer_layers
 from pyg_batchgnn.nn.models.after import After
+from pyg_batchgnn.nn.models.joined import joined
 from pyg_batchgnn.nn.models.native import NativeModel
 from pyg_batchgnn.nn.models.stack import ModelOutput, values, wide
+from pyg_batchgnn.nn.models.typed_inputs import typed_inputs
+from pyg_batchgnn.nn.models.typed_modules import copies, module_key
+from pyg_batchgnn.nn.owned_nodes import OwnedNodes
 from pyg_batchgnn.nn.sampled import Relation, TypedBatch, is_typed
 from pyg_batchgnn.nn.typed import EdgeValues, TypeTerms, terms_by_type
-from pyg_batchgnn.nn.typed_aggregates import aggregates_by_relation, is_aggregated, terms_of_aggregates
+from pyg_batchgnn.nn.typed_aggregates import is_aggregated, terms_of_aggregates
 from pyg_batchgnn.nn.typed_edges import typed_edges
 from pyg_batchgnn.nn.update import Update
-
-#: What joins the results of two relations, for aggregations that are no sums.
-_JOINED: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "min": torch.min,
-    "max": torch.max,
-    "mul": torch.mul,
-}
-#: The names of the aggregations.
-AGGREGATIONS = ("sum", "mean", *_JOINED)
 
 
 class TypedModel(torch.nn.Module):
@@ -48,13 +41,13 @@ class TypedModel(torch.nn.Module):
         is_followed = any(map(model.is_followed, range(model.num_layers)))
         for name, module in model.named_children():
             if name == "convs":
-                parts = [_copies(conv, map(module_key, self.relations)) for conv in module.children()]
+                parts = [copies(conv, self.relations) for conv in module.children()]
                 self.convs = torch.nn.ModuleList(parts)
             elif name == "norms":
-                parts = [_copies(norm, map(module_key, self.node_types)) for norm in module.children()]
+                parts = [copies(norm, self.node_types) for norm in module.children()]
                 self.norms = torch.nn.ModuleList(parts)
             elif name in ("jk", "lin") or (name in ("act", "dropout") and is_followed):
-                self.add_module(name, _copies(module, map(module_key, self.node_types)))
+                self.add_module(name, copies(module, self.node_types))
         self.train(model.training)
 
     def forward(
@@ -104,7 +97,7 @@ class TypedModel(torch.nn.Module):
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr}
         values: EdgeValues = {name: one for name, one in given.items() if one is not None}
         rows: Mapping[Any, Any]
-        rows, edges = self._arguments(source, edge_index, x)
+        rows, edges = typed_inputs(source, edge_index, x, self.relations, self.num_layers)
         states: list[Mapping[str, Rows]] = [{} if is_aggregated(rows) else rows]
         sampled = 0 if is_aggregated(rows) else 1  # the layer of the minibatch that comes first
         for index in range(self.num_layers):
@@ -214,32 +207,6 @@ class TypedModel(torch.nn.Module):
         found = finished([rows.get(name, out[:, :0]) for rows in kept], jumps, last)
         return ModelOutput(wide(found.rows), found.hidden)
 
-    def _arguments(
-        self,
-        source: TypedBatch | Mapping[str, Rows],
-        edge_index: Mapping[Relation, Tensor] | None,
-        x: Mapping[str, Rows] | None,
-    ) -> tuple[Mapping[Any, Any], TypedBatch | Mapping[Relation, Tensor]]:
-        """Returns the features, or aggregates, and the edges of the three ways to call."""
-        if not is_typed(source):
-            if not isinstance(source, Mapping) or edge_index is None or x is not None:
-                raise TypeError(
-                    "call model(minibatch), model(minibatch, x=x_dict) or model(x_dict, edge_index_dict); a "
-                    "loader with export='native' yields minibatches"
-                )
-            return source, {one: edge_index[one] for one in self.relations if one in edge_index}
-        if edge_index is not None:
-            raise TypeError("a minibatch has its own edges; give its features as model(minibatch, x=x_dict)")
-        hops = len(source.nodes[0].nodes_per_hop) - 1
-        if hops == self.num_layers - 1 and (known := aggregates_by_relation(source, x)):
-            return known, source
-        if hops != self.num_layers:
-            raise ValueError(
-                f"a model of {self.num_layers} layers needs minibatches of {self.num_layers} hops, but this "
-                f"one has {hops}; give the loader {self.num_layers} entries in num_neighbors"
-            )
-        return features_by_type(source) if x is None else x, source
-
     def _layer(
         self, index: int, x: Mapping[Any, Any], edges: Any, layer: int | None, values: EdgeValues
     ) -> dict[str, Tensor]:
@@ -253,7 +220,10 @@ class TypedModel(torch.nn.Module):
 
     def _rows(self, index: int, name: str, terms: TypeTerms) -> Tensor:
         """Returns the rows of a type after a layer and what follows it."""
-        convolve = partial(self._joined, terms)
+
+        def convolve(update: Update | None) -> Tensor:
+            return joined(terms, self.aggr, update, self.training)
+
         if index == self.num_layers - 1 and self.jk_mode is None:
             return convolve(None)
         act = self._part("act", name) if hasattr(self, "act") else None
@@ -278,13 +248,6 @@ class TypedModel(torch.nn.Module):
         parts: Any = self.get_submodule(path)
         return parts[module_key(names)]
 
-    def _joined(self, terms: TypeTerms, update: Update | None) -> Tensor:
-        if self.aggr == "sum":
-            return terms.added(update, self.training)
-        if self.aggr == "mean":
-            return terms.mean(update, self.training)
-        return terms.joined(partial(_reduced, function=_JOINED[self.aggr]), update, self.training)
-
     def _output(self, name: str, states: Sequence[Mapping[str, Any]]) -> ModelOutput:
         """Returns the output of a type from the features and the rows of the layers."""
         out, before = states[-1][name], states[-2].get(name)
@@ -294,30 +257,3 @@ class TypedModel(torch.nn.Module):
             hidden = out[:, :0] if before is None else values(before, out.size(0))
             return ModelOutput(wide(out), hidden)
         return ModelOutput(wide(self._part("lin", name)(out)), out)
-
-
-def _reduced(relations: Sequence[Tensor], function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Joins the results of relations by two, as PyG's `to_hetero` does."""
-    queue = list(relations)
-    while len(queue) > 1:
-        first, second, *rest = queue
-        queue = [*rest, function(first, second)]
-    return queue[0]
-
-
-def _copies(module: torch.nn.Module, keys: Any) -> torch.nn.ModuleDict:
-    """Returns copies of a module with weights of their own."""
-    names = list(keys)
-    made: dict[str, torch.nn.Module] = {}
-    for name in names:
-        one: Any = copy.deepcopy(module)
-        if len(names) > 1 and hasattr(module, "reset_parameters"):
-            one.reset_parameters()
-        made[name] = one
-    return torch.nn.ModuleDict(made)
-
-
-def module_key(names: str | Relation) -> str:
-    """Returns the name of the module of a type or relation, as PyG's `to_hetero` forms it."""
-    text = names if isinstance(names, str) else "__".join(names)
-    return text.replace(" ", "_").replace("-", "_").replace(":", "_")
