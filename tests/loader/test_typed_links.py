@@ -3,78 +3,32 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.link_loader import LinkLoader
 
-from pyg_batchgnn import MacrobatchLinkNeighborLoader
 from pyg_batchgnn.data import Schema
 from pyg_batchgnn.sample import SamplingPlan
 from tests.loader.test_links import Replay, pairs
 from tests.support.loader_cases import equal
 from tests.support.reference_sampler import fold, reference_key
+from tests.support.typed_link_cases import (
+    BACK,
+    BUYS,
+    DATA,
+    KNOWS,
+    SELLS,
+    USERS,
+    assert_same,
+    make_links,
+    times_of,
+)
 from tests.support.typed_reference import Edge, ReferenceGraph, ReferenceSampler, ReferenceSeed, names_key
 
-USERS, ITEMS, SHOPS = 40, 30, 5
-BUYS, BACK = ("user", "buys", "item"), ("item", "rev_buys", "user")
-KNOWS, SELLS = ("user", "knows", "user"), ("shop", "sells", "item")
 NEGATIVES = [None, "binary", ("binary", 0.5), ("triplet", 1), ("triplet", 3)]
-
-
-def make_hetero() -> HeteroData:
-    """Returns users who know each other and buy items, which shops sell."""
-    generator = torch.Generator().manual_seed(4)
-
-    def edges(sources: int, targets: int, count: int) -> Tensor:
-        ends = [torch.randint(size, (count,), generator=generator) for size in (sources, targets)]
-        return torch.stack(ends)
-
-    data = HeteroData()
-    for name, count in (("user", USERS), ("item", ITEMS), ("shop", SHOPS)):
-        data[name].x = torch.arange(count * 2.0).view(count, 2)
-        data[name].time = torch.randint(10, (count,), generator=generator)
-    data[BUYS].edge_index = edges(USERS, ITEMS, 160)
-    data[BACK].edge_index = data[BUYS].edge_index.flip(0)
-    data[KNOWS].edge_index = edges(USERS, USERS, 120)
-    data[SELLS].edge_index = edges(SHOPS, ITEMS, 60)
-    for relation in data.edge_types:
-        count = data[relation].num_edges
-        data[relation].edge_attr = torch.arange(float(count))
-        data[relation].stamp = torch.randint(10, (count,), generator=generator)
-    return data
-
-
-DATA = make_hetero()
-
-
-def make_links(data: Any = DATA, index: Any = BUYS, **kwargs: Any) -> MacrobatchLinkNeighborLoader:
-    """A loader with a fixed seed, and sizes with which several macrobatches make an epoch."""
-    chosen = {"batch_size": 24, "seed": 7, "macrobatch_size": 3, "fetch_size": 2, **kwargs}
-    fanouts = chosen.pop("num_neighbors", [4, 3])
-    return MacrobatchLinkNeighborLoader(data, fanouts, index, **chosen)
-
-
-def held(batch: HeteroData) -> dict[Any, Any]:
-    """Everything in a typed batch, by store and name."""
-    return {(store._key, name): value for store in batch.stores for name, value in store.items()}
-
-
-def assert_same(some: Any, others: Any) -> None:
-    """The same typed minibatches, in every store and attribute."""
-    for one, other in zip(some, others, strict=True):
-        left, right = held(one), held(other)
-        assert left.keys() == right.keys()
-        assert all(equal(left[key], right[key]) for key in left)
-
-
-def times_of(count: int) -> Tensor:
-    """A time for each link."""
-    return torch.arange(count) % 7 + 3
 
 
 # The batches of PyG ###############################################################################
@@ -132,13 +86,6 @@ def test_a_graph_of_one_type_and_one_relation_is_that_of_a_data() -> None:
         assert equal(one["a"].n_id, other.n_id)
         assert equal(one["a", "b", "a"].edge_index, other.edge_index)
         assert equal(one["a", "b", "a"].edge_label_index, other.edge_label_index)
-
-
-def test_an_edge_type_that_the_graph_lacks() -> None:
-    likes = ("user", "likes", "shop")
-    index = torch.stack([torch.arange(20), torch.arange(20) % SHOPS])
-    batch = next(iter(make_links(index=(likes, index), neg_sampling="binary")))
-    assert batch[likes].edge_label_index.shape == (2, 40) and "edge_index" not in batch[likes]
 
 
 # The reference ####################################################################################
@@ -297,77 +244,6 @@ def test_nothing_is_later_than_its_link(negatives: Any, attribute: str) -> None:
     assert drawn == 160 * (1 if negatives == "binary" else 2)
 
 
-def test_a_time_before_all_nodes_names_the_link() -> None:
-    data = DATA.clone()
-    data["item"].time += 50
-    loader = make_links(data, neg_sampling="triplet", edge_label_time=times_of(160), time_attr="time")
-    source, target = DATA[BUYS].edge_index[:, 0].tolist()
-    with pytest.raises(ValueError, match=rf"link \({source}, {target}\) has no negative target at time 3"):
-        next(iter(loader))
-
-
-# The edges of the links themselves ################################################################
-
-
-def sampled_pairs(batch: HeteroData, relation: Any) -> list[tuple[int, int]]:
-    """The sampled edges of a relation, by the nodes' own ids."""
-    ends = batch[relation].edge_index
-    return pairs(torch.stack([batch[relation[0]].n_id[ends[0]], batch[relation[2]].n_id[ends[1]]]))
-
-
-@pytest.mark.parametrize("disjoint", [False, True])
-@pytest.mark.parametrize("reverse", [True, "reverse", {BUYS: BACK}])
-def test_edges_of_links_are_not_sampled(disjoint: bool, reverse: Any) -> None:
-    loader = make_links(num_neighbors=[-1, -1], exclude_seed_edges=reverse, disjoint=disjoint)
-    for batch in loader:
-        links = pairs(DATA[BUYS].edge_index[:, batch[BUYS].input_id])
-        both = reverse is not True
-        for relation, flipped in ((BUYS, False), (BACK, True)):
-            target = batch[relation].edge_index[1]
-            for number, (tail, head) in enumerate(sampled_pairs(batch, relation)):
-                pair = (head, tail) if flipped else (tail, head)
-                own = links
-                if disjoint:
-                    own = [links[int(batch[relation[2]].batch[target[number]])]]
-                assert pair not in own or (flipped and not both)
-        # Every other in-edge of the seeds is there.
-        item = batch["item"].n_id[: batch["item"].num_sampled_nodes[0]]
-        if not disjoint:
-            kept = [pair for pair in pairs(DATA[BUYS].edge_index) if pair not in set(links)]
-            expected = sorted(pair for pair in kept if pair[1] in set(item.tolist()))
-            found = [pair for pair in sampled_pairs(batch, BUYS) if pair[1] in set(item.tolist())]
-            assert sorted(found) == expected
-
-
-def test_fanouts_are_filled_from_what_is_left() -> None:
-    # Node 0 has ten in-edges from 1, ..., 5, two of each; the link is (1, 0).
-    source = torch.arange(1, 6).repeat(2)
-    data = Data(edge_index=torch.stack([source, torch.zeros_like(source)]), num_nodes=6)
-    options = {"edge_label_index": torch.tensor([[1], [0]]), "exclude_seed_edges": True, "batch_size": 1}
-    batch = next(iter(MacrobatchLinkNeighborLoader(data, [8], **options)))
-    assert sorted(batch.n_id[batch.edge_index[0]].tolist()) == [2, 2, 3, 3, 4, 4, 5, 5]
-
-
-def test_reverses_by_the_names_of_their_ends() -> None:
-    short = make_links(exclude_seed_edges={("user", "item"): ("item", "user")})
-    assert_same(list(short), list(make_links(exclude_seed_edges={BUYS: BACK})))
-
-
-def test_a_relation_without_a_reverse_is_an_error() -> None:
-    advice = re.escape(f"like {{{KNOWS}: {KNOWS}}}")
-    with pytest.raises(ValueError, match=rf"no relation \('user', 'rev_knows', 'user'\).*{advice}"):
-        make_links(index=KNOWS, exclude_seed_edges="reverse")
-    batch = next(iter(make_links(index=KNOWS, exclude_seed_edges={KNOWS: KNOWS})))
-    links = set(map(tuple, batch["user"].n_id[batch[KNOWS].edge_label_index].t().tolist()))
-    found = set(sampled_pairs(batch, KNOWS))
-    assert found and not found & (links | {(target, source) for source, target in links})
-    one_way = DATA.edge_type_subgraph([BUYS])
-    with pytest.raises(ValueError, match="none from its target to its source: give True"):
-        MacrobatchLinkNeighborLoader(one_way, [2], (BUYS, None), exclude_seed_edges="reverse")
-    with pytest.raises(TypeError, match="exclude_seed_edges must be True"):
-        make_links(exclude_seed_edges="both")
-
-
 # The same bits always #############################################################################
 
 
@@ -393,56 +269,3 @@ def test_settings_and_resuming() -> None:
     resumed = make_links(**options)
     resumed.load_state_dict(json.loads(json.dumps(loader.state_dict())))
     assert_same(resumed, expected[5:])
-
-
-# Bad inputs #######################################################################################
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "error", "message"),
-    [
-        ({"index": None}, ValueError, "must name an edge type of the graph"),
-        ({"index": "buys"}, ValueError, "must name an edge type of the graph"),
-        ({"index": DATA[BUYS].edge_index}, ValueError, "must name an edge type of the graph"),
-        ({"index": {}}, ValueError, "names no edge type"),
-        ({"index": ("user", "likes", "shop")}, ValueError, "which the graph has not"),
-        (
-            {"index": (("user", "likes", "film"), torch.zeros(2, 1).long())},
-            ValueError,
-            "the node type 'film'",
-        ),
-        ({"index": (BUYS, torch.full((2, 1), ITEMS))}, IndexError, "ends of type 'item' holds 30"),
-        ({"index": {BUYS: None}, "edge_label": torch.zeros(160)}, TypeError, "edge_label must be a dict"),
-        ({"index": {BUYS: None}, "edge_label": {KNOWS: None}}, ValueError, "which edge_label_index does not"),
-        (
-            {
-                "index": {BUYS: None, KNOWS: None},
-                "edge_label_time": {BUYS: times_of(160)},
-                "time_attr": "time",
-            },
-            ValueError,
-            "edge_label_time lacks",
-        ),
-        ({"time_attr": "time"}, ValueError, "'edge_label_time' is not set"),
-        ({"neg_sampling": "zz"}, ValueError, "must be 'binary' or 'triplet', got 'zz'"),
-        ({"exclude_existing": "yes", "neg_sampling": "binary"}, TypeError, "True or False, got 'yes'"),
-        ({"exclude_seed_edges": {BUYS: BACK, ("x", "y", "z"): BACK}}, ValueError, "names .'x', 'y', 'z'."),
-        (
-            {"time_attr": "time", "edge_label_time": times_of(160).float()},
-            TypeError,
-            "edge_label_time must be torch.int64",
-        ),
-        (
-            {
-                "index": (("user", "likes", "shop"), torch.zeros(2, 1).long()),
-                "neg_sampling": "binary",
-                "exclude_existing": True,
-            },
-            ValueError,
-            "which the graph does not have",
-        ),
-    ],
-)
-def test_bad_inputs(kwargs: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        make_links(**kwargs)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -12,113 +10,30 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 
 from pyg_batchgnn import nn, ops
-from pyg_batchgnn.data import Relation
+from tests.support.hetero_layers import (
+    CASES,
+    LAYERS,
+    OUT,
+    TOLERANCE,
+    assert_equal_layers,
+    attention_layer,
+    gradients,
+    named,
+    pair,
+)
 from tests.support.layer_cases import relative_error
 from tests.support.typed_layers import (
-    ABOUT,
     CITES,
-    KNOWS,
     SCHEMA,
-    TOPIC,
     WIDTHS,
     WRITES,
-    WROTE,
     assert_near,
-    joined,
     pyg_layer,
     rows_of,
     sizes,
-    tables,
-    typed_cases,
     typed_minibatch,
     with_tables,
 )
-
-CASES = typed_cases()
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
-OUT = 6
-
-
-def _perceptron(width: int) -> torch.nn.Module:
-    return torch.nn.Sequential(torch.nn.Linear(width, 8), torch.nn.ReLU(), torch.nn.Linear(8, OUT))
-
-
-def _each(make: Callable[[Any, Relation], Any]) -> Callable[[Any], dict[Relation, Any]]:
-    """The same layer for every relation, of our module or of PyG's."""
-    return lambda room: {one: make(room, one) for one in SCHEMA.relations}
-
-
-def _widths(relation: Relation) -> tuple[int, int]:
-    return WIDTHS[relation[0]], WIDTHS[relation[2]]
-
-
-def _gin(room: Any, relation: Relation) -> Any:
-    """Sums of both ends need one width."""
-    return room.GINConv(_perceptron(WIDTHS[relation[0]]), train_eps=True)
-
-
-def _attention(kind: str, **options: Any) -> Callable[[Any, Relation], Any]:
-    def make(room: Any, relation: Relation) -> Any:
-        width = _widths(relation)
-        loops = relation[0] == relation[2]
-        return getattr(room, kind)(width[0] if loops else width, 3, 2, add_self_loops=loops, **options)
-
-    return make
-
-
-#: By name, what makes the convolutions of all relations.
-LAYERS: dict[str, Callable[[Any], dict[Relation, Any]]] = {
-    "sage": _each(lambda room, one: room.SAGEConv(_widths(one), OUT)),
-    "sage, sum, no root": _each(lambda room, one: room.SAGEConv(_widths(one), OUT, "sum", root_weight=False)),
-    "sage, max": _each(lambda room, one: room.SAGEConv(_widths(one), OUT, "max")),
-    "sage, project": _each(lambda room, one: room.SAGEConv(_widths(one), OUT, project=True)),
-    "sage, normalize": _each(lambda room, one: room.SAGEConv(_widths(one), OUT, normalize=True)),
-    "gat": _each(_attention("GATConv")),
-    "gat, residual": _each(_attention("GATConv", residual=True)),
-    "gatv2": _each(_attention("GATv2Conv", residual=True)),
-    "gin": lambda room: {one: _gin(room, one) for one in (CITES, KNOWS)},
-    "mixed": lambda room: {
-        CITES: room.GCNConv(WIDTHS["paper"], OUT),
-        WRITES: room.SAGEConv(_widths(WRITES), OUT),
-        ABOUT: room.GATConv(_widths(ABOUT), 3, 2, add_self_loops=False, residual=True),
-        WROTE: room.GATConv(_widths(WROTE), OUT, 2, concat=False, add_self_loops=False, residual=True),
-        KNOWS: _gin(room, KNOWS),
-        TOPIC: room.GATv2Conv(_widths(TOPIC), OUT, add_self_loops=False),
-    },
-}
-
-
-def pair(name: str, aggr: str | None = "sum", dtype: torch.dtype = torch.float64) -> tuple[Any, Any]:
-    """Ours and PyG's with the same weights, which went both ways."""
-    torch.manual_seed(3)
-    ours = nn.HeteroConv(LAYERS[name](nn), aggr).to(dtype)
-    pygs = pyg.HeteroConv(LAYERS[name](pyg), aggr).to(dtype)
-    pygs.load_state_dict(ours.state_dict())
-    ours.load_state_dict(pygs.state_dict())
-    for one, other in zip(ours.parameters(), pygs.parameters(), strict=True):
-        if one.dim() == 1 and one.numel() > 1:  # biases begin at zero, where they prove little
-            one.data.uniform_(-0.5, 0.5)
-            other.data.copy_(one.data)
-    return ours, pygs
-
-
-def gradients(out: dict[str, Tensor], module: torch.nn.Module, x: dict[str, Tensor]) -> list[Tensor]:
-    leaves = [*module.parameters(), *x.values()]
-    return list(torch.autograd.grad(joined(out).sum(), leaves, allow_unused=True, materialize_grads=True))
-
-
-def assert_equal_layers(
-    ours: Any, pygs: Any, case: str, dtype: torch.dtype, aggr: str | None = "sum", layers: Any = (1, 2)
-) -> None:
-    minibatch = CASES[case]
-    for layer in layers:
-        x, other = rows_of(minibatch, layer, dtype), rows_of(minibatch, layer, dtype)
-        found = ours(x, minibatch, layer)
-        wanted = pyg_layer(dict(pygs.convs.items()), aggr, other, minibatch, layer)
-        assert list(found) == list(wanted)
-        for name in wanted:
-            assert relative_error(found[name], wanted[name]) < TOLERANCE[dtype], name
-        assert_near(gradients(found, ours, x), gradients(wanted, pygs, other), TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -151,10 +66,10 @@ def test_equals_pyg_on_a_graph_held_whole(name: str, aggr: str) -> None:
 @pytest.mark.parametrize("form", ["named", "third"])
 def test_values_of_edges(form: str) -> None:
     torch.manual_seed(0)
-    made = {one: _attention("GATConv", edge_dim=4)(nn, one) for one in (CITES, WRITES)}
+    made = {one: attention_layer("GATConv", edge_dim=4)(nn, one) for one in (CITES, WRITES)}
     ours = nn.HeteroConv(made).double()
     pygs = pyg.HeteroConv(
-        {one: _attention("GATConv", edge_dim=4)(pyg, one) for one in (CITES, WRITES)}
+        {one: attention_layer("GATConv", edge_dim=4)(pyg, one) for one in (CITES, WRITES)}
     ).double()
     pygs.load_state_dict(ours.state_dict())
     minibatch = CASES["papers"]
@@ -218,10 +133,6 @@ def test_dropout_differs_between_examples_of_a_node() -> None:
     x = {name: torch.ones(len(one.node), WIDTHS[name], dtype=torch.float64) for name, one in named(minibatch)}
     out = ours(x, minibatch, 2, update=nn.Update(drop=0.5))["paper"]
     assert not torch.equal(out[0] == 0, out[1] == 0)
-
-
-def named(minibatch: Any) -> Any:
-    return zip(SCHEMA.node_types, minibatch.nodes, strict=True)
 
 
 def test_one_relation_has_the_bits_of_its_layer() -> None:
@@ -315,74 +226,6 @@ def test_layers_without_rows_of_targets() -> None:
     every = rows_of(minibatch, 1, torch.float64)
     wanted = pyg_layer({one: pygs.convs[one] for one in kept}, "sum", every, minibatch, 1)
     assert all(relative_error(found[key], wanted[key]) < 1e-10 for key in wanted)
-
-
-def _edges(minibatch: Any) -> dict[Relation, Tensor]:
-    return {CITES: minibatch.edges_of(CITES).edge_index}
-
-
-SAGE = LAYERS["sage"](nn)
-REFUSED: dict[str, tuple[Callable[[Any, dict[str, Tensor]], Any], type[Exception], str]] = {
-    "pyg's layers": (lambda *_: nn.HeteroConv(LAYERS["sage"](pyg)), TypeError, "pyg_batchgnn.nn"),
-    "aggregation": (lambda *_: nn.HeteroConv(SAGE, "mul"), ValueError, "'mul'"),
-    "loops": (lambda *_: nn.HeteroConv({WRITES: nn.GATConv(3, 4)}), ValueError, "add_self_loops"),
-    "loops of gcn": (lambda *_: nn.HeteroConv({WRITES: nn.GCNConv(3, 4)}), ValueError, "add_self_loops"),
-    "gcn between types": (
-        lambda batch, x: nn.HeteroConv({WRITES: nn.GCNConv(7, 4, add_self_loops=False).double()})(
-            x, batch, 1
-        ),
-        ValueError,
-        "bipartite",
-    ),
-    "no layer": (lambda batch, x: nn.HeteroConv(SAGE)(x, batch), ValueError, "number of the layer"),
-    "layer of edges": (lambda batch, x: nn.HeteroConv(SAGE)(x, _edges(batch), 1), ValueError, "layer=1"),
-    "layer 3": (lambda batch, x: nn.HeteroConv(SAGE)(x, batch, 3), ValueError, "layers 1 to 2"),
-    "edges": (lambda _, x: nn.HeteroConv(SAGE)(x, [1]), TypeError, "dict of edges"),
-    "no rows": (
-        lambda batch, x: nn.HeteroConv(SAGE)({"paper": x["paper"]}, batch, 1),
-        KeyError,
-        "reads rows of 'author'",
-    ),
-    "few rows": (
-        lambda batch, x: nn.HeteroConv(SAGE)({**x, "author": x["author"][:1]}, batch, 1),
-        ValueError,
-        "x_dict\\['author'\\] has 1 rows",
-    ),
-    "many rows": (lambda batch, _: nn.HeteroConv(SAGE)(tables(), batch, 1), ValueError, "features_by_type"),
-    "no matrix": (
-        lambda batch, x: nn.HeteroConv(SAGE)({**x, "author": x["author"][0]}, batch, 1),
-        ValueError,
-        "x_dict\\['author'\\] must be",
-    ),
-    "keyword": (
-        lambda batch, x: nn.HeteroConv(SAGE)(x, batch, 1, edge_attr=x),
-        ValueError,
-        "end with '_dict'",
-    ),
-    "values": (
-        lambda batch, x: nn.HeteroConv(SAGE).double()(x, batch, 1, edge_attr_dict={CITES: x["paper"]}),
-        TypeError,
-        "takes no edge_attr_dict",
-    ),
-    "values in third place": (
-        lambda batch, x: nn.HeteroConv(SAGE).double()(x, _edges(batch), {CITES: x["paper"]}),
-        TypeError,
-        "takes no values",
-    ),
-    "a layer of one relation": (
-        lambda batch, x: nn.SAGEConv(12, 3)(x["paper"], batch, 1),
-        TypeError,
-        "HeteroConv",
-    ),
-}
-
-
-@pytest.mark.parametrize("what", REFUSED)
-def test_refused(what: str) -> None:
-    call, error, words = REFUSED[what]
-    minibatch = CASES["papers"]
-    with pytest.raises(error, match=words):
-        call(minibatch, rows_of(minibatch, 1, torch.float64))
 
 
 def test_the_counts_of_a_layer() -> None:

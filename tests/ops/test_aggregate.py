@@ -15,55 +15,8 @@ from hypothesis import given
 from torch import Tensor
 
 from pyg_batchgnn import ops
+from tests.support.aggregate_cases import assert_near, graph, obvious
 from tests.support.graph_strategies import fixed
-
-
-def graph(targets: int, sources: int, degree: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Returns indptr and indices with degrees from 0 to ``degree`` and parallel edges."""
-    generator = torch.Generator().manual_seed(seed)
-    degrees = torch.randint(degree + 1, (targets,), generator=generator)
-    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), degrees.cumsum(0)])
-    indices = torch.randint(max(sources, 1), (int(indptr[-1]),), generator=generator)
-    return indptr, indices.int()
-
-
-def obvious(
-    x: Tensor,
-    indptr: Tensor,
-    indices: Tensor,
-    reduce: str = "sum",
-    edge_weight: Tensor | None = None,
-    source_scale: Tensor | None = None,
-    target_scale: Tensor | None = None,
-    self_scale: Tensor | None = None,
-) -> Tensor:
-    targets = indptr.numel() - 1
-    target = torch.repeat_interleave(torch.arange(targets), indptr.diff())
-    source = indices.long()
-    message = x[source]
-    if edge_weight is not None:
-        message = message * edge_weight[:, None]
-    if source_scale is not None:
-        message = message * source_scale[source, None]
-    empty = x.new_zeros(targets, x.size(1))
-    if reduce == "max":
-        at = target[:, None].expand_as(message)
-        return empty.scatter_reduce(0, at, message, "amax", include_self=False)
-    out = empty.index_add(0, target, message)
-    if reduce == "mean":
-        out = out / indptr.diff().clamp(min=1)[:, None]
-    if target_scale is not None:
-        out = out * target_scale[:, None]
-    return out if self_scale is None else out + self_scale.expand(targets)[:, None] * x[:targets]
-
-
-def assert_near(found: Tensor, wanted: Tensor, tolerance: float) -> None:
-    assert found.shape == wanted.shape
-    scale = float(wanted.detach().abs().max()) if wanted.numel() else 1.0
-    assert found.numel() == 0 or float((found.double() - wanted).detach().abs().max()) <= tolerance * max(
-        scale, 1e-3
-    )
-
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 
@@ -197,17 +150,6 @@ def test_own_rows_beside_have_one_gradient(reduce: str) -> None:
     assert torch.equal(alone, torch.cat([b, torch.zeros(10, 17, dtype=torch.float64)]))
 
 
-@pytest.mark.parametrize("degree", [0, 3, 50])
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_transpose_is_a_stable_sort_by_source(degree: int, threads: int) -> None:
-    indptr, indices = graph(9000 if degree else 5, 700, degree)
-    by_source = ops.transpose(indptr, indices, 700, threads)
-    target = torch.repeat_interleave(torch.arange(indptr.numel() - 1), indptr.diff())
-    order = indices.long().argsort(stable=True)
-    assert torch.equal(by_source.edge.long(), order) and torch.equal(by_source.targets.long(), target[order])
-    assert torch.equal(by_source.ptr.diff(), torch.bincount(indices.long(), minlength=700))
-
-
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
 def test_the_same_bits_on_any_number_of_threads(reduce: str) -> None:
     indptr, indices = graph(3000, 2500, 8)
@@ -224,24 +166,6 @@ def test_the_same_bits_on_any_number_of_threads(reduce: str) -> None:
         out = ops.aggregate(x, indptr, indices, reduce=reduce, threads=threads, **weights)
         results.append([out, *torch.autograd.grad(out.square().sum(), [x, *weights.values()])])
     assert all(torch.equal(a, b) for other in results[1:] for a, b in zip(results[0], other, strict=True))
-
-
-def test_degree_scale() -> None:
-    indptr = torch.tensor([0, 0, 3, 4])
-    found = ops.degree_scale(indptr, 5, loops=0, root=True, dtype=torch.float64)
-    torch.testing.assert_close(found, torch.tensor([0.0, 3**-0.5, 1.0, 0.0, 0.0], dtype=torch.float64))
-    assert torch.equal(
-        ops.degree_scale(indptr, 5, loops=1, root=False), torch.tensor([1.0, 0.25, 0.5, 1.0, 1.0])
-    )
-
-
-def test_self_loops_are_dropped() -> None:
-    indptr, indices = torch.tensor([0, 3, 3, 6]), torch.tensor([0, 1, 0, 2, 0, 1])
-    found = ops.drop_self_loops(indptr, indices)
-    assert found is not None
-    assert found.indptr.tolist() == [0, 1, 1, 3] and found.indices.tolist() == [1, 0, 1]
-    assert found.kept.tolist() == [1, 4, 5]
-    assert ops.drop_self_loops(torch.tensor([0, 1]), torch.tensor([1])) is None
 
 
 PROGRAM = """

@@ -6,9 +6,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_batchgnn import ops
+
+#: The arguments of `make_case`.
+SHAPES = st.fixed_dictionaries(
+    {
+        "rows": st.sampled_from([0, 1, 2, 5, 6, 7, 63, 64, 65, 100, 193, 600]),
+        "outputs": st.sampled_from([1, 2, 3, 8, 9, 16, 17, 47, 64, 65, 130]),
+        "columns": st.lists(st.sampled_from([0, 1, 2, 5, 16, 33, 100]), min_size=1, max_size=3).map(tuple),
+        "groups": st.sampled_from([1, 1, 2, 3]),
+        "bias": st.booleans(),
+        "seed": st.integers(0, 99),
+    }
+)
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13, torch.bfloat16: 1.5e-2}
 

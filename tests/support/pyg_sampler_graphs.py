@@ -1,0 +1,49 @@
+"""Small graphs for samplers of nodes and links, and the comparison of their batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+USERS, ITEMS = 30, 20
+BUYS, BACK = ("user", "buys", "item"), ("item", "rev_buys", "user")
+
+
+def random_edges(sources: int, targets: int, count: int) -> Tensor:
+    """Returns edges [2, count]."""
+    generator = torch.Generator().manual_seed(count)
+    return torch.stack([torch.randint(size, (count,), generator=generator) for size in (sources, targets)])
+
+
+def plain() -> Data:
+    """Returns a graph with times and weights of edges."""
+    edges = random_edges(USERS, USERS, 200)
+    return Data(x=torch.rand(USERS, 2), edge_index=edges, stamp=torch.arange(200) % 9, weight=torch.rand(200))
+
+
+def typed() -> HeteroData:
+    """Returns users who buy items."""
+    data = HeteroData()
+    data["user"].x, data["item"].x = torch.rand(USERS, 2), torch.rand(ITEMS, 2)
+    data[BUYS].edge_index = random_edges(USERS, ITEMS, 120)
+    data[BACK].edge_index = data[BUYS].edge_index.flip(0)
+    return data
+
+
+def fields(batch: Any) -> dict[Any, Any]:
+    """The tensors and lists of a batch, by store and name."""
+    return {(store._key, name): value for store in batch.stores for name, value in store.items()}
+
+
+def assert_same(some: Any, others: Any) -> None:
+    """The same batches."""
+    some, others = list(some), list(others)
+    assert len(some) == len(others) > 0
+    for one, other in zip(some, others, strict=True):
+        left, right = fields(one), fields(other)
+        assert left.keys() == right.keys()
+        for key, value in left.items():
+            assert torch.equal(value, right[key]) if isinstance(value, Tensor) else value == right[key]
