@@ -44,6 +44,7 @@ EXAMPLES = (
     Example("hierarchical_sampling", "examples/hierarchical_sampling.py", scale=0.01),
     Example("graph_sage_unsup_ppi", "examples/graph_sage_unsup_ppi.py", steps=20),
     Example("temporal_link_pred", "examples/hetero/temporal_link_pred.py", steps=20),
+    Example("recommender_system", "examples/hetero/recommender_system.py", scale=0.1),
     Example("infomax_inductive", "examples/infomax_inductive.py", steps=15),
 )
 

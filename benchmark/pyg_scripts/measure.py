@@ -27,7 +27,7 @@ RANKS = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures, and replaces the groups that were measured in the stored result."""
+    """Measures, and replaces in the stored result what was measured, script by script."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--scale", type=float, default=0.01, help="size of the graphs, as a share of the real ones")
     add("--threads", type=int, default=1)
     add("--rounds", type=int, default=2, help="runs of each script and side")
+    add("--busy", action="store_true", help="the machine does other work: tables say so")
     add("--results", type=Path, default=RESULTS, help="folder for the JSON file")
     add_peer_option(parser)
     options = parser.parse_args(arguments)
@@ -45,7 +46,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     peers = Peers(dict(options.peer))
     absent = {side.value: why for side in Side if (why := why_absent(side, peers.python(side.value)))}
     file = options.results / "pyg_scripts.json"
-    runs = read_json(file).get("runs", {})
+
+    def store(name: str, run: dict[str, Any]) -> None:
+        runs = {**read_json(file).get("runs", {}), name: {**run, "busy": options.busy}}
+        content = {
+            "benchmark": "pyg_scripts",
+            "machine": describe(),
+            "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+            "options": {"scale": options.scale, "threads": options.threads, "rounds": options.rounds},
+            "absent": absent,
+            "runs": dict(sorted(runs.items(), key=lambda one: GROUPS.index(one[1]["group"]))),
+        }
+        write_json(file, content)
+
     for case in (one for one in CASES if one.group in options.groups):
         print(case.name, flush=True)
         sides = [side for side in Side if side.value not in absent]
@@ -54,20 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for number in range(options.rounds)
             for side in (sides if number % 2 == 0 else sides[::-1])
         ]
-        runs[case.name] = {"group": case.group, **collected(found)}
+        store(case.name, {"group": case.group, **collected(found)})
     if "examples" in options.groups:
         with tempfile.TemporaryDirectory() as folder:
-            runs["examples"] = {"group": "examples", "rows": examples.measure(checkout, Path(folder))}
-    order = [*GROUPS]
-    content = {
-        "benchmark": "pyg_scripts",
-        "machine": describe(),
-        "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-        "options": {"scale": options.scale, "threads": options.threads, "rounds": options.rounds},
-        "absent": absent,
-        "runs": dict(sorted(runs.items(), key=lambda one: order.index(one[1]["group"]))),
-    }
-    write_json(file, content)
+            store("examples", {"group": "examples", "rows": examples.measure(checkout, Path(folder))})
 
 
 def measure(

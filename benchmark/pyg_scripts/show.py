@@ -20,6 +20,7 @@ def table(result: Result) -> str:
     ]
     parts += [paragraph(f"Not measured: {why}.") for why in result["absent"].values()]
     for name, run in result["runs"].items():
+        name += " (while the machine did other work)" if run.get("busy") else ""
         if run["group"] == "examples":
             parts.append(f"**examples**\n\n{_examples(run['rows'])}")
             continue

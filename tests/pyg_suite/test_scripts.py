@@ -73,13 +73,14 @@ def test_the_table() -> None:
         "options": {"scale": 0.01, "threads": 1, "rounds": 2},
         "absent": {"pyg": "PyG's loader"},
         "runs": {
-            "loader": {"group": "loader", "rows": rows, "errors": {"pyg": "boom"}},
+            "loader": {"group": "loader", "rows": rows, "errors": {"pyg": "boom"}, "busy": True},
             "examples": {"group": "examples", "rows": [example, {"name": "x", "error": "boom"}]},
         },
     }
     text = table(result)
     assert "| slow | 2 | 0.5 | 4.0x |" in text and "| alone | - | 0.5 | - |" in text
     assert "Not measured: PyG's loader." in text and "pyg failed: boom" in text
+    assert "**loader (while the machine did other work)**" in text and "**examples**" in text
     assert "| reddit | 3 | all | 3.000 to 1.000 |" in text and "| x | - | - | failed: boom |" in text
 
 

@@ -58,6 +58,8 @@ SHAPES = {
 USERS, MOVIES, RATINGS, MOVIE_FEATURES = 610, 9_742, 100_836, 404
 #: The kinds of movies that users like; they take the place of classes.
 TASTES = 10
+#: One user and one movie out of this number have no high rating.
+WITHOUT_HIGH = 20
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,11 @@ def mag(scale: float, featured: Sequence[str], seed: int = 0) -> HeteroData:
 
 
 def movies(scale: float, seed: int = 0) -> HeteroData:
-    """Returns a graph with the shape of MovieLens: users, movies, and ratings with times."""
+    """Returns a graph with the shape of MovieLens: users, movies, and ratings with times.
+
+    Some users and movies have no rating above 3. A script that keeps high ratings alone has no time
+    for them, so negatives of its first links can be drawn.
+    """
     generator, data = torch.Generator().manual_seed(seed), HeteroData()
     users, films = (
         torch.randint(TASTES, (_scaled(count, scale, TASTES),), generator=generator)
@@ -148,7 +154,8 @@ def movies(scale: float, seed: int = 0) -> HeteroData:
     liked = users[edges[0]] == films[edges[1]]
     rates = data["user", "rates", "movie"]
     rates.edge_index = edges
-    rates.edge_label = torch.where(liked, 5, torch.randint(1, 5, liked.shape, generator=generator))
+    rating = torch.where(liked, 5, torch.randint(1, 5, liked.shape, generator=generator))
+    rates.edge_label = rating.clamp(max=torch.where((edges % WITHOUT_HIGH == 0).any(dim=0), 3, 5))
     rates.time = torch.randint(800_000_000, 1_500_000_000, liked.shape, generator=generator)
     return data
 
