@@ -10,9 +10,9 @@ import torch
 
 from pyg_batchgnn import AggregationCache, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
-from tests.support.rank_loaders import BATCH, one_process, stores
 from tests.support.loader_cases import contents, equal
 from tests.support.partitioned_graphs import CASES, whole
+from tests.support.rank_loaders import BATCH, one_process, stores
 from tests.support.reference_aggregates import KINDS
 
 
