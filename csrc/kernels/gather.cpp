@@ -71,9 +71,11 @@ void gather_range(const Rows<Index>& rows, int64_t begin, int64_t end, const Row
   }
 }
 
+// `least_bytes` is what a row takes at least from memory.
 template <class Index>
-void gather(const Rows<Index>& rows, int64_t count, const RowsOut& out, int64_t threads) {
-  const int64_t grain = kGrainBytes / std::max<int64_t>(rows.row_bytes, 8);
+void gather(const Rows<Index>& rows, int64_t least_bytes, int64_t count, const RowsOut& out,
+            int64_t threads) {
+  const int64_t grain = kGrainBytes / std::max(rows.row_bytes, least_bytes);
   run_ranges(count, grain, threads, [&](int64_t begin, int64_t end) { gather_range(rows, begin, end, out); });
 }
 
@@ -82,7 +84,7 @@ void gather(const Rows<Index>& rows, int64_t count, const RowsOut& out, int64_t 
 template <class Index>
 void gather_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, const Index* index,
                  int64_t count, const RowsOut& out, int64_t threads) {
-  gather(Rows<const Index*>{table, row_bytes, stride_bytes, index}, count, out, threads);
+  gather(Rows<const Index*>{table, row_bytes, stride_bytes, index}, kLine, count, out, threads);
 }
 
 template void gather_rows(const char*, int64_t, int64_t, const int32_t*, int64_t, const RowsOut&, int64_t);
@@ -90,7 +92,7 @@ template void gather_rows(const char*, int64_t, int64_t, const int64_t*, int64_t
 
 void copy_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, int64_t count, const RowsOut& out,
                int64_t threads) {
-  gather(Rows<InOrder>{table, row_bytes, stride_bytes, {}}, count, out, threads);
+  gather(Rows<InOrder>{table, row_bytes, stride_bytes, {}}, sizeof(int64_t), count, out, threads);
 }
 
 }  // namespace pyg_batchgnn

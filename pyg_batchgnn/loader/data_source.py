@@ -18,6 +18,7 @@ from pyg_batchgnn.loader.arguments import TOPOLOGY
 from pyg_batchgnn.loader.contents import Contents
 from pyg_batchgnn.loader.filter import filter_data, filter_hetero_data
 from pyg_batchgnn.loader.gather import Gatherer
+from pyg_batchgnn.loader.huge_pages import advise_tables
 from pyg_batchgnn.loader.reading import Features, Reading
 from pyg_batchgnn.loader.source import Tables
 
@@ -52,6 +53,7 @@ class DataSource:
         self._wanted: dict[Group, dict[str, Any]] = {}
         self._tables: Tables | None = None
         self._refuse_other_layouts(layouts)
+        advise_tables(value for wanted in self._wanted.values() for value in wanted.values())
 
     def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
         """Makes a PyG batch; see `Source`."""

@@ -90,7 +90,8 @@ class FullRule {
 
   void begin(int64_t count) {
     allowed_.clear();
-    lists_.resize(static_cast<size_t>(count));
+    // It is never made shorter: a vector that grows again writes zeros first.
+    if (lists_.size() < static_cast<size_t>(count)) lists_.resize(static_cast<size_t>(count));
   }
 
   // See PlainRule. Each step reads what the step before has prefetched for all targets.

@@ -1,0 +1,29 @@
+"""Huge pages under the user's tables, whose rows batches read at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.fetch import as_table, is_mapped
+
+#: Processors remember where the pages of a smaller table lie.
+_LEAST = 16 << 20
+
+
+def advise_tables(values: Iterable[Any]) -> None:
+    """Asks for huge pages under the larger ones of the user's tables.
+
+    Contents and addresses stay as they are. Mapped files are left alone, as they would be read into
+    memory.
+
+    Args:
+        values: attributes of any kind; those that are no dense tables in memory are left alone.
+    """
+    for value in values:
+        table = as_table(value, 0)
+        if isinstance(table, Tensor) and table.nbytes >= _LEAST and not is_mapped(table):
+            ops.advise_huge_pages(table)
