@@ -237,6 +237,7 @@ STANDARD = {
         "bitset",
         "cerrno",
         "climits",
+        "fstream",
     ),
 }
 #: Headers of the system, and the one file that may include each.

@@ -17,6 +17,6 @@ void unmap_pages(void* pages, size_t bytes) noexcept;
 // Asks the system for huge pages inside [data, data + bytes): at once if possible (MADV_COLLAPSE,
 // Linux 6.1), else over time. Contents and addresses do not change. A refusal is no error. Memory
 // that a fork shares with other processes stays as it is.
-void advise_huge_pages(const void* data, size_t bytes) noexcept;
+void advise_huge_pages(const void* data, size_t bytes);
 
 }  // namespace pyg_batchgnn
