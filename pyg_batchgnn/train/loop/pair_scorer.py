@@ -11,8 +11,9 @@ from pyg_batchgnn.train.graph import EmbeddedRows
 from pyg_batchgnn.train.model import LinkNetwork
 from pyg_batchgnn.train.ranks import Ranks
 
-#: Numbers that rows take which are fetched or scored together.
-_NUMBERS = 1 << 24
+#: Numbers that rows take which are fetched together, and those of pairs that are scored together.
+#: The latter stay in the caches.
+_NUMBERS, _SCORED = 1 << 24, 1 << 19
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +55,13 @@ class PairScorer:
         target_type, size = self.network.relation[2], self.rows_at_a_time
         ordered, order = targets.sort()
         distinct, number = torch.unique_consecutive(ordered, return_inverse=True)
-        found = torch.empty(len(order))
+        found, block = torch.empty(len(order)), max(1, _SCORED // self.columns)
         rounds = int(self.ranks.table([-(-len(distinct) // size)]).max())
         for begin in range(0, rounds * size, size):
             fetched = self.rows.of(target_type, distinct[begin : begin + size])
             first, last = torch.searchsorted(number, torch.tensor([begin, begin + size])).tolist()
-            for at in range(first, last, size):
-                some = slice(at, min(at + size, last))
+            for at in range(first, last, block):
+                some = slice(at, min(at + block, last))
                 left = sources.index_select(0, source[order[some]])
                 found[order[some]] = self.network.decoder(left, fetched.index_select(0, number[some] - begin))
         return found

@@ -97,6 +97,7 @@ def test_ranks_score_what_one_process_scores(
     monkeypatch.setattr("pyg_batchgnn.train.predict.partners._TARGETS", 8)
     monkeypatch.setattr("pyg_batchgnn.train.predict.partners._SCORES", 50)
     monkeypatch.setattr("pyg_batchgnn.train.loop.pair_scorer._NUMBERS", 30)
+    monkeypatch.setattr("pyg_batchgnn.train.loop.pair_scorer._SCORED", 12)
     draw = torch.Generator().manual_seed(0)
     whole = {name: torch.randn(n, COLUMNS, generator=draw) for name, n in (("user", USERS), ("item", ITEMS))}
     whole["item"][40:] = whole["item"][:5]  # ties
