@@ -48,13 +48,15 @@ class DistDgl:
             graph: "graph", the folder of a graph, or "nodes", the number of nodes of a ring.
         """
         folder = CACHE / "dist_dgl" / f"{name}-{self.ranks}"
-        if not (folder / "graph.json").is_file():
-            folder.mkdir(parents=True, exist_ok=True)
-            options = json.dumps({**graph, "ranks": self.ranks, "partition": str(folder)})
+        if not folder.is_dir():
+            partial = folder.with_name(f"{folder.name}.partial")
+            partial.mkdir(parents=True, exist_ok=True)
+            options = json.dumps({**graph, "ranks": self.ranks, "partition": str(partial)})
             environment = ProcessSetting(threads=2, malloc=MallocSetting.KEPT).environment()
-            with (folder / "partition.log").open("wb") as log:
+            with (partial / "partition.log").open("wb") as log:
                 command = [self.python, "-m", WORKER, "partition", options]
                 subprocess.run(command, env=environment, stdout=log, stderr=log, check=True)
+            partial.rename(folder)
         return folder
 
     def run(self, job: str, parts: Path, options: dict[str, Any]) -> list[dict[str, Any]]:
