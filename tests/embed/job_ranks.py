@@ -21,8 +21,8 @@ from pyg_batchgnn.embed import SGD, Adagrad, Embedding, EmbeddingOptimizer, Spar
 from pyg_batchgnn.embed.table import InitialRows, make_table
 from pyg_batchgnn.nn import SAGE
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
-from tests.loader.job_ranks import stores
 from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
+from tests.support.rank_loaders import stores
 
 F, CLASSES = 6, 7
 WEIGHT = torch.randn(F, CLASSES, generator=torch.Generator().manual_seed(0))
