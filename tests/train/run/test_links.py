@@ -273,12 +273,13 @@ def test_the_reverse_of_a_predicted_relation_is_found_by_name(prefix: str) -> No
 FROZEN: list[Any] = ["--epochs", 2, "--lr", 0, "--schedule", "global", "--last-batch", "keep"]
 LOCAL: list[Any] = ["--epochs", 2, "--loss", "bpr", "--negatives", 2, "--model", "gin", "--prefetch", 1]
 TYPED: list[Any] = ["--edge-type", "user,buys,item", *FROZEN[:2], *FROZEN[4:], "--batch-size", 24]
-#: Predictions of a run on links, by the name of their folder.
-PREDICTIONS = {
+#: Kinds of predictions, and those that are made of each run.
+KINDS = {
     "pairs": ["--pairs", "pairs.npy"],
     "top": ["--top", "6", "--nodes", "nodes.npy"],
     "rows": ["--embeddings-of", "all"],
 }
+PREDICTED = [("broken", "pairs"), ("broken", "top"), ("fewest", "top"), *(("typed", one) for one in KINDS)]
 
 
 @dataclass(frozen=True)
@@ -313,7 +314,7 @@ def write_shop(path: Path) -> str:
 
 def predicting(path: Path, run: str, name: str, out: Path) -> list[str]:
     """Returns a command that predicts."""
-    files = [str(path / word) if word.endswith(".npy") else word for word in PREDICTIONS[name]]
+    files = [str(path / word) if word.endswith(".npy") else word for word in KINDS[name]]
     return ["predict", str(path / run), *files, "--out", str(out)]
 
 
@@ -337,9 +338,8 @@ def launched(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Launched
         "saved": arguments(shop, path / "saved", *TYPED, "--partition", path / "parts", "--prefetch", 1),
         "typed measured": ["evaluate", str(path / "typed"), "--out", str(path / "typed.json")],
     }
-    for run in ("broken", "fewest", "typed"):
-        for name in PREDICTIONS:
-            made[f"{run} {name}"] = predicting(path, run, name, path / f"{run} {name}")
+    for run, name in PREDICTED:
+        made[f"{run} {name}"] = predicting(path, run, name, path / f"{run} {name}")
     commands: list[dict[str, Any]] = [{"arguments": one} for one in made.values()]
     commands[list(made).index("broken")]["fault"] = [1, 3, "SIGINT"]
     seen = dict(zip(made, launch(2, *commands, hosts=[0, 1], timeout=240.0), strict=True))
@@ -378,18 +378,17 @@ def test_two_ranks_predict_as_one_process(
     launched: Launched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pyg_batchgnn.train.predict.partners._TARGETS", 16)
-    for run in ("broken", "fewest", "typed"):
-        for name in PREDICTIONS:
-            out, alone = launched.path / f"{run} {name}", tmp_path / f"{run} {name}"
-            seen = launched.seen[out.name]
-            assert "written to" in seen[0]["out"] and not seen[1]["out"], "only the first rank reports"
-            assert batchgnn(*predicting(launched.path, run, name, alone)) == 0
-            assert {path.name for path in out.iterdir()} == {path.name for path in alone.iterdir()}
-            assert (out / "META.json").read_text() == (alone / "META.json").read_text()
-            for path in alone.glob("*.npy"):
-                found, expected = np.load(out / path.name), np.load(path)
-                assert found.dtype == expected.dtype and found.shape == expected.shape
-                np.testing.assert_allclose(found, expected, atol=1e-5)
+    for run, name in PREDICTED:
+        out, alone = launched.path / f"{run} {name}", tmp_path / f"{run} {name}"
+        seen = launched.seen[out.name]
+        assert "written to" in seen[0]["out"] and not seen[1]["out"], "only the first rank reports"
+        assert batchgnn(*predicting(launched.path, run, name, alone)) == 0
+        assert {path.name for path in out.iterdir()} == {path.name for path in alone.iterdir()}
+        assert (out / "META.json").read_text() == (alone / "META.json").read_text()
+        for path in alone.glob("*.npy"):
+            found, expected = np.load(out / path.name), np.load(path)
+            assert found.dtype == expected.dtype and found.shape == expected.shape
+            np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_typed_training_over_ranks_adds_the_gradients_of_a_step(launched: Launched) -> None:
