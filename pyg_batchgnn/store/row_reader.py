@@ -69,6 +69,7 @@ class RowReader:
         # The order in messages, the same on all ranks.
         every = (*part.schema.node_groups, *part.schema.edge_groups)
         self._groups = [group for group in every if group in columns]
+        self._nothing = [_nothing(group) for group in self._groups]
         # A node has one id and an edge has two: that tells two groups of one kind each apart.
         self._says_sizes = len({group.kind for group in self._groups}) < len(self._groups)
         self._tables = {
@@ -97,8 +98,7 @@ class RowReader:
                 caller to fill.
         """
         requests = self._by_owner(wanted)
-        nothing = [_nothing(group) for group in self._groups]
-        away = [nothing if rank in self._shards else request for rank, request in enumerate(requests)]
+        away = [self._nothing if rank in self._shards else request for rank, request in enumerate(requests)]
         asked = self._exchange_requests(away, header)
         answers = self._exchange_rows(asked, away, header)
         blocks = []
@@ -114,7 +114,8 @@ class RowReader:
     def _by_owner(self, wanted: Mapping[Group, RowRequest]) -> list[_Requests]:
         """Returns the requests to each rank."""
         by_group = [
-            wanted.get(group, _nothing(group)).split(self.book, self._types[group]) for group in self._groups
+            wanted.get(group, nothing).split(self.book, self._types[group])
+            for group, nothing in zip(self._groups, self._nothing, strict=True)
         ]
         return [list(requests) for requests in zip(*by_group, strict=True)]
 
@@ -127,8 +128,11 @@ class RowReader:
 
     def _encode(self, requests: _Requests) -> Tensor:
         """Returns the ids of all groups, one column after the other."""
-        columns = [column.to(self._wire) for request in requests for column in request.columns]
-        if self._says_sizes and any(map(len, requests)):
+        wanted = [request for request in requests if len(request)]
+        columns = [column.to(self._wire) for request in wanted for column in request.columns]
+        if not columns:
+            return torch.empty(0, dtype=self._wire)
+        if self._says_sizes:
             columns.insert(0, torch.tensor([len(request) for request in requests], dtype=self._wire))
         return torch.cat(columns) if len(columns) > 1 else columns[0]
 
@@ -142,7 +146,10 @@ class RowReader:
             edges = len(message) - items
             sizes = [items - edges, edges]
         requests = []
-        for group, size in zip(self._groups, sizes, strict=True):
+        for group, size, nothing in zip(self._groups, sizes, self._nothing, strict=True):
+            if not size:
+                requests.append(nothing)
+                continue
             columns = self._shards[self.comm.rank].index[group].id_columns
             requests.append(RowRequest(*message[at : at + columns * size].split([size] * columns)))
             at += columns * size

@@ -50,6 +50,8 @@ class RowRequest:
         Returns:
             One request per part, its ``node`` counted from the part's first node of the type.
         """
+        if not len(self):
+            return [self] * book.parts
         own = [book.nodes_of(part, node_type) for part in range(book.parts)]
         ends = torch.searchsorted(self.node, torch.tensor([nodes.stop for nodes in own])).tolist()
         pieces = zip([0, *ends], ends, own, strict=False)
