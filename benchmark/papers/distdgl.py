@@ -116,16 +116,14 @@ def _ablation(stored: Stored) -> Compared:
 def _cuts(stored: Stored) -> Compared:
     rows = []
     for one in stored.read("partitioning").get("partitioning", []):
-        if one["parts"] != 4 or (one["side"], one["ranks"]) not in {
-            ("multilevel", 4),
-            ("METIS", 1),
-            ("ldg", 4),
-        }:
+        sides = {("multilevel", 4), ("METIS", 1), ("ldg", 4)}
+        if one["parts"] != 4 or (one["side"], one["ranks"]) not in sides or not one["graph"].isdigit():
             continue
         figures = one["of_ranks"][0]
         balance = [f"{figures['balance'][name]:.3f}" for name in ("nodes", "edges", "train")]
-        graph = f"{int(one['graph']):,} nodes" if one["graph"].isdigit() else one["graph"]
-        name = f"{graph}, {one['side']}, balanced: {one['constraints'].replace('_', ', ')}"
+        name = (
+            f"{int(one['graph']):,} nodes, {one['side']}, balanced: {one['constraints'].replace('_', ', ')}"
+        )
         rows.append([name, f"{100 * figures['edge_cut']:.2f} %", *balance])
     return Compared(
         "One constraint and several",

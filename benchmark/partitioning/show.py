@@ -44,16 +44,19 @@ def plot(result: Result) -> Any:
 
 def _cases(result: Result) -> list[list[Result]]:
     """Returns the sides of each graph, number of parts and constraints, small graphs first."""
-    ordered = sorted(
-        result["partitioning"],
-        key=lambda one: (one["of_ranks"][0]["nodes"], one["graph"], one["parts"], one["constraints"]),
-    )
+    ordered = sorted(result["partitioning"], key=_place)
     return [
         sides
         for _, of_graph in by(ordered, "graph")
         for _, of_parts in by(of_graph, "parts")
         for _, sides in by(of_parts, "constraints")
     ]
+
+
+def _place(one: Result) -> tuple[int, str, int, str, int, int]:
+    sides = ("multilevel", "ldg", "METIS", "KaMinPar")
+    case = one["of_ranks"][0]["nodes"], one["graph"], one["parts"], one["constraints"]
+    return *case, sides.index(one["side"]), one["ranks"]
 
 
 def _summary(result: Result, large: bool) -> str:

@@ -8,6 +8,7 @@ from enum import Enum
 from rich.filesize import decimal
 
 from pyg_batchgnn.partition.balanced import EDGES, NODES, Balanced, Metis, Streaming, TwoLevel
+from pyg_batchgnn.partition.evidence import METIS_BYTES, ON_FOUR_PARTS, Evidence
 from pyg_batchgnn.partition.loads import Load
 from pyg_batchgnn.partition.multilevel import has_metis
 from pyg_batchgnn.partition.policy import BuiltIn, Policy, PolicyLike, as_policy
@@ -26,24 +27,8 @@ _WORDS = {
     EDGES: ("in-edges", "and its rank needs more memory"),
     "train": ("training nodes", "and the others wait for its rank"),
 }
-# What benchmark/partitioning and benchmark/partition_traffic measured. METIS's memory is for each
-# stored edge. Parts of multilevel and ldg have all three default limits.
-_METIS_BYTES, _MUCH = 82, 4 << 30
-_OVER_STREAM = 0.57
-_AFTER_OTHERS = (
-    "--policy multilevel cuts the fewest within the memory bound: of a generated graph of 100,000 nodes "
-    "in four parts it cut 16 % where ldg cut 26 % and random 75 %. An epoch then fetched 34 % of the rows "
-    "that it fetched on random parts, and 48 % on those of ldg."
-)
-_AFTER_STREAM = (
-    f"--policy multilevel cut {_OVER_STREAM:.2f} times as many as ldg where both were measured, in fewer CPU "
-    f"seconds, and an epoch then fetched 0.7 to 0.8 times the rows."
-)
-_METIS = "--policy metis, which is installed, cut 1.07 times as many as multilevel in one process."
-_BOUNDED = (
-    "--policy multilevel cut 0.94 times as many edges where both were measured, and no rank takes more "
-    "than twice its share and 256 MiB."
-)
+#: The most bytes in one process with which METIS is recommended.
+_MUCH = 4 << 30
 _MULTILEVEL = "--policy multilevel keeps to 1.05 where single nodes are not too heavy."
 _BALANCED = "batchgnn train --schedule balanced lets every rank train equally many."
 
@@ -81,20 +66,21 @@ def advise(
 def _about_cut(report: PartitionReport, policy: BuiltIn | Policy, metis: MetisLibrary) -> Iterator[str]:
     """Yields what cuts fewer edges, or takes less memory for it."""
     random = 1 - 1 / len(report.parts)
-    most = round(_METIS_BYTES * sum(part.edges for part in report.parts))
+    evidence = Evidence.of(sum(part.nodes for part in report.parts))
+    most = METIS_BYTES * sum(part.edges for part in report.parts)
     if isinstance(policy, Metis) and most > _MUCH:
-        yield f"METIS takes about {decimal(most)} on rank 0, which holds the whole graph. {_BOUNDED}"
+        yield evidence.beside_metis(decimal(most))
     streamed = isinstance(policy, Streaming)
     if isinstance(policy, TwoLevel) or report.edge_cut <= (_LOW if streamed else _CUT * random):
         return
-    found = [f"{report.edge_cut:.0%} of the edges join parts; by chance it would be {random:.0%}."]
-    if streamed:
-        found.append(f"{_AFTER_STREAM} About {report.edge_cut * _OVER_STREAM:.0%} are to be expected.")
-    else:
-        found.append(_AFTER_OTHERS)
+    found = [
+        f"{report.edge_cut:.0%} of the edges join parts; by chance it would be {random:.0%}.",
+        evidence.after_stream(report.edge_cut) if streamed else ON_FOUR_PARTS,
+        evidence.of_one_process(),
+    ]
     if metis is MetisLibrary.INSTALLED and most <= _MUCH:
-        found.append(f"{_METIS} It takes about {decimal(most)} on rank 0.")
-    yield " ".join(found)
+        found.append(evidence.of_metis(decimal(most)))
+    yield " ".join(filter(None, found))
 
 
 def _uneven(loads: Sequence[Load]) -> list[Load]:

@@ -97,10 +97,10 @@ def test_limits_of_other_loads_and_types() -> None:
 @pytest.mark.parametrize(
     ("edges", "policy", "metis", "says", "not_said"),
     [
-        (1_000, "random", MetisLibrary.ABSENT, "where ldg cut", "--policy metis"),
+        (1_000, "random", MetisLibrary.ABSENT, "best cut by one process", "--policy metis"),
         (1_000, "random", MetisLibrary.INSTALLED, "--policy metis, which is installed", "holds"),
         (1_000, "ldg", MetisLibrary.INSTALLED, "on rank 0", "where ldg cut"),
-        (10**9, "ldg", MetisLibrary.INSTALLED, "times as many as ldg", "--policy metis"),
+        (10**9, "ldg", MetisLibrary.INSTALLED, "nodes and more", "--policy metis"),
         (10**9, "metis", MetisLibrary.INSTALLED, "GB on rank 0, which holds the whole graph", "join parts"),
         (1_000, "metis", MetisLibrary.INSTALLED, "good as they are", "--policy"),
     ],
@@ -108,5 +108,6 @@ def test_limits_of_other_loads_and_types() -> None:
 def test_the_policy_to_take_depends_on_the_size_and_on_metis(
     edges: int, policy: str, metis: MetisLibrary, says: str, not_said: str
 ) -> None:
-    found = advise(report(*[(10, edges, 4, edges // 2)] * 4, policy=policy), policy, metis)
+    nodes = edges // 4
+    found = advise(report(*[(nodes, edges, 4, edges // 2)] * 4, policy=policy), policy, metis)
     assert says in " ".join(found) and not_said not in " ".join(found), found
