@@ -36,6 +36,7 @@ def test_the_package_is_named_where_there_is_no_library(
     monkeypatch.setattr(metis, "find_library", lambda _name: None)
     with pytest.raises(ImportError, match='pip install cmeel-metis, or choose the policy "multilevel"'):
         metis._Library.load()
+    assert not metis.has_metis()
 
 
 @pytest.mark.parametrize("integer", [np.int32, np.int64])
