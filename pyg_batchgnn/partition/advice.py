@@ -8,7 +8,7 @@ from enum import Enum
 from rich.filesize import decimal
 
 from pyg_batchgnn.partition.balanced import EDGES, NODES, Balanced, Metis, Streaming, TwoLevel
-from pyg_batchgnn.partition.evidence import METIS_BYTES, ON_FOUR_PARTS, Evidence
+from pyg_batchgnn.partition.evidence import METIS_BYTES, ON_FOUR_PARTS, CutEvidence
 from pyg_batchgnn.partition.loads import Load
 from pyg_batchgnn.partition.multilevel import has_metis
 from pyg_batchgnn.partition.policy import BuiltIn, Policy, PolicyLike, as_policy
@@ -66,7 +66,7 @@ def advise(
 def _about_cut(report: PartitionReport, policy: BuiltIn | Policy, metis: MetisLibrary) -> Iterator[str]:
     """Yields what cuts fewer edges, or takes less memory for it."""
     random = 1 - 1 / len(report.parts)
-    evidence = Evidence.of(sum(part.nodes for part in report.parts))
+    evidence = CutEvidence.of(sum(part.nodes for part in report.parts))
     most = METIS_BYTES * sum(part.edges for part in report.parts)
     if isinstance(policy, Metis) and most > _MUCH:
         yield evidence.beside_metis(decimal(most))

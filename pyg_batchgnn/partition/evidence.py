@@ -19,7 +19,7 @@ ON_FOUR_PARTS = (
 
 
 @dataclass(frozen=True)
-class Evidence:
+class CutEvidence:
     """The edge cuts on graphs of some sizes, as geometric means over graphs, parts and constraints.
 
     Attributes:
@@ -35,7 +35,7 @@ class Evidence:
     alone: float
 
     @classmethod
-    def of(cls, nodes: int) -> Evidence:
+    def of(cls, nodes: int) -> CutEvidence:
         """Returns the figures of graphs like one of ``nodes`` nodes."""
         if nodes >= _LARGE:
             return cls("of 100,000 nodes and more", 0.58, 1.04, 0.98)
