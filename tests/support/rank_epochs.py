@@ -94,7 +94,7 @@ class RankEpoch:
 
     comm: Communicator
     loader: Any
-    batches: Sequence[Any]
+    batches: list[Any]
     places: Sequence[Tensor]
     weights: Sequence[float]
     counts: Counts
