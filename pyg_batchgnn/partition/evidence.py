@@ -38,7 +38,7 @@ class CutEvidence:
     def of(cls, nodes: int) -> CutEvidence:
         """Returns the figures of graphs like one of ``nodes`` nodes."""
         if nodes >= _LARGE:
-            return cls("of 100,000 nodes and more", 0.58, 1.04, 0.98)
+            return cls("of 100,000 nodes and more", 0.59, 1.04, 0.98)
         return cls("of fewer than 100,000 nodes", 0.42, 1.05, 0.95)
 
     def after_stream(self, edge_cut: float) -> str:
