@@ -95,9 +95,58 @@ def infer_layers(
         ValueError: a type is wanted that no layer computes, or one is read that has no features.
     """
     relations = _relations_read(steps, nodes.schema.relations, node_types)
+    return _infer_steps(steps, relations, nodes, keep, inputs)
+
+
+@torch.no_grad()
+def infer_last_inputs(
+    steps: Sequence[LayerStep],
+    nodes: OwnedNodes,
+    *,
+    node_types: Collection[str] | None = None,
+    hidden_types: Collection[str] | None = None,
+    inputs: ComputeInputs | None = None,
+) -> dict[str, Tensor]:
+    """Computes what the last layer reads of the owned nodes, [n, F] by type. Collective over ranks.
+
+    The last layer itself is not computed. Errors and the other arguments are those of
+    `infer_layers`.
+
+    Args:
+        steps: the layers from the input on.
+        nodes: the nodes that this process owns.
+        node_types: the types that the last layer would compute.
+        hidden_types: the types whose rows are wanted, of those that the last layer reads; all where
+            None. Others are computed only if these depend on them.
+        inputs: computes the input of the first layer.
+    """
+    before, existing = steps[:-1], nodes.schema.relations
+    relations = _relations_read(steps, existing, node_types)
+    if before and hidden_types is not None:
+        relations = _relations_read(before, existing, hidden_types)
+    (found,) = _infer_steps(before, relations, nodes, 1, inputs)
+    return found if hidden_types is None else {name: found[name] for name in hidden_types}
+
+
+def _infer_steps(
+    steps: Sequence[LayerStep],
+    relations: Sequence[Sequence[Relation]],
+    nodes: OwnedNodes,
+    keep: int,
+    inputs: ComputeInputs | None,
+) -> list[dict[str, Tensor]]:
+    """Computes the first layers of a model; see `infer_layers`.
+
+    Args:
+        steps: the layers to compute, possibly none.
+        relations: the relations that each layer of the model reads.
+        nodes: the nodes that this process owns.
+        keep: the number of tables to return.
+        inputs: computes the input of the first layer.
+    """
     readable = _inputs(nodes, relations[0], inputs)
     kept = [_own(readable, nodes)]
-    for number, (step, read) in enumerate(zip(steps, relations, strict=True), 1):
+    for number, (step, read) in enumerate(zip(steps, relations, strict=False), 1):
         del kept[: max(0, len(kept) + 1 - keep)]  # no longer held while the next layer is computed
         readable = _infer_layer(step, nodes, readable, read, f"layer {number} of {len(steps)}")
         kept.append(_own(readable, nodes))

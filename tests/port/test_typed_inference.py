@@ -6,6 +6,7 @@ import copy
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -103,9 +104,13 @@ def test_inference_is_the_forward_pass_of_pygs_model(name: str, budget: int | No
         with pytest.raises(ValueError, match="hidden rows by infer"):
             ours.infer_hidden(loader_of(data).all_nodes(budget), ["venue"])
         return
-    hidden = ours.infer_hidden(loader_of(data).all_nodes(budget), ["venue"])
+    with mock.patch.object(ours, "_step", wraps=ours._step) as step:
+        hidden = ours.infer_hidden(loader_of(data).all_nodes(budget), ["venue"])
+    assert {call.args[0] for call in step.call_args_list} == set(range(ours.num_layers - 1))
     assert torch.equal(hidden["venue"], outputs["venue"].hidden)
     assert set(hidden) == {one[0] for one in ours.relations if one[2] == "venue"} | {"venue"}
+    some = ours.infer_hidden(loader_of(data).all_nodes(budget), ["venue"], hidden_types=["paper"])
+    assert_close(some, {"paper": hidden["paper"]})
 
 
 @torch.no_grad()

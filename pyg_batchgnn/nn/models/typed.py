@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn.nn.inference import HasNodes, evaluating, finished, nodes_of, states_kept
 from pyg_batchgnn.nn.inputs import Rows
-from pyg_batchgnn.nn.layerwise import ComputeInputs, LayerStep, infer_layers
+from pyg_batchgnn.nn.layerwise import ComputeInputs, LayerStep, infer_last_inputs, infer_layers
 from pyg_batchgnn.nn.models.after import After
 from pyg_batchgnn.nn.models.joined import joined
 from pyg_batchgnn.nn.models.native import NativeModel
@@ -160,7 +160,7 @@ class TypedModel(torch.nn.Module):
         """
         keep = states_kept(self.num_layers, self._modules.get("jk"))
         with evaluating(self):
-            kept = self._infer_layers(nodes, keep, node_types, inputs)
+            kept = infer_layers(self._steps(), nodes, keep, node_types=node_types, inputs=inputs)
             names = kept[-1] if node_types is None else node_types
             return {name: self._finished(name, kept) for name in names}
 
@@ -169,11 +169,19 @@ class TypedModel(torch.nn.Module):
         nodes: OwnedNodes,
         node_types: Collection[str] | None = None,
         inputs: ComputeInputs | None = None,
+        *,
+        hidden_types: Collection[str] | None = None,
     ) -> dict[str, Tensor]:
         """Returns the input of the last layer of the nodes that a process owns, by type.
 
-        There are rows of all types that the last layer reads for ``node_types``. The arguments are
-        those of `inference`.
+        The last layer itself is not computed.
+
+        Args:
+            nodes: the nodes that a process owns: ``loader.all_nodes()``.
+            node_types: the types that the last layer would compute; all where None.
+            inputs: see `inference`.
+            hidden_types: the types whose rows are wanted. All that the last layer reads for
+                ``node_types`` where None.
 
         Raises:
             ValueError: the model has jumping knowledge, behind which there is another last layer.
@@ -181,21 +189,16 @@ class TypedModel(torch.nn.Module):
         if hasattr(self, "jk"):
             raise ValueError("a model with jumping knowledge has hidden rows by infer(nodes) alone")
         with evaluating(self):
-            return self._infer_layers(nodes, 2, node_types, inputs)[0]
+            return infer_last_inputs(
+                self._steps(), nodes, node_types=node_types, hidden_types=hidden_types, inputs=inputs
+            )
 
-    def _infer_layers(
-        self,
-        nodes: OwnedNodes,
-        keep: int,
-        node_types: Collection[str] | None,
-        inputs: ComputeInputs | None,
-    ) -> list[dict[str, Tensor]]:
-        """Returns the rows after each of the last layers; see `infer_layers`."""
-        steps = [
+    def _steps(self) -> list[LayerStep]:
+        """Returns the layers, to be computed for all nodes."""
+        return [
             LayerStep({one: self.conv(index, one) for one in self.relations}, partial(self._step, index))
             for index in range(self.num_layers)
         ]
-        return infer_layers(steps, nodes, keep, node_types=node_types, inputs=inputs)
 
     def _step(self, index: int, x: Mapping[str, Rows], edges: Any) -> dict[str, Tensor]:
         return self._layer(index, x, edges, None, {})

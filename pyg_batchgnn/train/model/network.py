@@ -250,8 +250,7 @@ class TypedNetwork(NativeNetwork):
 
     def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
         with self._autocast():
-            found = self.model.infer_hidden(nodes, [self.node_type])
-        return {name: found[name] for name in node_types}
+            return self.model.infer_hidden(nodes, [self.node_type], node_types)
 
     def _learned(self, batch: Any) -> dict[str, Tensor]:
         """Returns the learned rows of a minibatch's nodes; collective."""

@@ -70,13 +70,18 @@ class TypedNet(nn.Module):
         """
         return self.layers.infer(nodes, node_types, self._projected)
 
-    def infer_hidden(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+    def infer_hidden(
+        self, nodes: OwnedNodes, node_types: Collection[str], hidden_types: Collection[str]
+    ) -> dict[str, Tensor]:
         """Returns the input of the last layer, by type, of the nodes that a process owns;
         collective.
 
-        The arguments are those of `infer`. There are rows of all types that the last layer reads.
+        Args:
+            nodes: all nodes, whose features have the learned rows behind them.
+            node_types: the types that the last layer would compute.
+            hidden_types: the types that are wanted, of those that it reads.
         """
-        return self.layers.infer_hidden(nodes, node_types, self._projected)
+        return self.layers.infer_hidden(nodes, node_types, self._projected, hidden_types=hidden_types)
 
     def read_by_last_layer(self, node_type: str) -> set[str]:
         """Returns the node types whose rows the last layer reads for the nodes of a type."""
