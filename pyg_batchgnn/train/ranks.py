@@ -121,6 +121,28 @@ class Ranks(contextlib.ExitStack):
                 raise
             raise FirstRankError from None
 
+    @contextlib.contextmanager
+    def any_error(self) -> Iterator[None]:
+        """Lets the first rank report a `TrainError` that the block raises on any rank; collective.
+
+        Raises:
+            TrainError: on the first rank, its own error, or else that of another rank.
+            FirstRankError: on the other ranks.
+        """
+        error = None
+        try:
+            yield
+        except TrainError as caught:
+            error = caught
+        messages = self.values(None if error is None else str(error))
+        failed = [rank for rank, message in enumerate(messages) if message is not None]
+        if failed and not self.is_first:
+            raise FirstRankError
+        if error is not None:
+            raise error
+        if failed:
+            raise TrainError(f"rank {failed[0]}: {messages[failed[0]]}")
+
     def from_first(self, make: Callable[[], T]) -> T:
         """Calls `make` on the first rank, and returns its JSON value on every rank; collective.
 

@@ -84,12 +84,13 @@ def _chosen(wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
     """Returns the node types of a request, of those that the model has embeddings of."""
     if wanted is None:
         return list(known)
+    if not wanted:
+        raise TrainError(f"--embeddings-of names no type; give all or some of {', '.join(known)}")
     missing = [name for name in wanted if name not in known]
-    if missing or not wanted:
-        named = missing[0] if missing else "no type"
+    if missing:
         raise TrainError(
-            f"--embeddings-of {','.join(wanted)}: the model computes no embeddings of {named}; it has those "
-            f"of {', '.join(known)}"
+            f"--embeddings-of {','.join(wanted)}: the model computes no embeddings of {missing[0]}; it has "
+            f"those of {', '.join(known)}"
         )
     return list(dict.fromkeys(wanted))
 

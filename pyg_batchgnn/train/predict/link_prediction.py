@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from pyg_batchgnn.train.config import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.loop import PairScorer, embed_all
 from pyg_batchgnn.train.predict.arrays import PredictionArrays
@@ -67,7 +68,7 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
     ranks.agree({"command": f"predict {request.restore.run}", **given})
     ranks.from_first(lambda: refuse_existing(request.out))
     restored = restore_run(request.restore, ranks)
-    with ranks.one_error():
+    with ranks.any_error():
         run = _checked(restored, request)
         ids = _ids(request, run)
     ranks.agree({f"ids in {request.ids}": zlib.crc32(ids.numpy().tobytes())})
@@ -118,5 +119,6 @@ def _meta(request: LinkPredictRequest, run: RestoredLinkRun, arrays: PredictionA
         "dataset": {"name": run.links.dataset, **run.checkpoint.dataset},
         "relation": list(run.links.relation),
         "top": request.top,
+        "evaluation": EvaluationKind.EXACT.value,
         "arrays": arrays.described(),
     }

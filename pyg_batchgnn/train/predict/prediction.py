@@ -88,7 +88,7 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
     ranks.agree({"command": f"predict {request.restore.run}", **given})
     ranks.from_first(lambda: refuse_existing(request.out))
     restored = restore_run(request.restore, ranks)
-    with ranks.one_error():
+    with ranks.any_error():
         run = _checked(restored, request)
         ids = node_ids(request.nodes, run.nodes)
     ranks.agree({f"nodes of {request.nodes}": zlib.crc32(ids.numpy().tobytes())})

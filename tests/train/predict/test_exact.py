@@ -92,7 +92,8 @@ def test_mistakes(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["evaluate", trained, "--out", tmp_path / "none" / "m.json"], "there is no folder"),
         (["predict", trained, "--exact", "--layers", "pyg", "--out", tmp_path / "o"], "sampling.evaluation"),
         (["predict", trained, "--embeddings-of", "author", "--out", tmp_path / "o"], "it has those of node"),
-        (["predict", trained, "--embeddings-of", ",", "--out", tmp_path / "o"], "embeddings of no type"),
+        (["predict", trained, "--embeddings-of", ",", "--out", tmp_path / "o"], "give all or some of node"),
+        (["predict", trained, "--embeddings-of", "", "--out", tmp_path / "o"], "-of names no type; give"),
         (
             ["predict", trained, "--embeddings-of", "all", "--sampled", "--out", tmp_path / "o"],
             "leave --sampled out",
