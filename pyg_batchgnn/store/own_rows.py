@@ -1,4 +1,4 @@
-"""The rows of a rank's own nodes, found by original id."""
+"""The rows of nodes that are at hand, found by original id."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pyg_batchgnn.partition import Part
 
 @dataclass(frozen=True, eq=False)
 class OwnRows:
-    """The nodes of a list that a rank owns.
+    """The nodes of a list that are among some nodes of their type, such as those that a rank owns.
 
     Attributes:
         position: [k] int64, their positions in the list, ascending.
-        row: [k] int64, their rows among the rank's nodes of their type.
-        missing: [n - k] int64, the positions of the nodes that other ranks own, ascending.
+        row: [k] int64, their rows among the nodes of their type.
+        missing: [n - k] int64, the positions of the nodes that are not among them, ascending.
     """
 
     position: Tensor
@@ -53,12 +53,13 @@ class OwnRowFinder:
 
 @dataclass(frozen=True, eq=False)
 class SortedNodes:
-    """A rank's nodes of one type in ascending order.
+    """Nodes of one type in ascending order.
 
     Attributes:
         node: [n] int64 original ids, ascending.
-        order: [n] int64, their rows in the part, or None if the part has them in this order. It
-            does unless a saved partition was loaded by another number of ranks.
+        order: [n] int64, their rows before they were sorted, or None if they were ascending
+            already. A rank's nodes are, unless a saved partition was loaded by another number of
+            ranks.
     """
 
     node: Tensor
@@ -73,7 +74,7 @@ class SortedNodes:
         return cls(ascending, order)
 
     def find(self, nodes: Tensor) -> OwnRows:
-        """Finds those nodes of a list, [n] int64 original ids in any order, that the rank owns."""
+        """Finds the nodes of a list, [m] int64 original ids in any order, that are among these."""
         if not self.node.numel():
             return OwnRows(self.node, self.node, torch.arange(nodes.numel()))
         row = torch.searchsorted(self.node, nodes).clamp(max=self.node.numel() - 1)

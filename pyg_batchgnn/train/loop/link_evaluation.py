@@ -14,7 +14,7 @@ from pyg_batchgnn.train.model import LinkNetwork
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.task import Evaluation, LinkTask, RankedLinks
 
-#: Pairs that are scored together.
+#: The most pairs of a piece of the links with negatives of their own.
 _PAIRS = 1 << 22
 
 
@@ -106,8 +106,9 @@ def _of_all_ranks(scorer: PairScorer, pairs: Tensor) -> Tensor:
 
 
 def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
-    """Yields this rank's part of a list in pieces; as many on every rank, the last ones maybe
-    empty.
+    """Yields this rank's part of a list in pieces.
+
+    Every rank gets the same number of pieces; its last ones may be empty.
 
     Args:
         count: the length of the list.

@@ -11,9 +11,10 @@ from pyg_batchgnn.train.graph import EmbeddedRows
 from pyg_batchgnn.train.model import LinkNetwork
 from pyg_batchgnn.train.ranks import Ranks
 
-#: Numbers that rows take which are fetched together, and those of pairs that are scored together.
-#: The latter stay in the caches.
-_NUMBERS, _SCORED = 1 << 24, 1 << 19
+#: The most numbers in the rows of targets that are fetched together.
+_NUMBERS = 1 << 24
+#: The most numbers in the rows of pairs that are scored together. They stay in the caches.
+_SCORED = 1 << 19
 
 
 @dataclass(frozen=True, eq=False)

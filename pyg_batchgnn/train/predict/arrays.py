@@ -14,7 +14,7 @@ from pyg_batchgnn.train.ranks import Ranks
 
 
 class PredictionArrays:
-    """Arrays of as many rows, which all ranks fill. The first rank makes the files.
+    """Arrays with equal numbers of rows, which all ranks fill. The first rank makes the files.
 
     Args:
         folder: receives the ``<name>.npy`` files. All ranks see it.
