@@ -23,35 +23,22 @@ bool has_huge_pages() {
   return setting.find("[never]") == std::string::npos;
 }
 
-// Tells which pages other processes use as well, as a parent and its forked children do. See
-// proc_pid_pagemap(5).
-class PageMap {
- public:
-  PageMap() {
-    file_.rdbuf()->pubsetbuf(nullptr, 0);  // the system refuses reads of other sizes than entries
-    file_.open("/proc/self/pagemap", std::ios::binary);
-  }
+enum class Sharing { kNone, kSome, kUnknown };
 
-  bool is_shared(uintptr_t address) {
-    constexpr uint64_t kPresent = uint64_t{1} << 63, kExclusive = uint64_t{1} << 56;
-    uint64_t entry = 0;
-    file_.seekg(static_cast<std::streamoff>(address / kPage * sizeof(entry)));
-    if (!file_.read(reinterpret_cast<char*>(&entry), sizeof(entry))) return false;
-    return (entry & kPresent) != 0 && (entry & kExclusive) == 0;
-  }
-
- private:
-  std::ifstream file_;
-};
-
-// Moves the contents of a range to huge pages. What is shared stays where it is, as this process
-// would get a copy of its own. Only the first, the middle and the last huge page are looked at.
-void collapse(uintptr_t start, uintptr_t end) {
-  PageMap pages;
+// Tells whether other processes use a range as well, as a parent and its forked children do. Looks
+// at one page at the start, one in the middle and one near the end. See proc_pid_pagemap(5).
+Sharing sharing_of(uintptr_t start, uintptr_t end) {
+  constexpr uint64_t kPresent = uint64_t{1} << 63, kExclusive = uint64_t{1} << 56;
+  std::ifstream file;
+  file.rdbuf()->pubsetbuf(nullptr, 0);  // the system refuses reads of other sizes than entries
+  file.open("/proc/self/pagemap", std::ios::binary);
   for (const uintptr_t address : {start, start + (end - start) / 2, end - kHugePage}) {
-    if (pages.is_shared(address)) return;
+    uint64_t entry = 0;
+    file.seekg(static_cast<std::streamoff>(address / kPage * sizeof(entry)));
+    if (!file.read(reinterpret_cast<char*>(&entry), sizeof(entry))) return Sharing::kUnknown;
+    if ((entry & kPresent) != 0 && (entry & kExclusive) == 0) return Sharing::kSome;
   }
-  madvise(reinterpret_cast<void*>(start), end - start, kCollapse);
+  return Sharing::kNone;
 }
 
 }  // namespace
@@ -83,10 +70,12 @@ void advise_huge_pages(const void* data, size_t bytes) {
   const auto start = round_up(reinterpret_cast<uintptr_t>(data), kHugePage);
   const auto end = (reinterpret_cast<uintptr_t>(data) + bytes) / kHugePage * kHugePage;
   if (end <= start || !has_huge_pages()) return;
+  const Sharing sharing = sharing_of(start, end);
+  if (sharing == Sharing::kSome) return;  // this process would get a copy of its own
 #ifdef MADV_HUGEPAGE
   madvise(reinterpret_cast<void*>(start), end - start, MADV_HUGEPAGE);
 #endif
-  collapse(start, end);
+  if (sharing == Sharing::kNone) madvise(reinterpret_cast<void*>(start), end - start, kCollapse);
 }
 
 }  // namespace pyg_batchgnn

@@ -6,7 +6,7 @@ from pyg_batchgnn.fetch.choice import CacheRequest
 from pyg_batchgnn.fetch.fetcher import Fetched, Fetcher, FetchGroup
 from pyg_batchgnn.fetch.in_place import InPlaceFetcher, as_table
 from pyg_batchgnn.fetch.inclusion import SeedShare
-from pyg_batchgnn.fetch.mapped import is_mapped
+from pyg_batchgnn.fetch.mapped import are_mapped, is_mapped
 from pyg_batchgnn.fetch.remote import RemoteFetcher
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "InPlaceFetcher",
     "RemoteFetcher",
     "SeedShare",
+    "are_mapped",
     "as_table",
     "is_mapped",
 ]

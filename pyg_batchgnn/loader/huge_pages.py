@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.fetch import as_table, is_mapped
+from pyg_batchgnn.fetch import are_mapped, as_table
 
 #: Processors remember where the pages of a smaller table lie.
 _LEAST = 16 << 20
@@ -23,7 +23,8 @@ def advise_tables(values: Iterable[Any]) -> None:
     Args:
         values: attributes of any kind; those that are no dense tables in memory are left alone.
     """
-    for value in values:
-        table = as_table(value, 0)
-        if isinstance(table, Tensor) and table.nbytes >= _LEAST and not is_mapped(table):
+    found = [as_table(value, 0) for value in values]
+    tables = [table for table in found if isinstance(table, Tensor) and table.nbytes >= _LEAST]
+    for table, in_file in zip(tables, are_mapped(tables), strict=True):
+        if not in_file:
             ops.advise_huge_pages(table)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pyg_batchgnn.data import NODES as GROUP
-from pyg_batchgnn.fetch import FetchGroup, InPlaceFetcher, as_table, is_mapped
+from pyg_batchgnn.fetch import FetchGroup, InPlaceFetcher, are_mapped, as_table, is_mapped
 from pyg_batchgnn.sample import Placement
 from tests.support.bare_minibatches import only_nodes
 
@@ -95,3 +95,4 @@ def test_files_are_told_from_memory(tmp_path: Path) -> None:
     assert not is_mapped(torch.randn(1 << 20))
     assert not is_mapped(torch.empty(0))
     assert not is_mapped(torch.randn(5000).share_memory_())
+    assert are_mapped([torch.randn(10), mapped, torch.empty(0), mapped[1000:]]) == [False, True, False, True]

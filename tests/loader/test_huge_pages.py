@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +14,11 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
+from tests.loader import job_huge_pages
 from tests.support.loader_cases import EDGES, NODES, make_data, make_loader
 
 LARGE = 17 << 20
+ROOT = Path(__file__).parents[2]
 
 
 def table(rows: int, of_bytes: int = LARGE) -> Tensor:
@@ -47,32 +51,15 @@ def test_large_tables_in_memory_are_advised(
     assert {names[one] for one in asked if one in names} == {"large", "of_edges", "numpy"}
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="counts pages in Linux's /proc")
-def test_memory_that_a_fork_shares_is_not_copied() -> None:
-    shared = table(NODES)
-    child = os.fork()
-    if child == 0:
+@pytest.mark.skipif(sys.platform != "linux", reason="counts pages in Linux's /proc")
+def test_private_memory_moves_and_memory_that_a_fork_shares_is_not_copied() -> None:
+    command = [sys.executable, "-m", "tests.loader.job_huge_pages"]
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as parent:
         try:
-            before = own_bytes(shared)
-            ops.advise_huge_pages(shared)
-            os._exit(0 if own_bytes(shared) - before < LARGE // 2 else 1)
+            status = parent.wait(timeout=60)
         finally:
-            os._exit(2)
-    assert os.waitpid(child, 0)[1] == 0
-    ops.advise_huge_pages(shared)
-    assert bool((shared == 1).all())
-
-
-def own_bytes(tensor: Tensor) -> int:
-    """Returns the bytes that this process alone holds of the mappings of a tensor.
-
-    Other memory may lie in the same mapping.
-    """
-    total, inside = 0, False
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
-            first, last = int(found[1], 16), int(found[2], 16)
-            inside = first < tensor.data_ptr() + tensor.nbytes and tensor.data_ptr() < last
-        elif inside and line.startswith(("Private_Clean:", "Private_Dirty:")):
-            total += int(line.split()[1]) * 1024
-    return total
+            if parent.poll() is None:
+                os.killpg(parent.pid, signal.SIGKILL)
+    if status == job_huge_pages.REFUSED:
+        pytest.skip("the system gives no huge pages at once")
+    assert status == 0
