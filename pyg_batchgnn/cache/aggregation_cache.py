@@ -150,7 +150,7 @@ class AggregationCache(AggregatesByRelation):
         target = schema.target_types[number]
         node = None if self.store is None else self.store.part.original_ids(target)
         names = None if schema.is_plain else relation
-        array = aggregates_array(schema, number)
+        array = aggregates_array(names)
         return SavedRows(names, array, one.kind, one.fingerprint, node, one.rows)
 
     def add_to(self, features: DistFeatureStore) -> DistFeatureStore:

@@ -12,7 +12,7 @@ import torch
 
 from pyg_batchgnn.cache.fingerprint import GraphFingerprint
 from pyg_batchgnn.cache.kinds import Aggregation
-from pyg_batchgnn.data import EDGES, DatasetError, Relation, Schema, edge_array
+from pyg_batchgnn.data import EDGES, DatasetError, Group, Relation, RowKind, Schema, edge_array
 from pyg_batchgnn.data.files import META_FILE, ArrayPromise, broken, missing, read_json, write_json
 
 FORMAT = "pyg_batchgnn.aggregation_cache"
@@ -21,10 +21,10 @@ _ARRAY = "aggregates"
 _ANEW = "make the cache again, or give another folder"
 
 
-def aggregates_array(schema: Schema, number: int) -> str:
-    """Returns the array of a relation's aggregates, such as `aggregates` or
-    `aggregates/author__writes__paper`."""
-    return edge_array(_ARRAY, EDGES if schema.is_plain else schema.edge_groups[number])
+def aggregates_array(relation: Relation | None) -> str:
+    """Returns the array of a relation's aggregates, such as `aggregates/author__writes__paper`, or
+    `aggregates` for None."""
+    return edge_array(_ARRAY, EDGES if relation is None else Group(RowKind.EDGE, relation))
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,8 @@ class RelationMeta:
         if said["relation"] is not None:
             source, name, target = map(str, said["relation"])
             relation = source, name, target
+        if said["array"] != aggregates_array(relation):
+            raise ValueError(f"the array of {relation} is {said['array']!r}")
         return cls(
             relation,
             Aggregation(said["aggregation"]),
@@ -144,8 +146,10 @@ class CacheMeta:
             relations = [RelationMeta.from_json(one, content["arrays"]) for one in content["relations"]]
         except (KeyError, TypeError, ValueError) as error:
             raise broken(path, "contents", f"damaged ({error!r})", _ANEW) from error
-        for one in relations:
+        for at, one in enumerate(relations):
             one.check(path)
+            if any(one.relation == other.relation for other in relations[:at]):
+                raise broken(path, "relations", f"has {one.array!r} twice", _ANEW)
         return cls(relations, hashlib.sha256(path.read_bytes()).hexdigest())
 
     def by_number(self, folder: Path, schema: Schema) -> dict[int, RelationMeta]:
@@ -158,7 +162,7 @@ class CacheMeta:
         if not schema.is_plain:
             numbers = {relation: number for number, relation in enumerate(schema.relations)}
         for one in self.relations:
-            if one.relation not in numbers or one.array != aggregates_array(schema, numbers[one.relation]):
+            if one.relation not in numbers:
                 held = one.relation or "a graph of one node type and one relation"
                 raise DatasetError(
                     f"{folder}: holds aggregates of {held}, but the graph has the relations "

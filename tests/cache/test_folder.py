@@ -60,6 +60,21 @@ def _edit(key: str, value: object) -> Callable[[Path], object]:
     return edit
 
 
+def _twice(folder: Path) -> object:
+    content = json.loads((folder / "META.json").read_text())
+    content["relations"] *= 2
+    return (folder / "META.json").write_text(json.dumps(content))
+
+
+def _elsewhere(folder: Path) -> object:
+    """Lets META.json name a file outside of the folder, with its right checksum."""
+    content = json.loads((folder / "META.json").read_text())
+    (folder.parent / "other.npy").write_bytes((folder / "aggregates.npy").read_bytes())
+    content["relations"][0]["array"] = "../other"
+    content["arrays"] = {"../other": content["arrays"]["aggregates"]}
+    return (folder / "META.json").write_text(json.dumps(content))
+
+
 def _flip(folder: Path) -> object:
     content = bytearray((folder / "aggregates.npy").read_bytes())
     content[-3] ^= 1
@@ -80,6 +95,8 @@ def _truncate(folder: Path) -> object:
         (_edit("made_of", {}), "damaged"),
         (_edit("aggregation", "max"), "damaged"),
         (_edit("arrays", {"aggregates": {"dtype": "int8", "shape": [3, 4], "sha256": ""}}), "shape is"),
+        (_twice, "META.json: relations: has 'aggregates' twice"),
+        (_elsewhere, r"the array of None is '\.\./other'"),
         (_flip, "aggregates.npy: aggregates: sha256"),
         (_truncate, "file is truncated"),
         (lambda folder: (folder / "aggregates.npy").unlink(), "the file does not exist"),
@@ -91,9 +108,10 @@ def test_a_damaged_folder_is_refused_by_name(
 ) -> None:
     folder = AggregationCache.build(data, "mean").save(tmp_path / "cache")
     spoil(folder)
-    with pytest.raises(DatasetError, match=text) as error:
-        AggregationCache.load(folder, data)
-    assert str(folder) in str(error.value)
+    for read in (lambda: AggregationCache.load(folder, data), lambda: verify_aggregation_cache(folder)):
+        with pytest.raises(DatasetError, match=text) as error:
+            read()
+        assert str(folder) in str(error.value)
 
 
 @pytest.mark.parametrize(
