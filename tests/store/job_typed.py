@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
-from pyg_batchgnn.data import Dataset, Group
+from pyg_batchgnn.data import Dataset, EdgeSet, Group, NodeSet
 from pyg_batchgnn.partition import Part
-from pyg_batchgnn.store import Columns, DistFeatureStore, DistGraphStore, RowRequest
+from pyg_batchgnn.store import Columns, DistFeatureStore, DistGraphStore, RowReader, RowRequest
 from pyg_batchgnn.store.directory import edge_targets, internal_ids_by_type
 from tests.support.reference_partition import internal_ids_by_type as all_internal_ids
 from tests.support.reference_partition import split_dataset
@@ -101,6 +103,34 @@ def rows_of_all_groups() -> None:
                     assert torch.equal(block.attributes[name], table[ids]), (one.group, name)
                 if one.group.is_node:
                     assert block.original is not None and torch.equal(block.original.long(), ids)
+            reads_one_type(reader, part, internal, sets)
+
+
+def reads_one_type(
+    reader: RowReader, part: Part, internal: Sequence[Tensor], sets: Sequence[NodeSet | EdgeSet]
+) -> None:
+    """Reads all rows of the first type. Nothing is sent for the other groups but their number of
+    rows, and that only to ranks that own rows of the first."""
+    comm, group = reader.comm, sets[0].group
+    order = internal[0].argsort()
+    before = comm.counters.snapshot()
+    rows = reader.read({group: RowRequest(internal[0][order])}, Header(MessageKind.FEATURES))
+    spent = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
+    owned = [len(part.book.nodes_of(rank, 0)) for rank in range(comm.size)]
+    own, others = owned[comm.rank], [count for rank, count in enumerate(owned) if rank != comm.rank]
+    assert rows.fetched == {one.group: sum(others) * (one.group == group) for one in sets}
+    answered = own * len(others)
+    assert (spent.rows_sent, spent.rows_received) == (sum(others) + answered,) * 2
+    numbers = len(sets) if len({one.group.kind for one in sets}) < len(sets) else 0
+    asking = sum(4 * (count + numbers) for count in others if count)
+    asked = 4 * (own + numbers) * len(others) if own else 0
+    row_bytes = reader.format(group).wire_bytes
+    assert spent.bytes_sent == asking + answered * row_bytes
+    assert spent.bytes_received == asked + sum(others) * row_bytes
+    for name, table in sets[0].tables.items():
+        assert torch.equal(rows.blocks[group].attributes[name], table[order])
+    empty = [block for at, block in rows.blocks.items() if at != group]
+    assert not any(len(column) for block in empty for column in block.columns.values())
 
 
 def lookups() -> None:
