@@ -50,15 +50,19 @@ def advise(
 ) -> list[str]:
     """Returns what to change, in sentences, or that the partition is good as it is.
 
+    A single part gets no advice.
+
     Args:
         report: the counts of the parts, made with the policy.
         policy: the policy that made them, or its name.
         metis: whether the METIS library can be recommended.
     """
+    if len(report.parts) == 1:
+        return []
     made_by = as_policy(policy)
     found = list(_about_cut(report, made_by, metis))
-    found += [_about(load, made_by) for load in _uneven(report.loads)]
-    if found or len(report.parts) == 1:
+    found += [_about(load, report, made_by) for load in _uneven(report.loads)]
+    if found:
         return found
     return [f"These parts are good as they are: {report.edge_cut:.0%} of the edges join them."]
 
@@ -97,15 +101,17 @@ def _uneven(loads: Sequence[Load]) -> list[Load]:
     return list(found.values())
 
 
-def _about(load: Load, policy: BuiltIn | Policy) -> str:
+def _about(load: Load, report: PartitionReport, policy: BuiltIn | Policy) -> str:
     """Returns a sentence on a load that is uneven, and one that says what evens it out."""
+    of_type = f" of type {load.node_type!r}" if len(report.types) > 1 else ""
     words, follows = _WORDS.get(
         load.name, (repr(load.name), f"more than the {load.slack} that was asked for")
     )
     remedy = _BALANCED if load.name == "train" else _MULTILEVEL
     if isinstance(policy, Balanced):
         remedy = _remedy(policy, load)
-    return f"Part {load.fullest} has {load.balance:.2f} times the mean of {words}, {follows}. {remedy}"
+    uneven = f"Part {load.fullest} has {load.balance:.2f} times the mean of {words}{of_type}"
+    return f"{uneven}, {follows}. {remedy}"
 
 
 def _remedy(policy: Balanced, load: Load) -> str:

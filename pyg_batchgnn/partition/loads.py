@@ -86,7 +86,7 @@ def unmet_reason(heaviest: float, slack: float) -> str:
     """
     if heaviest > slack:
         return f"one node alone has {heaviest:.2f} times the mean"
-    return "no move of single nodes was found that lowers it within the other limits"
+    return "the policy found no parts within all limits, though no node is too heavy"
 
 
 def sums_of(part: Part, wanted: Collection[str]) -> dict[str, dict[str, tuple[float, float]]]:

@@ -70,7 +70,8 @@ def plan(
         replacement: whether sampling is with replacement.
         drop_last: whether a last, smaller minibatch is left out. As in training, smaller ones are
             kept where the training nodes do not fill one minibatch per rank.
-        schedule: the rule by which ranks share the training nodes, as the loader has it.
+        schedule: the rule by which ranks share the training nodes, as the loader has it. Historical
+            embeddings are predicted with the schedule "local" only.
         node_type: the type of the training nodes; not needed if one type has some.
         hidden: the width of the layers whose training is timed. 0 predicts only the preparation of
             minibatches.

@@ -18,7 +18,7 @@ from pyg_batchgnn.planner.historical import HistoricalPrediction
 from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
 from pyg_batchgnn.planner.search import best
 from pyg_batchgnn.planner.setting import Prediction
-from pyg_batchgnn.planner.wording import describe, describe_caches, options, script
+from pyg_batchgnn.planner.wording import describe, describe_caches, options
 from pyg_batchgnn.planner.workload import PlannerProbe, Workload
 
 #: The most lines of the table.
@@ -57,9 +57,8 @@ class Plan:
         """Returns sentences that recommend a setting and say whether a cache pays off.
 
         Args:
-            command: the words of the command that trains, which gets the options of the setting.
-                For a graph with named types, which no command trains, the lines of a script stand
-                in its place.
+            command: the words of the command that trains, which gets the options of the setting and
+                of the schedule, and the type of the training nodes if the graph has named types.
         """
         if (found := self.best) is None:
             least = min(self.predictions, key=lambda one: one.memory)
@@ -67,13 +66,13 @@ class Plan:
                 f"Nothing fits: {describe(least.setting)} needs {decimal(int(least.memory))} per rank; "
                 f"use more ranks, a smaller batch or smaller fanouts."
             ]
-        chosen = [shlex.join([*command, *options(found.setting, self.ranks)])]
-        if self.workload.has_names:
-            chosen = script(found.setting, self.ranks, self.workload.schedule)
+        work = self.workload
+        node_type = ["--node-type", work.types[work.seed_type].name] if work.has_names else []
+        words = [*command, *node_type, *options(found.setting, self.ranks, work.schedule)]
         lines = [
             f"Recommended: {describe(found.setting)}: {found.epoch:.2f} s per epoch, of which "
             f"{found.preparation:.2f} s prepare minibatches; {decimal(int(found.memory))} per rank.",
-            *(f"  {line}" for line in chosen),
+            f"  {shlex.join(words)}",
         ]
         lines += aggregation_advice(self.predictions, found)
         return lines + historical_advice(self.historical, found)

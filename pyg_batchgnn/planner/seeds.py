@@ -31,8 +31,9 @@ def seed_trainers(schedule: ScheduleName, owner: Tensor, hosts: Sequence[int]) -
 def busiest_rank(owner: Tensor, trainer: Tensor, hosts: Sequence[int]) -> int:
     """Returns the rank that has the most work.
 
-    It is the one that trains the most seed nodes. Of ranks whose numbers differ by at most 1 it is
-    the one that trains the most seed nodes of other hosts, then of other ranks.
+    Of the ranks whose number of seed nodes is within 1 of the largest, it is the one that trains
+    the most seed nodes of other hosts. Where these are equal, seed nodes of other ranks decide,
+    then all seed nodes.
 
     Args:
         owner, trainer: [s] int64, the ranks that own and train the seed nodes.

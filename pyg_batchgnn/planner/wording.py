@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from rich.filesize import decimal
 
@@ -47,37 +46,14 @@ def describe_caches(setting: PlannerSetting) -> str:
     return " ".join(words)
 
 
-def options(setting: PlannerSetting, ranks: int) -> Sequence[str]:
-    """Returns the options of ``batchgnn train`` that choose a setting on a number of ranks."""
+def options(setting: PlannerSetting, ranks: int, schedule: ScheduleName) -> Sequence[str]:
+    """Returns the options of ``batchgnn train`` that choose a setting and a schedule on a number of
+    ranks."""
     words = ["--macrobatch", str(setting.macrobatch or "all"), "--fetch", str(setting.fetch or "all")]
     words += ["--cache", "aggregation"] if setting.aggregation else []
     if ranks == 1:
         return words
-    words += ["--partition", setting.policy]
+    words += ["--partition", setting.policy, "--schedule", schedule.value]
     words += ["--hybrid"] if setting.hybrid else []
     words += ["--feature-cache", str(setting.feature_cache)] if setting.feature_cache else []
     return words
-
-
-def script(setting: PlannerSetting, ranks: int, schedule: ScheduleName) -> list[str]:
-    """Returns the lines of a script that choose a setting and a schedule on a number of ranks.
-
-    In the script ``data`` is the graph and ``comm`` the communicator.
-    """
-    words = [f"macrobatch_size={setting.macrobatch or 'all'!r}", f"fetch_size={setting.fetch or 'all'!r}"]
-    if ranks == 1:
-        return [_loader("data", words)]
-    words += [f"feature_cache={setting.feature_cache}"] if setting.feature_cache else []
-    words += [f"schedule={schedule.value!r}"]
-    saved = Path(setting.policy).is_dir()
-    made = "load_partition({!r}, comm)" if saved else "partition(data, {!r}, comm=comm)"
-    topology = ", replicate_topology(part, comm)" if setting.hybrid else ""
-    return [
-        f"part = {made.format(setting.policy)}",
-        f"stores = DistFeatureStore(part, comm), DistGraphStore(part, comm{topology})",
-        _loader("stores", words),
-    ]
-
-
-def _loader(data: str, words: Sequence[str]) -> str:
-    return f"MacrobatchNeighborLoader({', '.join([data, '...', *words])})"

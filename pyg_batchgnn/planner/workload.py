@@ -241,8 +241,8 @@ class PlannerProbe:
     Attributes:
         policy: the partitioning policy, or the folder of a saved partition.
         ranks, hosts: the number of ranks and of hosts.
-        seeds: the number of seed nodes that each rank trains; with the global schedule, that it
-            owns.
+        seeds: the number of seed nodes that each rank trains. With the global schedule it is the
+            number that each rank owns.
         part_nodes, part_edges: nodes and edges of the largest part.
         full: minibatches of all hops.
         inner: minibatches without the last hop, as the aggregation cache needs them.

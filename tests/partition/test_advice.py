@@ -50,6 +50,7 @@ def report(*parts: tuple[int, int, int, int], policy: PolicyLike) -> PartitionRe
         ([(2, 50, 1, 5), (1, 50, 0, 5)], "metis", ["good as they are"]),  # nodes cannot be halved
         ([(15, 50, 4, 5), (5, 50, 4, 5)], "metis", ["1.50 times the mean of nodes"]),
         ([(10, 50, 4, 0)], "random", []),
+        ([(10, 10**9, 4, 0)], "metis", []),  # nothing was cut
     ],
 )
 def test_advice(parts: list[tuple[int, int, int, int]], policy: str, says: list[str]) -> None:
@@ -63,7 +64,7 @@ def test_advice(parts: list[tuple[int, int, int, int]], policy: str, says: list[
     [
         ("contiguous", "--policy multilevel keeps to 1.05"),
         ("ldg", "--policy multilevel keeps to 1.05"),
-        ("multilevel", "The limit of 1.05 could not be kept: no move of single nodes was found"),
+        ("multilevel", "The limit of 1.05 could not be kept: the policy found no parts"),
         (Multilevel({"nodes": 1.05}), "No limit was set for it; add --balance edges"),
         (Streaming({"train": 1.05}), "No limit was set for it; add --balance edges"),
         (Multilevel({"edges": 2.0}), "--balance edges=2 allows that; a smaller number"),
@@ -88,9 +89,10 @@ def test_limits_of_other_loads_and_types() -> None:
     pairs = ((0, 5), (5, 0))
     found = PartitionReport({"author": counts, "paper": counts}, pairs, pairs, (0, 0), loads)
     test, heavy = advise(found, policy)
-    assert "Part 0 has 1.33 times the mean of 'test', more than the 1.05" in test
-    assert "no move of single nodes was found" in test
-    assert "1.50 times the mean of 'heavy'" in heavy and "one node alone has 1.50 times the mean" in heavy
+    assert "Part 0 has 1.33 times the mean of 'test' of type 'paper', more than the 1.05" in test
+    assert "the policy found no parts within all limits, though no node is too heavy" in test
+    assert "1.50 times the mean of 'heavy' of type 'paper'" in heavy
+    assert "one node alone has 1.50 times the mean" in heavy
     assert [load.is_met for load in loads] == [True, False, True, True, False]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctypes.util import find_library
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,11 +30,17 @@ def test_metis_cuts_within_the_limits() -> None:
     assert max(found.values()) <= 1.06, found
 
 
+@pytest.mark.parametrize("system", [None, "c"], ids=["absent", "without METIS's functions"])
 def test_the_package_is_named_where_there_is_no_library(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    system: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """The package's files are damaged. The system has no library of the name, or another one."""
+    folder = tmp_path / "cmeel.prefix" / "lib"
+    folder.mkdir(parents=True)
+    for name in ("libGKlib.so", "libmetis.so"):
+        (folder / name).write_text("no library")
     monkeypatch.setattr(metis.sysconfig, "get_paths", lambda: {"purelib": str(tmp_path)})
-    monkeypatch.setattr(metis, "find_library", lambda _name: None)
+    monkeypatch.setattr(metis, "find_library", lambda _name: system and find_library(system))
     with pytest.raises(ImportError, match='pip install cmeel-metis, or choose the policy "multilevel"'):
         metis._Library.load()
     assert not metis.has_metis()

@@ -11,16 +11,12 @@ from pathlib import Path
 import pytest
 
 import pyg_batchgnn
-from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.cache import Aggregation
-from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, load_dataset
 from pyg_batchgnn.loader import ScheduleName
-from pyg_batchgnn.partition import load_partition, partition
 from pyg_batchgnn.planner import Choices, Plan, PlannerMachine, PlannerNetwork, PlannerSetting, predict
 from pyg_batchgnn.planner.make import workload_of
 from pyg_batchgnn.sample import Replacement
-from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
 from pyg_batchgnn.train.cli.quantities import parse_rate
 from pyg_batchgnn.train.errors import TrainError
 from tests.planner.job_planned import first_trained
@@ -51,15 +47,6 @@ TYPED_SETTINGS = [
     PlannerSetting(2, hybrid=True),
     PlannerSetting(1, feature_cache=60_000),
 ]
-
-#: The names of printed scripts.
-SCRIPT_NAMES = {
-    one.__name__: one
-    for one in (
-        *(DistFeatureStore, DistGraphStore, MacrobatchNeighborLoader),
-        *(load_partition, partition, replicate_topology),
-    )
-}
 
 
 def planned(
@@ -206,33 +193,32 @@ def test_a_plan_is_written(tmp_path: Path) -> None:
     assert found.advice()[0].startswith("Recommended")
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("hybrid", [False, True], ids=["relay", "hybrid"])
-def test_the_printed_script_makes_a_loader_of_a_graph_with_names(ranks: int, hybrid: bool) -> None:
-    """A graph of one node type and two relations, which no command trains."""
-    dataset = typed_dataset(*TYPED_CASES[3])
-    found = pyg_batchgnn.plan(
-        dataset,
-        ranks=ranks,
-        network=PlannerNetwork(1e8),
-        machine=PlannerMachine(),
-        fanouts=(3, 2),
-        batch_size=8,
-        policies=["contiguous"],
-        choices=Choices(macrobatches=(2,), fetches=(1.0,), hybrid=(hybrid,), feature_caches=(1000,)),
-    )
-    assert len(found.workload.types) == 1
-    lines = [line.strip() for line in found.advice() if line.startswith("  ")]
-    script = "\n".join(lines)
-    assert "batchgnn train" not in script
-    assert ("replicate_topology" in script) is (hybrid and ranks > 1)
-    assert ("'contiguous'" in script) is ("feature_cache=1000" in script) is (ranks > 1)
-    *before, last = script.replace("...", "[3, 2], seeds, batch_size=8").splitlines()
-    with Communicator.create("script") as comm:
-        names = {**SCRIPT_NAMES, "data": dataset.to_pyg(), "comm": comm}
-        names["seeds"] = ("paper", dataset.split("train", "paper"))
-        exec("\n".join(before), names)
-        assert list(eval(last, names))
+@pytest.mark.parametrize("schedule", list(ScheduleName))
+def test_the_advice_names_schedule_and_node_type(schedule: ScheduleName) -> None:
+    """A graph of one node type and two relations, and one without names."""
+    for graph, named in (
+        (typed_dataset(*TYPED_CASES[3]), True),
+        (load_dataset("generated:nodes=300"), False),
+    ):
+        found = pyg_batchgnn.plan(
+            graph,
+            ranks=2,
+            network=PlannerNetwork(1e8),
+            machine=PlannerMachine(),
+            fanouts=(3, 2),
+            batch_size=8,
+            schedule=schedule.value,
+            hidden=0,
+            policies=["contiguous"],
+            choices=Choices(macrobatches=(2,), fetches=(1.0,), hybrid=(True,), feature_caches=(1000,)),
+        )
+        assert len(found.workload.types) == 1
+        (line,) = [line.strip() for line in found.advice() if line.startswith("  ")]
+        expected = "batchgnn train " + ("--node-type paper " if named else "") + "--macrobatch "
+        assert line.startswith(expected), line
+        assert line.endswith(
+            f"--partition contiguous --schedule {schedule.value} --hybrid --feature-cache 1000"
+        ), line
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -275,6 +261,27 @@ def test_the_printed_command_trains_what_was_planned(
     if ranks == 2:
         assert config["ranks"]["partition"] == "ldg"
         assert f"{ranks} ranks" in done.stdout
+
+
+def test_the_printed_command_trains_a_graph_with_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = "generated-typed:papers=300,features=8,classes=3,seed=1"
+    training = ["--batch-size", "50", "--fanout", "4,3", "--hidden", "16", "--node-type", "paper"]
+    speeds = tmp_path / "speeds.json"
+    speeds.write_text('{"gather": 1e-10}')
+    usual = ["plan", graph, *training, "--machine", speeds, "--samples", "4"]
+    assert batchgnn(*usual, "--ranks", 2, "--schedule", "balanced") == 0
+    printed = capsys.readouterr().out
+    assert "--node-type paper" in printed and printed.count("--schedule balanced") == 1
+    assert batchgnn(*usual, "--ranks", 1) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if " train " in line]
+    first, *words = shlex.split(line)
+    folder = tmp_path / "run"
+    assert first == "batchgnn"
+    assert batchgnn(*words, "--epochs", 1, "--run-folder", folder, "--set", "run.malloc=default") == 0
+    config = json.loads((folder / "config.json").read_text())
+    assert config["task"]["node_type"] == "paper" and config["sampling"]["batch_size"] == 50
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sysconfig
+from collections.abc import Iterator
 from ctypes.util import find_library
 from pathlib import Path
 
@@ -73,16 +75,10 @@ class _Library:
         Raises:
             ImportError: there is none.
         """
-        folder = Path(sysconfig.get_paths()["purelib"]) / "cmeel.prefix" / "lib"
-        for needed in folder.glob("libGKlib.*"):  # METIS needs it, and does not know where it is
-            ctypes.CDLL(str(needed), mode=ctypes.RTLD_GLOBAL)
-        found = [str(file) for file in sorted(folder.glob("libmetis.*"))]
-        system = find_library("metis")
-        for file in [*found, *([system] if system else [])]:
-            try:
+        for file in _candidates():
+            # A file that cannot be loaded, or the library of another release.
+            with contextlib.suppress(OSError, AttributeError):
                 return cls(file)
-            except OSError:
-                continue
         raise ImportError(
             'the policy "metis" needs the METIS library, which is not installed; install it with '
             'pip install cmeel-metis, or choose the policy "multilevel", which needs no other package'
@@ -112,6 +108,17 @@ class _Library:
 
     def _number(self, value: int) -> np.ndarray:
         return np.array([value], dtype=self.integer)
+
+
+def _candidates() -> Iterator[str]:
+    """Yields the files that may be the library. The search for the system's starts processes."""
+    folder = Path(sysconfig.get_paths()["purelib"]) / "cmeel.prefix" / "lib"
+    for needed in folder.glob("libGKlib.*"):  # METIS needs it, and does not know where it is
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(str(needed), mode=ctypes.RTLD_GLOBAL)
+    yield from map(str, sorted(folder.glob("libmetis.*")))
+    if (system := find_library("metis")) is not None:
+        yield system
 
 
 def _pointer(array: np.ndarray | None) -> ctypes.c_void_p | None:

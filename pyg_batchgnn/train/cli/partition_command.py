@@ -189,8 +189,9 @@ def partition(
             report = report_partition(found, comm, hosts, chosen)
         console.print(report.table())
         console.print(report.balance_table())
-        for sentence in advise(report, chosen, MetisLibrary.here()):
-            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-        if plot is not None and comm.rank == 0:
-            plot_partition(report, plot)
+        if comm.rank == 0:
+            for sentence in advise(report, chosen, MetisLibrary.here()):
+                console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+            if plot is not None:
+                plot_partition(report, plot)
         console.print(f"wrote {out} in {time.perf_counter() - begun:.1f} s")

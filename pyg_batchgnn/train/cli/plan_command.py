@@ -97,7 +97,6 @@ def plan_command(
     command += ["--fanout", fanout, "--replacement", replacement.value, "--batch-size", str(batch_size)]
     command += ["--hidden", str(hidden)] if hidden else []
     command += ["--threads", str(int(cores))] if cores >= 1 else []
-    command += ["--schedule", schedule.value] if ranks > 1 else []
     for line in found.advice(command):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if out is not None:

@@ -66,7 +66,11 @@ Hidden = Annotated[
 ]
 Schedule = Annotated[
     ScheduleOption,
-    typer.Option(help="Rule by which ranks share training nodes, as for train.", rich_help_panel=_TRAINING),
+    typer.Option(
+        help="Rule by which ranks share training nodes, as for train. Historical embeddings are predicted "
+        "for local only.",
+        rich_help_panel=_TRAINING,
+    ),
 ]
 NodeType = Annotated[
     str | None,
