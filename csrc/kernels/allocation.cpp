@@ -14,11 +14,12 @@
 namespace pyg_batchgnn {
 namespace {
 
-// There are four sizes per doubling: a block is at most a quarter larger than requested.
+// There are four sizes per doubling: a new block is at most 29 % larger than requested.
 constexpr int kStepBits = 2;
 constexpr int kClasses = 64 << kStepBits;
 constexpr size_t kSmallest = 1024;
 constexpr int kBorrow = 2;  // a kept block may be this many classes larger
+constexpr size_t kMargin = 32;  // a new block has room for this share more than was requested
 constexpr double kKeepFactor = 1.5;
 constexpr int64_t kAlwaysKept = int64_t{16} << 20;
 
@@ -76,7 +77,7 @@ class Cache {
       move_bytes(block, 1);
       return block;
     }
-    return make(wanted);
+    return make(class_of(bytes + bytes / kMargin));
   }
 
   void give(Header* block) noexcept {
@@ -104,6 +105,8 @@ class Cache {
   std::mutex& lock() { return lock_; }
 
  private:
+  // The caller asks for a little more than it needs now. The sizes of minibatches vary by some per
+  // cent, and mapping a larger block later costs as much as several minibatches.
   Header* make(int size_class) {
     const size_t bytes = bytes_of(size_class);
     const auto more = static_cast<int64_t>(bytes);

@@ -12,8 +12,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 #: As in the C++ code: the smallest block, the size classes by which a kept block may be too large,
-#: and the limits of what is kept.
-_SMALLEST, _BORROW, _KEEP_FACTOR, _ALWAYS_KEPT = 1024, 2, 1.5, 16 << 20
+#: the share by which a new block is larger, and the limits of what is kept.
+_SMALLEST, _BORROW, _MARGIN, _KEEP_FACTOR, _ALWAYS_KEPT = 1024, 2, 32, 1.5, 16 << 20
 #: The size of a huge page. Where memory is backed by huge pages, a block's pages are resident as a
 #: whole.
 _HUGE_PAGE = 2 << 20
@@ -65,8 +65,8 @@ class Blocks:
 
     def take(self, size: float) -> Block:
         """Takes a block and writes to all of it."""
-        wanted = class_of(int(size) + _HEADER)
-        block = self._found(wanted) or self._made(wanted)
+        wanted = int(size) + _HEADER
+        block = self._found(class_of(wanted)) or self._made(class_of(wanted + wanted // _MARGIN))
         whole = bytes_of(block.size_class)
         self._live += whole
         self._peak_live = max(self._peak_live, self._live)

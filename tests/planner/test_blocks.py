@@ -44,3 +44,15 @@ def test_pages_count_that_were_written_to() -> None:
     assert played.resident == 6 << 20  # of a block of 6 MiB, three pages
     played.give(block)
     assert played.take(4 << 20) is block and played.resident == played.peak == 6 << 20
+
+
+def test_sizes_around_the_limit_of_a_class_map_no_memory_again() -> None:
+    draw, limit = random.Random(0), bytes_of(class_of(20 << 20))
+    ops.empty_cache()
+    held, calls = ops.empty((int(0.985 * limit),), torch.uint8), -1
+    for step in range(50):
+        held = ops.empty((int(limit * draw.uniform(0.985, 1.01)),), torch.uint8)  # two at a time
+        if step == 1:
+            calls = ops.memory_stats().system_calls
+    assert held.numel() and ops.memory_stats().system_calls == calls
+    ops.empty_cache()
