@@ -18,7 +18,7 @@ namespace {
 constexpr int kStepBits = 2;
 constexpr int kClasses = 64 << kStepBits;
 constexpr size_t kSmallest = 1024;
-constexpr int kBorrow = 2;  // a kept block may be this many classes larger
+constexpr int kBorrow = 2;      // a kept block may be this many classes larger
 constexpr size_t kMargin = 32;  // a new block has room for this share more than was requested
 constexpr double kKeepFactor = 1.5;
 constexpr int64_t kAlwaysKept = int64_t{16} << 20;
