@@ -10,7 +10,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.fetch import are_mapped, as_table
 
-#: Processors remember where the pages of a smaller table lie.
+#: In bytes. A TLB holds most pages of a smaller table.
 _LEAST = 16 << 20
 
 
