@@ -47,6 +47,7 @@ def verify_aggregation_cache(folder: str | Path) -> None:
     """Compares the files of aggregates with META.json, checksums included, however large they are.
 
     Raises:
+        DatasetNotFoundError: a file does not exist.
         DatasetError: a file differs.
     """
     path = Path(folder).expanduser()

@@ -111,8 +111,17 @@ def test_a_damaged_folder_is_refused_by_name(
     with pytest.raises(DatasetError, match=text) as error:
         AggregationCache.load(folder, data)
     assert str(folder) in str(error.value)
-    with pytest.raises((DatasetError, FileNotFoundError), match=str(folder)):
+    with pytest.raises(DatasetError, match=str(folder)):
         verify_aggregation_cache(folder)
+
+
+def test_verifying_names_a_file_that_is_gone_and_the_remedy(data: Data, tmp_path: Path) -> None:
+    folder = AggregationCache.build(data, "mean").save(tmp_path / "cache")
+    file = folder / "aggregates.npy"
+    file.unlink()
+    with pytest.raises(DatasetNotFoundError, match="does not exist; restore it or make") as error:
+        verify_aggregation_cache(folder)
+    assert str(file) in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data.errors import broken
+from pyg_batchgnn.data.errors import broken, missing
 from pyg_batchgnn.data.files.checksum import check_sha256, file_sha256
 from pyg_batchgnn.data.files.file_write import write_bytes, writing
 from pyg_batchgnn.data.files.npy_read import as_tensor, open_npy, read_header
@@ -19,7 +19,8 @@ META_FILE = "META.json"
 #: Larger files are not hashed when they are opened, only when the whole folder is verified.
 CHECKSUM_BYTES = 1 << 30
 
-_REMEDY = "the file was altered or belongs to another folder: restore it or make the folder again"
+_ANEW = "restore it or make the folder again"
+_REMEDY = f"the file was altered or belongs to another folder: {_ANEW}"
 #: Types that NumPy lacks are stored as integers of their width.
 _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
 _STORED_AS = {torch.bfloat16: torch.int16, **dict.fromkeys(_FLOAT8, torch.int8)}
@@ -107,8 +108,11 @@ def verify_tensor(path: Path, array: str, promise: ArrayPromise) -> None:
     """Compares a file with its checksum.
 
     Raises:
+        DatasetNotFoundError: the file does not exist.
         DatasetError: the checksum differs.
     """
+    if not path.is_file():
+        raise missing(path, array, _ANEW)
     check_sha256(path, array, promise.sha256, META_FILE, _REMEDY)
 
 

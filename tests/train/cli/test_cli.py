@@ -298,9 +298,13 @@ def test_partition_and_verify(graph_folder: Path, tmp_path: Path, capsys: pytest
     out = capsys.readouterr().out
     assert "edge cut" in out and "max / mean" in out and "wrote" in out
     assert "all files are as they were written" in out
-    (parts / "part-00002" / "nodes" / "x.npy").write_bytes(b"")
+    spoilt = parts / "part-00002" / "nodes" / "x.npy"
+    spoilt.write_bytes(b"")
     assert batchgnn("verify", parts) == 2
     assert "part-00002/nodes/x" in capsys.readouterr().err
+    spoilt.unlink()
+    assert batchgnn("verify", parts) == 2
+    assert f"{spoilt}: part-00002/nodes/x: the file does not exist; restore" in capsys.readouterr().err
     assert batchgnn("partition", graph_folder, "--out", parts) == 2
     assert "exists already" in capsys.readouterr().err
 
