@@ -3,7 +3,7 @@
 from pyg_batchgnn.planner.degrees import Degrees, PowerOverlap, probe_degrees
 from pyg_batchgnn.planner.historical import HistoricalPrediction, predict_historical
 from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
-from pyg_batchgnn.planner.make import plan, workload_of
+from pyg_batchgnn.planner.make import plan, seed_type_of, workload_of
 from pyg_batchgnn.planner.measure import measure_machine
 from pyg_batchgnn.planner.model import predict
 from pyg_batchgnn.planner.owners import owners_of
@@ -37,5 +37,6 @@ __all__ = [
     "probe_degrees",
     "probe_graph",
     "search",
+    "seed_type_of",
     "workload_of",
 ]

@@ -56,9 +56,10 @@ def plan(
     The predictions come from some sampled minibatches and from short measurements of this machine.
 
     Args:
-        dataset: the whole graph. Of a graph of several node types or relations, only the
-            preparation of minibatches is predicted, without aggregation caches. Every relation has
-            the same fanouts, and each type's ``x`` and ``y`` are fetched.
+        dataset: the whole graph. Of a graph with named node types or without features, only the
+            preparation of minibatches is predicted, without aggregation caches and historical
+            embeddings, which are for homogeneous graphs with features. Every relation has the same
+            fanouts, and each type's ``x`` and ``y`` are fetched.
         ranks: the number of ranks that will train.
         network: the network between hosts.
         ranks_per_host: the number of ranks that share a host's memory.
@@ -88,11 +89,11 @@ def plan(
     tell = progress or (lambda _: None)
     _check(ranks, ranks_per_host, cores, batch_size)
     rule = ScheduleName.of(schedule) or ScheduleName.LOCAL
-    _seed_type(dataset, node_type)
+    seed_type_of(dataset, node_type)
     if not fanouts:
         raise ValueError("there is nothing to plan without hops: give a fanout for each, such as (15, 10, 5)")
     choices = choices or Choices()
-    if not dataset.schema.is_plain:
+    if dataset.has_names or FEATURES not in dataset.nodes.tables:
         hidden, choices = 0, dataclasses.replace(choices, aggregation=(None,))
     kind = next((one for one in choices.aggregation if one is not None), Aggregation.MEAN)
     tell("sorting edges by destination")
@@ -155,7 +156,7 @@ def workload_of(
     node_type: str | None = None,
 ) -> Workload:
     """Returns the numbers that describe a data set. ``kind`` says which network is trained."""
-    seed_type = _seed_type(dataset, node_type)
+    seed_type = seed_type_of(dataset, node_type)
     seeds = dataset.node_sets[seed_type]
     training = len(seeds.splits["train"])
     parameters = 0
@@ -185,8 +186,12 @@ def _rows_of(nodes: NodeSet) -> TypeRows:
     return TypeRows(nodes.name, nodes.num_nodes, widths.get(FEATURES, 0), widths.get(LABELS, 0), widest)
 
 
-def _seed_type(dataset: Dataset, node_type: str | None) -> int:
+def seed_type_of(dataset: Dataset, node_type: str | None) -> int:
     """Returns the number of the type of the training nodes.
+
+    Args:
+        dataset: the whole graph.
+        node_type: the name of the type; not needed if one type has training nodes.
 
     Raises:
         ValueError: there are none, or of several types.

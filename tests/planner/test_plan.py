@@ -6,13 +6,15 @@ import json
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import pyg_batchgnn
 from pyg_batchgnn.cache import Aggregation
-from pyg_batchgnn.data import Dataset, load_dataset
+from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet, load_dataset, write_folder
 from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner import Choices, Plan, PlannerMachine, PlannerNetwork, PlannerSetting, predict
 from pyg_batchgnn.planner.make import workload_of
@@ -20,6 +22,7 @@ from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.cli.quantities import parse_rate
 from pyg_batchgnn.train.errors import TrainError
 from tests.planner.job_planned import first_trained
+from tests.support.bare_graphs import without_features
 from tests.support.ranks import run_ranks
 from tests.support.training_runs import batchgnn
 from tests.support.typed_datasets import CASES as TYPED_CASES
@@ -282,6 +285,64 @@ def test_the_printed_command_trains_a_graph_with_names(
     assert batchgnn(*words, "--epochs", 1, "--run-folder", folder, "--set", "run.malloc=default") == 0
     config = json.loads((folder / "config.json").read_text())
     assert config["task"]["node_type"] == "paper" and config["sampling"]["batch_size"] == 50
+
+
+def of_one_named_type() -> Dataset:
+    """A homogeneous graph whose node type and relation have names."""
+    whole = load_dataset("generated:nodes=300,features=8,seed=1")
+    papers = replace(whole.nodes, name="paper")
+    cites = replace(whole.edges, relation=("paper", "cites", "paper"))
+    return Dataset("citations", (papers,), (cites,))
+
+
+def test_what_training_refuses_is_not_planned() -> None:
+    """Neither a graph of one named type and one relation nor one without features has an
+    aggregation cache or historical embeddings."""
+    whole = load_dataset("generated:nodes=300,features=8,seed=1")
+    for graph, is_for_them in ((whole, True), (without_features(whole), False), (of_one_named_type(), False)):
+        found = pyg_batchgnn.plan(
+            graph,
+            ranks=2,
+            network=PlannerNetwork(1e8),
+            machine=PlannerMachine(),
+            fanouts=(3, 2),
+            batch_size=8,
+            hidden=16,
+            choices=Choices(macrobatches=(1,), fetches=(1.0,), hybrid=(False,)),
+            samples=2,
+        )
+        kinds = {one.setting.aggregation for one in found.predictions}
+        assert kinds == ({None, Aggregation.MEAN} if is_for_them else {None})
+        assert (len(found.historical), found.workload.parameters > 0) == (is_for_them, is_for_them)
+        assert any("istorical" in line for line in found.advice()) == is_for_them
+
+
+def test_a_plan_is_refused_as_training_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """GCN between two types, and types that no relation leads to; with reverse relations they are
+    planned."""
+    speeds = tmp_path / "speeds.json"
+    speeds.write_text("{}")
+    plan = ["plan", "--ranks", 1, "--machine", speeds, "--samples", "2"]
+    typed = "generated-typed:papers=300,features=8,classes=3,seed=1"
+    users = NodeSet("user", 30, {"x": torch.randn(30, 6)})
+    labels, items = {"y": torch.arange(20) % 2}, {"train": torch.arange(20)}
+    bought = EdgeSet(("user", "buys", "item"), torch.arange(200).view(2, 100) % 20)
+    shop = Dataset("shop", (users, NodeSet("item", 20, labels, items, 2)), (bought,))
+    folder = write_folder(shop, tmp_path / "shop")
+    for graph, options, said in (
+        (typed, ["--model", "gcn", "--node-type", "paper"], "between two node types, such as"),
+        (folder, ["--node-type", "item"], "add --reverse"),
+    ):
+        errors = []
+        for command in (["train", graph, "--run", tmp_path / "run"], [*plan, graph]):
+            assert batchgnn(*command, *options, "--fanout", "3,2") == 2
+            errors.append(capsys.readouterr().err)
+        assert errors[0] == errors[1] and said in errors[0]
+    assert batchgnn(*plan, folder, "--reverse") == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if " train " in line]
+    assert "--reverse --node-type item" in line
+    words = [*shlex.split(line)[1:], "--epochs", 1, "--run-folder", tmp_path / "run"]
+    assert batchgnn(*words, "--set", "run.malloc=default") == 0
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,12 @@ def _check(model: NativeModel, names: Sequence[str], relations: Sequence[Relatio
                 f"rename one"
             )
     for conv in model.convs:
-        check_add_self_loops(conv, list(relations))
         between = [one for one in relations if one[0] != one[2]]
         if isinstance(conv, GCNConv) and between:
             raise ValueError(
                 f"GCNConv does not support relations between two node types, such as {between[0]}; take SAGE"
             )
+        check_add_self_loops(conv, list(relations))
     unreached = set(names) - {target for _, _, target in relations}
     if unreached and (model.num_layers > 1 or model.jk_mode is not None):
         raise ValueError(

@@ -12,11 +12,14 @@ from rich.console import Console
 
 from pyg_batchgnn.train.cli import plan_options as options
 from pyg_batchgnn.train.cli.choices import ModelName, ReplacementName, ScheduleOption
+from pyg_batchgnn.train.cli.fields import assignments
+from pyg_batchgnn.train.cli.options.task import Reverse
 from pyg_batchgnn.train.cli.quantities import parse_fanout, parse_macrobatch, parse_rate, parse_size
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import Aggregation
+    from pyg_batchgnn.data import Dataset
     from pyg_batchgnn.planner import PlannerMachine
 
 
@@ -36,6 +39,7 @@ def plan_command(
     hidden: options.Hidden = 256,
     schedule: options.Schedule = ScheduleOption.LOCAL,
     node_type: options.NodeType = None,
+    reverse: Reverse = None,
     partition: options.Partitions = None,
     macrobatch: options.Macrobatches = None,
     feature_cache: options.FeatureCaches = None,
@@ -58,9 +62,9 @@ def plan_command(
 
       batchgnn plan graphs/large --ranks 4 --partition random --partition ldg
     """
-    from pyg_batchgnn.data import load_dataset
     from pyg_batchgnn.planner import Choices, PlannerNetwork, plan
     from pyg_batchgnn.sample import Replacement
+    from pyg_batchgnn.train.run import open_dataset
 
     _check_hosts(ranks, ranks_per_host)
     console = Console()
@@ -73,8 +77,10 @@ def plan_command(
     network = PlannerNetwork(parse_rate(bandwidth), latency * 1e-6)
     status = console.status("reading") if console.is_terminal else contextlib.nullcontext()
     with status as shown, as_train_error(ValueError):
+        graph = open_dataset(dataset, bool(reverse))
+        _check_trainable(graph, node_type, model=model.value, fanout=fanout, hidden=hidden or None)
         found = plan(
-            load_dataset(dataset),
+            graph,
             ranks=ranks,
             network=network,
             ranks_per_host=ranks_per_host,
@@ -97,6 +103,7 @@ def plan_command(
     command += ["--fanout", fanout, "--replacement", replacement.value, "--batch-size", str(batch_size)]
     command += ["--hidden", str(hidden)] if hidden else []
     command += ["--threads", str(int(cores))] if cores >= 1 else []
+    command += ["--reverse"] if reverse else []
     for line in found.advice(command):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if out is not None:
@@ -111,6 +118,23 @@ def _check_hosts(ranks: int, ranks_per_host: int) -> None:
             f"--ranks is {ranks}, which is no multiple of the {ranks_per_host} ranks on each host; choose "
             f"{fewer} or {fewer + ranks_per_host}"
         )
+
+
+def _check_trainable(graph: Dataset, node_type: str | None, **given: object) -> None:
+    """Refuses a graph as ``train`` with the same options would.
+
+    Args:
+        graph: the data set.
+        node_type: the type of the training nodes; not needed if one type has some.
+        given: options of ``train`` by name; None where it takes its default.
+    """
+    from pyg_batchgnn.planner import seed_type_of
+    from pyg_batchgnn.train.config import TrainConfig, assign
+    from pyg_batchgnn.train.run import check_trainable
+
+    name = graph.schema.node_types[seed_type_of(graph, node_type)]
+    options = {**given, "node_type": name if graph.has_names else None}
+    check_trainable(assign(TrainConfig(), assignments(options, [])), graph)
 
 
 def launch_words(ranks: int, ranks_per_host: int) -> list[str]:
