@@ -23,7 +23,7 @@ from pyg_batchgnn.comm.hook import gradient_hook
 from pyg_batchgnn.comm.host_memory import Access, share_on_host
 from pyg_batchgnn.comm.layout import Field, RowLayout
 from pyg_batchgnn.comm.rows import Received
-from pyg_batchgnn.comm.serial_executor import Handle
+from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor
 
 __all__ = [
     "Access",
@@ -42,6 +42,7 @@ __all__ = [
     "PeerError",
     "Received",
     "RowLayout",
+    "SerialExecutor",
     "available_backends",
     "check_backend",
     "describe_backend",

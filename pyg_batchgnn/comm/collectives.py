@@ -29,7 +29,7 @@ class Collectives:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._exchanges = SerialExecutor(channel.name)
+        self._exchanges = SerialExecutor(f"communicator {channel.name!r}")
         self.rank, self.size = channel.rank, channel.size
         self.hosts = [peer.host for peer in channel.peers]
         self.host = self.hosts[self.rank]

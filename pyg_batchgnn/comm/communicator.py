@@ -48,7 +48,7 @@ class Communicator(Collectives):
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
-        self._jobs = SerialExecutor(f"{channel.name}: jobs")
+        self._jobs = SerialExecutor(f"communicator {channel.name!r} (jobs)")
         self.name, self.timeout = channel.name, channel.timeout
         _OPEN.add(self)
 

@@ -9,31 +9,43 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from pyg_batchgnn.comm.errors import BrokenCommunicatorError
+from pyg_batchgnn.comm.interrupts import interrupts_held_back
 
 T = TypeVar("T")
 
 
 class Handle(Generic[T]):
-    """The result of a task that is under way."""
+    """The result of a task that is under way.
+
+    Nothing here takes a `threading.Condition`, as `threading.Event` and `concurrent.futures` do: a
+    Ctrl-C at the wrong moment would leave its lock taken, and the executor would wait for ever.
+    """
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
-        self._done = threading.Event()
+        self._ended = False
+        self._running = threading.Lock()
+        self._running.acquire()  # released at the end
         self._value: list[T] = []
         self._error: BaseException | None = None
 
     def done(self) -> bool:
         """Returns whether `wait` would return or raise at once."""
-        return self._done.is_set()
+        return self._ended
 
     def wait(self) -> T:
         """Waits for the end of the task. Returns its result or raises its error, each time it is
         called."""
-        while not self._done.wait(0.1):
-            pass  # in slices, so that Ctrl-C takes effect between them
-        if self._error is not None:
+        while not self._ended:
+            # In slices: a waiter that was interrupted here may never release the lock.
+            if self._running.acquire(timeout=0.1):
+                self._running.release()
+        if self._error is None:
+            return self._value[0]
+        try:
             raise self._error
-        return self._value[0]
+        finally:
+            del self  # or the error's traceback would keep the error alive
 
     def run(self) -> None:
         """Does the work. The executor calls it once."""
@@ -51,7 +63,8 @@ class Handle(Generic[T]):
 
     def _end(self) -> None:
         del self._work  # it may hold large tensors
-        self._done.set()
+        self._ended = True
+        self._running.release()
 
 
 class SerialExecutor:
@@ -61,16 +74,17 @@ class SerialExecutor:
     and are an error.
 
     Args:
-        name: the communicator's name, for messages and for the thread.
+        name: what the executor belongs to, for messages and for the thread.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._busy = threading.Lock()
         self._queue: queue.SimpleQueue[Handle | None] = queue.SimpleQueue()
-        self._pending = 0
         self._stopped = False
-        self._count = threading.Lock()
+        # The thread counts without a lock: the garbage collector may call `stop` on it at any time.
+        self._started = self._served = 0
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def run(self, work: Callable[[], T]) -> T:
@@ -81,8 +95,8 @@ class SerialExecutor:
             if self._pending:
                 return self.start(work).wait()
             raise RuntimeError(
-                f"communicator {self._name!r} is used by two threads at once; exchanges would be in "
-                "another order on another rank: give each thread a communicator of its own"
+                f"{self._name} is used by two threads at once; exchanges would be in another order "
+                "on another rank: give each thread a communicator of its own"
             )
         try:
             return work()
@@ -95,34 +109,42 @@ class SerialExecutor:
         After `stop` nobody would do the work. The handle then raises BrokenCommunicatorError.
         """
         handle = Handle(work)
-        with self._count:
+        with self._starting:
             if self._stopped:
-                text = f"communicator {self._name!r} was closed: nothing can be started any more"
+                text = f"{self._name} was closed: nothing can be started any more"
                 handle.refuse(BrokenCommunicatorError(text))
                 return handle
-            self._pending += 1
+            self._started += 1
             if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name=f"comm {self._name}", daemon=True)
-                self._thread.start()
+                with interrupts_held_back():
+                    self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+                    self._thread.start()
             self._queue.put(handle)
         return handle
 
-    def stop(self, seconds: float) -> bool:
-        """Ends the thread after the tasks that were started. Returns whether it has ended in
-        time."""
-        with self._count:
+    def stop(self, seconds: float | None) -> bool:
+        """Ends the thread after the tasks that were started. Returns whether it has ended in time.
+
+        Args:
+            seconds: the longest wait. None for no limit.
+        """
+        with self._starting:
             if not self._stopped:
                 self._stopped = True
                 self._queue.put(None)
         if self._thread is None:
             return True
-        self._thread.join(seconds)
+        if self._thread is not threading.current_thread():
+            self._thread.join(seconds)
         return not self._thread.is_alive()
+
+    @property
+    def _pending(self) -> bool:
+        return self._started != self._served
 
     def _serve(self) -> None:
         while (handle := self._queue.get()) is not None:
             with self._busy:
                 handle.run()
-            with self._count:
-                self._pending -= 1
+            self._served += 1
             del handle

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 import torch
 
-from pyg_batchgnn.comm import Communicator, Handle
+from pyg_batchgnn.comm import Communicator, Handle, SerialExecutor
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -32,15 +33,33 @@ class ThreadExecutor:
     """A thread of its own. Closing it drops work that has not begun."""
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="macrobatch")
+        self._thread = SerialExecutor("macrobatch")
+        self._closed = False
+        _OPEN.add(self)
 
     def start(self, work: Callable[[], T]) -> Callable[[], T]:
         """Starts a piece of work; see `Executor`."""
-        return self._thread.submit(work).result
+        return self._thread.start(functools.partial(self._work, work)).wait
 
     def close(self, wait: bool) -> None:
         """Ends the thread; see `Executor`."""
-        self._thread.shutdown(wait=wait, cancel_futures=True)
+        self._closed = True
+        self._thread.stop(None if wait else 0.0)
+
+    def _work(self, work: Callable[[], T]) -> T:
+        if self._closed:
+            raise RuntimeError("the iterator was closed: nobody waits for this")
+        return work()
+
+
+#: Executors that are in use. Their threads must end before the interpreter does.
+_OPEN: weakref.WeakSet[ThreadExecutor] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for executor in list(_OPEN):
+        executor.close(wait=True)
 
 
 class RankExecutor:

@@ -180,7 +180,7 @@ def test_the_diagnosis_after_a_timeout_names_who_never_entered_or_never_left() -
 
 
 def test_a_serial_executor_keeps_the_order_and_carries_errors() -> None:
-    executor, seen = SerialExecutor("t"), []
+    executor, seen = SerialExecutor("communicator 't'"), []
     gate = threading.Event()
     first = executor.start(lambda: (gate.wait(5), seen.append(1)))
     second = executor.start(lambda: 1 // 0)
@@ -193,7 +193,7 @@ def test_a_serial_executor_keeps_the_order_and_carries_errors() -> None:
             second.wait()
     assert executor.stop(5.0)
     for _ in range(2):  # nobody is left who would do it: waiting for it would not end
-        with pytest.raises(BrokenCommunicatorError, match="'t' was closed"):
+        with pytest.raises(BrokenCommunicatorError, match="communicator 't' was closed"):
             executor.start(lambda: 4).wait()
 
 

@@ -1,12 +1,16 @@
 """The process of test_interrupts.py, which is interrupted in the middle of each kind of loader.
 
 It says on its standard output when a loader is at work, and what is left once the interrupt came.
+At the end it interrupts itself very often, at any moment of an epoch.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
+import os
+import random
 import signal
 import threading
 import time
@@ -62,6 +66,37 @@ def shared_memory() -> set[str]:
     return {path.name for path in Path("/dev/shm").iterdir()}
 
 
+def interrupt_often(times: int) -> None:
+    """Interrupts a loader that prefetches, again and again, soon after one of its minibatches.
+
+    Each epoch must end: a lock that an interrupt left taken would stop this process for ever. The
+    interrupts come from another process, so that they also come while this one waits for a lock.
+    """
+    loader = MacrobatchNeighborLoader(
+        make_data(), [4, 3], seed=0, batch_size=8, macrobatch_size=1, prefetch=1
+    )
+    moments = random.Random(0)
+    reading, writing = os.pipe()
+    sender = os.fork()
+    if sender == 0:
+        os.close(writing)
+        while delay := os.read(reading, 1):
+            for _ in range(20 * delay[0]):
+                pass
+            os.kill(os.getppid(), signal.SIGINT)
+        os._exit(0)
+    for _ in range(times):
+        at, count = moments.randrange(8), 0
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                for _ in loader:
+                    if count % 100 == at:  # again, if the interrupt came in a destructor
+                        os.write(writing, bytes([moments.randrange(1, 255)]))
+                    count += 1
+    os.close(writing)
+    os.waitpid(sender, 0)
+
+
 def main() -> None:
     torch.set_num_threads(2)
     # A shell lets what it starts in the background ignore Ctrl-C, and children inherit that.
@@ -79,6 +114,8 @@ def main() -> None:
             pass
         del loader
         print(f"{name}: left {left()} {sorted(shared_memory() - before)}", flush=True)
+    interrupt_often(300)
+    print(f"often: left {left()}", flush=True)
 
 
 if __name__ == "__main__":

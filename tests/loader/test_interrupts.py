@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ def test_ctrl_c_ends_every_kind_of_loader() -> None:
         start_new_session=True,
         cwd=ROOT,
     )
+    limit = threading.Timer(200, os.killpg, (process.pid, signal.SIGKILL))
+    limit.start()
     with nothing_is_left(), process:
         assert process.stdout is not None and process.stderr is not None
         for line in process.stdout:
@@ -40,7 +43,9 @@ def test_ctrl_c_ends_every_kind_of_loader() -> None:
             else:
                 found.append(line.strip())
         errors = process.stderr.read()
-    assert process.returncode == 0, errors
+    limit.cancel()
+    assert process.returncode == 0, f"{found}\n{errors}"
+    assert found.pop() == "often: left []"
     assert found == [f"{kind}, {way}: left [] []" for way in WAYS for kind in ("node", "link", "typed")]
 
 
