@@ -115,7 +115,8 @@ def _plot_epochs(part: Result) -> Any:
         size.barh(names, widths, left=left, color=colour, label=kind)
         left = [one + width for one, width in zip(left, widths, strict=True)]
     size.set_xlabel("MB received per rank and epoch")
-    size.legend(fontsize=7)
+    size.set_xlim(0, 1.05 * max(left))
+    size.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, fontsize=7, frameon=False)
     seconds.margins(x=0.15)
     return figure
 
