@@ -92,8 +92,18 @@ EXPERIMENTS = {
 
 
 def machine(result: Result) -> str:
-    """Returns one sentence on where and when the figures were measured."""
-    where = result["machine"]
+    """Returns where and when the figures were measured: one sentence per machine."""
+    if "machine" in result:
+        return paragraph(_sentence(result, result["machine"]))
+    of_machine: dict[str, list[str]] = {}
+    for name, one in result["datasets"].items():
+        of_machine.setdefault(_sentence(result, one["machine"]), []).append(name)
+    if len(of_machine) == 1:
+        return paragraph(*of_machine)
+    return paragraph(" ".join(f"{', '.join(names)}: {text}" for text, names in of_machine.items()))
+
+
+def _sentence(result: Result, where: dict[str, Any]) -> str:
     extensions = ", ".join(where["vector_extensions"])
     text = (
         f"{where['cpu']}, {where['cores']} cores, {where['memory_gib']} GiB, {extensions}; "
@@ -107,7 +117,7 @@ def machine(result: Result) -> str:
     listed = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     text += f"; {listed}" if listed else ""
     text += f"; {result['when']}" if "when" in result else ""
-    return paragraph(f"{text}.")
+    return f"{text}."
 
 
 def heading(result: Result) -> str:

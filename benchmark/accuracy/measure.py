@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmark.accuracy.tasks import PAIRS, SIDES, TASKS, PlainTask
-from benchmark.support.cli import RESULTS, Peers, add_peer_option, pieces_folder, write_datasets
+from benchmark.support.cli import RESULTS, Peers, add_peer_option, pieces_folder, read_json, write_datasets
 from benchmark.support.prepare import dataset_folder
 from benchmark.support.settings import MallocSetting, ProcessSetting
 
@@ -110,6 +110,14 @@ def summary(name: str, seeds: int, results: Path) -> dict[str, Any]:
     }
 
 
+def merged(
+    stored: dict[str, str], absent: dict[str, str], asked: Sequence[tuple[str, str]]
+) -> dict[str, str]:
+    """Returns why sides are absent: as stored where a task and side were not asked for."""
+    now = set(map(" ".join, asked))
+    return {what: why for what, why in stored.items() if what not in now} | absent
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Trains what is missing, then stores the JSON file."""
     parser = argparse.ArgumentParser(
@@ -135,7 +143,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for what, why in absent.items():
         print(f"without {what}: {why}", flush=True)
     found = {name: summary(name, seeds[name], parsed.results) for name in parsed.tasks}
-    write_datasets(parsed.results / "accuracy.json", found, absent=absent)
+    path = parsed.results / "accuracy.json"
+    write_datasets(path, found, absent=merged(read_json(path).get("absent", {}), absent, pairs))
 
 
 if __name__ == "__main__":

@@ -173,10 +173,22 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_datasets(path: Path, found: dict[str, Any], **others: Any) -> Path:
-    """Writes a benchmark's results by data set, beside those of other data sets in the file."""
-    stored = read_json(path).get("datasets", {})
-    datasets = {**stored, **found}
-    return write_json(path, {"benchmark": path.stem, "datasets": datasets, **others, "machine": describe()})
+    """Writes a benchmark's results by data set, beside those of other data sets in the file.
+
+    Every result has the machine that it was measured on: this one where it is new, and that of the
+    file where it has not changed.
+    """
+    stored = read_json(path)
+    datasets = {
+        name: {**one, "machine": one.get("machine", stored.get("machine"))}
+        for name, one in stored.get("datasets", {}).items()
+    }
+    here = describe()
+    for name, one in json.loads(json.dumps(found)).items():
+        before = datasets.get(name, {})
+        is_old = before == {**one, "machine": before.get("machine")}
+        datasets[name] = before if is_old else {**one, "machine": here}
+    return write_json(path, {"benchmark": path.stem, "datasets": datasets, **others})
 
 
 def pieces_folder(results: Path, benchmark: str) -> Path:

@@ -1,0 +1,1 @@
+"""The benchmarks: what they store, and the hosts that they set up."""
