@@ -24,20 +24,19 @@ _KEYWORDS = {"input_id", "custom_cls", *inspect.signature(DataLoader).parameters
 _OF_WORKERS = ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context")
 
 
-def refuse_unknown(
-    loader: DataLoader, kwargs: Mapping[str, Any], reasons: Mapping[str, str] | None = None
-) -> None:
+def refuse_unknown(loader: DataLoader, kwargs: Mapping[str, Any]) -> None:
     """Raises TypeError for a keyword that neither a loader nor DataLoader takes.
 
     Args:
         loader: the loader that is being made.
         kwargs: the arguments that its signature does not name.
-        reasons: for keywords of other loaders, why this one does not take them.
     """
     for name in kwargs:
         if name not in _KEYWORDS:
-            reason = (reasons or {}).get(name, "it takes its own and those of torch.utils.data.DataLoader")
-            raise TypeError(f"{type(loader).__name__} got an unexpected keyword argument {name!r}: {reason}")
+            raise TypeError(
+                f"{type(loader).__name__} got an unexpected keyword argument {name!r}: it takes its own and "
+                f"those of torch.utils.data.DataLoader"
+            )
 
 
 def is_partitioned(data: Any) -> bool:

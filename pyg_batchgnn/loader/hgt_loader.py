@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import HGTLoader, NodeLoader
@@ -22,11 +22,6 @@ from pyg_batchgnn.loader.shell import MacrobatchShell
 from pyg_batchgnn.loader.world import LocalWorld
 from pyg_batchgnn.sample import NEIGHBOR_CAP, PygHGTSampler
 
-#: Arguments of the other loaders that this one does not take, and why.
-_OF_NATIVE_MINIBATCHES = dict.fromkeys(
-    ("export", "fetch_size", "features", "attributes"), "HGT minibatches are PyG batches only; leave it out"
-)
-
 
 class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
     """An `HGTLoader` that makes its minibatches in macrobatches and needs no torch-sparse.
@@ -34,7 +29,8 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
     It takes what PyG's `HGTLoader` takes and yields what it yields, with the right edge ids. A
     minibatch is a pure function of (graph, ``num_samples``, seed, epoch, its seed nodes): the
     number of threads, workers and the sizes below change speed and memory, never a bit.
-    docs/concepts/sampling-contract.md has the law.
+    docs/concepts/sampling-contract.md has the law. In native minibatches every layer computes all
+    nodes from all edges, as PyG's layers do on PyG batches.
 
     Args:
         data: a ``HeteroData``, a ``Data``, which is a graph of one type, or a ``(FeatureStore,
@@ -69,14 +65,18 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
         *,
         neighbor_cap: int | None = NEIGHBOR_CAP,
         macrobatch_size: Size = "auto",
+        fetch_size: Size = "auto",
         memory_budget: int | str | None = None,
         prefetch: int = 0,
         seed: int | None = None,
         threads: int | None = None,
+        export: Literal["pyg", "native"] = "pyg",
+        features: Literal["auto", "in_place", "copy"] = "auto",
+        attributes: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         arguments = locals()  # by name, so that each is listed once, in the signature
-        refuse_unknown(self, kwargs, _OF_NATIVE_MINIBATCHES)
+        refuse_unknown(self, kwargs)
         if is_partitioned(data):
             raise NotImplementedError(
                 "HGT sampling over ranks is not supported yet; give the graph whole, as a HeteroData, or use "

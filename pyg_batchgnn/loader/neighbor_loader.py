@@ -49,7 +49,8 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         input_time: [S] int64, the times of the seeds; None takes the nodes' own. A dict by type if
             ``input_nodes`` is one, as ``input_id`` is then.
         replace: sample with replacement.
-        subgraph_type: "directional", "bidirectional" or "induced"; native batches are directional.
+        subgraph_type: "directional", "bidirectional" or "induced"; native batches are not
+            bidirectional.
         disjoint: every seed gets a subgraph of its own; so it is with times.
         temporal_strategy: "uniform" or "last", among the neighbours that a seed's time allows.
         time_attr: the attribute of nodes or of edges that holds int64 times. Neighbours are not

@@ -139,10 +139,10 @@ def refuse_what_does_not_go_together(
             "transform_sampler_output takes PyG's SamplerOutput, which export='native' does not make; "
             "use transform"
         )
-    if options.export is Export.NATIVE and choice.subgraph is not SubgraphType.directional:
+    if options.export is Export.NATIVE and choice.subgraph is SubgraphType.bidirectional:
         raise ValueError(
-            f"subgraph_type={choice.subgraph.value!r} is for export='pyg': native layers compute the edges "
-            f"of each hop, and such subgraphs have no hops"
+            "subgraph_type='bidirectional' is for export='pyg': native minibatches have the edges that were "
+            "picked, without their reverses; use 'directional' or 'induced'"
         )
     if options.export is Export.NATIVE and direction is Direction.BACKWARD:
         raise ValueError(

@@ -44,7 +44,14 @@ from pyg_batchgnn.nn.owned_nodes import OwnedNodes
 from pyg_batchgnn.nn.refusals import layer_name, waits_for_messages
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.sage import SAGEConv
-from pyg_batchgnn.nn.sampled import SampledBatch, TypedBatch, is_sampled, is_typed, layer_graph
+from pyg_batchgnn.nn.sampled import (
+    SampledBatch,
+    TypedBatch,
+    is_sampled,
+    is_typed,
+    layer_graph,
+    num_sampled_layers,
+)
 from pyg_batchgnn.nn.typed_aggregates import aggregates_by_relation
 from pyg_batchgnn.nn.update import Update
 from pyg_batchgnn.nn.whole_graph import whole_graph
@@ -100,6 +107,7 @@ __all__ = [
     "layer_graph",
     "layer_name",
     "nodes_of",
+    "num_sampled_layers",
     "probe_products",
     "to_hetero",
     "use_products",

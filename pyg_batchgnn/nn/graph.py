@@ -92,6 +92,8 @@ class LayerGraph:
     @cached_property
     def by_source(self) -> ops.BySource:
         """The edges sorted by source, for the gradient of the input of the layer."""
+        if self.whole is not None and self.whole.in_edges is self.in_edges:
+            return self.whole.by_source
         return ops.transpose(self.indptr, self.indices, self.num_sources)
 
     @cached_property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeGuard
 from weakref import WeakKeyDictionary
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.graph import LayerGraph, LayerRows
+from pyg_batchgnn.nn.layer_hops import LayerHops, num_layers
 
 #: The names of a relation: its source type, its own name and its target type.
 Relation = tuple[str, str, str]
@@ -33,7 +34,9 @@ class SampledBatch(KeyedBatch, Protocol):
 
     One CSC by destination holds every layer: layer l of L, counted from 1 nearest the input,
     computes the first ``sum(nodes_per_hop[:L-l+1])`` rows from the first
-    ``sum(edges_per_hop[:L-l+1])`` edges.
+    ``sum(edges_per_hop[:L-l+1])`` edges. An induced subgraph does not count edges by hop: its
+    ``edges_per_hop`` is empty. Every layer then computes all rows from all edges, and there may be
+    any number of layers.
     """
 
     @property
@@ -129,11 +132,11 @@ def layer_rows(minibatch: TypedBatch, layer: int, name: str) -> LayerRows:
         ValueError: there is no such layer.
     """
     nodes = minibatch.nodes[minibatch.schema.type_number(name)]
-    hops = _hops(len(nodes.nodes_per_hop) - 1, layer)
-    count = sum(nodes.nodes_per_hop[:hops])
+    taken = LayerHops.of(num_sampled_layers(minibatch), layer)
+    count = taken.targets(nodes.nodes_per_hop)
     return LayerRows(
         num_targets=count,
-        num_sources=sum(nodes.nodes_per_hop[: hops + 1]),
+        num_sources=taken.sources(nodes.nodes_per_hop),
         node=dropout_node(nodes.node, nodes.example, count),
         key=_dropout_key(minibatch, layer, None if _is_plain(minibatch) else (name,)),
     )
@@ -153,6 +156,20 @@ def all_rows(minibatch: TypedBatch, name: str) -> LayerRows:
         node=dropout_node(nodes.node, nodes.example, count),
         key=_dropout_key(minibatch, 0, None if _is_plain(minibatch) else (name,)),
     )
+
+
+def num_sampled_layers(minibatch: SampledBatch | TypedBatch) -> int | None:
+    """Returns the number of layers that a minibatch was sampled for.
+
+    Returns None for an induced subgraph, on which a model may have any number of layers.
+    """
+    if is_typed(minibatch):
+        edges = minibatch.edges
+        return num_layers(
+            minibatch.nodes[0].nodes_per_hop, edges[0].edges_per_hop if len(edges) > 0 else None
+        )
+    assert is_sampled(minibatch)
+    return num_layers(minibatch.nodes_per_hop, minibatch.edges_per_hop)
 
 
 def _part(minibatch: Any, relation: Relation | None) -> _Part:
@@ -194,16 +211,6 @@ def _stamp(values: Tensor) -> tuple[int, int]:
     return id(values), 0 if values.is_inference() else values._version
 
 
-def _hops(layers: int, layer: int) -> int:
-    """Returns the number of hops whose edges a layer takes."""
-    if not 1 <= layer <= layers:
-        raise ValueError(
-            f"the minibatch was sampled for layers 1 to {layers}, there is no layer {layer}; give as many "
-            f"fanouts as the model has layers, and count layers from 1 at the input"
-        )
-    return layers - layer + 1
-
-
 def _layer_graph(
     minibatch: SampledBatch | TypedBatch, part: _Part, layer: int, relation: Relation | None
 ) -> LayerGraph:
@@ -212,9 +219,13 @@ def _layer_graph(
             "what this minibatch's layers read of halo nodes depends on caches: take their edges and inputs "
             "from HaloPass(minibatch), or call a native model, which does"
         )
-    hops = _hops(len(part.edges_per_hop), layer)
-    targets, sources = sum(part.targets_per_hop[:hops]), sum(part.sources_per_hop[: hops + 1])
-    edges = sum(part.edges_per_hop[:hops])
+    key = _dropout_key(minibatch, layer, None if _is_plain(minibatch) else relation)
+    whole = None if layer == 1 else layer_graph(minibatch, 1, relation)
+    taken = LayerHops.of(num_layers(part.targets_per_hop, part.edges_per_hop), layer)
+    if taken.hops is None and whole is not None:
+        return replace(whole, key=key, whole=whole)
+    targets = taken.targets(part.targets_per_hop)
+    edges = taken.edges(part.edges_per_hop, part.indices.numel())
     if part.indptr.numel() <= targets or part.indices.numel() < edges:
         raise ValueError(
             f"layer {layer} has {targets} targets and {edges} edges by the minibatch's counts, but indptr "
@@ -222,10 +233,10 @@ def _layer_graph(
         )
     return LayerGraph(
         ops.InEdges(ops.prefix(part.indptr, targets + 1), ops.prefix(part.indices, edges)),
-        num_sources=sources,
+        num_sources=taken.sources(part.sources_per_hop),
         node=dropout_node(part.node, part.example, targets),
-        key=_dropout_key(minibatch, layer, None if _is_plain(minibatch) else relation),
-        whole=None if layer == 1 else layer_graph(minibatch, 1, relation),
+        key=key,
+        whole=whole,
     )
 
 

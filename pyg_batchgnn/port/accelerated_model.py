@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-from pyg_batchgnn import nn
+from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.chain import EdgeValues, run
 from pyg_batchgnn.port.conditions import can_run, drops, takes_row_statistics
 from pyg_batchgnn.port.inference import infer
@@ -209,8 +209,8 @@ class AcceleratedModel(BasicGNN):
         place."""
         if "x" not in minibatch.block:
             raise ValueError("the minibatch carries no features 'x'; give them to the loader's data")
-        hops, layers = len(minibatch.edges_per_hop), self.num_layers
-        if hops != layers:
+        hops, layers = nn.num_sampled_layers(minibatch), self.num_layers
+        if hops not in (None, layers):
             raise ValueError(
                 f"a model of {layers} layers needs minibatches of {layers} hops, but this one has {hops}; "
                 f"give the loader {layers} entries in num_neighbors"
@@ -221,7 +221,8 @@ class AcceleratedModel(BasicGNN):
                 : minibatch.batch_size
             ]
         graphs = [nn.layer_graph(minibatch, place + 1) for place in range(layers)]
-        return run(self, rows, self._keyed(graphs)[0], values)
+        out, seeds = run(self, rows, self._keyed(graphs)[0], values), minibatch.batch_size
+        return out if out.size(0) == seeds else ops.first_rows(out, seeds)
 
 
 def _dtype(model: torch.nn.Module) -> torch.dtype:

@@ -1,7 +1,8 @@
 """Native minibatches as the blocks of DGL, one per layer.
 
 A block has the edges of one layer. Its targets are the first of its sources, which is how local ids
-are given here: nothing is numbered anew.
+are given here: nothing is numbered anew. Every block of an induced subgraph has all its edges, and
+its targets are all its nodes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 
 from pyg_batchgnn.data import Group
 from pyg_batchgnn.sample.attribute_rows import AttributeRows
+from pyg_batchgnn.sample.layer_extent import LayerExtent
 from pyg_batchgnn.sample.sampled import SampledMinibatch
 
 
@@ -25,17 +27,10 @@ def dgl_blocks(minibatch: SampledMinibatch, attributes: Mapping[Group, Attribute
 
     Raises:
         ImportError: DGL is not installed.
-        ValueError: the minibatch is an induced subgraph, which has no layers.
     """
     dgl = _dgl()
-    if not minibatch.has_layers:
-        raise ValueError(
-            "an induced subgraph has no hops, and so no block for each layer; use to_data(), or sample a "
-            "directional one"
-        )
-    hops = len(minibatch.nodes[0].nodes_per_hop) - 1
     indices = [edges.indices.to(torch.int64) for edges in minibatch.edges]
-    blocks = [_block(dgl, minibatch, indices, hop) for hop in range(hops, 0, -1)]
+    blocks = [_block(dgl, minibatch, indices, extent) for extent in LayerExtent.of_all(minibatch)]
     if blocks:
         _put_nodes(minibatch, attributes, blocks)
         _put_edges(minibatch, attributes, blocks)
@@ -53,13 +48,13 @@ def _dgl() -> Any:
     return dgl
 
 
-def _block(dgl: Any, minibatch: SampledMinibatch, indices: list[torch.Tensor], hop: int) -> Any:
-    """Returns the block whose edges are those of the first ``hop`` hops."""
+def _block(dgl: Any, minibatch: SampledMinibatch, indices: list[torch.Tensor], extent: LayerExtent) -> Any:
+    """Returns the block of one layer."""
     schema = minibatch.schema
-    targets = [sum(nodes.nodes_per_hop[:hop]) for nodes in minibatch.nodes]
-    sources = [sum(nodes.nodes_per_hop[: hop + 1]) for nodes in minibatch.nodes]
+    targets = [extent.targets(nodes) for nodes in minibatch.nodes]
+    sources = [extent.sources(nodes) for nodes in minibatch.nodes]
     csc = [
-        ("csc", (edges.indptr[: targets[target] + 1], own[: sum(edges.edges_per_hop[:hop])], _NO_IDS))
+        ("csc", (edges.indptr[: targets[target] + 1], own[: extent.edges(edges)], _NO_IDS))
         for edges, own, target in zip(minibatch.edges, indices, schema.target_types, strict=True)
     ]
     if not schema.has_names:
@@ -78,7 +73,7 @@ def _block(dgl: Any, minibatch: SampledMinibatch, indices: list[torch.Tensor], h
         block.dstnodes[name].data[dgl.NID] = nodes.node[:target]
     for edges, relation in zip(minibatch.edges, _relation_names(minibatch), strict=True):
         if edges.edge is not None:
-            block.edges[relation].data[dgl.EID] = edges.edge[: sum(edges.edges_per_hop[:hop])]
+            block.edges[relation].data[dgl.EID] = edges.edge[: extent.edges(edges)]
     return block
 
 
@@ -86,13 +81,13 @@ def _put_nodes(
     minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeRows], blocks: list[Any]
 ) -> None:
     """Puts attributes at the sources of the first block and at the targets of the last."""
-    groups = zip(minibatch.schema.node_groups, _type_names(minibatch), minibatch.nodes, strict=True)
-    for group, name, nodes in groups:
+    for group, name in zip(minibatch.schema.node_groups, _type_names(minibatch), strict=True):
         rows = attributes.get(group)
         for attribute in () if rows is None else rows.tables:
             assert rows is not None
             blocks[0].srcnodes[name].data[attribute] = rows.gather(attribute)
-            blocks[-1].dstnodes[name].data[attribute] = rows.gather(attribute, nodes.nodes_per_hop[0])
+            targets = blocks[-1].num_dst_nodes(name)
+            blocks[-1].dstnodes[name].data[attribute] = rows.gather(attribute, targets)
 
 
 def _put_edges(

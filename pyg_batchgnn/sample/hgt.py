@@ -50,11 +50,16 @@ class HGTSampler:
         ops.check_type("plan", plan, HGTPlan, "make one with HGTPlan.from_pyg(num_samples, node_types)")
         if threads is not None and threads < 1:
             raise ValueError(f"threads must be at least 1, got {threads}")
-        self.plan, self.seed, self.threads, self.layout = plan, seed, threads, layout
+        self.graph, self.plan = graph, plan
+        self.seed, self.threads, self.layout = seed, threads, layout
         self.typed, self.schema = typed, typed.schema
-        self._graph = kernel_graph(typed)
+        self._arrays = kernel_graph(typed)
         self._rules = plan.rules(typed.schema, layout is Layout.COO)
         self._unpacker = Unpacker(typed.schema, plan, layout, disjoint=False)
+
+    def with_plan(self, plan: HGTPlan, layout: Layout) -> HGTSampler:
+        """Returns a sampler of the same graph with another plan and layout."""
+        return HGTSampler(self.graph, plan, self.seed, self.threads, layout)
 
     def sample(
         self, seed_lists: Sequence[Tensor | Seeds], epoch: int, threads: int | None = None
@@ -71,7 +76,7 @@ class HGTSampler:
         if not seeds:
             return []
         arrays, counts = ops.sample_by_budgets(
-            self._graph,
+            self._arrays,
             gather_seeds(seeds, disjoint=False, timed=False),
             self._rules,
             self.seed,

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn.data import EDGE_FEATURES, FEATURES, Group, Relation
 from pyg_batchgnn.sample.attribute_rows import AttributeRows
+from pyg_batchgnn.sample.layer_extent import LayerExtent
 from pyg_batchgnn.sample.sampled import SampledMinibatch
 from pyg_batchgnn.sample.sampled_parts import SampledEdges
 
@@ -101,22 +102,14 @@ def minibatch_layer(
     if relation is None and schema.num_relations != 1:
         raise ValueError(f"say which relation, minibatch.layer({number}, relation): {list(schema.relations)}")
     at = 0 if relation is None else schema.relation_number(relation)
-    edges = minibatch.edges[at]
-    layers = len(edges.edges_per_hop)
-    if not 1 <= number <= layers:
-        raise ValueError(
-            f"the minibatch has layers 1 to {layers}, there is no layer {number}; layers count from 1 at the "
-            f"input, one per fanout, and an induced subgraph has none"
-        )
-    hops = layers - number + 1
+    extent, edges = LayerExtent.of(minibatch, number), minibatch.edges[at]
     source, target = schema.source_types[at], schema.target_types[at]
-    targets = sum(minibatch.nodes[target].nodes_per_hop[:hops])
-    count = sum(edges.edges_per_hop[:hops])
+    targets = extent.targets(minibatch.nodes[target])
     return MinibatchLayer(
         schema.relations[at],
-        num_sources=sum(minibatch.nodes[source].nodes_per_hop[: hops + 1]),
+        num_sources=extent.sources(minibatch.nodes[source]),
         num_targets=targets,
-        edge_index=_edge_index(edges, targets, count),
+        edge_index=_edge_index(edges, targets, extent.edges(edges)),
         sources=attributes.get(schema.node_groups[source]),
         targets=attributes.get(schema.node_groups[target]),
         edges=attributes.get(schema.edge_groups[at]),

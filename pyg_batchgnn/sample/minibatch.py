@@ -165,7 +165,8 @@ class Minibatch(SampledMinibatch):
         """Returns a layer for convolutions that are not native, such as PyG's and the user's own.
 
         Args:
-            number: the number of the layer; 1 is nearest the input.
+            number: the number of the layer; 1 is nearest the input. Every layer of an induced
+                subgraph takes all its nodes and edges.
             relation: the relation whose edges are wanted; None if there is only one.
 
         Raises:
@@ -187,11 +188,12 @@ class Minibatch(SampledMinibatch):
 
         The targets of a block are its first source rows, as DGL's layers expect. ``dgl.NID`` and
         ``dgl.EID`` are original ids, the latter if they are known. The first block's sources and
-        the last block's targets have the attributes of nodes, and all blocks those of edges.
+        the last block's targets have the attributes of nodes, and all blocks those of edges. An
+        induced subgraph gives one block per hop. Each has all its edges, and all its nodes are
+        targets, so that any block serves any layer.
 
         Raises:
             ImportError: DGL is not installed.
-            ValueError: the minibatch is an induced subgraph, which has no layers.
         """
         return dgl_blocks(self, self.attributes)
 

@@ -23,7 +23,8 @@ class SampledMinibatch:
 
     Layer l of L (1 is nearest the input) computes, for each type, the first
     ``sum(nodes_per_hop[:L-l+1])`` rows from the first ``sum(edges_per_hop[:L-l+1])`` edges of each
-    relation into it. Its inputs are the rows of the layer before.
+    relation into it. Its inputs are the rows of the layer before. In an induced subgraph every
+    layer computes all nodes from all edges.
 
     `node`, `indptr` and the other arrays can be read from the minibatch itself where there is one
     node type or one relation that they can belong to. Otherwise they raise an error that says what
@@ -122,7 +123,7 @@ class SampledMinibatch:
     def has_layers(self) -> bool:
         """True if edges are counted by hop, which they are not in an induced subgraph."""
         hops = len(self.nodes[0].nodes_per_hop) - 1
-        return all(len(one.edges_per_hop) == hops for one in self.edges)
+        return not self.edges or len(self.edges[0].edges_per_hop) == hops
 
     @property
     def nbytes(self) -> int:

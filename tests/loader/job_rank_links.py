@@ -81,7 +81,7 @@ def allowed(setting: Mapping[str, Any]) -> bool:
     forbidden = (
         mode is None and setting.get("existing"),
         mode == "triplet" and setting.get("labels"),
-        "subgraph_type" in RULES[rule] and setting.get("export") == "native",
+        rule == "bidirectional" and setting.get("export") == "native",
         # Each rank holds its own edges.
         setting.get("links") == "all"
         and setting.get("schedule") in ("balanced", "global")

@@ -74,7 +74,6 @@ def test_refused_at_construction(kwargs: dict[str, Any], error: type[Exception],
 @pytest.mark.parametrize(
     ("own", "beside", "words"),
     [
-        ({"subgraph_type": "induced"}, {"export": "native"}, "subgraph_type='induced' is for"),
         ({"subgraph_type": "bidirectional"}, {"export": "native"}, "subgraph_type='bidirectional' is for"),
         ({"sample_direction": "backward"}, {"export": "native"}, "'backward' is for export='pyg'"),
         ({}, {"disjoint": True}, "disjoint=True would have no effect"),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
+import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import HGTLoader, NodeLoader
 
-from pyg_batchgnn import MacrobatchHGTLoader, PygHGTSampler
+from pyg_batchgnn import MacrobatchHGTLoader, PygHGTSampler, accelerate, nn
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.loader.test_hetero_stores import stores_of as typed_stores_of
 from tests.support.hetero_cases import BOTH, CITES, COUNTS, RELATIONS, as_hetero, assert_same, make_hetero
@@ -133,6 +136,92 @@ def test_seeds_of_several_types_and_duplicates() -> None:
     assert not torch.isin(row, torch.tensor([2, 3])).any()
 
 
+# Native minibatches ###############################################################################
+
+#: Attributes that native minibatches do not carry.
+UNCARRIED = ("about", "name")
+
+
+def with_features(data: HeteroData, width: int = 5) -> HeteroData:
+    """Gives all types features, and adds a relation into the only type that had none."""
+    for name, count in COUNTS.items():
+        data[name].x = torch.randn(count, width, generator=torch.Generator().manual_seed(count))
+    data["paper", "liked by", "lonely"].edge_index = data["lonely", "likes", "paper"].edge_index.flip(0)
+    return data
+
+
+@pytest.mark.parametrize("input_nodes", ["paper", BOTH, ("paper", torch.tensor([5, 9, 5, 5]))])
+def test_a_native_minibatch_is_the_batch_of_pyg(input_nodes: Any) -> None:
+    native = make_hgt(export="native", input_nodes=input_nodes, fetch_size=2)
+    assert_same([one.to_data() for one in native], make_hgt(input_nodes=input_nodes), UNCARRIED)
+    plain = make_data()
+    assert_same_data([one.to_data() for one in make_hgt(plain, export="native")], make_hgt(plain))
+
+
+def test_layers_have_all_nodes_and_edges() -> None:
+    data = make_hetero()
+    for minibatch, batch in zip(make_hgt(data, export="native"), make_hgt(data), strict=True):
+        for relation in RELATIONS:
+            layer = minibatch.layer(4, relation)
+            assert torch.equal(layer.edge_index, batch[relation].edge_index)
+            assert layer.num_sources == batch[relation[0]].num_nodes
+            assert layer.num_targets == batch[relation[2]].num_nodes
+        assert minibatch.edges_of(CITES).indices.dtype is torch.int32
+        assert torch.equal(minibatch.edges_of(CITES).edge, batch[CITES].e_id)
+
+
+def gradients(model: torch.nn.Module, out: Tensor) -> list[Tensor]:
+    weights = torch.linspace(-1.0, 1.0, out.numel(), dtype=out.dtype).view_as(out)
+    leaves = list(model.parameters())
+    return list(torch.autograd.grad((out * weights).sum(), leaves, allow_unused=True, materialize_grads=True))
+
+
+def assert_near(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize(
+    ("ours", "theirs", "options"),
+    [
+        (nn.SAGE, pyg.GraphSAGE, {"norm": "batch_norm"}),
+        (nn.GAT, pyg.GAT, {"heads": 2, "add_self_loops": False}),
+        (nn.GIN, pyg.GIN, {}),
+    ],
+)
+def test_typed_models_compute_what_pygs_do(ours: Any, theirs: Any, options: Any, layers: int) -> None:
+    """The number of layers is not that of hops."""
+    data = with_features(make_hetero())
+    metadata = data.metadata()
+    torch.manual_seed(0)
+    native = nn.to_hetero(ours(5, 8, layers, 4, **options), metadata)
+    reference = pyg.to_hetero(theirs(5, 8, layers, 4, **options), metadata)
+    reference.load_state_dict(native.state_dict())
+    minibatch, batch = next(iter(make_hgt(data, export="native"))), next(iter(make_hgt(data)))
+    found = native(minibatch)["paper"]
+    wanted = reference(batch.x_dict, batch.edge_index_dict)["paper"][: batch["paper"].batch_size]
+    assert_near([found], [wanted])
+    assert_near(gradients(native, found), gradients(reference, wanted))
+
+
+@pytest.mark.parametrize("accelerated", [False, True])
+@pytest.mark.parametrize(("ours", "theirs"), [(nn.GCN, pyg.GCN), (nn.SAGE, pyg.GraphSAGE), (nn.GAT, pyg.GAT)])
+def test_models_compute_what_pygs_do(ours: Any, theirs: Any, accelerated: bool) -> None:
+    data = make_data()
+    width = data.x.size(1)
+    torch.manual_seed(0)
+    reference = theirs(width, 8, 3, 4)
+    model = accelerate(copy.deepcopy(reference)) if accelerated else ours(width, 8, 3, 4)
+    model.load_state_dict(reference.state_dict())
+    for minibatch, batch in zip(make_hgt(data, export="native"), make_hgt(data), strict=True):
+        found = model(minibatch)
+        wanted = reference(batch.x, batch.edge_index)[: batch.batch_size]
+        assert_near([found], [wanted])
+        assert_near(gradients(model, found), gradients(reference, wanted))
+        break
+
+
 # The promises #####################################################################################
 
 
@@ -147,6 +236,13 @@ def test_sizes_threads_prefetching_and_workers_do_not_matter() -> None:
         {"num_workers": 2, "filter_per_worker": True},
     ):
         assert_same(make_hgt(shuffle=True, **chosen), expected)
+    for chosen in (
+        {"macrobatch_size": 2, "threads": 3, "features": "in_place"},
+        {"macrobatch_size": "all", "fetch_size": 2, "features": "copy", "prefetch": 2},
+        {"num_workers": 2, "fetch_size": 1},
+    ):
+        native = make_hgt(shuffle=True, export="native", **chosen)
+        assert_same([one.to_data() for one in native], expected, UNCARRIED)
     calls = make_hgt(shuffle=True)
     assert_same([calls(batch["paper"].input_id) for batch in expected], expected)
 
@@ -160,6 +256,9 @@ def test_epochs_differ_and_a_loader_resumes_inside_one() -> None:
     other = make_hgt(shuffle=True, seed=99, threads=2)
     other.load_state_dict(state)
     assert_same(other, first[3:])
+    native = make_hgt(shuffle=True, export="native", prefetch=1)
+    native.load_state_dict(state)
+    assert_same([one.to_data() for one in native], first[3:], UNCARRIED)
     for changed in ({"samples": (6, 6)}, {"neighbor_cap": 3}):
         with pytest.raises(ValueError, match=r"num_samples|neighbor_cap"):
             make_hgt(shuffle=True, **changed).load_state_dict(state)

@@ -46,7 +46,7 @@ def test_integers_of_numpy_and_torch_are_integers() -> None:
         ({"temporal_strategy": "first"}, ValueError, ["temporal_strategy", "'first'", "'last'"]),
         ({"num_neighbors": [1.5]}, TypeError, ["1.5", "integer", "(0, 1]"]),
         ({"num_neighbors": {("a", "to", "b"): [1]}}, ValueError, ["Not all edge types", "'a'"]),
-        ({**NATIVE, "subgraph_type": "induced"}, ValueError, ["'induced'", "export='pyg'"]),
+        ({**NATIVE, "subgraph_type": "bidirectional"}, ValueError, ["'bidirectional'", "export='pyg'"]),
         ({"time_window": 3}, ValueError, ["time_window=3", "time_attr"]),
         ({"time_attr": "time"}, ValueError, ["'time'", "neither"]),
         ({"weight_attr": "weight"}, ValueError, ["'weight'", "no attribute of edges"]),
@@ -108,12 +108,6 @@ def test_wrong_arguments(kwargs: dict[str, Any], error: type[Exception], words: 
 def test_unknown_keywords(loader: Any) -> None:
     with pytest.raises(TypeError, match=f"{loader.__name__} got an unexpected keyword argument 'foo'"):
         loader(make_data(), [2], foo=3)
-
-
-@pytest.mark.parametrize("given", [{"export": "native"}, {"fetch_size": 2}])
-def test_minibatches_of_budgets_are_of_pyg(given: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match=f"MacrobatchHGTLoader.*'{next(iter(given))}'.*PyG batches only"):
-        MacrobatchHGTLoader(make_data(), [2], **given)
 
 
 def test_a_sampler_decides_alone() -> None:

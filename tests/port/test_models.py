@@ -88,6 +88,10 @@ def test_a_batch_gives_the_rows_of_its_seeds(name: str) -> None:
     wanted = results(reference, reference(batch.x, batch.edge_index)[:8])
     for one in (batch, batch.clone(), minibatch_of(2)):
         assert_same(results(ours, ours(one)), wanted, 1e-10)
+    induced, minibatch = (make(1, subgraph_type="induced") for make in (batch_of, minibatch_of))
+    ours = accelerated(reference.train())
+    wanted = results(reference, reference(induced.x, induced.edge_index)[:8])
+    assert_same(results(ours, ours(minibatch)), wanted, 1e-10)
 
 
 def test_values_of_edges_of_a_batch() -> None:

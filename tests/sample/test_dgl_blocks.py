@@ -46,16 +46,19 @@ def typed(**kwargs: Any) -> Minibatch:
 def layers_of(minibatch: Minibatch) -> list[tuple[int, int, Tensor]]:
     """Returns the sources, the targets and the edges of each layer, the input's first."""
     nodes, edges = minibatch.nodes_per_hop, minibatch.edges_per_hop
+    if not minibatch.has_layers:
+        return [(minibatch.num_nodes, minibatch.num_nodes, minibatch.edge_index)] * (len(nodes) - 1)
     return [
         (sum(nodes[: hop + 1]), sum(nodes[:hop]), minibatch.edge_index[:, : sum(edges[:hop])])
         for hop in range(len(edges), 0, -1)
     ]
 
 
+@pytest.mark.parametrize("subgraph", ["directional", "induced"])
 @pytest.mark.parametrize("disjoint", [False, True])
-def test_blocks_have_the_layers_of_the_minibatch(disjoint: bool) -> None:
+def test_blocks_have_the_layers_of_the_minibatch(disjoint: bool, subgraph: str) -> None:
     dgl = pytest.importorskip("dgl")
-    minibatch = homogeneous(disjoint=disjoint)
+    minibatch = homogeneous(disjoint=disjoint, subgraph_type=subgraph)
     blocks = minibatch.to_dgl()
     assert len(blocks) == 3
     for block, (sources, targets, edges) in zip(blocks, layers_of(minibatch), strict=True):
@@ -68,7 +71,7 @@ def test_blocks_have_the_layers_of_the_minibatch(disjoint: bool) -> None:
         assert torch.equal(block.edata[dgl.EID], minibatch.edge[: edges.size(1)])
         assert torch.equal(block.edata["edge_attr"], minibatch.attribute("edge_attr")[: edges.size(1)])
     assert torch.equal(blocks[0].srcdata["x"], minibatch.x)
-    assert torch.equal(blocks[-1].dstdata["y"], minibatch.y[: minibatch.batch_size])
+    assert torch.equal(blocks[-1].dstdata["y"], minibatch.y[: blocks[-1].num_dst_nodes()])
 
 
 @pytest.mark.parametrize("norm", ["none", "right", "both"])
@@ -109,10 +112,11 @@ def paired_gat() -> tuple[Any, Any]:
     return ours, theirs
 
 
+@pytest.mark.parametrize("subgraph", ["directional", "induced"])
 @pytest.mark.parametrize("pair", [paired_sage, paired_gat])
-def test_sage_and_gat_conv(pair: Any) -> None:
+def test_sage_and_gat_conv(pair: Any, subgraph: str) -> None:
     ours, theirs = pair()
-    minibatch = homogeneous()
+    minibatch = homogeneous(subgraph_type=subgraph)
     x = torch.randn(minibatch.num_nodes, FEATURES)
     for block, (sources, targets, edges) in zip(minibatch.to_dgl(), layers_of(minibatch), strict=True):
         found = ours(block, (x[:sources], x[:targets])).flatten(1)

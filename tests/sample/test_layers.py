@@ -8,7 +8,7 @@ import torch_geometric.nn as pyg
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, Minibatch, SamplingPlan, Subgraph
-from tests.support.layer_cases import layer_edges, relative_error, sampled, small_graph, table
+from tests.support.layer_cases import batch_cases, layer_edges, relative_error, sampled, small_graph, table
 from tests.support.typed_layers import (
     CITES,
     SCHEMA,
@@ -23,9 +23,11 @@ def homogeneous() -> Minibatch:
     return Minibatch.in_place(sampled([3, 1, 4, 3]), {"x": table()})
 
 
+@pytest.mark.parametrize("subgraph", Subgraph)
 @pytest.mark.parametrize("layout", Layout)
-def test_a_layer_is_a_prefix(layout: Layout) -> None:
-    sampler = MacrobatchSampler(small_graph(), SamplingPlan((4, 3, 2)), seed=5, layout=layout)
+def test_a_layer_is_a_prefix(layout: Layout, subgraph: Subgraph) -> None:
+    plan = SamplingPlan((4, 3, 2), subgraph=subgraph)
+    sampler = MacrobatchSampler(small_graph(), plan, seed=5, layout=layout)
     (found,) = sampler.sample([torch.tensor([3, 1, 4, 3])], 0)
     minibatch = Minibatch.in_place(found, {"x": table()})
     for number in (1, 2, 3):
@@ -101,6 +103,5 @@ def test_refused() -> None:
         layer.rows({"paper": torch.zeros(100, 2)})
     with pytest.raises(ValueError, match="x has 1 rows of 'author'"):
         layer.rows({"author": torch.zeros(1, 2), "paper": torch.zeros(100, 2)})
-    induced = MacrobatchSampler(small_graph(), SamplingPlan((2,), subgraph=Subgraph.INDUCED), seed=1)
-    with pytest.raises(ValueError, match="induced"):
-        Minibatch.in_place(induced.sample([torch.tensor([1])], 0)[0], {}).layer(1)
+    with pytest.raises(ValueError, match="is an induced subgraph, there is no layer 0"):
+        Minibatch.in_place(batch_cases()["induced subgraph"], {}).layer(0)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import CscGraph, MacrobatchSampler, SampledMinibatch, SamplingPlan
+from pyg_batchgnn.sample import Subgraph
 
 FEATURES = 12
 
@@ -18,8 +21,10 @@ def small_graph() -> CscGraph:
     return CscGraph.from_edge_index(torch.cat([edges, hub], dim=1), 60)
 
 
-def sampled(seeds: list[int], fanouts: tuple[int, ...] = (4, 3, 2), epoch: int = 0) -> SampledMinibatch:
-    sampler = MacrobatchSampler(small_graph(), SamplingPlan(fanouts), seed=5)
+def sampled(
+    seeds: list[int], fanouts: tuple[int, ...] = (4, 3, 2), epoch: int = 0, **plan: Any
+) -> SampledMinibatch:
+    sampler = MacrobatchSampler(small_graph(), SamplingPlan(fanouts, **plan), seed=5)
     (minibatch,) = sampler.sample([torch.tensor(seeds, dtype=torch.int64)], epoch)
     return minibatch
 
@@ -35,6 +40,7 @@ def batch_cases() -> dict[str, SampledMinibatch]:
         "one node": sampled([59]),
         "empty first hop": sampled([3, 1, 4], (0, 3, 2)),
         "no seeds": sampled([]),
+        "induced subgraph": sampled([3, 1, 3, 59], (3, 2, 2), subgraph=Subgraph.INDUCED),
     }
 
 
@@ -47,6 +53,8 @@ def table(dtype: torch.dtype = torch.float32) -> Tensor:
 
 def layer_edges(minibatch: SampledMinibatch, layer: int) -> tuple[Tensor, int, int]:
     """Returns the [2, E] edges of a layer (1 is nearest the input), its sources N and targets D."""
+    if not minibatch.has_layers:
+        return minibatch.edge_index, minibatch.num_nodes, minibatch.num_nodes
     hops = len(minibatch.edges_per_hop) - layer + 1
     edges = minibatch.edge_index[:, : sum(minibatch.edges_per_hop[:hops])]
     return edges, sum(minibatch.nodes_per_hop[: hops + 1]), sum(minibatch.nodes_per_hop[:hops])

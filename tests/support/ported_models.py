@@ -50,9 +50,9 @@ def batch_of(layers: int, dtype: torch.dtype = torch.float64, **options: Any) ->
     return batch
 
 
-def minibatch_of(layers: int, dtype: torch.dtype = torch.float64) -> Minibatch:
+def minibatch_of(layers: int, dtype: torch.dtype = torch.float64, **rules: Any) -> Minibatch:
     """The native minibatch of the same nodes and edges."""
-    (minibatch,) = loader_of([4, 3, 2][:layers], dtype, export="native")
+    (minibatch,) = loader_of([4, 3, 2][:layers], dtype, export="native", **rules)
     return minibatch
 
 

@@ -19,6 +19,7 @@ from pyg_batchgnn.sample import (
     SampledMinibatch,
     SamplingPlan,
     Seeds,
+    Subgraph,
 )
 from pyg_batchgnn.store import TypedGraph
 
@@ -60,6 +61,7 @@ def typed_cases() -> dict[str, SampledMinibatch]:
         "two types": typed_minibatch([3, 1, 3], [0, 7]),
         "all neighbours": typed_minibatch([0, 1], fanouts=(-1, -1)),
         "no seeds": typed_minibatch([]),
+        "induced": typed_minibatch([3, 1, 3], [0, 7], subgraph=Subgraph.INDUCED),
     }
 
 
@@ -86,6 +88,9 @@ def sizes(minibatch: SampledMinibatch, layer: int) -> tuple[dict[str, int], dict
     """The numbers of sources and of targets of a layer by type."""
     hops = len(minibatch.nodes[0].nodes_per_hop) - layer
     named = list(zip(SCHEMA.node_types, minibatch.nodes, strict=True))
+    if not minibatch.has_layers:
+        every = {name: one.node.numel() for name, one in named}
+        return every, every
     return (
         {name: sum(one.nodes_per_hop[: hops + 1]) for name, one in named},
         {name: sum(one.nodes_per_hop[:hops]) for name, one in named},
@@ -117,7 +122,7 @@ def pyg_layer(
     for relation, conv in convs.items():
         source, _, target = relation
         edges = minibatch.edges_of(relation)
-        count = sum(edges.edges_per_hop[:hops])
+        count = sum(edges.edges_per_hop[:hops]) if minibatch.has_layers else edges.num_edges
         rows = (x[source][: sources[source]], x[target][: targets[target]])
         value = {} if values is None or relation not in values else {"edge_attr": values[relation][:count]}
         if isinstance(conv, pyg.GCNConv):

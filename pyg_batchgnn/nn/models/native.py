@@ -20,7 +20,7 @@ from pyg_batchgnn.nn.models.norms import native_norm
 from pyg_batchgnn.nn.models.stack import LayerStack, ModelOutput, wide
 from pyg_batchgnn.nn.owned_nodes import OwnedNodes
 from pyg_batchgnn.nn.rows import NormedRows
-from pyg_batchgnn.nn.sampled import SampledBatch, is_sampled
+from pyg_batchgnn.nn.sampled import SampledBatch, is_sampled, num_sampled_layers
 from pyg_batchgnn.nn.update import Update
 
 
@@ -81,13 +81,14 @@ class NativeModel(LayerStack):
         if has_halo(edges):
             return self._run_with_halo(rows, edges, values)
         first = 0 if isinstance(rows, Aggregated) else 1
-        sampled = edge_index is None
+        is_whole = isinstance(edges, Tensor)
         return self._run(
             rows,
             [
-                LayerEdges(edges, first + index if sampled else None, values)
+                LayerEdges(edges, None if is_whole else first + index, values)
                 for index in range(len(self.convs))
             ],
+            None if isinstance(edges, Tensor) else edges.nodes_per_hop[0],
         )
 
     def _run_with_halo(self, rows: Any, edges: Any, values: Mapping[str, Tensor]) -> ModelOutput:
@@ -122,7 +123,8 @@ class NativeModel(LayerStack):
         are given.
 
         Args:
-            source: a minibatch with one hop per layer; or the features [N, F] of a whole graph.
+            source: a minibatch with one hop per layer, or an induced subgraph; or the features [N,
+                F] of a whole graph.
             edge_index: [2, E] int64, sources above targets, if the first argument is features.
             edge_weight: [E], the weights of the edges of the minibatch or of ``edge_index``, for
                 GCN.
@@ -210,12 +212,17 @@ class NativeModel(LayerStack):
             raise TypeError(
                 "a minibatch has its own edges; give its features as model(minibatch, x=features)"
             )
-        hops, layers = len(source.edges_per_hop), len(self.convs)
+        hops, layers = num_sampled_layers(source), len(self.convs)
         if hops == layers - 1:
             x = aggregated_of(source) if x is None else x
             if isinstance(x, Aggregated):
                 return x, source
-        if hops != layers or isinstance(x, Aggregated):
+        if hops is None and isinstance(x, Aggregated):
+            raise ValueError(
+                "aggregates made beforehand stand for the last hop, but an induced subgraph has no hops; "
+                "give the features of its nodes as x"
+            )
+        if hops is not None and (hops != layers or isinstance(x, Aggregated)):
             raise ValueError(
                 f"a model of {layers} layers needs minibatches of {layers} hops, but this one has {hops}; "
                 f"give the loader {layers} entries in num_neighbors{self._order_hint(hops)}"

@@ -118,18 +118,21 @@ class LayerStack(BasicGNN):
         result."""
         return self.compute(index, x, edges)
 
-    def _run(self, x: Any, edges: Sequence[Any]) -> ModelOutput:
+    def _run(self, x: Any, edges: Sequence[Any], rows: int | None = None) -> ModelOutput:
         """Computes all layers.
 
         Args:
             x: the input of the first layer.
             edges: of each layer, the one next to the input first.
+            rows: the number of first rows that are wanted; all that the last layer computes if
+                None.
         """
         hidden, states = x, []
         for index, of_layer in enumerate(edges):
             hidden, x = x, self._compute_rows(index, self._inputs(x, of_layer), of_layer)
             states.append(x)
-        rows = x.size(0)
+        rows = x.size(0) if rows is None else rows
+        x = head(x, rows)
         if self.jk_mode is None:
             return ModelOutput(wide(x), values(hidden, rows))
         if self.keeps_all_layers:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.nn.inference import HasNodes, evaluating, finished, nodes_of, states_kept
 from pyg_batchgnn.nn.inputs import Rows
 from pyg_batchgnn.nn.layerwise import ComputeInputs, LayerStep, infer_last_inputs, infer_layers
@@ -66,7 +67,7 @@ class TypedModel(torch.nn.Module):
 
         Args:
             source: a minibatch with one hop per layer, or one hop fewer if it carries aggregates;
-                or the features [N, F] by node type.
+                or an induced subgraph; or the features [N, F] by node type.
             edge_index: [2, E] by relation, if the first argument is features.
             edge_weight: [E] by relation, for GCN.
             edge_attr: [E, edge_dim] by relation, for GAT.
@@ -104,7 +105,10 @@ class TypedModel(torch.nn.Module):
             layer = index + sampled if is_typed(edges) else None
             rows = self._layer(index, rows, edges, layer, values)
             states.append(rows)
-        return {name: self._output(name, states) for name in self.node_types if name in rows}
+        wanted = {name: len(one) for name, one in rows.items()}
+        if is_typed(edges):
+            wanted = {name: edges.nodes[edges.schema.type_number(name)].nodes_per_hop[0] for name in rows}
+        return {name: self._output(name, states, wanted[name]) for name in self.node_types if name in rows}
 
     def inference(
         self,
@@ -251,9 +255,11 @@ class TypedModel(torch.nn.Module):
         parts: Any = self.get_submodule(path)
         return parts[module_key(names)]
 
-    def _output(self, name: str, states: Sequence[Mapping[str, Any]]) -> ModelOutput:
-        """Returns the output of a type from the features and the rows of the layers."""
-        out, before = states[-1][name], states[-2].get(name)
+    def _output(self, name: str, states: Sequence[Mapping[str, Any]], rows: int) -> ModelOutput:
+        """Returns the first rows of the output of a type, from the features and the layers."""
+        last: Tensor = states[-1][name]
+        out: Tensor = last if len(last) == rows else ops.first_rows(last, rows)
+        before = states[-2].get(name)
         if hasattr(self, "jk"):
             out = self._part("jk", name)([state[name][: out.size(0)] for state in states[1:]])
         if not hasattr(self, "lin"):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pyg_batchgnn.nn.features import features_by_type
 from pyg_batchgnn.nn.inputs import Rows
-from pyg_batchgnn.nn.sampled import Relation, TypedBatch, is_typed
+from pyg_batchgnn.nn.sampled import Relation, TypedBatch, is_typed, num_sampled_layers
 from pyg_batchgnn.nn.typed_aggregates import aggregates_by_relation
 
 
@@ -40,10 +40,10 @@ def typed_inputs(
         return source, {one: edge_index[one] for one in relations if one in edge_index}
     if edge_index is not None:
         raise TypeError("a minibatch has its own edges; give its features as model(minibatch, x=x_dict)")
-    hops = len(source.nodes[0].nodes_per_hop) - 1
+    hops = num_sampled_layers(source)
     if hops == num_layers - 1 and (known := aggregates_by_relation(source, x)):
         return known, source
-    if hops != num_layers:
+    if hops not in (None, num_layers):
         raise ValueError(
             f"a model of {num_layers} layers needs minibatches of {num_layers} hops, but this one has "
             f"{hops}; give the loader {num_layers} entries in num_neighbors"

@@ -21,7 +21,6 @@ from tests.support.typed_layers import (
     SCHEMA,
     joined,
     rows_of,
-    sizes,
     typed_cases,
     typed_minibatch,
     with_tables,
@@ -110,13 +109,19 @@ def test_a_graph_held_whole(name: str, aggr: str) -> None:
     assert_equal(ours, pygs, ours(x, edges), pygs(other, edges), 1e-10, x, other)
 
 
-@pytest.mark.parametrize(("case", "dtype"), [("two types", torch.float64), ("all neighbours", torch.float32)])
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [("two types", torch.float64), ("all neighbours", torch.float32), ("induced", torch.float64)],
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_seeds_of_a_minibatch(name: str, case: str, dtype: torch.dtype) -> None:
-    """In evaluation every row is computed by itself, so PyG's whole forward has the rows too."""
-    ours, pygs = (one.eval() for one in pair(name, dtype=dtype))
+    """In evaluation every row is computed by itself, so PyG's whole forward has the rows too.
+
+    Layers of an induced subgraph compute all rows, in training as well.
+    """
     minibatch = CASES[case]
-    _, seeds = sizes(minibatch, 2)
+    ours, pygs = (one.train(not minibatch.has_layers) for one in pair(name, dtype=dtype))
+    seeds = {name: minibatch.nodes_of(name).nodes_per_hop[0] for name in SCHEMA.node_types}
     x, other = inputs(minibatch, dtype), inputs(minibatch, dtype)
     found, wanted = ours(minibatch, x=x), pygs(other, edges_of(minibatch))
     wanted = {name: rows[: seeds[name]] for name, rows in wanted.items()}
