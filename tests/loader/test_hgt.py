@@ -222,6 +222,14 @@ def test_models_compute_what_pygs_do(ours: Any, theirs: Any, accelerated: bool) 
         break
 
 
+def test_automatic_sizes_and_chosen_attributes() -> None:
+    sizes = {"macrobatch_size": "auto", "fetch_size": "auto", "memory_budget": "64MiB", "features": "copy"}
+    native = make_hgt(export="native", attributes=["y"], **sizes)
+    for minibatch, batch in zip(native, make_hgt(), strict=True):
+        assert list(minibatch.attributes_of("paper").tables) == ["y"]
+        assert torch.equal(minibatch.attributes_of("paper").gather("y"), batch["paper"].y)
+
+
 # The promises #####################################################################################
 
 

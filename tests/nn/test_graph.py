@@ -28,6 +28,13 @@ def test_a_layer_is_a_prefix(case: str, layer: int) -> None:
     assert layer_graph(minibatch, layer) is graph and graph.by_source is graph.by_source
 
 
+def test_layers_of_an_induced_subgraph_share_its_edges() -> None:
+    minibatch = CASES["induced subgraph"]
+    first, later = (layer_graph(minibatch, layer) for layer in (1, 7))
+    assert later.in_edges is first.in_edges and later.by_source is first.by_source
+    assert later.dropout_key() != first.dropout_key()
+
+
 def test_dropout_keys_differ_between_layers_epochs_and_minibatches() -> None:
     minibatch = CASES["ordinary"]
     keys = {layer_graph(minibatch, layer).dropout_key() for layer in (1, 2, 3)}
