@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import warnings
 from typing import Any
 
@@ -24,6 +24,7 @@ from tests.support.rank_graphs import (
     stores_of,
 )
 from tests.support.reference_partition import split_dataset
+from tests.support.resumed_epochs import resumed_at
 from tests.support.typed_datasets import typed_dataset
 from tests.support.typed_graphs import SCHEMAS
 
@@ -150,19 +151,8 @@ def resumed() -> None:
         for schedule, option in (("balanced", "last"), ("global", "weights and times")):
             arguments = {**arguments_of("typed", option, "several"), "schedule": schedule}
             loader = MacrobatchNeighborLoader(both, **arguments, macrobatch_size=2)
-            loader.set_epoch(3)
-            whole = list(loader)
-            for stop in range(len(whole)):
-                loader.set_epoch(3)
-                batches = iter(loader)
-                for _ in range(stop):
-                    next(batches)
-                state = json.loads(json.dumps(loader.state_dict()))
-                del batches
-                other = MacrobatchNeighborLoader(both, **{**arguments, "seed": 5}, prefetch=2)
-                other.load_state_dict(state)
-                for batch, right in zip(other, whole[stop:], strict=True):
-                    assert_same(batch, right)
+            make = functools.partial(MacrobatchNeighborLoader, both, **{**arguments, "seed": 5}, prefetch=2)
+            *_, (other, state) = resumed_at(loader, make, 3, None, assert_same)
             for name, value in (("time_attr", "weight"), ("seed_types", []), ("temporal", "x")):
                 changed = {**state, "settings": {**state["settings"], name: value}}
                 with pytest.raises(ValueError, match=name):

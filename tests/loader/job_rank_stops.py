@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
-import json
 import threading
 from typing import Any
 
@@ -15,11 +15,11 @@ from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import BrokenCommunicatorError, CommError, Communicator
 from tests.support.partitioned_graphs import CASES, whole
 from tests.support.rank_loaders import BATCH, one_process, same, stores
+from tests.support.resumed_epochs import resumed_at
 
 
-def resumed() -> list[Any]:
+def resumed() -> None:
     """Resumes at any point of an epoch, twice, in another loader, with and without prefetch."""
-    seen = []
     with Communicator.create("loader", timeout=30) as comm:
         case = CASES[0]
         data = whole(case)
@@ -35,28 +35,15 @@ def resumed() -> list[Any]:
             }
             both = stores(comm, case, edges=False)
             loader = MacrobatchNeighborLoader(both, **arguments, seed=4, prefetch=prefetch)
-            loader.set_epoch(3)
-            whole_epoch = list(loader)
-            for stop in (0, 1, 2, len(loader)):
-                loader.set_epoch(3)
-                batches = iter(loader)
-                for _ in range(stop):
-                    next(batches)
-                state = json.loads(json.dumps(loader.state_dict()))
-                del batches
-                other = MacrobatchNeighborLoader(both, **arguments, seed=5, prefetch=2 - prefetch)
-                other.load_state_dict(state)
-                left = list(other)
-                if stop == len(loader):
-                    assert other.epoch == 4
-                else:
-                    for one, wanted in zip(left, whole_epoch[stop:], strict=True):
-                        same(one, wanted, data)
+            make = functools.partial(
+                MacrobatchNeighborLoader, both, **arguments, seed=5, prefetch=2 - prefetch
+            )
+            stops = (0, 1, 2, len(loader))
+            *_, (other, state) = resumed_at(loader, make, 3, stops, lambda *pair: same(*pair, data))
             if schedule != "global":
                 state["settings"]["ranks"] = 17
                 with pytest.raises(ValueError, match="ranks=17"):
                     other.load_state_dict(state)
-    return seen
 
 
 def first_steps(steps: int, state: Any = None, drop_last: bool = False) -> dict[str, Any]:
