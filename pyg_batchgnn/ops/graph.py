@@ -102,7 +102,8 @@ def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None, threads: i
     if not out.numel():
         return
     for name, tensor in (("out", out), ("table", table)):
-        if not tensor[0].is_contiguous():
+        # A whole tensor that is contiguous needs no view of a row, which takes longer.
+        if not tensor.is_contiguous() and not tensor[0].is_contiguous():
             raise ValueError(f"{name}'s rows must be contiguous; call .contiguous()")
     increment_version(out)
     kernels.put_rows(table.detach(), index, out, threads or torch.get_num_threads())

@@ -108,7 +108,7 @@ class RowFormat:
 
 def _bytes_of(table: Tensor) -> Tensor:
     """Returns the bytes of contiguous rows, [n, bytes] uint8, a view."""
-    width = math.prod(table.shape[1:]) * table.element_size()
-    if not len(table) or not width:
-        return torch.empty(len(table), width, dtype=torch.uint8)
-    return table.view(len(table), -1).view(torch.uint8)
+    rows, width = table.size(0), math.prod(table.shape[1:]) * table.element_size()
+    if not rows or not width:
+        return torch.empty(rows, width, dtype=torch.uint8)
+    return table.view(rows, -1).view(torch.uint8)
