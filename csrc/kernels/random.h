@@ -32,6 +32,7 @@ class WordStream {
  public:
   explicit WordStream(uint64_t key) : counter_(key) {}
 
+  void skip(int64_t n) { counter_ += kGamma * static_cast<uint64_t>(n); }
   uint64_t next() { return mix(counter_ += kGamma); }
 
   // Uniform on [0, n), without bias: Lemire's multiplication with rejection (2019). The rejecting

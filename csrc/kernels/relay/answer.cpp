@@ -153,7 +153,9 @@ class Owner {
       do {
         held += picks[static_cast<size_t>(last++ - begin)];
       } while (last < end && held + picks[static_cast<size_t>(last - begin)] <= kBlock);
-      int64_t* position = scratch.position.reserve(held + 1);
+      PickBuffers& buffers = scratch.groups[0];
+      int64_t* position = buffers.position.reserve(held + 1);
+      const ListGroup lists{group - begin, last - begin, held, position, buffers.drawn.reserve(held + 1)};
       for (int64_t i = group + kLists; i < std::min(last + kLists, chunk.piece.nodes); ++i) {
         const int64_t ahead = asked.target(i).node;  // what the next lists are measured by
         prefetch_line(&edges.indptr[ahead]);
@@ -162,9 +164,7 @@ class Owner {
       const auto node_key = [&](int64_t i) {
         return asked.key(key, begin + i, original[asked.target(begin + i).node]);
       };
-      choose_lists(
-          rule, group - begin, last - begin, node_key,
-          [&](int64_t i) { return picks[static_cast<size_t>(i)]; }, position);
+      choose_lists(rule, lists, node_key, [&](int64_t i) { return picks[static_cast<size_t>(i)]; });
       read(edges, position, held, shape, place);
       group = last;
     }

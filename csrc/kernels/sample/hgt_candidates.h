@@ -23,14 +23,15 @@ class BudgetDraw {
     picks_.resize(static_cast<size_t>(wanted));
     WeightedChooser choose({sum_.data(), weight_.data(), nullptr}, scratch_);
     const Places all{0, static_cast<int64_t>(budget.size())};
-    choose.guess(key, all, wanted, picks_.data());  // draws from a range begin at guesses
-    choose.improve(key, 0, all, wanted, picks_.data());
-    choose.without_replacement(key, 0, all, wanted, picks_.data());
+    drawn_.resize(static_cast<size_t>(wanted));
+    choose.guess(key, 0, all, wanted, drawn_.data(), picks_.data());  // draws from a range begin at guesses
+    choose.improve(0, all, wanted, drawn_.data(), picks_.data());
+    choose.without_replacement(key, 0, all, wanted, drawn_.data(), picks_.data());
     return picks_;
   }
 
  private:
-  std::vector<double> weight_, sum_;
+  std::vector<double> weight_, sum_, drawn_;
   std::vector<int64_t> picks_;
   WeightedScratch scratch_;
 };

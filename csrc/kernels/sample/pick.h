@@ -31,15 +31,21 @@ struct RuledList {
   bool all;           // everything allowed is picked, weights not looked at
 };
 
+// The memory of the picks of one group of lists.
+struct PickBuffers {
+  Buffer<int64_t> position;  // in `indices`
+  Buffer<double> drawn;      // where draws by weight fall among the sums
+};
+
 // The memory that a thread keeps between minibatches. Its size is bounded by the largest minibatch.
 template <class Index>
 struct Scratch {
   std::vector<NodeMap<MapId<Index>>> local;  // by node type
   std::vector<NodeMap<uint64_t>> disjoint;   // by node type, for codes of disjoint sampling
   NodeMap<uint64_t> picked;
-  Buffer<int64_t> first;         // the begin of the adjacency of each target of a hop
-  Buffer<int64_t> position;      // the positions of the picks of a hop in `indices`
-  std::vector<RuledList> lists;  // of the targets of a hop
+  Buffer<int64_t> first;              // the begin of the adjacency of each target of a hop
+  std::array<PickBuffers, 2> groups;  // the group that is chosen from and the next one
+  std::vector<RuledList> lists;       // of the targets of a hop
   std::array<TimeRange, kTargets> searches;
   std::vector<int64_t> listed;  // allowed places where some are excluded
   WeightedScratch weighted;

@@ -52,11 +52,12 @@ class PlainRule {
 
   // Guesses where picks fall and improves the guesses, after all lists of the group were touched.
   static constexpr bool guesses() { return false; }
-  void guess(int64_t, uint64_t, int64_t, int64_t*) const {}
-  void improve(int64_t, uint64_t, int64_t, int64_t*) const {}
+  void guess(int64_t, uint64_t, int64_t, double*, int64_t*) const {}
+  void improve(int64_t, int64_t, const double*, int64_t*) const {}
 
-  // Writes the places of the picks and prefetches what turning them into positions reads.
-  void choose(int64_t i, uint64_t node_key, int64_t picks, int64_t* position) const {
+  // Writes the places of the picks and prefetches what turning them into positions reads. Where the
+  // rule guesses, draws fall where `guess` wrote.
+  void choose(int64_t i, uint64_t node_key, int64_t picks, double*, int64_t* position) const {
     pick(choose_, node_key, lists_[2 * i], lists_[2 * i + 1], picks, edges_.indices, position);
   }
 
@@ -132,23 +133,23 @@ class FullRule {
   }
 
   bool guesses() const { return weighted(); }
-  void guess(int64_t i, uint64_t node_key, int64_t picks, int64_t* place) const {
+  void guess(int64_t i, uint64_t node_key, int64_t picks, double* drawn, int64_t* place) const {
     const RuledList& list = lists_[static_cast<size_t>(i)];
     if (list.allowed.listed || picks == 0 || !draws(list, picks)) return;
-    weighted_.guess(node_key, list.allowed.places, picks, place);
+    weighted_.guess(node_key, list.allowed.list, list.allowed.places, picks, drawn, place);
   }
-  void improve(int64_t i, uint64_t node_key, int64_t picks, int64_t* place) const {
+  void improve(int64_t i, int64_t picks, const double* drawn, int64_t* place) const {
     const RuledList& list = lists_[static_cast<size_t>(i)];
     if (list.allowed.listed || picks == 0 || !draws(list, picks)) return;
-    weighted_.improve(node_key, list.allowed.list, list.allowed.places, picks, place);
+    weighted_.improve(list.allowed.list, list.allowed.places, picks, drawn, place);
   }
 
   // See PlainRule.
-  void choose(int64_t i, uint64_t node_key, int64_t picks, int64_t* place) {
+  void choose(int64_t i, uint64_t node_key, int64_t picks, double* drawn, int64_t* place) {
     if (picks == 0) return;
     const RuledList& list = lists_[static_cast<size_t>(i)];
     if (!list.all && weighted()) {
-      choose_weighted(list, node_key, picks, place);
+      choose_weighted(list, node_key, picks, drawn, place);
     } else {
       choose_uniform(list, node_key, picks, place);
     }
@@ -183,7 +184,7 @@ class FullRule {
     for (int64_t p = 0; p < picks; ++p) out[p] = listed[out[p]];
   }
 
-  void choose_weighted(const RuledList& list, uint64_t node_key, int64_t picks, int64_t* out) {
+  void choose_weighted(const RuledList& list, uint64_t node_key, int64_t picks, double* drawn, int64_t* out) {
     const Places places = list.allowed.places;
     const bool with = replacement_ == Replacement::kWith, all = !draws(list, picks);
     if (list.allowed.listed) {
@@ -198,9 +199,9 @@ class FullRule {
     } else if (all) {
       weighted_.all_positive(places, picks, out);
     } else if (with) {
-      weighted_.with_replacement(node_key, list.allowed.list, places, picks, out);
+      weighted_.with_replacement(node_key, list.allowed.list, places, picks, drawn, out);
     } else {
-      weighted_.without_replacement(node_key, list.allowed.list, places, picks, out);
+      weighted_.without_replacement(node_key, list.allowed.list, places, picks, drawn, out);
     }
   }
 

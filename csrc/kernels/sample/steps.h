@@ -28,29 +28,55 @@ void measure_lists(Rule& rule, const int64_t* indptr, int64_t count, int64_t kno
   }
 }
 
-// Chooses from the lists `first` to `last` - 1 of those that were measured, and writes the
-// positions of all picks in order. key(i) and picks(i) return the key of a list and its number of
-// picks.
+// Some lists of those that were measured, handled together, and the memory of their picks.
+struct ListGroup {
+  int64_t first, last;  // the lists first to last - 1
+  int64_t picks;        // of all lists
+  int64_t* position;    // [picks] in `indices`
+  double* drawn;        // [picks] where draws by weight fall among the sums
+};
+
+// The steps of choosing from a group, in order. key(i) and picks(i) return the key of a list and
+// its number of picks.
+//
+// Lists lie on different pages, and a prefetch waits for the translation of its page. So all lists
+// are touched first, and their picks are then prefetched without waiting.
+template <class Rule, class PicksOf>
+void touch_lists(const Rule& rule, const ListGroup& group, const PicksOf& picks) {
+  for (int64_t i = group.first; i < group.last; ++i) rule.touch(i, picks(i));
+}
+
 template <class Rule, class KeyOf, class PicksOf>
-void choose_lists(Rule& rule, int64_t first, int64_t last, const KeyOf& key, const PicksOf& picks,
-                  int64_t* position) {
-  const auto each = [&](const auto& step) {
-    int64_t* next = position;
-    for (int64_t i = first; i < last; ++i) {
-      const int64_t own = picks(i);
-      step(i, own, next);
-      next += own;
-    }
-    return next - position;
-  };
-  // Lists lie on different pages, and a prefetch waits for the translation of its page. So all
-  // lists are touched first, and their picks are then prefetched without waiting.
-  each([&](int64_t i, int64_t own, int64_t*) { rule.touch(i, own); });
-  if (rule.guesses()) {
-    each([&](int64_t i, int64_t own, int64_t* at) { rule.guess(i, key(i), own, at); });
-    each([&](int64_t i, int64_t own, int64_t* at) { rule.improve(i, key(i), own, at); });
+void guess_picks(const Rule& rule, const ListGroup& group, const KeyOf& key, const PicksOf& picks) {
+  if (!rule.guesses()) return;
+  for (int64_t i = group.first, at = 0; i < group.last; at += picks(i++)) {
+    rule.guess(i, key(i), picks(i), group.drawn + at, group.position + at);
   }
-  rule.settle(position, each([&](int64_t i, int64_t own, int64_t* at) { rule.choose(i, key(i), own, at); }));
+}
+
+template <class Rule, class PicksOf>
+void improve_guesses(const Rule& rule, const ListGroup& group, const PicksOf& picks) {
+  if (!rule.guesses()) return;
+  for (int64_t i = group.first, at = 0; i < group.last; at += picks(i++)) {
+    rule.improve(i, picks(i), group.drawn + at, group.position + at);
+  }
+}
+
+template <class Rule, class KeyOf, class PicksOf>
+void make_picks(Rule& rule, const ListGroup& group, const KeyOf& key, const PicksOf& picks) {
+  for (int64_t i = group.first, at = 0; i < group.last; at += picks(i++)) {
+    rule.choose(i, key(i), picks(i), group.drawn + at, group.position + at);
+  }
+  rule.settle(group.position, group.picks);
+}
+
+// Takes all steps, one after the other.
+template <class Rule, class KeyOf, class PicksOf>
+void choose_lists(Rule& rule, const ListGroup& group, const KeyOf& key, const PicksOf& picks) {
+  touch_lists(rule, group, picks);
+  guess_picks(rule, group, key, picks);
+  improve_guesses(rule, group, picks);
+  make_picks(rule, group, key, picks);
 }
 
 }  // namespace pyg_batchgnn

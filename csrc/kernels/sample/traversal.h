@@ -58,52 +58,83 @@ class Expansion {
     });
   }
 
-  // Handles targets in groups of about kBlock picks: chooses, then looks up. One long adjacency
-  // list is a group of its own.
+  // Handles targets in groups. The steps of two groups alternate: what one step prefetches for the
+  // next group comes from memory while a step of this group works.
   void fill(Rule& rule, uint64_t key, Layout layout, bool edge_ids) {
-    const int64_t first = frontier_.first(), last = frontier_.last();
-    const int64_t* indptr = out_.indptr();
-    for (int64_t group = first; group < last;) {
-      int64_t end = group + 1;
-      while (end < last && indptr[end + 1] - indptr[group] <= kBlock) ++end;
-      const int64_t edges = indptr[end] - indptr[group];
-      int64_t* position = edge_ids ? out_.edge() + indptr[group] : scratch_.position.reserve(edges);
-      choose_group(rule, key, group, end, position);
-      for (int64_t done = 0; done < edges; done += kBlock) {
-        look_up(position, done, std::min(kBlock, edges - done));
-      }
-      out_.write_targets(layout, group, end);
-      group = end;
+    const int64_t first = frontier_.first();
+    const int64_t *code = frontier_.code() + first, *indptr = out_.indptr() + first;
+    const auto key_of = [&](int64_t i) { return targets_.key(key, code[i]); };
+    const auto picks = [&](int64_t i) { return indptr[i + 1] - indptr[i]; };
+    ListGroup next = group_at(0, edge_ids);
+    touch_lists(rule, next, picks);
+    guess_picks(rule, next, key_of, picks);
+    improve_guesses(rule, next, picks);
+    while (next.first < next.last) {
+      const ListGroup group = next;
+      make_picks(rule, group, key_of, picks);
+      find_offsets(group);
+      next = group_at(group.last, edge_ids);
+      touch_lists(rule, next, picks);
+      const int64_t last_block = read_but_last_block(group);
+      read(group, last_block, group.picks - last_block);
+      guess_picks(rule, next, key_of, picks);
+      relabel(group.picks - last_block);
+      improve_guesses(rule, next, picks);
+      out_.write_targets(layout, first + group.first, first + group.last);
     }
   }
 
-  void choose_group(Rule& rule, uint64_t key, int64_t group, int64_t end, int64_t* position) {
-    const int64_t* code = frontier_.code();
-    const int64_t* indptr = out_.indptr();
-    const int64_t base = indptr[group], first = frontier_.first();
-    choose_lists(
-        rule, group - first, end - first, [&](int64_t i) { return targets_.key(key, code[first + i]); },
-        [&](int64_t i) { return indptr[first + i + 1] - indptr[first + i]; }, position);
+  // Returns the group of about kBlock picks whose lists begin with the i-th of the frontier. One
+  // long adjacency list is a group of its own. After the last list the group is empty.
+  ListGroup group_at(int64_t i, bool edge_ids) {
+    const int64_t first = frontier_.first(), count = frontier_.last() - first;
+    const int64_t* indptr = out_.indptr() + first;
+    int64_t last = std::min(i + 1, count);
+    while (last < count && indptr[last + 1] - indptr[i] <= kBlock) ++last;
+    const int64_t picks = indptr[last] - indptr[i];
+    PickBuffers& buffers = scratch_.groups[turn_];
+    turn_ = 1 - turn_;
+    int64_t* position = edge_ids ? out_.edge() + indptr[i] : buffers.position.reserve(picks);
+    return {i, last, picks, position, buffers.drawn.reserve(picks)};
+  }
+
+  // In disjoint sampling the sources of a group belong to the examples of its targets.
+  void find_offsets(const ListGroup& group) {
     if constexpr (Naming::kDisjoint) {
-      uint64_t* offset = scratch_.offset.reserve(indptr[end] - base);
-      for (int64_t i = group; i < end; ++i) {
+      const int64_t* code = frontier_.code() + frontier_.first();
+      const int64_t* indptr = out_.indptr() + frontier_.first();
+      uint64_t* next = scratch_.offset.reserve(group.picks);
+      for (int64_t i = group.first; i < group.last; ++i) {
         const auto of = static_cast<uint64_t>(targets_.target(code[i]).example * source_nodes_);
-        std::fill(offset + (indptr[i] - base), offset + (indptr[i + 1] - base), of);
+        next = std::fill_n(next, indptr[i + 1] - indptr[i], of);
       }
     }
   }
 
-  // Reads the sources of `count` picks of the group and finds or assigns their local ids.
-  void look_up(const int64_t* position, int64_t begin, int64_t count) {
-    Id source[kBlock];
+  // Looks up all blocks of a long group but the last one. Returns where that begins.
+  int64_t read_but_last_block(const ListGroup& group) {
+    int64_t done = 0;
+    for (; done + kBlock < group.picks; done += kBlock) {
+      read(group, done, kBlock);
+      relabel(kBlock);
+    }
+    return done;
+  }
+
+  // Reads the sources of `count` picks, at most kBlock.
+  void read(const ListGroup& group, int64_t begin, int64_t count) {
     const Index* indices = relation_.edges.indices;
     sources_.prepare(local_, count);
     for (int64_t e = 0; e < count; ++e) {
-      source[e] = static_cast<Id>(indices[position[begin + e]]);
-      if constexpr (Naming::kDisjoint) source[e] += static_cast<Id>(scratch_.offset.data()[begin + e]);
-      local_.prefetch(source[e]);
+      source_[e] = static_cast<Id>(indices[group.position[begin + e]]);
+      if constexpr (Naming::kDisjoint) source_[e] += static_cast<Id>(scratch_.offset.data()[begin + e]);
+      local_.prefetch(source_[e]);
     }
-    sources_.relabel(local_, source, count, out_.next());
+  }
+
+  // Finds or assigns the local ids of the sources that were read.
+  void relabel(int64_t count) {
+    sources_.relabel(local_, source_, count, out_.next());
     out_.append(count);
   }
 
@@ -115,6 +146,8 @@ class Expansion {
   Edges<Local>& out_;
   NodeMap<Id>& local_;
   Scratch<Index>& scratch_;
+  Id source_[kBlock];  // of the picks that are looked up
+  size_t turn_ = 0;    // the buffers of the next group
 };
 
 }  // namespace pyg_batchgnn

@@ -22,30 +22,42 @@ class WeightSums {
     return find(place_of(u), guess(u));
   }
 
-  // The same near a guess that was improved.
-  int64_t draw_near(WordStream& words, int64_t guess) const { return find(place_of(uniform(words)), guess); }
+  // Returns the first entry whose sum exceeds x. The search begins at a guess.
+  int64_t find(double x, int64_t guess) const {
+    if (count_ <= kShortList) return first_above(sum_, 0, count_, x);
+    // Most sums lie near the straight line to the total, so few cache lines are read from there on.
+    return first_above_near(sum_, count_, x, guess);
+  }
 
-  // Guesses the entries of the first `draws` draws with these words, and prefetches them.
-  void guess(WordStream words, int64_t draws, int64_t* out) const {
+  // Writes where the first `draws` draws with these words fall among the sums.
+  void places(WordStream words, int64_t draws, double* x) const {
+    for (int64_t i = 0; i < draws; ++i) x[i] = place_of(uniform(words));
+  }
+
+  // Writes the same, guesses the entries of these draws and prefetches them.
+  void guess(WordStream words, int64_t draws, double* x, int64_t* out) const {
     if (count_ <= kShortList) {
       prefetch_line(&sum_[0]);
       prefetch_line(&sum_[count_ / 2]);
-      return std::fill(out, out + draws, 0);
+      std::fill(out, out + draws, 0);
+      return places(words, draws, x);
     }
     for (int64_t i = 0; i < draws; ++i) {
-      out[i] = guess(uniform(words));
+      const double u = uniform(words);
+      x[i] = place_of(u);
+      out[i] = guess(u);
       prefetch_line(sum_ + out[i]);
     }
   }
 
   // Improves the guesses by what lies there, and prefetches what lies around them.
-  void improve(WordStream words, int64_t draws, int64_t* out) const {
+  void improve(int64_t draws, const double* x, int64_t* out) const {
     if (count_ <= kShortList || sum_[count_ - 1] <= before_) return;
     const double weight = sum_[count_ - 1] - before_;
     for (int64_t i = 0; i < draws; ++i) {
-      const double share = (place_of(uniform(words)) - sum_[out[i]]) / weight;  // within -1 and 1
-      const double ahead = std::ceil(share * static_cast<double>(count_));
-      out[i] = std::clamp<int64_t>(out[i] + static_cast<int64_t>(ahead), 0, count_ - 1);
+      const double share = (x[i] - sum_[out[i]]) / weight;  // within -1 and 1
+      const auto ahead = static_cast<int64_t>(share * static_cast<double>(count_) + 0.5);
+      out[i] = std::clamp<int64_t>(out[i] + ahead, 0, count_ - 1);
       prefetch_near(sum_, out[i]);
     }
   }
@@ -62,12 +74,6 @@ class WeightSums {
     // One rounding, on every processor.
     const double x = before_ == 0.0 ? u * total : std::fma(u, total - before_, before_);
     return x < total ? x : std::nextafter(total, 0.0);  // rounding may reach the total, which no sum exceeds
-  }
-
-  int64_t find(double x, int64_t guess) const {
-    if (count_ <= kShortList) return first_above(sum_, 0, count_, x);
-    // Most sums lie near the straight line to the total, so few cache lines are read from there on.
-    return first_above_near(sum_, count_, x, guess);
   }
 
   // The entry that a draw would give if all weights were equal.

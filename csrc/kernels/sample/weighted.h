@@ -73,11 +73,10 @@ class WeightedChooser {
 
   // Draws `picks` places with replacement from a range of a list that begins at `list`, or from
   // places that are listed. There is a positive weight among them.
-  // Draws from a range begin at the guesses in `out`; see `guess`.
-  void with_replacement(uint64_t key, int64_t list, Places places, int64_t picks, int64_t* out) {
-    WordStream words(key);
-    const WeightSums sums = sums_of(list, places);
-    for (int64_t i = 0; i < picks; ++i) out[i] = places.begin + sums.draw_near(words, out[i]);
+  // Draws from a range fall at `x` and begin at the guesses in `out`; see `guess`.
+  void with_replacement(uint64_t key, int64_t list, Places places, int64_t picks, double* x, int64_t* out) {
+    const WeightSums sums = sums_of(key, list, places, picks, x);
+    for (int64_t i = 0; i < picks; ++i) out[i] = places.begin + sums.find(x[i], out[i]);
   }
 
   void with_replacement(uint64_t key, const int64_t* place, int64_t count, int64_t picks, int64_t* out) {
@@ -88,11 +87,13 @@ class WeightedChooser {
 
   // Draws `picks` different places, fewer than there are positive weights. The law is that of
   // successive draws in proportion to the weights of the places that are left.
-  void without_replacement(uint64_t key, int64_t list, Places places, int64_t picks, int64_t* out) {
+  void without_replacement(uint64_t key, int64_t list, Places places, int64_t picks, double* x,
+                           int64_t* out) {
+    const WeightSums sums = sums_of(key, list, places, picks, x);
     WordStream words(key);
-    const WeightSums sums = sums_of(list, places);
+    words.skip(picks);  // those of x
     taken_.begin(picks);
-    const int64_t got = draw_near(words, sums, places.begin, picks, out);
+    const int64_t got = draw_near(words, sums, places.begin, picks, x, out);
     if (got < picks)
       finish(words, places.count(), [&](int64_t i) { return places.begin + i; }, got, picks, out);
   }
@@ -111,15 +112,15 @@ class WeightedChooser {
     prefetch_line(&weights_.sum[places.end - 1]);
   }
 
-  // Guesses where `picks` draws from the range fall, if none of them is skipped.
-  void guess(uint64_t key, Places places, int64_t picks, int64_t* out) const {
-    WeightSums(weights_.sum + places.begin, places.count(), 0.0).guess(WordStream(key), picks, out);
+  // Draws where among the sums `picks` draws from the range fall, if none of them is skipped, and
+  // guesses which entries these are. `list` is the begin of the range's list.
+  void guess(uint64_t key, int64_t list, Places places, int64_t picks, double* x, int64_t* out) const {
+    stored_sums(list, places).guess(WordStream(key), picks, x, out);
   }
 
-  // Improves these guesses; `list` is the begin of the range's list.
-  void improve(uint64_t key, int64_t list, Places places, int64_t picks, int64_t* out) const {
-    WeightSums(weights_.sum + places.begin, places.count(), before(list, places))
-        .improve(WordStream(key), picks, out);
+  // Improves these guesses.
+  void improve(int64_t list, Places places, int64_t picks, const double* x, int64_t* out) const {
+    stored_sums(list, places).improve(picks, x, out);
   }
 
   // Writes all places of positive weight, in order. There are `positives` of them.
@@ -142,10 +143,18 @@ class WeightedChooser {
     return places.begin == list ? 0.0 : weights_.sum[places.begin - 1];
   }
 
-  WeightSums sums_of(int64_t list, Places places) {
+  WeightSums stored_sums(int64_t list, Places places) const {
+    return {weights_.sum + places.begin, places.count(), before(list, places)};
+  }
+
+  // Returns the sums to draw from. Where they are not the stored ones, draws fall elsewhere: `x` is
+  // written anew.
+  WeightSums sums_of(uint64_t key, int64_t list, Places places, int64_t picks, double* x) {
     const double lower = before(list, places), total = weights_.sum[places.end - 1];
-    if (total - lower > total * kLeastShare) return {weights_.sum + places.begin, places.count(), lower};
-    return fresh_sums(places.count(), [&](int64_t i) { return places.begin + i; });
+    if (total - lower > total * kLeastShare) return stored_sums(list, places);
+    const WeightSums sums = fresh_sums(places.count(), [&](int64_t i) { return places.begin + i; });
+    sums.places(WordStream(key), picks, x);
+    return sums;
   }
 
   template <class PlaceOf>
@@ -156,11 +165,12 @@ class WeightedChooser {
     return {fresh_.data(), count, 0.0};
   }
 
-  // Makes the first draws of draw_new near the guesses in `out`. Each is read before a pick is
-  // written there. Then goes on as draw_new does.
-  int64_t draw_near(WordStream& words, const WeightSums& sums, int64_t begin, int64_t picks, int64_t* out) {
+  // Makes the first draws of draw_new, which fall at `x`, near the guesses in `out`. Each is read
+  // before a pick is written there. Then goes on as draw_new does.
+  int64_t draw_near(WordStream& words, const WeightSums& sums, int64_t begin, int64_t picks, const double* x,
+                    int64_t* out) {
     int64_t got = 0;
-    for (int64_t i = 0; i < picks; ++i) got = take(begin + sums.draw_near(words, out[i]), got, out);
+    for (int64_t i = 0; i < picks; ++i) got = take(begin + sums.find(x[i], out[i]), got, out);
     for (int64_t left = 3 * picks + 16; left > 0 && got < picks; --left) {
       got = take(begin + sums.draw(words), got, out);
     }
