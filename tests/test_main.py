@@ -23,11 +23,14 @@ def test_interrupted_while_importing() -> None:
         # As in a terminal: a background job ignores the signal, and its children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    end = time.monotonic() + 60
-    while "libtorch" not in Path(f"/proc/{process.pid}/maps").read_text() and time.monotonic() < end:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    try:
+        end = time.monotonic() + 60
+        while "libtorch" not in Path(f"/proc/{process.pid}/maps").read_text() and time.monotonic() < end:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert (process.returncode, errors) == (130, "batchgnn: interrupted\n")
 
 

@@ -31,6 +31,7 @@ from pyg_batchgnn.comm.process_info import Liveness, ProcessInfo, host_from
 from pyg_batchgnn.comm.serial_executor import SerialExecutor
 from pyg_batchgnn.comm.status_board import RankPhase, RankStatus
 from pyg_batchgnn.comm.wait import TransportError, TransportTimeout, wait_for
+from tests.support.limits import wait_until
 
 
 def test_a_header_survives_the_wire() -> None:
@@ -90,14 +91,12 @@ def test_a_process_is_seen_to_run_to_stop_and_to_be_gone() -> None:
         assert later.liveness() is Liveness.GONE
         assert replace(process, machine="another").liveness() is Liveness.UNKNOWN
         os.kill(child.pid, signal.SIGSTOP)
-        while process.liveness() is Liveness.RUNNING:
-            time.sleep(0.01)
+        wait_until(lambda: process.liveness() is not Liveness.RUNNING, "a stopped process")
         assert process.liveness() is Liveness.STOPPED
     finally:
         child.kill()
-    while process.liveness() is not Liveness.GONE:  # a zombie is gone, too
-        time.sleep(0.01)
-    child.wait()
+    wait_until(lambda: process.liveness() is Liveness.GONE, "a killed process")  # a zombie is gone, too
+    child.wait(timeout=60)
     assert process.liveness() is Liveness.GONE
 
 

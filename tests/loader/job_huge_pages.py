@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
+from tests.support.limits import exit_code_of_child
 
 BYTES = 17 << 20
 REFUSED = 77  #: the exit status where the system has no huge pages to give
@@ -39,7 +40,7 @@ def main() -> int:
             status = 0 if after - before < BYTES // 2 else 1
         finally:
             os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "a child has copied shared memory"
+    assert exit_code_of_child(child) == 0, "a child has copied shared memory"
     ops.advise_huge_pages(shared)
     assert counted(shared, "AnonHugePages"), "no huge pages under memory of one process"
     assert bool((shared == 1).all())

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from pyg_batchgnn import ops
+from tests.support.limits import exit_code_of_child, join_all
 from tests.support.loader_cases import assert_same, contents, make_data, make_loader
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,8 +147,7 @@ def test_letting_go_on_another_thread() -> None:
     pool = [threading.Thread(target=batches.pop) for _ in range(len(batches))]
     for thread in pool:
         thread.start()
-    for thread in pool:
-        thread.join()
+    join_all(pool)
     ops.empty_cache()
     assert batches == [] and ops.memory_stats().live == before
 
@@ -167,8 +167,7 @@ def test_threads_that_hold_and_let_go_at_the_same_time() -> None:
     pool = [threading.Thread(target=work) for _ in range(4)]
     for thread in pool:
         thread.start()
-    for thread in pool:
-        thread.join()
+    join_all(pool)
     assert failures == []
 
 
@@ -187,8 +186,7 @@ def test_a_forked_child_may_use_and_free_batches() -> None:
             os._exit(0)
         except BaseException:
             os._exit(1)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+    assert exit_code_of_child(child) == 0
     assert_same(batches, expected)
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.loader.prefetch import ThreadExecutor, prefetch
+from tests.support.limits import join_all
 from tests.support.loader_cases import assert_same, make_data, make_loader
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -165,7 +166,7 @@ def test_iterating_on_another_thread() -> None:
             target=lambda made=made, kind=kind: made.extend(make_loader(make_data(), **KINDS[kind]))
         )
         thread.start()
-        thread.join()
+        join_all([thread])
         assert_same(made, expected)
 
 

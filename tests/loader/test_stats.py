@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook
+from tests.support.limits import join_all
 from tests.support.loader_cases import contents, make_data, make_loader
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -115,8 +116,7 @@ def test_a_book_takes_entries_from_many_threads() -> None:
     threads = [threading.Thread(target=write) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    join_all(threads)
     assert book.snapshot().last == LoaderCounters(minibatches=1, nodes=8000, fetch_seconds=4000.0)
 
 
