@@ -21,6 +21,7 @@ from pyg_batchgnn.comm.errors import (
 from pyg_batchgnn.comm.header import Header, MessageKind
 from pyg_batchgnn.comm.hook import gradient_hook
 from pyg_batchgnn.comm.host_memory import Access, share_on_host
+from pyg_batchgnn.comm.interrupts import interrupts_held_back
 from pyg_batchgnn.comm.layout import Field, RowLayout
 from pyg_batchgnn.comm.rows import Received
 from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor
@@ -47,6 +48,7 @@ __all__ = [
     "check_backend",
     "describe_backend",
     "gradient_hook",
+    "interrupts_held_back",
     "share_on_host",
     "why_unavailable",
 ]

@@ -115,7 +115,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
 
     def _from_workers(self, items: Iterator[WorkItem], epoch: int) -> Iterator[Any]:
         stage = Stage.FINISH if self._finishes_in_workers else Stage.SAMPLE
-        if self._pool is None or not self.persistent_workers:
+        if self._pool is None or self._pool.interrupted or not self.persistent_workers:
             make = MakeBatches(self._parts.pipeline, self.sizes.fetch, self.transform, stage)
             self._pool = WorkerPool(make, self.seed + epoch, **worker_arguments(self))
         made = self._pool.iterate(items)

@@ -7,9 +7,11 @@ timeouts and errors.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import traceback
 from collections.abc import Callable, Iterator
+from multiprocessing.context import BaseContext
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,10 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from pyg_batchgnn.comm import interrupts_held_back
 from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.schedule import SeedStep
 from pyg_batchgnn.loader.stats import LoaderStats
 from pyg_batchgnn.loader.work import WorkItem
+from pyg_batchgnn.loader.worker_context import WorkerContext, ignoring_interrupts
 
 #: A work item on its way to a worker: epoch, number and positions as arrays, which a pipe can
 #: carry.
@@ -80,11 +84,24 @@ class MakeBatches:
 
 
 class WorkerPool:
-    """The worker processes of a loader. With ``persistent_workers`` they outlive an epoch."""
+    """The worker processes of a loader. With ``persistent_workers`` they outlive an epoch.
 
-    def __init__(self, make: MakeBatches, seed: int, **dataloader_arguments: Any) -> None:
+    Attributes:
+        interrupted: True once a Ctrl-C came while the pool was in use. What the workers sent may
+            then be lost, so that another epoch needs another pool.
+    """
+
+    def __init__(
+        self,
+        make: MakeBatches,
+        seed: int,
+        multiprocessing_context: BaseContext | None,
+        worker_init_fn: Callable[[int], None] | None,
+        **dataloader_arguments: Any,
+    ) -> None:
         self._sampler = _ItemSampler()
         self._pipeline = make.pipeline
+        self._started = self.interrupted = False
         # A generator of its own: starting workers must not advance torch's default one, which
         # training uses.
         self._loader = DataLoader(
@@ -93,6 +110,8 @@ class WorkerPool:
             sampler=self._sampler,
             collate_fn=make,  # type: ignore[arg-type]  # with batch_size=None it gets the item itself
             generator=torch.Generator().manual_seed(seed & (2**63 - 1)),
+            multiprocessing_context=WorkerContext(multiprocessing_context),
+            worker_init_fn=ignoring_interrupts(worker_init_fn),
             **dataloader_arguments,
         )
 
@@ -102,15 +121,33 @@ class WorkerPool:
         The workers begin at once.
         """
         self._sampler.items = items
-        return self._unpack(iter(self._loader))
+        with self._noting_interrupts():
+            made = self._begin()
+        return self._unpack(made)
+
+    def _begin(self) -> Iterator[tuple[list[Any], LoaderStats]]:
+        if self._started:
+            return iter(self._loader)  # it may wait for the workers
+        self._started = True
+        with interrupts_held_back():  # until the workers ignore them
+            return iter(self._loader)
+
+    @contextlib.contextmanager
+    def _noting_interrupts(self) -> Iterator[None]:
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.interrupted = True
+            raise
 
     def _unpack(self, made: Iterator[tuple[list[Any], LoaderStats]]) -> Iterator[Any]:
         try:
-            for batches, stats in made:
-                self._pipeline.book.open(stats.last)
-                batches.reverse()
-                while batches:
-                    yield batches.pop()
+            with self._noting_interrupts():
+                for batches, stats in made:
+                    self._pipeline.book.open(stats.last)
+                    batches.reverse()
+                    while batches:
+                        yield batches.pop()
         except Exception as error:
             # A worker's exception and the frames that raised it here hold each other, and the
             # workers with them: the processes would live until the garbage collector runs, be it in

@@ -66,22 +66,20 @@ def shared_memory() -> set[str]:
     return {path.name for path in Path("/dev/shm").iterdir()}
 
 
-def interrupt_often(times: int) -> None:
-    """Interrupts a loader that prefetches, again and again, soon after one of its minibatches.
+def interrupt_often(times: int, **options: Any) -> None:
+    """Interrupts a loader again and again, soon after one of its minibatches.
 
-    Each epoch must end: a lock that an interrupt left taken would stop this process for ever. The
-    interrupts come from another process, so that they also come while this one waits for a lock.
+    Each epoch must begin and end: a lock that an interrupt left taken would stop this process for
+    ever. The interrupts come from another process, so that they also come while this one waits for
+    a lock.
     """
-    loader = MacrobatchNeighborLoader(
-        make_data(), [4, 3], seed=0, batch_size=8, macrobatch_size=1, prefetch=1
-    )
+    loader = MacrobatchNeighborLoader(make_data(), [4, 3], seed=0, batch_size=8, macrobatch_size=1, **options)
     moments = random.Random(0)
     reading, writing = os.pipe()
     sender = os.fork()
     if sender == 0:
-        os.close(writing)
-        while delay := os.read(reading, 1):
-            for _ in range(20 * delay[0]):
+        while delay := os.read(reading, 1)[0]:
+            for _ in range(20 * delay):
                 pass
             os.kill(os.getppid(), signal.SIGINT)
         os._exit(0)
@@ -93,7 +91,7 @@ def interrupt_often(times: int) -> None:
                     if count % 100 == at:  # again, if the interrupt came in a destructor
                         os.write(writing, bytes([moments.randrange(1, 255)]))
                     count += 1
-    os.close(writing)
+    os.write(writing, b"\0")  # workers hold the pipe as well, so that closing it would not do
     os.waitpid(sender, 0)
 
 
@@ -114,8 +112,10 @@ def main() -> None:
             pass
         del loader
         print(f"{name}: left {left()} {sorted(shared_memory() - before)}", flush=True)
-    interrupt_often(300)
-    print(f"often: left {left()}", flush=True)
+    interrupt_often(300, **WAYS["prefetch"])
+    print(f"prefetch, often: left {left()}", flush=True)
+    interrupt_often(50, **WAYS["persistent workers"])
+    print(f"persistent workers, often: left {left()}", flush=True)
 
 
 if __name__ == "__main__":
