@@ -116,7 +116,7 @@ TASKS: dict[str, AccuracyTask] = {
     "amazon_photo": PlainTask(epochs=15, batch_size=512, fanouts=(15, 10, 5)),
     "coauthor_physics": PlainTask(epochs=6, batch_size=1024),
     "oewn": PlainTask(epochs=5, batch_size=1024),
-    **_typed("oewn_hetero", "oewn_hetero:feature_dim=64", "noun", epochs=3, unmeasured=2, batch_size=2048),
+    **_typed("oewn_hetero", "oewn_hetero:feature_dim=64", "noun", epochs=8, unmeasured=6, batch_size=2048),
     **_typed("typed_dense", _DENSE, "paper", epochs=5, unmeasured=1, batch_size=1024),
     **_typed("typed_sparse", _SPARSE, "paper", epochs=5, unmeasured=1, batch_size=1024),
     "facebook_pages-links": LinkTask(

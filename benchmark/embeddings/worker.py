@@ -110,19 +110,19 @@ def steps(comm: Communicator, options: dict[str, Any]) -> dict[str, Any]:
         nodes = [batch.node for batch in ours.batches]
         np.savez(options["nodes"].format(rank=comm.rank), *(node.numpy() for node in nodes))
         gradients = [torch.rand(len(node), options["columns"]) for node in nodes]
-        sides: dict[str, MakeStep] = {
+        own: dict[str, MakeStep] = {
             "ours": lambda number: ours.step(number, gradients[number]),
             "limit": ours.limit(comm),
         }
-        for name, sparse in (("sparse", True), ("dense", False)):
-            if name in options["sides"]:
-                sides[name] = torchs_step(dataset.num_nodes, options["columns"], sparse, nodes, gradients)
-        seconds: dict[str, list[float]] = {name: [] for name in sides}
-        for turn in range(1 + options["rounds"]):
-            for name, step in sides.items():
-                taken = timed(step, comm, len(nodes))
-                if turn:  # the first is not measured
-                    seconds[name].append(taken)
+        seconds: dict[str, list[float]] = {}
+        # One of torch's modules at a time: each rank holds all rows, gradients and moments.
+        for name in options["sides"]:
+            columns, sparse = options["columns"], name == "sparse"
+            side = torchs_step(dataset.num_nodes, columns, sparse, nodes, gradients)
+            for measured, taken in in_turns({**own, name: side}, comm, len(nodes), options["rounds"]).items():
+                seconds.setdefault(measured, []).extend(taken)
+            del side
+            ops.empty_cache()
         plans = [ours.embedding._steps[batch].plan.tables[0] for batch in ours.batches]
         counts = {
             "nodes": statistics.mean(len(node) for node in nodes),
@@ -143,6 +143,19 @@ def torchs_step(
     """Returns the step of one of torch's sides."""
     side = Torchs(num_nodes, columns, sparse)
     return lambda number: side.step(nodes[number], gradients[number])
+
+
+def in_turns(
+    sides: dict[str, MakeStep], comm: Communicator, steps: int, rounds: int
+) -> dict[str, list[float]]:
+    """Returns the seconds per step of each side and round; the first round is not measured."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(1 + rounds):
+        for name, step in sides.items():
+            taken = timed(step, comm, steps)
+            if turn:
+                seconds[name].append(taken)
+    return seconds
 
 
 def timed(step: MakeStep, comm: Communicator, steps: int) -> float:

@@ -32,11 +32,20 @@ CONSTRAINTS = {
 }
 
 
-def contestants(ranks: int) -> list[tuple[str, str, int]]:
-    """Returns name, policy and ranks of each side."""
-    found = [("multilevel", "multilevel", one) for one in dict.fromkeys((1, ranks))]
-    found += [("ldg", "ldg", ranks), ("METIS", "metis", 1)]
-    return [*found, ("KaMinPar", "kaminpar", 1)] if importlib.util.find_spec("kaminpar") else found
+SIDES = ("multilevel, one rank", "multilevel", "ldg", "METIS", "KaMinPar")
+
+
+def contestants(sides: Sequence[str], ranks: int) -> list[tuple[str, str, int]]:
+    """Returns name, policy and ranks of each of some sides."""
+    found = {
+        "multilevel, one rank": ("multilevel", "multilevel", 1),
+        "multilevel": ("multilevel", "multilevel", ranks),
+        "ldg": ("ldg", "ldg", ranks),
+        "METIS": ("METIS", "metis", 1),
+    }
+    if importlib.util.find_spec("kaminpar"):
+        found["KaMinPar"] = ("KaMinPar", "kaminpar", 1)
+    return [found[side] for side in sides if side in found]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -47,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
     add("--graphs", nargs="+", default=["100000", "1000000"], help="numbers of nodes, folders or names")
     add("--parts", type=int, nargs="+", default=[2, 4, 8, 16])
     add("--ranks", type=int, default=4, help="ranks of the policies over ranks")
+    add("--sides", nargs="+", choices=SIDES, default=SIDES, help="policies and peers")
     add("--constraints", nargs="+", choices=CONSTRAINTS, default=list(CONSTRAINTS))
     busy = "the machine does other work: cuts, balance and memory are shown, seconds are not"
     add("--busy", action="store_true", help=busy)
@@ -62,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for graph in options.graphs:
         dataset = _data_name(graph)
         common = {"graph": graph if graph.isdigit() else Path(graph).name, "busy": options.busy}
-        for side, policy, ranks in contestants(options.ranks):
+        for side, policy, ranks in contestants(options.sides, options.ranks):
             found = _measure(dataset, policy, ranks, cases)
             _store(file, [{**common, "side": side, "ranks": ranks, **one} for one in found])
 

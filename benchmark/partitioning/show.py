@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -11,6 +12,8 @@ from benchmark.ranks.show import SLACK
 from benchmark.support.tables import MIB, Result, by, of_ranks, paragraph
 from benchmark.support.tables import table as markdown
 
+#: A figure of a side, or None where there is none.
+Figure = Callable[[Result], float | None]
 _LOADS = ("nodes", "edges", "train")
 #: The nodes of the graphs for which the limits hold, and the ratio to METIS that they allow.
 _LARGE, _FAR = 100_000, 1.2
@@ -20,12 +23,12 @@ def table(result: Result) -> str:
     """Returns one line per graph, number of parts, constraints and side."""
     lines = []
     for sides in _cases(result):
-        metis = _cut_of(sides, "METIS")
-        lines += [_line(one, metis) for one in sides]
+        lines += [_line(one, sides) for one in sides]
     header = ["graph", "parts", "balanced", "policy, ranks", "edge cut", "over METIS"]
-    header += [*(f"{load}, max / mean" for load in _LOADS), "CPU seconds", "peak, MiB"]
-    header += ["allowed, MiB"]
+    header += [*(f"{load}, max / mean" for load in _LOADS), "seconds", "over METIS", "CPU seconds"]
+    header += ["peak, MiB", "allowed, MiB"]
     said = [paragraph(_summary(result, large)) for large in (True, False)]
+    said.append(paragraph(_seconds_summary(result)))
     return "\n\n".join([markdown(header, lines), *filter(None, said)])
 
 
@@ -34,7 +37,7 @@ def plot(result: Result) -> Any:
     figure, axes = plt.subplots(figsize=(9, 3.6))
     cases = _cases(result)
     for name in _sides(cases):
-        points = [(at, ratio) for at, sides in enumerate(cases) if (ratio := _ratio(sides, name))]
+        points = [(at, ratio) for at, sides in enumerate(cases) if (ratio := _ratio(sides, name, _cut))]
         axes.plot(*zip(*points, strict=True), "o", markersize=4, label=name)
     axes.axhline(1.0, color="grey", linewidth=1)
     axes.set(xlabel="graph, parts and constraints, in the order of the table", ylabel="edge cut over METIS")
@@ -61,18 +64,17 @@ def _place(one: Result) -> tuple[int, str, int, str, int, int]:
 
 def _summary(result: Result, large: bool) -> str:
     """Returns the ratios to METIS of each side, and the cases far above it."""
-    cases = [sides for sides in _cases(result) if (sides[0]["of_ranks"][0]["nodes"] >= _LARGE) == large]
+    cases = [sides for sides in _cases(result) if _is_large(sides) == large]
     said, far = [], []
     for name in _sides(cases):
-        found = [ratio for sides in cases if (ratio := _ratio(sides, name))]
-        mean = math.exp(sum(map(math.log, found)) / len(found))
-        said.append(f"{name}: {mean:.3f}, at most {max(found):.3f}")
+        found = [ratio for sides in cases if (ratio := _ratio(sides, name, _cut))]
+        said.append(f"{name}: {_geometric_mean(found):.3f}, at most {max(found):.3f}")
         if name.startswith("multilevel"):
             far += [
                 f"{name} on {_graph(sides[0])}, {sides[0]['parts']} parts, {sides[0]['constraints']} "
                 f"({ratio:.3f})"
                 for sides in cases
-                if (ratio := _ratio(sides, name) or 0.0) > _FAR
+                if (ratio := _ratio(sides, name, _cut) or 0.0) > _FAR
             ]
     if not said:
         return ""
@@ -84,23 +86,53 @@ def _summary(result: Result, large: bool) -> str:
     )
 
 
+def _seconds_summary(result: Result) -> str:
+    """Returns the seconds of each side over those of METIS, on large graphs."""
+    cases = [sides for sides in _cases(result) if _is_large(sides)]
+    said = []
+    for name in _sides(cases):
+        found = [ratio for sides in cases if (ratio := _ratio(sides, name, _seconds))]
+        if found:
+            said.append(f"{name}: {_geometric_mean(found):.2f}, at most {max(found):.2f}")
+    if not said:
+        return ""
+    return f"Graphs of at least {_LARGE:,} nodes: seconds over those of METIS. {'; '.join(said)}."
+
+
+def _is_large(sides: list[Result]) -> bool:
+    nodes: int = sides[0]["of_ranks"][0]["nodes"]
+    return nodes >= _LARGE
+
+
+def _geometric_mean(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
 def _sides(cases: list[list[Result]]) -> list[str]:
     """Returns the names of the sides that are compared with METIS."""
     names = dict.fromkeys(_name(one) for sides in cases for one in sides)
     return [
-        name for name in names if not name.startswith("METIS") and any(_ratio(sides, name) for sides in cases)
+        name
+        for name in names
+        if not name.startswith("METIS") and any(_ratio(sides, name, _cut) for sides in cases)
     ]
 
 
-def _ratio(sides: list[Result], name: str) -> float | None:
-    """Returns the cut of a side over that of METIS."""
-    metis = _cut_of(sides, "METIS")
-    own = next((one["of_ranks"][0]["edge_cut"] for one in sides if _name(one) == name), None)
+def _ratio(sides: list[Result], name: str, figure: Figure) -> float | None:
+    """Returns a figure of a side over that of METIS, if both have it."""
+    metis = next((figure(one) for one in sides if one["side"] == "METIS"), None)
+    own = next((figure(one) for one in sides if _name(one) == name), None)
     return own / metis if own is not None and metis else None
 
 
-def _cut_of(sides: list[Result], side: str) -> float | None:
-    return next((one["of_ranks"][0]["edge_cut"] for one in sides if one["side"] == side), None)
+def _cut(one: Result) -> float | None:
+    cut: float = one["of_ranks"][0]["edge_cut"]
+    return cut
+
+
+def _seconds(one: Result) -> float | None:
+    """Returns the seconds of the slowest rank, unless the machine did other work."""
+    return None if one["busy"] else max(of_ranks(one, "wall"))
 
 
 def _name(one: Result) -> str:
@@ -112,18 +144,21 @@ def _graph(one: Result) -> str:
     return f"{int(graph):,}" if graph.isdigit() else graph
 
 
-def _line(one: Result, metis: float | None) -> list[str]:
+def _line(one: Result, sides: list[Result]) -> list[str]:
     told = one["of_ranks"][0]
-    peak, balance = max(of_ranks(one, "peak")), told["balance"]
+    peak, balance, seconds = max(of_ranks(one, "peak")), told["balance"], _seconds(one)
+    over_cut, over_seconds = (_ratio(sides, _name(one), figure) for figure in (_cut, _seconds))
     return [
         _graph(one),
         str(one["parts"]),
         one["constraints"],
         _name(one),
         f"{100 * told['edge_cut']:.2f} %",
-        f"{told['edge_cut'] / metis:.3f}" if metis else "-",
+        f"{over_cut:.3f}" if over_cut else "-",
         *(f"{balance[load]:.3f}" if load in balance else "-" for load in _LOADS),
-        "-" if one["busy"] else f"{sum(of_ranks(one, 'cpu')):.1f}",
+        f"{seconds:.1f}" if seconds else "-",
+        f"{over_seconds:.2f}" if over_seconds else "-",
+        f"{sum(of_ranks(one, 'cpu')):.1f}" if seconds else "-",
         f"{peak / MIB:,.0f}" if peak else "-",
         f"{(2 * max(of_ranks(one, 'share')) + SLACK) / MIB:,.0f}" if "share" in told else "-",
     ]

@@ -2,7 +2,8 @@
 
 Every node type has 128 features. Ours against PyG's `to_hetero` with trimming, PyG's `HeteroConv`
 on slices made by hand, and DGL's `HeteroGraphConv` on blocks; links against PyG's whole
-minibatches. Choose rows with --rows and smaller graphs with --scale.
+minibatches. Choose rows with --rows, peers with --against and smaller graphs with --scale. What is
+not asked for stays as it is stored, if its options are the same.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.modes.measure import graphs, plain_graph, typed_graph
-from benchmark.support.cli import RESULTS, Peers, add_peer_option, write_json
+from benchmark.support.cli import RESULTS, Peers, add_peer_option, read_json, write_json
 from benchmark.support.harness import Contestant, Players
 from benchmark.support.jobs import Options
 from benchmark.support.machine import describe
 from benchmark.support.settings import MallocSetting, ProcessSetting
 from benchmark.typed_layers.limits import limits
-from benchmark.typed_layers.rows import OURS, ROWS, Row, Table
+from benchmark.typed_layers.rows import OURS, PEERS, ROWS, Row, Table
 
 #: Slow contestants do this many minibatches of a round.
 FEW = 1
@@ -34,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add, allocators = result.add_argument, [setting.value for setting in MallocSetting]
     add("--rows", nargs="+", choices=list(ROWS), default=list(ROWS), metavar="ROW", help=", ".join(ROWS))
+    add("--against", nargs="+", choices=PEERS, default=PEERS, metavar="PEER", help=", ".join(PEERS))
     add("--scale", type=float, default=1.0, help="size of generated graphs, as a share of the originals'")
     add("--graph", type=Path, help="folder with colptr.npy, row.npy, x.npy, y.npy, train_idx.npy")
     add("--typed-graph", type=Path, help="folder as benchmark/support/mag.py describes it")
@@ -64,11 +66,11 @@ def chosen_options(chosen: argparse.Namespace, rows: Sequence[Row]) -> Options:
     )
 
 
-def tables(rows: Sequence[Row]) -> list[tuple[Table, list[Row]]]:
-    """Returns the tables of contestants, each with the rows that it is measured at."""
+def tables(rows: Sequence[Row], against: Sequence[str]) -> list[tuple[Table, list[Row]]]:
+    """Returns the tables of ours and some peers, each with the rows that it is measured at."""
     found: list[tuple[Table, list[Row]]] = []
     for row in rows:
-        for table in row.tables:
+        for table in (one for one in row.tables if set(one) & set(against)):
             known = [some for one, some in found if one is table]
             if known:
                 known[0].append(row)
@@ -87,15 +89,42 @@ def contestants(table: Table, peers: Peers) -> list[Contestant]:
 
 
 def series(
-    rows: Sequence[Row], options: Options, setting: ProcessSetting, peers: Peers, rounds: int
+    measured: list[tuple[Table, list[Row]]],
+    options: Options,
+    setting: ProcessSetting,
+    peers: Peers,
+    rounds: int,
 ) -> Iterator[dict[str, Any]]:
     """Yields the series of each table and row; rows of the same table share its processes."""
-    for table, some in tables(rows):
+    for table, some in measured:
         with Players(contestants(table, peers), setting) as players:
             for row in some:
                 print(f"{row.name}, {setting.threads} thread(s), malloc {setting.malloc.value}", flush=True)
                 work = replace(options, model=row.model, fanouts=row.fanouts)
                 yield {**players.series(work, rounds).as_dict(), "row": row.name}
+
+
+def store(path: Path, content: dict[str, Any], found: dict[str, Any]) -> None:
+    """Writes a series among the stored ones, in the place of those of the same sides."""
+    stored = read_json(path)
+    if stored.get("options") != content["options"]:
+        stored = {}
+    kept = [one for one in stored.get("series", []) if not _is_replaced(one, found)]
+    ordered = sorted([*kept, found], key=lambda one: (one["threads"], list(ROWS).index(one["row"])))
+    known = {one["name"]: one for one in [*stored.get("graphs", []), *content["graphs"]]}
+    old, new = stored.get("limits", {}), content["limits"]
+    merged = {key: {**old.get(key, {}), **new.get(key, {})} for key in {**old, **new}}
+    write_json(path, {**content, "graphs": list(known.values()), "limits": merged, "series": ordered})
+
+
+def _is_replaced(one: dict[str, Any], found: dict[str, Any]) -> bool:
+    """Returns whether two series are of the same row, setting and peer."""
+    same = all(one[key] == found[key] for key in ("row", "threads", "malloc"))
+    return same and bool(_peers(one) & _peers(found))
+
+
+def _peers(one: dict[str, Any]) -> set[str]:
+    return {*one["contestants"], *one["absent"]} - {OURS}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -108,20 +137,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "graphs": graphs(options),
         "options": {
             **{key: getattr(options, key) for key in ("batch_size", "batches", "hidden")},
-            "rounds": chosen.rounds,
+            **{"rounds": chosen.rounds, "scale": chosen.scale},
+            **{key: str(getattr(chosen, key) or "generated") for key in ("graph", "typed_graph")},
         },
         "machine": describe(),
         "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
         "limits": {} if chosen.no_limits else limits(rows, options, chosen.threads),
-        "series": [],
     }
-    path = chosen.results / "typed_layers.json"
     for malloc in chosen.malloc:
         for threads in chosen.threads:
             setting = ProcessSetting(threads, MallocSetting(malloc))
-            for found in series(rows, options, setting, peers, chosen.rounds):
-                content["series"].append(found)
-                write_json(path, content)
+            measured = tables(rows, chosen.against)
+            for found in series(measured, options, setting, peers, chosen.rounds):
+                store(chosen.results / "typed_layers.json", content, found)
 
 
 if __name__ == "__main__":

@@ -36,9 +36,11 @@ class Row:
 _OURS = {OURS: ("typed_ours", "typed")}
 _TYPED = (
     {**_OURS, TRIMMED: ("typed_pyg", "trimmed")},
-    {**_OURS, PREFIXES: ("typed_pyg", "prefixes"), DGL: ("typed_dgl", "typed")},
+    {**_OURS, PREFIXES: ("typed_pyg", "prefixes")},
+    {**_OURS, DGL: ("typed_dgl", "typed")},
 )
 _LINKS = ({OURS: ("typed_ours", "links"), UNTRIMMED: ("typed_pyg", "links")},)
+PEERS = (TRIMMED, UNTRIMMED, PREFIXES, DGL)
 ROWS = {
     row.name: row
     for row in (

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from benchmark.modes.show import graphs
 from benchmark.support.tables import OURS, Result, absences, medians, milliseconds, paragraph, setting
 from benchmark.support.tables import table as markdown
-from benchmark.typed_layers.rows import DGL, LEAST_SHARE, PREFIXES, ROWS, TRIMMED, UNTRIMMED, Row
+from benchmark.typed_layers.rows import LEAST_SHARE, PEERS, ROWS, Row
 
-PEERS = (TRIMMED, UNTRIMMED, PREFIXES, DGL)
 SECONDS = "wall_per_minibatch"
 
 
