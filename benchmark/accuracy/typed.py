@@ -69,7 +69,8 @@ class TypedSide:
 
     def __init__(self, side: str, task: TypedTask | LinkTask, outputs: int, seed: int) -> None:
         self.data = graph_data(task.dataset)
-        options, metadata = {"dropout": DROPOUT, **_OPTIONS[task.model]}, self.data.metadata()
+        dropout = task.dropout if isinstance(task, TypedTask) else DROPOUT
+        options, metadata = {"dropout": dropout, **_OPTIONS[task.model]}, self.data.metadata()
         shape = (next(iter(self.data.x_dict.values())).size(1), task.hidden, len(task.fanouts), outputs)
         torch.manual_seed(seed)
         native = nn.to_hetero(_NATIVE[task.model](*shape, **options), metadata)

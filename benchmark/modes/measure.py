@@ -2,7 +2,8 @@
 
 Each row of the table is one kind of work. Those with types are on a graph like ogbn-mag with both
 directions of its relations, the others on a graph like ogbn-products. All but sampling include
-features. Choose rows with --rows and smaller graphs with --scale.
+features. Choose rows with --rows and smaller graphs with --scale. Rows that are not asked for stay
+as they are stored, if their options are the same.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from benchmark.modes.relations import ADDED
 from benchmark.modes.relations import measure as measure_relations
 from benchmark.modes.rows import ENVIRONMENTS, RELATIONS, ROWS, SIDES, Row
 from benchmark.support import mag
-from benchmark.support.cli import RESULTS, Peers, add_peer_option, write_json
+from benchmark.support.cli import RESULTS, Peers, add_peer_option, read_json, write_json
 from benchmark.support.graphs import GraphFolder
 from benchmark.support.harness import Contestant, Players
 from benchmark.support.jobs import Options
@@ -26,6 +27,7 @@ from benchmark.support.machine import describe
 from benchmark.support.native import CACHE, gather_limit, row_gather_limit
 from benchmark.support.prepare import dataset_folder
 from benchmark.support.settings import ProcessSetting
+from benchmark.support.stored import merged, merged_graphs
 
 PRODUCTS = {"degree": 50.5, "features": 100, "classes": 47}
 PRODUCTS_NODES = 2_449_029
@@ -123,7 +125,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     content: dict[str, Any] = {
         "benchmark": "modes",
         "graphs": graphs(options),
-        "options": {"batch_size": options.batch_size, "batches": options.batches, "rounds": chosen.rounds},
+        "options": {
+            **{"batch_size": options.batch_size, "batches": options.batches, "rounds": chosen.rounds},
+            **{"scale": chosen.scale},
+            **{key: str(getattr(chosen, key) or "generated") for key in ("graph", "typed_graph")},
+        },
         "machine": describe(),
         "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
         "series": found,
@@ -132,7 +138,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if RELATIONS in chosen.rows:
         print(f"{ADDED} relations that minibatches do not reach", flush=True)
         content["relations"] = {"added": ADDED, "ways": measure_relations(chosen.rounds)}
-    write_json(chosen.results / "modes.json", content)
+    store(chosen.results / "modes.json", content)
+
+
+def store(path: Path, content: dict[str, Any]) -> None:
+    """Writes what was measured. The rest of the file stays if its options are the same."""
+    stored = read_json(path)
+    if stored.get("options") != content["options"]:
+        stored = {}
+    series = merged(stored.get("series", []), content["series"], lambda one: (one["work"], one["threads"]))
+    rates = merged(stored.get("limits", []), content["limits"], lambda one: str(one["threads"]))
+    result = {
+        **stored,
+        **content,
+        "graphs": merged_graphs(stored.get("graphs", []), content["graphs"]),
+        "series": sorted(series, key=lambda one: (one["threads"], list(ROWS).index(one["work"]))),
+        "limits": sorted(rates, key=lambda one: int(one["threads"])),
+    }
+    write_json(path, result)
 
 
 def graphs(options: Options) -> list[dict[str, Any]]:

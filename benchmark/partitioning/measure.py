@@ -21,6 +21,7 @@ from benchmark.support.cli import RESULTS, read_json, write_json
 from benchmark.support.graphs import GraphFolder
 from benchmark.support.machine import describe
 from benchmark.support.native import CACHE
+from benchmark.support.stored import merged
 from benchmark.support.world import RankError, World
 
 _MAG_LIKE = "mag-like-"
@@ -91,11 +92,10 @@ def _data_name(graph: str) -> str:
 
 def _store(file: Path, series: list[dict[str, Any]]) -> None:
     """Adds figures to the stored ones, in the places of those of the same cases."""
-    measured = {_case(one) for one in series}
     stored = read_json(file).get("partitioning", [])
     content = {
         "benchmark": "partitioning",
-        "partitioning": [*(one for one in stored if _case(one) not in measured), *series],
+        "partitioning": merged(stored, series, _case),
         "machine": describe(),
         "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
     }

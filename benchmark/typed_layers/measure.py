@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from benchmark.support.harness import Contestant, Players
 from benchmark.support.jobs import Options
 from benchmark.support.machine import describe
 from benchmark.support.settings import MallocSetting, ProcessSetting
+from benchmark.support.stored import merged, merged_graphs
 from benchmark.typed_layers.limits import limits
 from benchmark.typed_layers.rows import OURS, PEERS, ROWS, Row, Table
 
@@ -105,26 +106,25 @@ def series(
 
 
 def store(path: Path, content: dict[str, Any], found: dict[str, Any]) -> None:
-    """Writes a series among the stored ones, in the place of those of the same sides."""
+    """Writes a series among the stored ones, in the place of that of the same sides."""
     stored = read_json(path)
     if stored.get("options") != content["options"]:
         stored = {}
-    kept = [one for one in stored.get("series", []) if not _is_replaced(one, found)]
-    ordered = sorted([*kept, found], key=lambda one: (one["threads"], list(ROWS).index(one["row"])))
-    known = {one["name"]: one for one in [*stored.get("graphs", []), *content["graphs"]]}
+    series = merged(stored.get("series", []), [found], _case)
     old, new = stored.get("limits", {}), content["limits"]
-    merged = {key: {**old.get(key, {}), **new.get(key, {})} for key in {**old, **new}}
-    write_json(path, {**content, "graphs": list(known.values()), "limits": merged, "series": ordered})
+    result = {
+        **content,
+        "graphs": merged_graphs(stored.get("graphs", []), content["graphs"]),
+        "limits": {key: {**old.get(key, {}), **new.get(key, {})} for key in {**old, **new}},
+        "series": sorted(series, key=lambda one: (one["threads"], list(ROWS).index(one["row"]))),
+    }
+    write_json(path, result)
 
 
-def _is_replaced(one: dict[str, Any], found: dict[str, Any]) -> bool:
-    """Returns whether two series are of the same row, setting and peer."""
-    same = all(one[key] == found[key] for key in ("row", "threads", "malloc"))
-    return same and bool(_peers(one) & _peers(found))
-
-
-def _peers(one: dict[str, Any]) -> set[str]:
-    return {*one["contestants"], *one["absent"]} - {OURS}
+def _case(one: dict[str, Any]) -> Hashable:
+    """Returns what a series is of: row, setting and peers."""
+    peers = frozenset({*one["contestants"], *one["absent"]} - {OURS})
+    return one["row"], one["threads"], one["malloc"], peers
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -115,16 +115,19 @@ def partition(
     with one rank per part maps the files of the parts. Training with another
     number of ranks cuts the parts again.
 
-    Policies: [bold]random[/bold] spreads nodes by a hash. [bold]contiguous[/bold] takes ranges of
-    ids with equal sums of nodes and edges: good if neighbours have near ids. [bold]ldg[/bold] and
-    [bold]fennel[/bold] put a node where most of its in-neighbours are, with nodes, edges and
-    training nodes balanced. They take longer, but fewer edges join parts, so training sends less.
-    [bold]multilevel[/bold] cuts the fewest edges: it joins nodes into clusters, cuts the graph of
-    clusters, and refines the cut. [bold]metis[/bold] is the METIS library, where it is installed;
-    rank 0 holds the whole graph. A [bold].npy[/bold] file has the part of every node.
+    Policies: [bold]random[/bold] spreads nodes by a hash. [bold]contiguous[/bold]
+    takes ranges of ids with equal sums of nodes and edges: good if neighbours
+    have near ids. [bold]ldg[/bold] and [bold]fennel[/bold] put a node where most of its
+    in-neighbours are, with nodes, edges and training nodes balanced. They take
+    longer, but fewer edges join parts, so training sends less.
+    [bold]multilevel[/bold] cuts the fewest edges: it joins nodes into clusters, cuts
+    the graph of clusters, and refines the cut. [bold]metis[/bold] is the METIS
+    library, where it is installed; rank 0 holds the whole graph. A
+    [bold].npy[/bold] file has the part of every node.
 
-    [bold]multilevel[/bold] and [bold]metis[/bold] cut the graph for the hosts first, then for the
-    ranks of each, so that few edges join hosts: --hosts, or the hosts that torchrun knows.
+    [bold]multilevel[/bold] and [bold]metis[/bold] cut the graph for the hosts first, then
+    for the ranks of each, so that few edges join hosts: --hosts, or the hosts
+    that torchrun knows.
 
     The first table at the end has one line per part: its nodes, in-edges,
     training, validation and test nodes and weights, the in-edges from other
@@ -132,22 +135,23 @@ def partition(
     says how even each load is, and what was allowed. Below is advice: another
     policy or schedule where edges or loads call for one.
 
-    Run it alone, or under torchrun: then several ranks read, cut and write together, to one file
-    system.
+    Run it alone, or under torchrun: then several ranks read, cut and write
+    together, to one file system.
 
     [bold]Examples[/bold]
 
       batchgnn partition cora --parts 2 --policy ldg --out cora-2
 
-      torchrun --nproc-per-node=4 -m pyg_batchgnn partition graphs/large --policy fennel --out
-      large-4
+      torchrun --nproc-per-node=4 -m pyg_batchgnn partition graphs/large
+        --policy fennel --out large-4
 
-      batchgnn partition cora --parts 2 --policy multilevel --balance nodes --balance val=1.1 --out
-      cora-2
+      batchgnn partition cora --parts 2 --policy multilevel
+        --balance nodes --balance val=1.1 --out cora-2
 
       batchgnn verify cora-2
 
-      torchrun --nproc-per-node=2 -m pyg_batchgnn train cora --partition cora-2
+      torchrun --nproc-per-node=2 -m pyg_batchgnn train cora
+        --partition cora-2
     """
     from pyg_batchgnn.comm import Communicator
     from pyg_batchgnn.data import load_dataset, open_folder, with_reverse_relations

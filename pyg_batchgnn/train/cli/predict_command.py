@@ -53,17 +53,18 @@ def predict(
 
     Writes node_ids.npy, predictions.npy, probabilities.npy (of classes and
     labels) and META.json; with --embeddings embeddings.npy too. Row i of each
-    array belongs to node node_ids[i].
+    array belongs to the i-th node of node_ids.npy.
 
     A run that predicts links scores pairs of nodes (--pairs), or finds the
     partners with the highest scores (--top). It writes pairs.npy and scores.npy,
     or node_ids.npy, partners.npy and scores.npy. A node is no partner of itself;
     partners that it has already are not left out.
 
-    With --embeddings-of, any run writes the embeddings of all nodes of some types,
-    each node from all its neighbours: one file per type, TYPE.npy, in the order of
-    ids. They are the rows that the last layer reads, or in a run that predicts
-    links those that the decoder reads. A homogeneous graph has the type node.
+    With --embeddings-of, any run writes the embeddings of all nodes of some
+    types, each node from all its neighbours: one file per type, TYPE.npy, in
+    the order of ids. They are the rows that the last layer reads, or in a run
+    that predicts links those that the decoder reads. A homogeneous graph has
+    the type node.
 
     [bold]Examples[/bold]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner import SAMPLES
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.cli import main
+from pyg_batchgnn.train.cli.app import app
 from pyg_batchgnn.train.cli.choices import (
     PRESET_NAMES,
     ModelName,
@@ -185,6 +187,26 @@ def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> 
     out = capsys.readouterr().out
     assert "Example" in out
     assert f"batchgnn {command}" in out
+
+
+def test_help_is_not_wrapped_twice() -> None:
+    """Lines keep their ends in a terminal of 80 columns, which has a margin; markup is not shown."""
+    wide = [
+        f"{command.name or command.callback.__name__}: {line}"
+        for command in app.registered_commands
+        if command.callback is not None and command.callback.__doc__
+        for line in inspect.cleandoc(command.callback.__doc__).splitlines()[1:]
+        if len(re.sub(r"\[/?bold\]", "", line)) > 78
+    ]
+    assert not wide
+
+
+def test_help_shows_all_words() -> None:
+    """A word in brackets would be taken for markup and left out."""
+    for command in app.registered_commands:
+        assert command.callback is not None
+        markup = re.findall(r"\[[^\]\s]+\]", inspect.getdoc(command.callback) or "")
+        assert set(markup) <= {"[bold]", "[/bold]"}, command.callback.__name__
 
 
 @pytest.mark.parametrize(
