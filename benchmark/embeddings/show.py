@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from pathlib import Path
 from typing import Any
 
 from benchmark.embeddings import staleness
@@ -22,7 +23,7 @@ def table(result: Result) -> str:
     options, counts = result["workload"], result["counts"]
     seconds = {name: statistics.median(times) for name, times in result["seconds"].items()}
     lines = [
-        f"`{options['dataset']}`, {options['ranks']} ranks of {options['threads']} threads, "
+        f"`{Path(options['dataset']).name}`, {options['ranks']} ranks of {options['threads']} threads, "
         f"owners by {options['policy']},",
         f"{options['network']} links, {options['columns']} columns,",
         f"batch {options['batch_size']:,}, fanout {', '.join(map(str, options['fanouts']))}: a rank's "

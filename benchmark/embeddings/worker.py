@@ -5,6 +5,7 @@ All sides work on the same nodes: the minibatches of a loader over ranks, sample
 
 from __future__ import annotations
 
+import gc
 import statistics
 import sys
 import time
@@ -72,7 +73,7 @@ class Torchs:
 
     def __init__(self, nodes: int, columns: int, sparse: bool) -> None:
         module = nn.Embedding(nodes, columns, sparse=sparse)
-        self.model = DistributedDataParallel(module)
+        self.model = DistributedDataParallel(module, gradient_as_bucket_view=True)
         parameters = module.parameters()
         self.optimizer: torch.optim.Optimizer = (
             torch.optim.SparseAdam(parameters, lr=0.01) if sparse else torch.optim.Adam(parameters, lr=0.01)
@@ -93,7 +94,7 @@ def steps(comm: Communicator, options: dict[str, Any]) -> dict[str, Any]:
     """
     torch.set_num_threads(options["threads"])
     with Communicator.create("graph") as graph:
-        dataset = load_dataset(options["dataset"])
+        dataset = load_dataset(options["dataset"]).without_attributes()
         part = partition(dataset, options["policy"], comm=graph, seed=0)
         data = DistFeatureStore(part, graph), DistGraphStore(part, graph)
         loading = {
@@ -109,7 +110,8 @@ def steps(comm: Communicator, options: dict[str, Any]) -> dict[str, Any]:
         ours = Ours(data, options["columns"], options["steps"], loading)
         nodes = [batch.node for batch in ours.batches]
         np.savez(options["nodes"].format(rank=comm.rank), *(node.numpy() for node in nodes))
-        gradients = [torch.rand(len(node), options["columns"]) for node in nodes]
+        gradient = torch.rand(max(map(len, nodes)), options["columns"])
+        gradients = [gradient[: len(node)] for node in nodes]
         own: dict[str, MakeStep] = {
             "ours": lambda number: ours.step(number, gradients[number]),
             "limit": ours.limit(comm),
@@ -122,7 +124,7 @@ def steps(comm: Communicator, options: dict[str, Any]) -> dict[str, Any]:
             for measured, taken in in_turns({**own, name: side}, comm, len(nodes), options["rounds"]).items():
                 seconds.setdefault(measured, []).extend(taken)
             del side
-            ops.empty_cache()
+            gc.collect()  # DistributedDataParallel is part of a circle
         plans = [ours.embedding._steps[batch].plan.tables[0] for batch in ours.batches]
         counts = {
             "nodes": statistics.mean(len(node) for node in nodes),
