@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     python = dict(parsed.peer).get("dgl", "")
     if python and parsed.network == LOOPBACK:
         raise SystemExit("DistDGL needs hosts of its own: --network unlimited, or a rate")
-    found = run(options, python, parsed.network)
+    found = run_sides(options, python, parsed.network)
     if parsed.stale_steps:
         found["staleness"] = accuracies(parsed.stale_steps, parsed.seeds, parsed.epochs)
     when = time.strftime("%Y-%m-%d")
@@ -69,8 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_json(parsed.results / "embeddings.json", result)
 
 
-def run(options: dict[str, Any], python: str, network: str) -> dict[str, Any]:
-    """Returns what the first rank found, with the seconds of DistDGL where it takes part.
+def run_sides(options: dict[str, Any], python: str, network: str) -> dict[str, Any]:
+    """Returns what the first rank found, each of torch's sides in processes of its own, with the
+    seconds of DistDGL where it takes part.
 
     Args:
         options: the workload.
@@ -80,7 +81,12 @@ def run(options: dict[str, Any], python: str, network: str) -> dict[str, Any]:
     world = World(options["ranks"], network, LIMIT, WORKER, options["threads"])
     with tempfile.TemporaryDirectory() as folder, world.standing():
         options = {**options, "nodes": str(Path(folder) / "{rank}.npz")}
-        found: dict[str, Any] = world.run("steps", options)[0]
+        # One of torch's sides at a time: each rank holds all rows, gradients and moments.
+        runs = [world.run("steps", {**options, "side": side})[0] for side in options["sides"] or [""]]
+        found: dict[str, Any] = {**runs[0], "seconds": {}}
+        for run in runs:
+            for name, seconds in run["seconds"].items():
+                found["seconds"].setdefault(name, []).extend(seconds)
         if python:
             found["seconds"]["dgl"] = dist_dgl(options, python, found["num_nodes"])
         return found

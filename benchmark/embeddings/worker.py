@@ -5,7 +5,6 @@ All sides work on the same nodes: the minibatches of a loader over ranks, sample
 
 from __future__ import annotations
 
-import gc
 import statistics
 import sys
 import time
@@ -87,7 +86,7 @@ class Torchs:
 
 
 def steps(comm: Communicator, options: dict[str, Any]) -> dict[str, Any]:
-    """Measures this package's side and torch's in turns.
+    """Measures this package's side and one of torch's, ``options["side"]``, in turns.
 
     The nodes of each minibatch are written to the file ``options["nodes"]``, where another
     package's side finds them.
@@ -112,19 +111,20 @@ def steps(comm: Communicator, options: dict[str, Any]) -> dict[str, Any]:
         np.savez(options["nodes"].format(rank=comm.rank), *(node.numpy() for node in nodes))
         gradient = torch.rand(max(map(len, nodes)), options["columns"])
         gradients = [gradient[: len(node)] for node in nodes]
-        own: dict[str, MakeStep] = {
+        sides: dict[str, MakeStep] = {
             "ours": lambda number: ours.step(number, gradients[number]),
             "limit": ours.limit(comm),
         }
-        seconds: dict[str, list[float]] = {}
-        # One of torch's modules at a time: each rank holds all rows, gradients and moments.
-        for name in options["sides"]:
-            columns, sparse = options["columns"], name == "sparse"
-            side = torchs_step(dataset.num_nodes, columns, sparse, nodes, gradients)
-            for measured, taken in in_turns({**own, name: side}, comm, len(nodes), options["rounds"]).items():
-                seconds.setdefault(measured, []).extend(taken)
-            del side
-            gc.collect()  # DistributedDataParallel is part of a circle
+        if name := options["side"]:
+            sides[name] = torchs_step(
+                dataset.num_nodes, options["columns"], name == "sparse", nodes, gradients
+            )
+        seconds: dict[str, list[float]] = {name: [] for name in sides}
+        for turn in range(1 + options["rounds"]):
+            for name, step in sides.items():
+                taken = timed(step, comm, len(nodes))
+                if turn:  # the first is not measured
+                    seconds[name].append(taken)
         plans = [ours.embedding._steps[batch].plan.tables[0] for batch in ours.batches]
         counts = {
             "nodes": statistics.mean(len(node) for node in nodes),
@@ -145,19 +145,6 @@ def torchs_step(
     """Returns the step of one of torch's sides."""
     side = Torchs(num_nodes, columns, sparse)
     return lambda number: side.step(nodes[number], gradients[number])
-
-
-def in_turns(
-    sides: dict[str, MakeStep], comm: Communicator, steps: int, rounds: int
-) -> dict[str, list[float]]:
-    """Returns the seconds per step of each side and round; the first round is not measured."""
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for turn in range(1 + rounds):
-        for name, step in sides.items():
-            taken = timed(step, comm, steps)
-            if turn:
-                seconds[name].append(taken)
-    return seconds
 
 
 def timed(step: MakeStep, comm: Communicator, steps: int) -> float:
