@@ -190,7 +190,7 @@ def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_help_is_not_wrapped_twice() -> None:
-    """Lines keep their ends in a terminal of 80 columns, which has a margin; markup is not shown."""
+    """Lines keep their ends in a terminal of 80 columns. Markup is not shown."""
     wide = [
         f"{command.name or command.callback.__name__}: {line}"
         for command in app.registered_commands
