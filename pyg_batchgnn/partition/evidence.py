@@ -39,7 +39,7 @@ class CutEvidence:
     def of(cls, nodes: int) -> CutEvidence:
         """Returns the figures of graphs like one of ``nodes`` nodes."""
         if nodes >= _LARGE:
-            return cls("of 100,000 nodes and more", 0.59, 1.04, 0.98)
+            return cls("of 100,000 nodes and more", 0.50, 1.03, 0.98)
         return cls("of fewer than 100,000 nodes", 0.42, 1.05, 0.95)
 
     def after_stream(self, edge_cut: float) -> str:
@@ -63,13 +63,13 @@ class CutEvidence:
         """Returns what METIS offers where its library is installed, taking memory of ``size``."""
         return (
             f"--policy metis, which is installed, cut {self.metis:.2f} times as many as multilevel on four "
-            f"ranks, in fewer CPU seconds; it takes about {size} on rank 0."
+            f"ranks; it takes about {size} on rank 0."
         )
 
     def beside_metis(self, size: str) -> str:
         """Returns what multilevel offers where METIS takes memory of ``size``."""
         return (
             f"METIS takes about {size} on rank 0, which holds the whole graph. On graphs {self.graphs} it "
-            f"cut {self.metis:.2f} times as many edges as --policy multilevel, where no rank takes more than "
-            f"twice its share and 256 MiB."
+            f"cut {self.metis:.2f} times as many edges as --policy multilevel, where a rank takes about twice "
+            f"its share and 256 MiB."
         )
