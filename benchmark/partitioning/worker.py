@@ -27,7 +27,7 @@ from pyg_batchgnn.partition import (
     report_partition,
 )
 from pyg_batchgnn.partition.multilevel.symmetrise import symmetric_graph
-from pyg_batchgnn.partition.reading import read_slice
+from pyg_batchgnn.partition.read_edges import read_slice
 
 
 def cut(comm: Communicator, options: Answer) -> list[Answer]:

@@ -61,9 +61,11 @@ bool count_values_(const Tensor& values, int64_t first, const Tensor& counts) {
 bool place_edges_(const Tensor& edges, int64_t first, const Tensor& cursor, const Tensor& indices,
                   const Tensor& edge_ids) {
   if (!is_wide(edges)) return place<int32_t, int32_t, int32_t>(edges, first, cursor, indices, edge_ids);
-  if (!is_wide(indices)) return place<int64_t, int32_t, int64_t>(edges, first, cursor, indices, edge_ids);
-  if (!is_wide(edge_ids)) return place<int64_t, int64_t, int32_t>(edges, first, cursor, indices, edge_ids);
-  return place<int64_t, int64_t, int64_t>(edges, first, cursor, indices, edge_ids);
+  return with_integer(indices, [&](auto index) {
+    return with_integer(edge_ids, [&](auto edge_id) {
+      return place<int64_t, decltype(index), decltype(edge_id)>(edges, first, cursor, indices, edge_ids);
+    });
+  });
 }
 
 void assign_nodes_(const Tensor& indptr, const Tensor& indices, int64_t first, const Tensor& weight,

@@ -73,7 +73,7 @@ def place_edges(edges: Tensor, first: int, cursor: Tensor, indices: Tensor, edge
 
     Args:
         edges: [n, 3] int32 or int64: destination, source and id of each edge, in the order of the
-            lists.
+            lists. int64 if indices or edge ids are.
         first: the node of the first list.
         cursor: [nodes] int64, the position of the next edge of each list; advanced.
         indices: [e] int32 or int64 sources, written to.
@@ -82,10 +82,12 @@ def place_edges(edges: Tensor, first: int, cursor: Tensor, indices: Tensor, edge
     Raises:
         IndexError: an edge does not belong to these lists, or a list is full.
     """
-    words = torch.int64 if torch.int64 in (indices.dtype, edge_ids.dtype) else torch.int32
-    if edges.dim() != 2 or edges.size(1) != 3 or not edges.is_contiguous() or edges.dtype != words:
+    wide = torch.int64 in (indices.dtype, edge_ids.dtype)
+    words = (torch.int64,) if wide else (torch.int32, torch.int64)
+    if edges.dim() != 2 or edges.size(1) != 3 or not edges.is_contiguous() or edges.dtype not in words:
         raise ValueError(
-            f"edges must be contiguous {words} of shape [n, 3], got {edges.dtype} {[*edges.shape]}"
+            f"edges must be contiguous {' or '.join(map(str, words))} of shape [n, 3], got {edges.dtype} "
+            f"{[*edges.shape]}"
         )
     check_vector("cursor", cursor, (torch.int64,))
     check_range("cursor", cursor, indices.numel() + 1, "places")

@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import Dataset, Group
 from pyg_batchgnn.ops import gather_rows
-from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.bounded import own_rounds
 from pyg_batchgnn.partition.checks import own_share
 from pyg_batchgnn.partition.deliver import Runs
 from pyg_batchgnn.partition.move import Remote, group, group_by_range, pull, send
-from pyg_batchgnn.partition.numbering import Directory
+from pyg_batchgnn.partition.numbering import Numbering
+from pyg_batchgnn.partition.reading import ReadingSlice
 
 #: The rows of an input table that one rank reads before the next rank's turn. Owners ask for
 #: ascending rows, and so all ranks read at the same time.
@@ -34,23 +35,34 @@ def deliver_rows(comm: Communicator, table: Tensor, ids: Tensor) -> Tensor:
     return pull(comm, striped(table, comm.size), ids)
 
 
-def deliver_split(
-    comm: Communicator, split: Tensor, node_type: int, directory: Directory, book: PartitionBook, runs: Runs
-) -> Tensor:
-    """Returns the internal ids of a split's nodes that this rank owns, ascending. Collective.
+def deliver_splits(
+    comm: Communicator, dataset: Dataset, part: ReadingSlice, numbering: Numbering, runs: Runs
+) -> dict[Group, dict[str, Tensor]]:
+    """Returns the internal ids of the splits' nodes that this rank owns, ascending, by group and
+    name. Collective.
 
-    Args:
-        comm: the communicator of all ranks.
-        split: [S] int64 original ids, the same on every rank; each reads some of them.
-        node_type: the number of their type.
-        directory: the directory of this rank.
-        book: the partition book.
-        runs: the parts that each rank builds.
+    Each rank reads a share of every split.
     """
-    internal = pull(comm, directory.remote(node_type), own_share(comm, split))
-    bounds = book.part_offsets[runs.bounds]
-    found = []
-    for rows in own_rounds(comm, internal.numel(), internal.element_size()):
-        piece = internal[rows.start : rows.stop]
-        found.append(send(comm, piece, group_by_range(piece, bounds)).rows)
-    return torch.cat([torch.empty(0, dtype=torch.int64), *found]).sort().values
+    names = [(number, name) for number, nodes in enumerate(dataset.node_sets) for name in nodes.splits]
+    read = [own_share(comm, dataset.node_sets[number].splits[name]) for number, name in names]
+    dtype = numbering.internal.dtype
+    joint = [part.nodes.of(node, number, dtype) for node, (number, _) in zip(read, names, strict=True)]
+    sizes = torch.tensor([node.numel() for node in joint], dtype=torch.int64)
+    rows = torch.empty(int(sizes.sum()), 2, dtype=dtype)
+    rows[:, 0] = pull(comm, part.remote(numbering.internal), torch.cat([rows[:0, 0], *joint]))
+    rows[:, 1] = torch.arange(len(names)).repeat_interleave(sizes)
+    found = _to_owners(comm, rows, numbering.book.part_offsets[runs.bounds])
+    splits: dict[Group, dict[str, Tensor]] = {nodes.group: {} for nodes in dataset.node_sets}
+    for at, (number, name) in enumerate(names):
+        splits[dataset.node_sets[number].group][name] = found[found[:, 1] == at, 0].sort().values
+    return splits
+
+
+def _to_owners(comm: Communicator, rows: Tensor, bounds: Tensor) -> Tensor:
+    """Sends rows [n, k] that begin with an internal id to the nodes' owners, [m, k] int64.
+    Collective."""
+    found = [torch.empty(0, rows.size(1), dtype=torch.int64)]
+    for piece in own_rounds(comm, len(rows), rows.size(1) * rows.element_size()):
+        sent = rows[piece.start : piece.stop]
+        found.append(send(comm, sent, group_by_range(sent[:, 0].contiguous(), bounds)).rows.to(torch.int64))
+    return torch.cat(found)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, Group, as_dataset
-from pyg_batchgnn.partition.attributes import deliver_rows, deliver_split
+from pyg_batchgnn.partition.attributes import deliver_rows, deliver_splits
 from pyg_batchgnn.partition.balanced import Streaming, TwoLevel
 from pyg_batchgnn.partition.checks import check_comm, check_splits
 from pyg_batchgnn.partition.cut import cut_run
@@ -20,7 +20,8 @@ from pyg_batchgnn.partition.numbering import make_directory, number_nodes
 from pyg_batchgnn.partition.owners import contiguous_owners, random_owners
 from pyg_batchgnn.partition.part import Part
 from pyg_batchgnn.partition.policy import BuiltIn, Direct, Policy, PolicyLike, as_policy, name_of
-from pyg_batchgnn.partition.reading import ReadingSlice, read_slice
+from pyg_batchgnn.partition.read_edges import read_slice
+from pyg_batchgnn.partition.reading import ReadingSlice
 from pyg_batchgnn.partition.stream import OwnerStream
 
 if TYPE_CHECKING:
@@ -107,21 +108,15 @@ def partition_parts(
     numbering = number_nodes(comm, part, owner, parts)
     bounds = [runs.directory_bounds(nodes.num_nodes) for nodes in dataset.node_sets]
     directory = make_directory(comm, part, numbering.internal, bounds)
+    splits = deliver_splits(comm, dataset, part, numbering, runs)
     tell("translating sources")
-    translate_sources(comm, part, directory)
+    translate_sources(comm, part, numbering)
     tell("sending adjacency lists")
     nodes = deliver_lists(comm, part, numbering, runs)
     book = numbering.book
     del part, owner, numbering
     tell("sending attributes")
     attributes = _attributes(dataset, comm, nodes)
-    splits = {
-        own.group: {
-            name: deliver_split(comm, index, number, directory, book, runs)
-            for name, index in own.splits.items()
-        }
-        for number, own in enumerate(dataset.node_sets)
-    }
     counts = tuple(edges.num_edges for edges in dataset.edge_sets)
     return cut_run(dataset.schema, book, counts, nodes, directory, attributes, splits)
 

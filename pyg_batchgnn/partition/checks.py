@@ -42,19 +42,22 @@ def outside(ids: Tensor, num_nodes: int) -> str:
     return f"node id {low if low < 0 else high} is outside [0, {num_nodes})"
 
 
-def refuse_outside(comm: Communicator, dataset: Dataset, array: str, problem: str) -> None:
+def refuse_outside(comm: Communicator, dataset: Dataset, problems: Mapping[str, str]) -> None:
     """Raises on every rank if one of them has found an id that is no node's. Collective.
 
     Args:
-        problem: what `outside` returned on this rank.
+        comm: the communicator of all ranks.
+        dataset: the data set, for the message.
+        problems: by the name of an array, what `outside` returned on this rank.
     """
 
     def refuse() -> None:
-        if problem:
-            raise DatasetError(f"{dataset.name}: {array}: {problem}; correct it or num_nodes")
+        for array, problem in problems.items():
+            if problem:
+                raise DatasetError(f"{dataset.name}: {array}: {problem}; correct it or num_nodes")
 
     comm.run_together(
-        refuse, catch=(DatasetError,), error=lambda problems: DatasetError(next(iter(problems.values())))
+        refuse, catch=(DatasetError,), error=lambda found: DatasetError(next(iter(found.values())))
     )
 
 
@@ -66,7 +69,9 @@ def own_share(comm: Communicator, rows: Tensor) -> Tensor:
 
 def check_splits(comm: Communicator, dataset: Dataset) -> None:
     """Makes sure that splits hold node ids. Collective."""
-    for nodes in dataset.node_sets:
-        for name, index in nodes.splits.items():
-            array = split_array(nodes.group, name).partition("/")[2]
-            refuse_outside(comm, dataset, array, outside(own_share(comm, index), nodes.num_nodes))
+    problems = {
+        split_array(nodes.group, name).partition("/")[2]: outside(own_share(comm, index), nodes.num_nodes)
+        for nodes in dataset.node_sets
+        for name, index in nodes.splits.items()
+    }
+    refuse_outside(comm, dataset, problems)

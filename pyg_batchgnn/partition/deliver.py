@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.bounded import own_rounds
 from pyg_batchgnn.partition.move import Grouping, group, pull, send
-from pyg_batchgnn.partition.numbering import Directory, Numbering
+from pyg_batchgnn.partition.numbering import Numbering
 from pyg_batchgnn.partition.part import slice_size
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 
@@ -89,10 +90,10 @@ class OwnNodes:
     relations: list[InEdges]
 
 
-def translate_sources(comm: Communicator, part: ReadingSlice, directory: Directory) -> None:
-    """Overwrites the original ids of the sources by internal ids. Collective."""
-    for edges, source in zip(part.relations, part.schema.source_types, strict=True):
-        pull(comm, directory.remote(source), edges.indices, out=edges.indices)
+def translate_sources(comm: Communicator, part: ReadingSlice, numbering: Numbering) -> None:
+    """Overwrites the joint ids of the sources by internal ids. Collective."""
+    sources = part.in_edges.indices
+    pull(comm, part.remote(numbering.internal), sources, out=sources)
 
 
 def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs) -> OwnNodes:
@@ -104,10 +105,16 @@ def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, 
         node, ends = _deliver_nodes(comm, part, numbering, runs, rows[number], number)
         nodes.append(node)
         indptr |= ends
-    done = OwnNodes(own, rows, nodes, [])
-    for number in range(schema.num_relations):
-        done.relations.append(_deliver_edges(comm, part, numbering, runs, done, number, indptr[number]))
-    return done
+    places = [
+        _Places.of(
+            part.in_edges,
+            indptr[number],
+            _first_slots(numbering.counts[:, :, target], own, rows[target], indptr[number]),
+        )
+        for number, target in enumerate(schema.target_types)
+    ]
+    _deliver_edges(comm, part, numbering, runs, places)
+    return OwnNodes(own, rows, nodes, [place.in_edges for place in places])
 
 
 def _deliver_nodes(
@@ -144,38 +151,58 @@ def _deliver_nodes(
     return node, indptr
 
 
+@dataclass(frozen=True)
+class _Places:
+    """The in-edges of a relation while they arrive.
+
+    Attributes:
+        in_edges: one row per node of the target type in the run.
+        cursor: by sender and part, the position of the next edge.
+    """
+
+    in_edges: InEdges
+    cursor: dict[tuple[int, int], int]
+
+    @classmethod
+    def of(cls, read: InEdges, indptr: Tensor, cursor: dict[tuple[int, int], int]) -> _Places:
+        """Makes room for edges like those that were read."""
+        size, ids = int(indptr[-1]), read.explicit_edge_ids()
+        room = torch.empty(size, dtype=read.indices.dtype), torch.empty(size, dtype=ids.dtype)
+        return cls(InEdges(indptr, *room), cursor)
+
+    def append(self, sender: int, part: int, edges: Tensor) -> None:
+        """Writes the next edges [n, 2] that a rank sent for a part: sources and ids."""
+        begin = self.cursor[sender, part]
+        end = self.cursor[sender, part] = begin + len(edges)
+        self.in_edges.indices[begin:end] = edges[:, 0]
+        self.in_edges.explicit_edge_ids()[begin:end] = edges[:, 1]
+
+
 def _deliver_edges(
-    comm: Communicator,
-    part: ReadingSlice,
-    numbering: Numbering,
-    runs: Runs,
-    done: OwnNodes,
-    relation: int,
-    indptr: Tensor,
-) -> InEdges:
-    """Sends the adjacency lists of a relation to the owners of their nodes. Collective.
+    comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs, places: Sequence[_Places]
+) -> None:
+    """Sends the adjacency lists of all relations to the owners of their nodes. Collective.
 
     A rank's nodes were read in ascending order by ranks in ascending order. So what one rank sends
-    for one part is written in order, from where that rank's first node of the part has its list.
+    for one part and relation is written in order, from where that rank's first node of the part has
+    its list.
     """
-    size, target = int(indptr[-1]), part.schema.target_types[relation]
-    read, owner = part.relations[relation], numbering.owner[part.rows_of(target)]
+    read, relations = part.in_edges, len(places)
     sources, edge_ids = read.indices, read.explicit_edge_ids()
-    indices, ids = torch.empty(size, dtype=sources.dtype), torch.empty(size, dtype=edge_ids.dtype)
-    cursor = _first_slots(numbering.counts[:, :, target], done.parts, done.rows[target], indptr)
+    relation = torch.arange(relations).repeat_interleave(part.lists.book.sizes[part.rank])
+    cell = part.by_list(numbering.owner) * relations + relation.to(numbering.owner.dtype)
     wide = max(sources.dtype, edge_ids.dtype, key=lambda dtype: dtype.itemsize)
     for rows in own_rounds(comm, sources.numel(), 2 * wide.itemsize):
         at = slice(rows.start, rows.stop)
-        grouping = group(along_edges(read, owner, rows), runs.parts)
+        grouping = group(along_edges(read, cell, rows), runs.parts * relations)
         columns = torch.empty(len(rows), 2, dtype=wide)
         columns[:, 0], columns[:, 1] = grouping.apply(sources[at]), grouping.apply(edge_ids[at])
-        lengths = _lengths(comm, grouping, runs)
-        found = comm.exchange(columns, runs.by_rank(grouping.counts), MessageKind.PARTITION).rows
-        for (rank, number), piece in zip(cursor, found.split(lengths), strict=True):
-            begin = cursor[rank, number]
-            end = cursor[rank, number] = begin + len(piece)
-            indices[begin:end], ids[begin:end] = piece[:, 0], piece[:, 1]
-    return InEdges(indptr, indices, ids)
+        lengths = _lengths(comm, grouping, runs, relations)
+        of_ranks = runs.by_rank(torch.tensor(grouping.counts).view(runs.parts, -1).sum(1).tolist())
+        found = comm.exchange(columns, of_ranks, MessageKind.PARTITION).rows
+        cells = product(range(comm.size), runs.of(comm.rank), places)
+        for (sender, number, place), edges in zip(cells, found.split(lengths), strict=True):
+            place.append(sender, number, edges)
 
 
 def _to_ranks(owner: Tensor, runs: Runs) -> Grouping:
@@ -184,10 +211,10 @@ def _to_ranks(owner: Tensor, runs: Runs) -> Grouping:
     return Grouping(grouping.order, runs.by_rank(grouping.counts))
 
 
-def _lengths(comm: Communicator, grouping: Grouping, runs: Runs) -> list[int]:
-    """Returns how many rows come for each part of this rank, by sender and part."""
+def _lengths(comm: Communicator, grouping: Grouping, runs: Runs, relations: int) -> list[int]:
+    """Returns how many rows come for each part of this rank, by sender, part and relation."""
     counts = torch.tensor(grouping.counts, dtype=torch.int64)
-    sizes = [len(runs.of(rank)) for rank in range(comm.size)]
+    sizes = [len(runs.of(rank)) * relations for rank in range(comm.size)]
     lengths: list[int] = comm.exchange(counts, sizes, MessageKind.PARTITION).rows.tolist()
     return lengths
 

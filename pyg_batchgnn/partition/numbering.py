@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.partition.book import PartitionBook
-from pyg_batchgnn.partition.move import Remote, group, group_by_range
+from pyg_batchgnn.partition.move import group
 from pyg_batchgnn.partition.reading import ReadingSlice
 
 
@@ -27,17 +27,6 @@ class Directory:
     bounds: list[Tensor]
     rank: int
     internal: list[Tensor]
-
-    def remote(self, node_type: int) -> Remote:
-        """Returns the internal ids of all nodes of a type, to be pulled by original id."""
-        bounds, internal = self.bounds[node_type], self.internal[node_type]
-        first = int(bounds[self.rank])
-        return Remote(
-            lambda node: group_by_range(node, bounds),
-            lambda node: internal.index_select(0, node.sub_(first)),
-            (),
-            internal.dtype,
-        )
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.balanced import Score, Streaming
 from pyg_batchgnn.partition.bounded import rows_per_round
-from pyg_batchgnn.partition.move import Remote, group_by_range, pull
-from pyg_batchgnn.partition.neighbours import original_ids
+from pyg_batchgnn.partition.move import pull
 from pyg_batchgnn.partition.policy import Neighbours, Policy, StreamState
 from pyg_batchgnn.partition.reading import ReadingSlice
 
@@ -44,7 +43,7 @@ class TypeStream:
         comm: the communicator of all ranks.
         part: the nodes that this rank has read.
         node_type: the number of the type.
-        in_edges: their in-neighbours by `reading_ids`, one row per node of the slice.
+        in_edges: their in-neighbours by joint ids, one row per node of the slice.
         owner: [n] int32, the part of every node of the slice, written to.
         weight: [n, k] int32, what every node of the slice adds to the k loads of its part.
         count: the nodes of the type in the whole graph, and their in-edges.
@@ -64,7 +63,7 @@ class TypeStream:
 
     @property
     def _first(self) -> int:
-        """The reading id of the slice's first node."""
+        """The joint id of the slice's first node."""
         return self.part.book.nodes_of(self.part.rank).start
 
     def run(self, assign: _Assign, load: Tensor, *, counted: bool = False) -> None:
@@ -75,8 +74,7 @@ class TypeStream:
             load: [k, parts] float64, the loads of the parts, written to.
             counted: True if the nodes are in ``load`` already.
         """
-        bounds = self.part.book.part_offsets
-        remote = Remote(lambda node: group_by_range(node, bounds), self._owners, (), torch.int32)
+        remote = self.part.remote(self.owner)
         for rows in self._rounds():
             found = pull(self.comm, remote, self._outside(rows))
             before = self._load_of(rows) if counted else 0
@@ -127,8 +125,8 @@ class TypeStream:
             begin = self.part.nodes_of(self.node_type).start - self.part.rows_of(self.node_type).start
             node = torch.arange(begin + rows.start, begin + rows.stop)
             indptr = self.in_edges.indptr[rows.start : rows.stop + 1]
-            ids = original_ids(self.part, source)
-            neighbours = Neighbours(indptr - int(indptr[0]), ids.node, owner, ids.type)
+            ids = self.part.nodes.apart(source)
+            neighbours = Neighbours(indptr - int(indptr[0]), ids.id, owner, ids.group)
             state = StreamState(
                 *(self.parts, seed, load.clone(), total.clone(), self.weight[at, 2] > 0),
                 *(schema, schema.node_types[self.node_type]),
@@ -158,9 +156,6 @@ class TypeStream:
 
     def _is_outside(self, source: Tensor) -> Tensor:
         return (source < self._first) | (source >= self._first + self.part.num_nodes)
-
-    def _owners(self, node: Tensor) -> Tensor:
-        return self.owner.index_select(0, node.sub_(self._first))
 
     def _load_of(self, rows: range) -> Tensor:
         """Returns what the rows add to each part, [k, parts]."""

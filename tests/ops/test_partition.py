@@ -39,9 +39,18 @@ def test_rows_are_grouped_by_range(groups: int, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(
-    ("index", "edge_id"), [(torch.int32,) * 2, (torch.int64,) * 2, (torch.int32, torch.int64)]
+    ("word", "index", "edge_id"),
+    [
+        (torch.int32,) * 3,
+        (torch.int64,) * 3,
+        (torch.int64, torch.int32, torch.int32),
+        (torch.int64, torch.int32, torch.int64),
+        (torch.int64, torch.int64, torch.int32),
+    ],
 )
-def test_edges_that_come_in_pieces_make_lists(index: torch.dtype, edge_id: torch.dtype) -> None:
+def test_edges_that_come_in_pieces_make_lists(
+    word: torch.dtype, index: torch.dtype, edge_id: torch.dtype
+) -> None:
     draw = torch.Generator().manual_seed(1)
     edge_index = torch.randint(10, 60, (2, 700), generator=draw)
     counts = torch.zeros(50, dtype=torch.int64)
@@ -50,8 +59,7 @@ def test_edges_that_come_in_pieces_make_lists(index: torch.dtype, edge_id: torch
     wanted = torch.argsort(edge_index[1], stable=True)
     cursor = counts.cumsum(0) - counts
     indices, edge_ids = torch.empty(700, dtype=index), torch.empty(700, dtype=edge_id)
-    words = torch.int64 if torch.int64 in (index, edge_id) else torch.int32
-    rows = torch.stack([edge_index[1], edge_index[0], torch.arange(700)], 1).to(words)
+    rows = torch.stack([edge_index[1], edge_index[0], torch.arange(700)], 1).to(word)
     for piece in rows.split(111):
         ops.place_edges(piece.contiguous(), 10, cursor, indices, edge_ids)
     assert torch.equal(edge_ids.long(), wanted)

@@ -28,7 +28,7 @@ from pyg_batchgnn.partition.multilevel.heaviest import HeaviestEdges
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 from pyg_batchgnn.partition.multilevel.release import release_memory
 from pyg_batchgnn.partition.multilevel.symmetrise import symmetric_graph
-from pyg_batchgnn.partition.reading import read_slice
+from pyg_batchgnn.partition.read_edges import read_slice
 from tests.partition.job_partition import (
     CASES,
     Peak,

@@ -38,6 +38,7 @@ bool place_edges(const Word* edges, int64_t count, const GrowingLists<Index, Edg
 template bool count_values(const int32_t*, int64_t, int64_t, int64_t, int64_t*);
 template bool count_values(const int64_t*, int64_t, int64_t, int64_t, int64_t*);
 PYG_BATCHGNN_PLACE(int32_t, int32_t, int32_t)
+PYG_BATCHGNN_PLACE(int64_t, int32_t, int32_t)
 PYG_BATCHGNN_PLACE(int64_t, int32_t, int64_t)
 PYG_BATCHGNN_PLACE(int64_t, int64_t, int32_t)
 PYG_BATCHGNN_PLACE(int64_t, int64_t, int64_t)

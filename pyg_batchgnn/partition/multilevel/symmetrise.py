@@ -14,12 +14,11 @@ from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.partition.bounded import own_rounds
 from pyg_batchgnn.partition.move import group_by_range, send
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
-from pyg_batchgnn.partition.neighbours import reading_ids
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 
 
 class _Ends(NamedTuple):
-    """The ends of edges, by `reading_ids`."""
+    """The ends of edges, by joint ids."""
 
     source: Tensor
     target: Tensor
@@ -58,11 +57,8 @@ def symmetric_graph(comm: Communicator, part: ReadingSlice, node_weight: Tensor)
 
 def _pieces(comm: Communicator, part: ReadingSlice) -> Iterator[_Ends]:
     """Yields the ends of this rank's in-edges in rounds, as many on every rank. Collective."""
-    schema, first = part.schema, part.book.nodes_of(part.rank).start
-    for edges, source, target in zip(part.relations, schema.source_types, schema.target_types, strict=True):
-        dtype = edges.indices.dtype
-        rows = part.rows_of(target)
-        node = torch.arange(first + rows.start, first + rows.stop, dtype=dtype)
-        for piece in own_rounds(comm, edges.num_edges, 2 * dtype.itemsize):
-            origin = reading_ids(part, edges.indices[piece.start : piece.stop], source)
-            yield _Ends(origin, along_edges(edges, node, piece))
+    edges, own = part.in_edges, part.book.nodes_of(part.rank)
+    dtype = edges.indices.dtype
+    target = part.by_list(torch.arange(own.start, own.stop, dtype=dtype))
+    for piece in own_rounds(comm, edges.num_edges, 2 * dtype.itemsize):
+        yield _Ends(edges.indices[piece.start : piece.stop], along_edges(edges, target, piece))
