@@ -73,7 +73,7 @@ def owners(threads: int) -> list[int]:
 
 def matrix_of(graph: RankGraph) -> Tensor:
     """The whole graph as a dense matrix. Collective."""
-    whole = gather_graph(graph)
+    whole = gather_graph(graph, range(graph.comm.size))
     weight = torch.ones(whole.num_edges) if whole.edge_weight is None else whole.edge_weight
     table = torch.zeros(graph.total, graph.total, dtype=torch.int64)
     table[InEdges(whole.indptr, whole.indices).targets(), whole.indices.long()] = weight.long()

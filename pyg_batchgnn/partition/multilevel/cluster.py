@@ -19,7 +19,7 @@ from pyg_batchgnn.partition.move import pull, send
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 
 #: Every node is visited PASSES times. A round takes one of SHARES of a rank's nodes, or less.
-PASSES, SHARES = 3, 3
+PASSES, SHARES = 3, 2
 #: A round takes the nodes of one of PIECES of a rank's edges, or of EDGES edges. Each neighbour may
 #: be in a cluster of its own, so a round may take a hundred bytes for each edge.
 PIECES, EDGES = 16, 1 << 20
@@ -84,10 +84,11 @@ def _move(
     found.label[nodes.start : nodes.stop] = names[local[: len(nodes)]]
     grown = before.sub_(room)
     changed = grown.any(dim=1)
-    names, grown = names[changed], grown[changed].to(torch.int32)
-    grouping = graph.group(names)
-    at = send(graph.comm, names, grouping).rows.to(torch.int64) - graph.first
-    found.weight.index_add_(0, at, send(graph.comm, grown, grouping).rows)
+    names = names[changed]
+    rows = torch.cat([names[:, None], grown[changed].to(names.dtype)], dim=1)
+    told = send(graph.comm, rows, graph.group(names)).rows
+    at = told[:, 0].to(torch.int64) - graph.first
+    found.weight.index_add_(0, at, told[:, 1:].to(torch.int32))
     graph.refresh(found.label)
 
 

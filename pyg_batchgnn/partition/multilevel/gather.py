@@ -10,21 +10,18 @@ from pyg_batchgnn.ops import WeightedGraph
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 
 
-def gather_graph(graph: RankGraph, on: int | None = None) -> WeightedGraph:
-    """Returns the whole graph. Collective.
+def gather_graph(graph: RankGraph, on: range) -> WeightedGraph:
+    """Gathers the whole graph. Collective.
 
     Args:
         graph: the graph.
-        on: the only rank that gets it; the others get a graph without nodes. All ranks get it if it
-            is None.
+        on: the ranks that get it. The others get a graph without nodes.
     """
     lists, comm = graph.lists, graph.comm
 
     def gather(rows: Tensor) -> Tensor:
-        if on is None:
-            return comm.all_gather(rows, MessageKind.PARTITION).rows
-        counts = [len(rows) if rank == on else 0 for rank in range(comm.size)]
-        return comm.exchange(rows.contiguous(), counts, MessageKind.PARTITION).rows
+        sent = [rows if rank in on else rows[:0] for rank in range(comm.size)]
+        return comm.exchange(sent, None, MessageKind.PARTITION).rows
 
     degree = gather(lists.indptr.diff())
     ids = gather(graph.ids().to(torch.int32)[lists.indices.to(torch.int64)])

@@ -34,7 +34,7 @@ def cut_by_metis(graph: RankGraph, goal: Goal, key: int) -> Tensor:  # noqa: ARG
         CommError: on every rank, where the library is not installed or fails.
     """
     comm = graph.comm
-    whole = gather_graph(graph, 0)
+    whole = gather_graph(graph, range(1))
 
     def work() -> Tensor:
         if comm.rank != 0:
