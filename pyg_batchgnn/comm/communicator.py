@@ -73,8 +73,8 @@ class Communicator(Collectives):
                 launcher the world is one rank.
             host: the number of this rank's host. By default the launcher's (GROUP_RANK,
                 SLURM_NODEID), or 0.
-            limit: bytes that one call of the backend may carry. Larger messages are cut into
-                pieces.
+            limit: bytes that one call of the backend may carry, equal on all ranks. Larger messages
+                are cut into pieces. The counts before them, of fixed size, always take one call.
 
         Raises:
             ValueError: the backend is not available here. The text lists those that are.

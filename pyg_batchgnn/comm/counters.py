@@ -18,11 +18,13 @@ class KindCounts:
     itself is not counted.
 
     Attributes:
-        rounds: exchanges of data. An exchange that is cut into pieces is one round.
-        count_rounds: fixed-size exchanges of counts and headers.
+        rounds: exchanges of data. An exchange that is cut into pieces is one round, and so is one
+            whose data are so small that they travel with the counts.
+        count_rounds: fixed-size exchanges of counts, headers and small data.
         rows_sent, rows_received: rows, or items where an exchange said how many its rows hold.
         bytes_sent, bytes_received: bytes of the rows.
-        count_bytes: bytes of the count rounds, sent and received.
+        count_bytes: bytes of the count rounds, sent and received: their fixed size, whatever data
+            travel in them.
         seconds: time for which a thread waited for peers or data.
     """
 

@@ -1,4 +1,4 @@
-"""One numbered exchange under way: first the counts, then the data."""
+"""One numbered exchange under way: first the counts, with small data, then larger data."""
 
 from __future__ import annotations
 
@@ -8,11 +8,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
+from torch import Tensor
 
 from pyg_batchgnn.comm.counters import CommCounters
 from pyg_batchgnn.comm.errors import DivergenceError
-from pyg_batchgnn.comm.header import AGREED, NUMBERS, MessageKind, Purpose, describe
+from pyg_batchgnn.comm.header import AGREED, MessageKind, Purpose, describe
+from pyg_batchgnn.comm.message import (
+    MESSAGE_BYTES,
+    NUMBERS,
+    ROOM,
+    Messages,
+    empty_messages,
+    read_data,
+    write_data,
+)
 from pyg_batchgnn.comm.transport import Transport
 
 
@@ -67,18 +76,29 @@ class Exchange:
         self.rank, self.size = link.rank, len(link.hosts)
         self.transport = link.transport
         self._link = link
+        self._along: Messages | None = None  # messages that brought the data along
 
     @property
     def _kind(self) -> MessageKind:
         return self.purpose.header.kind
 
-    def counts(self, rows: Sequence[int], numbers: Sequence[int] | None = None) -> ReceivedCounts:
+    def counts(
+        self,
+        rows: Sequence[int],
+        numbers: Sequence[int] | None = None,
+        data: Callable[[], Tensor] | None = None,
+    ) -> ReceivedCounts:
         """Exchanges messages of a fixed size that say how much data follows. Checks that all ranks
         are in the same exchange.
+
+        Where the data between no two ranks take more than ROOM bytes, they travel in these
+        messages. All ranks know all sizes, so they agree whether it is so.
 
         Args:
             rows: the rows that will go to each rank.
             numbers: any 64-bit number for each rank, by default 0.
+            data: returns the bytes of all rows, those for rank 0 first. They are the next data
+                that this exchange moves. By default data never travel with the counts.
 
         Raises:
             DivergenceError: on every rank, where ranks are in different exchanges.
@@ -88,39 +108,68 @@ class Exchange:
         largest, kept = max(away, default=0) * row_bytes, rows[self.rank] * row_bytes
         agreed = self.purpose.numbers()
         own = [0] * self.size if numbers is None else numbers
-        messages = torch.tensor(
-            [[*agreed, count, largest, kept, number] for count, number in zip(rows, own, strict=True)]
-        )
-        answers = torch.empty_like(messages)
-        each = [NUMBERS] * self.size
-        with self._timed():
-            self.transport.all_to_all(answers.view(-1), messages.view(-1), each, each)
-        count_bytes = 2 * (self.size - 1) * NUMBERS * messages.itemsize
-        self._link.counters.add(self._kind, count_rounds=1, count_bytes=count_bytes)
-        lists: list[list[int]] = answers.tolist()
+        sends, messages = empty_messages(self.size)
+        messages[:, :NUMBERS] = [
+            [*agreed, count, largest, kept, number] for count, number in zip(rows, own, strict=True)
+        ]
+        if data is not None and self._has_room(largest, kept):
+            write_data(messages, data(), [count * row_bytes for count in rows])
+        answers = self._swap(sends)
+        lists: list[list[int]] = answers[:, :NUMBERS].tolist()
         self._check(agreed, lists)
         columns = list(zip(*lists, strict=True))[AGREED:]
-        return ReceivedCounts(list(columns[0]), max(columns[1]), max(columns[2]), list(columns[3]))
+        received = ReceivedCounts(list(columns[0]), max(columns[1]), max(columns[2]), list(columns[3]))
+        if data is not None and self._has_room(received.largest, received.kept):
+            self._along = answers
+        return received
+
+    def _has_room(self, largest: int, kept: int) -> bool:
+        """Returns whether data of these sizes travel with the counts. Data that one call of the
+        backend may not carry never do."""
+        return max(largest, kept) <= ROOM and self.transport.fits(largest, kept)
+
+    def _swap(self, sends: Tensor) -> Messages:
+        """Sends a message to every rank and returns those that came."""
+        receives, answers = empty_messages(self.size)
+        each = [sends.numel() // self.size] * self.size
+        with self._timed():
+            self.transport.all_to_all(receives, sends, each, each)
+        count_bytes = 2 * (self.size - 1) * MESSAGE_BYTES
+        self._link.counters.add(self._kind, count_rounds=1, count_bytes=count_bytes)
+        return answers
 
     def data(
-        self, move: Callable[[], None], *, sent: int, received: int, rows: tuple[int, int] = (0, 0)
+        self,
+        move: Callable[[], None],
+        out: Tensor,
+        received: Sequence[int],
+        *,
+        sent: int,
+        rows: tuple[int, int] = (0, 0),
     ) -> None:
-        """Moves and counts one round of data.
+        """Moves and counts one round of data. Data that came with the counts are only copied, and
+        count as a round all the same.
 
         Args:
-            move: moves the data with `transport`.
-            sent, received: bytes to and from other ranks.
+            move: fills ``out`` with `transport`.
+            out: [sum(received)] bytes, filled by rank.
+            received: bytes from each rank, this one included.
+            sent: bytes to other ranks.
             rows: rows to and from other ranks.
         """
-        with self._timed():
-            move()
+        if self._along is None:
+            with self._timed():
+                move()
+        else:
+            read_data(self._along, out, received)
+            self._along = None
         self._link.counters.add(
             self._kind,
             rounds=1,
             rows_sent=rows[0],
             rows_received=rows[1],
             bytes_sent=sent,
-            bytes_received=received,
+            bytes_received=sum(received) - received[self.rank],
         )
 
     @contextlib.contextmanager

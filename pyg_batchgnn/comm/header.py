@@ -10,7 +10,7 @@ from enum import IntEnum
 import torch
 
 #: The first number of every header. Another number comes from another release or from no header.
-PROTOCOL = 0x67_6E_6E_01
+PROTOCOL = 0x67_6E_6E_02
 
 
 class MessageKind(IntEnum):
@@ -108,7 +108,7 @@ class Purpose:
         exchange: the number of the exchange in its communicator, from 1.
         operation: the collective operation.
         header: the header that the caller gave.
-        row_bytes: bytes per row, 0 where no rows move.
+        row_bytes: bytes per row, 0 where no rows move, 1 for the texts of values.
         dtype: the position of the rows' dtype in ROW_DTYPES, -1 where rows have no dtype.
     """
 
@@ -134,12 +134,8 @@ class Purpose:
         ]
 
 
-#: A count message begins with AGREED numbers that must be equal on all ranks.
+#: The message that begins an exchange begins with AGREED numbers that must be equal on all ranks.
 AGREED = 9
-#: All numbers of a count message. After the agreed ones come four: the rows that follow for the
-#: receiver, the bytes of the sender's largest message to another rank, the bytes of what the sender
-#: keeps for itself, and one number of the operation's own (for rows: how many items they hold).
-NUMBERS = 13
 
 
 def describe(numbers: Sequence[int]) -> str:

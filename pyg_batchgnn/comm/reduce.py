@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm.channel import Channel
-from pyg_batchgnn.comm.exchange import Exchange
+from pyg_batchgnn.comm.exchange import Exchange, ReceivedCounts
 from pyg_batchgnn.comm.header import Header, Operation, dtype_code
-from pyg_batchgnn.comm.rows import send_to_all
+from pyg_batchgnn.comm.rows import count_to_all, send_to_all
 from pyg_batchgnn.comm.transport import as_bytes
 
 #: Tensors of at most this many bytes are gathered and added by every rank, in one round instead of
@@ -37,22 +37,22 @@ def sum_over_ranks(channel: Channel, tensor: Tensor, header: Header, weight: flo
     flat = tensor.detach().view(-1)
     size = flat.numel() * flat.itemsize
     with channel.exchange(Operation.REDUCTION, header, size, code) as exchange:
-        weights = _weights(exchange, weight)
+        bits = 0 if weight is None else struct.unpack("<q", struct.pack("<d", weight))[0]
         if size <= _SMALL:
-            _sum_gathered(exchange, flat, weights)
+            arriving = count_to_all(exchange, as_bytes(flat), 1, bits)
+            _sum_gathered(exchange, flat, _shares(arriving, weight))
         else:
-            _sum_pieces(exchange, flat, weights)
+            arriving = exchange.counts([0] * exchange.size, [bits] * exchange.size)
+            _sum_pieces(exchange, flat, _shares(arriving, weight))
     return tensor
 
 
-def _weights(exchange: Exchange, weight: float | None) -> list[float] | None:
+def _shares(received: ReceivedCounts, weight: float | None) -> list[float] | None:
     """Returns the share of every rank. All shares are 0 where all weights are.
 
     The weights travel as the operation's own number in the exchange of counts: the bits of a
     double.
     """
-    bits = 0 if weight is None else struct.unpack("<q", struct.pack("<d", weight))[0]
-    received = exchange.counts([0] * exchange.size, [bits] * exchange.size)
     if weight is None:
         return None
     weights = [struct.unpack("<d", struct.pack("<q", bits))[0] for bits in received.numbers]
@@ -83,7 +83,7 @@ def _sum_pieces(exchange: Exchange, flat: Tensor, weights: list[float] | None) -
             exchange.transport.pairwise_exchange(as_bytes(everyone).split(received), sends, max(sent))
 
     away = sum(sent) - sent[exchange.rank]
-    exchange.data(move, sent=away, received=sum(received) - received[exchange.rank])
+    exchange.data(move, as_bytes(everyone), received, sent=away)
     own.copy_(ordered_sum(list(everyone), weights))
     send_to_all(exchange, as_bytes(flat), as_bytes(own), sent)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm.channel import Channel
-from pyg_batchgnn.comm.exchange import Exchange
+from pyg_batchgnn.comm.exchange import Exchange, ReceivedCounts
 from pyg_batchgnn.comm.header import Header, Operation, dtype_code
 from pyg_batchgnn.comm.transport import as_bytes
 
@@ -65,16 +65,20 @@ def exchange_rows(
     with channel.exchange(
         Operation.EXCHANGE, header, _row_bytes(shape, dtype), dtype_code(dtype)
     ) as exchange:
-        arriving = exchange.counts(counts, items)
+        whole = rows if isinstance(rows, Tensor) else None
+
+        def joined() -> Tensor:
+            return as_bytes(torch.cat(list(parts)) if whole is None else whole.contiguous())
+
+        arriving = exchange.counts(counts, items, joined)
         out = _allocate(allocate, (sum(arriving.rows), *shape), dtype)
         width = exchange.purpose.row_bytes
         sent, received = [count * width for count in counts], [count * width for count in arriving.rows]
-        flat, whole = as_bytes(out), rows if isinstance(rows, Tensor) else None
+        flat = as_bytes(out)
 
         def move() -> None:
             if exchange.transport.fits(arriving.largest, arriving.kept):
-                joined = torch.cat(list(parts)) if whole is None else whole.contiguous()
-                exchange.transport.all_to_all(flat, as_bytes(joined), received, sent)
+                exchange.transport.all_to_all(flat, joined(), received, sent)
             else:
                 sends = [as_bytes(part.contiguous()) for part in parts]
                 exchange.transport.pairwise_exchange(flat.split(received), sends, arriving.largest)
@@ -82,8 +86,9 @@ def exchange_rows(
         own = channel.rank
         exchange.data(
             move,
+            flat,
+            received,
             sent=sum(sent) - sent[own],
-            received=sum(received) - received[own],
             rows=(sum(items) - items[own], sum(arriving.numbers) - arriving.numbers[own]),
         )
     return Received(out, arriving.rows, arriving.numbers)
@@ -95,12 +100,25 @@ def gather_rows(channel: Channel, rows: Tensor, operation: Operation, header: He
         raise ValueError("rows must have a first dimension; give a scalar as a tensor of shape [1]")
     shape, dtype = tuple(rows.shape[1:]), rows.dtype
     with channel.exchange(operation, header, _row_bytes(shape, dtype), dtype_code(dtype)) as exchange:
-        arriving = exchange.counts([len(rows)] * channel.size)
+        own = as_bytes(rows.contiguous())
+        arriving = count_to_all(exchange, own, len(rows))
         out = torch.empty((sum(arriving.rows), *shape), dtype=dtype)
         received = [count * exchange.purpose.row_bytes for count in arriving.rows]
         others = sum(arriving.rows) - len(rows)
-        send_to_all(exchange, as_bytes(out), as_bytes(rows.contiguous()), received, (len(rows), others))
+        send_to_all(exchange, as_bytes(out), own, received, (len(rows), others))
     return Received(out, arriving.rows, arriving.rows)
+
+
+def count_to_all(exchange: Exchange, own: Tensor, rows: int, number: int = 0) -> ReceivedCounts:
+    """Exchanges the counts for `send_to_all`.
+
+    Args:
+        own: this rank's bytes.
+        rows: the rows that they are.
+        number: the operation's own number, for all ranks.
+    """
+    size = exchange.size
+    return exchange.counts([rows] * size, [number] * size, lambda: torch.cat([own] * size))
 
 
 def send_to_all(
@@ -118,16 +136,11 @@ def send_to_all(
 
     def move() -> None:
         if largest * size <= _COPIES and exchange.transport.fits(largest, largest):
-            exchange.transport.all_to_all(out, own.repeat(size), received, [len(own)] * size)
+            exchange.transport.all_to_all(out, torch.cat([own] * size), received, [len(own)] * size)
         else:
             exchange.transport.pairwise_exchange(out.split(list(received)), [own] * size, largest)
 
-    exchange.data(
-        move,
-        sent=len(own) * (size - 1),
-        received=sum(received) - len(own),
-        rows=(rows[0] * (size - 1), rows[1]),
-    )
+    exchange.data(move, out, received, sent=len(own) * (size - 1), rows=(rows[0] * (size - 1), rows[1]))
 
 
 def _parts(rows: Tensor | Sequence[Tensor], counts: Sequence[int] | None, size: int) -> Sequence[Tensor]:

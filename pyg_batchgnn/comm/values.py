@@ -12,7 +12,7 @@ from torch import Tensor
 from pyg_batchgnn.comm.channel import Channel
 from pyg_batchgnn.comm.errors import AgreementError, DivergenceError
 from pyg_batchgnn.comm.header import Header, Operation, dtype_code
-from pyg_batchgnn.comm.rows import send_to_all
+from pyg_batchgnn.comm.rows import count_to_all, send_to_all
 from pyg_batchgnn.comm.transport import as_bytes
 
 
@@ -22,11 +22,11 @@ def gather_values(
     """Implements `Collectives.all_gather_json`."""
     text = json.dumps(value).encode()
     own = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-    with channel.exchange(operation, header) as exchange:
-        sizes = exchange.counts([len(text)] * channel.size).rows
+    with channel.exchange(operation, header, row_bytes=1) as exchange:
+        sizes = count_to_all(exchange, own, len(text)).rows
         out = torch.empty(sum(sizes), dtype=torch.uint8)
         send_to_all(exchange, out, own, sizes)
-    return [json.loads(bytes(part.tolist())) for part in out.split(sizes)]
+    return [json.loads(part.numpy().tobytes()) for part in out.split(sizes)]
 
 
 def broadcast(channel: Channel, tensor: Tensor, source: int, header: Header) -> Tensor:
@@ -37,13 +37,13 @@ def broadcast(channel: Channel, tensor: Tensor, source: int, header: Header) -> 
         raise ValueError("the tensor must be contiguous; call .contiguous() first")
     flat = as_bytes(tensor)
     with channel.exchange(Operation.BROADCAST, header, len(flat), dtype_code(tensor.dtype)) as exchange:
-        sources = exchange.counts([0] * channel.size, [source] * channel.size).numbers
+        own = flat if channel.rank == source else flat[:0]
+        sources = count_to_all(exchange, own, int(channel.rank == source), source).numbers
         if len(set(sources)) > 1:
             odd = [rank for rank, theirs in enumerate(sources) if theirs != source]
             raise DivergenceError(
                 f"ranks broadcast from different sources: {dict(enumerate(sources))} (by rank)", odd
             )
-        own = flat if channel.rank == source else flat[:0]
         received = [len(flat) if rank == source else 0 for rank in range(channel.size)]
         send_to_all(exchange, flat, own, received)
     return tensor
