@@ -45,27 +45,23 @@ def read_limits(
     Raises:
         ValueError: a load is no attribute and no split, or its weights cannot be used.
     """
-    columns, totals, slacks, names = list[Tensor](), list[Tensor](), list[float](), list[str]()
-    for name, slack in policy.balance.items():
+    wanted = [(name, number) for name in policy.balance for number in range(part.schema.num_types)]
+    for name in policy.balance:
         _check_known(dataset, name)
-        for number in range(part.schema.num_types):
-            own = _weights(comm, part, dataset, name, number)
-            total = comm.all_reduce(own.sum(0, dtype=torch.int64).view(1), MessageKind.PARTITION)
-            if int(total) == 0 and not (name == NODES and part.schema.num_types == 1):
-                continue
-            column = torch.zeros(part.num_nodes, dtype=torch.int32)
-            column[part.rows_of(number)] = own
-            columns.append(column)
-            totals.append(total)
-            slacks.append(slack)
-            names.append(_in_words(part, name, number))
-    if not columns:
-        weight, any_slack = torch.zeros(part.num_nodes, 1, dtype=torch.int32), torch.ones(1).double()
-        goal = Goal.of(parts, torch.zeros(1, dtype=torch.int64), any_slack)
-        return Limits(("nothing",), weight, any_slack, goal)
-    total, allowed = torch.cat(totals), torch.tensor(slacks, dtype=torch.float64)
-    weight = torch.stack(columns, dim=1)
-    return Limits(tuple(names), weight, allowed, Goal.of(parts, total, allowed))
+    own = [_weights(comm, part, dataset, *one) for one in wanted]
+    totals = torch.tensor([one.sum(dtype=torch.int64) for one in own], dtype=torch.int64)
+    comm.all_reduce(totals, MessageKind.PARTITION)
+    alone = part.schema.num_types == 1
+    kept = [at for at, (name, _) in enumerate(wanted) if int(totals[at]) or (alone and name == NODES)]
+    weight = torch.zeros(part.num_nodes, max(len(kept), 1), dtype=torch.int32)
+    if not kept:
+        any_slack = torch.ones(1, dtype=torch.float64)
+        return Limits(("nothing",), weight, any_slack, Goal.of(parts, totals.new_zeros(1), any_slack))
+    for column, at in enumerate(kept):
+        weight[part.rows_of(wanted[at][1]), column] = own[at]
+    names = tuple(_in_words(part, *wanted[at]) for at in kept)
+    slack = torch.tensor([policy.balance[wanted[at][0]] for at in kept], dtype=torch.float64)
+    return Limits(names, weight, slack, Goal.of(parts, totals[kept], slack))
 
 
 def _in_words(part: ReadingSlice, name: str, node_type: int) -> str:
