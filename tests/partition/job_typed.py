@@ -115,6 +115,31 @@ def any_number_of_parts() -> None:
                         assert_same(part, split_dataset(dataset, owners, parts, part.number))
 
 
+def many_relations() -> None:
+    """The same edges in more relations give the same owners in as many rounds."""
+    with Communicator.create("partition", timeout=60) as comm:
+        whole = communities()
+        owners, rounds = list[list[Tensor]](), list[int]()
+        for dataset in (whole, in_relations(whole, 24)):
+            comm.counters.reset()
+            part = partition(dataset, "multilevel", comm=comm)
+            rounds.append(comm.counters.snapshot().total.count_rounds)
+            owners.append(owners_everywhere([part], comm))
+            assert_same(part, split_dataset(dataset, owners[-1], comm.size, comm.rank))
+        assert all(map(torch.equal, *owners))
+        assert rounds[0] == rounds[1]
+
+
+def in_relations(dataset: Dataset, count: int) -> Dataset:
+    """Spreads the edges of each relation over several."""
+    spread = [
+        EdgeSet((one.relation[0], f"{one.relation[1]}_{at}", one.relation[2]), one.edge_index[:, at::count])
+        for one in dataset.edge_sets
+        for at in range(count)
+    ]
+    return Dataset("in relations", dataset.node_sets, tuple(spread))
+
+
 # Saving and loading ###############################################################################
 
 PARTS = (1, 2, 3)

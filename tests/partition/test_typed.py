@@ -40,6 +40,10 @@ def test_the_parts_do_not_depend_on_how_many_ranks_read() -> None:
     run_ranks(f"{JOBS}:any_number_of_parts", 2)
 
 
+def test_many_relations_take_as_many_rounds_as_few() -> None:
+    run_ranks(f"{JOBS}:many_relations", 2)
+
+
 def test_saved_parts_are_loaded_by_any_number_of_ranks(tmp_path: Path) -> None:
     run_ranks(f"{JOBS}:save", 2, {"folder": str(tmp_path)})
     for ranks in (1, 3):
