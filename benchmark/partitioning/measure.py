@@ -59,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     add("--ranks", type=int, default=4, help="ranks of the policies over ranks")
     add("--sides", nargs="+", choices=SIDES, default=SIDES, help="policies and peers")
     add("--constraints", nargs="+", choices=CONSTRAINTS, default=list(CONSTRAINTS))
+    add("--rounds", type=int, default=3, help="how often the sides take turns; seconds are medians")
     busy = "the machine does other work: cuts, balance and memory are shown, seconds are not"
     add("--busy", action="store_true", help=busy)
     add("--results", type=Path, default=RESULTS, help="folder for the JSON file")
@@ -66,16 +67,19 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures every graph, number of parts and policy once. Figures of other cases stay."""
+    """Measures every graph, number of parts and policy. Figures of other cases stay."""
     options = parser().parse_args(arguments)
     file = options.results / "partitioning.json"
     cases = [(parts, constraints) for parts in options.parts for constraints in options.constraints]
     for graph in options.graphs:
         dataset = _data_name(graph)
         common = {"graph": graph if graph.isdigit() else Path(graph).name, "busy": options.busy}
-        for side, policy, ranks in contestants(options.sides, options.ranks):
-            found = _measure(dataset, policy, ranks, cases)
-            _store(file, [{**common, "side": side, "ranks": ranks, **one} for one in found])
+        sides = contestants(options.sides, options.ranks)
+        runs = [[_measure(dataset, *one[1:], cases) for one in sides] for _ in range(options.rounds)]
+        for (side, _, ranks), of_side in zip(sides, zip(*runs, strict=True), strict=True):
+            found = [_median(of_case) for of_case in zip(*of_side, strict=True)]
+            shared = {**common, "side": side, "ranks": ranks, "rounds": options.rounds}
+            _store(file, [{**shared, **one} for one in found])
 
 
 def _data_name(graph: str) -> str:
@@ -129,6 +133,18 @@ def _measure(dataset: str, policy: str, ranks: int, cases: list[tuple[int, str]]
         )
         found.append({"parts": parts, "constraints": constraints, "of_ranks": of_ranks})
     return found
+
+
+def _median(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the run of median seconds, with the highest peak that each rank had in any run."""
+    ordered = sorted(runs, key=lambda run: max(one["wall"] for one in run["of_ranks"]))
+    chosen = ordered[len(ordered) // 2]
+    peaks = [
+        max(one["peak"] for one in of_rank)
+        for of_rank in zip(*(run["of_ranks"] for run in runs), strict=True)
+    ]
+    of_ranks = [{**one, "peak": peak} for one, peak in zip(chosen["of_ranks"], peaks, strict=True)]
+    return {**chosen, "of_ranks": of_ranks}
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 from pyg_batchgnn.partition.multilevel.refine import refine
 from pyg_batchgnn.partition.multilevel.release import release_memory
 
-#: A coarse graph is gathered on every rank if it has at most one of _GATHERED of a rank's share of
-#: the entries of the whole graph, or FEW of them. Cutting it takes several times its memory.
+#: A coarse graph is gathered if it has at most one of _GATHERED of a rank's share of the entries of
+#: the whole graph, or FEW of them. Cutting it takes several times its memory.
 _GATHERED, FEW = 8, 1 << 20
 #: No cluster has more than one of _CLUSTERS of a part's mean weight.
 _CLUSTERS = 32
@@ -39,7 +39,7 @@ def cut_by_levels(graph: RankGraph, goal: Goal, key: int) -> Tensor:
 
 
 def _coarsen(graph: RankGraph, goal: Goal, key: int) -> list[CoarseLevel]:
-    """Returns coarser and coarser graphs, the last of which is small enough for every rank.
+    """Returns coarser and coarser graphs, the last of which is small enough for one rank.
     Collective.
 
     The graph itself is never gathered where there are several ranks.
