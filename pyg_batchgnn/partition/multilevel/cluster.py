@@ -77,19 +77,45 @@ def _move(
     lists, others = _lists_of(graph, nodes)
     label = torch.cat([found.label[nodes.start : nodes.stop], found.label[others]])
     names, local = ops.number_ghosts(label, range(0), graph.total)
-    held = pull(graph.comm, graph.remote(found.weight), names)
-    room = torch.div(limit - held, graph.comm.size, rounding_mode="floor")
-    before = room.clone()
+    before, room = local[: len(nodes)].clone(), _room_in(graph, found, limit, names)
     ops.cluster_nodes(lists, local, room, visit, together=together)
-    found.label[nodes.start : nodes.stop] = names[local[: len(nodes)]]
-    grown = before.sub_(room)
-    changed = grown.any(dim=1)
+    del room
+    now = local[: len(nodes)]
+    found.label[nodes.start : nodes.stop] = names[now]
+    changed, grown = _growth(before, now, lists.node_weight, names.numel())
     names = names[changed]
-    rows = torch.cat([names[:, None], grown[changed].to(names.dtype)], dim=1)
+    rows = torch.cat([names[:, None], grown.to(names.dtype)], dim=1)
     told = send(graph.comm, rows, graph.group(names)).rows
     at = told[:, 0].to(torch.int64) - graph.first
     found.weight.index_add_(0, at, told[:, 1:].to(torch.int32))
     graph.refresh(found.label)
+
+
+def _room_in(graph: RankGraph, found: Clusters, limit: Tensor, names: Tensor) -> Tensor:
+    """Returns this rank's part of the room that clusters have, [x, k] int64. Collective.
+
+    It works in place: there are many clusters, and each has several weights.
+    """
+    room = pull(graph.comm, graph.remote(found.weight), names).to(torch.int64)
+    return room.neg_().add_(limit).div_(graph.comm.size, rounding_mode="floor")
+
+
+def _growth(before: Tensor, now: Tensor, weight: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
+    """Returns the clusters that nodes left or joined, and by how much each grew, [x, k] int32.
+
+    Args:
+        before, now: [n] int32, the clusters of the nodes, in [0, clusters).
+        weight: [n, k] int32, the weights of the nodes.
+        clusters: the number of clusters.
+    """
+    moved = (before != now).nonzero().flatten()
+    moving = weight[moved]
+    changed, row = ops.number_ghosts(torch.cat([before[moved], now[moved]]), range(0), clusters)
+    grown = torch.zeros(changed.numel(), weight.size(1), dtype=torch.int32)
+    left, joined = row.to(torch.int64).split(len(moved))
+    grown.index_add_(0, joined, moving)
+    grown.index_add_(0, left, moving.neg_())
+    return changed, grown
 
 
 def _lists_of(graph: RankGraph, nodes: range) -> tuple[WeightedGraph, Tensor]:

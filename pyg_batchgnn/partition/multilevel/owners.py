@@ -27,9 +27,12 @@ def balanced_owners(
         raise ValueError(f"{parts} parts cannot be spread evenly over {hosts} hosts; choose a multiple")
     release_memory()
     limits = read_limits(comm, part, dataset, policy, parts)
+    release_memory()
     graph = symmetric_graph(comm, part, limits.weight)
     release_memory()
     cut = cut_by_metis if isinstance(policy, Metis) else cut_by_levels
     owner = cut_by_hosts(graph, limits.goal, hosts, fold_key(0, seed), cut)
+    del graph
+    release_memory()
     warn_of_unmet(comm, limits, owner)
     return owner
