@@ -75,7 +75,7 @@ def _move(
 ) -> None:
     """Visits a share of some of the nodes on every rank. Collective."""
     lists, others = _lists_of(graph, nodes)
-    label = torch.cat([found.label[nodes.start : nodes.stop], found.label[others]])
+    label = torch.cat([found.label[nodes.start : nodes.stop], found.label.index_select(0, others)])
     names, local = ops.number_ghosts(label, range(0), graph.total)
     before, room = local[: len(nodes)].clone(), _room_in(graph, found, limit, names)
     ops.cluster_nodes(lists, local, room, visit, together=together)
@@ -112,7 +112,7 @@ def _growth(before: Tensor, now: Tensor, weight: Tensor, clusters: int) -> tuple
     moving = weight[moved]
     changed, row = ops.number_ghosts(torch.cat([before[moved], now[moved]]), range(0), clusters)
     grown = torch.zeros(changed.numel(), weight.size(1), dtype=torch.int32)
-    left, joined = row.to(torch.int64).split(len(moved))
+    left, joined = row.view(2, len(moved))
     grown.index_add_(0, joined, moving)
     grown.index_add_(0, left, moving.neg_())
     return changed, grown

@@ -41,7 +41,8 @@ class Ghosts:
             values: [n + ghosts, ...], those of own nodes first.
         """
         own = values[: len(values) - self.ids.numel()]
-        found = comm.exchange(own[self.needed], self.counts, MessageKind.PARTITION).rows
+        wanted = own.index_select(0, self.needed)  # indexing would copy the numbers to int64
+        found = comm.exchange(wanted, self.counts, MessageKind.PARTITION).rows
         values[len(own) :] = found
 
 
