@@ -14,6 +14,7 @@ from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.partition.bounded import own_rounds
 from pyg_batchgnn.partition.move import group_by_range, send
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
+from pyg_batchgnn.partition.multilevel.release import release_memory
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 
 
@@ -42,6 +43,23 @@ def symmetric_graph(comm: Communicator, part: ReadingSlice, node_weight: Tensor)
         ops.count_values(found, own.start, indptr[1:])
         ops.count_values(ends.target, own.start, indptr[1:])
     torch.cumsum(indptr, 0, out=indptr)
+    ids = _neighbours(comm, part, indptr)
+    release_memory()
+    merged = ops.merge_neighbours(indptr, ids, first=own.start)
+    del indptr, ids
+    release_memory()
+    return RankGraph.of(comm, bounds, merged, node_weight)
+
+
+def _neighbours(comm: Communicator, part: ReadingSlice, indptr: Tensor) -> Tensor:
+    """Returns the other ends of all edges of this rank's nodes, [e], by node. Collective.
+
+    Args:
+        comm: the communicator of all ranks.
+        part: the nodes that this rank has read.
+        indptr: [n + 1], where each node's edges begin.
+    """
+    bounds, own = part.book.part_offsets, part.book.nodes_of(part.rank)
     ids = torch.empty(int(indptr[-1]), dtype=ops.id_dtype(part.book.num_nodes))
     ops.advise_huge_pages(ids)  # written to at random
     cursor = indptr[:-1].clone()
@@ -50,9 +68,7 @@ def symmetric_graph(comm: Communicator, part: ReadingSlice, node_weight: Tensor)
         found = send(comm, away, group_by_range(ends.source, bounds)).rows
         ops.append_neighbours(found, own.start, cursor, ids)
         ops.append_neighbours(away.flip(1).contiguous(), own.start, cursor, ids)
-    merged = ops.merge_neighbours(indptr, ids, first=own.start)
-    del ids
-    return RankGraph.of(comm, bounds, merged, node_weight)
+    return ids
 
 
 def _pieces(comm: Communicator, part: ReadingSlice) -> Iterator[_Ends]:
