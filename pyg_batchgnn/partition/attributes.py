@@ -10,10 +10,10 @@ from pyg_batchgnn.data import Dataset, Group
 from pyg_batchgnn.ops import gather_rows
 from pyg_batchgnn.partition.bounded import own_rounds
 from pyg_batchgnn.partition.checks import own_share
-from pyg_batchgnn.partition.deliver import Runs
 from pyg_batchgnn.partition.move import Remote, group, group_by_range, pull, send
 from pyg_batchgnn.partition.numbering import Numbering
 from pyg_batchgnn.partition.reading import ReadingSlice
+from pyg_batchgnn.partition.runs import Runs
 
 #: The rows of an input table that one rank reads before the next rank's turn. Owners ask for
 #: ascending rows, and so all ranks read at the same time.

@@ -13,7 +13,7 @@ from pyg_batchgnn.partition.attributes import deliver_rows, deliver_splits
 from pyg_batchgnn.partition.balanced import Streaming, TwoLevel
 from pyg_batchgnn.partition.checks import check_comm, check_splits
 from pyg_batchgnn.partition.cut import cut_run
-from pyg_batchgnn.partition.deliver import OwnNodes, Runs, deliver_lists, translate_sources
+from pyg_batchgnn.partition.deliver import OwnNodes, deliver_lists, translate_sources
 from pyg_batchgnn.partition.given import Given, given_owners
 from pyg_batchgnn.partition.multilevel import balanced_owners
 from pyg_batchgnn.partition.numbering import make_directory, number_nodes
@@ -22,6 +22,7 @@ from pyg_batchgnn.partition.part import Part
 from pyg_batchgnn.partition.policy import BuiltIn, Direct, Policy, PolicyLike, as_policy, name_of
 from pyg_batchgnn.partition.read_edges import read_slice
 from pyg_batchgnn.partition.reading import ReadingSlice
+from pyg_batchgnn.partition.runs import Runs
 from pyg_batchgnn.partition.stream import OwnerStream
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The partition of the coarsest graph, which two ranks gather and cut, each by itself."""
+"""The partition of the coarsest graph, which few ranks gather and cut, each by itself."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pyg_batchgnn.ops import fold_key
 from pyg_batchgnn.partition.multilevel.gather import gather_graph
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 
-#: The ranks that cut the coarsest graph. More of them seldom find a better partition, and where
-#: ranks share cores each takes time from the others.
-TRIES = 2
+#: At least TRIES ranks cut the coarsest graph, and more while all of them together look at no more
+#: than ENTRIES of its entries. More tries on a large graph seldom find a better partition, and
+#: where ranks share cores each takes time from the others.
+TRIES, ENTRIES = 2, 1 << 20
 
 
 def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tensor:
@@ -23,7 +24,8 @@ def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tenso
     the one with the least excess over the limits, and among these the one that cuts the least.
     """
     comm = graph.comm
-    tries = min(TRIES, comm.size)
+    entries = comm.sum(graph.lists.num_edges)
+    tries = min(max(TRIES, ENTRIES // max(entries, 1)), comm.size)
     whole = graph.lists if comm.size == 1 else gather_graph(graph, range(tries))
     part, found = torch.empty(graph.total, dtype=torch.int32), None
     if comm.rank < tries:
