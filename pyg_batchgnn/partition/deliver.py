@@ -10,7 +10,7 @@ from torch import Tensor
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.bounded import own_rounds
-from pyg_batchgnn.partition.deliver_edges import Places, deliver_edges
+from pyg_batchgnn.partition.deliver_edges import ArrivingEdges, deliver_edges
 from pyg_batchgnn.partition.move import Grouping, group, pull, send
 from pyg_batchgnn.partition.numbering import Numbering
 from pyg_batchgnn.partition.reading import ReadingSlice
@@ -50,7 +50,7 @@ def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, 
         nodes.append(node)
         indptr |= ends
     places = [
-        Places.of(part.in_edges, numbering.counts[:, :, target], own, rows[target], indptr[number])
+        ArrivingEdges.of(part.in_edges, numbering.counts[:, :, target], own, rows[target], indptr[number])
         for number, target in enumerate(schema.target_types)
     ]
     deliver_edges(comm, part, numbering, runs, places)

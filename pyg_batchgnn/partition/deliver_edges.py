@@ -19,7 +19,7 @@ from pyg_batchgnn.partition.runs import RunRows, Runs
 
 
 @dataclass(frozen=True)
-class Places:
+class ArrivingEdges:
     """The in-edges of a relation while they arrive.
 
     Attributes:
@@ -31,7 +31,7 @@ class Places:
     cursor: dict[tuple[int, int], int]
 
     @classmethod
-    def of(cls, read: InEdges, counts: Tensor, parts: range, rows: RunRows, indptr: Tensor) -> Places:
+    def of(cls, read: InEdges, counts: Tensor, parts: range, rows: RunRows, indptr: Tensor) -> ArrivingEdges:
         """Makes room for edges like those that were read.
 
         Args:
@@ -59,7 +59,7 @@ class Places:
 
 
 def deliver_edges(
-    comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs, places: Sequence[Places]
+    comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs, places: Sequence[ArrivingEdges]
 ) -> None:
     """Sends the adjacency lists of all relations to the owners of their nodes. Collective.
 
