@@ -153,5 +153,24 @@ class WorkerPool:
             # workers with them: the processes would live until the garbage collector runs, be it in
             # a fork made later.
             traceback.clear_frames(error.__traceback__)
+            lost = _lost_worker(error, made)
             del made
+            if lost:
+                raise RuntimeError(lost) from error
             raise
+
+
+def _lost_worker(error: Exception, made: Iterator[Any]) -> str:
+    """Returns what happened, if an error says that a worker was gone while it handed a batch over;
+    empty if a worker raised the error itself.
+
+    torch notices a worker that is gone while it waits. It does not where a worker is killed between
+    the message and the memory that the message speaks of.
+    """
+    if not isinstance(error, (ConnectionError, EOFError)) or "in DataLoader worker process" in str(error):
+        return ""
+    workers = getattr(made, "_workers", [])
+    for worker in workers:
+        worker.join(0.1)
+    gone = ", ".join(str(worker.pid) for worker in workers if not worker.is_alive())
+    return f"DataLoader worker (pid {gone or 'unknown'}) exited unexpectedly while it handed a batch over"

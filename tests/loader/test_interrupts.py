@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.utils.data import dataloader
 
+from pyg_batchgnn.loader.workers import _lost_worker
 from tests.support.leftovers import nothing_is_left
 from tests.support.loader_cases import make_data, make_loader
 
@@ -47,6 +49,30 @@ def test_ctrl_c_ends_every_kind_of_loader() -> None:
     assert process.returncode == 0, f"{found}\n{errors}"
     once = [f"{kind}, {way}: left [] []" for way in WAYS for kind in ("node", "link", "typed")]
     assert found == [*once, "prefetch, often: left []", "persistent workers, often: left []"]
+
+
+@pytest.mark.parametrize("lost", [ConnectionResetError(104, "reset"), EOFError()])
+def test_a_worker_that_is_killed_while_it_hands_a_batch_over_is_named(
+    lost: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: object) -> None:
+        raise lost
+
+    loader = make_loader(make_data(), num_workers=1, macrobatch_size=1, fetch_size=1, prefetch_factor=1)
+    with nothing_is_left():
+        batches = iter(loader)
+        next(batches)
+        (worker,) = multiprocessing.active_children()
+        os.kill(worker.pid or 0, signal.SIGKILL)
+        monkeypatch.setattr(dataloader._MultiProcessingDataLoaderIter, "_next_data", fail)
+        with pytest.raises(RuntimeError, match=rf"worker \(pid {worker.pid}\) exited"):
+            list(batches)
+        del batches, loader
+
+
+def test_an_error_of_a_worker_about_a_connection_is_its_own() -> None:
+    error = ConnectionError("Caught ConnectionError in DataLoader worker process 0.")
+    assert _lost_worker(error, iter(())) == ""
 
 
 @pytest.mark.parametrize("options", [{}, {"persistent_workers": True}, {"export": "native"}])
