@@ -70,6 +70,6 @@ class CutEvidence:
         """Returns what multilevel offers where METIS takes memory of ``size``."""
         return (
             f"METIS takes about {size} on rank 0, which holds the whole graph. On graphs {self.graphs} it "
-            f"cut {self.metis:.2f} times as many edges as --policy multilevel, where a rank takes about "
-            f"twice its share and 256 MiB."
+            f"cut {self.metis:.2f} times as many edges as --policy multilevel, where no rank "
+            f"takes more than twice its share and 256 MiB."
         )
