@@ -215,6 +215,9 @@ constexpr Operator kOperators[] = {
     OPERATOR(advise_huge_pages, "(Tensor tensor) -> ()"),
     OPERATOR(empty_bytes, "(int bytes) -> Tensor"),
     OPERATOR(simd_level, "() -> int"),
+    // Processes that share memory
+    OPERATOR(announce_turn_, "(Tensor(a!) word, int turn) -> ()"),
+    OPERATOR(wait_for_turns, "(Tensor[] words, int turn, float seconds) -> bool"),
 };
 
 #undef OPERATOR

@@ -217,6 +217,10 @@ void advise_huge_pages(const Tensor& tensor);
 Tensor empty_bytes(int64_t bytes);
 int64_t simd_level();
 
+// turn_ops.cpp
+void announce_turn_(const Tensor& word, int64_t turn);
+bool wait_for_turns(const std::vector<Tensor>& words, int64_t turn, double seconds);
+
 // attention_ops.cpp
 std::tuple<Tensor, Tensor> attention(const Tensor& x, const std::optional<Tensor>& row, const Tensor& indptr,
                                      const Tensor& indices, const Tensor& source_weight,

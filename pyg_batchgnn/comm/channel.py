@@ -6,9 +6,11 @@ import contextlib
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import torch.distributed as dist
+from torch import Tensor
 
 from pyg_batchgnn.comm.abandoned import abandon
 from pyg_batchgnn.comm.counters import CommCounters
@@ -16,6 +18,7 @@ from pyg_batchgnn.comm.diagnosis import Evidence, Peer, diagnose, finished
 from pyg_batchgnn.comm.errors import BrokenCommunicatorError, CommError, PeerError
 from pyg_batchgnn.comm.exchange import Exchange, Link
 from pyg_batchgnn.comm.header import Header, Operation, Purpose
+from pyg_batchgnn.comm.mailbox import BackendMailbox, SharedMailbox
 from pyg_batchgnn.comm.process_info import Liveness
 from pyg_batchgnn.comm.status_board import Failure, RankPhase, RankStatus, StatusBoard
 from pyg_batchgnn.comm.transport import INT_LIMIT, Transport
@@ -70,7 +73,8 @@ class Channel:
         self._reserve = min(1.0, timeout / 20)
         self._last_check = 0.0
         transport = Transport(group, rank, self.size, timeout - self._reserve, self._check_peers, limit)
-        self._link = Link(name, rank, [peer.host for peer in peers], transport, self.counters)
+        mailbox, hosts = BackendMailbox(transport, self.size), [peer.host for peer in peers]
+        self._link = Link(name, rank, hosts, mailbox, transport, self.counters)
         _CHANNELS.add(self)
 
     @contextlib.contextmanager
@@ -106,6 +110,11 @@ class Channel:
             raised = error if isinstance(error, CommError) else None
             self.fail(raised or CommError(_own_error(self.rank, purpose, error), [self.rank]))
             raise
+
+    def share_messages(self, blocks: Mapping[int, Tensor]) -> None:
+        """Lets the messages of later exchanges go through shared memory (`SharedMailbox`)."""
+        mailbox = SharedMailbox(blocks, self.rank, self.timeout - self._reserve, self._check_peers)
+        self._link = replace(self._link, mailbox=mailbox)
 
     def restart_counting(self) -> None:
         """Sets the counters and the number of the last exchange to zero."""

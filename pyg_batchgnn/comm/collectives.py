@@ -34,6 +34,11 @@ class Collectives:
         self.hosts = [peer.host for peer in channel.peers]
         self.host = self.hosts[self.rank]
 
+    @property
+    def ranks_of_host(self) -> list[int]:
+        """The ranks that share this rank's host, ascending, this rank included."""
+        return [rank for rank, host in enumerate(self.hosts) if host == self.host]
+
     # Rows ########################################################################################
 
     def exchange(

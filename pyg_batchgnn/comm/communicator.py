@@ -96,11 +96,6 @@ class Communicator(Collectives):
         """The process group, for `guard`. None in a world of one rank."""
         return self._channel.group
 
-    @property
-    def ranks_of_host(self) -> list[int]:
-        """The ranks that share this rank's host, ascending, this rank included."""
-        return [rank for rank, host in enumerate(self.hosts) if host == self.host]
-
     # Jobs ########################################################################################
 
     def run_job(self, job: Callable[[], T]) -> T:

@@ -15,10 +15,13 @@ from torch._C._distributed_c10d import TCPStore
 from pyg_batchgnn.comm.abandoned import groups_abandoned
 from pyg_batchgnn.comm.backends import check_backend
 from pyg_batchgnn.comm.channel import Channel
+from pyg_batchgnn.comm.collectives import Collectives
 from pyg_batchgnn.comm.diagnosis import Peer
 from pyg_batchgnn.comm.endpoints import endpoints
-from pyg_batchgnn.comm.errors import DivergenceError
+from pyg_batchgnn.comm.errors import CommError, DivergenceError
 from pyg_batchgnn.comm.header import Header, MessageKind
+from pyg_batchgnn.comm.host_memory import share_on_host
+from pyg_batchgnn.comm.mailbox import block_bytes
 from pyg_batchgnn.comm.process_info import ProcessInfo, host_from
 from pyg_batchgnn.comm.rendezvous import fresh_namespace
 from pyg_batchgnn.comm.status_board import StatusBoard
@@ -99,8 +102,24 @@ def make_channel(name: str, timeout: float, limit: int, host: int | None) -> Cha
         Peer(peer.rank, peer.host, peer.process, tuple(theirs))
         for peer, theirs in zip(peers, addresses, strict=True)
     ]
+    _share_messages(channel)
     channel.restart_counting()  # users count from their first exchange
     return channel
+
+
+def _share_messages(channel: Channel) -> None:
+    """Lets messages go through memory where all ranks are on one machine. They go through the
+    backend where the memory cannot be had: it has too little, or ranks are kept apart."""
+    places = {(peer.host, peer.process.machine) for peer in channel.peers}
+    if channel.size == 1 or len(places) > 1 or not channel.peers[0].process.machine:
+        return
+    try:
+        blocks = share_on_host(Collectives(channel), block_bytes(channel.size))
+    except CommError:
+        if channel.broken is not None:
+            raise
+    else:
+        channel.share_messages(blocks)
 
 
 def _check_names(ranks: list[dict[str, Any]]) -> None:

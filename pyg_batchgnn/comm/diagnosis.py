@@ -162,6 +162,6 @@ def _first_sentence(text: str) -> str:
 def _ending(evidence: Evidence) -> str:
     ending = f"rank {evidence.rank} waited {evidence.waited:.1f} s of {evidence.timeout:.0f} s "
     ending += f"in communicator {evidence.communicator!r}"
-    if not evidence.timed_out:
-        ending += f"; the transport says: {_first_sentence(evidence.text) or 'nothing'}"
+    if said := _first_sentence(evidence.text):
+        ending += "" if evidence.timed_out else f"; the transport says: {said}"
     return ending

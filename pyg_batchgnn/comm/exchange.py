@@ -13,15 +13,8 @@ from torch import Tensor
 from pyg_batchgnn.comm.counters import CommCounters
 from pyg_batchgnn.comm.errors import DivergenceError
 from pyg_batchgnn.comm.header import AGREED, MessageKind, Purpose, describe
-from pyg_batchgnn.comm.message import (
-    MESSAGE_BYTES,
-    NUMBERS,
-    ROOM,
-    Messages,
-    empty_messages,
-    read_data,
-    write_data,
-)
+from pyg_batchgnn.comm.mailbox import Mailbox
+from pyg_batchgnn.comm.message import NUMBERS, Message, read_data, write_data
 from pyg_batchgnn.comm.transport import Transport
 
 
@@ -33,13 +26,15 @@ class Link:
         name: the communicator's name, for messages.
         rank: this process's rank.
         hosts: the host number of every rank.
-        transport: moves the bytes.
+        mailbox: carries the counts, and data that are small.
+        transport: moves larger data.
         counters: counts rounds, rows, bytes and seconds.
     """
 
     name: str
     rank: int
     hosts: Sequence[int]
+    mailbox: Mailbox
     transport: Transport
     counters: CommCounters
 
@@ -68,7 +63,7 @@ class Exchange:
         purpose: what all ranks must agree on.
         entered: the monotonic clock when this rank entered, in seconds.
         rank, size: this process's rank, and the number of ranks.
-        transport: moves the bytes.
+        transport: moves data that do not travel with the counts.
     """
 
     def __init__(self, link: Link, purpose: Purpose) -> None:
@@ -76,7 +71,7 @@ class Exchange:
         self.rank, self.size = link.rank, len(link.hosts)
         self.transport = link.transport
         self._link = link
-        self._along: Messages | None = None  # messages that brought the data along
+        self._along: Sequence[Message] | None = None  # messages that brought the data along
 
     @property
     def _kind(self) -> MessageKind:
@@ -91,8 +86,8 @@ class Exchange:
         """Exchanges messages of a fixed size that say how much data follows. Checks that all ranks
         are in the same exchange.
 
-        Where the data between no two ranks take more than ROOM bytes, they travel in these
-        messages. All ranks know all sizes, so they agree whether it is so.
+        Where the data between no two ranks take more than a message has room for, they travel in
+        these messages. All ranks know all sizes, so they agree whether it is so.
 
         Args:
             rows: the rows that will go to each rank.
@@ -108,14 +103,13 @@ class Exchange:
         largest, kept = max(away, default=0) * row_bytes, rows[self.rank] * row_bytes
         agreed = self.purpose.numbers()
         own = [0] * self.size if numbers is None else numbers
-        sends, messages = empty_messages(self.size)
-        messages[:, :NUMBERS] = [
-            [*agreed, count, largest, kept, number] for count, number in zip(rows, own, strict=True)
-        ]
+        messages = self._link.mailbox.outgoing()
+        for message, count, number in zip(messages, rows, own, strict=True):
+            message[:NUMBERS] = [*agreed, count, largest, kept, number]
         if data is not None and self._has_room(largest, kept):
             write_data(messages, data(), [count * row_bytes for count in rows])
-        answers = self._swap(sends)
-        lists: list[list[int]] = answers[:, :NUMBERS].tolist()
+        answers = self._swap()
+        lists: list[list[int]] = [message[:NUMBERS].tolist() for message in answers]
         self._check(agreed, lists)
         columns = list(zip(*lists, strict=True))[AGREED:]
         received = ReceivedCounts(list(columns[0]), max(columns[1]), max(columns[2]), list(columns[3]))
@@ -126,15 +120,14 @@ class Exchange:
     def _has_room(self, largest: int, kept: int) -> bool:
         """Returns whether data of these sizes travel with the counts. Data that one call of the
         backend may not carry never do."""
-        return max(largest, kept) <= ROOM and self.transport.fits(largest, kept)
+        return max(largest, kept) <= self._link.mailbox.room and self.transport.fits(largest, kept)
 
-    def _swap(self, sends: Tensor) -> Messages:
-        """Sends a message to every rank and returns those that came."""
-        receives, answers = empty_messages(self.size)
-        each = [sends.numel() // self.size] * self.size
+    def _swap(self) -> Sequence[Message]:
+        """Sends the message to every rank and returns those that came."""
+        mailbox = self._link.mailbox
         with self._timed():
-            self.transport.all_to_all(receives, sends, each, each)
-        count_bytes = 2 * (self.size - 1) * MESSAGE_BYTES
+            answers = mailbox.swap()
+        count_bytes = 2 * (self.size - 1) * mailbox.message_bytes
         self._link.counters.add(self._kind, count_rounds=1, count_bytes=count_bytes)
         return answers
 

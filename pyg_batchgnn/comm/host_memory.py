@@ -23,7 +23,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.comm.communicator import Communicator
+from pyg_batchgnn.comm.collectives import Collectives
 from pyg_batchgnn.comm.errors import CommError
 from pyg_batchgnn.comm.together import name_failures
 
@@ -39,7 +39,7 @@ class Access(Enum):
     WRITE = "write"
 
 
-def share_on_host(communicator: Communicator, size: int, access: Access = Access.READ) -> dict[int, Tensor]:
+def share_on_host(communicator: Collectives, size: int, access: Access = Access.READ) -> dict[int, Tensor]:
     """Makes one block of memory per rank, which all ranks of its host see. Collective.
 
     The other ranks see the owner's writes at once. A barrier tells them when the data is complete.
@@ -71,7 +71,7 @@ def share_on_host(communicator: Communicator, size: int, access: Access = Access
     return dict(sorted({**found, communicator.rank: own}.items()))
 
 
-def _together(communicator: Communicator, work: Callable[[], T]) -> T:
+def _together(communicator: Collectives, work: Callable[[], T]) -> T:
     """Does one stage on every rank. Ranks wait for each other only here, in a collective that names
     who is missing. The stages themselves wait for nothing."""
 

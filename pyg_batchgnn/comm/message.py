@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -19,49 +18,40 @@ from pyg_batchgnn.comm.header import AGREED
 #: the bytes of the sender's largest message to another rank, the bytes of what the sender keeps for
 #: itself, and one number of the operation's own (for rows: how many items they hold).
 NUMBERS = AGREED + 4
-#: Bytes of data that have room after the numbers. With them a message fits one packet of a network
-#: with frames of 1500 bytes, and on loopback it takes as long as the numbers alone.
-ROOM = 512
-#: All bytes of a message.
-MESSAGE_BYTES = NUMBERS * 8 + ROOM
+#: The bytes of the numbers.
+NUMBERS_BYTES = NUMBERS * 8
 
-#: Messages to or from every rank: [ranks, MESSAGE_BYTES / 8].
-Messages = NDArray[np.int64]
+#: A message: [NUMBERS + the room behind them, in words of 8 bytes] int64.
+Message = NDArray[np.int64]
 
 
-def empty_messages(ranks: int) -> tuple[Tensor, Messages]:
-    """Returns messages of zeros, as the vector that moves and as one row per rank."""
-    flat = np.zeros(ranks * (MESSAGE_BYTES // 8), np.int64)
-    return torch.from_numpy(flat), flat.reshape(ranks, -1)
-
-
-def write_data(messages: Messages, data: Tensor, sizes: Sequence[int]) -> None:
+def write_data(messages: Sequence[Message], data: Tensor, sizes: Sequence[int]) -> None:
     """Writes data behind the numbers.
 
     Args:
         messages: the messages to every rank.
         data: [sum(sizes)] uint8, the data for rank 0 first.
-        sizes: bytes by rank, at most ROOM each.
+        sizes: bytes by rank, at most the room of a message each.
     """
     source, begin = data.numpy(), 0
-    for room, size in zip(_rooms(messages), sizes, strict=True):
-        room[:size] = source[begin : begin + size]
+    for message, size in zip(messages, sizes, strict=True):
+        _room(message)[:size] = source[begin : begin + size]
         begin += size
 
 
-def read_data(messages: Messages, out: Tensor, sizes: Sequence[int]) -> None:
+def read_data(messages: Sequence[Message], out: Tensor, sizes: Sequence[int]) -> None:
     """Reads the data that `write_data` wrote on every rank.
 
     Args:
         messages: the messages from every rank.
         out: [sum(sizes)] uint8, filled with the data of rank 0 first.
-        sizes: bytes by rank, at most ROOM each.
+        sizes: bytes by rank, at most the room of a message each.
     """
     target, begin = out.numpy(), 0
-    for room, size in zip(_rooms(messages), sizes, strict=True):
-        target[begin : begin + size] = room[:size]
+    for message, size in zip(messages, sizes, strict=True):
+        target[begin : begin + size] = _room(message)[:size]
         begin += size
 
 
-def _rooms(messages: Messages) -> NDArray[np.uint8]:
-    return messages.view(np.uint8)[:, NUMBERS * 8 :]
+def _room(message: Message) -> NDArray[np.uint8]:
+    return message.view(np.uint8)[NUMBERS_BYTES:]

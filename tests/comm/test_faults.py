@@ -47,19 +47,23 @@ FAULTS = [
 AT_FOUR = {"kill", "raise", "other hop", "stop"}
 
 
-#: The room is the same over every backend. So ccl is tried with the faults that end inside one.
+#: The faults that end inside an exchange. They are tried with every backend and every mailbox.
 WITH_ALL = {"kill", "raise", "killed in the middle", "interrupted in the middle", "stopped in the middle"}
 
+#: Whether ranks are on hosts of their own. Then messages go through the backend, not memory.
+APART = [False, True]
+
 CASES = [
-    pytest.param(*fault, backend, id=f"{fault[0]}-{backend}", marks=marks)
+    pytest.param(*fault, backend, apart, id=f"{fault[0]}-{backend}-{apart}", marks=marks)
     for fault in FAULTS
     for backend, marks in [("gloo", ()), ("ccl", needs_ccl)]
-    if backend == "gloo" or fault[0] in WITH_ALL
+    for apart in APART
+    if fault[0] in WITH_ALL or (backend == "gloo" and not apart)
 ]
 
 
-@pytest.mark.parametrize(("how", "error", "text", "backend"), CASES)
-def test_the_others_name_the_peer(how: str, error: str, text: str, backend: str) -> None:
+@pytest.mark.parametrize(("how", "error", "text", "backend", "apart"), CASES)
+def test_the_others_name_the_peer(how: str, error: str, text: str, backend: str, apart: bool) -> None:
     ranks = 4 if how in AT_FOUR else 2
     results = run_ranks(
         f"{JOBS}:fault",
@@ -67,6 +71,7 @@ def test_the_others_name_the_peer(how: str, error: str, text: str, backend: str)
         {"how": how, "victim": 1, "timeout": TIMEOUT, "backend": backend},
         never_end=[1] if how.startswith("stop") else [],
         check=False,
+        hosts=list(range(ranks)) if apart else None,
         whole_end=ranks == 2,  # what was left in the middle of a collective must not hang there
     )
     for result in results:

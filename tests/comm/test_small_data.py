@@ -1,4 +1,4 @@
-"""Small data travel with the counts, in one call of the backend."""
+"""Small data travel with the counts: in one call of the backend, or through shared memory."""
 
 from __future__ import annotations
 
@@ -7,28 +7,34 @@ import pytest
 import torch
 
 from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.comm.message import MESSAGE_BYTES, NUMBERS, ROOM, empty_messages, read_data, write_data
+from pyg_batchgnn.comm.mailbox import ROOM
+from pyg_batchgnn.comm.message import NUMBERS, NUMBERS_BYTES, read_data, write_data
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
 
 JOBS = "tests.comm.job_small_data"
+#: The host of every rank. Ranks of one host share memory.
+HOSTS = [[0, 0], [0, 1], [0, 0, 0, 0], [0, 1, 1, 2]]
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("hosts", HOSTS)
 @pytest.mark.parametrize(
     "job", ["sizes_around_the_room", "one_message_is_large", "nothing", "values", "counted"]
 )
-def test_small_data_take_one_call(job: str, ranks: int) -> None:
-    run_ranks(f"{JOBS}:{job}", ranks)
+def test_small_data_take_one_call(job: str, hosts: list[int]) -> None:
+    run_ranks(f"{JOBS}:{job}", len(hosts), hosts=hosts)
 
 
-@pytest.mark.parametrize(("ranks", "extra"), [(2, 0), (3, 0), (3, 20), (4, 2000)])
-def test_data_above_the_limit_of_a_call_take_their_own(ranks: int, extra: int) -> None:
-    run_ranks(f"{JOBS}:low_limit", ranks, {"extra": extra})
+@pytest.mark.parametrize(
+    ("hosts", "extra"), [([0, 0], 0), ([0] * 3, 0), ([0, 1, 2], 20), ([0, 1, 2, 3], 2000)]
+)
+def test_data_above_the_limit_of_a_call_take_their_own(hosts: list[int], extra: int) -> None:
+    run_ranks(f"{JOBS}:low_limit", len(hosts), {"extra": extra}, hosts=hosts)
 
 
-def test_data_of_another_exchange_are_never_used() -> None:
-    run_ranks(f"{JOBS}:divergence", 2)
+@pytest.mark.parametrize("hosts", [[0, 0], [0, 1]])
+def test_data_of_another_exchange_are_never_used(hosts: list[int]) -> None:
+    run_ranks(f"{JOBS}:divergence", 2, hosts=hosts)
 
 
 @pytest.mark.parametrize("size", [0, 1, ROOM, ROOM + 1])
@@ -54,11 +60,10 @@ def test_rows_of_a_model_travel_without_their_gradients() -> None:
 def test_a_message_has_room_behind_its_numbers() -> None:
     sizes = [0, ROOM, 5]
     data = torch.randint(0, 256, (sum(sizes),), dtype=torch.uint8)
-    flat, messages = empty_messages(3)
+    messages = np.zeros((3, (NUMBERS_BYTES + ROOM) // 8), np.int64)
     messages[:, :NUMBERS] = np.arange(NUMBERS) - 5
-    write_data(messages, data, sizes)
-    assert flat.numel() * flat.itemsize == 3 * MESSAGE_BYTES
-    assert flat.view(3, -1)[:, :NUMBERS].tolist() == [list(range(-5, NUMBERS - 5))] * 3
+    write_data(list(messages), data, sizes)
+    assert messages[:, :NUMBERS].tolist() == [list(range(-5, NUMBERS - 5))] * 3
     out = torch.empty_like(data)
-    read_data(messages, out, sizes)
+    read_data(list(messages), out, sizes)
     assert torch.equal(out, data)

@@ -9,9 +9,9 @@ from tests.support.ranks import run_ranks
 JOBS = "tests.comm.job_sums"
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_sums_have_the_bits_of_adding_in_the_order_of_ranks(ranks: int) -> None:
-    run_ranks(f"{JOBS}:sums", ranks)
+@pytest.mark.parametrize("hosts", [[0, 0], [0, 1, 2], [0] * 4])
+def test_sums_have_the_bits_of_adding_in_the_order_of_ranks(hosts: list[int]) -> None:
+    run_ranks(f"{JOBS}:sums", len(hosts), hosts=hosts)
 
 
 def test_values() -> None:

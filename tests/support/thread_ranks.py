@@ -13,6 +13,7 @@ from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.comm.channel import Channel
 from pyg_batchgnn.comm.diagnosis import Peer
 from pyg_batchgnn.comm.exchange import Link
+from pyg_batchgnn.comm.mailbox import BackendMailbox
 from pyg_batchgnn.comm.process_info import ProcessInfo
 from pyg_batchgnn.comm.transport import INT_LIMIT, Transport
 from pyg_batchgnn.comm.wait import TransportError
@@ -66,7 +67,8 @@ def run_threads(function: Callable[[Communicator], T], ranks: int) -> list[T]:
     def run(rank: int) -> T:
         channel = Channel("threads", None, None, peers, rank, TIMEOUT)
         transport = _MemoryTransport(table, rank, ranks)
-        channel._link = Link("threads", rank, list(range(ranks)), transport, channel.counters)
+        mailbox = BackendMailbox(transport, ranks)
+        channel._link = Link("threads", rank, list(range(ranks)), mailbox, transport, channel.counters)
         comm = Communicator(channel)
         try:
             return function(comm)
