@@ -237,11 +237,18 @@ STANDARD = {
         "bitset",
         "cerrno",
         "climits",
+        "ctime",
         "fstream",
     ),
 }
 #: Headers of the system, and the one file that may include each.
-ONE_FILE = {"pthread.h": "allocation.cpp", "sys/mman.h": "pages.cpp"}
+ONE_FILE = {
+    "pthread.h": "allocation.cpp",
+    "sys/mman.h": "pages.cpp",
+    "linux/futex.h": "turns.cpp",
+    "sys/syscall.h": "turns.cpp",
+    "unistd.h": "turns.cpp",
+}
 INTRINSICS = {"immintrin.h", "x86intrin.h", "emmintrin.h", "xmmintrin.h", "arm_neon.h", "arm_sve.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")', re.MULTILINE)
 

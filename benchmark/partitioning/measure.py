@@ -116,7 +116,7 @@ def _measure(dataset: str, policy: str, ranks: int, cases: list[tuple[int, str]]
     job = "kaminpar" if policy == "kaminpar" else "cut"
     wanted = [{"parts": parts, "balance": CONSTRAINTS[constraints]} for parts, constraints in cases]
     try:
-        answers = World(ranks, worker=WORKER).run(
+        answers = World(ranks, worker=WORKER, one_host=True).run(
             job, {"dataset": dataset, "policy": policy, "cases": wanted}
         )
     except RankError as error:

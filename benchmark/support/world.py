@@ -40,6 +40,8 @@ class World:
         timeout: seconds for a whole job.
         worker: the module that every rank runs.
         threads: threads of each rank, where the job does not set them.
+        one_host: whether the ranks are of one host and share its memory. By default each has a host
+            of its own.
     """
 
     ranks: int
@@ -47,6 +49,7 @@ class World:
     timeout: float = 1800.0
     worker: str = WORKER
     threads: int = 1
+    one_host: bool = False
 
     @contextlib.contextmanager
     def standing(self) -> Iterator[World]:
@@ -79,8 +82,8 @@ class World:
         apart = self.network != LOOPBACK
         environment = {
             **ProcessSetting(threads=self.threads, malloc=MallocSetting.KEPT).environment(),
-            **{"RANK": str(rank), "WORLD_SIZE": str(self.ranks), "GROUP_RANK": str(rank)},
-            **{"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"},
+            **{"RANK": str(rank), "WORLD_SIZE": str(self.ranks)},
+            **self._place(rank),
             **{"MASTER_ADDR": namespaces.address(0) if apart else "127.0.0.1", "MASTER_PORT": str(port)},
             "GLOO_SOCKET_IFNAME": namespaces.DEVICE if apart else "lo",
         }
@@ -91,6 +94,10 @@ class World:
             stdout=(folder / f"{rank}.log").open("wb"),
             stderr=subprocess.STDOUT,
         )
+
+    def _place(self, rank: int) -> dict[str, str]:
+        host, local, mates = (0, rank, self.ranks) if self.one_host else (rank, 0, 1)
+        return {"GROUP_RANK": str(host), "LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(mates)}
 
     def _wait(self, started: list[subprocess.Popen[bytes]], folder: Path) -> None:
         end = time.monotonic() + self.timeout
