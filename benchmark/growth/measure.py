@@ -26,12 +26,12 @@ from pyg_batchgnn.data import GeneratorSpec, generate_folder
 POLICIES = ("random", "ldg")
 
 
-def graph_folder(nodes: int) -> Path:
+def graph_folder(nodes: int, seed: int = 0) -> Path:
     """Returns the folder of a generated graph, written on first use."""
-    folder = CACHE / "growing" / str(nodes)
+    folder = CACHE / "growing" / (f"{nodes}-{seed}" if seed else str(nodes))
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        generate_folder(GeneratorSpec(nodes=nodes, features=16), folder)
+        generate_folder(GeneratorSpec(nodes=nodes, features=16, seed=seed), folder)
     return folder
 
 

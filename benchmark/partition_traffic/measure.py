@@ -38,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add = result.add_argument
     add("--graph", default="100000", help="number of nodes of a generated graph, or a data set")
+    add("--draws", type=int, default=3, help="generated graphs, each with another seed; figures are means")
     add("--ranks", type=int, default=4)
     add("--fanouts", type=int, nargs="+", default=[10, 5])
     add("--batch-size", type=int, default=256, help="seed nodes per minibatch")
@@ -49,12 +50,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures every policy on both training sets once, in the same processes."""
+    """Measures every policy on both training sets of every graph, in the same processes."""
     options = parser().parse_args(arguments)
     sides = [side for side in SIDES if side[1] != "metis" or has_metis()]
     cases = [(unbalanced, *side) for unbalanced in (False, True) for side in sides]
     given = {
-        "dataset": str(graph_folder(int(options.graph))) if options.graph.isdigit() else options.graph,
         "cases": [
             {"unbalanced": unbalanced, "policy": policy, "balance": balance}
             for unbalanced, _, policy, balance in cases
@@ -62,17 +62,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         **{"schedules": ["local", "balanced"], "macrobatches": [1, 0]},
         **{"fanouts": options.fanouts, "batch_size": options.batch_size},
     }
+    datasets = [options.graph]
+    if options.graph.isdigit():
+        datasets = [str(graph_folder(int(options.graph), seed)) for seed in range(options.draws)]
     with World(options.ranks, options.network, worker=WORKER).standing() as world:
-        answers = zip(*world.run("traffic", given), strict=True)
+        draws = [zip(*world.run("traffic", {"dataset": name, **given}), strict=True) for name in datasets]
     series = [
-        {"side": name, "unbalanced": unbalanced, "of_ranks": of_ranks}
-        for (unbalanced, name, _, _), of_ranks in zip(cases, answers, strict=True)
+        {"side": name, "unbalanced": unbalanced, "draws": of_draws}
+        for (unbalanced, name, _, _), of_draws in zip(cases, zip(*draws, strict=True), strict=True)
     ]
     content = {
         "benchmark": "partition_traffic",
         "partition_traffic": series,
         "setting": {
-            **{"graph": options.graph, "ranks": options.ranks, "network": options.network},
+            **{"graph": options.graph, "draws": len(datasets)},
+            **{"ranks": options.ranks, "network": options.network},
             **{"fanouts": options.fanouts, "batch_size": options.batch_size, "busy": options.busy},
         },
         "machine": describe(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from statistics import fmean
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -14,17 +16,19 @@ def table(result: Result) -> str:
     """Returns one line per training set, schedule, macrobatch size and policy."""
     lines = []
     for unbalanced, sides in by(result["partition_traffic"], "unbalanced"):
-        for at, first in enumerate(sides[0]["of_ranks"][0]["epochs"]):
-            metis = next((_rows(one, at) for one in sides if one["side"] == "METIS, several"), None)
+        rows = {one["side"]: one for one in sides}
+        for at, first in enumerate(sides[0]["draws"][0][0]["epochs"]):
             where = [
                 "together" if unbalanced else "spread",
                 first["schedule"],
                 size_name(first["macrobatch"]),
             ]
             busy = result["setting"]["busy"]
-            lines += [[*where, *_line(one, at, metis, busy=busy)] for one in sides]
+            for one in sides:
+                metis = rows.get("METIS, nodes" if one["side"].endswith(", nodes") else "METIS, several")
+                lines.append([*where, *_line(one, at, metis, busy=busy)])
     header = ["training nodes", "schedule", "B", "policy", "edge cut", "train, max / mean"]
-    header += ["seeds of a rank, max / mean", "rows fetched", "over METIS, several", "MiB received"]
+    header += ["seeds of a rank, max / mean", "rows fetched", "over METIS", "MiB received"]
     header += ["most of a rank, MiB", "seconds"]
     return "\n\n".join([markdown(header, lines), paragraph(_setting(result))])
 
@@ -33,7 +37,7 @@ def plot(result: Result) -> Any:
     """Draws the rows fetched at B = 1 and all, by policy, local seeds."""
     figure, axes = plt.subplots(1, 2, figsize=(11, 3.6), sharey=True)
     for ax, (unbalanced, sides) in zip(axes, by(result["partition_traffic"], "unbalanced"), strict=True):
-        for at, epoch in enumerate(sides[0]["of_ranks"][0]["epochs"]):
+        for at, epoch in enumerate(sides[0]["draws"][0][0]["epochs"]):
             label = f"{epoch['schedule']}, B = {size_name(epoch['macrobatch'])}"
             ax.plot(
                 [one["side"] for one in sides], [_rows(one, at) / 1e6 for one in sides], "o-", label=label
@@ -50,26 +54,40 @@ def _setting(result: Result) -> str:
     fanouts = ", ".join(map(str, found["fanouts"]))
     return (
         f"Graph {found['graph']}, {found['ranks']} ranks, fanouts {fanouts}, {found['batch_size']} seeds "
-        f"per minibatch, network {found['network']}."
+        f"per minibatch, network {found['network']}. Means over {found['draws']} generated graphs."
     )
 
 
-def _rows(one: Result, epoch: int) -> int:
-    return sum(rank["epochs"][epoch]["rows_fetched"] for rank in one["of_ranks"])
+def _mean(one: Result, figure: Callable[[list[Result]], float]) -> float:
+    """Returns the mean over graphs of a figure of all ranks."""
+    return fmean(figure(of_ranks) for of_ranks in one["draws"])
 
 
-def _line(one: Result, epoch: int, metis: int | None, *, busy: bool) -> list[str]:
-    epochs, told = [rank["epochs"][epoch] for rank in one["of_ranks"]], one["of_ranks"][0]
-    rows, seeds = _rows(one, epoch), [rank["seeds"] for rank in epochs]
-    received = [sum(kind["bytes"] for kind in rank.values() if isinstance(kind, dict)) for rank in epochs]
+def _rows(one: Result, epoch: int) -> float:
+    return _mean(one, lambda ranks: sum(rank["epochs"][epoch]["rows_fetched"] for rank in ranks))
+
+
+def _received(rank: Result, epoch: int) -> float:
+    """Returns the MiB of all kinds that a rank received."""
+    return sum(kind["bytes"] for kind in rank["epochs"][epoch].values() if isinstance(kind, dict)) / MIB
+
+
+def _seeds(ranks: list[Result], epoch: int) -> float:
+    """Returns the seeds of the rank that has the most, over the mean."""
+    seeds = [rank["epochs"][epoch]["seeds"] for rank in ranks]
+    return max(seeds) * len(seeds) / sum(seeds)
+
+
+def _line(one: Result, at: int, metis: Result | None, *, busy: bool) -> list[str]:
+    rows = _rows(one, at)
     return [
         one["side"],
-        f"{100 * told['edge_cut']:.2f} %",
-        f"{told['balance']['train']:.3f}",
-        f"{max(seeds) * len(seeds) / sum(seeds):.3f}",
-        f"{rows:,}",
-        f"{rows / metis:.3f}" if metis else "-",
-        f"{sum(received) / MIB:,.1f}",
-        f"{max(received) / MIB:,.1f}",
-        "-" if busy else f"{max(rank['wall'] for rank in epochs):.2f}",
+        f"{100 * _mean(one, lambda ranks: ranks[0]['edge_cut']):.2f} %",
+        f"{_mean(one, lambda ranks: ranks[0]['balance']['train']):.3f}",
+        f"{_mean(one, lambda ranks: _seeds(ranks, at)):.3f}",
+        f"{rows:,.0f}",
+        f"{rows / _rows(metis, at):.3f}" if metis else "-",
+        f"{_mean(one, lambda ranks: sum(_received(rank, at) for rank in ranks)):,.1f}",
+        f"{_mean(one, lambda ranks: max(_received(rank, at) for rank in ranks)):,.1f}",
+        "-" if busy else f"{_mean(one, lambda ranks: max(rank['epochs'][at]['wall'] for rank in ranks)):.2f}",
     ]

@@ -169,14 +169,20 @@ class Channel:
             return
         self._last_check = waited
         failure = self.board.failure(self._reserve)
-        if failure is not None or self._somebody_died():
+        if failure is not None or self._somebody_is_missing(self.board):
             raise PeerFailure(failure)
 
-    def _somebody_died(self) -> bool:
-        """Returns whether a process of this machine ended without finishing the exchange."""
-        gone = [peer.rank for peer in self.peers if peer.process.liveness() is Liveness.GONE]
-        statuses = self._statuses(self._reserve) if gone else None
-        return any(statuses is None or not finished(statuses[rank], self.last_exchange) for rank in gone)
+    def _somebody_is_missing(self, board: StatusBoard) -> bool:
+        """Returns whether a process of this machine ended, or a rank closed the channel, without
+        finishing the exchange."""
+        missing = {peer.rank for peer in self.peers if peer.process.liveness() is Liveness.GONE}
+        if not missing and not board.anybody_left(self._reserve):
+            return False
+        statuses = board.statuses(self._reserve)
+        if statuses is None:
+            return bool(missing)
+        missing.update(rank for rank, status in statuses.items() if status.phase is RankPhase.CLOSED)
+        return any(not finished(statuses[rank], self.last_exchange) for rank in missing)
 
     def _explain(self, exchange: Exchange, error: Exception) -> tuple[str, PeerError]:
         """Finds out what happened. Another rank's report is preferred to this rank's own diagnosis.

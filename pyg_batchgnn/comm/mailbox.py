@@ -84,9 +84,9 @@ class SharedMailbox:
     """Messages in memory that all ranks map. They have more room, and need no copy of the system's.
 
     Every rank writes its messages into its own block and then announces its turn in the block's
-    word. The messages of two turns have a place each. A rank that announces a turn has read all
-    messages of the turn before. So when it writes those of the next turn over them, nobody needs
-    them any more.
+    word. There are places for the messages of two turns, so those of turn t + 1 go over those of
+    turn t - 1. A rank does so when it has seen turn t of all others, which they announced after
+    they had read the messages of turn t - 1.
 
     Args:
         blocks: uint8 [block_bytes(ranks)] by rank, zeros at first, of all ranks of the channel.

@@ -26,6 +26,10 @@ from pyg_batchgnn.comm.errors import CommError, PeerError
 T = TypeVar("T")
 
 
+#: The key that the first rank to leave sets.
+_LEFT = "left"
+
+
 class RankPhase(Enum):
     """The last thing that a rank did."""
 
@@ -116,12 +120,16 @@ class StatusBoard:
     def leave(self, phase: RankPhase, exchange: int, text: str) -> None:
         """Writes that this rank will enter no other exchange, and why."""
         self._write(RankStatus(exchange, phase, text))
+        self._set(_LEFT, str(self._rank))
 
     def _write(self, status: RankStatus) -> None:
+        self._set(f"status/{self._rank}", _encode(status))
+
+    def _set(self, key: str, value: str) -> None:
         if self._lost:
             return
         try:
-            self._writer.set(f"status/{self._rank}", _encode(status))
+            self._writer.set(key, value)
         except RuntimeError:  # the exchange itself will tell whether peers are gone too
             self._lost = True
 
@@ -143,6 +151,10 @@ class StatusBoard:
 
         answer = self._reader.ask(look, seconds)
         return _failure(answer) if answer else None
+
+    def anybody_left(self, seconds: float) -> bool:
+        """Returns whether any rank has left (`leave`). It asks for one key, whatever the ranks."""
+        return bool(self._reader.ask(lambda store: store.check([_LEFT]), seconds))
 
     def statuses(self, seconds: float) -> dict[int, RankStatus] | None:
         """Returns the last status of every rank, or None where the store does not answer."""

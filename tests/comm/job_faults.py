@@ -36,6 +36,9 @@ def misbehave(how: str, comm: Communicator, other: Communicator, timeout: float)
         comm.exchange(torch.zeros(comm.size, 2), [1] * comm.size, Header(MessageKind.FEATURES, 1, 5, 2))
     elif how == "other dtype":
         comm.exchange(torch.zeros(comm.size, 2).double(), [1] * comm.size, Header(MessageKind.FEATURES, 1, 5))
+    elif how == "close":
+        comm.close()
+        time.sleep(timeout)
     elif how == "other communicator":
         other.barrier()
     elif how == "killed in the middle":
@@ -59,7 +62,7 @@ def fault(how: str, victim: int, timeout: float, backend: str = "gloo") -> dict[
     try:
         if comm.rank == victim:
             misbehave(how, comm, other, timeout)
-            if how == "leave":
+            if how in ("leave", "close"):
                 return {"error": None}
         with comm if "interrupted" in how else contextlib.nullcontext():  # it may come between two exchanges
             for _ in range(10_000 if "middle" in how else 1):

@@ -32,6 +32,7 @@ FAULTS = [
     ("raise", "PeerError", r"raised ValueError: the disk is full"),
     ("interrupt", "PeerError", r"raised KeyboardInterrupt"),
     ("leave", "PeerError", r"closed after exchange 5: its process ended"),
+    ("close", "PeerError", r"closed after exchange 5"),
     ("barrier", "DivergenceError", r"rank 1 \(host 0\) is in exchange 6, barrier \(control\)"),
     ("other hop", "DivergenceError", r"rank 1 \(host 0\) is in .*macrobatch 5, hop 2"),
     ("other dtype", "DivergenceError", r"16 bytes per row, float64"),
@@ -47,8 +48,18 @@ FAULTS = [
 AT_FOUR = {"kill", "raise", "other hop", "stop"}
 
 
+#: What the others notice long before the timeout.
+AT_ONCE = {"kill", "raise", "leave", "close", "barrier", "killed in the middle"}
+
 #: The faults that end inside an exchange. They are tried with every backend and every mailbox.
-WITH_ALL = {"kill", "raise", "killed in the middle", "interrupted in the middle", "stopped in the middle"}
+WITH_ALL = {
+    "kill",
+    "raise",
+    "close",
+    "killed in the middle",
+    "interrupted in the middle",
+    "stopped in the middle",
+}
 
 #: Whether ranks are on hosts of their own. Then messages go through the backend, not memory.
 APART = [False, True]
@@ -80,6 +91,8 @@ def test_the_others_name_the_peer(how: str, error: str, text: str, backend: str,
             continue
         assert result.code == 0, result.stderr
         _check(result.value, error, [1])
+        if how in AT_ONCE:
+            assert result.value["seconds"] < TIMEOUT / 2
         assert re.search(text, result.value["text"]), result.value["text"]
         assert "sampling" in result.value["text"]
 

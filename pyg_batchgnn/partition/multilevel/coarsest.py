@@ -14,7 +14,7 @@ from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 #: At least TRIES ranks cut the coarsest graph, and more while all of them together look at no more
 #: than ENTRIES of its entries. More tries on a large graph seldom find a better partition, and
 #: where ranks share cores each takes time from the others.
-TRIES, ENTRIES = 2, 1 << 20
+TRIES, ENTRIES = 2, 1 << 18
 
 
 def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tensor:
