@@ -28,7 +28,7 @@ def table(result: Result) -> str:
     header += [*(f"{load}, max / mean" for load in _LOADS), "seconds", "over METIS", "CPU seconds"]
     header += ["peak, MiB", "allowed, MiB"]
     said = [paragraph(_summary(result, large)) for large in (True, False)]
-    said.append(paragraph(_seconds_summary(result)))
+    said.append(_seconds_by_graph(result))
     return "\n\n".join([markdown(header, lines), *filter(None, said)])
 
 
@@ -86,17 +86,20 @@ def _summary(result: Result, large: bool) -> str:
     )
 
 
-def _seconds_summary(result: Result) -> str:
-    """Returns the seconds of each side over those of METIS, on large graphs."""
-    cases = [sides for sides in _cases(result) if _is_large(sides)]
-    said = []
-    for name in _sides(cases):
-        found = [ratio for sides in cases if (ratio := _ratio(sides, name, _seconds))]
-        if found:
-            said.append(f"{name}: {_geometric_mean(found):.2f}, at most {max(found):.2f}")
-    if not said:
-        return ""
-    return f"Graphs of at least {_LARGE:,} nodes: seconds over those of METIS. {'; '.join(said)}."
+def _seconds_by_graph(result: Result) -> str:
+    """Returns a table of the seconds of each side over those of METIS, one line per graph."""
+    cases = _cases(result)
+    names, lines = _sides(cases), []
+    for graph in dict.fromkeys(_graph(sides[0]) for sides in cases):
+        of_graph = [sides for sides in cases if _graph(sides[0]) == graph]
+        lines.append([graph, *(_mean_and_most(of_graph, name) for name in names)])
+    text = "Seconds over those of METIS, geometric mean over parts and constraints, and at most:"
+    return f"{text}\n\n{markdown(['graph', *names], lines)}"
+
+
+def _mean_and_most(cases: list[list[Result]], name: str) -> str:
+    found = [ratio for sides in cases if (ratio := _ratio(sides, name, _seconds))]
+    return f"{_geometric_mean(found):.2f}, {max(found):.2f}" if found else "-"
 
 
 def _is_large(sides: list[Result]) -> bool:

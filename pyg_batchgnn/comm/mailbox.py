@@ -20,9 +20,9 @@ from pyg_batchgnn.ops import announce_turn, wait_for_turns
 #: network with frames of 1500 bytes, and on loopback it takes as long as the numbers alone.
 ROOM = 512
 
-#: The bytes that all messages of one rank take in shared memory, while there are fewer than 800
-#: ranks. If there are 4 ranks, a message has room for 128 KB.
-_ALL_MESSAGES = 1 << 20
+#: The bytes that all messages of one rank take in shared memory, while there are fewer than 3,000
+#: ranks. If there are 4 ranks, a message has room for 512 KB.
+_ALL_MESSAGES = 4 << 20
 #: Bytes of a cache line. A rank's word has one of its own, before the messages.
 _LINE = 64
 

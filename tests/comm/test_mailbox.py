@@ -46,12 +46,12 @@ def test_messages_are_those_of_the_turn_whoever_is_slow(ranks: int) -> None:
         list(pool.map(run, range(ranks), mailboxes(ranks)))
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4, 64, 700, 2000])
+@pytest.mark.parametrize("ranks", [1, 2, 4, 64, 700, 5000])
 def test_a_block_has_room_for_small_data_whatever_the_ranks(ranks: int) -> None:
     block = torch.zeros(block_bytes(ranks), dtype=torch.uint8)
     mailbox = SharedMailbox(dict.fromkeys(range(ranks), block), 0, 1.0, lambda _: None)
     assert mailbox.room >= ROOM and mailbox.room % 8 == 0 and len(mailbox.outgoing()) == ranks
-    assert block_bytes(ranks) < 1.01 * 2**20 or ranks > 800
+    assert block_bytes(ranks) < 1.01 * 2**22 or ranks > 3000
 
 
 def test_a_rank_that_does_not_come_is_not_waited_for_without_end() -> None:
