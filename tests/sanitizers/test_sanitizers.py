@@ -13,7 +13,7 @@ from .build import PROGRAMS, SANITIZERS, build, kernels, processors
 
 #: Programs whose kernels are the same, but for a loop or two, whatever vector instructions there
 #: are.
-SCALAR = {"history", "multilevel", "partition", "sampling", "turns"}
+SCALAR = {"history", "messages", "multilevel", "partition", "sampling"}
 #: Programs, and the vector instructions that each is run with.
 RUNS = [
     (name, level) for name in PROGRAMS for level in ([""] if name in SCALAR else ["", "avx2", "baseline"])
