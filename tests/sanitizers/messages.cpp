@@ -1,13 +1,12 @@
 // Threads that exchange messages by turns, with two places for each message; test_sanitizers.py
 // compiles it with sanitizers. The thread sanitizer sees whether turns order writes and reads.
-#include "kernels/turns.h"
-
 #include <array>
 #include <iostream>
 #include <thread>
 #include <vector>
 
 #include "inputs.h"
+#include "kernels/turns.h"
 
 using namespace pyg_batchgnn;
 
