@@ -73,8 +73,8 @@ class Channel:
         self._reserve = min(1.0, timeout / 20)
         self._last_check = 0.0
         transport = Transport(group, rank, self.size, timeout - self._reserve, self._check_peers, limit)
-        mailbox, hosts = BackendMailbox(transport, self.size), [peer.host for peer in peers]
-        self._link = Link(name, rank, hosts, mailbox, transport, self.counters)
+        self._backend, hosts = BackendMailbox(transport, self.size), [peer.host for peer in peers]
+        self._link = Link(name, rank, hosts, self._backend, transport, self.counters)
         _CHANNELS.add(self)
 
     @contextlib.contextmanager
@@ -116,6 +116,11 @@ class Channel:
         mailbox = SharedMailbox(blocks, self.rank, self.timeout - self._reserve, self._check_peers)
         self._link = replace(self._link, mailbox=mailbox)
 
+    def _release_memory(self) -> None:
+        """Lets go of memory that `share_messages` was given. An exchange under way keeps its own
+        link."""
+        self._link = replace(self._link, mailbox=self._backend)
+
     def restart_counting(self) -> None:
         """Sets the counters and the number of the last exchange to zero."""
         self.counters.reset()
@@ -139,6 +144,7 @@ class Channel:
                 self.board.report(failure, self._reserve)
                 self.board.leave(RankPhase.FAILED, self.last_exchange, report)
             abandon(self.group)
+            self._release_memory()
         return error
 
     def close(self, reason: str = "") -> None:
@@ -155,6 +161,7 @@ class Channel:
         if self.group is not None and dist.is_initialized():  # the user may have destroyed all groups
             dist.destroy_process_group(self.group)
         self.group = None
+        self._release_memory()
 
     def _statuses(self, seconds: float) -> dict[int, RankStatus] | None:
         return None if self.board is None else self.board.statuses(seconds)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -18,6 +20,24 @@ def without_memory() -> tuple[str, list[Any]]:
     faults = {"side_effect": refused} if os.environ["RANK"] == "1" else {"wraps": os.posix_fallocate}
     with mock.patch("os.posix_fallocate", **faults), Communicator.create("poor", timeout=20) as comm:
         return type(comm._channel._link.mailbox).__name__, comm.all_gather_json(comm.rank)
+
+
+def memory_of_one_communicator(how: str) -> list[int]:
+    """Returns how many blocks are mapped while a communicator is open, and when it has ended but
+    its object is still there."""
+    gc.disable()
+    comm = Communicator.create("brief", timeout=20)
+    comm.barrier()
+    found = [_blocks()]
+    if how == "close":
+        comm.close()
+    else:
+        comm.fail(CommError("enough", [0]))
+    return [*found, _blocks()]
+
+
+def _blocks() -> int:
+    return sum("memfd:pyg_batchgnn" in line for line in Path("/proc/self/maps").read_text().splitlines())
 
 
 def killed_while_sharing() -> tuple[str, str]:

@@ -66,6 +66,12 @@ def test_ranks_that_can_share_no_memory_use_the_backend() -> None:
         assert result.value == ["BackendMailbox", [0, 1]]
 
 
+@pytest.mark.parametrize("how", ["close", "fail"])
+def test_memory_goes_back_when_the_communicator_ends(how: str) -> None:
+    for result in run_ranks(f"{JOBS}:memory_of_one_communicator", 3, {"how": how}, check=False):
+        assert result.value == [3, 0], result.stderr
+
+
 def test_a_rank_that_fails_while_memory_is_shared_is_named() -> None:
     results = run_ranks(f"{JOBS}:killed_while_sharing", 2, check=False)
     assert results[1].code == -9
