@@ -15,13 +15,13 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch_geometric.data import HeteroData
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
+from tests.support.leftovers import shared_memory, stays
 from tests.support.loader_cases import make_data
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -60,10 +60,6 @@ def left() -> list[str]:
             break
         time.sleep(0.05)
     return found
-
-
-def shared_memory() -> set[str]:
-    return {path.name for path in Path("/dev/shm").iterdir()}
 
 
 def interrupt_often(times: int, **options: Any) -> None:
@@ -111,7 +107,8 @@ def main() -> None:
         except KeyboardInterrupt:
             pass
         del loader
-        print(f"{name}: left {left()} {sorted(shared_memory() - before)}", flush=True)
+        names = sorted(path.name for path in stays(shared_memory, before))  # other tests have some as well
+        print(f"{name}: left {left()} {names}", flush=True)
     interrupt_often(300, **WAYS["prefetch"])
     print(f"prefetch, often: left {left()}", flush=True)
     interrupt_often(50, **WAYS["persistent workers"])
