@@ -14,7 +14,7 @@ from torch import Tensor
 from pyg_batchgnn.comm.message import NUMBERS_BYTES, Message
 from pyg_batchgnn.comm.transport import Transport
 from pyg_batchgnn.comm.wait import wait_for
-from pyg_batchgnn.ops import announce_turn, wait_for_turns
+from pyg_batchgnn.ops import Turns
 
 #: Bytes of data that have room in a message of the backend. With them it fits one packet of a
 #: network with frames of 1500 bytes, and on loopback it takes as long as the numbers alone.
@@ -101,8 +101,9 @@ class SharedMailbox:
         size, whole = len(blocks), _whole_message(len(blocks))
         self.room, self.message_bytes = whole - NUMBERS_BYTES, NUMBERS_BYTES
         self._timeout, self._check, self._turn = timeout, check, 0
-        self._words = {at: block[:4].view(torch.int32) for at, block in blocks.items()}
-        self._own = self._words.pop(rank)
+        words = {at: block[:4].view(torch.int32) for at, block in blocks.items()}
+        own = words.pop(rank)
+        self._turns = Turns(own, list(words.values()))
         places = [_places(block, size, whole) for _, block in sorted(blocks.items())]
         self._outgoing = [list(place) for place in places[rank]]
         self._incoming = [[theirs[half][rank] for theirs in places] for half in (0, 1)]
@@ -112,8 +113,8 @@ class SharedMailbox:
 
     def swap(self) -> Sequence[Message]:
         self._turn += 1
-        announce_turn(self._own, self._turn)
-        wait_for(_Turns(list(self._words.values()), self._turn), self._timeout, self._check)
+        self._turns.announce(self._turn)
+        wait_for(_OneTurn(self._turns, self._turn), self._timeout, self._check)
         return self._incoming[self._turn % 2]
 
 
@@ -134,16 +135,16 @@ def _places(block: Tensor, size: int, whole: int) -> NDArray[np.int64]:
     return places.reshape(2, size, -1)
 
 
-class _Turns:
-    """The wait for the turns of other ranks, as `wait_for` takes it."""
+class _OneTurn:
+    """The wait for one turn of all other ranks, as `wait_for` takes it."""
 
-    def __init__(self, words: Sequence[Tensor], turn: int) -> None:
-        self._words, self._turn = words, turn
+    def __init__(self, turns: Turns, turn: int) -> None:
+        self._turns, self._turn = turns, turn
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        if not wait_for_turns(self._words, self._turn, timeout.total_seconds()):
+        if not self._turns.wait(self._turn, timeout.total_seconds()):
             raise RuntimeError("not all ranks have sent their messages")
         return True
 
     def is_completed(self) -> bool:
-        return wait_for_turns(self._words, self._turn, 0.0)
+        return self._turns.wait(self._turn, 0.0)

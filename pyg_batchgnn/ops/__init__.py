@@ -128,7 +128,7 @@ from pyg_batchgnn.ops.relay_graph import OwnedGraph, RelayBook
 from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules, sample
 from pyg_batchgnn.ops.self_loops import LoopFree, degree_scale, drop_self_loops
 from pyg_batchgnn.ops.transforms import is_transforming
-from pyg_batchgnn.ops.turns import announce_turn, wait_for_turns
+from pyg_batchgnn.ops.turns import Turns
 from pyg_batchgnn.ops.types import check_type, with_article
 from pyg_batchgnn.ops.words import WordStreams
 
@@ -175,6 +175,7 @@ __all__ = [
     "SamplingRules",
     "SolvedPartition",
     "StreamRules",
+    "Turns",
     "WeightedGraph",
     "WireError",
     "WithTargets",
@@ -184,7 +185,6 @@ __all__ = [
     "aggregate",
     "aggregate_normed",
     "aggregate_with_targets",
-    "announce_turn",
     "append_neighbours",
     "assign_nodes",
     "attention",
@@ -259,6 +259,5 @@ __all__ = [
     "transpose",
     "unique_nodes",
     "update_rows",
-    "wait_for_turns",
     "with_article",
 ]

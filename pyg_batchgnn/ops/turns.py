@@ -11,34 +11,43 @@ from pyg_batchgnn.ops.checks import check_vector
 from pyg_batchgnn.ops.library import kernels
 
 
-def announce_turn(word: Tensor, turn: int) -> None:
-    """Announces a turn of this process. Whoever sees it also sees all that was written before.
+class Turns:
+    """The turns of this process and of others.
 
     Args:
-        word: [1] int32, in memory that the other processes map as well. Only this process writes
-            it.
-        turn: any number that ascends. The word holds its lowest 32 bits.
+        own: [1] int32, in memory that the other processes map as well. Only this process writes it.
+        others: [1] int32 each, the words of the other processes.
+
+    Raises:
+        TypeError, ValueError: a word is something else.
     """
-    _check_word(word)
-    kernels.announce_turn_(word, turn)
 
+    def __init__(self, own: Tensor, others: Sequence[Tensor]) -> None:
+        for word in (own, *others):
+            _check_word(word)
+        self._own, self._others = own, list(others)
 
-def wait_for_turns(words: Sequence[Tensor], turn: int, seconds: float) -> bool:
-    """Waits until every process has announced a turn or a later one.
+    def announce(self, turn: int) -> None:
+        """Announces a turn of this process. Whoever sees it also sees all that was written before.
 
-    The wait takes no processor time, lets other threads run, and ends early if a signal comes.
+        Args:
+            turn: any number that ascends. The word holds its lowest 32 bits.
+        """
+        kernels.announce_turn_(self._own, turn)
 
-    Args:
-        words: [1] int32 each, the words of the processes.
-        turn: as in `announce_turn`. No process may be 2^31 turns from it.
-        seconds: the longest wait.
+    def wait(self, turn: int, seconds: float) -> bool:
+        """Waits until every other process has announced a turn or a later one.
 
-    Returns:
-        Whether all have announced it.
-    """
-    for word in words:
-        _check_word(word)
-    return bool(kernels.wait_for_turns(list(words), turn, seconds))
+        The wait takes no processor time, lets other threads run, and ends early if a signal comes.
+
+        Args:
+            turn: as in `announce`. No process may be 2^31 turns from it.
+            seconds: the longest wait.
+
+        Returns:
+            Whether all have announced it.
+        """
+        return bool(kernels.wait_for_turns(self._others, turn, seconds))
 
 
 def _check_word(word: Tensor) -> None:

@@ -49,20 +49,21 @@ def deliver_splits(
     joint = [part.nodes.of(node, number, dtype) for node, (number, _) in zip(read, names, strict=True)]
     sizes = torch.tensor([node.numel() for node in joint], dtype=torch.int64)
     rows = torch.empty(int(sizes.sum()), 2, dtype=dtype)
-    rows[:, 0] = pull(comm, part.remote(numbering.internal), torch.cat([rows[:0, 0], *joint]))
+    most = sum(len(dataset.node_sets[number].splits[name]) for number, name in names)
+    rows[:, 0] = pull(comm, part.remote(numbering.internal), torch.cat([rows[:0, 0], *joint]), most=most)
     rows[:, 1] = torch.arange(len(names)).repeat_interleave(sizes)
-    found = _to_owners(comm, rows, numbering.book.part_offsets[runs.bounds])
+    found = _to_owners(comm, rows, numbering.book.part_offsets[runs.bounds], most)
     splits: dict[Group, dict[str, Tensor]] = {nodes.group: {} for nodes in dataset.node_sets}
     for at, (number, name) in enumerate(names):
         splits[dataset.node_sets[number].group][name] = found[found[:, 1] == at, 0].sort().values
     return splits
 
 
-def _to_owners(comm: Communicator, rows: Tensor, bounds: Tensor) -> Tensor:
+def _to_owners(comm: Communicator, rows: Tensor, bounds: Tensor, most: int) -> Tensor:
     """Sends rows [n, k] that begin with an internal id to the nodes' owners, [m, k] int64.
     Collective."""
     found = [torch.empty(0, rows.size(1), dtype=torch.int64)]
-    for piece in own_rounds(comm, len(rows), rows.size(1) * rows.element_size()):
+    for piece in own_rounds(comm, len(rows), rows.size(1) * rows.element_size(), most):
         sent = rows[piece.start : piece.stop]
         found.append(send(comm, sent, group_by_range(sent[:, 0].contiguous(), bounds)).rows.to(torch.int64))
     return torch.cat(found)

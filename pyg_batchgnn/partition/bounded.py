@@ -15,13 +15,22 @@ def rows_per_round(row_bytes: int, ranks: int) -> int:
     return max(256, ROUND_BYTES // (max(row_bytes, 1) * ranks))
 
 
-def own_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[range]:
+def own_rounds(comm: Communicator, rows: int, row_bytes: int, most: int | None = None) -> Iterator[range]:
     """Yields this rank's own rows in rounds. Collective.
 
     Ranges are empty at the end where other ranks have more rows.
+
+    Args:
+        comm: the communicator of all ranks.
+        rows: the number of rows of this rank.
+        row_bytes: the bytes of a row.
+        most: a number of rows that no rank exceeds, equal on all ranks. Where so many fit one
+            round, the ranks need not ask each other how many there are.
     """
     step = rows_per_round(row_bytes, comm.size)
-    for at in range(0, comm.max(rows), step):
+    if most is None or most > step:
+        most = comm.max(rows)
+    for at in range(0, most, step):
         yield range(min(at, rows), min(at + step, rows))
 
 
@@ -30,9 +39,10 @@ def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[ran
 
     The ranks go through the rows side by side: within a round the rows of rank 0 come first, then
     those of rank 1, and all of them before the next round's: what is received in order of ranks is
-    in order of rows.
+    in order of rows. The last round is shared as evenly as the others.
     """
     step = rows_per_round(row_bytes, comm.size)
     for at in range(0, rows, step * comm.size):
-        first = at + comm.rank * step
-        yield range(min(first, rows), min(first + step, rows))
+        share = min(step, -(-(rows - at) // comm.size))
+        first = at + comm.rank * share
+        yield range(min(first, rows), min(first + share, rows))

@@ -37,7 +37,7 @@ class OwnNodes:
 def translate_sources(comm: Communicator, part: ReadingSlice, numbering: Numbering) -> None:
     """Overwrites the joint ids of the sources by internal ids. Collective."""
     sources = part.in_edges.indices
-    pull(comm, part.remote(numbering.internal), sources, out=sources)
+    pull(comm, part.remote(numbering.internal), sources, out=sources, most=part.total_edges)
 
 
 def deliver_lists(comm: Communicator, part: ReadingSlice, numbering: Numbering, runs: Runs) -> OwnNodes:
@@ -73,7 +73,8 @@ def _deliver_nodes(
     indptr = {number: torch.zeros(size + 1, dtype=torch.int64) for number in relations}
     internal, owner = numbering.internal[here], numbering.owner[here]
     first = part.nodes_of(node_type).start
-    for rows in own_rounds(comm, owner.numel(), 8 * (2 + len(relations))):
+    most = part.book.num_nodes_of(node_type)
+    for rows in own_rounds(comm, owner.numel(), 8 * (2 + len(relations)), most):
         at = slice(rows.start, rows.stop)
         columns = torch.empty(len(rows), 2 + len(relations), dtype=torch.int64)
         columns[:, 0] = internal[at]

@@ -71,7 +71,7 @@ def deliver_edges(
     sources, edge_ids = read.indices, read.explicit_edge_ids()
     cell = _cells(part, numbering.owner)
     wide = max(sources.dtype, edge_ids.dtype, key=lambda dtype: dtype.itemsize)
-    for rows in own_rounds(comm, sources.numel(), 2 * wide.itemsize):
+    for rows in own_rounds(comm, sources.numel(), 2 * wide.itemsize, part.total_edges):
         at = slice(rows.start, rows.stop)
         grouping = group(along_edges(read, cell, rows), runs.parts * relations)
         columns = torch.empty(len(rows), 2, dtype=wide)

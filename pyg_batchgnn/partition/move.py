@@ -82,7 +82,9 @@ class Remote:
         return torch.Size(self.shape).numel() * self.dtype.itemsize
 
 
-def pull(comm: Communicator, remote: Remote, ids: Tensor, out: Tensor | None = None) -> Tensor:
+def pull(
+    comm: Communicator, remote: Remote, ids: Tensor, out: Tensor | None = None, most: int | None = None
+) -> Tensor:
     """Returns the rows of ``ids``, asked of their holders in rounds. Collective.
 
     Args:
@@ -91,10 +93,11 @@ def pull(comm: Communicator, remote: Remote, ids: Tensor, out: Tensor | None = N
         ids: [n] row numbers; n may differ from rank to rank. They travel as they are: narrow ones
             cost less.
         out: [n, *shape] to write to; may be ``ids`` itself.
+        most: a number of ids that no rank exceeds, as in `own_rounds`.
     """
     if out is None:
         out = torch.empty(ids.numel(), *remote.shape, dtype=remote.dtype)
-    for rows in own_rounds(comm, ids.numel(), ids.element_size() + remote.row_bytes):
+    for rows in own_rounds(comm, ids.numel(), ids.element_size() + remote.row_bytes, most):
         wanted = ids[rows.start : rows.stop]
         grouping = remote.group(wanted)
         asked = send(comm, wanted, grouping)

@@ -38,7 +38,9 @@ def read_slice(dataset: Dataset, comm: Communicator) -> ReadingSlice:
     nodes = JointIds(bounds)
     # A graph without relations has one empty group of lists.
     lists = JointIds([bounds[target] for target in schema.target_types] or [torch.zeros_like(bounds[0])])
-    return ReadingSlice(schema, nodes, lists, comm.rank, _Reader(dataset, comm, nodes, lists).read())
+    in_edges = _Reader(dataset, comm, nodes, lists).read()
+    total = sum(edges.num_edges for edges in dataset.edge_sets)
+    return ReadingSlice(schema, nodes, lists, comm.rank, in_edges, total)
 
 
 class _Reader:

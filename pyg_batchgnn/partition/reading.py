@@ -28,6 +28,7 @@ class ReadingSlice:
         rank: the rank of this process.
         in_edges: one row per list of this rank, with explicit edge ids, ascending in each list. The
             sources are joint ids of nodes at first.
+        total_edges: the number of edges of all ranks and relations.
     """
 
     schema: Schema
@@ -35,6 +36,7 @@ class ReadingSlice:
     lists: JointIds
     rank: int
     in_edges: InEdges
+    total_edges: int
 
     @property
     def book(self) -> PartitionBook:

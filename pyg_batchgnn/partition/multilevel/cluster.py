@@ -96,7 +96,7 @@ def _room_in(graph: RankGraph, found: Clusters, limit: Tensor, names: Tensor) ->
 
     It works in place: there are many clusters, and each has several weights.
     """
-    room = pull(graph.comm, graph.remote(found.weight), names).to(torch.int64)
+    room = pull(graph.comm, graph.remote(found.weight), names, most=graph.total).to(torch.int64)
     return room.neg_().add_(limit).div_(graph.comm.size, rounding_mode="floor")
 
 

@@ -32,7 +32,7 @@ class CoarseLevel:
     def project(self, values: Tensor) -> Tensor:
         """Returns values of own coarse nodes for this rank's finer nodes, [n]. Collective."""
         graph = self.graph
-        return pull(graph.comm, graph.remote(values), self.node)[self.row.to(torch.int64)]
+        return pull(graph.comm, graph.remote(values), self.node, most=graph.total)[self.row.to(torch.int64)]
 
 
 def contract(graph: RankGraph, clusters: Clusters) -> CoarseLevel:
@@ -48,6 +48,6 @@ def contract(graph: RankGraph, clusters: Clusters) -> CoarseLevel:
     counts = comm.all_gather(used.sum().view(1), MessageKind.PARTITION).rows
     bounds = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
     number = (used.cumsum(0) - 1 + bounds[comm.rank]).to(graph.id_dtype)
-    coarse = pull(comm, graph.remote(number), names)
+    coarse = pull(comm, graph.remote(number), names, most=graph.total)
     lists = gather_lists(graph, graph.with_ghosts(coarse[row.to(torch.int64)]), bounds)
     return CoarseLevel(RankGraph.of(comm, bounds, lists, clusters.weight[used]), coarse, row)

@@ -76,5 +76,5 @@ def _pieces(comm: Communicator, part: ReadingSlice) -> Iterator[_Ends]:
     edges, own = part.in_edges, part.book.nodes_of(part.rank)
     dtype = edges.indices.dtype
     target = part.by_list(torch.arange(own.start, own.stop, dtype=dtype))
-    for piece in own_rounds(comm, edges.num_edges, 2 * dtype.itemsize):
+    for piece in own_rounds(comm, edges.num_edges, 2 * dtype.itemsize, part.total_edges):
         yield _Ends(edges.indices[piece.start : piece.stop], along_edges(edges, target, piece))
