@@ -20,7 +20,7 @@ from pyg_batchgnn.partition import (
     plot_partition,
     report_partition,
 )
-from pyg_batchgnn.partition.multilevel import cluster, coarse_lists, scheme
+from pyg_batchgnn.partition.multilevel import cluster, coarse_lists, release, scheme
 from pyg_batchgnn.partition.multilevel.cluster import find_clusters
 from pyg_batchgnn.partition.multilevel.contract import contract
 from pyg_batchgnn.partition.multilevel.gather import gather_graph
@@ -125,7 +125,7 @@ def memory(folder: str) -> list[int]:
     """The share in bytes, the symmetric graph included, and the most that a rank took beside what
     there was. Rounds and the least sizes of graphs are small, so that the share tells."""
     bounded.ROUND_BYTES = 1 << 20
-    cluster.EDGES = coarse_lists.FEWEST = scheme.FEW = 1 << 16
+    cluster.EDGES = coarse_lists.FEWEST = scheme.FEW = release.MUCH = 1 << 16
     dataset = open_folder(folder)
     with Communicator.create("partition", timeout=60) as comm:
         release_memory()

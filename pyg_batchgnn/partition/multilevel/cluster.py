@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import NodeVisit, WeightedGraph, fold_key
-from pyg_batchgnn.partition.move import pull, send
+from pyg_batchgnn.partition.move import pull
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 
 #: Every node is visited PASSES times. A round takes one of SHARES of a rank's nodes, or less.
@@ -84,11 +84,11 @@ def _move(
     found.label[nodes.start : nodes.stop] = names[now]
     changed, grown = _growth(before, now, lists.node_weight, names.numel())
     names = names[changed]
-    rows = torch.cat([names[:, None], grown.to(names.dtype)], dim=1)
-    told = send(graph.comm, rows, graph.group(names)).rows
-    at = told[:, 0].to(torch.int64) - graph.first
-    found.weight.index_add_(0, at, told[:, 1:].to(torch.int32))
-    graph.refresh(found.label)
+    rows, counts = graph.group(names).sorted(torch.cat([names[:, None], grown.to(names.dtype)], dim=1))
+    told = graph.refresh_and_tell(found.label, [one.flatten() for one in rows.split(counts)])
+    changes = torch.cat(told).view(-1, rows.size(1))
+    at = changes[:, 0].to(torch.int64) - graph.first
+    found.weight.index_add_(0, at, changes[:, 1:].to(torch.int32))
 
 
 def _room_in(graph: RankGraph, found: Clusters, limit: Tensor, names: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,19 +20,23 @@ class Ghosts:
 
     Attributes:
         ids: [ghosts], ascending.
+        owned: how many of these each rank owns.
         needed: [m] int32, the own nodes that other ranks have as ghosts, by rank.
         counts: how many of these each rank has.
     """
 
     ids: Tensor
+    owned: list[int]
     needed: Tensor
     counts: list[int]
 
     @classmethod
     def of(cls, comm: Communicator, ids: Tensor, bounds: Tensor) -> Ghosts:
         """Tells the owners of the ghosts who needs them. Collective."""
-        asked = comm.exchange(*group_by_range(ids, bounds).sorted(ids), MessageKind.PARTITION)
-        return cls(ids, (asked.rows - bounds[comm.rank]).to(torch.int32), asked.counts)
+        owned = group_by_range(ids, bounds)
+        asked = comm.exchange(*owned.sorted(ids), MessageKind.PARTITION)
+        needed = (asked.rows - bounds[comm.rank]).to(torch.int32)
+        return cls(ids, owned.counts, needed, asked.counts)
 
     def refresh(self, comm: Communicator, values: Tensor) -> None:
         """Overwrites the ghosts' values by their owners'. Collective.
@@ -40,10 +45,32 @@ class Ghosts:
             comm: the communicator of all ranks.
             values: [n + ghosts, ...], those of own nodes first.
         """
-        own = values[: len(values) - self.ids.numel()]
-        wanted = own.index_select(0, self.needed)  # indexing would copy the numbers to int64
-        found = comm.exchange(wanted, self.counts, MessageKind.PARTITION).rows
-        values[len(own) :] = found
+        wanted, of_ghosts = self._split(values)
+        of_ghosts.copy_(comm.exchange(wanted, self.counts, MessageKind.PARTITION).rows)
+
+    def refresh_and_tell(self, comm: Communicator, values: Tensor, told: Sequence[Tensor]) -> list[Tensor]:
+        """Overwrites the ghosts' values by their owners', and moves other numbers in the same
+        exchange. Collective.
+
+        Args:
+            comm: the communicator of all ranks.
+            values: [n + ghosts], those of own nodes first.
+            told: [x], any numbers for each rank, of the dtype of ``values``.
+
+        Returns:
+            The numbers that each rank told this one.
+        """
+        wanted, of_ghosts = self._split(values)
+        sent = [torch.cat(both) for both in zip(wanted.split(self.counts), told, strict=True)]
+        came = comm.exchange(sent, None, MessageKind.PARTITION).split()
+        torch.cat([rows[:size] for rows, size in zip(came, self.owned, strict=True)], out=of_ghosts)
+        return [rows[size:] for rows, size in zip(came, self.owned, strict=True)]
+
+    def _split(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns what other ranks need of this rank's values, and the place of the ghosts'."""
+        own = len(values) - self.ids.numel()
+        # Indexing would copy the numbers of the nodes to int64.
+        return values[:own].index_select(0, self.needed), values[own:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +140,11 @@ class RankGraph:
     def refresh(self, values: Tensor) -> None:
         """Overwrites the ghosts' values [n + ghosts, ...] by their owners'. Collective."""
         self.ghosts.refresh(self.comm, values)
+
+    def refresh_and_tell(self, values: Tensor, told: Sequence[Tensor]) -> list[Tensor]:
+        """Refreshes ghosts' values [n + ghosts] and moves other numbers, as
+        `Ghosts.refresh_and_tell`. Collective."""
+        return self.ghosts.refresh_and_tell(self.comm, values, told)
 
     def remote(self, table: Tensor) -> Remote:
         """Returns a table of which each rank has the rows of its nodes, to be pulled by id."""

@@ -45,10 +45,10 @@ def refine(graph: RankGraph, part: Tensor, limit: Tensor, parts: int, key: int) 
                 ops.balance_parts(graph.lists, known, own, limit)
             fell = ops.move_greedily(graph.lists, known, own, visit)
             change = torch.cat([(own - before).flatten(), torch.tensor([fell])])
-            comm.all_reduce(change, MessageKind.PARTITION)
+            told = graph.refresh_and_tell(known, [change.view(torch.int32)] * comm.size)
+            change = torch.stack(told).view(torch.int64).sum(0)
             room += change[:-1].view(room.shape)
             gained += int(change[-1])
-            graph.refresh(known)
         total += gained
         if gained <= _ENOUGH * total:
             break

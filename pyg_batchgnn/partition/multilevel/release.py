@@ -7,7 +7,7 @@ import ctypes
 from pyg_batchgnn import ops
 
 #: Bytes of free memory that are worth a call. Less is reused faster than it is given back.
-_MUCH = 32 << 20
+MUCH = 16 << 20
 
 
 class _MallocState(ctypes.Structure):
@@ -24,9 +24,9 @@ def release_memory() -> None:
     """Returns free memory to the system: the operators' blocks, and that of the C library.
 
     Both keep what was freed, for the next call. Graphs of every level are of another size, so what
-    is kept would come on top of what is in use. Less than 32 MiB stay where they are.
+    is kept would come on top of what is in use. Less than `MUCH` stays where it is.
     """
-    if ops.memory_stats().cached + _free_bytes() < _MUCH:
+    if ops.memory_stats().cached + _free_bytes() < MUCH:
         return
     ops.empty_cache()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
