@@ -82,6 +82,7 @@ class Exchange:
         rows: Sequence[int],
         numbers: Sequence[int] | None = None,
         data: Callable[[], Tensor] | None = None,
+        sizes: Sequence[int] | None = None,
     ) -> ReceivedCounts:
         """Exchanges messages of a fixed size that say how much data follows. Checks that all ranks
         are in the same exchange.
@@ -94,32 +95,39 @@ class Exchange:
             numbers: any 64-bit number for each rank, by default 0.
             data: returns the bytes of all rows, those for rank 0 first. They are the next data
                 that this exchange moves. By default data never travel with the counts.
+            sizes: the bytes of ``data`` for each rank, by default those of the rows.
 
         Raises:
             DivergenceError: on every rank, where ranks are in different exchanges.
         """
-        row_bytes = self.purpose.row_bytes
-        away = [count for rank, count in enumerate(rows) if rank != self.rank]
-        largest, kept = max(away, default=0) * row_bytes, rows[self.rank] * row_bytes
+        if sizes is None:
+            sizes = [count * self.purpose.row_bytes for count in rows]
+        largest = max((size for rank, size in enumerate(sizes) if rank != self.rank), default=0)
+        kept = sizes[self.rank]
         agreed = self.purpose.numbers()
         own = [0] * self.size if numbers is None else numbers
         messages = self._link.mailbox.outgoing()
         for message, count, number in zip(messages, rows, own, strict=True):
             message[:NUMBERS] = [*agreed, count, largest, kept, number]
-        if data is not None and self._has_room(largest, kept):
-            write_data(messages, data(), [count * row_bytes for count in rows])
+        if data is not None and self.has_room(largest, kept):
+            write_data(messages, data(), sizes)
         answers = self._swap()
         lists: list[list[int]] = [message[:NUMBERS].tolist() for message in answers]
         self._check(agreed, lists)
         columns = list(zip(*lists, strict=True))[AGREED:]
         received = ReceivedCounts(list(columns[0]), max(columns[1]), max(columns[2]), list(columns[3]))
-        if data is not None and self._has_room(received.largest, received.kept):
+        if data is not None and self.has_room(received.largest, received.kept):
             self._along = answers
         return received
 
-    def _has_room(self, largest: int, kept: int) -> bool:
+    def has_room(self, largest: int, kept: int) -> bool:
         """Returns whether data of these sizes travel with the counts. Data that one call of the
-        backend may not carry never do."""
+        backend may not carry never do.
+
+        Args:
+            largest: the most bytes that one rank sends to another.
+            kept: the most bytes that any rank keeps.
+        """
         return max(largest, kept) <= self._link.mailbox.room and self.transport.fits(largest, kept)
 
     def _swap(self) -> Sequence[Message]:

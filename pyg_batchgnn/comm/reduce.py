@@ -42,8 +42,11 @@ def sum_over_ranks(channel: Channel, tensor: Tensor, header: Header, weight: flo
             arriving = count_to_all(exchange, as_bytes(flat), 1, bits)
             _sum_gathered(exchange, flat, _shares(arriving, weight))
         else:
-            arriving = exchange.counts([0] * exchange.size, [bits] * exchange.size)
-            _sum_pieces(exchange, flat, _shares(arriving, weight))
+            sizes = _piece_sizes(exchange, flat)
+            arriving = exchange.counts(
+                [0] * exchange.size, [bits] * exchange.size, lambda: as_bytes(flat), sizes
+            )
+            _sum_pieces(exchange, flat, sizes, _shares(arriving, weight))
     return tensor
 
 
@@ -67,12 +70,19 @@ def _sum_gathered(exchange: Exchange, flat: Tensor, weights: list[float] | None)
     flat.copy_(ordered_sum(list(everyone), weights))
 
 
-def _sum_pieces(exchange: Exchange, flat: Tensor, weights: list[float] | None) -> None:
-    """Adds the r-th piece of all ranks' tensors on rank r, then gathers the sums."""
+def _piece_sizes(exchange: Exchange, flat: Tensor) -> list[int]:
+    """Returns the bytes of the piece that each rank adds."""
+    return [piece.numel() * flat.itemsize for piece in flat.tensor_split(exchange.size)]
+
+
+def _sum_pieces(exchange: Exchange, flat: Tensor, sent: list[int], weights: list[float] | None) -> None:
+    """Adds the r-th piece of all ranks' tensors on rank r, then gathers the sums.
+
+    Pieces for which messages have room came with the counts. Their sums go in messages as well.
+    """
     pieces = flat.tensor_split(exchange.size)
     own = pieces[exchange.rank]
     everyone = flat.new_empty(exchange.size, own.numel())
-    sent = [piece.numel() * flat.itemsize for piece in pieces]
     received = [own.numel() * flat.itemsize] * exchange.size
 
     def move() -> None:
@@ -85,6 +95,9 @@ def _sum_pieces(exchange: Exchange, flat: Tensor, weights: list[float] | None) -
     away = sum(sent) - sent[exchange.rank]
     exchange.data(move, as_bytes(everyone), received, sent=away)
     own.copy_(ordered_sum(list(everyone), weights))
+    if exchange.has_room(max(sent), max(sent)):
+        nothing = [0] * exchange.size
+        exchange.counts(nothing, None, lambda: torch.cat([as_bytes(own)] * exchange.size), received)
     send_to_all(exchange, as_bytes(flat), as_bytes(own), sent)
 
 
