@@ -13,6 +13,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.partition.add_rows import add_rows
 from pyg_batchgnn.partition.balanced import Score, Streaming
 from pyg_batchgnn.partition.bounded import rows_per_round
 from pyg_batchgnn.partition.move import pull
@@ -161,7 +162,7 @@ class TypeStream:
         """Returns what the rows add to each part, [k, parts]."""
         at = slice(rows.start, rows.stop)
         load = torch.zeros(self.parts, self.weight.size(1), dtype=torch.float64)
-        return load.index_add_(0, self.owner[at], self.weight[at].double()).t().contiguous()
+        return add_rows(load, self.owner[at], self.weight[at].double()).t().contiguous()
 
 
 def _checked(owner: Tensor, nodes: int, parts: int) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, MessageKind
+from pyg_batchgnn.partition.add_rows import add_rows
 from pyg_batchgnn.partition.limits import Limits
 from pyg_batchgnn.partition.loads import unmet_reason
 
@@ -22,7 +23,7 @@ def warn_of_unmet(comm: Communicator, limits: Limits, owner: Tensor) -> None:
     """
     parts = limits.goal.parts
     load = torch.zeros(parts, len(limits.names), dtype=torch.int64)
-    load.index_add_(0, owner.to(torch.int64), limits.weight.to(torch.int64))
+    add_rows(load, owner, limits.weight.to(torch.int64))
     comm.all_reduce(load, MessageKind.PARTITION)
     none = torch.zeros(1, len(limits.names), dtype=torch.int32)
     own = torch.cat([none, limits.weight]).amax(0, keepdim=True)

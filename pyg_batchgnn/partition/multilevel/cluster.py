@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import NodeVisit, WeightedGraph, fold_key
+from pyg_batchgnn.partition.add_rows import add_rows
 from pyg_batchgnn.partition.move import pull
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 
@@ -88,7 +89,7 @@ def _move(
     told = graph.refresh_and_tell(found.label, [one.flatten() for one in rows.split(counts)])
     changes = torch.cat(told).view(-1, rows.size(1))
     at = changes[:, 0].to(torch.int64) - graph.first
-    found.weight.index_add_(0, at, changes[:, 1:].to(torch.int32))
+    add_rows(found.weight, at, changes[:, 1:].to(torch.int32))
 
 
 def _room_in(graph: RankGraph, found: Clusters, limit: Tensor, names: Tensor) -> Tensor:
@@ -113,8 +114,8 @@ def _growth(before: Tensor, now: Tensor, weight: Tensor, clusters: int) -> tuple
     changed, row = ops.number_ghosts(torch.cat([before[moved], now[moved]]), range(0), clusters)
     grown = torch.zeros(changed.numel(), weight.size(1), dtype=torch.int32)
     left, joined = row.view(2, len(moved))
-    grown.index_add_(0, joined, moving)
-    grown.index_add_(0, left, moving.neg_())
+    add_rows(grown, joined, moving)
+    add_rows(grown, left, moving.neg_())
     return changed, grown
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import NodeVisit, fold_key
+from pyg_batchgnn.partition.add_rows import add_rows
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 
 #: Every node is visited at most PASSES times. A round takes one of SHARES of a rank's
@@ -58,4 +59,4 @@ def refine(graph: RankGraph, part: Tensor, limit: Tensor, parts: int, key: int) 
 def _load(graph: RankGraph, part: Tensor, parts: int) -> Tensor:
     """Returns the weights of this rank's nodes by part, [parts, k] int64."""
     load = torch.zeros(parts, graph.lists.node_weight.size(1), dtype=torch.int64)
-    return load.index_add_(0, part.to(torch.int64), graph.lists.node_weight.to(torch.int64))
+    return add_rows(load, part, graph.lists.node_weight.to(torch.int64))
