@@ -30,7 +30,29 @@ def table(result: Result) -> str:
     header = ["training nodes", "schedule", "B", "policy", "edge cut", "train, max / mean"]
     header += ["seeds of a rank, max / mean", "rows fetched", "over METIS", "MiB received"]
     header += ["most of a rank, MiB", "seconds"]
-    return "\n\n".join([markdown(header, lines), paragraph(_setting(result))])
+    return "\n\n".join([*_against_metis(result), markdown(header, lines), paragraph(_setting(result))])
+
+
+def _against_metis(result: Result) -> list[str]:
+    """Returns a table of the rows over those of METIS's parts, in the worst of all cases."""
+    worst: dict[str, dict[str, float]] = {}
+    for _, sides in by(result["partition_traffic"], "unbalanced"):
+        for one in sides:
+            for peer in sides:
+                if peer["side"].startswith("METIS"):
+                    ratio = max(_rows(one, at) / _rows(peer, at) for at in range(_epochs(one)))
+                    of_side = worst.setdefault(one["side"], {})
+                    of_side[peer["side"]] = max(ratio, of_side.get(peer["side"], 0.0))
+    if not worst:
+        return []
+    peers = sorted({peer for of_side in worst.values() for peer in of_side})
+    lines = [[side, *(f"{of_side[peer]:.3f}" for peer in peers)] for side, of_side in worst.items()]
+    title = "Rows fetched over those with METIS's parts, at most over training sets, schedules and B:"
+    return [title, markdown(["policy", *peers], lines)]
+
+
+def _epochs(one: Result) -> int:
+    return len(one["draws"][0][0]["epochs"])
 
 
 def plot(result: Result) -> Any:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -14,7 +13,7 @@ from pyg_batchgnn.comm.counters import CommCounters
 from pyg_batchgnn.comm.errors import DivergenceError
 from pyg_batchgnn.comm.header import AGREED, MessageKind, Purpose, describe
 from pyg_batchgnn.comm.mailbox import Mailbox
-from pyg_batchgnn.comm.message import NUMBERS, Message, read_data, write_data
+from pyg_batchgnn.comm.message import Message, read_data, write_data
 from pyg_batchgnn.comm.transport import Transport
 
 
@@ -108,11 +107,11 @@ class Exchange:
         own = [0] * self.size if numbers is None else numbers
         messages = self._link.mailbox.outgoing()
         for message, count, number in zip(messages, rows, own, strict=True):
-            message[:NUMBERS] = [*agreed, count, largest, kept, number]
+            message.numbers[:] = [*agreed, count, largest, kept, number]
         if data is not None and self.has_room(largest, kept):
             write_data(messages, data(), sizes)
         answers = self._swap()
-        lists: list[list[int]] = [message[:NUMBERS].tolist() for message in answers]
+        lists: list[list[int]] = [message.numbers.tolist() for message in answers]
         self._check(agreed, lists)
         columns = list(zip(*lists, strict=True))[AGREED:]
         received = ReceivedCounts(list(columns[0]), max(columns[1]), max(columns[2]), list(columns[3]))
@@ -132,11 +131,14 @@ class Exchange:
 
     def _swap(self) -> Sequence[Message]:
         """Sends the message to every rank and returns those that came."""
-        mailbox = self._link.mailbox
-        with self._timed():
-            answers = mailbox.swap()
-        count_bytes = 2 * (self.size - 1) * mailbox.message_bytes
-        self._link.counters.add(self._kind, count_rounds=1, count_bytes=count_bytes)
+        mailbox, started = self._link.mailbox, time.perf_counter()
+        answers = mailbox.swap()
+        self._link.counters.add(
+            self._kind,
+            seconds=time.perf_counter() - started,
+            count_rounds=1,
+            count_bytes=2 * (self.size - 1) * mailbox.message_bytes,
+        )
         return answers
 
     def data(
@@ -158,29 +160,21 @@ class Exchange:
             sent: bytes to other ranks.
             rows: rows to and from other ranks.
         """
+        started = time.perf_counter()
         if self._along is None:
-            with self._timed():
-                move()
+            move()
         else:
             read_data(self._along, out, received)
             self._along = None
         self._link.counters.add(
             self._kind,
+            seconds=time.perf_counter() - started,
             rounds=1,
             rows_sent=rows[0],
             rows_received=rows[1],
             bytes_sent=sent,
             bytes_received=sum(received) - received[self.rank],
         )
-
-    @contextlib.contextmanager
-    def _timed(self) -> Iterator[None]:
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            seconds = time.perf_counter() - started
-            self._link.counters.add(self._kind, seconds=seconds)
 
     def _check(self, own: list[int], lists: list[list[int]]) -> None:
         """Compares the headers. All ranks see all of them, so where one differs every rank

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 import torch
 
@@ -119,11 +120,7 @@ class Purpose:
     dtype: int = -1
 
     def __str__(self) -> str:
-        text = f"{_NAMES[self.operation]} ({self.header})"
-        if self.dtype >= 0:
-            dtype = str(ROW_DTYPES[self.dtype]).removeprefix("torch.")
-            text += f" of {self.row_bytes} bytes per row, {dtype}"
-        return text
+        return _describe(self.operation, self.header, self.row_bytes, self.dtype)
 
     def numbers(self) -> list[int]:
         """Returns the purpose as numbers, AGREED of them."""
@@ -132,6 +129,15 @@ class Purpose:
             *(PROTOCOL, self.exchange, self.operation),
             *(header.kind, header.epoch, header.macrobatch, header.hop, self.row_bytes, self.dtype),
         ]
+
+
+@lru_cache(maxsize=128)  # ranks describe every exchange before they enter it
+def _describe(operation: Operation, header: Header, row_bytes: int, dtype: int) -> str:
+    text = f"{_NAMES[operation]} ({header})"
+    if dtype >= 0:
+        name = str(ROW_DTYPES[dtype]).removeprefix("torch.")
+        text += f" of {row_bytes} bytes per row, {name}"
+    return text
 
 
 #: The message that begins an exchange begins with AGREED numbers that must be equal on all ranks.

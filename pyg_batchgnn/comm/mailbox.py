@@ -67,13 +67,13 @@ class BackendMailbox:
 
     def outgoing(self) -> Sequence[Message]:
         self._sends = np.zeros(self._shape, np.int64)  # what is left of an earlier exchange stays here
-        return list(self._sends)
+        return [Message(words) for words in self._sends]
 
     def swap(self) -> Sequence[Message]:
         receives = np.empty(self._shape, np.int64)
         ranks, each = self._shape
         self._transport.all_to_all(_flat(receives), _flat(self._sends), [each] * ranks, [each] * ranks)
-        return list(receives)
+        return [Message(words) for words in receives]
 
 
 def _flat(messages: NDArray[np.int64]) -> Tensor:
@@ -105,8 +105,8 @@ class SharedMailbox:
         own = words.pop(rank)
         self._turns = Turns(own, list(words.values()))
         places = [_places(block, size, whole) for _, block in sorted(blocks.items())]
-        self._outgoing = [list(place) for place in places[rank]]
-        self._incoming = [[theirs[half][rank] for theirs in places] for half in (0, 1)]
+        self._outgoing = [[Message(words) for words in half] for half in places[rank]]
+        self._incoming = [[Message(theirs[half][rank]) for theirs in places] for half in (0, 1)]
 
     def outgoing(self) -> Sequence[Message]:
         return self._outgoing[(self._turn + 1) % 2]

@@ -21,8 +21,20 @@ NUMBERS = AGREED + 4
 #: The bytes of the numbers.
 NUMBERS_BYTES = NUMBERS * 8
 
-#: A message: [NUMBERS + the room behind them, in words of 8 bytes] int64.
-Message = NDArray[np.int64]
+
+class Message:
+    """A message, in memory of the mailbox that it came from.
+
+    Args:
+        words: [NUMBERS + the room behind them, in words of 8 bytes] int64.
+
+    Attributes:
+        numbers: [NUMBERS] int64, a view.
+        room: uint8, a view of the bytes behind the numbers.
+    """
+
+    def __init__(self, words: NDArray[np.int64]) -> None:
+        self.numbers, self.room = words[:NUMBERS], words[NUMBERS:].view(np.uint8)
 
 
 def write_data(messages: Sequence[Message], data: Tensor, sizes: Sequence[int]) -> None:
@@ -35,7 +47,7 @@ def write_data(messages: Sequence[Message], data: Tensor, sizes: Sequence[int]) 
     """
     source, begin = data.numpy(), 0
     for message, size in zip(messages, sizes, strict=True):
-        _room(message)[:size] = source[begin : begin + size]
+        message.room[:size] = source[begin : begin + size]
         begin += size
 
 
@@ -49,9 +61,5 @@ def read_data(messages: Sequence[Message], out: Tensor, sizes: Sequence[int]) ->
     """
     target, begin = out.numpy(), 0
     for message, size in zip(messages, sizes, strict=True):
-        target[begin : begin + size] = _room(message)[:size]
+        target[begin : begin + size] = message.room[:size]
         begin += size
-
-
-def _room(message: Message) -> NDArray[np.uint8]:
-    return message.view(np.uint8)[NUMBERS_BYTES:]

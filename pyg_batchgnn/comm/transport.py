@@ -128,5 +128,6 @@ def make_group(timeout: float, name: str) -> dist.ProcessGroup:
 def as_bytes(rows: Tensor) -> Tensor:
     """Returns the memory of a contiguous tensor as a uint8 vector, without a copy."""
     flat = rows.detach().reshape(-1)
-    flat = flat.as_strided((flat.numel(),), (1,))  # the stride of a single element may be anything
+    if flat.numel() < 2:
+        flat = flat.as_strided((flat.numel(),), (1,))  # the stride of a single element may be anything
     return flat if flat.dtype == torch.uint8 else flat.view(torch.uint8)

@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from pyg_batchgnn.comm.mailbox import ROOM, SharedMailbox, block_bytes
-from pyg_batchgnn.comm.message import NUMBERS_BYTES, Message
+from pyg_batchgnn.comm.message import NUMBERS
 from pyg_batchgnn.comm.wait import TransportTimeout
 from tests.support.ranks import run_ranks
 
@@ -24,23 +25,27 @@ def mailboxes(ranks: int, timeout: float = 30.0) -> list[SharedMailbox]:
     return [SharedMailbox(blocks, rank, timeout, lambda _: None) for rank in range(ranks)]
 
 
-def content(source: int, to: int, turn: int, words: int) -> Message:
-    return np.arange(words) * 3 + (turn << 20) + (source << 10) + to
+def content(source: int, to: int, turn: int, room: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Returns the numbers and the data of a message."""
+    words = np.arange(NUMBERS + room // 8) * 3 + (turn << 20) + (source << 10) + to
+    return words[:NUMBERS], words[NUMBERS:].view(np.uint8)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
 def test_messages_are_those_of_the_turn_whoever_is_slow(ranks: int) -> None:
     def run(rank: int, mailbox: SharedMailbox) -> None:
-        draw, words = random.Random(rank), (NUMBERS_BYTES + mailbox.room) // 8
+        draw = random.Random(rank)
         for turn in range(60):
             for to, message in enumerate(mailbox.outgoing()):
-                message[:] = content(rank, to, turn, words)
+                message.numbers[:], message.room[:] = content(rank, to, turn, mailbox.room)
             answers = mailbox.swap()
             if draw.random() < 0.3:
                 time.sleep(draw.random() / 300)  # the others go on, but not over these messages
             assert len(answers) == ranks
             for source, message in enumerate(answers):
-                assert np.array_equal(message, content(source, rank, turn, words)), (rank, source, turn)
+                numbers, room = content(source, rank, turn, mailbox.room)
+                assert np.array_equal(message.numbers, numbers), (rank, source, turn)
+                assert np.array_equal(message.room, room), (rank, source, turn)
 
     with ThreadPoolExecutor(ranks) as pool:
         list(pool.map(run, range(ranks), mailboxes(ranks)))

@@ -8,7 +8,7 @@ import torch
 
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.comm.mailbox import ROOM
-from pyg_batchgnn.comm.message import NUMBERS, NUMBERS_BYTES, read_data, write_data
+from pyg_batchgnn.comm.message import NUMBERS, NUMBERS_BYTES, Message, read_data, write_data
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
 
@@ -60,10 +60,12 @@ def test_rows_of_a_model_travel_without_their_gradients() -> None:
 def test_a_message_has_room_behind_its_numbers() -> None:
     sizes = [0, ROOM, 5]
     data = torch.randint(0, 256, (sum(sizes),), dtype=torch.uint8)
-    messages = np.zeros((3, (NUMBERS_BYTES + ROOM) // 8), np.int64)
-    messages[:, :NUMBERS] = np.arange(NUMBERS) - 5
-    write_data(list(messages), data, sizes)
-    assert messages[:, :NUMBERS].tolist() == [list(range(-5, NUMBERS - 5))] * 3
+    words = np.zeros((3, (NUMBERS_BYTES + ROOM) // 8), np.int64)
+    words[:, :NUMBERS] = np.arange(NUMBERS) - 5
+    messages = [Message(row) for row in words]
+    write_data(messages, data, sizes)
+    assert words[:, :NUMBERS].tolist() == [list(range(-5, NUMBERS - 5))] * 3
+    assert [message.numbers.tolist() for message in messages] == words[:, :NUMBERS].tolist()
     out = torch.empty_like(data)
-    read_data(list(messages), out, sizes)
+    read_data(messages, out, sizes)
     assert torch.equal(out, data)
