@@ -24,8 +24,8 @@ def own_rounds(comm: Communicator, rows: int, row_bytes: int, most: int | None =
         comm: the communicator of all ranks.
         rows: the number of rows of this rank.
         row_bytes: the bytes of a row.
-        most: a number of rows that no rank exceeds, equal on all ranks. Where so many fit one
-            round, the ranks need not ask each other how many there are.
+        most: a number of rows that no rank exceeds, equal on all ranks. Where they fit one round,
+            ranks need not ask each other for the largest number of rows.
     """
     step = rows_per_round(row_bytes, comm.size)
     if most is None or most > step:
