@@ -24,8 +24,9 @@ from torch.distributed import TCPStore
 
 ROOT = Path(__file__).parents[2]
 _TEMPORARY = "temporary"
-#: What PyG leaves for every class of convolutions of which a process has made one.
-_PYG = re.compile(r"_(propagate|edge_updater)_\w+\.py$")
+#: What PyG leaves for every class of convolutions of which a process has made one, and what Python
+#: compiles of it.
+_PYG = re.compile(r"_(propagate|edge_updater)_\w+\.(py|cpython-\w+\.pyc)$")
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ class Job:
         assert self.wait(set(range(len(self.pids))), 30.0)
         left = list(_of_sessions(self.pids))
         assert not left, f"ranks left processes behind: {left}"
-        files = [path for path in (self.folder / _TEMPORARY).iterdir() if not _PYG.search(path.name)]
+        left_there = [path for path in (self.folder / _TEMPORARY).rglob("*") if path.name != "__pycache__"]
+        files = [path for path in left_there if not _PYG.search(path.name)]
         assert not files, f"ranks left temporary files behind: {files}"
 
     def errors(self) -> str:
