@@ -61,8 +61,10 @@ class Ghosts:
             The numbers that each rank told this one.
         """
         wanted, of_ghosts = self._split(values)
-        sent = [torch.cat(both) for both in zip(wanted.split(self.counts), told, strict=True)]
-        came = comm.exchange(sent, None, MessageKind.PARTITION).split()
+        sent = torch.cat([one for both in zip(wanted.split(self.counts), told, strict=True) for one in both])
+        del wanted  # large graphs have many ghosts
+        counts = [count + len(one) for count, one in zip(self.counts, told, strict=True)]
+        came = comm.exchange(sent, counts, MessageKind.PARTITION).split()
         torch.cat([rows[:size] for rows, size in zip(came, self.owned, strict=True)], out=of_ghosts)
         return [rows[size:] for rows, size in zip(came, self.owned, strict=True)]
 
