@@ -25,12 +25,14 @@ class Limits:
     Attributes:
         names: what each load is, in words.
         weight: [n, k] int32, the weights of the nodes that this rank has read.
+        heaviest: [k] int64, the largest weights of a node on any rank.
         slack: [k] float64, the largest weights of a part over the mean, as wanted.
         goal: the parts and their limits.
     """
 
     names: tuple[str, ...]
     weight: Tensor
+    heaviest: Tensor
     slack: Tensor
     goal: Goal
 
@@ -49,19 +51,32 @@ def read_limits(
     for name in policy.balance:
         _check_known(dataset, name)
     own = [_weights(comm, part, dataset, *one) for one in wanted]
-    totals = torch.tensor([one.sum(dtype=torch.int64) for one in own], dtype=torch.int64)
-    comm.all_reduce(totals, MessageKind.PARTITION)
+    totals, heaviest = _totals_and_heaviest(comm, own)
     alone = part.schema.num_types == 1
     kept = [at for at, (name, _) in enumerate(wanted) if int(totals[at]) or (alone and name == NODES)]
     weight = torch.zeros(part.num_nodes, max(len(kept), 1), dtype=torch.int32)
     if not kept:
         any_slack = torch.ones(1, dtype=torch.float64)
-        return Limits(("nothing",), weight, any_slack, Goal.of(parts, totals.new_zeros(1), any_slack))
+        none = totals.new_zeros(1)
+        return Limits(("nothing",), weight, none, any_slack, Goal.of(parts, none, any_slack))
     for column, at in enumerate(kept):
         weight[part.rows_of(wanted[at][1]), column] = own[at]
     names = tuple(_in_words(part, *wanted[at]) for at in kept)
     slack = torch.tensor([policy.balance[wanted[at][0]] for at in kept], dtype=torch.float64)
-    return Limits(names, weight, slack, Goal.of(parts, totals[kept], slack))
+    return Limits(names, weight, heaviest[kept], slack, Goal.of(parts, totals[kept], slack))
+
+
+def _totals_and_heaviest(comm: Communicator, own: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Returns the sum and the largest of each load's weights over all ranks, [k] int64. Collective.
+
+    Args:
+        comm: the communicator of all ranks.
+        own: [n_t] int32, the weights of this rank's nodes for each load.
+    """
+    sums = [int(one.sum(dtype=torch.int64)) for one in own]
+    largest = [int(one.max()) if len(one) else 0 for one in own]
+    every = comm.all_gather(torch.tensor([[sums, largest]], dtype=torch.int64), MessageKind.PARTITION).rows
+    return every[:, 0].sum(0), every[:, 1].amax(0)
 
 
 def _in_words(part: ReadingSlice, name: str, node_type: int) -> str:

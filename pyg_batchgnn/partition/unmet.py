@@ -25,13 +25,10 @@ def warn_of_unmet(comm: Communicator, limits: Limits, owner: Tensor) -> None:
     load = torch.zeros(parts, len(limits.names), dtype=torch.int64)
     add_rows(load, owner, limits.weight.to(torch.int64))
     comm.all_reduce(load, MessageKind.PARTITION)
-    none = torch.zeros(1, len(limits.names), dtype=torch.int32)
-    own = torch.cat([none, limits.weight]).amax(0, keepdim=True)
-    heaviest = comm.all_gather(own, MessageKind.PARTITION).rows.amax(0)
     fullest, part = load.max(0)
     for at in (fullest > limits.goal.limit).nonzero().flatten().tolist():
         mean = int(limits.goal.total[at]) / parts
-        why = unmet_reason(int(heaviest[at]) / mean, float(limits.slack[at]))
+        why = unmet_reason(int(limits.heaviest[at]) / mean, float(limits.slack[at]))
         if comm.rank == 0:
             warnings.warn(
                 f"part {int(part[at])} has {int(fullest[at]) / mean:.3f} times the mean of "

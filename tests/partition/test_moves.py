@@ -61,7 +61,9 @@ def test_ghosts_are_refreshed_while_ranks_tell_each_other_other_numbers(ranks: i
     def run(comm: Communicator) -> None:
         first = int(bounds[comm.rank])
         others = torch.cat([torch.arange(first), torch.arange(first + 10, 10 * ranks)])
-        ghosts = Ghosts.of(comm, others[:: 2 + comm.rank].contiguous(), bounds)
+        own = torch.tensor([comm.rank, -7])
+        ghosts, every = Ghosts.of(comm, others[:: 2 + comm.rank].contiguous(), bounds, own)
+        assert every.tolist() == [[rank, -7] for rank in range(ranks)]
         values = torch.full((10 + ghosts.ids.numel(),), -1)
         values[:10] = 7 * torch.arange(first, first + 10)
         told = ghosts.refresh_and_tell(
@@ -70,9 +72,6 @@ def test_ghosts_are_refreshed_while_ranks_tell_each_other_other_numbers(ranks: i
         assert torch.equal(values[10:], 7 * ghosts.ids)
         wanted = [torch.full((source + comm.rank,), 100 * source + comm.rank) for source in range(ranks)]
         assert [one.tolist() for one in told] == [one.tolist() for one in wanted]
-        again = values.clone()
-        again[10:] = -1
-        ghosts.refresh(comm, again)
-        assert torch.equal(again, values)
+        assert torch.equal(ghosts.pull(comm, values[:10]), values[10:])
 
     run_threads(run, ranks)

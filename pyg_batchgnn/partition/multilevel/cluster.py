@@ -60,11 +60,9 @@ def find_clusters(graph: RankGraph, limit: Tensor, key: int) -> Clusters:
 
 
 def _pieces(graph: RankGraph) -> list[range]:
-    """Cuts this rank's nodes into ranges of nearly as many edges, as many on every rank.
-    Collective."""
-    indptr, comm = graph.lists.indptr, graph.comm
-    edges = graph.lists.num_edges
-    count = comm.max(-(-edges // max(EDGES, edges // PIECES)))
+    """Cuts this rank's nodes into ranges of nearly as many edges, as many on every rank."""
+    indptr, edges = graph.lists.indptr, graph.lists.num_edges
+    count = max(-(-every // max(EDGES, every // PIECES)) for every in graph.entries)
     marks = edges * torch.arange(count + 1) // max(count, 1)
     at = torch.searchsorted(indptr, marks).tolist()
     at[0], at[-1] = 0, graph.lists.num_nodes

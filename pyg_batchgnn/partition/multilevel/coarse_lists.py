@@ -57,7 +57,9 @@ def gather_lists(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> ops.Merged
     """
     comm = graph.comm
     chunks = _cut_into_chunks(graph, coarse, bounds)
-    kept = HeaviestEdges(int(bounds[comm.rank]), max(FEWEST, graph.lists.num_edges // 2))
+    most = max(FEWEST, graph.lists.num_edges // 2)
+    # Where no rank can exceed its limit, none counts its edges.
+    kept = HeaviestEdges(int(bounds[comm.rank]), most if graph.total_entries > FEWEST else None)
     known = _ClusterEdges(graph, coarse, chunks, int(bounds[-1]))
     for number, own in enumerate(chunks.own(comm.rank)):
         rows = known.rows(number)
@@ -70,9 +72,12 @@ def gather_lists(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> ops.Merged
 
 
 def _cut_into_chunks(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> _Chunks:
-    """Cuts every rank's coarse nodes where the same number of finer entries lies between.
-    Collective."""
+    """Cuts every rank's coarse nodes where the same number of finer entries lies between. There is
+    one chunk where all edges of all ranks fit one round. Collective."""
     comm, own = graph.comm, coarse[: graph.lists.num_nodes]
+    edge_bytes = 3 * coarse.dtype.itemsize
+    if graph.total_entries <= rows_per_round(edge_bytes, 1):
+        return _Chunks(1, bounds)
     names, row = ops.number_ghosts(own.contiguous(), range(0), int(bounds[-1]))
     degree = torch.zeros(names.numel(), dtype=torch.int64)
     degree.index_add_(0, row.to(torch.int64), graph.lists.indptr.diff())
@@ -82,7 +87,7 @@ def _cut_into_chunks(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> _Chunk
     entries = torch.zeros(last - first + 1, dtype=torch.int64)
     entries[1:].index_add_(0, found[:, 0] - first, found[:, 1])
     ends = entries.cumsum(0)
-    most = comm.size * rows_per_round(_COPIES * 3 * coarse.dtype.itemsize, comm.size)
+    most = comm.size * rows_per_round(_COPIES * edge_bytes, comm.size)
     count = comm.max(max(1, -(-int(ends[-1]) // most)))
     marks = int(ends[-1]) * torch.arange(count) // count
     begins = torch.searchsorted(ends, marks).clamp(max=last - first) + first

@@ -15,6 +15,8 @@ from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 #: than ENTRIES of its entries. More tries on a large graph seldom find a better partition, and
 #: where ranks share cores each takes time from the others.
 TRIES, ENTRIES = 2, 1 << 18
+#: The int32 words of the excess and the cut of a partition.
+_QUALITY = 4
 
 
 def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tensor:
@@ -24,13 +26,15 @@ def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tenso
     the one with the least excess over the limits, and among these the one that cuts the least.
     """
     comm = graph.comm
-    entries = comm.sum(graph.lists.num_edges)
-    tries = min(max(TRIES, ENTRIES // max(entries, 1)), comm.size)
-    whole = graph.lists if comm.size == 1 else gather_graph(graph, range(tries))
-    part, found = torch.empty(graph.total, dtype=torch.int32), None
+    tries = min(max(TRIES, ENTRIES // max(graph.total_entries, 1)), comm.size)
+    whole = gather_graph(graph, range(tries))
+    sent = [torch.empty(0, dtype=torch.int32)] * comm.size
     if comm.rank < tries:
         mine = ops.solve_partition(whole, parts, limit, ops.to_signed(fold_key(key, comm.rank)))
-        part, found = mine.part, (mine.excess, mine.cut, comm.rank)
-    _, _, best = min(one for one in comm.all_gather_json(found) if one is not None)
-    comm.broadcast(part, best, MessageKind.PARTITION)
-    return part[graph.first : graph.first + graph.lists.num_nodes].clone()
+        quality = torch.tensor([mine.excess, mine.cut], dtype=torch.float64).view(torch.int32)
+        of_ranks = mine.part.split(graph.bounds.diff().tolist())
+        sent = [torch.cat([quality, part]) for part in of_ranks]
+    found = comm.exchange(sent, None, MessageKind.PARTITION).split()[:tries]
+    qualities = torch.cat([one[:_QUALITY] for one in found]).view(torch.float64).view(-1, 2).tolist()
+    best = qualities.index(min(qualities))
+    return found[best][_QUALITY:].clone()

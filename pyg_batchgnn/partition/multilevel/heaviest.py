@@ -28,11 +28,11 @@ class HeaviestEdges:
     lists of both ends.
 
     Attributes:
-        limit: the number of entries that are kept at most.
+        limit: the number of entries that are kept at most. None keeps all, on every rank.
         least: the lowest class that is kept so far. All pieces lack the classes below it.
     """
 
-    def __init__(self, first: int, limit: int) -> None:
+    def __init__(self, first: int, limit: int | None) -> None:
         self.limit, self.least = limit, 0
         self._next = first
         self._firsts, self._pieces = list[int](), list[MergedLists]()
@@ -43,6 +43,9 @@ class HeaviestEdges:
         if lists.uniform:
             lists = lists._replace(weight=torch.full_like(lists.ids, lists.uniform, dtype=torch.int32))
         first, self._next = self._next, self._next + lists.indptr.numel() - 1
+        if self.limit is None:
+            self._pieces.append(lists)
+            return
         if self.least > 0:
             lists = _from_class(lists, first, self.least)
         for edges in _pieces_of(lists):
@@ -50,11 +53,12 @@ class HeaviestEdges:
         self._firsts.append(first)
         self._pieces.append(lists)
         if sum(piece.ids.numel() for piece in self._pieces) > self.limit + self.limit // 8:
-            self._drop(self._needed())
+            self._drop(self._needed(self.limit))
 
     def finish(self, comm: Communicator) -> MergedLists:
         """Returns all lists, without the edges that any rank had to drop. Collective."""
-        self._drop(comm.max(max(self.least, self._needed())))
+        if self.limit is not None:
+            self._drop(comm.max(max(self.least, self._needed(self.limit))))
         pieces, self._pieces = self._pieces, []
         degrees = [piece.indptr.diff() for piece in pieces]
         indptr = torch.cat([torch.zeros(1, dtype=torch.int64), *degrees]).cumsum(0)
@@ -69,10 +73,10 @@ class HeaviestEdges:
         uniform = int(weight[0]) if len(weight) and bool((weight == weight[0]).all()) else 0
         return MergedLists(indptr, joined, weight, uniform)
 
-    def _needed(self) -> int:
+    def _needed(self, limit: int) -> int:
         """Returns the lowest class from which on no more than the limit are left."""
         above = self._counts.flip(0).cumsum(0).flip(0)
-        return int((above > self.limit).sum())
+        return int((above > limit).sum())
 
     def _drop(self, least: int) -> None:
         if least > self.least:

@@ -16,12 +16,13 @@ from pyg_batchgnn.partition.move import Grouping, Remote, group_by_range
 
 @dataclass(frozen=True, eq=False)
 class Ghosts:
-    """The nodes of other ranks that a rank's nodes have edges to.
+    """Ids that a rank gets the values of from their owners: the nodes of other ranks that its nodes
+    have edges to, for example.
 
     Attributes:
         ids: [ghosts], ascending.
         owned: how many of these each rank owns.
-        needed: [m] int32, the own nodes that other ranks have as ghosts, by rank.
+        needed: [m] int32, the rows of this rank that ranks have as ghosts, by rank.
         counts: how many of these each rank has.
     """
 
@@ -31,22 +32,39 @@ class Ghosts:
     counts: list[int]
 
     @classmethod
-    def of(cls, comm: Communicator, ids: Tensor, bounds: Tensor) -> Ghosts:
-        """Tells the owners of the ghosts who needs them. Collective."""
-        owned = group_by_range(ids, bounds)
-        asked = comm.exchange(*owned.sorted(ids), MessageKind.PARTITION)
-        needed = (asked.rows - bounds[comm.rank]).to(torch.int32)
-        return cls(ids, owned.counts, needed, asked.counts)
-
-    def refresh(self, comm: Communicator, values: Tensor) -> None:
-        """Overwrites the ghosts' values by their owners'. Collective.
+    def of(cls, comm: Communicator, ids: Tensor, bounds: Tensor, told: Tensor) -> tuple[Ghosts, Tensor]:
+        """Tells the owners of the ghosts who needs them, and every rank some numbers in the same
+        exchange. Collective.
 
         Args:
             comm: the communicator of all ranks.
-            values: [n + ghosts, ...], those of own nodes first.
+            ids: [ghosts], ascending.
+            bounds: [ranks + 1] int64, where each rank's range of ids begins.
+            told: [x] int64, any numbers; x is the same on all ranks.
+
+        Returns:
+            The ghosts, and what each rank told, [ranks, x].
         """
-        wanted, of_ghosts = self._split(values)
-        of_ghosts.copy_(comm.exchange(wanted, self.counts, MessageKind.PARTITION).rows)
+        owned, own = group_by_range(ids, bounds), told.view(ids.dtype)
+        both = _joined(*owned.sorted(ids), [own] * comm.size)
+        came = comm.exchange(*both, MessageKind.PARTITION).split()
+        del both  # large graphs have many ghosts
+        counts = [len(rows) - len(own) for rows in came]
+        asked = torch.cat([rows[:size] for rows, size in zip(came, counts, strict=True)])
+        needed = (asked - bounds[comm.rank]).to(torch.int32)
+        every = torch.cat([rows[size:] for rows, size in zip(came, counts, strict=True)])
+        return cls(ids, owned.counts, needed, counts), every.view(torch.int64).view(comm.size, len(told))
+
+    def pull(self, comm: Communicator, own: Tensor) -> Tensor:
+        """Returns the values of the ghosts, [ghosts, ...]. Collective.
+
+        Args:
+            comm: the communicator of all ranks.
+            own: [n, ...], the values of this rank's rows.
+        """
+        # Indexing would copy the numbers of the rows to int64.
+        wanted = own.index_select(0, self.needed)
+        return comm.exchange(wanted, self.counts, MessageKind.PARTITION).rows
 
     def refresh_and_tell(self, comm: Communicator, values: Tensor, told: Sequence[Tensor]) -> list[Tensor]:
         """Overwrites the ghosts' values by their owners', and moves other numbers in the same
@@ -60,19 +78,25 @@ class Ghosts:
         Returns:
             The numbers that each rank told this one.
         """
-        wanted, of_ghosts = self._split(values)
-        sent = torch.cat([one for both in zip(wanted.split(self.counts), told, strict=True) for one in both])
+        own = len(values) - self.ids.numel()
+        wanted = values[:own].index_select(0, self.needed)
+        sent, counts = _joined(wanted, self.counts, told)
         del wanted  # large graphs have many ghosts
-        counts = [count + len(one) for count, one in zip(self.counts, told, strict=True)]
         came = comm.exchange(sent, counts, MessageKind.PARTITION).split()
-        torch.cat([rows[:size] for rows, size in zip(came, self.owned, strict=True)], out=of_ghosts)
+        torch.cat([rows[:size] for rows, size in zip(came, self.owned, strict=True)], out=values[own:])
         return [rows[size:] for rows, size in zip(came, self.owned, strict=True)]
 
-    def _split(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns what other ranks need of this rank's values, and the place of the ghosts'."""
-        own = len(values) - self.ids.numel()
-        # Indexing would copy the numbers of the nodes to int64.
-        return values[:own].index_select(0, self.needed), values[own:]
+
+def _joined(rows: Tensor, counts: list[int], told: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
+    """Returns what an exchange sends where each rank gets rows and then other numbers.
+
+    Args:
+        rows: [sum(counts)], the rows for rank 0 first.
+        counts: the number of rows for each rank.
+        told: [x], the other numbers for each rank, of the dtype of ``rows``.
+    """
+    sent = torch.cat([one for both in zip(rows.split(counts), told, strict=True) for one in both])
+    return sent, [count + len(one) for count, one in zip(counts, told, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +110,7 @@ class RankGraph:
         bounds: [ranks + 1] int64, where each rank's range begins.
         lists: the neighbours of the rank's nodes.
         ghosts: the nodes of other ranks among them.
+        entries: the number of entries in the lists of each rank.
         id_dtype: the dtype of ids.
     """
 
@@ -93,6 +118,7 @@ class RankGraph:
     bounds: Tensor
     lists: WeightedGraph
     ghosts: Ghosts
+    entries: list[int]
     id_dtype: torch.dtype
 
     @classmethod
@@ -106,9 +132,13 @@ class RankGraph:
             node_weight: [n, k] int32, the weights of this rank's nodes.
         """
         own = range(*bounds[comm.rank : comm.rank + 2].tolist())
-        ghosts, local = ops.number_ghosts(merged.ids, own, int(bounds[-1]))
-        lists = WeightedGraph(merged.indptr, local, node_weight, _edge_weight(comm, merged), ghosts.numel())
-        return cls(comm, bounds, lists, Ghosts.of(comm, ghosts, bounds), merged.ids.dtype)
+        ids, local = ops.number_ghosts(merged.ids, own, int(bounds[-1]))
+        entries = merged.ids.numel()
+        told = torch.tensor([merged.uniform if entries else -1, entries])
+        ghosts, found = Ghosts.of(comm, ids, bounds, told)
+        uniform, every = found.t().tolist()
+        lists = WeightedGraph(merged.indptr, local, node_weight, _edge_weight(merged, uniform), ids.numel())
+        return cls(comm, bounds, lists, ghosts, every, merged.ids.dtype)
 
     @property
     def first(self) -> int:
@@ -119,6 +149,11 @@ class RankGraph:
     def total(self) -> int:
         """The number of nodes of the whole graph."""
         return int(self.bounds[-1])
+
+    @property
+    def total_entries(self) -> int:
+        """The number of entries in the lists of all ranks."""
+        return sum(self.entries)
 
     def group(self, node: Tensor) -> Grouping:
         """Groups ids [n] by the rank that has the nodes."""
@@ -136,12 +171,8 @@ class RankGraph:
         """Returns the values of own nodes, then of ghosts. Collective."""
         values = torch.empty(self.lists.num_all, *own.shape[1:], dtype=own.dtype)
         values[: len(own)] = own
-        self.refresh(values)
+        values[len(own) :] = self.ghosts.pull(self.comm, own)
         return values
-
-    def refresh(self, values: Tensor) -> None:
-        """Overwrites the ghosts' values [n + ghosts, ...] by their owners'. Collective."""
-        self.ghosts.refresh(self.comm, values)
 
     def refresh_and_tell(self, values: Tensor, told: Sequence[Tensor]) -> list[Tensor]:
         """Refreshes ghosts' values [n + ghosts] and moves other numbers, as
@@ -158,10 +189,14 @@ class RankGraph:
         )
 
 
-def _edge_weight(comm: Communicator, merged: MergedLists) -> Tensor | None:
-    """Returns the weights of the edges, None where all weigh the same on all ranks. Collective."""
-    own = merged.uniform if merged.ids.numel() else -1
-    found = {int(uniform) for uniform in comm.all_gather_json(own)} - {-1}
+def _edge_weight(merged: MergedLists, uniform: Sequence[int]) -> Tensor | None:
+    """Returns the weights of the edges, None where all weigh the same on all ranks.
+
+    Args:
+        merged: the lists of this rank.
+        uniform: what all edges of each rank weigh, 0 where they differ, -1 without edges.
+    """
+    found = set(uniform) - {-1}
     if 0 not in found and len(found) <= 1:
         return None
     if merged.uniform:

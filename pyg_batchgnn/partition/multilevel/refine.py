@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import NodeVisit, fold_key
 from pyg_batchgnn.partition.add_rows import add_rows
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
@@ -33,8 +32,9 @@ def refine(graph: RankGraph, part: Tensor, limit: Tensor, parts: int, key: int) 
         key: the key of the random choices.
     """
     comm, nodes = graph.comm, graph.lists.num_nodes
-    known = graph.with_ghosts(part)
-    room = limit - comm.all_reduce(_load(graph, part, parts), MessageKind.PARTITION)
+    known = torch.empty(graph.lists.num_all, dtype=part.dtype)
+    known[:nodes] = part
+    room = limit - _refresh_and_sum(graph, known, _load(graph, part, parts))
     total = 0
     for number in range(PASSES):
         gained = 0
@@ -46,14 +46,21 @@ def refine(graph: RankGraph, part: Tensor, limit: Tensor, parts: int, key: int) 
                 ops.balance_parts(graph.lists, known, own, limit)
             fell = ops.move_greedily(graph.lists, known, own, visit)
             change = torch.cat([(own - before).flatten(), torch.tensor([fell])])
-            told = graph.refresh_and_tell(known, [change.view(torch.int32)] * comm.size)
-            change = torch.stack(told).view(torch.int64).sum(0)
+            change = _refresh_and_sum(graph, known, change)
             room += change[:-1].view(room.shape)
             gained += int(change[-1])
         total += gained
         if gained <= _ENOUGH * total:
             break
     return known[:nodes].clone()
+
+
+def _refresh_and_sum(graph: RankGraph, known: Tensor, numbers: Tensor) -> Tensor:
+    """Refreshes the parts of ghosts [n + ghosts] int32, and returns the sum over ranks of other
+    numbers, int64 of any shape, in the same exchange. Collective."""
+    own = numbers.flatten().view(torch.int32)
+    told = graph.refresh_and_tell(known, [own] * graph.comm.size)
+    return torch.stack(told).view(torch.int64).sum(0).view(numbers.shape)
 
 
 def _load(graph: RankGraph, part: Tensor, parts: int) -> Tensor:

@@ -47,7 +47,7 @@ def _coarsen(graph: RankGraph, goal: Goal, key: int) -> list[CoarseLevel]:
     comm, levels = graph.comm, list[CoarseLevel]()
     if comm.size == 1:
         return levels
-    share = comm.sum(graph.lists.num_edges) // comm.size
+    share = graph.total_entries // comm.size
     most = (goal.total // (_CLUSTERS * goal.parts)).clamp(min=1)
     now, edges = graph, share * comm.size
     while not levels or edges > max(share // _GATHERED, FEW):
@@ -57,7 +57,7 @@ def _coarsen(graph: RankGraph, goal: Goal, key: int) -> list[CoarseLevel]:
         release_memory()
         levels.append(level)
         stalled = level.graph.total > _STALLED * now.total
-        now, edges = level.graph, comm.sum(level.graph.lists.num_edges)
+        now, edges = level.graph, level.graph.total_entries
         if stalled:
             break
     return levels
