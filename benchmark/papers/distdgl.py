@@ -114,11 +114,14 @@ def _ablation(stored: Stored) -> Compared:
 
 
 def _cuts(stored: Stored) -> Compared:
+    sides = [("multilevel", 4), ("METIS", 1), ("ldg", 4)]
+    found = [
+        (int(one["graph"]), one["constraints"], sides.index((one["side"], one["ranks"])), one)
+        for one in stored.read("partitioning").get("partitioning", [])
+        if one["parts"] == 4 and (one["side"], one["ranks"]) in sides and one["graph"].isdigit()
+    ]
     rows = []
-    for one in stored.read("partitioning").get("partitioning", []):
-        sides = {("multilevel", 4), ("METIS", 1), ("ldg", 4)}
-        if one["parts"] != 4 or (one["side"], one["ranks"]) not in sides or not one["graph"].isdigit():
-            continue
+    for *_, one in sorted(found, key=lambda case: case[:3]):
         figures = one["of_ranks"][0]
         balance = [f"{figures['balance'][name]:.3f}" for name in ("nodes", "edges", "train")]
         name = (
