@@ -22,6 +22,7 @@ from pyg_batchgnn.partition.part import Part
 from pyg_batchgnn.partition.policy import BuiltIn, Direct, Policy, PolicyLike, as_policy, name_of
 from pyg_batchgnn.partition.read_edges import read_slice
 from pyg_batchgnn.partition.reading import ReadingSlice
+from pyg_batchgnn.partition.release import release_memory
 from pyg_batchgnn.partition.runs import Runs
 from pyg_batchgnn.partition.stream import OwnerStream
 
@@ -113,6 +114,7 @@ def partition_parts(
     tell("translating sources")
     translate_sources(comm, part, numbering)
     tell("sending adjacency lists")
+    release_memory()  # a rank may get several times the share that it has read
     nodes = deliver_lists(comm, part, numbering, runs)
     book = numbering.book
     del part, owner, numbering

@@ -18,17 +18,18 @@ from pyg_batchgnn.partition import (
     partition,
     partition_parts,
     plot_partition,
+    release,
     report_partition,
 )
-from pyg_batchgnn.partition.multilevel import cluster, coarse_lists, release, scheme
+from pyg_batchgnn.partition.multilevel import cluster, coarse_lists, scheme
 from pyg_batchgnn.partition.multilevel.cluster import find_clusters
 from pyg_batchgnn.partition.multilevel.contract import contract
 from pyg_batchgnn.partition.multilevel.gather import gather_graph
 from pyg_batchgnn.partition.multilevel.heaviest import HeaviestEdges
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
-from pyg_batchgnn.partition.multilevel.release import release_memory
 from pyg_batchgnn.partition.multilevel.symmetrise import symmetric_graph
 from pyg_batchgnn.partition.read_edges import read_slice
+from pyg_batchgnn.partition.release import release_memory
 from tests.partition.job_partition import (
     CASES,
     Peak,

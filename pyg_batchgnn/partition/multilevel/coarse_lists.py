@@ -14,7 +14,7 @@ from pyg_batchgnn.partition.bounded import rows_per_round
 from pyg_batchgnn.partition.move import group_by_range, send
 from pyg_batchgnn.partition.multilevel.heaviest import HeaviestEdges
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
-from pyg_batchgnn.partition.multilevel.release import release_memory
+from pyg_batchgnn.partition.release import release_memory
 
 #: A rank keeps at most half as many entries as it has in the finer graph, or this many.
 FEWEST = 1 << 20

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.ops import MergedLists, fold_key
-from pyg_batchgnn.partition.multilevel.release import release_memory
+from pyg_batchgnn.partition.release import release_memory
 
 #: Edges are told apart by their weights, up to _HEAVY, and by _SHADES shades that a hash of the two
 #: ends gives. The two ends of an edge find the same class for it.

@@ -16,7 +16,7 @@ from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.ops import MergedLists, WeightedGraph, fold_key
 from pyg_batchgnn.partition.goal import Goal
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
-from pyg_batchgnn.partition.multilevel.release import release_memory
+from pyg_batchgnn.partition.release import release_memory
 
 #: The edges that are looked at together.
 _EDGES = 1 << 20

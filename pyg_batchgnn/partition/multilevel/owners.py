@@ -11,10 +11,10 @@ from pyg_batchgnn.partition.balanced import Metis, TwoLevel
 from pyg_batchgnn.partition.limits import read_limits
 from pyg_batchgnn.partition.multilevel.hosts import cut_by_hosts, hosts_of_parts
 from pyg_batchgnn.partition.multilevel.metis import cut_by_metis
-from pyg_batchgnn.partition.multilevel.release import release_memory
 from pyg_batchgnn.partition.multilevel.scheme import cut_by_levels
 from pyg_batchgnn.partition.multilevel.symmetrise import symmetric_graph
 from pyg_batchgnn.partition.reading import ReadingSlice
+from pyg_batchgnn.partition.release import release_memory
 from pyg_batchgnn.partition.unmet import warn_of_unmet
 
 

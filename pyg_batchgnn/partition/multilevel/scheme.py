@@ -11,7 +11,7 @@ from pyg_batchgnn.partition.multilevel.coarsest import cut_coarsest
 from pyg_batchgnn.partition.multilevel.contract import CoarseLevel, contract
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 from pyg_batchgnn.partition.multilevel.refine import refine
-from pyg_batchgnn.partition.multilevel.release import release_memory
+from pyg_batchgnn.partition.release import release_memory
 
 #: A coarse graph is gathered if it has at most one of _GATHERED of a rank's share of the entries of
 #: the whole graph, or FEW of them. Cutting it takes several times its memory.

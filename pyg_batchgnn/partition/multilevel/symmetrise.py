@@ -14,8 +14,8 @@ from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.partition.bounded import own_rounds
 from pyg_batchgnn.partition.move import group_by_range, send
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
-from pyg_batchgnn.partition.multilevel.release import release_memory
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
+from pyg_batchgnn.partition.release import release_memory
 
 
 class _Ends(NamedTuple):
