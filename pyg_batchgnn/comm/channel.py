@@ -18,9 +18,10 @@ from pyg_batchgnn.comm.diagnosis import Evidence, Peer, diagnose, finished
 from pyg_batchgnn.comm.errors import BrokenCommunicatorError, CommError, PeerError
 from pyg_batchgnn.comm.exchange import Exchange, Link
 from pyg_batchgnn.comm.header import Header, Operation, Purpose
-from pyg_batchgnn.comm.mailbox import BackendMailbox, SharedMailbox
+from pyg_batchgnn.comm.mailbox import BackendMailbox, SharedMailbox, block_bytes
 from pyg_batchgnn.comm.process_info import Liveness
 from pyg_batchgnn.comm.status_board import Failure, RankPhase, RankStatus, StatusBoard
+from pyg_batchgnn.comm.status_lines import LINE_BYTES, StatusLines
 from pyg_batchgnn.comm.transport import INT_LIMIT, Transport
 from pyg_batchgnn.comm.wait import TransportError, TransportTimeout
 
@@ -111,15 +112,26 @@ class Channel:
             self.fail(raised or CommError(_own_error(self.rank, purpose, error), [self.rank]))
             raise
 
+    @property
+    def shared_bytes(self) -> int:
+        """The bytes of a rank's block for `share_messages`."""
+        return block_bytes(self.size) + LINE_BYTES
+
     def share_messages(self, blocks: Mapping[int, Tensor]) -> None:
-        """Lets the messages of later exchanges go through shared memory (`SharedMailbox`)."""
+        """Lets the messages of later exchanges go through shared memory (`SharedMailbox`), and what
+        ranks enter (`StatusLines`)."""
         mailbox = SharedMailbox(blocks, self.rank, self.timeout - self._reserve, self._check_peers)
         self._link = replace(self._link, mailbox=mailbox)
+        if self.board is not None:
+            lines = {rank: block[-LINE_BYTES:] for rank, block in blocks.items()}
+            self.board.share(StatusLines(lines, self.rank))
 
     def _release_memory(self) -> None:
         """Lets go of memory that `share_messages` was given. An exchange under way keeps its own
         link."""
         self._link = replace(self._link, mailbox=self._backend)
+        if self.board is not None:
+            self.board.share(None)
 
     def restart_counting(self) -> None:
         """Sets the counters and the number of the last exchange to zero."""

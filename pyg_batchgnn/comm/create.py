@@ -21,7 +21,6 @@ from pyg_batchgnn.comm.endpoints import endpoints
 from pyg_batchgnn.comm.errors import CommError, DivergenceError
 from pyg_batchgnn.comm.header import Header, MessageKind
 from pyg_batchgnn.comm.host_memory import share_on_host
-from pyg_batchgnn.comm.mailbox import block_bytes
 from pyg_batchgnn.comm.process_info import ProcessInfo, host_from
 from pyg_batchgnn.comm.rendezvous import fresh_namespace
 from pyg_batchgnn.comm.status_board import StatusBoard
@@ -114,7 +113,7 @@ def _share_messages(channel: Channel) -> None:
     if channel.size == 1 or len(places) > 1 or not channel.peers[0].process.machine:
         return
     try:
-        blocks = share_on_host(Collectives(channel), block_bytes(channel.size))
+        blocks = share_on_host(Collectives(channel), channel.shared_bytes)
     except CommError:
         if channel.broken is not None:
             raise

@@ -1,10 +1,11 @@
 """The status board: each rank writes which exchange it enters, so that others can name who is
 missing.
 
-The board is a thin layer over torch's key-value store. Writing a status takes 2 to 4 microseconds
-on loopback, because the store does not answer a ``set``. The store may stop answering at any time,
-because the rank that hosts it was killed or stopped. So a thread that may be left behind does the
-reading, and a failure to read is never an error of its own.
+The board is a thin layer over torch's key-value store. The store does not answer a ``set``, so
+writing does not wait for it. The store may stop answering at any time, because the rank that hosts
+it was killed or stopped. So a thread that may be left behind does the reading, and a failure to
+read is never an error of its own. Ranks that share memory write there what they enter
+(`StatusLines`), and only the rest to the store.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, TypeVar
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from pyg_batchgnn.comm.errors import CommError, PeerError
+from pyg_batchgnn.comm.status_lines import StatusLines
 
 T = TypeVar("T")
 
@@ -86,6 +88,7 @@ class StatusBoard:
         self._writer = PrefixStore(prefix, _clone(store))
         self._reader = _StoreReader(PrefixStore(prefix, _clone(store)))
         self._lost = False  # whether the store has refused a status
+        self._lines: StatusLines | None = None
 
     def join(self, introduction: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
         """Introduces this rank and waits for all others. Collective.
@@ -113,9 +116,19 @@ class StatusBoard:
             pause = min(2 * pause, 0.1)
         return [json.loads(self._writer.get(key)) for key in keys]
 
+    def share(self, lines: StatusLines | None) -> None:
+        """Lets this rank write in memory from now on what it enters, or no longer. Every rank does
+        the same before its next exchange."""
+        self._lines = lines
+        if lines is not None:  # what the store has of the exchanges so far would grow old
+            self._write(RankStatus(0, RankPhase.JOINED, ""))
+
     def enter(self, exchange: int, text: str) -> None:
         """Writes that this rank enters an exchange. Called before every exchange."""
-        self._write(RankStatus(exchange, RankPhase.ENTERED, text))
+        if self._lines is None:
+            self._write(RankStatus(exchange, RankPhase.ENTERED, text))
+        else:
+            self._lines.write(exchange, text)
 
     def leave(self, phase: RankPhase, exchange: int, text: str) -> None:
         """Writes that this rank will enter no other exchange, and why."""
@@ -160,7 +173,17 @@ class StatusBoard:
         """Returns the last status of every rank, or None where the store does not answer."""
         keys = [f"status/{rank}" for rank in range(self._size)]
         answer = self._reader.ask(lambda store: store.multi_get(keys), seconds)
-        return None if answer is None else {rank: _decode(text) for rank, text in enumerate(answer)}
+        return (
+            None if answer is None else {rank: self._latest(rank, text) for rank, text in enumerate(answer)}
+        )
+
+    def _latest(self, rank: int, stored: bytes) -> RankStatus:
+        """Returns the last status of a rank, given that in the store."""
+        status = _decode(stored)
+        entered = None if self._lines is None else self._lines.read(rank)
+        if entered is None or status.phase in (RankPhase.CLOSED, RankPhase.FAILED):
+            return status
+        return RankStatus(entered[0], RankPhase.ENTERED, entered[1])
 
 
 class _StoreReader:
