@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from pyg_batchgnn import ops
-from tests.support.limits import exit_code_of_child, join_all
+from tests.support.limits import exit_code_of_child, join_all, wait_until
 from tests.support.loader_cases import assert_same, contents, make_data, make_loader
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,15 +108,20 @@ def test_the_steady_state_asks_the_system_for_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"prefetch": 1}, {"num_workers": 1, "persistent_workers": True}])
-def test_a_dropped_loader_is_freed_at_once(kwargs: dict[str, Any]) -> None:
+def test_a_dropped_loader_is_freed_without_the_collector(kwargs: dict[str, Any]) -> None:
     data = make_data()
     loader = make_loader(data, **kwargs)
     for _ in loader:
         break
     list(loader)
     gone = weakref.ref(loader), weakref.ref(data)
-    del loader, data
-    assert [reference() for reference in gone] == [None, None]
+    gc.disable()
+    try:
+        del loader, data
+        # The thread that prefetched may still be about to let go of its last task.
+        wait_until(lambda: all(reference() is None for reference in gone), "the loader is freed")
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("kind", KINDS)
