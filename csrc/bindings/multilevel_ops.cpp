@@ -4,8 +4,8 @@
 #include "kernels/partition/multilevel/cluster.h"
 #include "kernels/partition/multilevel/contract.h"
 #include "kernels/partition/multilevel/ghosts.h"
+#include "kernels/partition/multilevel/improve.h"
 #include "kernels/partition/multilevel/lists.h"
-#include "kernels/partition/multilevel/refine.h"
 #include "kernels/partition/multilevel/solve.h"
 
 namespace pyg_batchgnn {
@@ -114,20 +114,13 @@ Tensor contract_clusters(const Tensor& indptr, const Tensor& indices,
   return copied(&edges.data()->cluster, 3 * count, {count, 3});
 }
 
-int64_t move_greedily_(const Tensor& indptr, const Tensor& indices, const std::optional<Tensor>& edge_weight,
-                       const Tensor& node_weight, const Tensor& part, const Tensor& room, int64_t key,
-                       int64_t first, int64_t round, int64_t rounds) {
+void improve_parts_(const Tensor& indptr, const Tensor& indices, const std::optional<Tensor>& edge_weight,
+                    const Tensor& node_weight, const Tensor& part, const Tensor& room, const Tensor& unit,
+                    int64_t key) {
   const WeightedGraph graph = graph_of(indptr, indices, edge_weight, node_weight, part.numel());
   const Assignment assignment{room.size(0), writable<int32_t>(part),
-                              Rooms(graph.constraints, writable<int64_t>(room)), Excess{nullptr}};
-  return move_greedily(graph, assignment, {static_cast<uint64_t>(key), first, round, rounds});
-}
-
-void balance_parts_(const Tensor& indptr, const Tensor& indices, const std::optional<Tensor>& edge_weight,
-                    const Tensor& node_weight, const Tensor& part, const Tensor& room, const Tensor& unit) {
-  const WeightedGraph graph = graph_of(indptr, indices, edge_weight, node_weight, part.numel());
-  balance_parts(graph, {room.size(0), writable<int32_t>(part),
-                        Rooms(graph.constraints, writable<int64_t>(room)), Excess{data<double>(unit)}});
+                              Rooms(graph.constraints, writable<int64_t>(room)), Excess{data<double>(unit)}};
+  improve(graph, assignment, static_cast<uint64_t>(key));
 }
 
 std::tuple<Tensor, int64_t, double> solve_partition(const Tensor& indptr, const Tensor& indices,

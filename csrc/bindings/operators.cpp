@@ -64,12 +64,9 @@ constexpr Operator kOperators[] = {
     OPERATOR(contract_clusters,
              "(Tensor indptr, Tensor indices, Tensor? edge_weight, Tensor node_weight, Tensor label, Tensor "
              "start, Tensor? member, int begin, int end) -> Tensor"),
-    OPERATOR(move_greedily_,
+    OPERATOR(improve_parts_,
              "(Tensor indptr, Tensor indices, Tensor? edge_weight, Tensor node_weight, Tensor(a!) part, "
-             "Tensor(b!) room, int key, int first, int round, int rounds) -> int"),
-    OPERATOR(balance_parts_,
-             "(Tensor indptr, Tensor indices, Tensor? edge_weight, Tensor node_weight, Tensor(a!) part, "
-             "Tensor(b!) room, Tensor unit) -> ()"),
+             "Tensor(b!) room, Tensor unit, int key) -> ()"),
     OPERATOR(solve_partition,
              "(Tensor indptr, Tensor indices, Tensor? edge_weight, Tensor node_weight, int parts, Tensor "
              "limit, int key) -> (Tensor part, int cut, float excess)"),

@@ -52,11 +52,9 @@ Tensor contract_clusters(const Tensor& indptr, const Tensor& indices,
                          const std::optional<Tensor>& edge_weight, const Tensor& node_weight,
                          const Tensor& label, const Tensor& start, const std::optional<Tensor>& member,
                          int64_t begin, int64_t end);
-int64_t move_greedily_(const Tensor& indptr, const Tensor& indices, const std::optional<Tensor>& edge_weight,
-                       const Tensor& node_weight, const Tensor& part, const Tensor& room, int64_t key,
-                       int64_t first, int64_t round, int64_t rounds);
-void balance_parts_(const Tensor& indptr, const Tensor& indices, const std::optional<Tensor>& edge_weight,
-                    const Tensor& node_weight, const Tensor& part, const Tensor& room, const Tensor& unit);
+void improve_parts_(const Tensor& indptr, const Tensor& indices, const std::optional<Tensor>& edge_weight,
+                    const Tensor& node_weight, const Tensor& part, const Tensor& room, const Tensor& unit,
+                    int64_t key);
 std::tuple<Tensor, int64_t, double> solve_partition(const Tensor& indptr, const Tensor& indices,
                                                     const std::optional<Tensor>& edge_weight,
                                                     const Tensor& node_weight, int64_t parts,

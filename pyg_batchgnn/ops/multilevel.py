@@ -148,28 +148,12 @@ def contract_clusters(
     return kernels.contract_clusters(*graph.arrays(), label, start, member, clusters.start, clusters.stop)
 
 
-def move_greedily(graph: WeightedGraph, part: Tensor, room: Tensor, visit: NodeVisit) -> int:
-    """Moves each visited node to the part with room that most of its edges lead to, where that
-    lowers the cut.
+def improve_parts(graph: WeightedGraph, part: Tensor, room: Tensor, limit: Tensor, key: int) -> None:
+    """Moves nodes out of parts that exceed a limit, then lowers the cut by moves in order of gain
+    (Fiduccia and Mattheyses 1982). Ghosts stay in their parts.
 
-    Args:
-        graph: the graph.
-        part: [n + ghosts] int32, written for own nodes.
-        room: [parts, k] int64, what each part may still grow by; written to.
-        visit: which nodes are visited.
-
-    Returns:
-        By how much the cut fell, if no ghost moves at the same time.
-    """
-    _check_groups(graph, "part", part, room)
-    increment_version((part, room))
-    return kernels.move_greedily_(
-        *(*graph.arrays(), part, room, visit.key, visit.first, visit.round, visit.rounds)
-    )
-
-
-def balance_parts(graph: WeightedGraph, part: Tensor, room: Tensor, limit: Tensor) -> None:
-    """Moves nodes out of parts that exceed a limit, at the least cost to the cut.
+    Where the table of that method would take much more memory than the edges, nodes move one by one
+    to the part that most of their edges lead to.
 
     Args:
         graph: the graph.
@@ -177,12 +161,13 @@ def balance_parts(graph: WeightedGraph, part: Tensor, room: Tensor, limit: Tenso
         room: [parts, k] int64, what each part may still grow by, negative where a limit is
             exceeded; written to.
         limit: [k] int64, the limits, by which excess is measured.
+        key: signed 64 bits, the key of the random choices.
     """
     _check_groups(graph, "part", part, room)
     _check_limit(graph, limit)
     unit = torch.where(limit > 0, 1 / limit.clamp(min=1).double(), 0.0)
     increment_version((part, room))
-    kernels.balance_parts_(*graph.arrays(), part, room, unit)
+    kernels.improve_parts_(*graph.arrays(), part, room, unit, key)
 
 
 def solve_partition(graph: WeightedGraph, parts: int, limit: Tensor, key: int) -> SolvedPartition:

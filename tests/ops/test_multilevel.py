@@ -31,6 +31,19 @@ def graph_of(table: Tensor, node_weight: Tensor) -> WeightedGraph:
     return WeightedGraph(indptr, other.int(), node_weight, table[node, other].int())
 
 
+def own_share(whole: WeightedGraph, own: int) -> WeightedGraph:
+    """The lists of the first nodes; all others are ghosts."""
+    edges = slice(int(whole.indptr[own]))
+    assert whole.edge_weight is not None
+    return WeightedGraph(
+        whole.indptr[: own + 1],
+        whole.indices[edges],
+        whole.node_weight[:own],
+        whole.edge_weight[edges],
+        whole.num_nodes - own,
+    )
+
+
 def matrix_of(graph: WeightedGraph) -> Tensor:
     assert graph.edge_weight is not None
     table = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.int64)
@@ -166,18 +179,31 @@ def test_a_partition_is_what_it_says(seed: int, nodes: int, edges: int, parts: i
     assert torch.equal(again.part, found.part)
 
 
-def test_greedy_moves_lower_the_cut_and_balance_is_restored() -> None:
+@pytest.mark.parametrize("start", ["one part", "random"])
+def test_balance_is_restored_and_the_cut_lowered(start: str) -> None:
     graph = random_graph(5, 60, 200)
-    parts, total = 3, graph.node_weight.sum(0).long()
-    part = torch.zeros(60, dtype=torch.int32)
-    limit = (1.1 * total / parts).ceil().long()
+    parts, draw = 3, torch.Generator().manual_seed(1)
+    random = torch.randint(parts, (60,), dtype=torch.int32, generator=draw)
+    part = random.clone() if start == "random" else torch.zeros(60, dtype=torch.int32)
+    limit = (1.1 * graph.node_weight.sum(0) / parts).ceil().long()
     room = limit - load_of(graph, part, parts)
-    ops.balance_parts(graph, part, room, limit)
+    ops.improve_parts(graph, part, room, limit, 7)
     assert torch.equal(room, limit - load_of(graph, part, parts)) and bool((room >= 0).all())
-    before = cut_of(graph, part)
-    gained = ops.move_greedily(graph, part, room, NodeVisit(7))
-    assert before - cut_of(graph, part) == gained > 0
-    assert torch.equal(room, limit - load_of(graph, part, parts)) and bool((room >= 0).all())
+    assert cut_of(graph, part) < 0.9 * cut_of(graph, random)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 30), st.integers(0, 120), st.integers(1, 4))
+def test_own_nodes_move_towards_ghosts_that_stay(seed: int, nodes: int, edges: int, parts: int) -> None:
+    whole = random_graph(seed, nodes, edges)
+    own = seed % nodes + 1
+    graph = own_share(whole, own)
+    part = torch.randint(parts, (nodes,), dtype=torch.int32, generator=torch.Generator().manual_seed(seed))
+    limit = whole.node_weight.sum(0).long()
+    room = (limit - load_of(whole, part, parts)).contiguous()
+    before, ghosts = cut_of(whole, part), part[own:].clone()
+    ops.improve_parts(graph, part, room, limit, seed)
+    assert torch.equal(part[own:], ghosts) and cut_of(whole, part) <= before
+    assert torch.equal(room, limit - load_of(whole, part, parts))
 
 
 def communities(count: int, size: int) -> WeightedGraph:

@@ -6,6 +6,7 @@
 #include "inputs.h"
 #include "kernels/partition/multilevel/cluster.h"
 #include "kernels/partition/multilevel/contract.h"
+#include "kernels/partition/multilevel/fm.h"
 #include "kernels/partition/multilevel/ghosts.h"
 #include "kernels/partition/multilevel/lists.h"
 #include "kernels/partition/multilevel/refine.h"
@@ -131,6 +132,8 @@ void share(int64_t first, int64_t nodes, int64_t total, int64_t edges, int64_t p
   const Assignment assignment{parts, part.data(), Rooms(2, left.data()), Excess{unit.data()}};
   balance_parts(graph, assignment);
   move_greedily(graph, assignment, {5, first, 0, 1});
+  for (int32_t& one : part) one = static_cast<int32_t>(below(parts));
+  refine_by_fm(graph, assignment, {5, 2, 100});
   for (const int32_t one : part) expect(one >= 0 && one < parts);
 }
 

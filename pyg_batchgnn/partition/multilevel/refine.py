@@ -1,5 +1,5 @@
-"""Refinement over ranks: size-constrained label propagation in keyed rounds that keep the
-balance."""
+"""Refinement over ranks: each rank moves its nodes in order of gain, while those of the others
+stand still."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.ops import NodeVisit, fold_key
+from pyg_batchgnn.ops import fold_key
 from pyg_batchgnn.partition.add_rows import add_rows
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 
-#: Every node is visited at most PASSES times. A round takes one of SHARES of a rank's
-#: nodes, so that neighbours on two ranks seldom move at the same time.
-PASSES, SHARES = 6, 2
-#: A pass that lowers the cut by less than this share of what passes have gained is the last.
-_ENOUGH = 0.02
+#: There are ROUNDS rounds, and at most MOST while each lowers what parts have too much.
+ROUNDS, MOST = 2, 8
 
 
 def refine(graph: RankGraph, part: Tensor, limit: Tensor, parts: int, key: int) -> Tensor:
@@ -35,24 +32,20 @@ def refine(graph: RankGraph, part: Tensor, limit: Tensor, parts: int, key: int) 
     known = torch.empty(graph.lists.num_all, dtype=part.dtype)
     known[:nodes] = part
     room = limit - _refresh_and_sum(graph, known, _load(graph, part, parts))
-    total = 0
-    for number in range(PASSES):
-        gained = 0
-        for share in range(SHARES):
-            visit = NodeVisit(ops.to_signed(fold_key(key, number)), graph.first, share, SHARES)
-            before = torch.div(room, comm.size, rounding_mode="floor")
-            own = before.clone()
-            if bool((room < 0).any()):
-                ops.balance_parts(graph.lists, known, own, limit)
-            fell = ops.move_greedily(graph.lists, known, own, visit)
-            change = torch.cat([(own - before).flatten(), torch.tensor([fell])])
-            change = _refresh_and_sum(graph, known, change)
-            room += change[:-1].view(room.shape)
-            gained += int(change[-1])
-        total += gained
-        if gained <= _ENOUGH * total:
+    for number in range(MOST):
+        excess = _excess(room)
+        before = torch.div(room, comm.size, rounding_mode="floor")
+        own, drawn = before.clone(), ops.to_signed(fold_key(fold_key(key, number), comm.rank))
+        ops.improve_parts(graph.lists, known, own, limit, drawn)
+        room += _refresh_and_sum(graph, known, own - before)
+        if number + 1 >= ROUNDS and not 0 < _excess(room) < excess:
             break
     return known[:nodes].clone()
+
+
+def _excess(room: Tensor) -> int:
+    """Returns what parts have too much of all weights together, given their room [parts, k]."""
+    return -int(room.clamp(max=0).sum())
 
 
 def _refresh_and_sum(graph: RankGraph, known: Tensor, numbers: Tensor) -> Tensor:

@@ -95,14 +95,16 @@ class Fm {
   void move(int32_t node, int32_t from, int32_t target) {
     shift(node, from, target);
     for (int64_t e = graph_.indptr[node]; e < graph_.indptr[node + 1]; ++e)
-      if (const int32_t other = graph_.indices[e]; !moved_[other]) offer(other);
+      if (const int32_t other = graph_.indices[e]; other < graph_.nodes && !moved_[other]) offer(other);
   }
 
   void shift(int32_t node, int32_t from, int32_t target) {
     to_.part[node] = target;
     to_.rooms.move(graph_.weights_of(node), from, target);
     for (int64_t e = graph_.indptr[node]; e < graph_.indptr[node + 1]; ++e) {
-      int32_t* const edges = row(graph_.indices[e]);
+      const int32_t other = graph_.indices[e];
+      if (other >= graph_.nodes) continue;
+      int32_t* const edges = row(other);
       const auto weight = static_cast<int32_t>(graph_.weight_of(e));
       edges[from] -= weight;
       edges[target] += weight;

@@ -15,8 +15,8 @@ struct FmRules {
 // Returns the bytes that `refine_by_fm` takes beside the graph.
 int64_t fm_bytes(int64_t nodes, int64_t parts);
 
-// In each pass nodes move to other parts with room in order of gain, each at most once, gains below
-// zero among them. Then the moves behind the best cut are undone. The graph has no ghosts.
+// In each pass own nodes move to other parts with room in order of gain, each at most once, gains
+// below zero among them. Then the moves behind the best cut are undone. Ghosts stay in their parts.
 void refine_by_fm(const WeightedGraph& graph, const Assignment& assignment, const FmRules& rules);
 
 }  // namespace pyg_batchgnn

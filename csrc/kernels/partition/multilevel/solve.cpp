@@ -6,8 +6,7 @@
 #include "kernels/partition/multilevel/bisect.h"
 #include "kernels/partition/multilevel/cluster.h"
 #include "kernels/partition/multilevel/contract.h"
-#include "kernels/partition/multilevel/fm.h"
-#include "kernels/partition/multilevel/refine.h"
+#include "kernels/partition/multilevel/improve.h"
 #include "kernels/partition/multilevel/totals.h"
 
 namespace pyg_batchgnn {
@@ -18,11 +17,8 @@ constexpr int64_t kFewestNodes = 160;  // in the coarsest graph
 // No cluster weighs more than a part's mean over this, times 1 and the number of constraints.
 // Several constraints need finer clusters to be met.
 constexpr int64_t kClustersPerPart = 8;
-constexpr int64_t kRounds = 3;  // of clustering in a level
-constexpr int64_t kFmPasses = 3;
+constexpr int64_t kRounds = 3;   // of clustering in a level
 constexpr uint64_t kCycles = 2;  // of coarsening and refinement; all but the first improve a partition
-constexpr int64_t kGreedyRounds = 6;
-constexpr int64_t kFmBytes = int64_t{128} << 20;  // beyond the bytes of the graph
 
 // One step of coarsening.
 struct Level {
@@ -85,16 +81,6 @@ std::vector<Level> coarsen(const WeightedGraph& graph, const Problem& problem, u
   return levels;
 }
 
-void refine(const WeightedGraph& graph, const Assignment& assignment, uint64_t key) {
-  balance_parts(graph, assignment);
-  if (fm_bytes(graph.nodes, assignment.parts) <= kFmBytes + 8 * graph.edges()) {
-    refine_by_fm(graph, assignment, {key, kFmPasses, std::max<int64_t>(300, graph.nodes / 50)});
-    return;
-  }
-  for (int64_t round = 0; round < kGreedyRounds; ++round)
-    if (move_greedily(graph, assignment, {fold(key, static_cast<uint64_t>(round)), 0, 0, 1}) == 0) return;
-}
-
 std::vector<int64_t> rooms_of(const WeightedGraph& graph, const Problem& problem, const int32_t* part) {
   std::vector<int64_t> room;
   for (int64_t p = 0; p < problem.parts; ++p)
@@ -124,7 +110,7 @@ Solution run_cycle(const WeightedGraph& graph, const Problem& problem, uint64_t 
     std::vector<int64_t> room = rooms_of(now, problem, part.data());
     const Assignment to{problem.parts, part.data(), Rooms(graph.constraints, room.data()),
                         Excess{unit.data()}};
-    refine(now, to, own);
+    improve(now, to, own);
     if (depth == 0) solution = {cut_of(graph, part.data()), to.total_excess()};
   }
   return solution;
