@@ -94,11 +94,11 @@ Tensor number_ghosts_(const Tensor& ids, int64_t first, int64_t nodes, int64_t t
 
 int64_t cluster_nodes_(const Tensor& indptr, const Tensor& indices, const std::optional<Tensor>& edge_weight,
                        const Tensor& node_weight, const Tensor& label, const Tensor& room, int64_t key,
-                       int64_t first, int64_t round, int64_t rounds, bool together) {
+                       int64_t first, bool together) {
   const WeightedGraph graph = graph_of(indptr, indices, edge_weight, node_weight, label.numel());
   const Rooms rooms(graph.constraints, writable<int64_t>(room));
-  const Visit visit{static_cast<uint64_t>(key), first, round, rounds};
-  return cluster_nodes(graph, room.size(0), writable<int32_t>(label), rooms, visit,
+  const NodeWords words{static_cast<uint64_t>(key), first};
+  return cluster_nodes(graph, room.size(0), writable<int32_t>(label), rooms, words,
                        together ? Leftover::kTogether : Leftover::kAlone);
 }
 

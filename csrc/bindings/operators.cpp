@@ -60,7 +60,7 @@ constexpr Operator kOperators[] = {
              "(Tensor ids, int first, int nodes, int total, Tensor(a!) local) -> Tensor ghosts"),
     OPERATOR(cluster_nodes_,
              "(Tensor indptr, Tensor indices, Tensor? edge_weight, Tensor node_weight, Tensor(a!) label, "
-             "Tensor(b!) room, int key, int first, int round, int rounds, bool together) -> int"),
+             "Tensor(b!) room, int key, int first, bool together) -> int"),
     OPERATOR(contract_clusters,
              "(Tensor indptr, Tensor indices, Tensor? edge_weight, Tensor node_weight, Tensor label, Tensor "
              "start, Tensor? member, int begin, int end) -> Tensor"),

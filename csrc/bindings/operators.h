@@ -47,7 +47,7 @@ std::tuple<Tensor, Tensor, Tensor, int64_t> merge_neighbours(const Tensor& indpt
 Tensor number_ghosts_(const Tensor& ids, int64_t first, int64_t nodes, int64_t total, const Tensor& local);
 int64_t cluster_nodes_(const Tensor& indptr, const Tensor& indices, const std::optional<Tensor>& edge_weight,
                        const Tensor& node_weight, const Tensor& label, const Tensor& room, int64_t key,
-                       int64_t first, int64_t round, int64_t rounds, bool together);
+                       int64_t first, bool together);
 Tensor contract_clusters(const Tensor& indptr, const Tensor& indices,
                          const std::optional<Tensor>& edge_weight, const Tensor& node_weight,
                          const Tensor& label, const Tensor& start, const std::optional<Tensor>& member,

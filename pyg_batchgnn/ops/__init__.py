@@ -88,7 +88,6 @@ from pyg_batchgnn.ops.memory import (
     reset_peak,
 )
 from pyg_batchgnn.ops.multilevel import (
-    NodeVisit,
     SolvedPartition,
     WeightedGraph,
     cluster_nodes,
@@ -152,7 +151,6 @@ __all__ = [
     "LoopFree",
     "MemoryStats",
     "MergedLists",
-    "NodeVisit",
     "OwnedEdges",
     "OwnedGraph",
     "ProductsName",

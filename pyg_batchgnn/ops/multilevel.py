@@ -64,27 +64,6 @@ class WeightedGraph:
         return self.indptr, self.indices, self.edge_weight, self.node_weight
 
 
-@dataclass(frozen=True)
-class NodeVisit:
-    """A share of the own nodes, chosen by hash.
-
-    Attributes:
-        key: signed 64 bits; decides between equally good choices too.
-        first: the number of the first own node among the nodes of all processes.
-        round: the share that is visited, in [0, rounds).
-        rounds: the number of shares.
-    """
-
-    key: int
-    first: int = 0
-    round: int = 0
-    rounds: int = 1
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.round < self.rounds:
-            raise ValueError(f"round must be in [0, {self.rounds}), not {self.round}")
-
-
 class SolvedPartition(NamedTuple):
     """A partition of a graph in one process.
 
@@ -100,15 +79,16 @@ class SolvedPartition(NamedTuple):
 
 
 def cluster_nodes(
-    graph: WeightedGraph, label: Tensor, room: Tensor, visit: NodeVisit, *, together: bool = False
+    graph: WeightedGraph, label: Tensor, room: Tensor, *, key: int, first: int = 0, together: bool = False
 ) -> int:
-    """Moves each visited node to the cluster with room that most of its edges lead to.
+    """Moves each own node to the cluster with room that most of its edges lead to.
 
     Args:
         graph: the graph.
         label: [n + ghosts] int32, the cluster of each node in [0, clusters); written for own nodes.
         room: [clusters, k] int64, what each cluster may still grow by; written to.
-        visit: which nodes are visited.
+        key: signed 64 bits; decides between equally good clusters.
+        first: the number of the first own node among the nodes of all processes.
         together: lets nodes that can join no neighbour's cluster join each other: those with the
             same best cluster, and those without neighbours.
 
@@ -117,9 +97,7 @@ def cluster_nodes(
     """
     _check_groups(graph, "label", label, room)
     increment_version((label, room))
-    return kernels.cluster_nodes_(
-        *(*graph.arrays(), label, room, visit.key, visit.first, visit.round, visit.rounds, together)
-    )
+    return kernels.cluster_nodes_(*graph.arrays(), label, room, key, first, together)
 
 
 def contract_clusters(

@@ -76,11 +76,13 @@ def deliver_edges(
         grouping = group(along_edges(read, cell, rows), runs.parts * relations)
         columns = torch.empty(len(rows), 2, dtype=wide)
         columns[:, 0], columns[:, 1] = grouping.apply(sources[at]), grouping.apply(edge_ids[at])
-        lengths = _lengths(comm, grouping, runs, relations)
         of_ranks = runs.by_rank(torch.tensor(grouping.counts).view(runs.parts, -1).sum(1).tolist())
-        found = comm.exchange(columns, of_ranks, MessageKind.PARTITION).rows
+        found = comm.exchange(columns, of_ranks, MessageKind.PARTITION)
+        # What a rank sends is cut only where a rank has several parts or relations.
+        alone = runs.parts == comm.size and relations == 1
+        lengths = found.counts if alone else _lengths(comm, grouping, runs, relations)
         cells = product(range(comm.size), runs.of(comm.rank), places)
-        for (sender, number, place), edges in zip(cells, found.split(lengths), strict=True):
+        for (sender, number, place), edges in zip(cells, found.rows.split(lengths), strict=True):
             place.append(sender, number, edges)
 
 

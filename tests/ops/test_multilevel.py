@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.ops import NodeVisit, WeightedGraph
+from pyg_batchgnn.ops import WeightedGraph
 
 
 def random_graph(seed: int, nodes: int, edges: int, constraints: int = 2) -> WeightedGraph:
@@ -121,7 +121,7 @@ def test_clusters_keep_to_their_room(seed: int, nodes: int, edges: int, limit: i
     label = torch.arange(nodes, dtype=torch.int32)
     room = limit - graph.node_weight.long()
     for number in range(3):
-        ops.cluster_nodes(graph, label, room, NodeVisit(seed + number), together=number == 2)
+        ops.cluster_nodes(graph, label, room, key=seed + number, together=number == 2)
     load = load_of(graph, label, nodes)
     assert torch.equal(room, limit - load)
     largest = torch.zeros_like(load).scatter_reduce(
@@ -130,14 +130,12 @@ def test_clusters_keep_to_their_room(seed: int, nodes: int, edges: int, limit: i
     assert bool(((load <= limit) | (load == largest)).all())  # a node alone may exceed the limit
 
 
-def test_visits_take_every_node_once() -> None:
-    graph = random_graph(3, 200, 0)
-    moved = 0
-    for number in range(3):
-        label = torch.arange(200, dtype=torch.int32)
-        room = torch.full((200, 2), 1 << 20)
-        moved += ops.cluster_nodes(graph, label, room, NodeVisit(1, round=number, rounds=3), together=True)
-    assert moved == 200 - 3  # each share's first node waits for the others
+def test_nodes_without_neighbours_join_each_other() -> None:
+    graph, label = random_graph(3, 200, 0), torch.arange(200, dtype=torch.int32)
+    room = torch.full((200, 2), 1 << 20)
+    moved = ops.cluster_nodes(graph, label, room, key=1, together=True)
+    assert moved == 199  # the first node waits for the others
+    assert label.unique().numel() == 1
 
 
 @given(st.integers(0, 10_000), st.integers(1, 30), st.integers(0, 100), st.integers(1, 8))
@@ -246,8 +244,6 @@ def test_nothing_wrong_reaches_a_kernel(change: dict[str, Tensor], problem: str)
 def test_groups_must_fit_the_graph() -> None:
     graph, label = random_graph(1, 5, 6), torch.zeros(5, dtype=torch.int32)
     with pytest.raises(IndexError, match="label holds 3"):
-        ops.cluster_nodes(graph, label + 3, torch.zeros(3, 2, dtype=torch.int64), NodeVisit(1))
+        ops.cluster_nodes(graph, label + 3, torch.zeros(3, 2, dtype=torch.int64), key=1)
     with pytest.raises(ValueError, match="room has 1 columns for 2 weights"):
-        ops.cluster_nodes(graph, label, torch.zeros(3, 1, dtype=torch.int64), NodeVisit(1))
-    with pytest.raises(ValueError, match=r"round must be in \[0, 2\)"):
-        NodeVisit(1, round=2, rounds=2)
+        ops.cluster_nodes(graph, label, torch.zeros(3, 1, dtype=torch.int64), key=1)

@@ -111,7 +111,8 @@ void share(int64_t first, int64_t nodes, int64_t total, int64_t edges, int64_t p
   for (int64_t node = 0; node < all; ++node) label[size(node)] = static_cast<int32_t>(node);
   std::vector<int64_t> room(size(2 * all), 6);
   for (int64_t round = 0; round < 2; ++round)
-    cluster_nodes(graph, all, label.data(), Rooms(2, room.data()), {5, first, round, 2}, Leftover::kTogether);
+    cluster_nodes(graph, all, label.data(), Rooms(2, room.data()),
+                  {fold(5, static_cast<uint64_t>(round)), first}, Leftover::kTogether);
   std::vector<int64_t> start(size(all + 1));
   for (int64_t node = 0; node < nodes; ++node) ++start[size(label[size(node)] + 1)];
   for (int64_t cluster = 0; cluster < all; ++cluster) start[size(cluster + 1)] += start[size(cluster)];
@@ -131,7 +132,7 @@ void share(int64_t first, int64_t nodes, int64_t total, int64_t edges, int64_t p
   const std::vector<double> unit(2, 0.01);
   const Assignment assignment{parts, part.data(), Rooms(2, left.data()), Excess{unit.data()}};
   balance_parts(graph, assignment);
-  move_greedily(graph, assignment, {5, first, 0, 1});
+  move_greedily(graph, assignment);
   for (int32_t& one : part) one = static_cast<int32_t>(below(parts));
   refine_by_fm(graph, assignment, {5, 2, 100});
   for (const int32_t one : part) expect(one >= 0 && one < parts);

@@ -1,7 +1,7 @@
 """Clusters over ranks, by size-constrained label propagation (Meyerhenke, Sanders and Schulz 2017).
 
 A cluster has the id of a node. The rank of that node knows the cluster's weights. In each round
-every rank moves a share of its nodes. It may add to a cluster an equal part of the room that the
+every rank moves some of its nodes. It may add to a cluster an equal part of the room that the
 cluster has, so that no cluster outgrows its limit whatever the other ranks do.
 """
 
@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.ops import NodeVisit, WeightedGraph, fold_key
+from pyg_batchgnn.ops import WeightedGraph, fold_key
 from pyg_batchgnn.partition.add_rows import add_rows
 from pyg_batchgnn.partition.move import pull
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
 
-#: Every node is visited PASSES times. A round takes one of SHARES of a rank's nodes, or less.
-PASSES, SHARES = 3, 2
+#: Every node is visited PASSES times.
+PASSES = 3
 #: A round takes the nodes of one of PIECES of a rank's edges, or of EDGES edges. Each neighbour may
 #: be in a cluster of its own, so a round may take a hundred bytes for each edge.
 PIECES, EDGES = 16, 1 << 20
@@ -49,13 +49,9 @@ def find_clusters(graph: RankGraph, limit: Tensor, key: int) -> Clusters:
     """
     found = Clusters(graph.ids(), graph.lists.node_weight.clone())
     pieces = _pieces(graph)
-    shares = -(-SHARES // len(pieces))
     for number in range(PASSES):
-        for share in range(shares):
-            for nodes in pieces:
-                own = ops.to_signed(fold_key(key, number))
-                visit = NodeVisit(own, graph.first + nodes.start, share, shares)
-                _move(graph, found, limit, nodes, visit, together=number == PASSES - 1)
+        for nodes in pieces:
+            _move(graph, found, limit, nodes, fold_key(key, number), together=number == PASSES - 1)
     return found
 
 
@@ -70,14 +66,15 @@ def _pieces(graph: RankGraph) -> list[range]:
 
 
 def _move(
-    graph: RankGraph, found: Clusters, limit: Tensor, nodes: range, visit: NodeVisit, *, together: bool
+    graph: RankGraph, found: Clusters, limit: Tensor, nodes: range, key: int, *, together: bool
 ) -> None:
-    """Visits a share of some of the nodes on every rank. Collective."""
+    """Visits some of the nodes on every rank. Collective."""
     lists, others = _lists_of(graph, nodes)
     label = torch.cat([found.label[nodes.start : nodes.stop], found.label.index_select(0, others)])
     names, local = ops.number_ghosts(label, range(0), graph.total)
     before, room = local[: len(nodes)].clone(), _room_in(graph, found, limit, names)
-    ops.cluster_nodes(lists, local, room, visit, together=together)
+    first = graph.first + nodes.start
+    ops.cluster_nodes(lists, local, room, key=ops.to_signed(key), first=first, together=together)
     del room
     now = local[: len(nodes)]
     found.label[nodes.start : nodes.stop] = names[now]

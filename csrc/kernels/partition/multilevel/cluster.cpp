@@ -67,18 +67,16 @@ class Clusterer {
 }  // namespace
 
 int64_t cluster_nodes(const WeightedGraph& graph, int64_t labels, int32_t* label, const Rooms& rooms,
-                      const Visit& visit, Leftover leftover, const int32_t* part) {
+                      const NodeWords& words, Leftover leftover, const int32_t* part) {
   Clusterer clusterer(graph, labels, label, rooms, part);
   // The cluster of the last node left over, by its best cluster; behind them that of nodes without
   // neighbours.
   std::vector<int32_t> left(leftover == Leftover::kTogether ? static_cast<size_t>(labels) + 1 : 0, kNone);
   int64_t moved = 0;
   for (int64_t node = 0; node < graph.nodes; ++node) {
-    const uint64_t word = visit.word(node);
-    if (!visit.takes(word)) continue;
     const int32_t now = label[node];
     const int32_t* const weight = graph.weights_of(node);
-    int32_t best = clusterer.choose(node, word);
+    int32_t best = clusterer.choose(node, words.of(node));
     if (best == now && clusterer.alone() && !left.empty()) {
       int32_t& other = left[clusterer.favourite() == kNone ? labels : clusterer.favourite()];
       const bool together = other != kNone && (part == nullptr || part[other] == part[node]);

@@ -13,7 +13,15 @@ enum class Leftover {
               // itself (two-hop matching)
 };
 
-// Moves each visited node to the cluster that most of its edges lead to, by weight, among those
+// The random words of own nodes, which decide ties.
+struct NodeWords {
+  uint64_t key;
+  int64_t first;  // the number of the first own node among the nodes of all processes
+
+  uint64_t of(int64_t node) const { return fold(key, static_cast<uint64_t>(first + node)); }
+};
+
+// Moves each own node to the cluster that most of its edges lead to, by weight, among those
 // with room. Ties are decided by hash.
 //   label: [nodes + ghosts], the cluster of each node in [0, labels); written for own nodes.
 //   rooms: of the clusters.
@@ -21,6 +29,6 @@ enum class Leftover {
 //     node of its part. Null if there are no parts.
 // Returns the number of nodes that moved.
 int64_t cluster_nodes(const WeightedGraph& graph, int64_t labels, int32_t* label, const Rooms& rooms,
-                      const Visit& visit, Leftover leftover, const int32_t* part = nullptr);
+                      const NodeWords& words, Leftover leftover, const int32_t* part = nullptr);
 
 }  // namespace pyg_batchgnn

@@ -21,7 +21,7 @@ void improve(const WeightedGraph& graph, const Assignment& assignment, uint64_t 
     return;
   }
   for (int64_t round = 0; round < kGreedyRounds; ++round)
-    if (move_greedily(graph, assignment, {fold(key, static_cast<uint64_t>(round)), 0, 0, 1}) == 0) return;
+    if (move_greedily(graph, assignment) == 0) return;
 }
 
 }  // namespace pyg_batchgnn

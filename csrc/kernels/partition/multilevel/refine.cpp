@@ -45,12 +45,10 @@ Relief find_relief(const WeightedGraph& graph, const Assignment& assignment, Con
 
 }  // namespace
 
-int64_t move_greedily(const WeightedGraph& graph, const Assignment& assignment, const Visit& visit) {
+int64_t move_greedily(const WeightedGraph& graph, const Assignment& assignment) {
   Connections edges(assignment.parts);
   int64_t gained = 0;
   for (int64_t node = 0; node < graph.nodes; ++node) {
-    const uint64_t word = visit.word(node);
-    if (!visit.takes(word)) continue;
     const int32_t now = assignment.part[node];
     const int32_t* const weight = graph.weights_of(node);
     edges.find(graph, assignment.part, node);

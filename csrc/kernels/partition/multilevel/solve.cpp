@@ -55,8 +55,8 @@ std::vector<int32_t> cluster(const WeightedGraph& graph, int64_t parts, uint64_t
   const Rooms rooms(graph.constraints, room.data());
   for (int64_t round = 0; round < kRounds; ++round) {
     const Leftover leftover = round + 1 == kRounds ? Leftover::kTogether : Leftover::kAlone;
-    const Visit visit{fold(key, static_cast<uint64_t>(round)), 0, 0, 1};
-    if (cluster_nodes(graph, graph.nodes, label.data(), rooms, visit, leftover, part) == 0 && round > 0)
+    const NodeWords words{fold(key, static_cast<uint64_t>(round)), 0};
+    if (cluster_nodes(graph, graph.nodes, label.data(), rooms, words, leftover, part) == 0 && round > 0)
       break;
   }
   return label;

@@ -41,18 +41,4 @@ struct OwnedGraph {
   }
 };
 
-// A share of the own nodes, chosen by hash. In each of `rounds` rounds another share is visited.
-struct Visit {
-  uint64_t key;
-  int64_t first;  // the number of the first own node among the nodes of all processes
-  int64_t round;
-  int64_t rounds;
-
-  uint64_t word(int64_t node) const { return fold(key, static_cast<uint64_t>(first + node)); }
-  bool takes(uint64_t word) const {
-    return rounds == 1 ||
-           multiply_high(mix(word), static_cast<uint64_t>(rounds)) == static_cast<uint64_t>(round);
-  }
-};
-
 }  // namespace pyg_batchgnn
