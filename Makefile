@@ -91,7 +91,7 @@ bench: install
 wheel: install
 	rm -rf build/wheel build/wheel-env dist
 	$(BIN)/python -m pip install --quiet --group wheel
-	PYG_BATCHGNN_CCL= $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	PYG_BATCHGNN_CCL= PYG_BATCHGNN_WERROR=$(WERROR) $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --strip $(TORCH_LIBRARIES) --wheel-dir dist build/wheel/*.whl
 	$(PYTHON) -m venv build/wheel-env
 	$(call install_torch,build/wheel-env/bin)

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+import torch
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
@@ -39,11 +40,20 @@ def _extension() -> CppExtension:
     return extension
 
 
+class KeptObjects(BuildExtension):
+    """Keeps objects in build/, so that ninja compiles only what has changed since the last build,
+    be it an editable one or a wheel. Pip's own folder is temporary."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.build_temp = str(ROOT / "build" / f"objects-torch-{torch.__version__}")
+
+
 CCL = [ccl_extension.extension([*WARNINGS, *STRICT])] if ccl_extension.wanted() else []
 
 setup(
     ext_modules=[_extension(), *CCL],
-    cmdclass={"build_ext": BuildExtension},
+    cmdclass={"build_ext": KeptObjects},
     **package_page.metadata(ROOT),
     options={} if CCL else {"bdist_wheel": {"py_limited_api": "cp310"}},
 )
