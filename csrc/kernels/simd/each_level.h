@@ -14,7 +14,7 @@
 #define PYG_BATCHGNN_BASELINE_BODY PYG_BATCHGNN_BODY
 #endif
 
-#if defined(__x86_64__)
+#if defined(PYG_BATCHGNN_LEVELS)
 
 PYG_BATCHGNN_BEGIN_LEVEL(PYG_BATCHGNN_AVX512)
 namespace pyg_batchgnn::avx512 {

@@ -7,7 +7,7 @@ namespace pyg_batchgnn {
 namespace {
 
 Simd detect() {
-#if defined(__x86_64__)
+#if defined(PYG_BATCHGNN_LEVELS)
   const char* variable = std::getenv("PYG_BATCHGNN_SIMD");
   const std::string limit = variable == nullptr ? "" : variable;
   if (limit == "baseline") return Simd::kBaseline;

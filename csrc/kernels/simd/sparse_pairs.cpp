@@ -2,7 +2,7 @@
 
 #include "kernels/simd/level.h"
 
-#if defined(__x86_64__)
+#if defined(PYG_BATCHGNN_LEVELS)
 
 #include <algorithm>
 #include <array>
