@@ -1,5 +1,6 @@
 #include "kernels/simd/attention.h"
 
+#include <cstddef>
 #include <limits>
 
 #define PYG_BATCHGNN_BODY "kernels/simd/attention_body.h"

@@ -1,5 +1,7 @@
 #include "kernels/simd/embedding_rows.h"
 
+#include <cstddef>
+
 #define PYG_BATCHGNN_BODY "kernels/simd/embedding_rows_body.h"
 #include "kernels/simd/each_level.h"
 
