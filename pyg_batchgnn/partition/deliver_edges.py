@@ -78,9 +78,9 @@ def deliver_edges(
         columns[:, 0], columns[:, 1] = grouping.apply(sources[at]), grouping.apply(edge_ids[at])
         of_ranks = runs.by_rank(torch.tensor(grouping.counts).view(runs.parts, -1).sum(1).tolist())
         found = comm.exchange(columns, of_ranks, MessageKind.PARTITION)
-        # What a rank sends is cut only where a rank has several parts or relations.
-        alone = runs.parts == comm.size and relations == 1
-        lengths = found.counts if alone else _lengths(comm, grouping, runs, relations)
+        # Where a rank has one part and one relation, all that a sender sends it is for these.
+        together = runs.parts == comm.size and relations == 1
+        lengths = found.counts if together else _lengths(comm, grouping, runs, relations)
         cells = product(range(comm.size), runs.of(comm.rank), places)
         for (sender, number, place), edges in zip(cells, found.rows.split(lengths), strict=True):
             place.append(sender, number, edges)

@@ -21,15 +21,14 @@ ROOT = HERE.parents[1]
 KERNELS = ROOT / "csrc" / "kernels"
 CACHE = ROOT / "build" / "sanitizers"
 #: Options of each sanitizer. Addresses are checked by calls instead of inlined code. That finds the
-#: same faults and leaves half the code to compile. What threads share does not depend on vector
-#: instructions, so their sanitizer sees one level of them.
+#: same faults and leaves half the code to compile.
 SANITIZERS = {
     "addresses": [
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=all",
         "--param=asan-instrumentation-with-call-threshold=0",
     ],
-    "threads": ["-fsanitize=thread", "-fno-sanitize-recover=all", "-DPYG_BATCHGNN_BASELINE_ONLY"],
+    "threads": ["-fsanitize=thread", "-fno-sanitize-recover=all"],
 }
 #: Sources that are optimised for the sanitizer of addresses: their programs run long. The others
 #: compile for longer than they run. The sanitizer of threads is slow, so it has all optimised.

@@ -132,9 +132,8 @@ void share(int64_t first, int64_t nodes, int64_t total, int64_t edges, int64_t p
   const std::vector<double> unit(2, 0.01);
   const Assignment assignment{parts, part.data(), Rooms(2, left.data()), Excess{unit.data()}};
   balance_parts(graph, assignment);
-  move_greedily(graph, assignment);
-  for (int32_t& one : part) one = static_cast<int32_t>(below(parts));
   refine_by_fm(graph, assignment, {5, 2, 100});
+  move_greedily(graph, assignment);
   for (const int32_t one : part) expect(one >= 0 && one < parts);
 }
 

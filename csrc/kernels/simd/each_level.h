@@ -14,7 +14,7 @@
 #define PYG_BATCHGNN_BASELINE_BODY PYG_BATCHGNN_BODY
 #endif
 
-#if defined(PYG_BATCHGNN_LEVELS)
+#if defined(__x86_64__)
 
 PYG_BATCHGNN_BEGIN_LEVEL(PYG_BATCHGNN_AVX512)
 namespace pyg_batchgnn::avx512 {

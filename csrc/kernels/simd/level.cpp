@@ -7,7 +7,7 @@ namespace pyg_batchgnn {
 namespace {
 
 Simd detect() {
-#if defined(PYG_BATCHGNN_LEVELS)
+#if defined(__x86_64__)
   const char* variable = std::getenv("PYG_BATCHGNN_SIMD");
   const std::string limit = variable == nullptr ? "" : variable;
   if (limit == "baseline") return Simd::kBaseline;

@@ -27,13 +27,7 @@ Simd simd_level() noexcept;
 
 #define PYG_BATCHGNN_INLINE __attribute__((always_inline)) static inline
 
-// PYG_BATCHGNN_BASELINE_ONLY leaves out the other levels, for tools whose findings are the same at
-// every level.
-#if defined(__x86_64__) && !defined(PYG_BATCHGNN_BASELINE_ONLY)
-#define PYG_BATCHGNN_LEVELS
-#endif
-
-#if defined(PYG_BATCHGNN_LEVELS)
+#if defined(__x86_64__)
 
 #include <immintrin.h>
 

@@ -3,7 +3,7 @@
 #include "kernels/simd/level.h"
 #include "kernels/simd/products.h"
 
-#if defined(PYG_BATCHGNN_LEVELS)
+#if defined(__x86_64__)
 
 PYG_BATCHGNN_BEGIN_LEVEL(PYG_BATCHGNN_AVX512_BF16)
 

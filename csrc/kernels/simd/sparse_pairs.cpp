@@ -2,7 +2,7 @@
 
 #include "kernels/simd/level.h"
 
-#if defined(PYG_BATCHGNN_LEVELS)
+#if defined(__x86_64__)
 
 #include <algorithm>
 #include <array>
