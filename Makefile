@@ -60,6 +60,8 @@ install: $(INSTALLED)
 train: install
 	$(LAUNCH) train $(ARGS)
 
+# Tests start many processes. Without bytecode each would compile the package's sources anew.
+test: export PYTHONDONTWRITEBYTECODE =
 test: install
 	PYG_BATCHGNN_CCL=$(WITH_CCL) $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS)
 

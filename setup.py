@@ -31,7 +31,8 @@ def _extension() -> CppExtension:
         SOURCES,
         py_limited_api=True,
         define_macros=[("TORCH_TARGET_VERSION", "0x020d000000000000")],
-        extra_compile_args=["-std=c++20", "-O3", "-fvisibility=hidden", *WARNINGS, *STRICT, *NATIVE],
+        # -g1: stacks and profiles show lines. Python's own -g takes a quarter longer to compile.
+        extra_compile_args=["-std=c++20", "-O3", "-g1", "-fvisibility=hidden", *WARNINGS, *STRICT, *NATIVE],
         extra_link_args=["-Wl,--as-needed"],
     )
     system = [flag for folder in extension.include_dirs for flag in ("-isystem", folder)]
