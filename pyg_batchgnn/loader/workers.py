@@ -11,6 +11,7 @@ import contextlib
 import enum
 import traceback
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from typing import Any, TypeAlias
 
@@ -29,6 +30,8 @@ from pyg_batchgnn.loader.worker_context import WorkerContext, ignoring_interrupt
 #: A work item on its way to a worker: epoch, number and positions as arrays, which a pipe can
 #: carry.
 SentItem: TypeAlias = tuple[int, int, list[NDArray[np.int64]]]
+#: A killed process closes its connections before it has ended. A busy machine takes its time.
+_END_SECONDS = 5.0
 
 
 class _Items(Dataset[SentItem]):
@@ -170,7 +173,6 @@ def _lost_worker(error: Exception, made: Iterator[Any]) -> str:
     if not isinstance(error, (ConnectionError, EOFError)) or "in DataLoader worker process" in str(error):
         return ""
     workers = getattr(made, "_workers", [])
-    for worker in workers:
-        worker.join(0.1)
+    wait([worker.sentinel for worker in workers], timeout=_END_SECONDS)
     gone = ", ".join(str(worker.pid) for worker in workers if not worker.is_alive())
     return f"DataLoader worker (pid {gone or 'unknown'}) exited unexpectedly while it handed a batch over"

@@ -31,7 +31,8 @@ SANITIZERS = {
     "threads": ["-fsanitize=thread", "-fno-sanitize-recover=all"],
 }
 #: Sources that are optimised for the sanitizer of addresses: their programs run long. The others
-#: compile for longer than they run. The sanitizer of threads is slow, so it has all optimised.
+#: compile for longer than they run. The sanitizer of threads is slow, so it has all optimised: with
+#: -Og, which compiles in half the time of -O1.
 LONG_RUNNING = re.compile(r"(nn|simd)\.(linear|products|.*_pairs|covariance|norm|activation)")
 #: Programs are the sources here that have a `main`; the memory of kernels is theirs (blocks.cpp).
 PROGRAMS = sorted({path.stem for path in HERE.glob("*.cpp")} - {"blocks"})
@@ -65,9 +66,8 @@ def build(sanitizer: str, folder: Path) -> dict[str, set[str]]:
         common = _digest([*command, _version(compiler)], [*KERNELS.rglob("*.h"), *HERE.glob("*.h")])
 
         def compiled(name: str) -> Path:
-            optimised = sanitizer == "threads" or LONG_RUNNING.match(name)
-            options = [*command, "-O1" if optimised else "-O0"]
-            return _compile(options, common, sanitizer, name, sources[name])
+            level = "-O1" if LONG_RUNNING.match(name) else "-Og" if sanitizer == "threads" else "-O0"
+            return _compile([*command, level], common, sanitizer, name, sources[name])
 
         objects = dict(zip(sources, pool.map(compiled, sources), strict=True))
         archive = folder / "kernels.a"
