@@ -30,7 +30,7 @@ from pyg_batchgnn.loader.worker_context import WorkerContext, ignoring_interrupt
 #: A work item on its way to a worker: epoch, number and positions as arrays, which a pipe can
 #: carry.
 SentItem: TypeAlias = tuple[int, int, list[NDArray[np.int64]]]
-#: A killed process closes its connections before it has ended. A busy machine takes its time.
+#: A killed process may take this long to end on a busy machine.
 _END_SECONDS = 5.0
 
 
@@ -173,6 +173,7 @@ def _lost_worker(error: Exception, made: Iterator[Any]) -> str:
     if not isinstance(error, (ConnectionError, EOFError)) or "in DataLoader worker process" in str(error):
         return ""
     workers = getattr(made, "_workers", [])
-    wait([worker.sentinel for worker in workers], timeout=_END_SECONDS)
-    gone = ", ".join(str(worker.pid) for worker in workers if not worker.is_alive())
+    # A sentinel is closed a moment before the process has ended, so `is_alive` may still say yes.
+    ended = wait([worker.sentinel for worker in workers], timeout=_END_SECONDS)
+    gone = ", ".join(str(worker.pid) for worker in workers if worker.sentinel in ended)
     return f"DataLoader worker (pid {gone or 'unknown'}) exited unexpectedly while it handed a batch over"
