@@ -10,23 +10,18 @@ read is never an error of its own. Ranks that share memory write there what they
 
 from __future__ import annotations
 
-import contextlib
 import json
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from pyg_batchgnn.comm.errors import CommError, PeerError
 from pyg_batchgnn.comm.status_lines import StatusLines
-
-T = TypeVar("T")
-
+from pyg_batchgnn.comm.store_reader import StoreReader
 
 #: The key that the first rank to leave sets.
 _LEFT = "left"
@@ -86,7 +81,7 @@ class StatusBoard:
     def __init__(self, store: Store, prefix: str, rank: int, size: int) -> None:
         self._rank, self._size = rank, size
         self._writer = PrefixStore(prefix, _clone(store))
-        self._reader = _StoreReader(PrefixStore(prefix, _clone(store)))
+        self._reader = StoreReader(PrefixStore(prefix, _clone(store)))
         self._lost = False  # whether the store has refused a status
         self._lines: StatusLines | None = None
 
@@ -184,32 +179,6 @@ class StatusBoard:
         if entered is None or status.phase in (RankPhase.CLOSED, RankPhase.FAILED):
             return status
         return RankStatus(entered[0], RankPhase.ENTERED, entered[1])
-
-
-class _StoreReader:
-    """Asks the store without waiting longer than told.
-
-    A question that is not answered in time keeps its thread and the connection. Until it is
-    answered, later questions return None at once.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._pending: threading.Thread | None = None
-
-    def ask(self, question: Callable[[Store], T], seconds: float) -> T | None:
-        if self._pending is not None and self._pending.is_alive():
-            return None
-        answers: list[T] = []
-
-        def run() -> None:
-            with contextlib.suppress(RuntimeError):  # the store is gone: no answer
-                answers.append(question(self._store))
-
-        self._pending = threading.Thread(target=run, name="comm status", daemon=True)
-        self._pending.start()
-        self._pending.join(seconds)
-        return answers[0] if answers else None
 
 
 def _never_came(absent: list[int], name: Any, timeout: float) -> PeerError:
