@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from pyg_batchgnn.train.cli.quantities import parse_rate
 from pyg_batchgnn.train.errors import TrainError
 from tests.planner.job_planned import first_trained
 from tests.support.bare_graphs import without_features
+from tests.support.programs import quick_programs
 from tests.support.ranks import run_ranks
 from tests.support.training_runs import batchgnn
 from tests.support.typed_datasets import CASES as TYPED_CASES
@@ -250,11 +251,9 @@ def test_the_printed_command_trains_what_was_planned(
     (line,) = [line for line in capsys.readouterr().out.splitlines() if " train " in line]
     words = shlex.split(line)
     assert words[0] == ("torchrun" if ranks == 2 else "batchgnn")
-    folder, bin_folder = tmp_path / "run", Path(sys.executable).parent
-    command = [str(bin_folder / words[0]), *words[1:], "--epochs", "1", "--run-folder", str(folder)]
-    if ranks == 1:
-        command = [sys.executable, "-m", "pyg_batchgnn", *command[1:]]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    folder, environment = tmp_path / "run", {**os.environ, **quick_programs()}
+    command = [*words, "--epochs", "1", "--run-folder", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     config = json.loads((folder / "config.json").read_text())
     assert config["run"]["dataset"] == graph and config["sampling"]["batch_size"] == 50

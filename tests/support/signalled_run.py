@@ -19,6 +19,7 @@ from unittest import mock
 
 from pyg_batchgnn.__main__ import main
 from pyg_batchgnn.train.loop import train_step, trainer
+from tests.support.training_runs import without_plots
 
 
 def run(signal_name: str, at: int, rank: int) -> None:
@@ -33,7 +34,7 @@ def run(signal_name: str, at: int, rank: int) -> None:
             threading.Thread(target=os.kill, args=(os.getpid(), getattr(signal, signal_name))).start()
         return train_step(*arguments)
 
-    with mock.patch.object(trainer, "train_step", step):
+    with mock.patch.object(trainer, "train_step", step), without_plots():
         main()
 
 

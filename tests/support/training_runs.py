@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from safetensors.torch import load_file
@@ -18,6 +20,8 @@ from pyg_batchgnn.train.cli import main
 from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.loop import TrainingJob, build_job
 from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.run import ending
+from tests.support.programs import quick_programs
 
 PROJECT = Path(__file__).resolve().parents[2]
 SMALL = [
@@ -39,25 +43,26 @@ def job_alone(config: TrainConfig, dataset: Dataset) -> TrainingJob:
     return build_job(config, dataset, Ranks.join(config.ranks))
 
 
-def batchgnn(*arguments: object) -> int:
-    """Runs the command line in this process; returns the exit status."""
-    with pytest.raises(SystemExit) as ended:
+def batchgnn(*arguments: object, plots: bool = False) -> int:
+    """Runs the command line in this process, without plots by default; returns the exit status."""
+    drawing = contextlib.nullcontext() if plots else without_plots()
+    with drawing, pytest.raises(SystemExit) as ended:
         main([str(argument) for argument in arguments])
     return int(ended.value.code or 0)
 
 
+@contextlib.contextmanager
+def without_plots() -> Iterator[None]:
+    """Leaves out the plots at the end of a run, which take as long as many of the runs here."""
+    learning, phases = (mock.create_autospec(plot) for plot in (ending.plot_learning, ending.plot_phases))
+    with mock.patch.multiple(ending, plot_learning=learning, plot_phases=phases):
+        yield
+
+
 def run_signalled(name: str, step: int, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Runs the command line in a process that a signal reaches during a step (from 0)."""
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    command = [
-        sys.executable,
-        "-m",
-        "tests.support.signalled_run",
-        name,
-        str(step),
-        "0",
-        *map(str, arguments),
-    ]
+    environment = {**os.environ, **quick_programs()}
+    command = ["python", "-m", "tests.support.signalled_run", name, str(step), "0", *map(str, arguments)]
     return subprocess.run(
         command, env=environment, cwd=PROJECT, capture_output=True, text=True, timeout=240, check=False
     )

@@ -47,7 +47,7 @@ def test_a_run_leaves_its_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for number in (1, 2):
-        assert batchgnn("train", graph_folder, *SMALL, "--batch-size", 100, "--epochs", 2) == 0
+        assert batchgnn("train", graph_folder, *SMALL, "--batch-size", 100, "--epochs", 2, plots=True) == 0
         run = tmp_path / "runs" / f"small-sage-{number}"
         assert {path.name for path in run.iterdir()} == {
             "config.json",

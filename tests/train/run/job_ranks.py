@@ -21,6 +21,7 @@ from pyg_batchgnn.train.loop import (
     trainer,
 )
 from pyg_batchgnn.train.model import Replica
+from tests.support.training_runs import without_plots
 
 
 @dataclass
@@ -79,7 +80,7 @@ def _run_one(command: dict[str, Any], rank: int) -> Seen:
 
     arguments = command["by_rank"][rank] if "by_rank" in command else command["arguments"]
     to_text = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
-    with mock.patch.object(trainer, "train_step", step), to_text[0], to_text[1]:
+    with mock.patch.object(trainer, "train_step", step), to_text[0], to_text[1], without_plots():
         try:
             main(arguments)
         except SystemExit as ended:

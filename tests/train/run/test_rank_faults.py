@@ -76,8 +76,8 @@ def test_a_rank_given_something_else_is_told_at_the_start(graph_folder: Path, tm
     assert not run.exists()
 
 
-RESTARTED = ["--epochs", 3, "--batch-size", 8]
-STEPS_OF_RESTARTED = 75  # of an epoch
+RESTARTED = ["--epochs", 3, "--batch-size", 16]
+STEPS_OF_RESTARTED = 38  # of an epoch
 
 
 @pytest.fixture(scope="module")

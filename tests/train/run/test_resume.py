@@ -13,9 +13,9 @@ from pyg_batchgnn.train.run_folder import Checkpoint
 from tests.support.training_runs import SMALL, batchgnn, records, run_signalled, weights
 
 EPOCHS = 3
-STEPS = 148
+STEPS = 74
 MIDDLE = STEPS + 20  # of the second epoch, counted from the first
-RUN = [*SMALL, "--batch-size", "8", "--epochs", str(EPOCHS), "--seed", "5", "--macrobatch", "16"]
+RUN = [*SMALL, "--batch-size", "16", "--epochs", str(EPOCHS), "--seed", "5", "--macrobatch", "8"]
 RUN += ["--set", "run.matrix_product=native"]
 KINDS = {
     "sage": ["--model", "sage"],

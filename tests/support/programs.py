@@ -1,0 +1,57 @@
+"""Programs that start at once: forks of a process that has imported the package (`program_server`).
+
+A command spends some seconds on imports, and a test that runs many commands little else. Where a
+test is about how a process starts, it takes the real interpreter.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_REAL = Path(sys.executable).parent
+_CLIENT = Path(__file__).with_name("program_client.py")
+
+
+def quick_programs() -> dict[str, str]:
+    """Returns variables that make `python`, `batchgnn` and `torchrun`, and what torchrun starts,
+    forks of one process. Add them to an environment. Every program has one thread of torch's."""
+    folder = _folder_of_programs()
+    return {
+        "PATH": os.pathsep.join([str(folder), str(_REAL), os.environ["PATH"]]),
+        "PYTHON_EXEC": str(folder / "python"),
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+@functools.cache
+def _folder_of_programs() -> Path:
+    """Starts the server, and writes the programs that have it run them."""
+    folder = Path(tempfile.mkdtemp(prefix="programs-"))
+    atexit.register(shutil.rmtree, folder)
+    address = folder / "server"
+    for name in ("python", "batchgnn", "torchrun"):
+        words = [sys.executable, "-IS", str(_CLIENT), str(address)]
+        words += [] if name == "python" else [str(_REAL / name)]
+        program = folder / name
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        program.chmod(0o755)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.program_server", str(address)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+    )
+    atexit.register(server.kill)
+    assert server.stdout is not None and server.stdout.readline() == b"ready\n"
+    return folder
