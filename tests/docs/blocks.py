@@ -18,7 +18,6 @@ import io
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import Any
 
 import torch
 
-from tests.support.programs import quick_programs
+from tests.support.programs import quick_programs, real_programs
 from tests.support.two_hosts import TwoHosts
 
 ROOT = Path(__file__).parents[2]
@@ -136,7 +135,7 @@ class Page:
         ran = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", code],
             cwd=self._folder,
-            env=environment() if self._name in FIRST_PAGES else {**environment(), **quick_programs()},
+            env=environment(quick=self._name not in FIRST_PAGES),
             capture_output=True,
             text=True,
             timeout=SECONDS,
@@ -155,11 +154,10 @@ class Page:
         return ran[0].stdout
 
 
-def environment() -> dict[str, str]:
-    """Returns the environment of commands: this interpreter's programs and this package."""
-    programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    told = {"PATH": programs, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1"}
-    return {**os.environ, **told, "OMP_NUM_THREADS": "1"}  # ranks and tests share the machine
+def environment(*, quick: bool = False) -> dict[str, str]:
+    """Returns the environment of commands: this interpreter's programs, or forks (`quick`)."""
+    programs = quick_programs() if quick else real_programs()
+    return {**os.environ, **programs, "COLUMNS": "100", "NO_COLOR": "1"}
 
 
 def is_shown(printed: str, shown: str) -> bool:

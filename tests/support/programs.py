@@ -21,16 +21,20 @@ _REAL = Path(sys.executable).parent
 _CLIENT = Path(__file__).with_name("program_client.py")
 
 
+def real_programs() -> dict[str, str]:
+    """Returns variables that make `python`, `batchgnn` and `torchrun` those of this interpreter.
+
+    Add them to an environment. Every program has one thread of torch's.
+    """
+    path = os.pathsep.join([str(_REAL), os.environ["PATH"]])
+    return {"PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
 def quick_programs() -> dict[str, str]:
-    """Returns variables that make `python`, `batchgnn` and `torchrun`, and what torchrun starts,
-    forks of one process. Add them to an environment. Every program has one thread of torch's."""
-    folder = _folder_of_programs()
-    return {
-        "PATH": os.pathsep.join([str(folder), str(_REAL), os.environ["PATH"]]),
-        "PYTHON_EXEC": str(folder / "python"),
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-    }
+    """Returns variables that make these, and what torchrun starts, forks of one process."""
+    folder, real = _folder_of_programs(), real_programs()
+    path = os.pathsep.join([str(folder), real["PATH"]])
+    return {**real, "PATH": path, "PYTHON_EXEC": str(folder / "python")}
 
 
 @functools.cache

@@ -241,11 +241,15 @@ def test_choices_and_defaults_are_those_of_the_rooms() -> None:
 
 
 def test_it_runs_as_a_module() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pyg_batchgnn", "train", "--preset", "x"], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-m", "pyg_batchgnn", "x"], capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == "batchgnn: unknown preset 'x'; the presets are batchgnn, p3, distdglv2\n"
+    assert done.stderr == "batchgnn: No such command 'x'.\n"
+
+
+def test_an_unknown_preset(capsys: pytest.CaptureFixture[str]) -> None:
+    assert batchgnn("train", "--preset", "x") == 2
+    expected = "batchgnn: unknown preset 'x'; the presets are batchgnn, p3, distdglv2\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_options_name_fields() -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.launched_runs import RUN, assert_same_tensors, launch, train
+from tests.support.launched_runs import RUN, train
 from tests.support.leftovers import nothing_is_left
 from tests.support.ranks import RankResult, run_ranks
-from tests.support.training_runs import PROJECT
 
 TIMEOUT = 6
 
@@ -74,60 +70,3 @@ def test_a_rank_given_something_else_is_told_at_the_start(graph_folder: Path, tm
     assert "taken: not a run folder" in first[3]
     assert second == [], "what the first rank says is not said again"
     assert not run.exists()
-
-
-RESTARTED = ["--epochs", 3, "--batch-size", 16]
-STEPS_OF_RESTARTED = 38  # of an epoch
-
-
-@pytest.fixture(scope="module")
-def undisturbed(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run that the ones below end as."""
-    run = tmp_path_factory.mktemp("undisturbed") / "run"
-    (seen,) = launch(2, {"arguments": train(graph_folder, run, *RESTARTED)})
-    assert {one["status"] for one in seen} == {0}
-    return run
-
-
-#: What becomes of a rank, options of torchrun and of the run, and what the others say. torchrun
-#: asks a stopped rank to end, and kills it when it has not done so after --shutdown-timeout.
-LOST = [
-    ("SIGKILL", [], [], "no longer exists"),
-    ("SIGSTOP", ["--shutdown-timeout=1"], ["--timeout", 4], "is stopped"),
-]
-
-
-@pytest.mark.parametrize(("name", "launching", "running", "text"), LOST, ids=[lost[0] for lost in LOST])
-def test_torchrun_starts_a_run_again_from_its_last_checkpoint(
-    graph_folder: Path,
-    undisturbed: Path,
-    tmp_path: Path,
-    name: str,
-    launching: list[str],
-    running: list[object],
-    text: str,
-) -> None:
-    """One rank is lost; with --resume auto the run ends as one that nothing disturbed."""
-    run = tmp_path / "run"
-    arguments = train(graph_folder, run, *RESTARTED, *running, "--resume", "auto")
-    arguments[arguments.index("--run")] = "--run-folder"
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=1"]
-    command += ["--standalone", "--monitor-interval=0.1", *launching, "-m", "tests.support.signalled_run"]
-    command += [name, str(STEPS_OF_RESTARTED + 10), "1", *arguments]
-    temporary, pids = tmp_path / "temporary", tmp_path / "pids"
-    temporary.mkdir()
-    pids.mkdir()
-    own = {"PYTHONPATH": PROJECT, "OMP_NUM_THREADS": 1, "TMPDIR": temporary, "PIDS": pids}
-    environment = {**os.environ, **{key: str(value) for key, value in own.items()}}
-    with nothing_is_left():
-        launched = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
-    out, err = launched.stdout, launched.stderr
-    assert launched.returncode == 0, err
-    assert re.search(rf"batchgnn: rank 0: .*{text}", err), err
-    assert "resumed after" in out
-    assert "Traceback" not in err.split("torch/distributed/elastic")[0]
-    workers = [path.name for path in pids.iterdir()]
-    assert len(workers) == 4 and not any(Path("/proc", pid).exists() for pid in workers)
-    left = [path.name for path in temporary.iterdir() if not path.name.startswith("torchelastic_")]
-    assert not left, "all temporary files but torchrun's own folder of logs are removed"
-    assert_same_tensors(undisturbed, run)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -218,14 +215,18 @@ def test_training_over_ccl_ends_with_the_weights_of_gloo(graph_folder: Path, tmp
     assert_same_tensors(tmp_path / "gloo", tmp_path / "ccl")
 
 
-def test_a_backend_that_torch_lacks_is_a_mistake_of_one_line(graph_folder: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pyg_batchgnn", *train(graph_folder, tmp_path / "run", "--backend", "x")]
+def test_a_backend_that_torch_lacks_is_a_mistake_of_one_line(
+    graph_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = train(graph_folder, tmp_path / "run", "--backend", "x")
+    assert batchgnn(*arguments) == 2
+    assert "available here: gloo" in capsys.readouterr().err
     world = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **world})
-    assert done.returncode == 2
-    assert done.stderr.startswith("batchgnn: rank 0: ranks.backend is 'x'") and done.stderr.count("\n") == 1
-    alone = subprocess.run(command, capture_output=True, text=True)
-    assert alone.returncode == 2 and "available here: gloo" in alone.stderr
+    for name, value in world.items():
+        monkeypatch.setenv(name, value)
+    assert batchgnn(*arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("batchgnn: rank 0: ranks.backend is 'x'") and error.count("\n") == 1
 
 
 @pytest.mark.parametrize("parts", [2, 3])
