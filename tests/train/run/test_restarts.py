@@ -1,4 +1,4 @@
-"""torchrun starts a run again that lost a rank. With --resume auto it ends as if nothing had been."""
+"""torchrun starts a run again that lost a rank. It ends with the bits of one that lost none."""
 
 from __future__ import annotations
 
