@@ -12,6 +12,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from pyg_batchgnn.ops import current_products, set_products
+
 # No test is about time: a busy machine is no reason to fail.
 settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no clock")
@@ -19,9 +21,9 @@ settings.load_profile("no clock")
 
 @pytest.fixture(autouse=True)
 def global_state() -> Iterator[None]:
-    """Restores threads, generators, dtype, gradient mode, determinism and warning filters."""
+    """Restores threads, generators, dtype, gradients, determinism, warnings and the products."""
     threads, dtype, grad = torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
-    deterministic = torch.are_deterministic_algorithms_enabled()
+    deterministic, products = torch.are_deterministic_algorithms_enabled(), current_products()
     rng, python_rng, numpy_rng = torch.get_rng_state(), random.getstate(), np.random.get_state()
     with warnings.catch_warnings():
         yield
@@ -29,6 +31,7 @@ def global_state() -> Iterator[None]:
     torch.set_default_dtype(dtype)
     torch.set_grad_enabled(grad)
     torch.use_deterministic_algorithms(deterministic)
+    set_products(products)
     torch.set_rng_state(rng)
     random.setstate(python_rng)
     np.random.set_state(numpy_rng)

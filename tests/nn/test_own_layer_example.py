@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.support.programs import quick_programs
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "own_layer.py"
 
 
 def test_own_layer() -> None:
-    ran = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=240)
+    environment = {**os.environ, **quick_programs()}
+    ran = subprocess.run(
+        ["python", str(SCRIPT)], capture_output=True, text=True, timeout=240, env=environment
+    )
     assert ran.returncode == 0, ran.stderr
     lines = ran.stdout.splitlines()
     form = r"epoch \d  training accuracy (\d\.\d{4})  test accuracy (\d\.\d{4})"

@@ -112,13 +112,13 @@ void round_of(int64_t nodes, int64_t edges) {
 }  // namespace
 
 int main() {
-  for (const int64_t nodes : {1, 2, 63, 64, 65, 1000}) {
-    for (const int64_t edges : {int64_t{0}, int64_t{1}, nodes * 3, nodes * 200}) {
+  for (const int64_t nodes : {1, 63, 64, 65, 1000}) {
+    for (const int64_t edges : {int64_t{0}, nodes * 3, std::min<int64_t>(nodes * 200, 20'000)}) {
       round_of<int32_t>(nodes, edges);
       round_of<int64_t>(nodes, edges);
     }
   }
-  for (int64_t round = 0; round < 40; ++round) {
+  for (int64_t round = 0; round < 24; ++round) {
     TypedRound<int32_t>(generator).run();
     TypedRound<int64_t>(generator).run();
   }
