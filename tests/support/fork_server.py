@@ -28,12 +28,12 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
+    gc.collect()
+    gc.freeze()  # what is there now is shared with the ranks, not looked at and so copied
     for line in sys.stdin:
         request = json.loads(line)
         if request["do"] == "start":
             importlib.import_module(request["function"].partition(":")[0])  # once for all ranks and launches
-            gc.collect()
-            gc.freeze()  # what is there now is shared with the ranks, not looked at and so copied
             answer: Any = []
             for rank, environment in enumerate(request["environments"]):
                 pid = os.fork()

@@ -8,6 +8,7 @@ ends with its client, and with this process.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import json
@@ -60,6 +61,8 @@ def main(address: str) -> None:
                     selector.close()
                     _run(json.loads(message), files)
                     return
+                with contextlib.suppress(PermissionError, ProcessLookupError):  # the program has done it
+                    os.setpgid(pid, pid)
                 for file in files:
                     os.close(file)
                 programs[pid] = client
@@ -88,7 +91,7 @@ def _answer(client: socket.socket, code: int) -> None:
 
 def _run(request: dict[str, Any], files: list[int]) -> None:
     """Becomes the program. Whatever it raises goes on, as in an interpreter of its own."""
-    os.setsid()
+    os.setpgid(0, 0)  # here and in the server: whoever comes first, signals reach the program
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     for number, file in enumerate(files):
         os.dup2(file, number)

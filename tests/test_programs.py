@@ -1,0 +1,82 @@
+"""Forks in place of programs get the arguments, and end as programs do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from tests.support.programs import quick_programs
+
+_WAITS = """
+import os, pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+pathlib.Path("pid").write_text(str(os.getpid()))
+time.sleep(100)
+"""
+
+
+def start(folder: Path, code: str, *arguments: str) -> subprocess.Popen[str]:
+    (folder / "program.py").write_text(code)
+    environment = {**os.environ, **quick_programs(), "COLOUR": "blue"}
+    command = ["python", "program.py", *arguments]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=folder, env=environment, text=True, **streams)
+
+
+def started(folder: Path) -> int:
+    """Waits until a program has written its number; returns it."""
+    file = folder / "pid"
+    for _ in range(6000):
+        if file.exists() and (text := file.read_text()):
+            return int(text)
+        time.sleep(0.01)
+    raise AssertionError("the program has not started")
+
+
+def test_arguments_folder_environment_and_files(tmp_path: Path) -> None:
+    code = "import os, sys\nprint(sys.argv[1:], os.environ['COLOUR'], os.getcwd(), input())\nsys.exit(5)"
+    program = start(tmp_path, code, "a b", "-u c")
+    out, err = program.communicate("said\n", timeout=120)
+    assert (program.returncode, err) == (5, "")
+    assert out == f"['a b', '-u c'] blue {tmp_path} said\n"
+
+
+def test_an_error_is_printed(tmp_path: Path) -> None:
+    program = start(tmp_path, "1 / 0")
+    _, err = program.communicate(timeout=120)
+    assert program.returncode == 1 and err.endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_a_signal_reaches_the_program(tmp_path: Path) -> None:
+    with start(tmp_path, _WAITS) as program:
+        started(tmp_path)
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(timeout=120) == 7
+
+
+def test_a_program_ends_by_the_signal_that_ended_its_fork(tmp_path: Path) -> None:
+    with start(tmp_path, _WAITS) as program:
+        os.kill(started(tmp_path), signal.SIGKILL)
+        assert program.wait(timeout=120) == -signal.SIGKILL
+
+
+def test_a_killed_program_leaves_no_fork(tmp_path: Path) -> None:
+    with start(tmp_path, _WAITS) as program:
+        pid = started(tmp_path)
+        program.kill()
+    for _ in range(6000):
+        if not Path("/proc", str(pid)).exists():
+            return
+        time.sleep(0.01)
+    raise AssertionError("the fork lives on")
+
+
+def test_one_that_is_killed_while_it_starts_does_no_harm(tmp_path: Path) -> None:
+    for number in range(30):
+        with start(tmp_path, "import time\ntime.sleep(100)") as program:
+            time.sleep(0.004 * number)
+            program.kill()
+    test_an_error_is_printed(tmp_path)
