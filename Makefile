@@ -65,11 +65,14 @@ test: export PYTHONDONTWRITEBYTECODE =
 # The test processes share the processors. OpenMP's threads sleep while they wait: threads that spin
 # took a third of all processor time.
 test: export OMP_WAIT_POLICY = passive
+# A test process that dies is not replaced: with files as units pytest-xdist may wait for the new one
+# for ever. The test that it died in fails, and the run ends.
 test: install
-	PYG_BATCHGNN_CCL=$(WITH_CCL) $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS)
+	PYG_BATCHGNN_CCL=$(WITH_CCL) $(BIN)/python -m pytest --numprocesses $(JOBS) --max-worker-restart 0 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 # `make test` covers every pair of the options over ranks. This covers all combinations of them.
 test-all: export PYG_BATCHGNN_TEST_ALL = $(SLICE)
+test-all: export PYTEST_ADDOPTS = -o faulthandler_timeout=20000
 test-all: test
 
 lint: install

@@ -37,8 +37,20 @@ def global_state() -> Iterator[None]:
     np.random.set_state(numpy_rng)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the tests that wait for compilers first: they take longest of the parallel files."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Puts the tests that wait for compilers first: they take longest of the parallel files.
+
+    Raises:
+        pytest.UsageError: a test may take longer than what ends its process.
+    """
+    last_resort = float(config.getini("faulthandler_timeout"))
+    for item in items:
+        timeout = item.get_closest_marker("timeout")
+        if timeout is not None and timeout.args[0] >= last_resort:
+            raise pytest.UsageError(
+                f"{item.nodeid} has a timeout of {timeout.args[0]} s, and faulthandler_timeout, which ends "
+                f"the process of a test, is {last_resort:g} s; make it longer"
+            )
     items.sort(key=lambda item: "tests/sanitizers/" not in item.nodeid)
 
 

@@ -79,6 +79,8 @@ int main() {
   for (const int64_t rows : {0, 1, 5, 64, 197, 1030}) {
     for (const int64_t outputs : {1, 9, 47, 64, 130}) {
       for (const int64_t columns : {0, 1, 16, 33}) {
+        // Many rows take most of the time, so they meet fewer shapes.
+        if (rows > 1000 && (columns < 16 || (outputs != 9 && outputs != 130))) continue;
         around_norms<float>(rows, outputs, columns, Element::kFloat32);
         around_norms<float>(rows, outputs, columns, Element::kBFloat16);
         around_norms<double>(rows, outputs, columns, Element::kFloat64);
