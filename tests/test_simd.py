@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
-LEVELS = {"": (0, 256, 512), "avx2": (0, 256), "baseline": (0,)}
+from tests.support.simd_levels import WIDTHS, run_at_level
 
 PROGRAM = """
 import torch
@@ -39,19 +35,11 @@ print(ops.simd_level(), ops.minibatch_key(torch.cat(answers)))
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, list[int]]:
-    def run(level: str) -> list[int]:
-        environment = {**os.environ, "PYG_BATCHGNN_SIMD": level}
-        ran = subprocess.run(
-            [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=120
-        )
-        assert ran.returncode == 0, ran.stderr
-        return [int(number) for number in ran.stdout.split()]
-
-    return {level: run(level) for level in LEVELS}
+    return {level: [int(word) for word in run_at_level(level, PROGRAM)] for level in WIDTHS}
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", WIDTHS)
 def test_every_level_gives_the_same(level: str, answers: dict[str, list[int]]) -> None:
     bits, key = answers[level]
-    assert bits in LEVELS[level]
+    assert bits in WIDTHS[level]
     assert key == answers[""][1]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +14,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from tests.support.aggregate_cases import assert_near, graph, obvious
 from tests.support.graph_strategies import fixed
+from tests.support.simd_levels import WIDTHS, run_at_level
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 
@@ -196,14 +194,10 @@ print(ops.simd_level())
 """
 
 
-@pytest.mark.parametrize(("level", "bits"), [("", (0, 256, 512)), ("avx2", (0, 256)), ("baseline", (0,))])
-def test_every_level_of_instructions(level: str, bits: tuple[int, ...]) -> None:
-    environment = {**os.environ, "PYG_BATCHGNN_SIMD": level}
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert int(ran.stdout) in bits
+@pytest.mark.parametrize("level", WIDTHS)
+def test_every_level_of_instructions(level: str) -> None:
+    (bits,) = run_at_level(level, PROGRAM)
+    assert int(bits) in WIDTHS[level]
 
 
 def test_opcheck() -> None:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-BITS = {"": (0, 256, 512), "avx2": (0, 256), "baseline": (0,)}
+from tests.support.simd_levels import WIDTHS, run_at_level
+
 PROGRAM = """
 import torch
 from pyg_batchgnn import ops
@@ -29,16 +24,7 @@ print(ops.simd_level())
 """
 
 
-@pytest.mark.parametrize("level", BITS)
+@pytest.mark.parametrize("level", WIDTHS)
 def test_every_level_equals_the_formula(level: str) -> None:
-    environment = {**os.environ, "PYG_BATCHGNN_SIMD": level, "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=ROOT,
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert int(ran.stdout) in BITS[level]
+    (bits,) = run_at_level(level, PROGRAM)
+    assert int(bits) in WIDTHS[level]

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
 
 from tests.support.linear_cases import distance
+from tests.support.simd_levels import WIDTHS, run_at_level
 
-LEVELS = ("", "avx2", "baseline")
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13, torch.bfloat16: 2**-7}
 Answers = dict[str, tuple[list[Tensor], list[Tensor]]]
 
@@ -48,21 +43,12 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     folder = tmp_path_factory.mktemp("levels")
 
     def run(level: str) -> tuple[list[Tensor], list[Tensor]]:
-        environment = {**os.environ, "PYG_BATCHGNN_SIMD": level}
         file = folder / f"answers-{level}.pt"
-        ran = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(file)],
-            env=environment,
-            cwd=Path(__file__).parents[2],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert ran.returncode == 0, ran.stderr
+        run_at_level(level, PROGRAM, file)
         exact, near = torch.load(file)
         return exact, near
 
-    return {level: run(level) for level in LEVELS}
+    return {level: run(level) for level in WIDTHS}
 
 
 def test_avx2_and_avx512_give_the_same_bits(answers: Answers) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops.library import kernels
+from tests.support.simd_levels import run_at_level
 
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 # Rows are taken in blocks of 96 and the first 8 of each are their centre; vectors have 4 to 16
@@ -123,8 +120,4 @@ for dtype in TOLERANCE:
 
 @pytest.mark.parametrize("level", ["avx2", "baseline"])
 def test_every_level(level: str) -> None:
-    environment = {**os.environ, "PYG_BATCHGNN_SIMD": level}
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert ran.returncode == 0, ran.stderr
+    run_at_level(level, PROGRAM)

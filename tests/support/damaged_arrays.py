@@ -7,16 +7,14 @@ one process, which must end by itself.
 from __future__ import annotations
 
 import functools
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.programs import run_text
+
 REFUSALS = (TypeError, ValueError, IndexError, RuntimeError)
 #: The nodes and the edges of the graph that sound arrays describe.
 N, E = 6, 12
@@ -84,12 +82,6 @@ def _refuses(call: Callable[[], Any]) -> bool:
 
 def assert_all_refused(module: str) -> None:
     """Asserts that ``run_all`` of a module, in a process of its own, prints nothing but "ended"."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"from {module} import run_all; run_all()"],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=200,
-    )
+    done = run_text(f"from {module} import run_all; run_all()")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["ended"], done.stdout

@@ -104,7 +104,10 @@ def _run(request: dict[str, Any], files: list[int]) -> None:
     os.chdir(request["folder"])
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
     first, *rest = [argument for argument in request["arguments"] if argument != "-u"]
-    if first == "-m":
+    if first == "-c":
+        sys.argv, sys.path[0] = ["-c", *rest[1:]], request["folder"]
+        exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
+    elif first == "-m":
         sys.argv, sys.path[0] = rest, request["folder"]
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     else:

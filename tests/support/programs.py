@@ -37,6 +37,13 @@ def quick_programs() -> dict[str, str]:
     return {**real, "PATH": path, "PYTHON_EXEC": str(folder / "python")}
 
 
+def run_text(program: str, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs the text of a Python program as a fork, with variables added to its environment."""
+    environment = {**os.environ, **quick_programs(), **variables}
+    command = ["python", "-c", program, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+
+
 @functools.cache
 def _folder_of_programs() -> Path:
     """Starts the server, and writes the programs that have it run them."""

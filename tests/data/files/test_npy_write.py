@@ -1,13 +1,12 @@
 """Writing .npy files by appending."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pyg_batchgnn.data.files import EdgeAppender, NpyAppender, npy_header
+from tests.support.programs import run_text
 
 
 @pytest.mark.parametrize("cuts", [(), (0,), (1, 4), (2, 2, 5)])
@@ -69,7 +68,7 @@ said("partition", str(folder / "good"), "--out", str(folder / "parts"))
 
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", _NO_ROOM, str(tmp_path)], capture_output=True, text=True)
+    done = run_text(_NO_ROOM, tmp_path)
     assert [line for line in done.stdout.splitlines() if line[-1] in "02"][-2:] == [
         "generate 2",
         "partition 2",
