@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
+import os
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 import pytest
@@ -17,6 +19,8 @@ from pyg_batchgnn.ops import current_products, set_products
 # No test is about time: a busy machine is no reason to fail.
 settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no clock")
+
+_STDERR = pytest.StashKey[int]()
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +39,36 @@ def global_state() -> Iterator[None]:
     torch.set_rng_state(rng)
     random.setstate(python_rng)
     np.random.set_state(numpy_rng)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keeps standard error as it is before tests redirect it."""
+    config.stash[_STDERR] = os.dup(2)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Keeps up the last resort between tests, where what they left is freed and nothing else ends a
+    process that hangs."""
+    ran = yield
+    _end_later(item.config)
+    return ran
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """Keeps up the last resort in the teardown of a test that failed, for which pytest drops it."""
+    _end_later(node.config)
+
+
+def pytest_sessionfinish() -> None:
+    faulthandler.cancel_dump_traceback_later()
+
+
+def _end_later(config: pytest.Config) -> None:
+    """Ends this process with its stacks after `faulthandler_timeout`, if no test begins before."""
+    seconds = float(config.getini("faulthandler_timeout"))
+    faulthandler.dump_traceback_later(seconds, exit=True, file=config.stash[_STDERR])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
