@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import enum
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -144,6 +146,7 @@ class WorkerPool:
             raise
 
     def _unpack(self, made: Iterator[tuple[list[Any], LoaderStats]]) -> Iterator[Any]:
+        workers = list(getattr(made, "_workers", []))
         try:
             with self._noting_interrupts():
                 for batches, stats in made:
@@ -161,6 +164,17 @@ class WorkerPool:
             if lost:
                 raise RuntimeError(lost) from error
             raise
+        finally:
+            _remove_memory_of_killed(workers)
+
+
+def _remove_memory_of_killed(workers: Iterable[BaseProcess]) -> None:
+    """Removes the names in shared memory of killed workers. torch gives a name to memory that a
+    worker sends, and takes it away at once; a worker may be killed in between."""
+    for worker in workers:
+        if (worker.exitcode or 0) < 0:
+            for name in Path("/dev/shm").glob(f"torch_{worker.pid}_*"):
+                name.unlink(missing_ok=True)
 
 
 def _lost_worker(error: Exception, made: Iterator[Any]) -> str:

@@ -86,6 +86,8 @@ def test_a_killed_worker_is_an_error(options: dict[str, Any]) -> None:
         batches = iter(loader)
         next(batches)
         (worker,) = multiprocessing.active_children()
+        # Memory that the worker gave a name and has not sent yet.
+        Path(f"/dev/shm/torch_{worker.pid}_1_1").touch()
         with pytest.raises(RuntimeError, match=r"worker \(pid.*(killed|exited)"):  # at any moment
             os.kill(worker.pid or 0, signal.SIGKILL)
             list(batches)
