@@ -1,4 +1,5 @@
-"""Worker processes that a Ctrl-C cannot leave in a state in which closing them never ends.
+"""Worker processes that neither a Ctrl-C nor the death of one can leave in a state in which closing
+them never ends.
 
 A terminal sends Ctrl-C to all processes of its group, at any moment. If it comes while one of them
 holds a lock of a queue or of an event, the lock may stay taken, and whoever waits for it next waits
@@ -8,6 +9,7 @@ as long as it puts something into a queue.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import multiprocessing.queues
 import signal
@@ -28,8 +30,22 @@ class _Queue(multiprocessing.queues.Queue):
             super().put(obj, block, timeout)
 
 
+class _Event:
+    """An event in shared memory, without a lock. It can be set and looked at, not waited for."""
+
+    def __init__(self, context: BaseContext) -> None:
+        self._flag = context.RawValue(ctypes.c_bool, False)
+
+    def set(self) -> None:
+        self._flag.value = True
+
+    def is_set(self) -> bool:
+        return bool(self._flag.value)
+
+
 class WorkerContext(BaseContext):
-    """A context of `multiprocessing` whose queues can be interrupted.
+    """A context of `multiprocessing` whose queues can be interrupted, and whose events no killed
+    process can block.
 
     Args:
         context: the context that starts processes; None: torch's default one.
@@ -44,6 +60,9 @@ class WorkerContext(BaseContext):
 
     def Queue(self, maxsize: int = 0) -> _Queue:  # noqa: N802  (the name in multiprocessing)
         return _Queue(maxsize, ctx=self.get_context())
+
+    def Event(self) -> _Event:  # type: ignore[override]  # noqa: N802
+        return _Event(self.get_context())
 
 
 def ignoring_interrupts(init: Callable[[int], None] | None) -> Callable[[int], None]:

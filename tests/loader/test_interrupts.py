@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from torch.utils.data import dataloader
 from torch.utils.data._utils import signal_handling
 
+from pyg_batchgnn.loader.worker_context import WorkerContext
 from pyg_batchgnn.loader.workers import _lost_worker
 from tests.support.leftovers import nothing_is_left
 from tests.support.loader_cases import make_data, make_loader
@@ -71,6 +73,25 @@ def test_a_worker_that_is_killed_while_it_hands_a_batch_over_is_named(
         with pytest.raises(RuntimeError, match=rf"worker \(pid {worker.pid}\) exited"):
             list(batches)
         del batches, loader
+
+
+def _look_at(event: Any) -> None:
+    while not event.is_set():
+        pass
+
+
+def test_a_killed_worker_does_not_block_the_event_that_ends_workers() -> None:
+    event = WorkerContext(None).Event()
+    for _ in range(5):
+        worker = multiprocessing.get_context("fork").Process(target=_look_at, args=(event,))
+        worker.start()
+        time.sleep(0.05)
+        worker.kill()
+        worker.join()
+    setter = threading.Thread(target=event.set, daemon=True)
+    setter.start()
+    setter.join(timeout=20)
+    assert not setter.is_alive() and event.is_set()
 
 
 def test_an_error_of_a_worker_about_a_connection_is_its_own() -> None:
