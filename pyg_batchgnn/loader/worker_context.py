@@ -31,7 +31,11 @@ class _Queue(multiprocessing.queues.Queue):
 
 
 class _Event:
-    """An event in shared memory, without a lock. It can be set and looked at, not waited for."""
+    """An event in shared memory, without a lock. It can be set and looked at, not waited for.
+
+    An event of `multiprocessing` has a lock, which torch's workers take whenever they look at it. A
+    worker that is killed at that moment keeps the lock, and ending the workers never ends.
+    """
 
     def __init__(self, context: BaseContext) -> None:
         self._flag = context.RawValue(ctypes.c_bool, False)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -35,38 +34,44 @@ class Sanitized:
     runs: dict[tuple[str, str], subprocess.CompletedProcess[str]]
 
 
+def _build_and_run(sanitizer: str, folder: Path) -> Sanitized:
+    linked = build(sanitizer, folder)
+    jobs = [(name, level) for other, name, level in RUNS if other == sanitizer]
+
+    def run(job: tuple[str, str]) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYG_BATCHGNN_SIMD": job[1]}
+        return subprocess.run(
+            [folder / job[0]], capture_output=True, text=True, timeout=240, env=environment, check=False
+        )
+
+    with ThreadPoolExecutor(processors()) as pool:
+        return Sanitized(linked, dict(zip(jobs, pool.map(run, jobs), strict=True)))
+
+
+# A fixture each: what one of them raises fails its tests without another try.
 @pytest.fixture(scope="module")
-def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Sanitized]:
-    """Builds and runs a sanitizer's programs, once each."""
+def addresses(tmp_path_factory: pytest.TempPathFactory) -> Sanitized:
+    return _build_and_run("addresses", tmp_path_factory.mktemp("addresses"))
 
-    @functools.cache
-    def build_and_run(sanitizer: str) -> Sanitized:
-        folder = tmp_path_factory.mktemp(sanitizer)
-        linked = build(sanitizer, folder)
-        jobs = [(name, level) for other, name, level in RUNS if other == sanitizer]
 
-        def run(job: tuple[str, str]) -> subprocess.CompletedProcess[str]:
-            environment = {**os.environ, "PYG_BATCHGNN_SIMD": job[1]}
-            return subprocess.run(
-                [folder / job[0]], capture_output=True, text=True, timeout=240, env=environment, check=False
-            )
+@pytest.fixture(scope="module")
+def threads(tmp_path_factory: pytest.TempPathFactory) -> Sanitized:
+    return _build_and_run("threads", tmp_path_factory.mktemp("threads"))
 
-        with ThreadPoolExecutor(processors()) as pool:
-            return Sanitized(linked, dict(zip(jobs, pool.map(run, jobs), strict=True)))
 
-    return build_and_run
+@pytest.fixture
+def sanitized(request: pytest.FixtureRequest, sanitizer: str) -> Sanitized:
+    return request.getfixturevalue(sanitizer)
 
 
 @pytest.mark.timeout(900)  # the first test waits for all compilers
 @pytest.mark.parametrize(("sanitizer", "name", "level"), RUNS)
-def test_no_kernel_steps_out_of_line(
-    sanitized: Callable[[str], Sanitized], sanitizer: str, name: str, level: str
-) -> None:
-    ran = sanitized(sanitizer).runs[name, level]
+def test_no_kernel_steps_out_of_line(sanitized: Sanitized, name: str, level: str) -> None:
+    ran = sanitized.runs[name, level]
     assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr[-3000:]
 
 
 @pytest.mark.timeout(900)  # where it runs alone, it waits for all compilers, too
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
-def test_every_kernel_is_run(sanitized: Callable[[str], Sanitized], sanitizer: str) -> None:
-    assert set().union(*sanitized(sanitizer).linked.values()) == set(kernels())
+def test_every_kernel_is_run(sanitized: Sanitized) -> None:
+    assert set().union(*sanitized.linked.values()) == set(kernels())
