@@ -19,6 +19,9 @@ constexpr std::chrono::microseconds kStay(100);
 constexpr std::chrono::milliseconds kLook(250);
 constexpr std::chrono::milliseconds kGrace(1000);
 
+// The end of the process waits this long for what is under way.
+constexpr std::chrono::milliseconds kPatience(500);
+
 std::exception_ptr error_of(const std::string& text) {
   try {
     C10_THROW_ERROR(DistBackendError, text);
@@ -68,6 +71,11 @@ Engine::Unlocked::~Unlocked() {
 }
 
 void Engine::submit(std::unique_ptr<Task> task) {
+  {
+    const std::lock_guard<std::mutex> lock(handing_over_);
+    TORCH_CHECK_WITH(DistBackendError, !resting_, "ccl: ", task->name,
+                     " was called while the process ends; call it before the script ends");
+  }
   const std::lock_guard<std::mutex> lock(inbox_lock_);
   watched_.emplace_back(task->deadline, c10::weak_intrusive_ptr<CclWork>(task->work));
   inbox_.push_back(std::move(task));
@@ -99,6 +107,8 @@ void Engine::keep_watch() {
       came_.wait(lock, [this] { return !watched_.empty(); });
     }
     std::this_thread::sleep_for(kLook);
+    const std::lock_guard<std::mutex> handing_over(handing_over_);
+    if (resting_) return;
     std::vector<c10::intrusive_ptr<CclWork>> late;
     {
       const std::lock_guard<std::mutex> lock(inbox_lock_);
@@ -193,7 +203,12 @@ void Engine::fail_tasks(const Group& group, std::vector<Ended>& ended) {
 }
 
 void Engine::announce(std::vector<Ended> ended) {
+  const std::lock_guard<std::mutex> lock(handing_over_);
   for (Ended& one : ended) {
+    if (resting_) {
+      one.task.release();
+      continue;
+    }
     const c10::intrusive_ptr<CclWork> work = one.task->work;
     if (one.error) {
       one.task.release();  // never freed: oneCCL and the peers may still touch its memory
@@ -202,6 +217,15 @@ void Engine::announce(std::vector<Ended> ended) {
     }
     work->end(one.error);
   }
+}
+
+void Engine::rest() {
+  const auto deadline = Clock::now() + kPatience;
+  while (!abandoned_ && (under_way_ > 0 || CclWork::settling() > 0) && Clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const std::lock_guard<std::mutex> lock(handing_over_);
+  resting_ = true;
 }
 
 }  // namespace pyg_batchgnn

@@ -53,6 +53,12 @@ class Engine {
   // not ask oneCCL to clean up, which would wait for peers.
   void leave_as_it_is() { abandoned_ = true; }
 
+  // Ends the engine before the Python interpreter ends. Tensors that have a Python object can be
+  // freed only with the interpreter's lock, and an interpreter that ends takes every thread that
+  // asks for the lock out of the process by std::terminate. So what has not ended within a short
+  // time is never freed. Call it without the interpreter's lock. Later collectives are an error.
+  void rest();
+
   // Registers `at_exit`, once oneCCL is loaded, so that it runs before oneCCL's own clean-up.
   void watch_exit();
 
@@ -70,7 +76,7 @@ class Engine {
   void start(Task& task);     // under the lock
   std::vector<Ended> poll();  // under the lock
   void fail_tasks(const Group& group, std::vector<Ended>& ended);
-  static void announce(std::vector<Ended> ended);
+  void announce(std::vector<Ended> ended);
   static void at_exit(int status, void* engine);
 
   std::timed_mutex lock_;       // guards oneCCL and active_
@@ -82,6 +88,8 @@ class Engine {
   std::vector<std::pair<Clock::time_point, c10::weak_intrusive_ptr<CclWork>>> watched_;  // by deadline
   std::atomic<size_t> under_way_{0};
   std::atomic<bool> abandoned_{false};
+  std::mutex handing_over_;  // held while results are announced, and guards resting_
+  bool resting_ = false;
 };
 
 }  // namespace pyg_batchgnn

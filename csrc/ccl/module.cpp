@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "ccl/backend.h"
+#include "ccl/engine.h"
 #include "ccl/library.h"
 
 namespace py = pybind11;
@@ -26,4 +27,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("loaded_version", &loaded_version);
   module.def("create", &create, py::call_guard<py::gil_scoped_release>(), py::arg("store"), py::arg("rank"),
              py::arg("size"), py::arg("timeout"));
+  module.def("rest", [] { pyg_batchgnn::Engine::get().rest(); }, py::call_guard<py::gil_scoped_release>());
 }

@@ -10,6 +10,8 @@ namespace {
 
 using Future = c10::ivalue::Future;
 
+std::atomic<int> threads_that_settle{0};
+
 void settle(const c10::intrusive_ptr<Future>& future, const std::vector<at::Tensor>& outputs,
             const std::exception_ptr& error) {
   if (error) {
@@ -52,8 +54,16 @@ void CclWork::end(std::exception_ptr error) {
     future = future_;
   }
   if (future && !future->completed()) {
-    std::thread([future, outputs = outputs_, error] { settle(future, outputs, error); }).detach();
+    ++threads_that_settle;
+    std::thread([future, outputs = outputs_, error]() mutable {
+      settle(future, outputs, error);
+      future.reset();
+      outputs.clear();
+      --threads_that_settle;
+    }).detach();
   }
 }
+
+int CclWork::settling() { return threads_that_settle; }
 
 }  // namespace pyg_batchgnn

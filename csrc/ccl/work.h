@@ -20,6 +20,9 @@ class CclWork : public c10d::Work {
   // collective.
   void end(std::exception_ptr error);
 
+  // Returns how many threads run callbacks of futures now.
+  static int settling();
+
  private:
   const uint64_t sequence_;
   std::atomic<bool> ended_{false};

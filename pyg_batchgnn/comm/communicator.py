@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import torch.distributed as dist
 
+from pyg_batchgnn.comm import ccl
 from pyg_batchgnn.comm.channel import Channel
 from pyg_batchgnn.comm.collectives import Collectives
 from pyg_batchgnn.comm.counters import CommCounters
@@ -165,6 +166,7 @@ class Communicator(Collectives):
             self._channel.stopping.set()
             if not (self._jobs.stop(1.0) and self._exchanges.stop(1.0)):
                 self._channel.fail(CommError(reason or "closed in the middle of an exchange", [self.rank]))
+                _LATE.extend((self._jobs, self._exchanges))
         self._channel.close(reason)
         _OPEN.discard(self)
 
@@ -186,10 +188,19 @@ class Communicator(Collectives):
 #: even about a communicator that the user has dropped.
 _OPEN: set[Communicator] = set()
 
+#: Executors of closed communicators whose threads were still at work. A thread that comes back from
+#: a kernel or from torch while the interpreter ends is taken out of the process by
+#: ``std::terminate``, so the end of the process waits for them, for at most `_LATEST` seconds each.
+_LATE: list[SerialExecutor] = []
+_LATEST = 60.0
+
 
 @atexit.register
 def _close_all() -> None:
     """Tells the peers that the process ends, and leaves no thread inside a collective."""
     for communicator in list(_OPEN):
         communicator.close("its process ended")
+    for executor in _LATE:
+        executor.stop(_LATEST)
     disconnect()
+    ccl.rest()

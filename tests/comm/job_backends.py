@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from datetime import timedelta
 
+import torch
 import torch.distributed as dist
 
-import pyg_batchgnn  # noqa: F401
+from pyg_batchgnn import Communicator
 from tests.comm.collectives import exchanges, gathers, reductions, uses  # noqa: F401  (their cases)
 from tests.comm.collectives.registry import CASES
 
@@ -33,3 +35,16 @@ def all_cases(backend: str, refused: list[str]) -> dict[str, str]:
     if not wrong:
         dist.destroy_process_group()
     return wrong
+
+
+def ends_with_a_thread_at_work(seconds: float) -> int:
+    """Ends while the communicator's thread computes, for longer than `close` waits for it."""
+    comm = Communicator.create("jobs")
+
+    def work() -> None:
+        matrix, begin = torch.ones(300, 300), time.monotonic()
+        while time.monotonic() < begin + seconds:
+            matrix @ matrix
+
+    comm.start_job(work)
+    return comm.size

@@ -74,6 +74,16 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     return made
 
 
+def rest() -> None:
+    """Ends the backend's own threads. Called at the end of the process, after the last collective.
+
+    A thread that frees a tensor while the interpreter ends is taken out of the process by
+    ``std::terminate``, and the job would fail after all its work.
+    """
+    if _extension.cache_info().currsize:
+        _extension().rest()
+
+
 def _configure(choice: TransportChoice, rank: int) -> None:
     """Sets the environment with which oneCCL starts, once per process."""
     global _chosen
