@@ -30,7 +30,7 @@ def _extension() -> CppExtension:
         "pyg_batchgnn._C",
         SOURCES,
         py_limited_api=True,
-        define_macros=[("TORCH_TARGET_VERSION", "0x020d000000000000")],
+        define_macros=[("TORCH_TARGET_VERSION", "0x020b000000000000")],
         # -g1: stacks and profiles show lines. Python's own -g takes a quarter longer to compile.
         extra_compile_args=["-std=c++20", "-O3", "-g1", "-fvisibility=hidden", *WARNINGS, *STRICT, *NATIVE],
         extra_link_args=["-Wl,--as-needed"],

@@ -1,6 +1,6 @@
 """The transport of bytes. It uses one collective, the uneven all-to-all, and nothing else.
 
-Every backend that has ``all_to_all_single`` on the CPU works. Byte counts stay below 2^31, because
+Every backend that has ``alltoall_base`` on the CPU works. Byte counts stay below 2^31, because
 some backends take them as C ints.
 """
 
@@ -109,7 +109,7 @@ class Transport:
         if self._takes_timeout:
             options.timeout = _NO_TIMEOUT
         try:
-            work = self._group.all_to_all_single(out, rows, list(received), list(sent), options)
+            work = self._group.alltoall_base(out, rows, list(received), list(sent), options)
         except RuntimeError as error:  # a connection that is known to be gone refuses at once
             raise TransportError(str(error)) from error
         return work

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pyg_batchgnn.comm.ccl import CclMissingError, find_libraries
 from pyg_batchgnn.doctor.finding import Finding, FindingState
+from pyg_batchgnn.versions import OLDEST
 
 #: Seconds that importing a package may take, in a process of its own.
 _IMPORT_SECONDS = 60.0
@@ -47,9 +48,9 @@ PACKAGES = (
         *("torch", "torch", "torch"),
         "pip install torch==2.13.0 --extra-index-url https://download.pytorch.org/whl/cpu, then install "
         "pyg_batchgnn again: its operators are compiled against torch",
-        (2, 13),
+        OLDEST["torch"],
     ),
-    Package("PyG", "torch_geometric", "torch-geometric", "pip install 'torch-geometric>=2.8'", (2, 8)),
+    Package("PyG", "torch_geometric", "torch-geometric", "pip install 'torch-geometric>=2.8'", OLDEST["torch-geometric"]),
     Package(
         *("pyg-lib", "pyg_lib", "pyg-lib"),
         "only to compare with PyG's own sampler; take the wheel for this version of torch",

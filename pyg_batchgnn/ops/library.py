@@ -34,7 +34,7 @@ def _load() -> None:
     except OSError as error:
         raise ImportError(
             f"{libraries[0]} does not load beside torch {torch.__version__}: {error}. Likely causes: torch "
-            f"is older than 2.13, or the library was built on another kind of processor or system (install "
+            f"is older than 2.11, or the library was built on another kind of processor or system (install "
             f"the package again)."
         ) from error
 
