@@ -44,11 +44,23 @@ void gather_words(const Rows<Index>& rows, int64_t begin, int64_t end, const Row
   }
 }
 
+// Returns whether wide rows are prefetched. On an Intel Xeon (Sapphire Rapids) 553,134 rows of 400
+// bytes took 60 ms with prefetches, and 49 in torch's index_select, which is this loop without them.
+bool prefetches_wide_rows() {
+#if defined(__x86_64__)
+  static const bool pays = !__builtin_cpu_is("intel");
+  return pays;
+#else
+  return true;
+#endif
+}
+
 template <class Index>
 void gather_wide(const Rows<Index>& rows, int64_t begin, int64_t end, const RowsOut& out) {
   const int64_t ahead = std::clamp<int64_t>(kBytesAhead / rows.row_bytes, 2, 64);
+  const int64_t last = prefetches_wide_rows() ? end - ahead : begin;  // where prefetching ends
   for (int64_t i = begin; i < end; ++i) {
-    if (i + ahead < end) rows.prefetch(i + ahead);
+    if (i < last) rows.prefetch(i + ahead);
     std::memcpy(out.at(i), rows.at(i), static_cast<size_t>(rows.row_bytes));
   }
 }
