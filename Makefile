@@ -45,12 +45,14 @@ endef
 # torch comes first and in exactly this release: the package is compiled against it, and a newer one
 # brings gigabytes of CUDA. Only torch comes from the wheel index; its dependencies come from PyPI.
 $(BIN)/.torch:
+	@echo "Makes the environment $(VENV) and installs $(TORCH) in it: a minute or two."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(call install_torch,$(BIN))
 	touch $@
 
 $(INSTALLED): $(BIN)/.torch pyproject.toml setup.py $(wildcard build_tools/*.py) $(SOURCES)
+	@echo "Compiles $(words $(filter %.cpp,$(SOURCES))) C++ files and installs the packages that tests need: three to six minutes on two cores."
 	PYG_BATCHGNN_WERROR=$(WERROR) PYG_BATCHGNN_CCL=$(WITH_CCL) \
 		$(BIN)/python -m pip install --quiet --quiet --editable '.[test,lint,docs$(if $(WITH_CCL),$(COMMA)ccl)]'
 	touch $@

@@ -87,6 +87,15 @@ def test_the_readme_is_short() -> None:
     assert [line for line in lines if len(line) > 100] == []
 
 
+def test_the_first_page_leads_to_every_page() -> None:
+    """The pages of the API and the single decisions are behind the first of theirs."""
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    behind = ("reference/api/", "decisions/0", "index.md")
+    missing = [page for page in pages if not page.startswith(behind) and f"({page})" not in text]
+    assert not missing
+
+
 @pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmark/README.md"])
 def test_links_outside_the_site_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
